@@ -1,4 +1,5 @@
-//! `headend check`.
+//! `headend check`: validates the configuration without starting anything, and prints warnings
+//! about it.
 
 use clap::Args;
 
@@ -19,13 +20,14 @@ pub(super) struct CheckArgs {
     quiet: bool,
 }
 
+/// Runs the command.
 pub(super) fn run(common: &Common, args: CheckArgs) -> Result<u8, Failure> {
     let loaded = source::load(common, &[])?;
     if args.quiet {
         return print("");
     }
     let config = &loaded.config;
-    // `check` starts no upstream; an earlier run may have kept the catalog.
+    // `check` starts no upstream, but an earlier run may have kept its catalog.
     let store = source::existing_store(common);
     let known = store
         .as_ref()
@@ -50,7 +52,7 @@ pub(super) fn run(common: &Common, args: CheckArgs) -> Result<u8, Failure> {
     }
     let verdict = verdict(config, told.len());
     if args.resolved {
-        // As a comment, so that the output is a configuration.
+        // The last line is written as a comment, so that the output is a configuration.
         return print(&format!("{}{}\n# {verdict}\n", sources(config), show::render(config)));
     }
     let place = config.path.as_ref().map(|path| foreign::line(&path.display().to_string()).into_owned());
@@ -60,7 +62,7 @@ pub(super) fn run(common: &Common, args: CheckArgs) -> Result<u8, Failure> {
     print(&format!("{place}\n{also}{verdict}\n"))
 }
 
-/// The last line: what there is, by number.
+/// Builds the last line: the numbers of upstreams, rules and warnings.
 fn verdict(config: &Config, warnings: usize) -> String {
     let mut parts = vec![count(config.upstreams.len(), "upstream"), count(config.policy.rules.len(), "rule")];
     if warnings > 0 {
@@ -69,7 +71,7 @@ fn verdict(config: &Config, warnings: usize) -> String {
     format!("ok: {}", parts.join(", "))
 }
 
-/// The files that were merged, as comments; nothing where there is one file.
+/// Lists the merged files as comments; empty for a single file.
 fn sources(config: &Config) -> String {
     if config.also.is_empty() {
         return String::new();

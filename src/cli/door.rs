@@ -1,5 +1,5 @@
-//! The way from `headend stdio` to its daemon: which one it has to be, how long it is waited for,
-//! and what takes its place.
+//! The way from `headend stdio` to its daemon: which daemon fits, how long to wait for it, and what
+//! serves the host if there is none.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,28 +13,28 @@ use super::output::Failure;
 use super::source::environment;
 use crate::config::{Located, locate};
 
-/// How often to look for a daemon that went away.
+/// Time between two attempts to find a daemon that went away.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// How often to look for one that is not waited for: each look reads the configuration.
+/// Time between two attempts while a stand-in serves: each attempt reads the configuration.
 const SELDOM: Duration = Duration::from_secs(1);
-/// How long the start of `headend stdio` waits for a daemon that starts or ends. Hosts give a
+/// Longest wait for a daemon that starts or ends, at the start of `headend stdio`. Hosts give a
 /// server ten seconds to start.
 const START_WAIT: Duration = Duration::from_secs(8);
 
-/// Where the daemon is, and which one it has to be.
+/// The address of the daemon, and the configuration that it must have.
 #[derive(Clone, Debug)]
 pub(super) struct Door {
     pub(super) common: Common,
     pub(super) profile: Option<String>,
-    /// The configuration file that it must serve; `None` where any will do.
+    /// The configuration file that the daemon must serve; `None` if any will do.
     pub(super) config: Option<PathBuf>,
 }
 
-/// Why no daemon is attached to.
+/// The reason why no daemon is attached.
 #[derive(Debug)]
 pub(super) enum NoAttachment {
     Away(NoDaemon),
-    /// It runs with another configuration file than this command.
+    /// A daemon answers that runs with another configuration file than this command.
     Other {
         text: String,
     },
@@ -43,18 +43,17 @@ pub(super) enum NoAttachment {
 /// The server of a host's lines.
 #[derive(Debug)]
 pub(super) enum HostServer<D> {
-    /// The daemon.
+    /// The daemon, with the connection to it.
     Attach(D),
-    /// A gateway that starts nothing, until the daemon answers.
+    /// A gateway in this process that starts no upstreams, until the daemon answers.
     StandIn,
-    /// The whole gateway in this process, with what is to be told about a daemon that cannot be
-    /// used.
+    /// The whole gateway in this process. `told` is a message about a daemon that cannot be used.
     Alone { told: Option<String> },
 }
 
 impl Door {
-    /// The door of a command line. A configuration that nobody named, and that is not there, fits
-    /// every daemon; so does any that nobody named beside a socket that somebody did.
+    /// Builds the door of a command line. Any daemon fits if no configuration was named and the
+    /// default file does not exist, or if a socket was named and no configuration.
     pub(super) fn of(common: &Common, profile: Option<String>) -> Self {
         let named = common.config.is_some() || common.socket.is_none();
         let config = match locate(common.config.as_deref(), &environment) {
@@ -79,22 +78,23 @@ impl Door {
         }
     }
 
-    /// Decides who serves the host: the daemon, if it answers in time.
+    /// Decides which server the host gets: the daemon, if it answers within `patience` and
+    /// [`START_WAIT`]. `is_held` says whether a daemon has the state directory. Blocks.
     ///
     /// # Errors
     /// 69 when the daemon that was named, or that has the state directory, refuses.
     pub(super) fn choose(&self, is_held: impl Fn() -> bool, patience: Duration) -> Result<HostServer<Daemon>, Failure> {
-        // A daemon that accepts and says nothing takes its time too.
+        // The wait includes the time of a daemon that accepts the connection and stays silent.
         let until = Instant::now() + START_WAIT.min(patience);
         let is_over = || Instant::now() >= until;
         let pause = || std::thread::sleep(LOOK_AGAIN);
         choose(self.common.socket.is_some(), is_over, || self.knock(), is_held, pause)
     }
 
-    /// Knocks until the daemon answers, for as long as `patience` lasts.
+    /// Tries to connect until the daemon answers, for as long as `patience`; without one, for ever.
     ///
     /// # Errors
-    /// 69 when the time is over; 70 when nothing can be looked for.
+    /// 69 when the time is over; 70 when no attempt can be made.
     pub(super) async fn wait(self, patience: Option<Duration>) -> Result<Daemon, Failure> {
         let until = patience.map(|patience| Instant::now() + patience);
         loop {
@@ -118,7 +118,8 @@ impl Door {
     }
 }
 
-/// [`Door::choose`], with a daemon that was named or not.
+/// Decides as [`Door::choose`] does, with the daemon and the clock replaced by closures. `is_named`
+/// says whether the socket was named.
 fn choose<D>(
     is_named: bool,
     is_over: impl Fn() -> bool,
@@ -150,13 +151,14 @@ fn choose<D>(
     }
 }
 
-/// Whether two paths lead to one file.
+/// Returns true if two paths lead to one file.
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real(one) == real(other)
 }
 
-/// Says that the daemon has another configuration, and how a host gets that daemon.
+/// Builds the message that the daemon has another configuration, and how a host reaches that
+/// daemon.
 fn difference(daemon: &Daemon, ours: &Path) -> String {
     let theirs = daemon.hello.config.as_deref();
     let socket = daemon.socket.display();
@@ -189,8 +191,8 @@ mod tests {
         Err(NoAttachment::Other { text: "other".to_owned() })
     }
 
-    /// Chooses with these answers, the last of which repeats, and the lock held for so many pauses.
-    /// Returns the choice and the number of pauses.
+    /// Chooses with these answers, the last of which repeats, while the lock is held for `held`
+    /// pauses. Returns the choice and the number of pauses.
     fn chosen(
         is_named: bool,
         answers: &[fn() -> Result<(), NoAttachment>],

@@ -1,4 +1,4 @@
-//! Why a command ends although its input goes on: a signal, or a reader that has closed the other
+//! Reasons to end a command whose input goes on: a signal, or a reader that has closed the other
 //! end of stdout.
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::exit::{OK, SOFTWARE};
 use super::output::Failure;
 
-/// Waits for the reasons.
+/// The watched reasons to end a command.
 pub(super) struct Ends {
     terminate: Signal,
     interrupt: Signal,
@@ -17,7 +17,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Watches from now on: these signals no longer end the process by themselves.
+    /// Starts to watch. The signals no longer end the process by themselves.
     ///
     /// # Errors
     /// 70 when the system refuses it.
@@ -26,7 +26,7 @@ impl Ends {
         let (tell, unread) = oneshot::channel();
         let watching = std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
             if until_unread() {
-                // The process may be about to end anyway.
+                // The process may be ending anyway.
                 let _ended = tell.send(());
             }
         });
@@ -36,7 +36,7 @@ impl Ends {
         Ok(Self { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())?, unread })
     }
 
-    /// Waits for the first of the reasons.
+    /// Waits for the first of the reasons, and logs it.
     pub(super) async fn wait(&mut self) {
         let unread = async {
             if (&mut self.unread).await.is_err() {
@@ -51,8 +51,8 @@ impl Ends {
     }
 }
 
-/// Ends the process once stdout has no reader any more, also while the command waits for news: for
-/// commands that only print.
+/// Ends the process once stdout has no reader, even while the command waits. For commands that only
+/// print.
 pub(super) fn end_when_unread() {
     let watching = std::thread::Builder::new().name("stdout".to_owned()).spawn(|| {
         if until_unread() {
@@ -63,7 +63,8 @@ pub(super) fn end_when_unread() {
     drop(watching);
 }
 
-/// Blocks until stdout has no reader any more; a file and `/dev/null` have none to lose. `false` if that cannot be seen.
+/// Blocks until stdout has no reader any more, which never happens to a file or `/dev/null`.
+/// Returns false if the system cannot watch it.
 fn until_unread() -> bool {
     let stdout = std::io::stdout();
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];

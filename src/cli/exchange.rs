@@ -1,4 +1,4 @@
-//! A file of the configuration, exchanged for another text: all or nothing.
+//! Replaces the text of a configuration file, as a whole or not at all.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -7,26 +7,28 @@ use std::path::Path;
 
 use crate::config::guard;
 
-/// Mode of a file that is made: a configuration may hold secrets.
+/// Mode of a new file: a configuration may hold secrets.
 const MODE: u32 = 0o600;
 
-/// Puts a text in the place of another one; `None`: there is no file yet. Links, the owner, the group and the mode stay.
+/// Replaces the text `before` of a file by `after`; without `before` the file must not exist.
+/// Symbolic links, owner, group and mode stay.
 ///
 /// # Errors
-/// Why the file is as before.
+/// The reason why the file is unchanged, also when its text is not `before`.
 pub(super) fn exchange(path: &Path, before: Option<&str>, after: &str) -> io::Result<()> {
     let path = if before.is_some() { path.canonicalize()? } else { std::path::absolute(path)? };
     let folder = path.parent().unwrap_or(Path::new("/"));
-    // No part of the configuration: `conf.d` skips names that begin with a dot.
+    // The name begins with a dot, so that `conf.d` skips the file.
     let fresh = folder.join(format!(".headend-edit.{}", std::process::id()));
     let written = replace(&path, folder, &fresh, before, after);
     if written.is_err() {
-        // Nothing more can be done for a half-written file.
+        // The first error is returned; a failed clean-up changes nothing about it.
         drop(fs::remove_file(&fresh));
     }
     written
 }
 
+/// Writes the new text to `fresh`, and renames that if the file still has the old text.
 fn replace(path: &Path, folder: &Path, fresh: &Path, before: Option<&str>, after: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(fresh)?;
     file.write_all(after.as_bytes())?;
@@ -47,7 +49,8 @@ fn replace(path: &Path, folder: &Path, fresh: &Path, before: Option<&str>, after
     File::open(folder)?.sync_all()
 }
 
-/// Gives the new file what the old one has. A daemon of another user may read it by its group alone.
+/// Gives the new file the owner, group and mode of the old one. A daemon of another user may read
+/// it by its group alone.
 fn keep(path: &Path, file: &File) -> io::Result<()> {
     let (old, own) = (fs::metadata(path)?, file.metadata()?);
     let owner = (old.uid() != own.uid()).then_some(old.uid());

@@ -10,7 +10,8 @@ pub(super) const USAGE: u8 = 64;
 pub(super) const UNAVAILABLE: u8 = 69;
 /// A defect of this program.
 pub(super) const SOFTWARE: u8 = 70;
-/// Something that passes is in the way: a store that cannot be read, an address that is taken. A later start may succeed.
+/// An obstacle that may pass, such as a store that cannot be read or an address that is taken. A
+/// later start may succeed.
 pub(super) const TEMPFAIL: u8 = 75;
 /// The configuration is wrong; a restart does not help.
 pub(super) const CONFIG: u8 = 78;

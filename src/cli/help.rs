@@ -1,13 +1,14 @@
-//! Help texts: examples of each command, and the options of every command once, in the first help.
+//! Help texts: adds examples to each command, and shows the common options only in the first help.
 
 use clap::Command;
 
-/// The options that every command has, as clap names them.
+/// Ids of the options that every command has.
 const EVERYWHERE: [&str; 4] = ["config", "socket", "log", "log_format"];
 
+/// Last line of each command's help.
 const SEE: &str = "--config, --socket, --log and --log-format go with every command; see `headend --help`.";
 
-/// Examples by command; those of several words are below a command.
+/// Examples by command; a name of several words is a subcommand.
 const EXAMPLES: &[(&str, &str)] = &[
     (
         "serve",
@@ -52,9 +53,10 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("completions", "headend completions bash > ~/.local/share/bash-completion/completions/headend"),
 ];
 
-/// The command line as people read it: each command with its examples, and without the options that all of them have.
+/// Adds the help texts to a command line: each command gets its examples, and hides the common
+/// options.
 pub(super) fn command(mut command: Command) -> Command {
-    // Options of the first command reach the others when the command line is built.
+    // Building the command line first copies the common options into all commands.
     command.build();
     for name in names(&command) {
         command = command.mut_subcommand(&name, |sub| told(sub, &name));
@@ -62,10 +64,12 @@ pub(super) fn command(mut command: Command) -> Command {
     command
 }
 
+/// Lists the names of the subcommands, except `help`.
 fn names(command: &Command) -> Vec<String> {
     command.get_subcommands().map(|sub| sub.get_name().to_owned()).filter(|name| name != "help").collect()
 }
 
+/// Adds the help texts of one command and those below it. `name` is its whole name.
 fn told(mut command: Command, name: &str) -> Command {
     command = command.mut_args(|arg| {
         let is_everywhere = EVERYWHERE.contains(&arg.get_id().as_str());
@@ -101,7 +105,7 @@ mod tests {
             assert!(help.lines().all(|line| line.len() <= 120), "{help}");
         }
         for line in EXAMPLES.iter().flat_map(|(_, lines)| lines.lines()) {
-            // A shell takes the rest.
+            // The shell interprets the rest of the line.
             let line = line.split(" > ").next().unwrap().split(" && ").next().unwrap();
             let words = shlex::split(line).unwrap();
             assert!(all.clone().try_get_matches_from(&words).is_ok(), "{line}");

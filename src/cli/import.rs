@@ -1,7 +1,9 @@
-//! Import of the server lists of known hosts: found on this machine or named, to a configuration that `load` accepts.
+//! `headend import`: converts the server lists of known MCP hosts, found on this machine or named,
+//! to a configuration that headend loads.
 //!
-//! Values that look secret are not copied: the text names variables instead. A server that is off in its host is off here, and an
-//! entry that `load` would refuse becomes a comment with the reason.
+//! Values that look like secrets are not copied: the configuration names variables instead. A
+//! server that is off in its host is off here, and an entry that headend would refuse becomes a
+//! comment with the reason.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +44,7 @@ use self::stated::{Settings, Stated};
 use self::value::{ImportError, Json};
 use self::write::Target;
 
-/// Largest file of a host: some keep their history beside the servers.
+/// Size limit of a host's file, in bytes; some hosts keep their history beside the servers.
 const MAX_FILE: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -58,7 +60,7 @@ pub(super) struct ImportArgs {
     allow_all: bool,
 }
 
-/// A file of a host, with those beside it that say which servers are off.
+/// A file of a host, with the files beside it that have further settings of its servers.
 #[derive(Debug)]
 struct HostText {
     path: PathBuf,
@@ -66,23 +68,23 @@ struct HostText {
     beside: Vec<(PathBuf, String)>,
 }
 
-/// One server that is not in the configuration yet.
+/// A server of a host that is not in the configuration yet.
 struct Draft {
     name: String,
-    /// Comments that say where it is from.
+    /// Comments that say which file and list it comes from.
     sources: Vec<String>,
     parts: Parts,
     stated: Stated,
-    /// Number of the file.
+    /// Index of the file in the import.
     file: usize,
-    /// Directory of the project.
+    /// Directory of the project that the file belongs to.
     folder: Option<PathBuf>,
 }
 
-/// The servers that are to be written.
+/// The servers to be written, and remarks about them.
 #[derive(Debug, Default)]
 struct Imported {
-    /// Each with the comments that say where it is from.
+    /// Origin comments of each block.
     sources: Vec<Vec<String>>,
     blocks: Vec<Block>,
     known: Known,
@@ -90,6 +92,8 @@ struct Imported {
     told: Vec<String>,
 }
 
+/// Runs `headend import`: prints the configuration, or writes it with `--write`, and then prints
+/// remarks and the next steps.
 pub(super) fn run(common: &Common, args: &ImportArgs) -> Result<u8, Failure> {
     let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
     let files = if args.files.is_empty() { found(home.as_deref())? } else { named(&args.files, home.as_deref())? };
@@ -109,7 +113,7 @@ pub(super) fn run(common: &Common, args: &ImportArgs) -> Result<u8, Failure> {
     })
 }
 
-/// The first lines of the text.
+/// Builds the first lines of the text.
 fn heading(args: &ImportArgs, files: &[HostText], target: &Target) -> String {
     let from: Vec<String> = files.iter().map(|file| file.path.display().to_string()).collect();
     match (args.write, target.is_there()) {
@@ -119,7 +123,7 @@ fn heading(args: &ImportArgs, files: &[HostText], target: &Target) -> String {
     }
 }
 
-/// Adds the text to the configuration file and says what to do next.
+/// Writes the text to the configuration file, and prints what was added and what to do next.
 fn added(common: &Common, imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure> {
     let path = target.path.display();
     if imported.blocks.is_empty() {
@@ -135,7 +139,7 @@ fn added(common: &Common, imported: &Imported, target: &Target, text: &str) -> R
         ("left as comments, with the reason", names(&|block| !block.reasons.is_empty())),
     ] {
         if !names.is_empty() {
-            // Names go on deeper than their label.
+            // Further lines of names are indented deeper than their label.
             let line = screen.indented("    ", &format!("{label}: {names}"));
             out.push_str(line.get(2..).unwrap_or_default());
         }
@@ -148,7 +152,7 @@ fn added(common: &Common, imported: &Imported, target: &Target, text: &str) -> R
     print(&out)
 }
 
-/// Says which secrets were not copied, and how headend gets them.
+/// Prints which secrets were not copied, and how headend gets them.
 fn provide(imported: &Imported) {
     let mut seen: Vec<&str> = Vec::new();
     let mut lines = String::new();
@@ -166,7 +170,7 @@ fn provide(imported: &Imported) {
     }
 }
 
-/// Names the servers that may want a login, with the lines that give it.
+/// Prints the servers that may want a login, with the command for each.
 fn log_in(imported: &Imported) {
     let wanting =
         imported.blocks.iter().filter(|block| block.may_want_login && block.off.is_none() && block.reasons.is_empty());
@@ -179,8 +183,8 @@ fn log_in(imported: &Imported) {
     }
 }
 
-/// Returns the default for servers whose host says nothing: `--allow-all`, or the answer given on
-/// the terminal. Without a terminal it is that of an empty answer.
+/// Returns the default for servers whose host has no rule for approvals: `--allow-all`, or the
+/// answer given on the terminal. Without a terminal, their calls need approval.
 fn silent(args: &ImportArgs, imported: &Imported, present: &Present) -> Result<Silent, Failure> {
     if args.allow_all {
         return Ok(Silent::Allow);
@@ -198,7 +202,8 @@ fn silent(args: &ImportArgs, imported: &Imported, present: &Present) -> Result<S
     Ok(if terminal::ask(&question)? { Silent::Allow } else { Silent::Ask })
 }
 
-/// The files of the hosts of this user. One that cannot be read is left out, with a remark.
+/// Reads the files of this user's hosts that have servers. Prints which are read, which cannot be
+/// read, and which files of the working directory's project are left out.
 fn found(home: Option<&str>) -> Result<Vec<HostText>, Failure> {
     let home = home.map(Path::new).ok_or_else(|| Failure::new(USAGE, "$HOME is not set; name the files"))?;
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -230,6 +235,7 @@ fn found(home: Option<&str>) -> Result<Vec<HostText>, Failure> {
     Ok(files)
 }
 
+/// Reads the files that were named on the command line.
 fn named(files: &[PathBuf], home: Option<&str>) -> Result<Vec<HostText>, Failure> {
     let read = |path: &PathBuf| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -243,6 +249,7 @@ fn named(files: &[PathBuf], home: Option<&str>) -> Result<Vec<HostText>, Failure
 }
 
 impl HostText {
+    /// Reads a host's file and those beside it.
     fn read(path: &Path, home: Option<&Path>) -> Result<Self, String> {
         let read = |path: &Path| {
             let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
@@ -253,7 +260,7 @@ impl HostText {
     }
 }
 
-/// The servers of the files that are not in the configuration yet.
+/// Converts the servers of the files that are not in the configuration yet.
 fn imported(files: &[HostText], home: Option<&str>, target: &Target) -> Result<Imported, ImportError> {
     let mut out = Imported::default();
     let mut names = target.names();
@@ -288,7 +295,8 @@ fn imported(files: &[HostText], home: Option<&str>, target: &Target) -> Result<I
     Ok(out)
 }
 
-/// The servers of one file, each with the settings that its host has for it.
+/// Reads the servers of one file, each with the settings that its host has for it. `at` is the
+/// index of the file.
 fn drafts(given: &HostText, file: &HostFile, at: usize, home: Option<&str>) -> Result<Vec<Draft>, ImportError> {
     let beside = given.beside.iter().map(|(path, text)| value::read(path, text)).collect::<Result<Vec<Json>, _>>()?;
     let draft = |server: &host::Server| {
@@ -303,7 +311,8 @@ fn drafts(given: &HostText, file: &HostFile, at: usize, home: Option<&str>) -> R
     Ok(file.servers.iter().map(draft).collect())
 }
 
-/// Without the servers that are there already, headend itself, and those that two hosts start alike.
+/// Drops servers that are in the configuration already or are headend itself, and merges servers
+/// that two hosts start alike.
 fn fresh(all: Vec<Draft>, target: &Target, out: &mut Imported) -> Vec<Draft> {
     let mut fresh: Vec<Draft> = Vec::new();
     for mut draft in all {
@@ -326,7 +335,7 @@ fn fresh(all: Vec<Draft>, target: &Target, out: &mut Imported) -> Vec<Draft> {
     fresh
 }
 
-/// Whether a host starts headend with it, or reaches its usual address.
+/// Returns true if a server is headend: its program, or its usual address.
 fn is_headend(parts: &Parts) -> bool {
     let program = parts.words.first().and_then(|word| word.rsplit('/').next());
     let address = parts.url.as_deref().and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
@@ -334,7 +343,7 @@ fn is_headend(parts: &Parts) -> bool {
     program == Some("headend") || address.is_some_and(|address| own.iter().any(|own| address.starts_with(own)))
 }
 
-/// Collects the secrets of a server, and the variables that it names itself.
+/// Collects the secrets of a server, and reserves the variables that its texts name.
 fn learn(parts: &Parts, place: &template::Place<'_>, known: &mut Known, names: &mut Names) {
     let mut text = |text: &str, spans: Vec<secrets::Span>| {
         for span in spans {
@@ -356,7 +365,8 @@ fn learn(parts: &Parts, place: &template::Place<'_>, known: &mut Known, names: &
     for ((name, given), header) in values {
         let Given::Text(value) = given else { continue };
         let secret = if header { secrets::is_secret_header(name, value) } else { secrets::is_secret(name, value) };
-        // Where a variable is in it, the rest is the name of a scheme mostly.
+        // If a value contains a variable, the rest of it is mostly the name of a scheme, so the
+        // value itself is no secret.
         let whole = secret && template::variables(value, place).is_empty();
         let after = value.split_once(' ').filter(|(scheme, _)| scheme.chars().all(char::is_alphabetic));
         let at = after.map_or(0, |(scheme, _)| scheme.len() + 1);
@@ -365,7 +375,7 @@ fn learn(parts: &Parts, place: &template::Place<'_>, known: &mut Known, names: &
     }
 }
 
-/// The whole text, and remarks for the user.
+/// Builds the text of the configuration, and the remarks for the user.
 fn composed(imported: &Imported, silent: Silent, present: &Present, heading: &str) -> (String, Vec<String>) {
     let policy = policy::added(&imported.blocks, silent, present);
     let mut out = heading.to_owned() + &policy.head;
@@ -379,11 +389,13 @@ fn composed(imported: &Imported, silent: Silent, present: &Present, heading: &st
     (out, told)
 }
 
-/// A block with the reasons why `load` would refuse it.
+/// Adds the reasons why headend would refuse a block, and removes the text of a block that contains
+/// a secret.
 fn checked(mut block: Block, known: &Known) -> Block {
     let parsed = |text: &str| {
         let text = format!("[policy]\ndefault = \"deny\"\n{text}");
-        // Assume every secret: `check` reports which ones the user has not exported.
+        // All variables and files count as present: `check` reports those that the user has not
+        // set.
         config::parse(&text, "", &|_| Some("x".to_owned()), &|_| Ok("x".to_owned())).map(drop)
     };
     if let Err(problems) = parsed(&block.text) {
@@ -405,7 +417,7 @@ fn checked(mut block: Block, known: &Known) -> Block {
     block
 }
 
-/// The block with its remarks; as a comment where `load` would refuse it.
+/// Writes a block with its remarks; a block that headend would refuse is written as a comment.
 fn shown(block: &Block, known: &Known) -> String {
     let about = |text: &str| comment(&known.redacted(text));
     let mut out: String = block.notes.iter().map(|note| about(note)).collect();
@@ -419,12 +431,12 @@ fn shown(block: &Block, known: &Known) -> String {
     out
 }
 
-/// One comment line. No text of a host's file can end it.
+/// Writes one comment line. No text of a host's file can end it.
 fn comment(text: &str) -> String {
     format!("# {}\n", foreign::line(text).trim_end())
 }
 
-/// The text of a new configuration, for tests.
+/// Builds the text of a new configuration, for tests.
 #[cfg(any(test, fuzzing))]
 fn converted(files: &[(PathBuf, String)], home: Option<&str>, silent: Silent) -> Result<String, ImportError> {
     let file =

@@ -1,4 +1,4 @@
-//! `headend init`: a first configuration file, with comments.
+//! `headend init`: writes a first configuration file with comments.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -11,9 +11,10 @@ use super::output::{Failure, print};
 use super::source;
 use crate::wire::foreign;
 
-/// The file's text.
+/// Text of the file.
 const FIRST: &str = include_str!("../../config/init.toml");
 
+/// Runs the command.
 pub(super) fn run(common: &Common) -> Result<u8, Failure> {
     let path = source::user_file(common)
         .ok_or_else(|| Failure::new(USAGE, "no place for the file: set $HOME, or name the file with --config PATH"))?;
@@ -34,7 +35,8 @@ pub(super) fn run(common: &Common) -> Result<u8, Failure> {
     print(&format!("wrote {shown}\nadd your servers to it, then run `headend check` and `headend serve`\n"))
 }
 
-/// Creates the file and the missing folders above it, for our user alone. Follows no symbolic link in the file's place.
+/// Creates the file and the missing folders above it, for our user alone. Does not follow a
+/// symbolic link at the file's path.
 fn create(path: &Path) -> std::io::Result<File> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

@@ -1,11 +1,11 @@
-//! `headend man`: the manual pages, made from the command line's own definitions.
+//! `headend man`: writes the manual pages, generated from the definitions of the command line.
 
 use std::path::Path;
 
 use super::exit::{OK, TEMPFAIL};
 use super::output::Failure;
 
-/// Writes `headend.1` and a page for each command that is not hidden.
+/// Writes `headend.1` and a page for each command that is not hidden into a folder.
 pub(super) fn write(command: clap::Command, folder: &Path) -> Result<u8, Failure> {
     let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
     written.map(|()| OK).map_err(|error| Failure::new(TEMPFAIL, format!("{}: {error}", folder.display())))

@@ -1,17 +1,17 @@
-//! Names that a user may have meant by one that does not exist.
+//! Suggestions for a name that does not exist.
 
 use strsim::{jaro_winkler, osa_distance};
 
 use crate::wire::foreign;
 
-/// How much alike two names are, from 0 to 1, for one to be suggested for the other.
+/// Least likeness of a suggested name, from 0 to 1.
 const ALIKE: f64 = 0.8;
-/// Names that are so much less alike than the best one are left out.
+/// Names that are less alike than the best one by this much are left out.
 const NEAR: f64 = 0.05;
-/// Suggestions at once.
+/// Most names in a suggestion.
 const SUGGESTED: usize = 3;
 
-/// `; did you mean `x`?` with the names most alike, or nothing.
+/// Builds the text `; did you mean `x`?` with the most similar names; empty if none is similar.
 pub(super) fn meant(name: &str, names: impl IntoIterator<Item = String>) -> String {
     let mut alike: Vec<(f64, String)> =
         names.into_iter().map(|known| (likeness(name, &known), known)).filter(|(how, _)| *how >= ALIKE).collect();
@@ -27,7 +27,8 @@ pub(super) fn meant(name: &str, names: impl IntoIterator<Item = String>) -> Stri
     }
 }
 
-/// A name without its server's prefix, and with one or two wrong letters, is like the whole one.
+/// Returns how alike two names are, from 0 to 1. A tool's name without its server's prefix counts
+/// as equal, and one or two wrong letters cost little.
 fn likeness(name: &str, known: &str) -> f64 {
     let (name, known) = (name.to_ascii_lowercase().replace('-', "_"), known.to_ascii_lowercase().replace('-', "_"));
     let parts = |name: &str| {
@@ -40,7 +41,7 @@ fn likeness(name: &str, known: &str) -> f64 {
     if osa_distance(&name, &known) <= 2 && name.len() > 3 {
         return 0.95;
     }
-    // The name of the server is alike for all of its tools, and says nothing of which one is meant.
+    // The server's name is equal for all of its tools, so it does not count in the comparison.
     let is_of_it = server.is_empty() || osa_distance(&server, &known_server) <= 2;
     if is_of_it { jaro_winkler(&tool, &known_tool) } else { 0.0 }
 }

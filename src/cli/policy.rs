@@ -1,4 +1,5 @@
-//! `headend policy`: a dry run of one call, and what the audit log says about rules.
+//! `headend policy`: a dry run of one call, and rules that the audit log suggests or is replayed
+//! with.
 
 use clap::Args;
 
@@ -17,7 +18,7 @@ use crate::policy::{Action, Decision, Kind, LOCAL};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Stand-ins for a rule's id and their meanings.
+/// Ids that stand for no rule, with their meanings.
 const STAND_INS: [(&str, &str); 2] =
     [("default", "no rule matches"), ("doubt", "caller, kind, upstream and name do not fit together")];
 
@@ -57,7 +58,8 @@ struct ItemArgs {
     resource: Option<String>,
 }
 
-/// Loads the configuration as `check` does and decides one call.
+/// Loads the configuration as `check` does, decides one call and prints the decision. Exits with 1
+/// unless it is allowed.
 pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
     let loaded = source::load(common, &[])?;
     let ItemArgs { tool, prompt, resource } = &args.item;
@@ -78,6 +80,7 @@ pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
     Ok(if matches!(verdict.decision, Decision::Allow(_)) { OK } else { NO })
 }
 
+/// Checks the arguments of the command line.
 fn arguments(text: &str) -> Result<RawJson, Failure> {
     let usage = |why: &dyn std::fmt::Display| Failure::new(USAGE, format!("--arguments: must be a JSON object: {why}"));
     let raw = RawJson::checked(text.trim().to_owned()).map_err(|error| usage(&error))?;
@@ -85,7 +88,7 @@ fn arguments(text: &str) -> Result<RawJson, Failure> {
     Ok(raw)
 }
 
-/// Why the decision is so.
+/// Explains the decision by the rule that made it.
 fn why(verdict: &Verdict) -> String {
     let deciding = verdict.decision.rule();
     if let Some((_, why)) = STAND_INS.iter().find(|(id, _)| *id == &**deciding) {
@@ -98,6 +101,7 @@ fn why(verdict: &Verdict) -> String {
     }
 }
 
+/// Lists the hints about a tool by name.
 fn hints(annotations: &Annotations) -> [(&'static str, bool); 5] {
     let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = *annotations;
     [
@@ -109,12 +113,12 @@ fn hints(annotations: &Annotations) -> [(&'static str, bool); 5] {
     ]
 }
 
-/// The least evidence of a consent.
+/// Returns the least evidence of an approval, if the decision needs one.
 fn need(verdict: &Verdict) -> Option<&'static str> {
     if let Decision::Ask { need, .. } = verdict.decision { Some(need.into_str()) } else { None }
 }
 
-/// Denied whatever the arguments are, and not listed.
+/// Returns true if the item is denied for all arguments, and so not listed.
 fn is_hidden(verdict: &Verdict) -> bool {
     matches!(verdict.decision, Decision::Deny { hidden: true, .. })
 }

@@ -1,12 +1,12 @@
 //! `headend stdio` attached to a daemon: passes lines both ways and remembers the handshake.
 //!
 //! When the daemon goes away, headend answers the calls in flight with an error, looks for the
-//! daemon and repeats the handshake. Until then the host's requests wait, though not for long; the
-//! host notices nothing but failed calls. Where no daemon answers from the start, a gateway in this
+//! daemon and repeats the handshake. The host's requests wait meanwhile, for a limited time; the
+//! host notices nothing but failed calls. If no daemon answers from the start, a gateway in this
 //! process stands in for it until one does.
 //!
-//! One loop, which never waits for one side alone: a daemon that is busy, or a host that reads nothing, keeps it neither
-//! from the other side nor from its end.
+//! One loop serves both sides and never waits for one side alone: a busy daemon, or a host that
+//! reads nothing, blocks neither the other side nor the end of the relay.
 
 use std::io;
 use std::pin::Pin;
@@ -31,17 +31,17 @@ mod talk;
 
 use self::talk::Talk;
 
-/// Longest line in either direction, in bytes.
+/// Length limit of a line in either direction, in bytes.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes that wait for one side before the other is read no further.
+/// Bytes waiting for one side from which on the other side is not read.
 const HIGH_WATER: usize = 1 << 20;
-/// Bytes on their way to the stand-in, and from it.
+/// Size of the buffer to the stand-in and of that back, in bytes.
 const STAND_IN_BYTES: usize = 64 * 1024;
-/// How long a request waits for a daemon that went away. Hosts give a request up after a minute or
+/// Longest wait of a request for a daemon that went away. Hosts give up a request after a minute or
 /// so.
 const GAP: Duration = Duration::from_secs(25);
 
-/// A connection to the gateway that answers the lines of the relay: the daemon or its stand-in.
+/// A connection to the gateway that answers the relay's lines: the daemon or its stand-in.
 struct Link {
     read: Box<dyn AsyncRead + Send + Unpin>,
     write: Box<dyn AsyncWrite + Send + Unpin>,
@@ -53,6 +53,7 @@ impl Link {
         Self { read: Box::new(read), write: Box::new(write), lines: LineDecoder::new(MAX_LINE_BYTES) }
     }
 
+    /// Makes a link of a daemon's connection.
     fn open(daemon: Daemon) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::new(SOFTWARE, format!("the admin socket: {error}"));
         daemon.stream.set_nonblocking(true).map_err(failed)?;
@@ -60,7 +61,7 @@ impl Link {
         Ok(Self::of(read, write))
     }
 
-    /// Connects to a gateway in this process.
+    /// Starts serving a link by a gateway in this process.
     fn into_stand_in(gateway: &Gateway, profile: Option<&str>) -> Self {
         let (ours, theirs) = tokio::io::duplex(STAND_IN_BYTES);
         let client = gateway.line_client(gateway.own_caller(), profile.map(Into::into));
@@ -72,16 +73,18 @@ impl Link {
     }
 }
 
-/// A search for the daemon.
+/// A search for the daemon, as a future.
 type Search = Pin<Box<dyn Future<Output = Result<Link, Failure>> + Send>>;
 
-/// The daemon is away.
+/// The state while the daemon is away.
 struct Away {
+    /// The search for it.
     back: Search,
-    /// When the requests that wait are answered; `None` once that is done.
+    /// Time at which the waiting requests are refused; `None` once that is done.
     gap_ends: Option<Instant>,
 }
 
+/// An event of the relay's loop.
 enum Event {
     FromClient(io::Result<usize>),
     ToClient(io::Result<()>),
@@ -92,7 +95,7 @@ enum Event {
     End,
 }
 
-/// Relays to a daemon until the requests before the end of stdin are answered, the host closes
+/// Relays to a daemon until all requests before the end of stdin are answered, the host closes
 /// stdout, a signal comes, or the daemon stays away for longer than `patience`.
 ///
 /// # Errors
@@ -116,7 +119,7 @@ pub(super) async fn stand_in(
     relay(door, link, Some(gateway), patience, times).await
 }
 
-/// Relays stdin and stdout over `link`, and over the daemons that are found after it.
+/// Relays stdin and stdout over `link`, and over the daemons that are found later.
 async fn relay(
     door: Door,
     link: Link,
@@ -135,7 +138,7 @@ async fn relay(
     Box::pin(relay.run(link, stand_in, ends.wait())).await
 }
 
-/// Looks for the daemon, for as long as `patience` lasts; without one, for ever.
+/// Searches for the daemon for as long as `patience`; without one, for ever.
 fn search(door: Door, patience: Option<Duration>) -> Search {
     Box::pin(async move { Link::open(door.wait(patience).await?) })
 }
@@ -144,11 +147,11 @@ fn search(door: Door, patience: Option<Duration>) -> Search {
 struct Relay<R, W, S> {
     stdin: R,
     stdout: W,
-    /// Begins a search for the daemon, for so long.
+    /// Starts a search for the daemon with this patience.
     search: S,
-    /// How long a daemon that went away is looked for.
+    /// Longest search for a daemon that went away.
     patience: Duration,
-    /// How long the last answers may take to be written.
+    /// Longest time for writing the last answers.
     last_answers: Duration,
 }
 
@@ -158,7 +161,8 @@ where
     W: AsyncWrite + Unpin,
     S: Fn(Option<Duration>) -> Search,
 {
-    /// Relays until `end`. With a `stand_in`, `link` leads to it.
+    /// Relays until `end` completes, or for one of the reasons of [`run`]. With a `stand_in`,
+    /// `link` leads to it.
     async fn run(self, link: Link, stand_in: Option<Gateway>, end: impl Future<Output = ()>) -> Result<u8, Failure> {
         let Self { mut stdin, mut stdout, search, patience, last_answers } = self;
         let mut stand_in = stand_in;
@@ -199,13 +203,13 @@ where
                 Event::End => break Ok(OK),
                 Event::FromClient(Ok(1..)) => talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client),
                 Event::FromClient(Ok(_)) => {
-                    // A last line may have no newline.
+                    // The last line may have no newline.
                     from_client.buffer().extend_from_slice(b"\n");
                     talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client);
                     talk.end_input(&mut to_daemon);
                     input_over = true;
                 }
-                // A client that reads no more has no use for answers.
+                // A client that no longer reads needs no answers.
                 Event::FromClient(Err(_)) | Event::ToClient(Err(_)) => return Ok(OK),
                 Event::ToClient(Ok(())) => unwritten = false,
                 Event::FromDaemon(Ok(1..)) => {
@@ -252,14 +256,14 @@ where
     }
 }
 
-/// Ends a gateway that has started nothing and has nothing to finish.
+/// Shuts down the stand-in without waiting, since it has started nothing.
 async fn end_stand_in(gateway: &Gateway) {
     let hurry = CancellationToken::new();
     hurry.cancel();
     Box::pin(gateway.shut_down(&hurry)).await;
 }
 
-/// Writes all of it. Cancel-safe: bytes that were not written stay.
+/// Writes all bytes and flushes. Cancel-safe: bytes that were not written stay in `bytes`.
 async fn write_out(stdout: &mut (impl AsyncWrite + Unpin), bytes: &mut BytesMut) -> io::Result<()> {
     while !bytes.is_empty() {
         stdout.write_buf(bytes).await?;

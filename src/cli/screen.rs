@@ -1,6 +1,7 @@
-//! The screen that a command prints on: how many columns it has, and whether it takes colours.
+//! The screen on which a command prints: its width in columns, and whether it shows colours.
 //!
-//! A terminal has its own width; elsewhere `$COLUMNS` is the width, and without it lines are as long as they need.
+//! A terminal has a width of its own; elsewhere `$COLUMNS` is the width, and without it lines may
+//! have any length.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
@@ -11,17 +12,17 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::wire::foreign;
 
-/// A narrower screen is taken for this wide: below it nothing can be laid out.
+/// Least width that is assumed, in columns: on a narrower screen no layout works.
 const NARROWEST: usize = 40;
-/// Columns for a text of any length where lines may be as long as they need.
+/// Columns for a text if lines may have any length.
 const PLENTY: usize = 120;
 
-/// Where a command prints.
+/// The screen of an output stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
-    /// `None` where lines may be as long as they need.
+    /// Width in columns; `None` if lines may have any length.
     width: Option<usize>,
-    /// Lines of a terminal; `None` elsewhere.
+    /// Height of a terminal in lines; `None` elsewhere.
     height: Option<usize>,
     colours: bool,
 }
@@ -30,11 +31,12 @@ pub(super) struct Screen {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) head: &'static str,
-    /// 0 is always shown; of the others the highest goes first where there is no room.
+    /// Priority: columns of rank 0 are always shown; of the others the highest rank is dropped
+    /// first.
     pub(super) rank: u8,
 }
 
-/// How a cell or a word is coloured.
+/// The colour of a cell or a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {
     Good,
@@ -44,6 +46,7 @@ pub(super) enum Colour {
 }
 
 impl Colour {
+    /// Returns the terminal's control sequence.
     const fn code(self) -> &'static str {
         match self {
             Self::Good => "\u{1b}[32m",
@@ -55,12 +58,12 @@ impl Colour {
 }
 
 impl Screen {
-    /// Of this process's stdout.
+    /// The screen of this process's stdout.
     pub(super) fn of_stdout() -> Self {
         Self::of_stream(&std::io::stdout())
     }
 
-    /// Of this process's stderr.
+    /// The screen of this process's stderr.
     pub(super) fn of_stderr() -> Self {
         Self::of_stream(&std::io::stderr())
     }
@@ -87,7 +90,7 @@ impl Screen {
         Self { width: Some(width), height: Some(height), colours: false }
     }
 
-    /// Lines that a terminal shows at once; `None` where there is no end of them.
+    /// Returns the number of lines that a terminal shows at once; `None` if there is no limit.
     pub(super) const fn height(self) -> Option<usize> {
         self.height
     }
@@ -96,17 +99,18 @@ impl Screen {
         self.colours
     }
 
-    /// A text of ours in that colour.
+    /// Colours a text, which must be ours, if the screen shows colours.
     pub(super) fn paint(self, colour: Colour, text: &str) -> String {
         if self.colours { format!("{}{text}\u{1b}[0m", colour.code()) } else { text.to_owned() }
     }
 
-    /// One paragraph with its line end, broken between words; no word is broken, so that names and commands can be copied.
+    /// Wraps a paragraph between words, with its line end. No word is broken, so that names and
+    /// commands can be copied.
     pub(super) fn paragraph(self, text: &str) -> String {
         self.indented("", text)
     }
 
-    /// [`Self::paragraph`] behind an indent of spaces.
+    /// Wraps as [`Self::paragraph`] does, behind an indent of spaces.
     pub(super) fn indented(self, indent: &str, text: &str) -> String {
         let text = foreign::line(text);
         let Some(width) = self.width else { return format!("{indent}{text}\n") };
@@ -130,8 +134,7 @@ impl Screen {
         out
     }
 
-    /// A line as it is, with its line end. Where it does not fit, it goes on below behind so many spaces, between words as a paragraph
-    /// does.
+    /// Wraps a line without changing its spaces; further lines begin behind `indent` spaces.
     pub(super) fn folded(self, line: &str, indent: usize) -> String {
         let Some(width) = self.width else { return format!("{line}\n") };
         let indent = " ".repeat(indent.min(width / 2));
@@ -145,7 +148,7 @@ impl Screen {
         out
     }
 
-    /// A name in front of each value; long values go on below their beginning.
+    /// Writes a name in front of each value; long values continue below their beginning.
     pub(super) fn pairs(self, pairs: &[(String, String)]) -> String {
         let name_width = pairs.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
         let indent = " ".repeat(name_width + 2);
@@ -158,19 +161,19 @@ impl Screen {
         out
     }
 
-    /// The columns that are left beside those that are taken; plenty where lines may be as long as
-    /// they need.
+    /// Returns the columns that are left beside `taken` ones; [`PLENTY`] if lines may have any
+    /// length.
     pub(super) fn room(self, taken: usize) -> usize {
         self.width.map_or(PLENTY, |width| width.saturating_sub(taken))
     }
 
-    /// Whether lines of that width fit.
+    /// Returns true if lines of that width fit.
     pub(super) fn fits(self, width: usize) -> bool {
         self.width.is_none_or(|own| width <= own)
     }
 
-    /// The columns of a table that fit, by index: those of rank 0, and of the others as many as there is room for. Where room is
-    /// short, columns without content are left out first.
+    /// Chooses the columns of a table that fit, by index: those of rank 0, and as many of the
+    /// others as there is room for. If room is short, columns without content are dropped first.
     pub(super) fn fitting(self, columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
         let mut shown: Vec<usize> = (0..columns.len()).collect();
         let widths: Vec<usize> = columns
@@ -194,8 +197,9 @@ impl Screen {
         shown
     }
 
-    /// A table of the columns that [`Self::fitting`] gives, a line each row. `colour` is asked for each cell by column and text;
-    /// `note` for what follows a row, indented.
+    /// Writes a table of the columns that [`Self::fitting`] chooses, one line for each row.
+    /// `colour` gives the colour of a cell by column and text, `note` a text that follows a row,
+    /// indented.
     pub(super) fn table(
         self,
         columns: &[Column],
@@ -233,13 +237,13 @@ impl Screen {
         out
     }
 
-    /// A table without colours and notes.
+    /// Writes a table without colours and notes.
     pub(super) fn plain(self, columns: &[Column], rows: &[Vec<String>]) -> String {
         self.table(columns, rows, |_, _| None, |_| None)
     }
 }
 
-/// Foreign text in one line of at most so many columns; an ellipsis stands for the rest.
+/// Cuts foreign text to one line of at most `width` columns; an ellipsis stands for the rest.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     let text = foreign::line(text);
     if text.width() <= width {
@@ -256,13 +260,15 @@ pub(super) fn shortened(text: &str, width: usize) -> String {
     out + "…"
 }
 
-/// A line up to the last word that fits, at least its first word, and what is behind it; `None` where it is one word. What stands in
-/// backquotes is one word if it fits, so that commands can be copied.
+/// Cuts a line behind the last word that fits, at least behind its first word; returns both parts,
+/// or `None` for a single word. A text in backquotes is one word if it fits, so that commands can
+/// be copied.
 fn cut(line: &str, room: usize) -> Option<(&str, &str)> {
     let fits = |(first, _): &(&str, &str)| first.width() <= room;
     cut_at(line, room, false).filter(fits).or_else(|| cut_at(line, room, true))
 }
 
+/// Cuts as [`cut`] does; `anywhere` also allows a cut inside backquotes.
 fn cut_at(line: &str, room: usize, anywhere: bool) -> Option<(&str, &str)> {
     let begin = line.len() - line.trim_start().len();
     let mut found: Option<(&str, &str)> = None;
@@ -283,7 +289,7 @@ fn cut_at(line: &str, room: usize, anywhere: bool) -> Option<(&str, &str)> {
     found
 }
 
-/// The words of a text; those in backquotes are one word if they fit.
+/// Splits a text into words; a text in backquotes is one word if it fits.
 fn words(text: &str, room: usize) -> Vec<&str> {
     let mut quotes = false;
     let parts = text.split(|c: char| {
@@ -298,7 +304,7 @@ fn words(text: &str, room: usize) -> Vec<&str> {
     words
 }
 
-/// The parts of a list of directories, such as a `PATH`: the one kind of word that may be broken.
+/// Splits a list of directories such as a `PATH`, the only kind of word that may be broken.
 fn directories(word: &str) -> Vec<&str> {
     let ends =
         word.match_indices(":/").map(|(at, _)| at + 1).filter(|at| !word.get(*at..).unwrap_or("").starts_with("//"));
@@ -311,15 +317,17 @@ fn directories(word: &str) -> Vec<&str> {
     parts
 }
 
+/// Reads an environment variable; an empty one counts as unset.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// A cell in one line, whatever it holds.
+/// Returns a cell as one line without control characters; empty if the row has none.
 fn cell(row: &[String], at: usize) -> Cow<'_, str> {
     row.get(at).map_or(Cow::Borrowed(""), |text| foreign::line(text))
 }
 
+/// Returns the cells of a column.
 fn cells(rows: &[Vec<String>], at: usize) -> impl Iterator<Item = Cow<'_, str>> {
     rows.iter().map(move |row| cell(row, at))
 }

@@ -10,34 +10,35 @@ use rustix::termios::{QueueSelector, tcflush};
 use super::exit::{NO, SOFTWARE};
 use super::output::Failure;
 
-/// Longest answer that is read.
+/// Length limit of an answer, in bytes.
 const MAX_ANSWER: usize = 256;
 
-/// The choices of a question that only a yes answers.
+/// The choices shown with a question that only a yes confirms.
 pub(super) const YES_OR_NO: &str = "[y/N]";
 
-/// Whether a person can read the output and answer: stdin and stdout are terminals.
+/// Returns true if a person can read the output and answer: stdin and stdout are terminals.
 pub(super) fn is_here() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// A person's answer.
+/// A person's answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// `y` or `yes`.
     Yes,
     /// `n` or `no`.
     No,
-    /// Another text as it was typed; empty without one.
+    /// Any other text as it was typed; empty for an empty line.
     Word(String),
     /// The question was withdrawn before an answer.
     Withdrawn,
-    /// No input is left.
+    /// The input has ended.
     Over,
 }
 
-/// Asks on the terminal; `y` and `yes` are a yes, everything else and the end of the input a no. Throws away what was typed before
-/// the question was shown: that answered something else.
+/// Asks a question on the terminal; returns true for `y` and `yes`, false for any other answer and
+/// at the end of the input. Discards input that was typed before the question was shown, since it
+/// answered something else.
 ///
 /// # Errors
 /// 70 when the terminal cannot be read or written.
@@ -45,8 +46,8 @@ pub(super) fn ask(question: &str) -> Result<bool, Failure> {
     Ok(reply(question, YES_OR_NO, || true)? == Reply::Yes)
 }
 
-/// Asks on the terminal, with `choices` behind the question. It is withdrawn once `stands` is
-/// false, which is looked at each second.
+/// Asks a question on the terminal, followed by its `choices`. Withdraws it once `stands` returns
+/// false, which is called each second.
 ///
 /// # Errors
 /// 70 when the terminal cannot be read or written.
@@ -59,7 +60,7 @@ pub(super) fn reply(question: &str, choices: &str, mut stands: impl FnMut() -> b
     show(question)?;
     let input = std::io::stdin();
     tcflush(&input, QueueSelector::IFlush).map_err(|error| failed(&error))?;
-    // From here on an answer counts.
+    // An answer counts from here on.
     show(&format!(" {choices} "))?;
     while !is_typed(&input).map_err(|error| failed(&error))? {
         if !stands() {
@@ -79,14 +80,15 @@ pub(super) fn reply(question: &str, choices: &str, mut stands: impl FnMut() -> b
     })
 }
 
-/// Waits up to a second for a line, or for the end of the input.
+/// Waits up to a second for a line or for the end of the input; returns true if there is one.
 fn is_typed(input: impl AsFd) -> rustix::io::Result<bool> {
     const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
     let mut watched = [PollFd::new(&input, PollFlags::IN)];
     rustix::io::retry_on_intr(|| poll(&mut watched, Some(&SECOND))).map(|ready| ready > 0)
 }
 
-/// Reads a code on the controlling terminal, wherever the output goes. Throws away what was typed before.
+/// Reads a code on the controlling terminal, even if stdin or stdout is redirected. Discards input
+/// that was typed before.
 ///
 /// # Errors
 /// 1 without a controlling terminal.
@@ -103,8 +105,8 @@ pub(super) fn code(question: &str) -> Result<String, Failure> {
     Ok(typed)
 }
 
-/// A line without its end and spaces around it, and whether the input is over. Without a buffer, so that nothing is read ahead of the
-/// next question.
+/// Reads a line, without its end and without spaces around it, and whether the input has ended.
+/// Reads without a buffer, so that nothing of the answer to the next question is consumed.
 fn line(input: impl AsFd) -> rustix::io::Result<(String, bool)> {
     let (mut answer, mut is_over) = (Vec::new(), false);
     while !is_over && !answer.ends_with(b"\n") && answer.len() < MAX_ANSWER {

@@ -1,12 +1,14 @@
-//! The state directory: the database, small files and their contents. No other layer opens either.
+//! The state directory: the database, the audit log and small files. No other layer opens them.
 //!
-//! The database is a seam: [`db`] has one operation for each change of stored data, and its head states their guarantees. The
-//! state machines that operations run inside of a transaction are values of others: pins ([`pins`]), leases (`policy::limit`),
-//! grants (`policy::consent`). A process's memory follows their outcomes.
+//! All access to the database goes through [`db`]: it has one operation for each change of stored
+//! data, and its head states what each guarantees. The state machines that run inside a transaction
+//! are values of other modules: pins ([`pins`]), leases (`policy::limit`) and grants
+//! (`policy::consent`). A process updates its memory only from the outcome of an operation.
 //!
-//! Locks (each guards a map for one operation and is never held across an await): grants and open approvals ([`approvals`]), the
-//! pin registry ([`pins`]), the last decisions ([`recent`]), ended sessions ([`sessions`]), used states ([`states`]),
-//! sign-outs that wait for the disk ([`sign_ins`]).
+//! Locks, each of which guards a map for one operation and is never held across an await: grants
+//! and open approvals ([`approvals`]), the pin registry ([`pins`]), the last decisions
+//! ([`recent`]), ended sessions ([`sessions`]), used states ([`states`]), sign-outs that are not on
+//! disk yet ([`sign_ins`]).
 
 pub mod address;
 pub mod approvals;

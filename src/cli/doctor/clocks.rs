@@ -1,4 +1,5 @@
-//! The clock of this machine, beside those of servers and beside what was written before.
+//! Checks the clock of this machine against those of servers and against the last write to the
+//! store.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -13,13 +14,16 @@ use super::finding::Findings;
 use crate::config::{Config, ProxySettings, Target, Upstream};
 use crate::upstream::client::HttpClient;
 
-/// How far off a clock may be: tokens and certificates are judged by minutes.
+/// Tolerated difference: tokens and certificates are judged by minutes.
 const MOST: Duration = Duration::from_secs(300);
+/// Time for the answer of a server.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Servers that are asked for their time.
+/// Most servers that are asked for their time.
 const ASKED: usize = 4;
+/// The next step for a wrong clock.
 const NEXT: &str = "set the clock: `sudo timedatectl set-ntp true`";
 
+/// Adds a finding about the clock.
 pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) {
     let now = SystemTime::from(OffsetDateTime::now_utc());
     let written = state.and_then(|dir| std::fs::metadata(dir.join("headend.db")).ok()?.modified().ok());
@@ -41,7 +45,7 @@ pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) 
     if known.peek().is_none() {
         return;
     }
-    // One server may be wrong; the one that agrees most decides.
+    // A single server may be wrong, so the one with the smallest difference decides.
     match known.min_by_key(|(_, off)| *off) {
         Some((name, off)) if off > MOST => {
             found.problem("clock", format!("it is {} off the clock of `{name}`", told(off)), NEXT);
@@ -50,7 +54,7 @@ pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) 
     }
 }
 
-/// The time by a server. The request carries no credentials; whatever the answer is, it has a date.
+/// Asks a server for its time. The request carries no credentials; any answer has a date.
 async fn date(proxy: &ProxySettings, url: &Url) -> Option<SystemTime> {
     let client = HttpClient::new().by(proxy, url).ok()?;
     let uri = url.as_str().parse::<Uri>().ok()?;
@@ -60,6 +64,7 @@ async fn date(proxy: &ProxySettings, url: &Url) -> Option<SystemTime> {
     httpdate::parse_http_date(response.headers().get(DATE)?.to_str().ok()?).ok()
 }
 
+/// Describes a difference in minutes, hours or days.
 fn told(off: Duration) -> String {
     match off.as_secs() {
         seconds @ 0..7_200 => format!("{} minutes", seconds / 60),

@@ -1,4 +1,5 @@
-//! Files of hosts on this machine: servers that a host still starts itself, and entries that lead to headend with a wrong token.
+//! Checks the files of hosts on this machine: servers that a host still starts itself, and entries
+//! for headend with a wrong token.
 
 use std::path::Path;
 
@@ -6,6 +7,7 @@ use super::finding::Findings;
 use crate::cli::import::{Started, in_one_form, started};
 use crate::config::{Auth, Config, Target, Template, guard};
 
+/// Adds findings about each file.
 pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) {
     let servers = started();
     let mut files: Vec<&Path> = Vec::new();
@@ -28,7 +30,8 @@ pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) 
     }
 }
 
-/// One finding about the servers that a file's host starts itself although they are upstreams here.
+/// Adds one finding about the servers that a file's host starts itself although they are upstreams
+/// here.
 fn started_twice(file: &Path, twice: &[(&str, String)], found: &mut Findings) {
     let (file, quoted) = (file.display(), |name: &str| format!("{name:?}"));
     let (what, entries) = match twice {
@@ -48,6 +51,7 @@ fn started_twice(file: &Path, twice: &[(&str, String)], found: &mut Findings) {
     found.problem("host", format!("{file} still starts {what}: those calls pass no policy and no log"), next);
 }
 
+/// Adds a finding if an entry leads to this gateway with a wrong token.
 fn judge_token(config: &Config, state: Option<&Path>, server: &Started, found: &mut Findings) {
     let (file, name) = (server.file.display(), &server.name);
     if server.url.as_deref().is_some_and(|url| leads_here(config, url)) && refuses(config, state, server) {
@@ -60,7 +64,7 @@ fn judge_token(config: &Config, state: Option<&Path>, server: &Started, found: &
     }
 }
 
-/// Whether an upstream is the server that a host starts or reaches.
+/// Returns true if an upstream is the server that a host starts or reaches.
 fn is_same(target: &Target, server: &Started) -> bool {
     let is_url = |own: &str| {
         server.url.as_deref().is_some_and(|theirs| own.trim_end_matches('/') == theirs.trim_end_matches('/'))
@@ -74,8 +78,8 @@ fn is_same(target: &Target, server: &Started) -> bool {
     }
 }
 
-/// Whether two command lines start the same: a program by its name or by its path, and the same arguments, of which `-y` asks
-/// nothing.
+/// Returns true if two command lines start the same program, by name or path, with the same
+/// arguments. `-y` is ignored.
 fn starts_the_same(ours: &[String], theirs: &[String]) -> bool {
     let plain = |words: &[String]| -> Vec<String> {
         let name = words.first().and_then(|word| word.rsplit('/').next()).map(str::to_owned);
@@ -85,14 +89,15 @@ fn starts_the_same(ours: &[String], theirs: &[String]) -> bool {
     plain(ours) == plain(theirs)
 }
 
-/// Whether a URL is that of our own endpoint.
+/// Returns true if a URL is that of our own endpoint.
 fn leads_here(config: &Config, url: &str) -> bool {
     let Ok(url) = url::Url::parse(url) else { return false };
     let is_here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     is_here && config.server.listen.iter().any(|address| Some(address.port()) == url.port_or_known_default())
 }
 
-/// Whether an entry for headend has a bearer token that is none of ours. One that a host fills in is not judged.
+/// Returns true if an entry for headend has a bearer token that is none of ours. A token that the
+/// host fills in is not judged.
 fn refuses(config: &Config, state: Option<&Path>, server: &Started) -> bool {
     let Auth::Token { tokens } = &config.server.auth else { return false };
     if server.is_filled_in {

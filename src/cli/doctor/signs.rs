@@ -1,6 +1,6 @@
-//! Signs in what a server said or did, and the step that mends what is behind them.
+//! Signs in a server's output or errors that lead to a next step.
 
-/// Words of which one is enough, and the next step. `NAME` stands for the upstream.
+/// Texts of which one is enough, and the next step. `NAME` stands for the upstream.
 const SIGNS: &[(&[&str], &str)] = &[
     (
         &["is not set; export it"],
@@ -93,7 +93,7 @@ const SIGNS: &[(&[&str], &str)] = &[
     (&["enospc", "no space left"], "make room on the disk (`df -h`)"),
 ];
 
-/// The next step for an upstream, by what it said last.
+/// Returns the next step for an upstream, by its last output and errors.
 pub(super) fn step(name: &str, said: &[&str]) -> Option<String> {
     let said: Vec<String> = said.iter().map(|text| text.to_lowercase()).collect();
     let is_there = |sign: &&str| said.iter().any(|text| text.contains(*sign));

@@ -1,22 +1,22 @@
-//! The findings as text: the gravest first. On a terminal the first two are told in full, and the
-//! others are a line each, so that all of it fits the screen.
+//! Prints the findings, the gravest first. On a terminal the first two are printed in full and the
+//! others in a line each, so that all of them fit the screen.
 
 use super::finding::{Finding, Findings, Level};
 use crate::cli::output::count;
 use crate::cli::screen::{Colour, Screen, shortened};
 use crate::wire::foreign;
 
-/// Findings that are told in full where they must fit a screen.
+/// Findings that are printed in full if all must fit a screen.
 const FIRST: usize = 2;
-/// Lines of a program that are quoted then.
+/// Lines of a program's output that are quoted then.
 const QUOTED: usize = 1;
-/// Where findings begin, in columns.
+/// Indent of findings.
 const INDENT: &str = "         ";
 
-/// All findings. `all`: in full, whatever the screen is.
+/// Writes all findings, followed by their count. `all` prints them in full on any screen.
 pub(super) fn text(screen: Screen, found: &Findings, all: bool) -> String {
     let mut findings: Vec<&Finding> = found.0.iter().collect();
-    // Stable: of the same level the first that was found comes first.
+    // The sort is stable: findings of one level keep their order.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     let verdict = verdict(found);
     match screen.height().filter(|_| !all) {
@@ -28,6 +28,7 @@ pub(super) fn text(screen: Screen, found: &Findings, all: bool) -> String {
     }
 }
 
+/// Counts problems and warnings.
 fn verdict(found: &Findings) -> String {
     match (found.number(Level::Problem), found.number(Level::Warning)) {
         (0, 0) => "no problems".to_owned(),
@@ -37,13 +38,13 @@ fn verdict(found: &Findings) -> String {
     }
 }
 
-/// The findings on so many lines, the line of the shell's next prompt included.
+/// Writes the findings on at most `height` lines, including the line of the shell's next prompt.
 fn fitted(screen: Screen, height: usize, findings: &[&Finding], verdict: &str) -> String {
     let (good, bad): (Vec<&Finding>, Vec<&Finding>) = findings.iter().partition(|finding| finding.level == Level::Ok);
     let in_full =
         |count: usize| bad.iter().take(count).map(|finding| whole(screen, finding, QUOTED)).collect::<String>();
     let mut count = bad.len().min(FIRST);
-    // Long ones leave no room for each other.
+    // If the findings are long, fewer are printed in full.
     while count > 1 && in_full(count).lines().count() > height * 2 / 3 {
         count -= 1;
     }
@@ -79,7 +80,7 @@ fn fitted(screen: Screen, height: usize, findings: &[&Finding], verdict: &str) -
     format!("{out}{fine}{verdict}{more}\n")
 }
 
-/// A finding in full, with the last of the quoted lines.
+/// Writes a finding in full, with the last `quoted` lines of the quoted output.
 fn whole(screen: Screen, finding: &Finding, quoted: usize) -> String {
     let line = screen.indented(INDENT, &format!("{}: {}", finding.about, finding.what));
     let mut out = labelled(screen, finding.level, &line);
@@ -92,7 +93,7 @@ fn whole(screen: Screen, finding: &Finding, quoted: usize) -> String {
     out
 }
 
-/// Lines behind [`INDENT`], with the level's word in the first of them.
+/// Puts the level's word into the indent of the first line.
 fn labelled(screen: Screen, level: Level, lines: &str) -> String {
     let (colour, word) = match level {
         Level::Ok => (Colour::Good, "ok"),

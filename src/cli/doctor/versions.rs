@@ -1,4 +1,4 @@
-//! Packages that `command` names without a version, and the versions of them that run.
+//! Checks for packages that `command` names without a version, and finds the versions that run.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,12 +8,12 @@ use crate::cli::source::environment;
 use crate::config::{Config, Target, guard, pinned, unpinned};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Folders of a cache that are looked into.
+/// Most folders of a cache that are read.
 const MOST_FOLDERS: usize = 1000;
-/// Longest `package.json` that is read, in bytes.
+/// Size limit of a `package.json`, in bytes.
 const MOST_BYTES: u64 = 256 << 10;
 
-/// One finding about all packages without a version.
+/// Adds one finding about all packages without a version.
 pub(super) fn look(config: &Config, file: Option<&Path>, found: &mut Findings) {
     let mut names: Vec<String> = Vec::new();
     let mut known: Vec<String> = Vec::new();
@@ -48,8 +48,8 @@ pub(super) fn look(config: &Config, file: Option<&Path>, found: &mut Findings) {
     found.add(Level::Warning, "versions", what, next.join("; "));
 }
 
-/// The version that a runner has fetched last, which is the one that runs; `None` where that is not
-/// known.
+/// Finds the version that a runner has fetched last, which is the one that runs; `None` if it is
+/// unknown.
 fn running(command: &[String], package: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '/' | '-' | '_' | '.');
     if !package.chars().all(is_plain) || package.contains("..") {
@@ -70,7 +70,7 @@ fn running(command: &[String], package: &str) -> Option<String> {
     }
 }
 
-/// Reads the newest `node_modules/PACKAGE/package.json` of npm's folders for `npx`.
+/// Reads the newest `node_modules/PACKAGE/package.json` in the folders that npm keeps for `npx`.
 fn of_npx(cache: &Path, package: &str) -> Option<String> {
     let files = folders(cache).map(|folder| folder.join("node_modules").join(package).join("package.json"));
     let (_, newest) = files.filter_map(|file| Some((changed(&file)?, file))).max()?;
@@ -92,17 +92,19 @@ fn of_uvx(cache: &Path, package: &str) -> Option<String> {
     version(found.max()?.1)
 }
 
-/// A version as both registries write them.
+/// Returns a version if it looks like one of the registries, which makes it safe to print.
 fn version(text: String) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '!');
     Some(text).filter(|text| (1..=64).contains(&text.len()) && text.chars().all(is_plain))
 }
 
+/// Lists the entries of a folder; a missing one has none.
 fn folders(of: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = std::fs::read_dir(of).into_iter().flatten().take(MOST_FOLDERS);
     entries.flatten().map(|entry| entry.path())
 }
 
+/// Returns the modification time of a file.
 fn changed(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }

@@ -1,4 +1,5 @@
-//! Bridges: `npx mcp-remote URL --header ...` does what headend does itself, and keeps its headers on a command line.
+//! Bridges: command lines such as `npx mcp-remote URL --header ...` that only forward to a URL, as
+//! headend does itself. A bridge also has its headers on a command line.
 
 use super::value::Json;
 
@@ -10,8 +11,8 @@ pub(super) struct Remote {
     pub(super) transport: Option<&'static str>,
 }
 
-/// The remote of a command line that is nothing but a bridge. With other options or variables it does more than headend would, and
-/// stays a program.
+/// Returns the server behind a command line that is nothing but a bridge. With other options or
+/// variables it does more than headend would, and stays a program.
 pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote> {
     let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
     let is_bridge = |word: &str| word == "mcp-remote" || word.starts_with("mcp-remote@");
@@ -45,7 +46,7 @@ pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote>
             _ if remote.url.is_empty() && (word.starts_with("https://") || word.starts_with("http://")) => {
                 remote.url.clone_from(word);
             }
-            // The port of its own sign-in.
+            // The port of the bridge's own sign-in.
             _ if word.bytes().all(|b| b.is_ascii_digit()) => {}
             _ => return None,
         }
@@ -54,7 +55,8 @@ pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote>
     (!remote.url.is_empty() && !unused).then_some(remote)
 }
 
-/// The bridge itself replaces `${VAR}` in headers, by variables of its own environment.
+/// Replaces `${VAR}` in a header by variables of the entry's environment, as the bridge does, and
+/// notes which were used.
 fn filled(value: &str, env: &[(String, Json)], used: &mut Vec<String>) -> String {
     let mut out = value.to_owned();
     for (name, variable) in env {

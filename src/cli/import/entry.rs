@@ -1,4 +1,4 @@
-//! One server of a host as a table of the configuration.
+//! Converts one server of a host to a table of the configuration.
 
 use std::time::Duration;
 
@@ -10,33 +10,35 @@ use super::secrets::{self, Known, Span};
 use super::stated::Stated;
 use super::template::{Piece, Place, pieces, variables};
 
-/// A table, remarks about it, and the reasons why it cannot be used unchanged.
+/// A table of the configuration, with remarks and the reasons why headend would refuse it.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     /// Name of the upstream.
     pub(super) name: String,
     pub(super) text: String,
     pub(super) notes: Vec<String>,
-    /// Why the host does not start it.
+    /// Reason why the host does not start the server.
     pub(super) off: Option<String>,
-    /// It is a server behind a URL, and no credential for it stands here.
+    /// True for a server behind a URL without a credential.
     pub(super) may_want_login: bool,
+    /// Reasons why headend would refuse the table.
     pub(super) reasons: Vec<String>,
-    /// Variables that have to be set, and their descriptions.
+    /// Variables that the user has to set, with their descriptions.
     pub(super) exports: Vec<(String, String)>,
-    /// Whether the host says anything about which calls need a question.
+    /// Whether the host has any rule about which calls need approval.
     pub(super) says: bool,
+    /// Whether the host lets every call run without approval.
     pub(super) unasked_all: bool,
-    /// Patterns over canonical names.
+    /// Patterns over canonical names of tools that the host lets run without approval.
     pub(super) unasked: Vec<String>,
 }
 
-/// The names of these blocks for a sentence.
+/// Joins the names of blocks for a sentence.
 pub(super) fn names_of<'b>(blocks: impl Iterator<Item = &'b Block>) -> String {
     blocks.map(|block| block.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Everything that a block is made of.
+/// The input of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     pub(super) parts: &'a Parts,
@@ -46,12 +48,12 @@ pub(super) struct Source<'a> {
     pub(super) known: &'a Known,
 }
 
-/// Writes the values of one server.
+/// Builds the block of one server.
 struct Writer<'a> {
     from: Source<'a>,
     names: &'a mut Names,
     block: Block,
-    /// Whether a variable stands in the text that was written last.
+    /// Whether the text that was written last contains a variable.
     expands: bool,
 }
 
@@ -66,6 +68,7 @@ impl Block {
 }
 
 impl Writer<'_> {
+    /// Writes the whole table.
     fn write(&mut self) {
         let Source { parts, stated, .. } = self.from;
         self.block.text = format!("[upstreams.{}]\n", self.block.name);
@@ -95,6 +98,7 @@ impl Writer<'_> {
         self.unasked();
     }
 
+    /// Writes the keys of a server that is a program.
     fn local(&mut self) {
         let parts = self.from.parts;
         let spans = secrets::in_words(&parts.words);
@@ -105,7 +109,7 @@ impl Writer<'_> {
             self.line("command", &array(&words));
             self.line("expand", "true");
         } else {
-            // Without a variable, `${` in a command is text.
+            // Without any variable, `expand` stays off, and `${` in a command is plain text.
             let words: Vec<String> = words.iter().map(|word| word.replace("$${", "${")).collect();
             self.line("command", &array(&words));
         }
@@ -128,6 +132,7 @@ impl Writer<'_> {
         }
     }
 
+    /// Writes the keys of a server behind a URL.
     fn remote(&mut self, url: &str) {
         let url = self.text(url, secrets::in_text(url), "url");
         self.line("url", &quoted(&url));
@@ -142,11 +147,12 @@ impl Writer<'_> {
         }
     }
 
+    /// Writes one key.
     fn line(&mut self, key: &str, value: &str) {
         self.block.text.push_str(&format!("{key} = {value}\n"));
     }
 
-    /// The tools that the host offers.
+    /// Writes the lists of tools that the host offers and hides.
     fn tools(&mut self) {
         let Stated { include, exclude, .. } = self.from.stated;
         let mut lists = Vec::new();
@@ -172,6 +178,7 @@ impl Writer<'_> {
         }
     }
 
+    /// Writes a time-out, or a remark if the configuration does not allow it.
     fn time(&mut self, key: &str, time: Option<Duration>) {
         let Some(time) = time else { return };
         if (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&time) {
@@ -183,7 +190,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The tools that run without a question in the host.
+    /// Collects the tools that run without approval in the host.
     fn unasked(&mut self) {
         let stated = self.from.stated;
         let all = stated.unasked_all;
@@ -206,19 +213,21 @@ impl Writer<'_> {
         }
     }
 
-    /// The text for a key whose value is a plain text, with a reference in place of each secret.
+    /// Converts a text for a key that only takes plain text: each secret becomes a reference to a
+    /// variable. `what` describes the text to the user.
     fn text(&mut self, raw: &str, spans: Vec<Span>, what: &str) -> String {
         let mut cuts: Vec<(std::ops::Range<usize>, Cut)> = Vec::new();
         let found = variables(raw, &self.from.place);
         for span in self.from.known.and(raw, spans) {
-            // A span that has nothing but variables in it is a reference already.
+            // If a span contains nothing but variables, it is a reference already.
             let inside = found.iter().filter(|(range, _)| range.start < span.range.end && span.range.start < range.end);
             let mut left = raw.get(span.range.clone()).unwrap_or_default().to_owned();
             let mut whole: Option<std::ops::Range<usize>> = None;
             for (range, _) in inside {
                 left = left.replacen(raw.get(range.clone()).unwrap_or_default(), "", 1);
                 let before = whole.unwrap_or_else(|| span.range.clone());
-                // The default of a variable can be a secret too: then the variable goes with it.
+                // The default of a variable can be a secret too; then the whole variable is
+                // replaced.
                 whole = Some(before.start.min(range.start)..before.end.max(range.end));
             }
             let is_scheme = ["", "bearer", "basic", "token"].contains(&left.trim().to_ascii_lowercase().as_str());
@@ -235,7 +244,7 @@ impl Writer<'_> {
         let mut out = String::new();
         let mut at = 0;
         for (range, cut) in cuts {
-            // A variable that reaches beyond the span before it is gone with it.
+            // A variable may reach beyond the span before it, and is replaced with it.
             out.push_str(&literal(raw.get(at..range.start).unwrap_or_default()));
             at = at.max(range.end);
             match cut {
@@ -255,6 +264,7 @@ impl Writer<'_> {
         out
     }
 
+    /// Converts one variable of a host's text to headend's notation.
     fn piece(&mut self, piece: &Piece) -> String {
         let unknown = |inside: &str| format!("`${{{inside}}}` is not replaced here; write the value in its place");
         match piece {
@@ -283,7 +293,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Names with their values as TOML.
+    /// Converts environment variables or headers to TOML values.
     fn values(&mut self, given: &[(String, Given)], headers: bool) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         for (name, given) in given {
@@ -298,7 +308,8 @@ impl Writer<'_> {
                     let secret =
                         if headers { secrets::is_secret_header(name, text) } else { secrets::is_secret(name, text) };
                     let secret = secret || !self.from.known.spans(text).is_empty();
-                    // Header names are the same everywhere, so the variable has the upstream's name too.
+                    // Header names are the same for all upstreams, so the variable contains the
+                    // upstream's name too.
                     let variable = if headers { format!("{}_{name}", self.block.name) } else { name.clone() };
                     self.value(&Value { name, text, variable, about }, secret)
                 }
@@ -308,7 +319,7 @@ impl Writer<'_> {
         pairs
     }
 
-    /// A value that may be secret, as TOML.
+    /// Converts a value that may be secret to TOML.
     fn value(&mut self, value: &Value<'_>, secret: bool) -> String {
         let cut = pieces(value.text, &self.from.place);
         let (prefix, last) = match cut.as_slice() {
@@ -340,13 +351,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether the text before a variable is more than the name of a scheme.
+    /// Returns true if the text before a variable is secret, and not just the name of a scheme.
     fn hides(&self, prefix: &str) -> bool {
         let scheme = ["bearer", "basic", "token"].contains(&prefix.trim().to_ascii_lowercase().as_str());
         !scheme && (!secrets::in_text(prefix).is_empty() || !self.from.known.spans(prefix).is_empty())
     }
 
-    /// An absolute path of a file that the host names.
+    /// Makes the path of a file that the host names absolute.
     fn file(&self, path: &str) -> Option<String> {
         let place = self.from.place;
         if let Some(below) = path.strip_prefix("~/") {
@@ -356,7 +367,8 @@ impl Writer<'_> {
         absolute.is_absolute().then(|| absolute.display().to_string())
     }
 
-    /// A variable of its own for the whole value, behind the name of a scheme.
+    /// Gives the whole value a variable of its own; the name of a scheme stays in front as a
+    /// prefix.
     fn whole(&mut self, value: &Value<'_>, secret: &str) -> String {
         let schemes = ["Bearer ", "Basic ", "Token ", "token "];
         let prefix = schemes.into_iter().find(|scheme| secret.starts_with(scheme)).unwrap_or_default();
@@ -365,18 +377,21 @@ impl Writer<'_> {
         reference("env", &variable, prefix)
     }
 
+    /// Gives an input of the host a variable, described by the host's own text.
     fn input(&mut self, id: &str, about: &str) -> String {
         let asked = self.from.inputs.iter().find(|(other, _)| other == id);
         let about = asked.map_or_else(|| about.to_owned(), |(_, description)| format!("{description} ({about})"));
         self.variable(id, &format!("${{input:{id}}}"), &about)
     }
 
+    /// Gives a secret a variable, and lists it among those that the user has to set.
     fn variable(&mut self, wanted: &str, secret: &str, about: &str) -> String {
         let name = self.names.variable(&self.block.name, wanted, secret);
         self.export(&name, about);
         name
     }
 
+    /// Lists a variable among those that the user has to set.
     fn export(&mut self, name: &str, about: &str) {
         if !self.block.exports.iter().any(|(other, _)| other == name) {
             self.block.exports.push((name.to_owned(), about.to_owned()));
@@ -384,13 +399,14 @@ impl Writer<'_> {
     }
 }
 
+/// A part of a text that is replaced.
 enum Cut {
     Piece(Piece),
-    /// With the name of the option, parameter or header.
+    /// A secret, with the name of its option, parameter or header.
     Secret(String),
 }
 
-/// One environment variable or header.
+/// An environment variable or header of a host's entry.
 struct Value<'a> {
     name: &'a str,
     text: &'a str,
@@ -400,11 +416,12 @@ struct Value<'a> {
     about: String,
 }
 
-/// A text in which headend replaces nothing.
+/// Escapes a text so that headend replaces nothing in it.
 fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
 
+/// Builds the TOML of a reference to a variable or file.
 fn reference(kind: &str, name: &str, prefix: &str) -> String {
     let mut pairs = vec![(key(kind), quoted(name))];
     if !prefix.is_empty() {
@@ -413,12 +430,13 @@ fn reference(kind: &str, name: &str, prefix: &str) -> String {
     inline(&pairs)
 }
 
-/// Whether a tool's name is a pattern for itself alone.
+/// Returns true if a tool's name, used as a pattern, matches only itself.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'))
 }
 
-/// A pattern for a tool that is off: rather too wide than too narrow.
+/// Builds a pattern for a tool that is off. Unusual characters become `?`: the pattern is rather
+/// too wide than too narrow.
 fn wide(name: &str) -> String {
     let good = |c: char| c == '*' || is_name(c.encode_utf8(&mut [0; 4]));
     let wide: String = name.chars().map(|c| if good(c) { c } else { '?' }).collect();

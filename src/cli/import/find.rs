@@ -1,4 +1,5 @@
-//! Files of hosts on this machine, and the files beside them that say which servers are off.
+//! The places of hosts' files on this machine, and of the files beside them that say which servers
+//! are off.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,8 @@ const HOME: &[&str] = &[
     ".config/mcp/mcp.json",
 ];
 
-/// Files of a project, below the working directory. They may come from others, with the project.
+/// Files of a project, below the working directory. They may have come with the project from other
+/// people.
 const PROJECT: &[&str] = &[
     ".mcp.json",
     ".cursor/mcp.json",
@@ -52,7 +54,7 @@ const PROJECT: &[&str] = &[
     "crush.json",
 ];
 
-/// Files of the user's hosts that exist. `config`: another place of `~/.config`.
+/// Lists the files of the user's hosts that exist. `config` replaces `~/.config`.
 pub(super) fn of_user(home: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     let place = |file: &&str| match (file.strip_prefix(".config/"), config) {
         (Some(below), Some(config)) => config.join(below),
@@ -61,12 +63,12 @@ pub(super) fn of_user(home: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     HOME.iter().map(place).filter(|path| path.is_file()).collect()
 }
 
-/// Files of a project that exist.
+/// Lists the host files of a project that exist.
 pub(super) fn of_project(folder: &Path) -> Vec<PathBuf> {
     PROJECT.iter().map(|file| folder.join(file)).filter(|path| path.is_file()).collect()
 }
 
-/// The directory of the project that a file is of. The user's own files are of none.
+/// Returns the directory of the project that a file belongs to; `None` for a file of the user.
 pub(super) fn folder(path: &Path, home: Option<&str>) -> Option<PathBuf> {
     const OWN: &[&str] =
         &[".vscode", ".cursor", ".zed", ".roo", ".kilocode", ".codex", ".gemini", ".qwen", ".continue"];
@@ -80,7 +82,8 @@ pub(super) fn folder(path: &Path, home: Option<&str>) -> Option<PathBuf> {
     dir.is_absolute().then(|| dir.to_owned())
 }
 
-/// Files of the same host that say which servers are off and which tools run without a question.
+/// Lists the existing files of the same host that say which servers are off and which tools run
+/// without approval.
 pub(super) fn beside(path: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let Some(dir) = path.parent() else { return Vec::new() };
     let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Properties of the import, for any file of a host.
+//! Properties of the import that hold for any file of a host.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{Silent, converted};
 use crate::config;
 
-/// The import of any file is a valid configuration; everything else in it is a comment.
+/// Checks that the import of any file is a valid configuration, whose rest is comments.
 pub(crate) fn import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for path in ["/home/a/project/.vscode/mcp.json", "/home/a/.codex/config.toml", "/home/a/.config/goose/config.yaml"]

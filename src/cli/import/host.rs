@@ -1,4 +1,4 @@
-//! Files of hosts: which host a file is of, and the servers in it, each as one object of keys.
+//! Reading of hosts' files: recognizes the host, and lists the servers, each as one object of keys.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::value::{self, ImportError, Json};
 
 mod package;
 
-/// The program that a file is of, as far as the meaning of its keys differs.
+/// The program that a file belongs to, as far as the meaning of its keys differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Host {
     ClaudeDesktop,
@@ -17,10 +17,10 @@ pub(super) enum Host {
     VsCode,
     Zed,
     Codex,
-    /// Qwen Code too.
+    /// Gemini CLI, and Qwen Code.
     Gemini,
     OpenCode,
-    /// Roo Code and Kilo Code too.
+    /// Cline, Roo Code and Kilo Code.
     Cline,
     Windsurf,
     Continue,
@@ -32,7 +32,7 @@ pub(super) enum Host {
 }
 
 impl Host {
-    /// The host of a file, by its place and by what is in it.
+    /// Recognizes the host of a file by its path and content.
     fn of(path: &Path, root: &Json) -> Self {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
         let folders: Vec<String> = path.ancestors().skip(1).map(name).collect();
@@ -81,7 +81,8 @@ impl Host {
         }
     }
 
-    /// The notation of variables in its texts. For programs that are not known, the most common one.
+    /// Returns the notation of variables in the host's texts; for unknown programs, the most common
+    /// one.
     pub(super) const fn syntax(self) -> Syntax {
         match self {
             Self::ClaudeDesktop | Self::Codex | Self::Goose | Self::Zed => Syntax::None,
@@ -99,24 +100,24 @@ impl Host {
     }
 }
 
-/// One entry of a list of servers.
+/// An entry in a host's list of servers.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) name: String,
     pub(super) body: Json,
-    /// Name of the list that contains it, to follow the file's name in a message.
+    /// Suffix that names the list in messages, written behind the file's name.
     pub(super) scope: String,
-    /// The project that the list is of, in a file of several projects.
+    /// The project that the list belongs to, in a file of several projects.
     pub(super) project: Option<String>,
 }
 
-/// Content of one file.
+/// The content of a host's file.
 #[derive(Debug)]
 pub(super) struct HostFile {
     pub(super) host: Host,
     pub(super) root: Json,
     pub(super) servers: Vec<Server>,
-    /// Inputs that the host prompts for: id and description.
+    /// Inputs that the host asks its user for: id and description.
     pub(super) inputs: Vec<(String, String)>,
 }
 
@@ -127,15 +128,18 @@ const LISTS: &[&[&str]] = &[
     &["context_servers"],
     &["mcp_servers"],
     &["amp.mcpServers"],
-    // VS Code's own settings, opencode from its second version on.
+    // VS Code's own settings, and opencode since version 2.
     &["mcp", "servers"],
     &["experimental", "modelContextProtocolServers"],
 ];
 
-/// Servers by name, the [`Server::scope`] and the [`Server::project`] of all of them.
+/// Servers by name, with the [`Server::scope`] and the [`Server::project`] of all of them.
 type List = (Vec<(String, Json)>, String, Option<String>);
 
 /// Reads a file of any host.
+///
+/// # Errors
+/// [`ImportError`], if the file does not parse or has no list of servers.
 pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     let root = value::read(path, text)?;
     let host = Host::of(path, &root);
@@ -166,7 +170,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     }
     let mut servers: Vec<Server> = Vec::new();
     for (list, scope, project) in lists {
-        // Of servers with equal names, the last counts, as in hosts.
+        // If servers have equal names, the last one counts, as in hosts.
         let last: HashMap<&str, usize> = list.iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
         for (_, (name, body)) in list.iter().enumerate().filter(|(at, (name, _))| last.get(&**name) == Some(at)) {
             let body = flat(body);
@@ -188,16 +192,16 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     Ok(HostFile { host, root, servers, inputs })
 }
 
-/// Whether all members of an object are servers.
+/// Returns true if all members of an object are servers, and there is one.
 fn is_list(list: &Json) -> bool {
     let is_server = |server: &Json| server.get("command").is_some() || server.get("url").is_some();
     !list.members().is_empty() && list.members().iter().all(|(_, server)| is_server(server))
 }
 
-/// The members of an object, or the items of a list under their own names.
+/// Returns the members of an object, or the items of a list under their own names.
 fn named(list: &Json) -> Vec<(String, Json)> {
     let own = |item: &Json| item.get("name").and_then(Json::as_str).unwrap_or("server").to_owned();
-    // A list has no rule for equal names, so all of its items count.
+    // A list has no rule for equal names, so all of its items are kept, with numbers.
     let mut items: Vec<(String, Json)> = Vec::new();
     for item in list.items() {
         let name = own(item);
@@ -209,7 +213,7 @@ fn named(list: &Json) -> Vec<(String, Json)> {
     items
 }
 
-/// A server with the members of objects that some hosts put around them: `transport` of Continue, `config` of Goose.
+/// Merges the members of inner objects into a server: `transport` of Continue, `config` of Goose.
 fn flat(body: &Json) -> Json {
     let Json::Object(members) = body else { return body.clone() };
     let mut out: Vec<(String, Json)> = Vec::new();
@@ -222,6 +226,7 @@ fn flat(body: &Json) -> Json {
     Json::Object(out)
 }
 
+/// Reads the id and description of an input.
 fn input(input: &Json) -> Option<(String, String)> {
     let id = input.get("id")?.as_str()?;
     Some((id.to_owned(), input.get("description").and_then(Json::as_str).unwrap_or(id).to_owned()))

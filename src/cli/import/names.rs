@@ -1,29 +1,29 @@
-//! Names chosen by an import: of upstreams, and of the variables that hold secrets.
+//! Names that an import chooses: of upstreams, and of the variables that hold secrets.
 
 use std::collections::{HashMap, HashSet};
 
-/// Names chosen so far: of upstreams, and of the variables that hold secrets.
+/// The names that were chosen so far.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     upstreams: Vec<String>,
-    /// Variable and the secret it stands for.
+    /// The secret that each variable stands for.
     secrets: HashMap<String, String>,
-    /// Variables of the configuration that is there already, whose values are not known.
+    /// Variables of hosts and of the existing configuration, whose values are not known.
     taken: HashSet<String>,
 }
 
 impl Names {
-    /// Names beside those of a configuration.
+    /// Starts with the names of an existing configuration.
     pub(super) fn beside(upstreams: Vec<String>, variables: HashSet<String>) -> Self {
         Self { upstreams, secrets: HashMap::new(), taken: variables }
     }
 
-    /// Keeps a variable that a host or the configuration names from being given to another secret.
+    /// Reserves a variable that a host or the configuration names, so that no secret gets it.
     pub(super) fn keep(&mut self, variable: &str) {
         self.taken.insert(variable.to_owned());
     }
 
-    /// A valid and new name for an upstream.
+    /// Chooses a valid and unique name for an upstream.
     pub(super) fn upstream(&mut self, wanted: &str) -> String {
         let mut name = String::new();
         for c in wanted.chars().map(|c| c.to_ascii_lowercase()) {
@@ -49,7 +49,7 @@ impl Names {
         name
     }
 
-    /// A variable for a secret of an upstream. Different secrets never share one.
+    /// Chooses a variable for a secret of an upstream. Different secrets never share one.
     pub(super) fn variable(&mut self, upstream: &str, wanted: &str, secret: &str) -> String {
         let short = variable_name(wanted);
         let long = variable_name(&format!("{upstream}_{wanted}"));
@@ -63,10 +63,11 @@ impl Names {
     }
 }
 
-/// An upstream's name has 31 characters; this leaves room for `-` and a number.
+/// Length limit of a stem: an upstream's name has 31 characters at most, which leaves room for `-`
+/// and a number.
 const MAX_NAME: usize = 27;
 
-/// A name that shells can export.
+/// Converts a text to a name that shells can export.
 fn variable_name(text: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     let name: String = text.chars().map(fit).collect();

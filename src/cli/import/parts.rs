@@ -1,4 +1,5 @@
-//! One server of a host in one form: a command or a URL with its values, whatever the host calls them.
+//! Normalizes one server of a host to one form: a command or a URL with its values, for all
+//! spellings of hosts.
 
 use super::bridge;
 use super::host::Server;
@@ -9,13 +10,14 @@ use super::{secrets, stated};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Given {
     Text(String),
-    /// Read from a variable of that name, behind a prefix.
+    /// Read from the variable of that name, behind a prefix.
     Variable(String, &'static str),
 }
 
-/// How a server is reached.
+/// The way to start or reach a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
+    /// Command line; empty for a server behind a URL.
     pub(super) words: Vec<String>,
     pub(super) env: Vec<(String, Given)>,
     pub(super) cwd: Option<String>,
@@ -28,7 +30,7 @@ pub(super) struct Parts {
     pub(super) notes: Vec<String>,
 }
 
-/// Keys that are read here, and keys without a meaning here.
+/// Keys that are read here, and keys that mean nothing to headend.
 const KNOWN: &[&str] = &[
     "command",
     "cmd",
@@ -66,6 +68,7 @@ const KNOWN: &[&str] = &[
 ];
 
 impl Parts {
+    /// Normalizes an entry of a host.
     pub(super) fn of(server: &Server) -> Self {
         let body = &server.body;
         let mut parts = Self::default();
@@ -92,7 +95,7 @@ impl Parts {
         parts
     }
 
-    /// A command line alone, in the form in which that of an entry is kept.
+    /// Normalizes a bare command line like that of an entry.
     pub(super) fn of_words(words: Vec<String>) -> Self {
         let mut parts = Self::default();
         if !parts.bridged(&words, &[]) {
@@ -103,6 +106,7 @@ impl Parts {
         parts
     }
 
+    /// Adds remarks about keys that are not carried over.
     fn left(&mut self, body: &Json) {
         let is_known = |key: &str| KNOWN.contains(&key) || stated::KEYS.contains(&key);
         let left: Vec<&str> = body.members().iter().map(|(key, _)| key.as_str()).filter(|key| !is_known(key)).collect();
@@ -117,8 +121,9 @@ impl Parts {
         }
     }
 
+    /// Reads the keys of a server that is a program.
     fn local(&mut self, command: &Json, body: &Json) {
-        // An older form of Zed has an object here, opencode an array.
+        // Older versions of Zed have an object here, opencode an array.
         let path = command.get("path").unwrap_or(command);
         let program = path.as_str().into_iter().map(str::to_owned);
         let words = program.chain(command.items().iter().filter_map(Json::scalar));
@@ -145,7 +150,8 @@ impl Parts {
         self.cwd = cwd.and_then(Json::as_str).map(str::to_owned);
     }
 
-    /// Takes the address from a command line that is nothing but a bridge to it.
+    /// Reads a command line that is nothing but a bridge as the server behind it. Returns false for
+    /// any other command line.
     fn bridged(&mut self, words: &[String], given: &[(String, Json)]) -> bool {
         let Some(bridge::Remote { url, headers, transport }) = bridge::remote(words, given) else { return false };
         self.url = Some(url);
@@ -155,7 +161,8 @@ impl Parts {
         true
     }
 
-    /// `env NAME=value program`: the variables belong into the table, where they can be secrets.
+    /// Moves the variables of `env NAME=value program` from the command line to the environment,
+    /// where they can be secrets.
     fn of_env_program(&mut self) {
         let is_env = self.words.first().is_some_and(|word| word == "env" || word.ends_with("/env"));
         let is_pair = |word: &&String| word.split_once('=').is_some_and(|(name, _)| is_variable(name));
@@ -170,7 +177,8 @@ impl Parts {
         }
     }
 
-    /// `docker run -e NAME=value`: with the name alone, the value comes from the client's own environment.
+    /// Moves secrets of `docker run -e NAME=value` to the environment: with the name alone, docker
+    /// takes the value from its own environment.
     fn of_container(&mut self) {
         let program = self.words.first().map(|word| word.rsplit('/').next().unwrap_or(word).to_owned());
         let is_run = self.words.get(1).is_some_and(|word| word == "run");
@@ -189,7 +197,7 @@ impl Parts {
             };
             let secret = |(name, value): &(&str, &str)| is_variable(name) && secrets::is_secret(name, value);
             if let Some((name, value)) = pair.split_once('=').filter(secret) {
-                // Of equal names the container takes the last one.
+                // If names are equal, the container takes the last one.
                 self.env.retain(|(other, _)| other != name);
                 self.env.push((name.to_owned(), Given::Text(value.to_owned())));
                 *word = format!("{option}{name}");
@@ -198,6 +206,7 @@ impl Parts {
         }
     }
 
+    /// Reads the headers of a server behind a URL.
     fn remote(&mut self, body: &Json) {
         let tables = [
             body.get("headers"),
@@ -224,12 +233,13 @@ impl Parts {
     }
 }
 
+/// Returns true for a valid name of an environment variable.
 fn is_variable(name: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && name.chars().all(good) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Names with their texts; of equal names, the last counts.
+/// Returns names with their texts; if names are equal, the last one counts.
 fn texts<'j>(members: impl Iterator<Item = &'j (String, Json)>) -> Vec<(String, Given)> {
     let mut pairs: Vec<(String, Given)> = Vec::new();
     for (name, value) in members {

@@ -1,48 +1,54 @@
-//! The policy of an import: what the host let run without a question stays so, the rest waits unless it only reads.
+//! The policy of an import: calls that the host let run without approval still do, and the rest
+//! needs approval unless a tool only reads.
 
 use crate::config::show::{array, quoted};
 use crate::policy::Effect;
 
 use super::entry::{Block, names_of};
 
-/// Rule for tools that only read by their own word.
+/// Id of the rule for tools that claim to be read-only.
 const READS: &str = "import-reads";
-/// Rule for upstreams of hosts that say nothing.
+/// Id of the rule for upstreams whose host has no rule for approvals.
 const SILENT: &str = "import-silent";
 
-/// The default for servers whose host does not say which calls need a question.
+/// The default for servers whose host does not say which calls need approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
     Allow,
-    /// Like the rest of hosts that say something.
+    /// Calls need approval, like the unlisted calls of other hosts.
     Ask,
 }
 
-/// The policy of the configuration that is there already.
+/// The policy of the existing configuration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Present {
-    /// The default in force; none where nothing is served yet.
+    /// The default in force; `None` if the configuration has neither a policy nor upstreams.
     pub(super) default: Option<Effect>,
+    /// Ids of its rules.
     pub(super) rules: Vec<String>,
 }
 
-/// Text to add, and remarks for the user.
+/// The text to add for the policy, and remarks for the user.
 #[derive(Debug, Default)]
 pub(super) struct Added {
+    /// Text before the upstreams.
     pub(super) head: String,
+    /// Text behind the upstreams.
     pub(super) rules: String,
     pub(super) told: Vec<String>,
 }
 
-/// Whether a host says nothing about a server that it runs.
+/// Returns true for a server that is on and whose host has no rule for approvals.
 pub(super) fn is_silent(block: &Block) -> bool {
     is_on(block) && !block.says
 }
 
+/// Returns true if the server is on here.
 fn is_on(block: &Block) -> bool {
     block.off.is_none() && block.reasons.is_empty()
 }
 
+/// Builds the policy of an import: a whole one, or rules beside the existing one.
 pub(super) fn added(blocks: &[Block], silent: Silent, present: &Present) -> Added {
     match present.default {
         None => fresh(blocks, silent),
@@ -50,7 +56,7 @@ pub(super) fn added(blocks: &[Block], silent: Silent, present: &Present) -> Adde
     }
 }
 
-/// The policy of a new configuration.
+/// Builds the policy of a new configuration.
 fn fresh(blocks: &[Block], silent: Silent) -> Added {
     let quiet: Vec<String> = blocks.iter().filter(|block| is_silent(block)).map(|block| block.name.clone()).collect();
     let on = blocks.iter().filter(|block| is_on(block)).count();
@@ -93,7 +99,7 @@ fn fresh(blocks: &[Block], silent: Silent) -> Added {
     added
 }
 
-/// Rules beside a policy, which decides the rest.
+/// Builds rules beside an existing policy, which decides everything else.
 fn beside(blocks: &[Block], default: Effect, present: &Present) -> Added {
     let mut added = Added::default();
     let word = default.into_str();
@@ -120,7 +126,8 @@ fn beside(blocks: &[Block], default: Effect, present: &Present) -> Added {
     added
 }
 
-/// A rule for each upstream of which the host lets something run.
+/// Builds a rule for each upstream of which the host lets calls run without approval. Their ids are
+/// added to `taken`.
 fn unasked(blocks: &[Block], taken: &mut Vec<String>) -> String {
     let mut out = String::new();
     for block in blocks.iter().filter(|block| is_on(block)) {
@@ -141,6 +148,7 @@ fn unasked(blocks: &[Block], taken: &mut Vec<String>) -> String {
     out
 }
 
+/// Writes one allow rule.
 fn rule(id: &str, key: &str, values: &[String]) -> String {
     format!("[[policy.rules]]\nid = {}\neffect = \"allow\"\n{key} = {}\n", quoted(id), array(values))
 }

@@ -1,20 +1,24 @@
-//! Secrets in the texts of hosts: by the name beside them, by their shape, and because the same text is one elsewhere.
+//! Finds secrets in the texts of hosts: by the name beside them, by their shape, or because the
+//! same text is a secret elsewhere.
 //!
-//! Every doubt makes a secret: a harmless text behind a variable costs one line, a secret in a configuration stays there.
+//! If in doubt, a text is a secret: a harmless text behind a variable costs one line, but a secret
+//! in a configuration stays there.
 
 use std::ops::Range;
 
 use crate::config::secret::{is_secret_name, is_token};
 
-/// A secret in a text.
+/// The place of a secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
+    /// Range in the text, in bytes.
     pub(super) range: Range<usize>,
-    /// Name of the option, parameter or header that it belongs to; empty if its shape alone gives it away.
+    /// Name of the option, parameter or header that the secret belongs to; empty if only its shape
+    /// shows it.
     pub(super) name: String,
 }
 
-/// Words of a name, between `_`, `-`, `.` and capitals, that say that its value is a secret.
+/// Words of a name, separated by `_`, `-`, `.` and capitals, that mark its value as secret.
 const WORDS: &[&str] = &[
     "pass",
     "pwd",
@@ -39,16 +43,16 @@ const WORDS: &[&str] = &[
     "otp",
 ];
 
-/// Ends of names beside the words above whose value only describes something.
+/// Last words of names which, despite the words above, only describe something.
 const DESCRIBES: &[&str] = &["file", "path", "dir", "id", "name", "env", "type", "timeout", "limit", "mode", "size"];
 
-/// Values that are no secrets whatever their name.
+/// Values that are no secrets under any name.
 const TRIVIAL: &[&str] = &[
     "true", "false", "yes", "no", "on", "off", "none", "null", "auto", "basic", "bearer", "token", "oauth", "oauth2",
     "default", "required", "optional", "enabled", "disabled", "header", "env", "jwt", "apikey", "api-key", "stdin",
 ];
 
-/// Beginnings of well-known tokens. Those of the second list occur in ordinary words too, and need a digit behind them.
+/// Beginnings of well-known tokens.
 const TOKENS: &[&str] = &[
     "ghp_",
     "gho_",
@@ -90,6 +94,7 @@ const TOKENS: &[&str] = &[
     "AGE-SECRET-KEY-",
     "-----BEGIN",
 ];
+/// Beginnings of tokens that also occur in ordinary words; they need a digit behind them.
 const WEAK_TOKENS: &[&str] = &[
     "sk-", "hf_", "npm_", "r8_", "key-", "key_", "token_", "pk_", "api_", "BSA", "pplx-", "gsk_", "xai-", "jina_",
     "re_", "pypi-", "secret_", "fc-", "SG.",
@@ -101,7 +106,7 @@ const SECRET_PATHS: &[&str] =
 
 /// Options whose value is a header.
 const HEADER_OPTIONS: &[&str] = &["-H", "--header", "--headers", "--http-header", "--extra-header"];
-/// Options whose value is a name and a password.
+/// Options whose value is a user name and a password.
 const USER_OPTIONS: &[&str] = &["-u", "--user", "--basic-auth", "--credentials"];
 /// Headers without secrets.
 const PLAIN_HEADERS: &[&str] = &[
@@ -115,10 +120,10 @@ const PLAIN_HEADERS: &[&str] = &[
     "user-agent",
 ];
 
-/// Last words of the names of further ones.
+/// Last words of the names of further headers without secrets.
 const PLAIN_WORDS: &[&str] = &["region", "version", "locale", "language", "readonly", "toolsets", "tools", "format"];
 
-/// Whether a name says that its value is a secret.
+/// Returns true if a name marks its value as secret.
 fn names_secret(name: &str) -> bool {
     let words: Vec<String> = words_of(name);
     let last = words.last().map(String::as_str).unwrap_or_default();
@@ -126,7 +131,7 @@ fn names_secret(name: &str) -> bool {
     is_secret_name(name) || name == "PGPASSFILE" || (!describes && words.iter().any(|word| WORDS.contains(&&**word)))
 }
 
-/// The words of a name in small letters: of `DB_Pass`, `db-pass` and `dbPass` alike.
+/// Splits a name into words in lower case: `DB_Pass`, `db-pass` and `dbPass` alike.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -143,7 +148,7 @@ fn words_of(name: &str) -> Vec<String> {
     words
 }
 
-/// Whether a value is no secret even under the name of one.
+/// Returns true if a value is no secret even under the name of one.
 fn is_trivial(name: &str, value: &str) -> bool {
     let value = value.trim();
     let words = words_of(name);
@@ -154,19 +159,20 @@ fn is_trivial(name: &str, value: &str) -> bool {
         || (counts && value.len() <= 7 && value.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Whether the value of a variable or header is a secret, or has one in it.
+/// Returns true if the value of a variable or header is a secret or contains one.
 pub(super) fn is_secret(name: &str, value: &str) -> bool {
     (names_secret(name) && !is_trivial(name, value)) || is_token(value) || !in_text(value).is_empty()
 }
 
-/// The same for a header, of which few are no secret.
+/// Returns true if the value of a header is a secret: all are, except for a few known headers with
+/// harmless values.
 pub(super) fn is_secret_header(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let describes = words_of(&name).last().is_some_and(|last| PLAIN_WORDS.contains(&last.as_str()));
     is_secret(&name, value) || !(describes || PLAIN_HEADERS.contains(&name.as_str()))
 }
 
-/// The secrets in each word of a command line.
+/// Finds the secrets in each word of a command line.
 pub(super) fn in_words(words: &[String]) -> Vec<Vec<Span>> {
     let mut all = Vec::with_capacity(words.len());
     let mut before = "";
@@ -179,7 +185,7 @@ pub(super) fn in_words(words: &[String]) -> Vec<Vec<Span>> {
     all
 }
 
-/// Those that the word itself or the option before it names.
+/// Finds secrets by a name in the word itself or by the option before it.
 fn in_word(before: &str, word: &str) -> Vec<Span> {
     let whole = |name: &str| Span { range: 0..word.len(), name: name.trim_start_matches('-').to_owned() };
     if let Some((name, value)) = word.split_once('=') {
@@ -207,7 +213,7 @@ fn in_word(before: &str, word: &str) -> Vec<Span> {
     if is_option && names_secret(before) && !is_trivial(before, word) { vec![whole(before)] } else { Vec::new() }
 }
 
-/// The value of `Name: value`, which begins at a byte of its word.
+/// Finds the secret value of a header `Name: value`, which begins at the byte `start` of its word.
 fn in_header(header: &str, start: usize) -> Vec<Span> {
     let Some((name, value)) = header.split_once(':') else { return Vec::new() };
     let trimmed = value.trim_start();
@@ -218,7 +224,7 @@ fn in_header(header: &str, start: usize) -> Vec<Span> {
     vec![Span { range: at..start + header.len(), name: name.trim().to_owned() }]
 }
 
-/// The secrets in one text: in `user:password@`, behind names, and by shape.
+/// Finds the secrets in one text: in `user:password@`, behind names, and by shape.
 pub(super) fn in_text(text: &str) -> Vec<Span> {
     let mut spans = in_authority(text);
     spans.extend(in_pairs(text));
@@ -236,7 +242,7 @@ pub(super) fn in_text(text: &str) -> Vec<Span> {
     merged(spans)
 }
 
-/// Passwords, and long user names such as a key, before the `@` of a URL.
+/// Finds passwords, and long user names such as a key, before the `@` of a URL.
 fn in_authority(text: &str) -> Vec<Span> {
     let mut spans = Vec::new();
     for (at, _) in text.match_indices("://") {
@@ -249,7 +255,7 @@ fn in_authority(text: &str) -> Vec<Span> {
         let user = |end: usize| rest.get(..end).and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
         let is_wide = |user: &&str| {
             let after = user.split_once(':').and_then(|(_, rest)| rest.split('/').next());
-            // Not the port of `host:80/@scope/package`.
+            // Excludes the port of `host:80/@scope/package`.
             after.is_some_and(|after| !after.bytes().all(|b| b.is_ascii_digit())) && !user.contains("://")
         };
         let Some(user) = user(end).or_else(|| user(wide).filter(is_wide)) else { continue };
@@ -264,7 +270,7 @@ fn in_authority(text: &str) -> Vec<Span> {
     spans
 }
 
-/// Values behind names: `a=b`, `a: b`, `"a": "b"`, `Bearer b`, `--a b`.
+/// Finds values behind names: `a=b`, `a: b`, `"a": "b"`, `Bearer b`, `--a b`.
 fn in_pairs(text: &str) -> Vec<Span> {
     let ends = |c: char| {
         c.is_whitespace()
@@ -308,15 +314,16 @@ fn in_pairs(text: &str) -> Vec<Span> {
     spans
 }
 
-/// Names of schemes before a secret.
+/// Names of schemes that precede a secret.
 const SCHEMES: &[&str] = &["bearer", "basic", "token", "digest"];
 
-/// The name of a secret in `a=b` or `a:b`, also behind another one as in `--env=A=b`, and where its value begins.
+/// Finds the name of a secret in `a=b` or `a:b`, also behind another name as in `--env=A=b`;
+/// returns it with the offset of its value.
 fn named(piece: &str) -> Option<(&str, usize)> {
     let mut start = 0;
     for (sign, _) in piece.match_indices(['=', ':']) {
         let (name, value) = (piece.get(start..sign)?.trim_start_matches(['-', '$']), piece.get(sign + 1..)?);
-        // Not `https://`, nor the version in `package==1.0`.
+        // Excludes `https://`, and the version in `package==1.0`.
         if names_secret(name) && !value.starts_with("//") && !value.starts_with('=') {
             return Some((name, sign + 1));
         }
@@ -325,7 +332,8 @@ fn named(piece: &str) -> Option<(&str, usize)> {
     None
 }
 
-/// Texts that look like a token: a known beginning, a UUID, or a long run of letters and digits.
+/// Finds texts that look like a token: a known beginning, a UUID, or a long run of letters and
+/// digits.
 fn by_shape(text: &str) -> Vec<Span> {
     let mut spans = Vec::new();
     let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '=' | '~');
@@ -340,7 +348,7 @@ fn by_shape(text: &str) -> Vec<Span> {
         for (at, found) in text.match_indices(start).filter(|(at, _)| !after_word(*at)) {
             let end = end_of(at, &|c| is_token(c) || c == '/');
             let rest = text.get(at + found.len()..end).unwrap_or_default();
-            // `api_key=...` is a name and its value.
+            // In `api_key=...` the beginning is a name, and its value follows.
             let is_name = rest.trim_end_matches('=').contains('=');
             if weak && is_name {
                 continue;
@@ -359,7 +367,7 @@ fn by_shape(text: &str) -> Vec<Span> {
         let run = text.get(start..end).unwrap_or_default();
         let before = text.get(..start).unwrap_or_default();
         if is_random(run) && !is_digest(before, run) {
-            // With the parts that hyphens and the like separate from it.
+            // The secret includes the parts that hyphens and the like separate from the run.
             let end = end_of(start, &|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=' | '~'));
             let own =
                 before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '~'));
@@ -375,7 +383,7 @@ fn by_shape(text: &str) -> Vec<Span> {
     spans
 }
 
-/// Length of `8-4-4-4-12` hexadecimal digits.
+/// Length of a UUID: `8-4-4-4-12` hexadecimal digits.
 const UUID: usize = 36;
 
 fn is_uuid(text: &str) -> bool {
@@ -386,7 +394,7 @@ fn is_uuid(text: &str) -> bool {
     })
 }
 
-/// A run of letters and digits that people would not make up as a word.
+/// Returns true for a run of letters and digits that is unlikely to be a word.
 fn is_random(run: &str) -> bool {
     let digits = run.bytes().filter(u8::is_ascii_digit).count();
     let upper = run.bytes().filter(u8::is_ascii_uppercase).count();
@@ -394,14 +402,14 @@ fn is_random(run: &str) -> bool {
     (run.len() >= 16 && digits > 0 && letters > 0) || (run.len() >= 32 && upper > 2 && letters > upper)
 }
 
-/// A digest or commit that says which version of a program is meant, or a path of Nix.
+/// Returns true for a digest or commit that names the version of a program, and for a path of Nix.
 fn is_digest(before: &str, run: &str) -> bool {
     let hex = run.bytes().all(|b| b.is_ascii_hexdigit());
     let marked = before.ends_with("sha256:") || (run.len() == 40 && before.ends_with(['@', '#']));
     (hex && marked) || before.ends_with("/nix/store/")
 }
 
-/// Spans in order, those that meet as one.
+/// Sorts spans and merges those that overlap.
 fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_by_key(|span| (span.range.start, span.range.end));
     let mut out: Vec<Span> = Vec::new();
@@ -419,37 +427,40 @@ fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     out
 }
 
-/// The secrets of all files: each is one wherever else it stands.
+/// The secrets of all files. Each of them is a secret everywhere.
 #[derive(Debug, Default)]
 pub(super) struct Known(Vec<String>);
 
 impl Known {
+    /// Adds a secret, unless it is so short or plain that it may also be an ordinary word.
     pub(super) fn learn(&mut self, secret: &str) {
         let secret = secret.trim();
-        // A short word or a plain one, such as the password `postgres`, also stands where it is none.
+        // A short or plain text, such as the password `postgres`, also occurs where it is no
+        // secret.
         let least = if secret.bytes().all(|b| b.is_ascii_lowercase()) { 12 } else { 8 };
         if secret.len() >= least && !self.0.iter().any(|known| known == secret) {
             self.0.push(secret.to_owned());
         }
     }
 
-    /// Longest first.
+    /// Sorts the secrets, the longest first. Must be called before the first search.
     pub(super) fn finish(&mut self) {
         self.0.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 
+    /// Finds the known secrets in a text.
     pub(super) fn spans(&self, text: &str) -> Vec<Span> {
         let found = self.0.iter().flat_map(|secret| text.match_indices(secret.as_str()));
         merged(found.map(|(at, found)| Span { range: at..at + found.len(), name: String::new() }).collect())
     }
 
-    /// The spans of a text together with those of what is known.
+    /// Adds the known secrets in a text to its spans.
     pub(super) fn and(&self, text: &str, mut spans: Vec<Span>) -> Vec<Span> {
         spans.extend(self.spans(text));
         merged(spans)
     }
 
-    /// A text for people, with `***` in place of secrets.
+    /// Replaces each known secret in a text for people by `***`.
     pub(super) fn redacted(&self, text: &str) -> String {
         let (mut out, mut at) = (String::new(), 0);
         for span in self.spans(text) {

@@ -1,4 +1,4 @@
-//! Servers that hosts on this machine start or reach themselves, for `headend doctor`.
+//! Lists the servers that hosts on this machine start or reach themselves, for `headend doctor`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,19 @@ use super::{Draft, HostText, drafts, find, host, template};
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Started {
     pub(in crate::cli) file: PathBuf,
-    /// The host's name for it.
+    /// The host's name for the server.
     pub(in crate::cli) name: String,
-    /// Its command; empty where there is a URL.
+    /// Command line; empty for a server behind a URL.
     pub(in crate::cli) words: Vec<String>,
     pub(in crate::cli) url: Option<String>,
-    /// Value of its `Authorization` header.
+    /// Value of its `Authorization` header, if it is written in the file.
     pub(in crate::cli) authorization: Option<String>,
-    /// The host puts a variable into that value.
+    /// Whether the host fills a variable into that value.
     pub(in crate::cli) is_filled_in: bool,
 }
 
-/// The servers of this user's hosts, and of the project in the working directory. A file that cannot be read is its host's affair.
+/// Lists the servers of this user's hosts, and of the project in the working directory. Files that
+/// cannot be read are skipped.
 pub(in crate::cli) fn started() -> Vec<Started> {
     let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -30,6 +31,7 @@ pub(in crate::cli) fn started() -> Vec<Started> {
     of_user.iter().chain(&others).filter_map(|path| of_file(path, home.as_deref())).flatten().collect()
 }
 
+/// Lists the servers of one file that are on; `None` if it cannot be read.
 fn of_file(path: &Path, home: Option<&str>) -> Option<Vec<Started>> {
     let given = HostText::read(path, home.map(Path::new)).ok()?;
     let file = host::read(&given.path, &given.text).ok()?;
@@ -48,11 +50,13 @@ fn of_file(path: &Path, home: Option<&str>) -> Option<Vec<Started>> {
     Some(drafts.into_iter().filter(is_on).map(started).collect())
 }
 
+/// Finds a header by name.
 fn header<'p>(parts: &'p Parts, wanted: &str) -> Option<&'p Given> {
     parts.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
 }
 
-/// A command line in the form in which those of hosts are kept: the words behind `env`, or the address behind a bridge.
+/// Normalizes a command line like those of hosts: returns the words behind `env`, or the URL behind
+/// a bridge.
 pub(in crate::cli) fn in_one_form(words: Vec<String>) -> (Vec<String>, Option<String>) {
     let parts = Parts::of_words(words);
     (parts.words, parts.url)

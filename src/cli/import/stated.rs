@@ -1,5 +1,5 @@
-//! A host's settings of a server besides how to reach it: whether it is on, which tools are offered, which calls run without a
-//! question, how long they may take.
+//! A host's settings of a server apart from how to reach it: whether it is on, which tools are
+//! offered, which calls run without approval, and how long they may take.
 
 use std::time::Duration;
 
@@ -9,15 +9,17 @@ use super::value::Json;
 /// A host's settings of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stated {
-    /// Why the host does not start it.
+    /// Reason why the host does not start the server.
     pub(super) off: Option<String>,
-    /// The only tools that are offered.
+    /// The only tools that are offered; `None` for all.
     pub(super) include: Option<Vec<String>>,
+    /// Tools that are not offered.
     pub(super) exclude: Vec<String>,
-    /// Whether the host says anything about which calls need a question.
+    /// Whether the host has any rule about which calls need approval.
     pub(super) says: bool,
-    /// Every call runs without a question.
+    /// Whether every call runs without approval.
     pub(super) unasked_all: bool,
+    /// Tools whose calls run without approval.
     pub(super) unasked: Vec<String>,
     pub(super) call_timeout: Option<Duration>,
     pub(super) start_timeout: Option<Duration>,
@@ -47,6 +49,7 @@ pub(super) const KEYS: &[&str] = &[
     "required",
 ];
 
+/// A host's verdict on calls of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Allow,
@@ -54,29 +57,34 @@ enum Verdict {
     Deny,
 }
 
-/// A host's word on tools. `*` in a name is any text.
+/// A host's permission for tools of servers. `*` in a name matches any text.
 #[derive(Debug)]
 struct Permission {
     verdict: Verdict,
+    /// Server, or a text that contains server and tool.
     server: String,
+    /// Tool; empty if `server` contains it behind `__`, and `_` if `server` is a pattern over
+    /// `server_tool`.
     tool: String,
 }
 
-/// Settings of a host that are about all of its servers.
+/// A host's settings for all of its servers.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
-    /// Names of servers that are off, and where that is said.
+    /// Names of servers that are off, with the key that says so.
     off: Vec<(String, &'static str)>,
-    /// The only servers that are on.
+    /// The only servers that are on; `None` for all.
     only: Option<Vec<String>>,
     permissions: Vec<Permission>,
+    /// Whether the host has any rule about which calls need approval.
     says: bool,
+    /// Whether every call runs without approval.
     unasked_all: bool,
-    /// Tools by server, as one profile of Zed has them.
+    /// Tools by server, from the active profile of Zed.
     profile: Option<Json>,
 }
 
-/// The verdict that a host's setting names; `None` where the setting is not a text.
+/// Reads a verdict; `None` for a value that is not a text. Unknown words need approval.
 fn verdict(word: &Json) -> Option<Verdict> {
     Some(match word.as_str()? {
         "allow" => Verdict::Allow,
@@ -86,7 +94,8 @@ fn verdict(word: &Json) -> Option<Verdict> {
 }
 
 impl Settings {
-    /// Those in the file itself and in files beside it. `project`: the directory of a project's file, or the list's own project.
+    /// Reads the settings in the file itself and in the files beside it. `project` is the directory
+    /// of a project's file, or the project of the list.
     pub(super) fn of(host: Host, root: &Json, beside: &[Json], project: Option<&str>) -> Self {
         let mut settings = Self::default();
         for one in std::iter::once(root).chain(beside) {
@@ -111,16 +120,19 @@ impl Settings {
         settings
     }
 
+    /// Switches servers off; `key` is the setting that says so.
     fn turn_off(&mut self, names: Option<&Json>, key: &'static str) {
         self.off.extend(names.map(Json::texts).unwrap_or_default().into_iter().map(|name| (name, key)));
     }
 
+    /// Adds a permission.
     fn permit(&mut self, verdict: Verdict, server: &str, tool: &str) {
         self.permissions.push(Permission { verdict, server: server.to_owned(), tool: tool.to_owned() });
     }
 
     fn claude_code(&mut self, one: &Json, project: Option<&str>) {
-        // In `~/.claude.json`, the entry of the project; everywhere else the file itself.
+        // In `~/.claude.json` the project has an entry of its own; other files have the settings at
+        // the top.
         let own = project.and_then(|project| one.get("projects")?.get(project));
         for one in [Some(one), own].into_iter().flatten() {
             for key in ["disabledMcpServers", "disabledMcpjsonServers"] {
@@ -137,14 +149,15 @@ impl Settings {
         }
     }
 
-    /// `{ allow, ask, deny }` of Claude Code and of Cursor's command line.
+    /// Reads `{ allow, ask, deny }` of Claude Code and of Cursor's command line.
     fn permitted(&mut self, permissions: Option<&Json>) {
         for (key, verdict) in [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)] {
             self.permissions_of(verdict, permissions.and_then(|permissions| permissions.get(key)));
         }
     }
 
-    /// `mcp__server`, `mcp__server__tool` and `Mcp(server:tool)`; everything else is about other tools of the host.
+    /// Reads `mcp__server`, `mcp__server__tool` and `Mcp(server:tool)`; other entries are about the
+    /// host's own tools.
     fn permissions_of(&mut self, verdict: Verdict, entries: Option<&Json>) {
         for entry in entries.map(Json::texts).unwrap_or_default() {
             if let Some(inside) = entry.strip_prefix("Mcp(").and_then(|rest| rest.strip_suffix(')')) {
@@ -154,7 +167,8 @@ impl Settings {
                 entry.strip_prefix("mcp__").filter(|name| verdict != Verdict::Allow || !name.contains('('))
             {
                 let name = name.split('(').next().unwrap_or(name);
-                // A server's name may contain `__` too; which part is the tool is decided for each server.
+                // A server's name may contain `__` too, so the tool is split off later, for each
+                // server.
                 self.permit(verdict, name, "");
             }
         }
@@ -169,7 +183,7 @@ impl Settings {
                 self.only = Some(only.texts());
             }
         }
-        // `mcp-server-enablement.json`: each server with its own switch.
+        // `mcp-server-enablement.json` has a switch for each server.
         for (name, state) in one.members() {
             if state.get("enabled") == Some(&Json::Bool(false)) && state.members().len() == 1 {
                 self.off.push((name.clone(), "mcp-server-enablement.json"));
@@ -198,7 +212,7 @@ impl Settings {
         let permission = one.get("permission").unwrap_or(&Json::Null);
         let whole = permission.as_str().map(|word| ("*".to_owned(), Json::String(word.to_owned())));
         for (pattern, word) in permission.members().iter().chain(&whole) {
-            // Others are rules by argument, of the host's own tools.
+            // Other values are rules by argument, for the host's own tools.
             let Some(verdict) = verdict(word) else { continue };
             self.says |= pattern == "*";
             self.unasked_all |= pattern == "*" && verdict == Verdict::Allow;
@@ -238,6 +252,7 @@ impl Settings {
 }
 
 impl Stated {
+    /// Reads a host's settings of one server.
     pub(super) fn of(host: Host, server: &Server, settings: &Settings) -> Self {
         let body = &server.body;
         let mut stated = Self { says: settings.says, unasked_all: settings.unasked_all, ..Self::default() };
@@ -250,7 +265,7 @@ impl Stated {
         stated
     }
 
-    /// Everything but a plain yes is off.
+    /// Finds out whether the server is off. Any value except a plain yes counts as off.
     fn switch(&mut self, body: &Json, name: &str, settings: &Settings) {
         let is_on =
             |key: &str, on: bool| body.get(key).is_none_or(|value| !value.is_stated() || *value == Json::Bool(on));
@@ -263,24 +278,26 @@ impl Stated {
         }
     }
 
+    /// Reads the lists of tools that are offered and hidden.
     fn lists(&mut self, host: Host, body: &Json) {
         let list = |keys: &[&str]| keys.iter().filter_map(|key| body.get(key)).find(|list| list.is_stated()).cloned();
         let tools = body.get("tools").filter(|tools| matches!(tools, Json::Array(_))).cloned();
         let include = list(&["includeTools", "enabled_tools", "enabledTools", "available_tools"]).or(tools);
         self.include = include.map(|list| list.texts()).filter(|list| !list.iter().any(|name| name == "*"));
         if host == Host::Goose {
-            // For Goose an empty list is no list.
+            // Goose treats an empty list as no list.
             self.include = self.include.take().filter(|list| !list.is_empty());
         }
         self.exclude =
             list(&["excludeTools", "disabled_tools", "disabledTools"]).map(|list| list.texts()).unwrap_or_default();
-        // A switch for each tool.
+        // Some hosts have a switch for each tool.
         for (name, state) in body.get("tools").map(Json::members).unwrap_or_default() {
             let off = *state == Json::Bool(false) || state.get("enabled") == Some(&Json::Bool(false));
             self.exclude.extend(off.then(|| name.clone()));
         }
     }
 
+    /// Reads which calls run without approval, from the server's own keys.
     fn approvals(&mut self, body: &Json) {
         for key in ["autoApprove", "alwaysAllow"] {
             let Some(list) = body.get(key).filter(|list| list.is_stated()) else { continue };
@@ -300,7 +317,7 @@ impl Stated {
         for (name, tool) in body.get("tools").map(Json::members).unwrap_or_default() {
             match mode(tool.get("approval_mode")) {
                 Some(true) => self.unasked.push(name.clone()),
-                // One tool of a server whose other tools need no question.
+                // One tool of a server whose other tools need no approval.
                 Some(false) => self.ask(name),
                 None => continue,
             }
@@ -308,13 +325,15 @@ impl Stated {
         }
     }
 
-    /// Takes back that a tool runs without a question. There is no list of all tools to take it from, so `all` goes with it.
+    /// Makes a tool need approval. No list of all tools is known, so the permission for all tools
+    /// ends too.
     fn ask(&mut self, tool: &str) {
         self.says = true;
         self.unasked_all = false;
         self.unasked.retain(|name| !may_cover(tool, name));
     }
 
+    /// Applies the host's permissions that are about this server.
     fn permissions(&mut self, name: &str, settings: &Settings) {
         let mine = settings.permissions.iter().filter_map(|one| Some((one.verdict, tool_of(one, name)?)));
         let mine: Vec<(Verdict, String)> = mine.collect();
@@ -336,7 +355,7 @@ impl Stated {
         }
     }
 
-    /// The tools that a profile of Zed switches on and off.
+    /// Applies the tools that a profile of Zed switches on and off.
     fn profile(&mut self, name: &str, settings: &Settings) {
         let Some(profile) = &settings.profile else { return };
         let tools = profile.at(&["context_servers", name, "tools"]).map(Json::members).unwrap_or_default();
@@ -348,11 +367,13 @@ impl Stated {
         }
     }
 
+    /// Reads the time-outs, whose unit depends on the host.
     fn times(&mut self, host: Host, body: &Json) {
         let number = |key: &str| body.get(key).and_then(Json::scalar).and_then(|text| text.parse::<f64>().ok());
         let seconds = |key: &str| number(key).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let millis = |key: &str| number(key).and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
-        // Without a known host, no time-out of a call is below a second.
+        // For an unknown host, a number below 1000 is in seconds: no time-out of a call is below a
+        // second.
         let in_seconds =
             matches!(host, Host::Cline | Host::Goose) || (host == Host::Other && number("timeout") < Some(1000.0));
         let timeout = if in_seconds { seconds("timeout") } else { millis("timeout") };
@@ -363,14 +384,16 @@ impl Stated {
     }
 }
 
-/// The tool that a permission is about, if it is about this server; `*` for all of its tools.
+/// Returns the tool that a permission is about if it is about this server; `*` for all of its
+/// tools.
 fn tool_of(permission: &Permission, server: &str) -> Option<String> {
     let Permission { verdict, server: stated, tool } = permission;
     let fitted = |keep: &[char]| -> String {
         server.chars().map(|c| if c.is_ascii_alphanumeric() || keep.contains(&c) { c } else { '_' }).collect()
     };
     match tool.as_str() {
-        // `server`, `server__tool` or `server__*`; hosts replace other characters of the server's name.
+        // `server`, `server__tool` or `server__*`; hosts replace other characters of the server's
+        // name.
         "" => {
             let own = [server.to_owned(), fitted(&['_', '-'])];
             own.iter().find_map(|own| {
@@ -384,7 +407,7 @@ fn tool_of(permission: &Permission, server: &str) -> Option<String> {
             own.iter().find_map(|own| match stated.strip_prefix(own.as_str()) {
                 Some(rest) => Some(rest.to_owned()),
                 None if stated.strip_suffix('*').is_some_and(|start| own.starts_with(start)) => Some("*".to_owned()),
-                // `*_delete`: wider than stated, so not for what is allowed.
+                // `*_delete` would become wider than stated, so this is not done for an allowance.
                 None if *verdict != Verdict::Allow => {
                     stated.strip_prefix('*').map(|rest| format!("*{}", rest.trim_start_matches(['*', '_'])))
                 }
@@ -396,7 +419,8 @@ fn tool_of(permission: &Permission, server: &str) -> Option<String> {
     }
 }
 
-/// Whether a pattern may be about a name: `*` stands for any text, and only what is before it counts.
+/// Returns true if a pattern may match a name: `*` stands for any text, and only the part before it
+/// is compared.
 fn may_cover(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

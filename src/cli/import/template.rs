@@ -1,10 +1,10 @@
-//! Variables in the texts of hosts: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${input:id}`, `$VAR`, `{env:VAR}`,
-//! `${{ secrets.VAR }}`, and directories such as `${workspaceFolder}`.
+//! Variables in the texts of hosts: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${input:id}`,
+//! `$VAR`, `{env:VAR}`, `${{ secrets.VAR }}`, and directories such as `${workspaceFolder}`.
 
 use std::ops::Range;
 use std::path::Path;
 
-/// Notations that a host replaces. In a host that replaces none, `${` is text.
+/// The notation that a host replaces. If a host replaces none, `${` is plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
     None,
@@ -18,16 +18,17 @@ pub(super) enum Syntax {
     Double,
 }
 
-/// Place of the host's file, for variables that are directories.
+/// The directories that variables of a host's file stand for, and the file's notation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     /// Directory of the project, if known.
     pub(super) folder: Option<&'a Path>,
+    /// Home directory of the user, if known.
     pub(super) home: Option<&'a str>,
     pub(super) syntax: Syntax,
 }
 
-/// One piece of a text.
+/// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Text(String),
@@ -36,15 +37,15 @@ pub(super) enum Piece {
         name: String,
         default: Option<String>,
     },
-    /// An input that the host prompts its user for, or a secret that it keeps.
+    /// An input that the host asks its user for, or a secret that the host keeps.
     Input(String),
-    /// The content of a file.
+    /// The content of the file at this path.
     File(String),
-    /// Anything else in `${..}`.
+    /// Any other text in `${..}`.
     Unknown(String),
 }
 
-/// Splits a text at its variables; directories are replaced.
+/// Splits a text at its variables; variables that are directories are replaced.
 pub(super) fn pieces(text: &str, place: &Place<'_>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut at = 0;
@@ -61,7 +62,7 @@ pub(super) fn pieces(text: &str, place: &Place<'_>) -> Vec<Piece> {
     pieces
 }
 
-/// The variables of a text and where they are.
+/// Finds the variables of a text, with their ranges in bytes.
 pub(super) fn variables(text: &str, place: &Place<'_>) -> Vec<(Range<usize>, Piece)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -74,7 +75,7 @@ pub(super) fn variables(text: &str, place: &Place<'_>) -> Vec<(Range<usize>, Pie
     found
 }
 
-/// The variable at the beginning of a text, and its length.
+/// Reads the variable at the beginning of a text; returns it with its length in bytes.
 fn one(rest: &str, place: &Place<'_>) -> Option<(usize, Piece)> {
     let between = |open: &str, close: &str| {
         let inside = rest.strip_prefix(open)?.split_once(close)?.0;
@@ -109,6 +110,7 @@ fn one(rest: &str, place: &Place<'_>) -> Option<(usize, Piece)> {
     }
 }
 
+/// Adds a text, joined to a text before it.
 fn push_text(pieces: &mut Vec<Piece>, text: &str) {
     if let Some(Piece::Text(last)) = pieces.last_mut() {
         last.push_str(text);
@@ -126,6 +128,7 @@ fn variable(name: &str, default: Option<String>) -> Option<Piece> {
     good.then(|| Piece::Variable { name: name.to_owned(), default })
 }
 
+/// Reads the text inside `${..}`.
 fn piece(inside: &str, place: &Place<'_>) -> Piece {
     let folder = place.folder.map(|folder| folder.display().to_string());
     let below_home = |name: &str| place.home.map(|home| format!("{home}/{name}"));

@@ -15,7 +15,7 @@ fn sample(path: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// Returns the text and the meaning of a configuration that was made without a terminal.
+/// Returns the text and the meaning of a configuration that was imported without a terminal.
 fn imported(files: &[(PathBuf, String)]) -> (String, Config) {
     imported_as(files, Silent::Ask)
 }
@@ -47,7 +47,7 @@ fn claude_desktop_is_imported_without_its_secrets() {
     let key = "GITHUB_PERSONAL_ACCESS_TOKEN";
     assert_eq!(secret(&config, "github-server", key), format!("value-of-{key}"));
     assert_eq!(secret(&config, "github-server", "GITHUB_TOOLSETS"), "repos,issues");
-    // Another secret of the same name gets its own variable.
+    // Another secret with the same name gets its own variable.
     assert_eq!(secret(&config, "github-server-2", key), format!("value-of-GITHUB_SERVER_2_{key}"));
 }
 
@@ -246,7 +246,7 @@ fn a_file_that_is_nested_without_end_is_refused_with_its_line() {
     }
 }
 
-/// The text of one server of a file.
+/// Imports a file with one server, and returns the configuration.
 fn one(file: &str, server: &str) -> String {
     let text = format!("{{\"mcpServers\":{{\"x\":{server}}}}}");
     imported(&[(PathBuf::from(file), text)]).0
@@ -255,7 +255,7 @@ fn one(file: &str, server: &str) -> String {
 #[test]
 fn secrets_become_references() {
     for (server, wanted) in [
-        // Where headend reads variables.
+        // Values for which headend reads variables.
         (r#"{"command":"/x","env":{"A_TOKEN":"hunter2"}}"#, "env = { A_TOKEN = { env = \"A_TOKEN\" } }"),
         (r#"{"command":"/x","env":{"A_TOKEN":"true"}}"#, "env = { A_TOKEN = \"true\" }"),
         (
@@ -270,7 +270,7 @@ fn secrets_become_references() {
             r#"{"command":"docker","args":["run","--rm","--init","-e","A_KEY=hunter2","-e","B=c","img"]}"#,
             "\"-e\", \"A_KEY\", \"-e\", \"B=c\", \"img\"]",
         ),
-        // A secret of one place is one in another.
+        // A secret in one place is a secret in another.
         (r#"{"command":"/x","args":["hunter2-hunter2"],"env":{"A_TOKEN":"hunter2-hunter2"}}"#, "[\"/x\", \"${"),
         (r#"{"command":"/x","args":["--key","hunter2"]}"#, "[\"/x\", \"--key\", \"${X_KEY}\"]"),
         (r#"{"command":"/x","args":["--dsn=postgres://a:hunter2@b/c"]}"#, "\"--dsn=${X_DSN}\""),

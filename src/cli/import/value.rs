@@ -1,4 +1,5 @@
-//! Values of hosts' files: JSON with comments, TOML and YAML as one tree, in the order of the file.
+//! Values of hosts' files: JSON with comments, TOML and YAML, read into one tree in the order of
+//! the file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use jsonc_parser::tokens::Token;
 use jsonc_parser::{CollectOptions, ParseOptions, Scanner, parse_to_ast};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-/// Why an import failed. No text of a file is in it: that could be a secret.
+/// The reason why an import failed. It contains no text of a file, which could be a secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImportError {
     #[error("{}:{line}: not {format}: {message}", path.display())]
@@ -33,12 +34,12 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// A member of an object; of equal names, the last counts, as in hosts.
+    /// Returns a member of an object; of equal names, the last one, as in hosts.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         self.members().iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// The member at the end of a path of keys.
+    /// Returns the member at the end of a path of keys.
     pub(super) fn at(&self, keys: &[&str]) -> Option<&Self> {
         keys.iter().try_fold(self, |value, key| value.get(key))
     }
@@ -55,7 +56,7 @@ impl Json {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// A string, number or boolean as text.
+    /// Returns a string, number or boolean as text.
     pub(super) fn scalar(&self) -> Option<String> {
         match self {
             Self::String(text) | Self::Number(text) => Some(text.clone()),
@@ -64,13 +65,13 @@ impl Json {
         }
     }
 
-    /// The texts of a list, or of one text.
+    /// Returns the texts of a list, or a single text.
     pub(super) fn texts(&self) -> Vec<String> {
         let one = self.as_str().map(str::to_owned);
         one.into_iter().chain(self.items().iter().filter_map(Self::scalar)).collect()
     }
 
-    /// The object without the members that are null, as some programs write what they leave out.
+    /// Removes the members of an object that are null: some programs write that for a missing one.
     pub(super) fn without_nulls(mut self) -> Self {
         let names = self.members().iter().map(|(name, _)| name.clone());
         let absent: Vec<String> = names.filter(|name| self.get(name) == Some(&Self::Null)).collect();
@@ -80,21 +81,22 @@ impl Json {
         self
     }
 
-    /// Whether something stands here: neither nothing nor null.
+    /// Returns true unless the value is null.
     pub(super) fn is_stated(&self) -> bool {
         *self != Self::Null
     }
 }
 
-/// Nesting of brackets. Real files stay below ten, and a library parses nested ones by recursion.
+/// Most nested brackets. Real files stay below ten, and the libraries parse nested ones by
+/// recursion.
 const MAX_DEPTH: usize = 100;
-/// Values of one YAML file, those of its aliases included.
+/// Most values of one YAML file, including those of its aliases.
 const MAX_VALUES: usize = 1_000_000;
 
-/// Reads a file by the ending of its name: `.toml`, `.yaml` and `.yml`, else JSON with comments.
+/// Reads a file by the extension of its name: `.toml`, `.yaml` and `.yml`, else JSON with comments.
 ///
 /// # Errors
-/// The line that is wrong.
+/// [`ImportError::Syntax`], with the wrong line.
 pub(super) fn read(path: &Path, text: &str) -> Result<Json, ImportError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
@@ -106,9 +108,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Json, ImportError> {
     read.map_err(|(line, message)| ImportError::Syntax { path: path.to_owned(), line, format, message })
 }
 
-/// A value, or the line and the mistake in it.
+/// A value, or the line of a mistake and its description.
 type Read = Result<Json, (usize, String)>;
 
+/// Returns the line of a byte, from one.
 fn line_of(text: &str, byte: usize) -> usize {
     1 + text.get(..byte).unwrap_or(text).matches('\n').count()
 }
@@ -122,7 +125,7 @@ fn json(text: &str) -> Read {
     Ok(parsed.value.filter(|value| value.end() <= text.len()).map_or(Json::Null, |value| of_json(&value)))
 }
 
-/// The line with too many nested brackets. Invalid JSON is left to the parser.
+/// Finds the line with too many nested brackets. Invalid JSON is left to the parser.
 fn too_deep(text: &str) -> Option<usize> {
     let mut scanner = Scanner::new(text);
     let mut depth = 0_usize;
@@ -154,7 +157,7 @@ fn of_json(value: &Value<'_>) -> Json {
 }
 
 fn toml(text: &str) -> Read {
-    // The error's own text quotes the line.
+    // The library's error text quotes the line, so it is not used.
     let table = text.parse::<toml::Table>().map_err(|error| {
         (error.span().map_or(1, |span| line_of(text, span.start)), "a key or value is wrong".to_owned())
     })?;
@@ -175,14 +178,14 @@ fn of_toml(value: toml::Value) -> Json {
     }
 }
 
-/// A list or object that is not yet complete.
+/// A list or object that is still being read.
 enum Open {
     List(Vec<Json>),
-    /// With the name whose value comes next.
+    /// The members so far, and the name whose value comes next.
     Object(Vec<(String, Json)>, Option<String>),
 }
 
-/// The first document. A list or object as a name is left out with its value.
+/// Reads the first document. A member whose name is a list or object gets an empty name.
 fn yaml(text: &str) -> Read {
     let mut open: Vec<(usize, Open)> = Vec::new();
     let mut anchors: HashMap<usize, (Json, usize)> = HashMap::new();
@@ -224,7 +227,7 @@ fn yaml(text: &str) -> Read {
         }
         let Some(value) = done else { continue };
         if anchor != 0 {
-            // An upper bound for lists and objects: everything that was read so far.
+            // For lists and objects this is an upper bound: all values read so far.
             let is_plain = matches!(value, Json::Array(_) | Json::Object(_));
             anchors.insert(anchor, (value.clone(), if is_plain { values } else { values - before }));
         }
@@ -240,7 +243,7 @@ fn yaml(text: &str) -> Read {
     Ok(root.unwrap_or(Json::Null))
 }
 
-/// A value of the core schema.
+/// Reads a scalar of YAML's core schema.
 fn scalar(text: &str, style: ScalarStyle) -> Json {
     if style != ScalarStyle::Plain {
         return Json::String(text.to_owned());

@@ -1,4 +1,5 @@
-//! The configuration that an import adds to: what is in it already, and the exchange of the file for a longer one.
+//! The configuration that an import adds to: what it has already, and the replacement of its file
+//! by a longer one.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder};
@@ -14,18 +15,22 @@ use crate::config::{self, guard};
 #[derive(Debug, Default)]
 pub(super) struct Target {
     pub(super) path: PathBuf,
-    /// Text of the file itself; none where there is no file.
+    /// Text of the file itself; `None` if there is no file.
     text: Option<String>,
-    /// Lines of all files, among them those that say where a table came from.
+    /// Lines of all files, among them the comments that say where a table came from.
     pub(super) lines: HashSet<String>,
     pub(super) present: Present,
+    /// Names of all upstreams.
     upstreams: Vec<String>,
+    /// Environment variables that the files read.
     variables: HashSet<String>,
 }
 
 impl Target {
+    /// Reads the configuration; a missing file counts as an empty one.
+    ///
     /// # Errors
-    /// Why the file cannot be added to. It must be one that headend would load.
+    /// The reason why nothing can be added to the file. It must be one that headend would load.
     pub(super) fn read(path: PathBuf) -> Result<Self, String> {
         if !path.try_exists().unwrap_or(true) {
             return Ok(Self { path, ..Self::default() });
@@ -52,20 +57,20 @@ impl Target {
         Ok(target)
     }
 
-    /// Whether the file exists.
+    /// Returns true if the file exists.
     pub(super) const fn is_there(&self) -> bool {
         self.text.is_some()
     }
 
-    /// Names beside those of the configuration.
+    /// Returns the names that are taken in the configuration.
     pub(super) fn names(&self) -> Names {
         Names::beside(self.upstreams.clone(), self.variables.clone())
     }
 
-    /// Adds a text at the end of the file, which is there as before or with all of it.
+    /// Adds a text at the end of the file, which is replaced as a whole or not at all.
     ///
     /// # Errors
-    /// Why nothing was written.
+    /// The reason why nothing was written.
     pub(super) fn add(&self, addition: &str) -> Result<(), String> {
         let mut text = self.text.clone().unwrap_or_default();
         let addition = if text.contains("\r\n") { addition.replace('\n', "\r\n") } else { addition.to_owned() };
@@ -73,7 +78,7 @@ impl Target {
             text.push('\n');
         }
         text.push_str(&addition);
-        // A table in one line, as in `upstreams = { .. }`, takes no further ones.
+        // A table in one line, such as `upstreams = { .. }`, cannot be extended.
         text.parse::<toml::Table>().map_err(|error| {
             format!(
                 "{}: tables cannot be added at its end ({}); nothing was written",
@@ -93,7 +98,7 @@ impl Target {
     }
 }
 
-/// Names of environment variables that a configuration reads.
+/// Collects the names of environment variables that a configuration reads.
 fn variables(value: &toml::Value, found: &mut HashSet<String>) {
     match value {
         toml::Value::Table(table) => {

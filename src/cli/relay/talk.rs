@@ -1,5 +1,5 @@
-//! The conversation that the relay passes on, as far as it has to know it: open requests, the handshake, and the lines that
-//! wait for a daemon. A value without I/O.
+//! The state of the conversation that the relay passes on: open requests, the handshake, and the
+//! lines that wait for a daemon. A value without I/O.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,53 +13,59 @@ use crate::wire::lines::{Line, LineDecoder};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Requests to remember in each direction. The client's beyond that get no answer when the daemon goes away.
+/// Most open requests that are remembered in each direction. Further requests of the client get no
+/// answer if the daemon goes away.
 const MAX_OPEN: usize = 4096;
-/// Bytes of requests that are kept until a stand-in answers them.
+/// Most bytes of requests that are kept until a stand-in answers them.
 const MAX_UNANSWERED_BYTES: usize = 1 << 20;
 
-/// The end of the requests that are open when the daemon goes away; the answer says which.
+/// The answer to an open request when the daemon goes away: whether it may have been executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// The daemon had them.
+    /// The daemon had the request and may have executed it.
     Unknown,
-    /// They waited for it.
+    /// The request still waited for the daemon.
     NotMade,
 }
 
+/// The state of the daemon.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Daemon {
     #[default]
     Here,
-    /// Lines wait for it.
+    /// The daemon went away a short time ago; lines wait for it.
     Away,
-    /// It is away for so long that requests are refused.
+    /// The daemon has been away for so long that requests are refused.
     Lost,
 }
 
-/// See the module.
+/// The conversation between a client and the daemon, or its stand-in.
 #[derive(Default)]
 pub(super) struct Talk {
     daemon: Daemon,
-    /// The client's `initialize` and `initialized`, to be repeated to a new daemon.
+    /// The client's `initialize`, to be repeated to a new daemon.
     initialize: Option<Bytes>,
+    /// The client's `initialized`, to be repeated as well.
     initialized: Option<Bytes>,
+    /// Open requests of the client.
     open: HashMap<IdKey, ClientId>,
     /// Keys of open subscriptions, which end only by a cancellation.
     listens: HashSet<IdKey>,
-    /// Id of a repeated `initialize`, whose answer the client must not see.
+    /// Id of a repeated `initialize`, whose answer must not reach the client.
     swallow: Option<IdKey>,
-    /// Ids of this daemon's own requests. An answer to another daemon's question could hit an equal id.
+    /// Open requests of this daemon. An answer to the question of another daemon could have an
+    /// equal id, so it is dropped.
     asked: HashMap<IdKey, ClientId>,
-    /// The client answers no question any more.
+    /// True once the client's input has ended, so that it answers no more questions.
     input_over: bool,
+    /// Lines that wait for the daemon.
     waiting: Vec<Bytes>,
-    /// Requests that a stand-in has not answered; `None` before a daemon.
+    /// Requests that a stand-in has not answered; `None` without a stand-in.
     unanswered: Option<UnansweredRequests>,
 }
 
-/// The lines of requests that a stand-in has not answered, oldest first: a daemon is sent them.
-/// Bounded by their bytes.
+/// The lines of requests that a stand-in has not answered, oldest first. They are sent to the
+/// daemon once there is one. Bounded by their bytes.
 #[derive(Default)]
 struct UnansweredRequests {
     lines: VecDeque<(IdKey, Bytes)>,
@@ -83,17 +89,18 @@ impl UnansweredRequests {
 }
 
 impl Talk {
-    /// A conversation that begins with a gateway that stands in for the daemon.
+    /// Starts a conversation with a gateway that stands in for the daemon.
     pub(super) fn with_stand_in() -> Self {
         Self { unanswered: Some(UnansweredRequests::default()), ..Self::default() }
     }
 
-    /// Bytes that wait for the daemon to come back.
+    /// Returns the bytes that wait for the daemon to come back.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.iter().map(Bytes::len).sum()
     }
 
-    /// Takes the client's lines.
+    /// Reads the client's lines: passes them to the daemon, keeps them while it is away, or refuses
+    /// requests once it is lost.
     pub(super) fn hear_client(&mut self, lines: &mut LineDecoder, to_daemon: &mut BytesMut, to_client: &mut BytesMut) {
         while let Some(line) = lines.next_line() {
             let Line::Full(line) = line else { continue };
@@ -125,14 +132,15 @@ impl Talk {
                 Some(Message::Notification(notice)) if notice.method == "notifications/initialized" => {
                     self.initialized = Some(line.clone());
                 }
-                // A stand-in never answers it then, and the daemon need not hear of it.
+                // The stand-in does not answer a cancelled request, and the daemon need not hear of
+                // it.
                 Some(Message::Notification(notice)) if notice.method == "notifications/cancelled" => {
                     if let (Some(unanswered), Some(key)) = (&mut self.unanswered, cancelled(&notice)) {
                         unanswered.remove(&key);
                         self.open.remove(&key);
                     }
                 }
-                // A batch, or a line that the daemon complains about.
+                // A batch, or a line that the daemon will reject.
                 Some(Message::Notification(_)) | None => {}
             }
             match self.daemon {
@@ -143,13 +151,13 @@ impl Talk {
         }
     }
 
-    /// Whether every request has its answer.
+    /// Returns true if every request has its answer.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// The client's input is over: subscriptions end, and the daemon's open questions get no answer
-    /// but an error.
+    /// Notes that the client's input has ended: cancels subscriptions, and answers the daemon's
+    /// open questions with an error.
     pub(super) fn end_input(&mut self, to_daemon: &mut BytesMut) {
         self.input_over = true;
         if self.daemon == Daemon::Here {
@@ -162,7 +170,8 @@ impl Talk {
         self.asked.drain().for_each(|(_, id)| unanswerable(&id, to_daemon));
     }
 
-    /// Takes the daemon's lines.
+    /// Reads the daemon's lines and passes them to the client, except the answer to a repeated
+    /// handshake. Once the client's input has ended, answers questions with an error.
     pub(super) fn hear_daemon(&mut self, lines: &mut LineDecoder, to_client: &mut BytesMut, to_daemon: &mut BytesMut) {
         while let Some(line) = lines.next_line() {
             let Line::Full(line) = line else { continue };
@@ -192,17 +201,18 @@ impl Talk {
         }
     }
 
-    /// The daemon went away. It may have executed the open requests.
+    /// Notes that the daemon went away: answers all open requests with an error, since it may have
+    /// executed them. Later lines wait.
     pub(super) fn lost(&mut self, to_client: &mut BytesMut) {
         self.refuse_open(Fate::Unknown, to_client);
-        // Requests that have their refusal are not sent again.
+        // Requests that were answered so must not be sent again.
         self.unanswered = None;
         (self.daemon, self.swallow) = (Daemon::Away, None);
         self.asked.clear();
     }
 
-    /// Leaves the stand-in: the daemon is sent the requests that have no answer yet, and the client
-    /// lists anew, since the kept lists may differ from the daemon's.
+    /// Leaves the stand-in: requests without an answer wait for the daemon, and the client is told
+    /// that all lists have changed, since the daemon's may differ.
     pub(super) fn leave_stand_in(&mut self, to_client: &mut BytesMut) {
         let UnansweredRequests { lines, .. } = self.unanswered.take().unwrap_or_default();
         let resent: HashSet<&IdKey> = lines.iter().map(|(key, _)| key).collect();
@@ -221,14 +231,14 @@ impl Talk {
         }
     }
 
-    /// It did not come back soon.
+    /// Refuses all waiting requests, and those that follow until a daemon is found.
     pub(super) fn give_up_waiting(&mut self, to_client: &mut BytesMut) {
         self.refuse_open(Fate::NotMade, to_client);
         self.waiting.clear();
         self.daemon = Daemon::Lost;
     }
 
-    /// Another one is there.
+    /// Continues with a new daemon: repeats the handshake, then sends the waiting lines.
     pub(super) fn found(&mut self, to_daemon: &mut BytesMut) {
         self.daemon = Daemon::Here;
         let waiting = std::mem::take(&mut self.waiting);
@@ -246,12 +256,13 @@ impl Talk {
         }
     }
 
-    /// The relay ends.
+    /// Answers all open requests at the end of the relay.
     pub(super) fn end(&mut self, to_client: &mut BytesMut) {
         let fate = if self.daemon == Daemon::Here { Fate::Unknown } else { Fate::NotMade };
         self.refuse_open(fate, to_client);
     }
 
+    /// Answers all open requests with an error.
     fn refuse_open(&mut self, fate: Fate, to_client: &mut BytesMut) {
         self.listens.clear();
         for (key, id) in std::mem::take(&mut self.open) {
@@ -259,34 +270,37 @@ impl Talk {
             let is_it =
                 |line: &Bytes| matches!(parsed(line), Some(Message::Request(request)) if request.id.key() == key);
             if self.initialize.as_ref().is_some_and(is_it) {
-                // The client takes the handshake for failed.
+                // The client takes the handshake as failed, so it is not repeated.
                 (self.initialize, self.initialized) = (None, None);
             }
         }
     }
 }
 
-/// The id of the request that a cancellation names.
+/// Returns the id of the request that a cancellation names.
 fn cancelled(notice: &Notification) -> Option<IdKey> {
     let params = notice.params.as_ref().and_then(|params| RawObject::parse(params).ok())?;
     params.get("requestId").cloned().and_then(ClientId::from_raw).map(|id| id.key())
 }
 
+/// Parses a line; `None` for a batch and for an invalid message.
 fn parsed(line: &Bytes) -> Option<Message> {
     Message::parse(&Frame::from_upstream(line.clone()).ok()?).ok()
 }
 
+/// Adds a line to a buffer.
 fn push(out: &mut BytesMut, line: &[u8]) {
     out.extend_from_slice(line);
     out.extend_from_slice(b"\n");
 }
 
-/// Answers a question of the daemon in the client's place.
+/// Answers a question of the daemon with an error in the client's place.
 fn unanswerable(id: &ClientId, to_daemon: &mut BytesMut) {
     let error = message::error_object(code::INTERNAL, "The client's input has ended, so it answers nothing.", None);
     push(to_daemon, &message::encode_error(Some(id.raw()), &error));
 }
 
+/// Answers a request with an error that says whether it may have been executed.
 fn refuse(id: &ClientId, fate: Fate, to_client: &mut BytesMut) {
     let (data, text) = match fate {
         Fate::Unknown => (
@@ -310,7 +324,7 @@ mod tests {
     const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
     const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-    /// A conversation and the bytes that it has for both sides.
+    /// A conversation, and the bytes that it has for both sides.
     #[derive(Default)]
     struct Both {
         talk: Talk,

@@ -1,5 +1,5 @@
-//! The address of a daemon's admin socket, in its state directory: a client whose environment lacks
-//! the runtime directory finds the daemon by it.
+//! The address of the daemon's admin socket, left as a file in the state directory. Commands whose
+//! environment lacks the runtime directory find the daemon by it.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -11,21 +11,22 @@ use serde::{Deserialize, Serialize};
 use crate::config::guard;
 use crate::store::files;
 
-/// Name of the file.
+/// Name of the address file.
 const FILE: &str = "socket.json";
-/// A longer file is none of ours, in bytes.
+/// Size limit of the address file, in bytes. Longer content is cut and then does not parse.
 const MAX_BYTES: u64 = 16 * 1024;
 
-/// A running system: a socket lives no longer, and is reachable from no other.
+/// One boot of one host. A socket address is valid only on the machine and boot that it was written
+/// on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     host: String,
-    /// Random number of this boot; empty where the system has none.
+    /// Random id of this boot, from the kernel; empty if the system has none.
     boot: String,
 }
 
 impl Machine {
-    /// The system that this process runs on.
+    /// Reads host name and boot id of the running system from `/proc`.
     pub fn own() -> Self {
         let read = |name: &str| {
             let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
@@ -35,7 +36,8 @@ impl Machine {
     }
 }
 
-/// The address that a daemon leaves for its clients.
+/// The address file's content: the socket of a running daemon, with the machine and process that
+/// serve it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonAddress {
     /// Absolute path of the socket.
@@ -46,22 +48,19 @@ pub struct DaemonAddress {
 }
 
 impl DaemonAddress {
-    /// The address of this process, which serves that socket.
+    /// Creates the address of a socket that this process serves.
     pub fn of(socket: &Path, machine: Machine) -> Self {
         let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
         Self { socket, machine, pid: std::process::id() }
     }
 
-    /// Writes the address into a state directory, mode 0600, in place of an older one.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
+    /// Writes the address file into a state directory with mode 0600, replacing an older one.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let text = serde_json::to_vec(self)?;
         files::with_fresh(dir, FILE, &text, |fresh| fs::rename(fresh, dir.join(FILE)))
     }
 
-    /// Removes the address from a state directory, unless another daemon has written its own
+    /// Removes the address file from a state directory, unless another daemon has written its own
     /// meanwhile.
     pub fn remove(&self, dir: &Path) {
         if Self::read_any(dir).is_ok_and(|found| found == *self)
@@ -71,8 +70,8 @@ impl DaemonAddress {
         }
     }
 
-    /// Reads the address in a state directory. `None` without one, and for one that other users
-    /// could have written, of another host or of an earlier boot.
+    /// Reads the address file of a state directory. Returns `None` if it is missing or malformed,
+    /// if other users could have written it, or if it comes from another host or an earlier boot.
     pub fn find(dir: &Path, machine: &Machine) -> Option<Self> {
         match Self::read_any(dir) {
             Ok(found) => Some(found).filter(|found| found.machine == *machine && found.socket.is_absolute()),
@@ -85,6 +84,10 @@ impl DaemonAddress {
         }
     }
 
+    /// Reads the address file, which may come from another machine.
+    ///
+    /// # Errors
+    /// When the directory or file is missing, malformed, or writable by other users.
     fn read_any(dir: &Path) -> io::Result<Self> {
         guard::directory(dir, false).map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
         let file = guard::open(&dir.join(FILE), OFlags::RDONLY, guard::SECRET)?;

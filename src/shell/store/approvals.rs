@@ -1,10 +1,12 @@
 //! Grants and open approvals, shared by all calls and kept in the database.
 //!
-//! One lock guards the open prompts and every change of the set of grants, one operation at a time; calls read the set
-//! without it. The database's own thread writes, in order, so a task that stops waiting changes nothing.
+//! One lock guards the open approvals and every change of the set of grants, for one operation at a
+//! time; calls read the set without it. The database's own thread writes in order, so that a write
+//! completes even if its task stops waiting.
 //!
-//! Several processes may share one store. The database decides which of them consumes a once-grant and holds their open
-//! prompts. Each process reads the changes of others every 250 ms while a prompt is open, else every 2 s.
+//! Several processes may share one store. The database decides which of them uses up a once-grant,
+//! and lists the open approvals of all. Each process reads the changes of the others every 250 ms
+//! while one of its approvals is open, else every 2 s.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicI64;
@@ -54,13 +56,14 @@ pub use self::wish::Wish;
 
 use self::closed_by::By;
 
-/// Most live grants, of all and of one caller. Beyond them no grant is made.
+/// Most live grants of all callers. Beyond it no grant is made.
 const MAX_GRANTS: usize = 10_000;
+/// Most live grants of one caller.
 const MAX_GRANTS_OF_CALLER: usize = 2000;
-/// Closed prompts whose end is kept for late readers.
+/// Most closed approvals whose end is remembered for late readers.
 const MAX_CLOSED: usize = 4096;
 
-/// Why a once-grant cannot be used.
+/// The reason why a once-grant cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Spent {
     #[error("the grant was used up, was revoked or has ended")]
@@ -69,7 +72,7 @@ pub enum Spent {
     NotKept(String),
 }
 
-/// Grants and open approvals. Clones are the same.
+/// Grants and open approvals; clones share them.
 #[derive(Clone, Debug)]
 pub struct Approvals {
     inner: Arc<Inner>,
@@ -78,33 +81,35 @@ pub struct Approvals {
 #[derive(Debug)]
 struct Inner {
     db: Option<Db>,
-    /// This process, as the owner of prompts in the database.
+    /// Id of this process in the database's rows of open approvals.
     owner: String,
     open: Mutex<Open>,
-    /// Written under the lock of `open`.
+    /// The live grants. Written only under the lock of `open`.
     grants: ArcSwap<Grants>,
     changed: watch::Sender<u64>,
     audit: OnceLock<Audit>,
     metrics: OnceLock<ApprovalMetrics>,
-    /// A prompt was opened.
+    /// Signals that an approval was opened.
     opened: Notify,
-    /// The database's version when it was last read.
+    /// Version of the database when its approvals were last read.
     version: AtomicI64,
     keeper: OnceLock<Keeper>,
 }
 
-/// An open prompt, and the tasks that wait for its end.
+/// An open approval with the tasks that wait for its end.
 #[derive(Debug)]
 struct Waiting {
     asked: Asked,
     span: Span,
+    /// Time at which it was opened, for the metrics.
     opened: Instant,
+    /// The end of the approval, once there is one.
     end: watch::Sender<Option<Closed>>,
-    /// The yes came when the agent had been told to stop.
+    /// True if the call was allowed after its agent had been told to stop.
     is_late: bool,
 }
 
-/// The end of a prompt, for late readers.
+/// The end of a closed approval, for late readers.
 #[derive(Debug)]
 struct PromptEnding {
     id: PromptId,
@@ -112,38 +117,40 @@ struct PromptEnding {
     is_late: bool,
 }
 
-/// What the lock guards.
+/// The state under the lock: open approvals, and grants that are being written.
 #[derive(Debug)]
 struct Open {
     desk: Desk,
     consent: Consent,
     waiting: HashMap<PromptId, Waiting>,
-    /// The once-grants of calls that waited for them and have not been decided again.
+    /// Once-grants of calls that waited for them and have not been decided again.
     reserved: HashMap<PromptId, Arc<Grant>>,
-    /// The latest ends, oldest first.
+    /// The latest ends of approvals, oldest first.
     closed: VecDeque<PromptEnding>,
-    /// Grants on their way to the disk, which may be revoked or invalidated on it.
+    /// Grants that are being written. One that is revoked or invalidated meanwhile is removed here,
+    /// and its write is undone.
     writing: HashMap<Arc<str>, Asked>,
-    /// Grants that ended in this process and are live on the disk, which took no writes then.
+    /// Grants that ended in this process and are still live in the store, which took no writes
+    /// then.
     undone: HashSet<Arc<str>>,
 }
 
 impl Approvals {
-    /// Returns the database that they are kept in.
+    /// Returns the database of grants and approvals.
     #[cfg(any(test, feature = "testing"))]
     pub fn db(&self) -> Option<&Db> {
         self.inner.db.as_ref()
     }
 
-    /// Approvals without a store.
+    /// Creates approvals without a store, which end with the process.
     pub fn memory(limits: &Consent) -> Self {
         Self::new(None, limits, Vec::new())
     }
 
-    /// The approvals of a database. Blocks.
+    /// Reads the approvals of a database, and raises the clock to the latest time in it. Blocks.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the database cannot be read.
     pub fn open(db: Db, limits: &Consent) -> Result<Self, DbError> {
         clock::not_before(db.latest_time().run_now()?);
         let rows = db.open_approvals(limits.unused_expiry.as_secs(), clock::since_1970().as_secs())?;
@@ -173,29 +180,30 @@ impl Approvals {
             audit: OnceLock::new(),
             metrics: OnceLock::new(),
             opened: Notify::new(),
-            // No version of the database is this one.
+            // No database has this version, so the first look reads everything.
             version: AtomicI64::new(-1),
             keeper: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Whether the store takes writes, where there is one.
+    /// Returns the health of the store; `None` without a store.
     pub fn store_health(&self) -> Option<&Arc<Health>> {
         self.inner.db.as_ref().map(Db::health)
     }
 
-    /// The live grants of this moment. Takes no lock.
+    /// Returns the live grants of this moment. Takes no lock.
     pub fn grants(&self) -> Arc<Grants> {
         self.inner.grants.load_full()
     }
 
-    /// Now, in seconds since 1970; never goes back, not even over restarts.
+    /// Returns the current time in seconds since 1970. It never goes back, even over restarts.
     pub fn wall(&self) -> Wall {
         clock::since_1970().as_secs()
     }
 
-    /// Puts other settings in force, for open prompts too: one whose time would be over closes, and one too many of a caller does.
+    /// Applies other settings, to open approvals too: closes those whose time is over now, and the
+    /// newest ones of a caller that has too many.
     pub fn set_limits(&self, consent: &Consent) {
         let inner = &self.inner;
         let now = self.wall();
@@ -213,7 +221,9 @@ impl Approvals {
         self.write_operator();
     }
 
-    /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.
+    /// Opens an approval with that life, or joins an open one about the same action: the call's
+    /// `own`, else one that no call waits for. A new one is recorded in the audit log and listed in
+    /// the store.
     fn open_prompt(
         &self,
         asked: Asked,
@@ -245,19 +255,20 @@ impl Approvals {
         Ok(opened.id)
     }
 
-    /// An open prompt of this process.
+    /// Returns an open approval of this process.
     pub fn prompt(&self, id: &PromptId) -> Option<Prompt> {
         self.inner.lock().desk.get(id).cloned()
     }
 
-    /// The open prompts of this process, the oldest first.
+    /// Lists the open approvals of this process, the oldest first.
     pub fn prompts(&self) -> Vec<Prompt> {
         let mut prompts: Vec<Prompt> = self.inner.lock().desk.prompts().cloned().collect();
         prompts.sort_by_key(|prompt| (prompt.opened_at, prompt.id));
         prompts
     }
 
-    /// Resolves when the prompt is no longer open. An unknown or long forgotten one counts as superseded. Cancel-safe.
+    /// Waits until the approval is closed, and returns its end. An unknown or long forgotten
+    /// approval counts as superseded. Cancel-safe.
     pub async fn settled(&self, id: &PromptId) -> Closed {
         let mut end = {
             let open = self.inner.lock();
@@ -279,14 +290,15 @@ impl Approvals {
         }
     }
 
-    /// Answers a prompt of this process over a channel of that evidence. A grant waits until its
-    /// record is in the audit log; it is on disk and live when this returns. A denial takes effect
-    /// at once.
+    /// Answers an approval of this process over a channel with that evidence. A grant waits until
+    /// its record is in the audit log; it is on disk and live when this returns. A denial takes
+    /// effect at once.
     ///
-    /// Dropping the future does not stop it after that.
+    /// Once the grant's record has been handed over, dropping the future does not stop it.
     ///
     /// # Errors
-    /// Why the answer does not count. The prompt stays open, except when the grant could not be stored.
+    /// [`CannotAnswer`], if the answer does not count. The approval stays open, except if the grant
+    /// could not be stored.
     pub async fn answer(
         &self,
         id: &PromptId,
@@ -314,8 +326,8 @@ impl Approvals {
             let grant_id = Arc::from(HEXLOWER.encode(&clock::random::<8>()));
             let answered = open.desk.answer(id, answer, evidence, by, now, grant_id)?;
             if let Some(asked) = denied {
-                // The yes is recorded as the answer to the same prompt, whose end is known already.
-                // The time to an answer is that of the denial, which has been counted.
+                // A yes takes an earlier denial back. It is recorded as another answer to the same
+                // approval. Its time counts from now, since the time of the denial was counted.
                 let (end, opened) = (watch::Sender::new(None), clock::now());
                 open.waiting.insert(*id, Waiting { asked, span: Span::Client, opened, end, is_late: true });
             } else if is_yes && let Some(waiting) = open.waiting.get_mut(id) {
@@ -338,7 +350,7 @@ impl Approvals {
         self.keep(*id, grant, slot).await
     }
 
-    /// The call of this process's prompt waits no longer: the prompt ends as if its time were over.
+    /// Closes an approval of this process as timed out, because its call waits no longer.
     pub fn unanswered(&self, id: &PromptId) {
         let inner = &self.inner;
         let now = self.wall();
@@ -350,11 +362,11 @@ impl Approvals {
         }
     }
 
-    /// Durably takes the one use of a once-grant: `Ok` for exactly one caller over all processes and restarts. To be awaited
-    /// before the call is forwarded. Other grants have nothing to consume.
+    /// Uses up a once-grant durably: returns `Ok` to exactly one caller over all processes and
+    /// restarts. Must be awaited before the call is forwarded. Does nothing for other grants.
     ///
     /// # Errors
-    /// When it is used up, or its use cannot be recorded; the call must not go on.
+    /// [`Spent`], if the grant is used up or its use cannot be recorded; the call must not go on.
     pub async fn consume(&self, grant: &Grant) -> Result<(), Spent> {
         if !grant.is_once() {
             return Ok(());
@@ -367,11 +379,12 @@ impl Approvals {
         self.consume_row(Arc::clone(grant.id())).await
     }
 
-    /// Revokes that grant, or all, for the person `by`. Returns how many there were.
+    /// Revokes the grant with that id, or all grants, for the person `by`. Returns the number of
+    /// revoked grants.
     ///
     /// # Errors
-    /// When it cannot be kept; the grants of this process are gone all the same until the next start, and for good if the
-    /// store takes writes before that.
+    /// When the store takes no writes. The grants of this process are gone all the same until the
+    /// next start, and for good if the store takes writes before that.
     pub async fn revoke(&self, id: Option<&str>, by: &str) -> Result<usize, DbError> {
         let hit = {
             let id = id.map(str::to_owned);
@@ -395,12 +408,13 @@ impl Approvals {
         Ok(of_memory + self.revoke_rows(id.map(str::to_owned), by, kept, hit).await?)
     }
 
-    /// Counts changes of prompts and grants.
+    /// Returns a receiver that changes with every change of approvals and grants.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.inner.changed.subscribe()
     }
 
-    /// Ends grants and closes prompts for which `changed` says that their item changed.
+    /// Ends the grants and closes the approvals for which `changed` returns true, because their
+    /// item has changed.
     pub fn invalidate(&self, changed: impl Fn(&Asked) -> bool) {
         let inner = &self.inner;
         let mut open = inner.lock();
@@ -421,7 +435,7 @@ impl Approvals {
         self.invalidate_rows(dead);
     }
 
-    /// Closes the prompts whose time is over.
+    /// Closes the approvals whose time is over.
     fn expire(&self) {
         let now = self.wall();
         self.inner.expire(&mut self.inner.lock(), now);
@@ -443,7 +457,8 @@ impl Inner {
         }
     }
 
-    /// The one place where a prompt ends.
+    /// Closes an approval: wakes its waiters, records and counts the end, and removes it from the
+    /// store. All ends pass here.
     fn close(&self, open: &mut Open, id: &PromptId, how: Closed, by: Option<By>) {
         let mut is_late = false;
         if let Some(waiting) = open.waiting.remove(id) {
@@ -462,6 +477,11 @@ impl Inner {
         self.tell();
     }
 
+    /// Checks the bounds on grants before the approval is allowed.
+    ///
+    /// # Errors
+    /// [`CannotAnswer::Full`], or [`CannotAnswer::Unknown`] if the approval is neither open nor
+    /// denied.
     fn has_room(&self, open: &Open, id: &PromptId) -> Result<(), CannotAnswer> {
         let prompt = open.desk.get(id).map(|prompt| &prompt.asked);
         let denied = || open.desk.denial(id, clock::since_1970().as_secs()).map(|denial| &denial.asked);
@@ -474,7 +494,7 @@ impl Inner {
         if full { Err(CannotAnswer::Full) } else { Ok(()) }
     }
 
-    /// Under the lock of `open`.
+    /// Adds a live grant. The caller holds the lock of `open`.
     fn add(&self, grant: Arc<Grant>) {
         self.grants.store(Arc::new(self.grants.load().with(grant)));
     }

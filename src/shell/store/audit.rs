@@ -1,19 +1,21 @@
-//! The audit log on disk: one thread writes the records of all others.
+//! The audit log on disk. One thread, the writer, writes the records of all tasks.
 //!
-//! A record costs its caller one channel operation. The writer formats and hashes all that is queued, writes it with one call and,
-//! where somebody waits for that, syncs it once for all of them. A plain record is on disk a second later at most.
+//! Handing over a record costs its caller one channel operation. The writer formats and hashes all
+//! queued records, writes them with one call, and syncs once for all tasks that wait for the disk.
+//! A record without a waiting task is on disk a second later at most.
 //!
-//! No record is dropped in silence: [`queue`] describes which tasks wait for a place in the queue,
-//! and the loss of a record without one. A disk that takes no records makes every further record
-//! wait for proof (`on-failure = "deny"`), which refuses its call until the disk takes records
-//! again; the first record then says how many are missing. `policy::chain` describes the format.
+//! No record is lost silently: [`queue`] describes which tasks wait for a place in the queue, and
+//! what happens to a record without one. While the disk takes no records, each further record waits
+//! for proof that it was written (`on-failure = "deny"`), which refuses its call until the disk
+//! takes records again; the first record after that says how many are missing. `policy::chain`
+//! describes the format.
 //!
-//! Each process writes a chain of its own: the daemon `main`, and goes on with it after a restart;
-//! `headend stdio` alone `s-<random>`. The daemon locks the folder, so that no other one writes its
-//! chain. At its start the writer compares the log with the head that the store kept. Half a line,
-//! as a crash leaves it, is cut off. A log that was cut or rolled back is left as it is, and a new
-//! segment begins with the numbers that the store expected, so that `headend audit verify` names
-//! the gap from then on.
+//! Each process writes a chain of its own: the daemon writes `main` and continues it after a
+//! restart, `headend stdio` writes `s-<random>`. The daemon locks the folder, so that no second
+//! daemon writes its chain. At its start the writer compares the log with the head that the store
+//! kept. Half a line, as a crash leaves it, is cut off. A log that was cut or rolled back is left
+//! as it is; a new segment begins with the numbers that the store expected, so that `headend audit
+//! verify` names the gap from then on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,11 +61,12 @@ use self::queue::RecordQueue;
 use self::search::{Bounds, CannotSearch, Page, Query};
 use self::ticket::{Job, Setting, Settings};
 
-/// Searches at once, and how long another one waits.
+/// Most searches that run at once.
 const SEARCHES: usize = 2;
+/// Time that a further search waits for its turn.
 const SEARCH_WAIT: Duration = Duration::from_secs(5);
 
-/// Why the log could not be opened.
+/// The reason why the log could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the audit log in {path}: {source}")]
@@ -78,10 +81,11 @@ pub enum OpenError {
     Thread(#[source] io::Error),
 }
 
-/// Opens the log of a state directory.
+/// Opens the log of the state directory `state` with the settings of the configuration, and starts
+/// its writer.
 ///
 /// # Errors
-/// [`OpenError`].
+/// [`OpenError`]. A relative folder must not be a symbolic link.
 pub fn open_in(
     state: &Path,
     db: &Db,
@@ -106,10 +110,11 @@ pub fn open_in(
     Audit::open(options, db.clone(), metrics)
 }
 
-/// The heads that the store of a state directory has, and the form of its logs. Nothing is made where there is none.
+/// Reads the heads of all chains from the store of a state directory, and the settings of its log.
+/// Returns none if there is no database, and creates none.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the database cannot be read.
 pub fn kept_in(state: &Path) -> Result<(Vec<Kept>, Option<Form>), DbError> {
     if !Db::is_in(state) {
         return Ok((Vec::new(), None));
@@ -119,12 +124,12 @@ pub fn kept_in(state: &Path) -> Result<(Vec<Kept>, Option<Form>), DbError> {
     Ok((db.audit_heads().run_now()?, Some(form)))
 }
 
-/// The name of a chain that no other process writes.
+/// Generates the name of a chain that no other process writes.
 pub fn chain_of_its_own() -> String {
     format!("s-{}", HEXLOWER.encode(&clock::random::<4>()))
 }
 
-/// The log; clones are the same log.
+/// The audit log; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Audit(Option<Arc<Inner>>);
 
@@ -137,16 +142,16 @@ struct Inner {
 }
 
 impl Audit {
-    /// A log that keeps nothing, where there is no state directory.
+    /// A log that drops all records, for a gateway without a state directory.
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// Opens the log and starts its writer.
+    /// Opens the log and starts its writer. If the disk takes no files now, the log opens later by
+    /// itself, and takes no records until then.
     ///
     /// # Errors
-    /// [`OpenError`]: something has to be mended. A disk that takes no files is none: the log opens as soon as it can, and takes
-    /// no records until then.
+    /// [`OpenError`], if something has to be repaired first.
     pub fn open(options: Options, db: Db, metrics: AuditMetrics) -> Result<Self, OpenError> {
         let folder = Folder::at(options.folder.clone());
         let form = Form::new(&db.installation_key().run_now().map_err(OpenError::Store)?, options.arguments);
@@ -171,52 +176,52 @@ impl Audit {
         Ok(audit)
     }
 
-    /// Whether records are written somewhere.
+    /// Returns true if records are written to disk.
     pub const fn is_kept(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The size of the log, with the chains of other processes, and the time of its last write.
-    /// Blocks.
+    /// Returns the size of the log, with the chains of all processes, and the time of its last
+    /// write. Blocks.
     pub fn disk_use(&self) -> DiskUse {
         let Some(inner) = &self.0 else { return DiskUse::default() };
-        // A folder that cannot be read now shows no files.
+        // A folder that cannot be read counts as empty.
         let segments = inner.folder.chains().unwrap_or_default().into_values().flatten();
         disk_use::measure(segments.map(|segment| inner.folder.path().join(segment.name())))
     }
 
-    /// Why the log takes no records, and whether calls are refused for that; `None` while it does.
+    /// Returns why the log takes no records, and true if calls are refused for that; `None` while
+    /// it takes them.
     pub fn trouble(&self) -> Option<(String, bool)> {
         self.0.as_ref()?.queue.trouble()
     }
 
-    /// Returns a sentence about records that were lost because the queue was full, for some minutes
-    /// after the last one.
+    /// Returns a sentence about records that were lost, for some minutes after the last loss.
     pub fn loss(&self) -> Option<String> {
         self.0.as_ref()?.queue.loss(clock::uptime())
     }
 
-    /// Hands a record over. It has its place in the queue when this returns, if there is a place. A
-    /// durable record is on disk when [`Recorded::written`] says so; so is a plain one in strict
-    /// mode, or while the disk takes no records.
+    /// Hands a record over to the writer. If the queue has a place, the record is in it when this
+    /// returns. A `durable` record is on disk when [`Recorded::written`] returns; so is any other
+    /// record in strict mode, or while the disk takes no records and calls are refused for that.
     pub fn record(&self, entry: Entry, durable: bool) -> Recorded {
         let Some(inner) = &self.0 else { return Recorded::Accepted };
         inner.queue.record(entry, durable || inner.strict.load(Ordering::Relaxed))
     }
 
-    /// Hands over the record of an event that has taken effect, for which no task waits. It is on
-    /// disk soon, or as soon as the disk takes records again.
+    /// Hands over the record of an event that has already taken effect, for which no task waits.
+    /// The record is on disk soon, or as soon as the disk takes records again.
     pub fn record_done(&self, entry: Entry) {
         if let Some(inner) = &self.0 {
             inner.queue.record_done(entry);
         }
     }
 
-    /// Waits for a place in the queue for the record of a grant, a login or an operator's action,
-    /// which does not count without its record.
+    /// Waits for a place in the queue, for the record of a grant, a login or an operator's action
+    /// that must not take effect without its record.
     ///
     /// # Errors
-    /// [`Unrecorded`]: no writer is left, and `on-failure` is `"deny"`.
+    /// [`Unrecorded`], if the writer has ended and `on-failure` is `"deny"`.
     pub async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
         match &self.0 {
             Some(inner) => inner.queue.reserve().await,
@@ -224,7 +229,7 @@ impl Audit {
         }
     }
 
-    /// Puts other settings in force, for the records that come from here on.
+    /// Applies other settings to all records that are handed over from here on.
     pub async fn change(&self, config: &config::Audit) {
         let Some(inner) = &self.0 else { return };
         let deny = config.on_failure == config::OnFailure::Deny;
@@ -236,12 +241,12 @@ impl Audit {
             max_segment: config.max_segment as u64,
             retain: config.retain,
         };
-        // A writer that is gone writes nothing.
+        // The writer may have ended; then no record follows.
         drop(inner.queue.send(Job::Change(settings)).await);
     }
 
-    /// Looks up one page of decisions. A few run at once, on threads where they may block; each has its bound in time and bytes, and
-    /// ends by itself when nobody waits for it any more.
+    /// Searches one page of decisions, on a blocking thread. A few searches run at once; each has a
+    /// bound in time and bytes, within which it ends even if its caller is gone.
     ///
     /// # Errors
     /// [`CannotSearch`].
@@ -258,12 +263,12 @@ impl Audit {
         found.await.map_err(|_| CannotSearch::Busy)?.map_err(CannotSearch::Unreadable)
     }
 
-    /// Waits until all that was handed over is on disk and the head is kept. The log goes on.
+    /// Waits until all records so far are on disk and the head is stored. The log stays open.
     pub async fn flush(&self) {
         let Some(inner) = &self.0 else { return };
         let (done, flushed) = oneshot::channel();
         if inner.queue.send(Job::Flush(done)).await.is_ok() {
-            // A writer that is gone has flushed.
+            // A writer that ends flushes first.
             drop(flushed.await);
         }
     }
@@ -272,7 +277,7 @@ impl Audit {
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 impl Audit {
-    /// Keeps the writer from the queue until the returned sender is dropped.
+    /// Pauses the writer until the returned sender is dropped.
     pub async fn hold(&self) -> std::sync::mpsc::Sender<()> {
         let (release, held) = std::sync::mpsc::channel();
         let (begun, has_begun) = oneshot::channel();

@@ -1,8 +1,9 @@
-//! A backup of the state directory: the database without what must not come back (`db/backup`), the
-//! token of clients, the catalogs of upstreams, and the key only if it is asked for.
+//! Backups of the state directory: the database without rows that must not come back (`db/backup`),
+//! the access token of clients, the catalogs of upstreams, and the key of sealed values only on
+//! request.
 //!
-//! The files are written into a folder with another name beside the target, which gets its own name
-//! when everything is on disk. A crash leaves no folder that looks whole.
+//! All files are written into a temporary folder beside the target, which is renamed once
+//! everything is on disk. A crash therefore leaves no folder that looks like a complete backup.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -18,38 +19,35 @@ use crate::store::db::{self, BackupRows};
 use crate::store::directory;
 use crate::store::seal::KEY_FILE;
 
-/// Beginning of the name that a folder has while it is written.
+/// Prefix of a backup folder's name until the backup is complete.
 const UNFINISHED: &str = ".headend-backup.";
 
-/// A finished backup.
 #[derive(Debug)]
 pub struct Backup {
     /// The folder, with links resolved.
     pub dir: PathBuf,
-    /// Names of its files.
+    /// Names of the files in the folder.
     pub files: Vec<String>,
     pub rows: BackupRows,
 }
 
-/// Why there is no backup.
+/// The reason why no backup was written.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The folder cannot be the target of any backup.
+    /// The target is no place for any backup: it has no name, is in the state directory, or is a
+    /// mount point.
     #[error("{0}")]
     Place(String),
-    /// Something is in the target's place.
+    /// The target exists and is not an empty folder.
     #[error("{0}")]
     Taken(String),
-    /// Reading or writing failed; nothing was left.
+    /// Reading or writing failed; nothing is left behind.
     #[error("{0}")]
     Failed(String),
 }
 
 /// Writes a backup of the state directory `state` to `to`, which must be absent or an empty folder.
-/// Other processes may use the state directory meanwhile. Blocks.
-///
-/// # Errors
-/// [`BackupError`]; nothing is left then.
+/// `with_key` adds the key file. Other processes may use the state directory meanwhile. Blocks.
 pub fn write(state: &Path, to: &Path, with_key: bool) -> Result<Backup, BackupError> {
     let (parent, dir) = place(state, to)?;
     let fresh = Unfinished::make(&parent).map_err(|error| failed(&parent, &error))?;
@@ -63,7 +61,7 @@ pub fn write(state: &Path, to: &Path, with_key: bool) -> Result<Backup, BackupEr
     for (name, forbidden) in [token].into_iter().chain(key).chain(catalogs) {
         match copy(&state.join(&name), &fresh.0.join(&name), forbidden) {
             Ok(()) => files.push(name),
-            // It was never made, or is gone by now.
+            // The file was never made, or has been removed since the listing.
             Err((_, error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err((path, error)) => return Err(failed(&path, &error)),
         }
@@ -81,7 +79,12 @@ fn failed(path: &Path, error: &io::Error) -> BackupError {
     BackupError::Failed(format!("{}: {error}", path.display()))
 }
 
-/// Judges the target. Returns the folder above it and its path, both with links resolved.
+/// Checks the target of a backup. Returns its parent folder and its own path, both with links
+/// resolved.
+///
+/// # Errors
+/// [`BackupError`], if the target is in the state directory, is taken, or is beside files that
+/// other users can replace.
 fn place(state: &Path, to: &Path) -> Result<(PathBuf, PathBuf), BackupError> {
     let shown = to.display();
     let name = to.file_name().ok_or_else(|| BackupError::Place(format!("{shown}: name a new folder")))?;
@@ -108,7 +111,7 @@ fn place(state: &Path, to: &Path) -> Result<(PathBuf, PathBuf), BackupError> {
     Ok((parent, dir))
 }
 
-/// A folder with mode 0700 that is removed when it is dropped.
+/// A temporary folder with mode 0700; removed on drop unless it was renamed.
 #[derive(Debug)]
 struct Unfinished(PathBuf);
 
@@ -120,7 +123,7 @@ impl Unfinished {
         Ok(Self(path))
     }
 
-    /// Gives the folder its name once all of it is on disk. Only an empty folder is replaced.
+    /// Syncs the folder and renames it to the target. Only an empty folder is replaced.
     fn finish(self, parent: &Path, dir: &Path) -> io::Result<()> {
         File::open(&self.0)?.sync_all()?;
         fs::rename(&self.0, dir)?;
@@ -130,19 +133,20 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // A finished folder has another name by now.
+        // After [`Self::finish`] this path does not exist any more.
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
-/// Copies a file with its time, as mode 0600; the error names the file that it is about.
+/// Copies a file into a new one with mode 0600 and the same modification time. An error comes with
+/// the path of the file that caused it.
 fn copy(from: &Path, to: &Path, forbidden: u32) -> Result<(), (PathBuf, io::Error)> {
     let reading = |error| (from.to_owned(), error);
     let mut source = guard::open(from, OFlags::RDONLY, forbidden).map_err(reading)?;
     let modified = source.metadata().and_then(|data| data.modified()).map_err(reading)?;
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).and_then(|mut file| {
         io::copy(&mut source, &mut file)?;
-        // The verdict about an upstream's era is as old as its file.
+        // The cached era of an upstream expires by the file's modification time, so that is kept.
         file.set_modified(modified)?;
         file.sync_all()
     });

@@ -1,4 +1,5 @@
-//! Small files in the state directory: the access tokens, and the catalogs of upstreams' last runs.
+//! The state directory and its small files: the access tokens, and the catalogs that upstreams had
+//! when they last ran.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -25,27 +26,28 @@ use crate::store::seal::KeySource;
 use crate::telemetry::metrics::DiskUse;
 use crate::wire::raw::RawJson;
 
-/// A legacy verdict is asked again after this time: a server that learns the modern era still answers `initialize`, so a stale
-/// verdict would never show.
+/// A cached verdict that an upstream is legacy expires after this time. A server that learns the
+/// modern era still answers `initialize`, so a stale verdict would never show.
 const VERDICT_LIFE: Duration = Duration::from_secs(24 * 3600);
 
-/// The catalog of an upstream that this configuration does not name is kept so long: another one may name it.
+/// Time for which the catalog of an upstream that the configuration does not name is kept: another
+/// configuration may name it.
 const STRAY_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Largest kept catalog of an upstream, in bytes.
+/// Size limit of a kept catalog file, in bytes.
 const MAX_INVENTORY: u64 = 256 << 20;
 
-/// The file of the access token.
+/// Name of the file with the access token of clients.
 pub const TOKEN_FILE: &str = "token";
 
-/// The state directory.
+/// A state directory that was checked, and the source of the key that seals its values.
 #[derive(Clone, Debug)]
 pub struct Store {
     dir: PathBuf,
     key: KeySource,
 }
 
-/// The catalog of an upstream from an earlier run.
+/// The kept catalog of an upstream from an earlier run.
 #[derive(Debug)]
 pub struct Remembered {
     pub inventory: Inventory,
@@ -54,10 +56,11 @@ pub struct Remembered {
 }
 
 impl Store {
-    /// Opens the directory, made with mode 0700 if it is missing. `key` is what its values are sealed with.
+    /// Opens a state directory, and creates it with mode 0700 if it is missing. `key` seals the
+    /// values of its database.
     ///
     /// # Errors
-    /// A sentence when it cannot be made, or others may write or own it.
+    /// A sentence, when the directory cannot be created, or other users may write or own it.
     pub fn open(dir: PathBuf, key: KeySource) -> Result<Self, String> {
         let told = |why: String| format!("the state directory {} {why}", dir.display());
         fs::DirBuilder::new()
@@ -65,7 +68,7 @@ impl Store {
             .mode(0o700)
             .create(&dir)
             .map_err(|error| told(format!("cannot be made: {error}")))?;
-        // Links may lead there, as systemd's DynamicUser= lays them.
+        // Symbolic links on the path are allowed: systemd's DynamicUser= makes them.
         guard::directory(&dir, false).map_err(told)?;
         Ok(Self { dir, key })
     }
@@ -74,17 +77,17 @@ impl Store {
         &self.dir
     }
 
-    /// Whether the directory has a database.
     pub fn has_db(&self) -> bool {
         Db::is_in(&self.dir)
     }
 
-    /// The size of the database and the time of its last write. Blocks.
+    /// Returns the size of the database files and the time of their last write. Blocks.
     pub fn disk_use(&self) -> DiskUse {
         disk_use::measure(Db::files_in(&self.dir))
     }
 
-    /// Opens the database of this directory. Each call opens it anew: one process needs it once. Blocks.
+    /// Opens the database of this directory. Each call opens a new connection; a process needs one.
+    /// Blocks.
     ///
     /// # Errors
     /// A sentence with the file and the way out.
@@ -92,42 +95,47 @@ impl Store {
         Db::open_with(&self.dir, &self.key)
     }
 
-    /// Keeps other daemons out of this directory for as long as the value lives.
+    /// Locks the directory against other daemons until the returned value is dropped. Waits a few
+    /// seconds for a daemon that is ending.
     ///
     /// # Errors
-    /// When another one runs with it.
+    /// When another daemon holds the lock.
     pub async fn lock(&self) -> Result<StateLock, LockError> {
         StateLock::take(&self.dir).await
     }
 
-    /// Whether a daemon has this directory: one that runs, that starts or that ends.
+    /// Returns true while a daemon holds the lock of this directory: it starts, runs or ends.
     pub fn has_daemon(&self) -> bool {
         lock::is_held(&self.dir)
     }
 
-    /// Shows this process to others, as a gateway of its own on this directory.
+    /// Announces this process as a gateway of its own on this directory, by a file that others see
+    /// until the returned value is dropped.
     ///
     /// # Errors
-    /// When its file cannot be written.
+    /// When the file cannot be written.
     pub fn announce(&self) -> io::Result<Presence> {
         Presence::announce(&self.dir)
     }
 
-    /// The gateways of other processes that run on this directory, the daemon aside.
+    /// Lists the gateways of other processes on this directory, except the daemon, and removes the
+    /// files of those that have ended.
     pub fn other_gateways(&self) -> Vec<OtherGateway> {
         presence::others(&self.dir)
     }
 
-    /// The access token and the file that holds it, generated at first use with mode 0600.
+    /// Returns the access token of clients and the path of its file. Generates the token with mode
+    /// 0600 at first use.
     ///
     /// # Errors
     /// When the file can neither be read nor written.
     pub fn token(&self) -> io::Result<(String, PathBuf)> {
-        // Users whom the operator lets read it may connect.
+        // The operator may let other users read this file, and so connect.
         self.token_in(TOKEN_FILE, guard::SHARED)
     }
 
-    /// The operator's token for the console, generated at first use with mode 0600. Clients hold the other one.
+    /// Returns the operator's token for the console, which differs from that of clients. Generates
+    /// it with mode 0600 at first use.
     ///
     /// # Errors
     /// When the file can neither be read nor written.
@@ -135,18 +143,20 @@ impl Store {
         self.token_in("console-token", guard::SECRET).map(|(token, _)| token)
     }
 
-    /// A fresh random token.
+    /// Generates a random token.
     pub fn fresh_token() -> String {
         format!("hdnd_{}", BASE64URL_NOPAD.encode(&clock::random::<32>()))
     }
 
+    /// Reads the token in a file, or generates it if the file is missing or holds fewer than 32
+    /// bytes. `forbidden` is the mode bits that the file must not have.
     fn token_in(&self, name: &str, forbidden: u32) -> io::Result<(String, PathBuf)> {
         let path = self.dir.join(name);
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{} {error}", path.display()));
         let text = match files::read(&path, forbidden, guard::MAX_KEY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 files::make_once(&self.dir, name, &Self::fresh_token()).map_err(named)?;
-                // The file of the first process, if several made one.
+                // If several processes make the token at once, the first file wins.
                 files::read(&path, forbidden, guard::MAX_KEY)
             }
             found => found,
@@ -161,7 +171,8 @@ impl Store {
         Ok((token, path))
     }
 
-    /// The catalog of an upstream with this key when it was last seen.
+    /// Reads the kept catalog of the upstream with this key. Logs a file that cannot be read; a
+    /// malformed one counts as missing.
     pub fn recall(&self, key: &str) -> Option<Remembered> {
         let path = self.dir.join(inventory_file(key));
         let (text, written) = files::read(&path, guard::SHARED, MAX_INVENTORY)
@@ -171,14 +182,15 @@ impl Store {
                 }
             })
             .ok()?;
-        // A file that this program did not write whole is ignored, which costs a fresh listing.
+        // A malformed file costs a fresh listing and nothing else.
         let (inventory, revision) = Inventory::from_json(&RawJson::checked(text).ok()?)?;
         let age = written.elapsed().ok()?;
         let legacy = revision.era() == Era::Legacy && age < VERDICT_LIFE;
         Some(Remembered { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })
     }
 
-    /// The canonical names of all items of the last run; `None` unless every upstream has them.
+    /// Returns the canonical names of all kept items of these upstreams; `None` unless each of them
+    /// has a kept catalog.
     pub fn canonical_names<'a>(&self, upstreams: impl Iterator<Item = &'a Upstream>) -> Option<Vec<String>> {
         let mut names = Vec::new();
         for upstream in upstreams {
@@ -193,14 +205,15 @@ impl Store {
         Some(names)
     }
 
-    /// Keeps what an upstream offers.
+    /// Keeps the catalog of the upstream with this key for the next start.
     ///
     /// # Errors
     /// When the file cannot be written; the next start then lists anew.
     pub fn remember(&self, key: &str, inventory: &Inventory, revision: Revision) -> io::Result<()> {
         let name = inventory_file(key);
         let text = inventory.to_json(revision);
-        // Not rewritten when nothing changed, so that the file's date stays the date of the era's verdict.
+        // An unchanged file is not rewritten: its modification time is the age of the era's
+        // verdict.
         if files::read(&self.dir.join(&name), guard::SHARED, MAX_INVENTORY)
             .is_ok_and(|(old, _)| old == text.bytes().as_ref())
         {
@@ -209,7 +222,7 @@ impl Store {
         self.write(&name, text.bytes())
     }
 
-    /// Removes the catalog of an upstream that is not configured any more.
+    /// Removes the kept catalog of the upstream with this key.
     pub fn forget(&self, key: &str) {
         let path = self.dir.join(inventory_file(key));
         if let Err(error) = fs::remove_file(&path)
@@ -219,8 +232,8 @@ impl Store {
         }
     }
 
-    /// Gives each catalog of a version that kept it by launch alone to the upstream with that
-    /// launch, behind a URL; removes one that several of these have.
+    /// Migrates catalogs that an earlier version kept by launch alone: links each to the upstream
+    /// behind a URL that has the launch, or drops it if several upstreams have the launch.
     pub fn adopt_catalogs<'a>(&self, upstreams: impl Iterator<Item = &'a Upstream>) {
         let mut owners: HashMap<String, Vec<String>> = HashMap::new();
         for upstream in upstreams {
@@ -235,7 +248,7 @@ impl Store {
                 [key] => fs::hard_link(&old, self.dir.join(inventory_file(key))),
                 _ => Ok(()),
             };
-            // A catalog that was kept since then stays, and the old one goes.
+            // A catalog that was kept under the new key already wins, and the old file is removed.
             match adopted {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
                 Ok(()) | Err(_) => self.forget(launch),
@@ -243,14 +256,14 @@ impl Store {
         }
     }
 
-    /// Removes catalogs of a week ago that none of these keys names, and what a process that died
-    /// left of one.
+    /// Removes catalogs older than a week that none of these keys names, and temporary files older
+    /// than that.
     pub fn forget_strays(&self, keys: &HashSet<String>) {
         let Ok(entries) = fs::read_dir(&self.dir) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let rest = name.to_str().and_then(|name| name.strip_prefix("inventory-"));
-            // Behind `.json` a file has the mark of the write that it was left by.
+            // The temporary file of a write has a random mark behind `.json`.
             let Some((key, mark)) = rest.and_then(|rest| rest.split_once(".json")) else { continue };
             let is_old = entry
                 .metadata()
@@ -262,21 +275,18 @@ impl Store {
         }
     }
 
-    /// Writes a file so that a reader sees the old text or the new one.
+    /// Replaces a file atomically: a reader sees the old text or the new one.
     fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let path = self.dir.join(name);
         files::with_fresh(&self.dir, name, text, |fresh| fs::rename(fresh, &path))
     }
 }
 
-/// Names of the kept catalogs in a state directory.
-///
-/// # Errors
-/// When the directory cannot be read.
+/// Lists the file names of the kept catalogs in a state directory, sorted.
 pub(super) fn catalogs(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
-        // A name that is not UTF-8 is not ours.
+        // Every name of ours is UTF-8.
         let Ok(name) = entry?.file_name().into_string() else { continue };
         if name.starts_with("inventory-") && name.ends_with(".json") {
             names.push(name);

@@ -1,11 +1,11 @@
-//! The size of the store's and the audit log's files, for the metrics.
+//! The size of the store's and the audit log's files, for metrics.
 
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
 use crate::telemetry::metrics::DiskUse;
 
-/// Adds up the sizes of files. A file that is not there, or has just been removed, has none.
+/// Adds up the sizes of files and finds the time of the last write. Missing files count as empty.
 /// Blocks.
 pub(super) fn measure(files: impl Iterator<Item = PathBuf>) -> DiskUse {
     let mut used = DiskUse::default();

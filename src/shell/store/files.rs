@@ -1,4 +1,5 @@
-//! Files of the state directory: made once, replaced as a whole, read only if other users could not write them.
+//! Files of the state directory: created once, replaced as a whole, and read only if other users
+//! could not have written them.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,15 +13,15 @@ use rustix::fs::OFlags;
 use crate::base::clock;
 use crate::config::guard;
 
-/// Makes a file with mode 0600 and this text, unless it is there: of several processes that do it at once, the first makes it and
-/// all find it whole.
+/// Creates a file with mode 0600 and this text, unless it exists. If several processes do so at
+/// once, one file wins and all of them read it whole.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the file cannot be written.
 pub(super) fn make_once(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     let path = dir.join(name);
     let made = with_fresh(dir, name, text.as_bytes(), |fresh| {
-        // Unlike a renaming, a link takes no other's place.
+        // Unlike a rename, a link never replaces an existing file.
         let made = fs::hard_link(fresh, &path);
         fs::remove_file(fresh)?;
         made
@@ -28,12 +29,16 @@ pub(super) fn make_once(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
-        // So that the file is there after a power failure too.
+        // The directory is synced so that the file survives a power failure.
         Ok(()) => fs::File::open(dir)?.sync_all(),
     }
 }
 
-/// Writes a text to a file of its own and has it put in its place.
+/// Writes a text to a new temporary file, syncs it, and calls `place` to move it to its name. The
+/// temporary file is removed if any of this fails.
+///
+/// # Errors
+/// When the file cannot be written, and those of `place`.
 pub(super) fn with_fresh(
     dir: &Path,
     name: &str,
@@ -45,14 +50,14 @@ pub(super) fn with_fresh(
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     let written = file.write_all(text).and_then(|()| file.sync_data()).and_then(|()| place(&fresh));
     if written.is_err() {
-        // Nothing more can be done for a half-written file.
+        // The first error is returned; a failed clean-up changes nothing about it.
         drop(fs::remove_file(&fresh));
     }
     written
 }
 
-/// Content of a file of the state directory with at most `most` bytes, and its time of
-/// modification.
+/// Reads a file of at most `most` bytes; returns its content and modification time. `forbidden` is
+/// the mode bits that the file must not have.
 pub(super) fn read(path: &Path, forbidden: u32, most: u64) -> io::Result<(Vec<u8>, SystemTime)> {
     let file = guard::open(path, OFlags::RDONLY, forbidden)?;
     Ok((guard::read_bounded(&file, most)?, file.metadata()?.modified()?))

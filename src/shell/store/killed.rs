@@ -1,6 +1,7 @@
-//! Processes that die at any moment, for tests of the things that must happen once: a test starts itself again as processes that
-//! do nothing but use them, two at a time on one store, and kills them with SIGKILL. A use is a line in the file `upstream` of the
-//! store's folder, written only after the store has said yes.
+//! A harness for tests of effects that must happen once although processes die: a test starts
+//! itself again as child processes that only use one store, two at a time, and kills them with
+//! SIGKILL at random moments. Each use is a line in the file `upstream` beside the store, written
+//! only after the store has allowed it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,52 +11,59 @@ use std::time::Duration;
 
 use crate::base::clock;
 
-/// Names the store to a process that is to die.
+/// Environment variable that names the store's folder to a child process.
 const STORE: &str = "HEADEND_TEST_STORE";
-/// The line of a process that has opened its store.
+/// Line on stdout of a child that has opened its store.
 const BEGAN: &str = "began";
+/// Children killed in one test.
 const KILLS: usize = 1000;
-/// Stores that are used side by side, and processes on each.
+/// Stores that are tested in parallel.
 const STORES: usize = 4;
+/// Children that use one store at the same time.
 const AT_ONCE: usize = 2;
-/// Kills come up to so many microseconds after a process was started, or after it began its work.
+/// Longest time until a kill, in microseconds after the start of the child, or after its [`BEGAN`]
+/// line.
 const LONGEST: u64 = 15_000;
+/// Name of the file that uses are appended to.
 const UPSTREAM: &str = "upstream";
 
-/// Things to use that are there at the start of each life; more than one life can use.
+/// Number of unused things in a store at the start of each life: more than one life can use.
 pub(crate) const AT_HAND: usize = 48;
 
-/// The uses of a process that is to die.
+/// The log of uses of a child process.
 pub(crate) struct Uses(fs::File);
 
 impl Uses {
-    /// The store has been opened.
+    /// Announces on stdout that the store is open, and opens the log of uses.
     pub(crate) fn begin(dir: &Path) -> Self {
         println!("\n{BEGAN}");
         Self(OpenOptions::new().append(true).open(dir.join(UPSTREAM)).unwrap())
     }
 
+    /// Appends a use to the log.
     pub(crate) fn note(&mut self, what: &str) {
         self.0.write_all(format!("{what}\n").as_bytes()).unwrap();
     }
 }
 
-/// The work of a process that is to die, in a test that does nothing when it is run as a test.
+/// Runs the work of a child process until it is killed. Does nothing in the test run itself, where
+/// [`STORE`] is not set.
 pub(crate) fn until_killed<F: Future<Output = ()>>(work: impl FnOnce(PathBuf) -> F) {
     let Some(dir) = std::env::var_os(STORE).map(PathBuf::from) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(work(dir));
-    // A process that is done early waits for its end, or for that of the test.
+    // A child that finishes early blocks here until it is killed, or until the test ends and closes
+    // its stdin.
     drop(std::io::stdin().read_to_end(&mut Vec::new()));
 }
 
-/// All uses so far.
+/// Reads all uses so far.
 pub(crate) fn uses(dir: &Path) -> Vec<String> {
     fs::read_to_string(dir.join(UPSTREAM)).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Kills 1,000 processes that run the test of this path. Before each life and after the last one, `check` looks at a store and
-/// makes up for what was used; it is given its last result, and 0 at first.
+/// Kills 1,000 child processes that run the test of this path. Before each life and after the last
+/// one, `check` verifies a store and refills it; it is given its last result, at first 0.
 pub(crate) fn kill_1000(test: &str, check: impl Fn(&Path, usize) -> usize + Sync) {
     let used: usize = std::thread::scope(|scope| {
         let stores: Vec<_> = (0..STORES).map(|_| scope.spawn(|| lives(test, &check))).collect();
@@ -64,7 +72,7 @@ pub(crate) fn kill_1000(test: &str, check: impl Fn(&Path, usize) -> usize + Sync
     assert!(used > KILLS / 10, "{used} uses: the processes are killed before they do anything");
 }
 
-/// Lives of one store; the number of uses.
+/// Runs all lives of one store; returns the number of uses.
 fn lives(test: &str, check: &impl Fn(&Path, usize) -> usize) -> usize {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(UPSTREAM), "").unwrap();
@@ -73,7 +81,7 @@ fn lives(test: &str, check: &impl Fn(&Path, usize) -> usize) -> usize {
         made = check(dir.path(), made);
         let mut children: Vec<Child> = (0..AT_ONCE).map(|_| start(test, dir.path())).collect();
         for (n, child) in children.iter_mut().enumerate() {
-            // Every other one dies while it starts, or while it writes.
+            // In turn, one child is killed while it starts, and the other while it writes.
             if life % 2 == n % 2 {
                 let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
                 assert!(said.into_iter().any(|line| line == BEGAN), "it ended by itself");
@@ -93,7 +101,7 @@ fn lives(test: &str, check: &impl Fn(&Path, usize) -> usize) -> usize {
 
 fn start(test: &str, dir: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    // The name that the test runner knows has no crate in front.
+    // The test runner knows the test by its path without the crate.
     let (_, name) = test.split_once("::").unwrap();
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(STORE, dir);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()

@@ -1,8 +1,9 @@
-//! Limits on disk: leases are written before their calls are sent, so that a restart or a crash refills nothing.
+//! Limits on disk: leases are written before their calls are sent, so that neither a restart nor a
+//! crash refills a limit.
 //!
-//! `policy::limit::lease` describes leases. One operation of the database reads, extends and writes a lease, together
-//! with those of all other waiting calls. Its outcome is settled on the database's thread before the next operation
-//! begins, whether or not the call still waits.
+//! `policy::limit::lease` describes leases. One database operation reads, extends and writes a
+//! lease, together with those of all other waiting calls. Its outcome is applied on the database's
+//! thread before the next operation begins, whether or not the call still waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,49 +16,55 @@ use crate::policy::{Granted, Lease, Limiter, Overdrawn, Policy};
 use crate::store::db::{Db, DbError};
 use crate::telemetry::metrics::Metrics;
 
-/// How many leases are taken until rows of full buckets are removed.
+/// Leases that are taken between two removals of full buckets' rows.
 const SWEEP_EVERY: u64 = 1024;
-/// When a call may come back whose lease could not be written.
+/// Time after which a call may be retried if its lease could not be written.
 const STORE_WAIT: Duration = Duration::from_secs(1);
-/// Lines about that.
+/// Rate limit of log lines about calls that were refused for that.
 static UNKEPT: Tally = Tally::of(1);
 
-/// Keeps limits on disk where there is one. Clones share it.
+/// The durable side of limits; clones share it.
 #[derive(Clone, Debug)]
 pub struct Leases {
     db: Option<Db>,
     metrics: Metrics,
+    /// Leases that were taken since the start.
     taken: Arc<AtomicU64>,
 }
 
-/// Why a call got no lease.
+/// The reason why a call got no lease.
 enum Refused {
+    /// A limit is used up.
     Overdrawn(Overdrawn),
+    /// The lease could not be written; `None` if it was given back meanwhile.
     NotKept(Option<DbError>),
 }
 
 impl Leases {
-    /// Without a database limits hold for as long as the process lives.
+    /// Creates the durable side of limits. Without a database, limits last as long as the process.
     pub fn new(db: Option<Db>, metrics: Metrics) -> Self {
         Self { db, metrics, taken: Arc::default() }
     }
 
-    /// The limiter of the first policy, with what earlier processes have used. Blocks.
+    /// Creates the limiter of the first policy, with the amounts that earlier processes have used.
+    /// Raises the clock to the latest time in the store. Blocks.
     ///
     /// # Errors
     /// When the database cannot be read.
     pub fn limiter(&self, policy: &Policy) -> Result<Limiter, DbError> {
         let Some(db) = &self.db else { return Ok(Limiter::new(policy)) };
-        // A clock that was set back must not let days begin anew, nor make people wait for times that were close.
+        // If the clock was set back, days must not begin anew, nor people wait for times that were
+        // close.
         clock::not_before(db.latest_time().run_now()?);
         let now = clock::since_1970();
         Ok(Limiter::durable(policy, &db.limits(now)?, now))
     }
 
-    /// Waits until what a call drew is on disk. To be done before the call is sent; doing it again does no harm.
+    /// Waits until the amounts that a call drew are on disk. Must be awaited before the call is
+    /// sent; a second time does no harm.
     ///
     /// # Errors
-    /// The call's refusal. What it drew has been given back.
+    /// The refusal of the call, whose amounts have been given back.
     pub async fn settle(&self, lease: &Lease) -> Result<(), Failure> {
         if lease.is_given_back() {
             return Err(not_kept());
@@ -73,7 +80,7 @@ impl Leases {
                 self.metrics.limit_hit(&limit);
                 Err(limited(retry_after))
             }
-            // The store has said so.
+            // The store logs this itself.
             Err(Refused::NotKept(Some(error))) if error.is_unwritable() => Err(not_kept()),
             Err(Refused::NotKept(error)) => {
                 if let Some(count) = UNKEPT.count(clock::uptime()) {
@@ -85,7 +92,7 @@ impl Leases {
         }
     }
 
-    /// Writes the exact use at a clean stop.
+    /// Writes the exact amounts that were used, at a clean stop.
     pub async fn keep(&self, limiter: &Limiter) {
         let Some(db) = &self.db else { return };
         if let Err(error) = db.keep_used(limiter.used(), clock::since_1970()).run().await {
@@ -94,18 +101,20 @@ impl Leases {
     }
 }
 
-/// The refusal of a call whose limits are used up.
+/// Builds the refusal of a call whose limit is used up.
 pub fn limited(retry_after: Duration) -> Failure {
     let failure = Failure::new(Reason::Limited, Executed::No, "The limit for this call is used up.");
     failure.retry_after(retry_after)
 }
 
+/// Builds the refusal of a call whose lease could not be written.
 fn not_kept() -> Failure {
     let text = "The use of this call's limits cannot be recorded at the moment, so it was not made.";
     Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT)
 }
 
-/// The transaction's result for a lease. On the database's thread.
+/// Applies the result of the transaction to a lease: settles it, or gives back what the call drew.
+/// Runs on the database's thread.
 fn conclude(lease: &Lease, outcome: Result<Result<Vec<Granted>, Overdrawn>, DbError>) -> Result<(), Refused> {
     match outcome {
         Ok(Ok(granted)) => {

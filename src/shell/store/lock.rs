@@ -1,4 +1,4 @@
-//! One daemon for each state directory.
+//! The lock that allows one daemon at a time on a state directory.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -12,17 +12,18 @@ use tokio::time::sleep;
 
 use crate::config::guard;
 
-/// A new daemon waits so long for the lock of one that has ended: a process that it was about to start has the lock too, until
-/// that process runs its program.
+/// How long a new daemon waits for the lock if the process that the lock file names has ended. A
+/// child that it was about to start holds the lock too, until the child executes its program.
 const ENDED: Duration = Duration::from_secs(5);
 
-/// It waits this long for one that still exists: a killed process exists until it has released its files.
+/// How long a new daemon waits if the lock's holder still exists: a killed process exists until the
+/// system has released its files.
 const SEEN: Duration = Duration::from_secs(1);
 
-/// Between two looks at the lock.
+/// Time between two attempts to take the lock.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Why the lock is not ours.
+/// The reason why the lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error(
@@ -38,7 +39,8 @@ pub enum LockError {
     },
 }
 
-/// The daemon's hold on its state directory; the system gives it back when the process ends, however that happens.
+/// The lock of a daemon on its state directory; the system releases it when the process ends in any
+/// way.
 #[derive(Debug)]
 pub struct StateLock {
     _directory: File,
@@ -46,11 +48,12 @@ pub struct StateLock {
 }
 
 impl StateLock {
-    /// Locks this directory and `headend.lock` in it. The file names the daemon, and keeps daemons of earlier versions
-    /// out; removing it does not unlock the directory.
+    /// Locks the directory and the file `headend.lock` in it, and writes the process id into the
+    /// file. Retries for up to [`ENDED`] while another process holds the lock. The file names the
+    /// daemon and keeps daemons of earlier versions out; removing it does not unlock the directory.
     ///
     /// # Errors
-    /// When another daemon has it, or the file cannot be made.
+    /// When another daemon holds the lock, or the file cannot be created.
     pub async fn take(dir: &Path) -> Result<Self, LockError> {
         let mut waited = Duration::ZERO;
         loop {
@@ -63,7 +66,8 @@ impl StateLock {
         }
     }
 
-    /// Takes it where it is free now. The file is opened anew: whoever replaces the directory replaces the lock.
+    /// Takes the lock if it is free now. The directory is opened anew each time, since it may have
+    /// been replaced.
     fn try_take(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("headend.lock");
         let failed = |source| LockError::File { path: path.clone(), source };
@@ -77,7 +81,7 @@ impl StateLock {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let opened = guard::open(&path, OFlags::RDWR | OFlags::CREATE, guard::SHARED);
-        // A disk that takes no writes gives the lock all the same.
+        // On a read-only disk the lock file is opened for reading, which is enough for a lock.
         let opened = opened.or_else(|error| guard::open(&path, OFlags::RDONLY, guard::SHARED).map_err(|_| error));
         let mut file = opened.map_err(failed)?;
         match file.try_lock() {
@@ -90,26 +94,28 @@ impl StateLock {
         let pid = format!("{}\n", std::process::id());
         let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(pid.as_bytes()));
         if let Err(error) = noted {
-            // It only helps the next daemon to name this one, and to know whether it has ended.
+            // The pid only helps the next daemon to name this process and to see whether it has
+            // ended.
             tracing::debug!(error = %error, "the lock of the state directory does not name this process");
         }
         Ok(Self { _directory: directory, _file: file })
     }
 }
 
-/// Runs `work` while no daemon has the directory and none can start; `None` where a daemon has it.
+/// Runs `work` under the lock, so that no daemon runs or starts meanwhile. Returns `None` without
+/// running it if the directory is locked or cannot be opened.
 pub(super) fn while_free<T>(dir: &Path, work: impl FnOnce() -> T) -> Option<T> {
     let directory = File::open(dir).ok()?;
     directory.try_lock().is_ok().then(work)
 }
 
-/// Whether a daemon has the directory: one that runs, that starts or that ends.
+/// Returns true while a daemon holds the lock: it starts, runs or ends.
 pub(super) fn is_held(dir: &Path) -> bool {
-    // Shared, so that processes that look at once do not see each other.
+    // A shared lock, so that two processes that check at once do not see each other.
     File::open(dir).is_ok_and(|directory| matches!(directory.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// The process that the file names, unless it has ended.
+/// Returns the process that the lock file names, unless it has ended.
 fn holder(file: File) -> Option<Pid> {
     let mut pid = String::new();
     file.take(20).read_to_string(&mut pid).ok()?;
@@ -135,7 +141,8 @@ mod tests {
         assert!(text.contains(&format!("pid {}", std::process::id())), "{text}");
         assert!(text.contains(&dir.path().display().to_string()), "{text}");
         drop(lock);
-        // A process that another test starts has the lock's file until it runs its program, and this one goes on.
+        // A child that another test is starting holds the lock's file until it executes its
+        // program.
         let until = clock::now() + Duration::from_secs(60);
         while let Err(error) = StateLock::take(dir.path()).await {
             assert!(clock::now() < until, "{error}");
@@ -172,14 +179,15 @@ mod tests {
             };
             tokio::join!(StateLock::take(dir.path()), end).0
         };
-        // As above: it may be a process of another test that has it.
+        // A child of another test may hold the lock, as above.
         while let Err(error) = next().await {
             assert!(clock::now() < until, "{error}");
             std::thread::yield_now();
         }
     }
 
-    /// Takes the lock of a daemon that has ended, and that a process still has for so many seconds.
+    /// Tries to take the lock after its daemon has ended, while a child of that daemon holds it for
+    /// this many seconds.
     async fn after(seconds: &str) -> Result<StateLock, LockError> {
         let dir = tempfile::tempdir().unwrap();
         drop(StateLock::take(dir.path()).await.unwrap());

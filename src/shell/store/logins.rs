@@ -1,11 +1,12 @@
-//! Logins at upstreams over restarts and processes. A login lies in the store sealed; it belongs to
-//! one upstream with one launch, and to the issuer whose tokens it holds. Its issuer is kept beyond
-//! its end: another one needs the operator's word.
+//! Logins at upstreams, kept over restarts and shared by processes. A login is stored sealed. It
+//! belongs to one upstream with one launch, and to the issuer of its tokens. The issuer is kept
+//! after the login has ended, since a login at another issuer needs the operator's approval.
 //!
-//! One process at a time renews a login: it claims the row, and every other one waits for the new row. Servers end a login when they
-//! see a refresh token twice, so the new one is on disk before anything is done with the tokens that came with it. A claim ends by
-//! itself, since its process may have ended; the next one finds the mark that the refresh token may have been used, and if the server
-//! then refuses it, knows why.
+//! One process at a time renews a login: it claims the row, and the others wait for the new row.
+//! Servers end a login when they see a refresh token twice, so the new one is on disk before
+//! anything is done with the tokens that came with it. A claim expires, since its process may have
+//! ended. The next claim then finds the mark that the refresh token may have been used, which
+//! explains a refusal by the server.
 
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ use crate::engine::oauth::token::Login;
 pub use crate::store::db::LoginKey;
 use crate::store::db::{Claim, Claimant, Db, DbError, MadeLogin};
 
-/// How long a renewal may take: longer than its request.
+/// Duration of a claim: longer than the request of a renewal may take.
 const CLAIM: Duration = Duration::from_secs(20);
 
-/// A login that was read.
+/// A login that was read from the store.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub version: u64,
@@ -30,41 +31,45 @@ pub struct Held {
     pub is_expired: bool,
 }
 
-/// The logins of a store. Clones are the same ones.
+/// The logins of a store; clones share them.
 #[derive(Clone, Debug)]
 pub struct Logins {
     db: Db,
-    /// This process among those that claim rows.
+    /// Id of this process in claims.
     by: u64,
 }
 
-/// A claim on a row, and the way to give it back.
+/// A claim on a row for one renewal.
 #[derive(Debug)]
 pub struct Claimed<'l> {
     logins: &'l Logins,
     who: Claimant,
+    /// Whether an earlier renewal may have used the refresh token.
     pub was_tried: bool,
 }
 
-/// The outcome of an attempt to claim.
+/// The outcome of an attempt to claim a login.
 #[derive(Debug)]
 pub enum Claiming<'l> {
+    /// The row is claimed.
     Mine(Claimed<'l>),
+    /// Another process has claimed the row.
     Busy,
+    /// The row is no longer the live login of that version.
     Moved,
 }
 
-/// The outcome of keeping a new login.
+/// The outcome of storing a new login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// It is on disk, as this version.
+    /// The login is on disk, with this version.
     Kept(u64),
-    /// A login at this issuer was kept meanwhile, and stays.
+    /// A login at this other issuer was stored meanwhile, and stays.
     OtherIssuer(String),
 }
 
 impl LoginKey {
-    /// The key of an upstream's login.
+    /// The key of an upstream's login: its name and launch.
     pub fn of(upstream: &Upstream) -> Self {
         Self { upstream: upstream.name.to_string(), launch: upstream.launch_identity() }
     }
@@ -75,7 +80,7 @@ impl Logins {
         Self { db, by: u64::from_be_bytes(clock::random()) >> 1 }
     }
 
-    /// The login of an upstream. One that cannot be opened or read is none.
+    /// Reads the login of an upstream. A login that cannot be unsealed or parsed counts as missing.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -85,11 +90,11 @@ impl Logins {
         Ok(login.map(|login| Held { version: kept.version, login, is_expired: kept.is_expired }))
     }
 
-    /// Keeps a new login, unless a login at another issuer was kept since this one began, when the
-    /// issuer was `before`.
+    /// Stores a new login, unless a login at another issuer was stored since this one began, when
+    /// the issuer was `before`.
     ///
     /// # Errors
-    /// When it is not on disk.
+    /// When the login is not on disk.
     pub async fn keep(&self, key: &LoginKey, login: &Login, before: Option<&str>) -> Result<Keeping, DbError> {
         let (version, issuer) = (version(), login.server.issuer.clone());
         let issuer_before = before.map(str::to_owned);
@@ -98,7 +103,7 @@ impl Logins {
         Ok(other.map_or(Keeping::Kept(version), Keeping::OtherIssuer))
     }
 
-    /// The issuer of the last login of an upstream, whether or not that login has ended.
+    /// Reads the issuer of the last login of an upstream, even if the login has ended.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -106,17 +111,17 @@ impl Logins {
         self.db.login_issuer(key.clone()).run().await
     }
 
-    /// Gives logins of before version 9 of the store to the upstreams with their launch; removes
-    /// one that several of these have. Blocks.
+    /// Migrates logins of stores before version 9, which belong to a launch alone: gives each to
+    /// the upstream with its launch, or removes it if several of these have the launch. Blocks.
     ///
     /// # Errors
-    /// When that is not on disk.
+    /// When the change is not on disk.
     pub fn adopt(&self, keys: Vec<LoginKey>) -> Result<(), DbError> {
-        // A disk that takes no writes must not matter to a store without such logins.
+        // A store without such logins needs no write, so that a read-only disk does not matter.
         if self.db.has_unowned_logins().run_now()? { self.db.adopt_logins(keys).run_now() } else { Ok(()) }
     }
 
-    /// Claims the row of that version for a renewal.
+    /// Claims the login of that version for a renewal.
     ///
     /// # Errors
     /// When the claim is not on disk.
@@ -131,23 +136,25 @@ impl Logins {
         })
     }
 
-    /// Marks the login of that version as ended by its server; false where it is another one by now.
+    /// Marks the login of that version as ended by its server. Returns false if the row has another
+    /// version by now.
     ///
     /// # Errors
-    /// When that is not on disk.
+    /// When the mark is not on disk.
     pub async fn expire(&self, key: &LoginKey, version: u64) -> Result<bool, DbError> {
         self.db.expire_login(key.clone(), version).run().await
     }
 
-    /// Forgets the login of an upstream, but not its issuer; whether there was one.
+    /// Removes the login of an upstream, but keeps its issuer. Returns true if there was one.
     ///
     /// # Errors
-    /// When it is still on disk.
+    /// When the login is still on disk.
     pub async fn forget(&self, key: &LoginKey) -> Result<bool, DbError> {
         self.db.forget_login(key.clone()).run().await
     }
 
-    /// The clients that were registered for an upstream.
+    /// Reads the clients that were registered for an upstream. Registrations that cannot be parsed
+    /// are left out.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -156,15 +163,15 @@ impl Logins {
         Ok(found.iter().filter_map(|value| read(value)).collect())
     }
 
-    /// Keeps the client that was registered.
+    /// Stores a client that was registered at an issuer for an upstream.
     ///
     /// # Errors
-    /// When it is not on disk.
+    /// When the registration is not on disk.
     pub async fn keep_registration(&self, key: &LoginKey, made: &Registration) -> Result<(), DbError> {
         self.db.keep_registration(key.clone(), made.issuer.clone(), write(made)).run().await
     }
 
-    /// Forgets the clients that were registered for an upstream.
+    /// Removes the clients that were registered for an upstream.
     ///
     /// # Errors
     /// When they are still on disk.
@@ -174,30 +181,32 @@ impl Logins {
 }
 
 impl Claimed<'_> {
-    /// Keeps the tokens of the renewal; the new version, or `None` where the row is another one by now.
+    /// Stores the tokens of the renewal. Returns the new version, or `None` if the row has another
+    /// version by now.
     ///
     /// # Errors
-    /// When they are not on disk: they must not be used.
+    /// When the tokens are not on disk; they must not be used then.
     pub async fn renewed(&self, login: &Login) -> Result<Option<u64>, DbError> {
         let version = version();
         let kept = self.logins.db.renew_login(self.who.clone(), version, write(login)).run().await?;
         Ok(kept.then_some(version))
     }
 
-    /// The renewal came to nothing. `tried`: the refresh token may have been used.
+    /// Releases the claim after a renewal that failed. `tried` says that the refresh token may have
+    /// been used.
     pub async fn release(self, tried: bool) {
-        // A claim that stays ends by itself.
+        // A claim that is not released expires.
         drop(self.logins.db.release_login(self.who, tried || self.was_tried).run().await);
     }
 }
 
-/// A number that no other row has or had.
+/// Generates a version number that no other row has or had.
 fn version() -> u64 {
     u64::from_be_bytes(clock::random()) >> 1
 }
 
 fn write(value: &impl Serialize) -> String {
-    // Texts, numbers and lists of them: nothing in it can fail.
+    // The values are texts, numbers and lists of them, which always serialize.
     serde_json::to_string(value).unwrap_or_default()
 }
 

@@ -1,10 +1,11 @@
 //! The pin registry: the approved text of each definition and launch, shared by all upstreams.
 //!
-//! In memory, and in the store if there is a state directory. Processes that share one agree: every step is one
-//! operation on the records on disk, and a process reads the others' writes when the number of changes differs. An item
-//! whose pin cannot be written stays hidden.
+//! The pins are in memory, and in the store if there is a state directory. Processes that share a
+//! store agree: every step is one database operation on the stored records, and a process reads the
+//! others' writes when the stored number of changes differs from its own. An item whose pin cannot
+//! be written stays hidden.
 //!
-//! The lock guards the table of pins, one operation at a time, never across an await.
+//! One lock guards the table of pins for one operation, and is never held across an await.
 
 use std::sync::{Arc, OnceLock};
 
@@ -41,43 +42,45 @@ pub use self::view::PinView;
 use self::book::Book;
 use self::news::Stored;
 
-/// Trust in an upstream's definitions.
+/// The trust in an upstream's definitions, and the bound on their number.
 #[derive(Clone, Copy, Debug)]
 pub struct Tier {
     pub trust: Trust,
     pub on_change: OnChange,
-    /// Pins of one kind, those of items that are gone included.
+    /// Most pins of each kind, including those of items that are gone.
     pub most: usize,
 }
 
-/// The verdict about a listed item.
+/// The verdict on a listed item.
 #[derive(Clone, Debug)]
 pub enum Judged {
-    /// Clients may see it as it is.
+    /// Clients see the item as it is listed.
     Shown,
-    /// They may see it in this form, which was pinned.
+    /// Clients see the item in this form, which was pinned: it differs from the listed one by order
+    /// or repairs only.
     AsPinned(Box<Definition>),
+    /// The item is hidden.
     Away(Away),
 }
 
-/// Why an item is hidden from clients.
+/// The reason why an item is hidden from clients.
 #[derive(Clone, Debug)]
 pub struct Away {
     pub why: String,
-    /// The state of its pin, if it has one.
+    /// State of the item's pin, if it has one.
     pub state: Option<PinState>,
-    /// It would be shown, or wait, if the store took its pin.
+    /// True if the item has no pin yet because the store could not take one.
     pub is_unkept: bool,
 }
 
 impl Away {
-    /// Whether it waits for the operator.
+    /// Returns true if the item waits for the operator's approval.
     pub fn waits(&self) -> bool {
         matches!(self.state, Some(PinState::Changed | PinState::Quarantined))
     }
 }
 
-/// The pin registry. Clones are the same.
+/// The pin registry; clones share it.
 #[derive(Clone)]
 pub struct Pins(Arc<Shared>);
 
@@ -95,12 +98,12 @@ impl std::fmt::Debug for Pins {
 }
 
 impl Pins {
-    /// A registry that ends with the process.
+    /// Creates a registry in memory, which ends with the process.
     pub fn memory() -> Self {
         Self::new(Book::default(), None)
     }
 
-    /// The registry in the state directory. Blocks.
+    /// Reads the registry of the state directory. Blocks.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -118,30 +121,32 @@ impl Pins {
         self.0.book.lock()
     }
 
-    /// Whether new and changed items can be stored.
+    /// Returns true if pins of new and changed items can be stored.
     pub fn takes_writes(&self) -> bool {
         self.0.db.as_ref().is_none_or(|db| db.health().is_writable())
     }
 
-    /// Calls the hook for every change; the first hook stays.
+    /// Sets the hook that is called for every change. Only the first call has an effect.
     pub fn on_change(&self, hook: PinHook) {
-        // A second one would be a mistake of the program's wiring, which is no reason to stop.
+        // A second hook would be a bug in the program's wiring, but no reason to stop.
         drop(self.0.hook.set(hook));
     }
 
-    /// Counts changes, for views of pins.
+    /// Returns a receiver that changes with every change of a pin.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
-    /// Takes steps, on disk first, and announces the changes. Blocks where there is a disk.
+    /// Applies steps, in the store first, and announces the changes to the log and the hook. Blocks
+    /// if there is a store.
     fn take_now(&self, steps: Vec<(PinKey, Step)>) -> Result<Vec<Stepped>, DbError> {
         let (stepped, stored) = self.store_now(steps, &[])?;
         self.tell(&stored, None, None);
         Ok(stepped)
     }
 
-    /// Removes pins and takes steps without a word about them. Blocks where there is a disk.
+    /// Removes the pins in `forget` and applies steps, without announcing the changes. Blocks if
+    /// there is a store.
     fn store_now(&self, steps: Vec<(PinKey, Step)>, forget: &[PinKey]) -> Result<(Vec<Stepped>, Vec<Stored>), DbError> {
         let now = clock::unix_seconds();
         let taken = match &self.0.db {
@@ -152,6 +157,7 @@ impl Pins {
         Ok((taken.stepped, stored))
     }
 
+    /// Computes the results of steps for a registry without a store.
     fn take_in_memory(&self, steps: Vec<(PinKey, Step)>, now: u64) -> Taken {
         let book = self.book();
         let take = |(key, step): (PinKey, Step)| {
@@ -161,11 +167,12 @@ impl Pins {
         Taken { stepped: steps.into_iter().map(take).collect(), before: book.epoch, after: book.epoch }
     }
 
-    /// Puts what is stored into the table of pins.
+    /// Puts stored records into the table of pins; returns each with the record before it.
     fn put(&self, taken: &Taken, forget: &[PinKey]) -> Vec<Stored> {
         let mut book = self.book();
         forget.iter().for_each(|key| book.remove(key));
-        // The table has every change up to these steps, so it need not be read again for them.
+        // If the table had every change before these steps, it is now complete up to them and need
+        // not be read again.
         if book.epoch == taken.before {
             book.epoch = taken.after;
         }
@@ -178,10 +185,10 @@ impl Pins {
             .collect()
     }
 
-    /// Reads what other processes wrote; true when there was something.
+    /// Reads and announces changes that other processes wrote. Returns true if there were any.
     ///
     /// # Errors
-    /// When it cannot be read; the book stays.
+    /// When the store cannot be read; the table stays as it is.
     pub async fn refresh(&self) -> Result<bool, DbError> {
         let Some(db) = &self.0.db else { return Ok(false) };
         let known = self.book().epoch;
@@ -199,7 +206,7 @@ impl Pins {
         Ok(true)
     }
 
-    /// All pins, by upstream and name.
+    /// Lists all pins, ordered by upstream, kind and name.
     pub fn list(&self) -> Vec<PinView> {
         let book = self.book();
         let mut rows: Vec<(PinKey, &Record)> = book.iter().collect();
@@ -207,10 +214,11 @@ impl Pins {
         rows.iter().map(|(key, record)| PinView::new(key, record, book.launch_of_tool(key))).collect()
     }
 
-    /// The pin of that name, as it is shown. Of several, the one that waits.
+    /// Finds the pin with that canonical name. If several kinds of items have the name, the only
+    /// one of them that waits or was rejected is meant.
     ///
     /// # Errors
-    /// [`PinError`] when there is none, or more than one that waits.
+    /// [`PinError`], if there is none, or several.
     pub fn find(&self, name: &str, kind: Option<PinKind>) -> Result<PinView, PinError> {
         let book = self.book();
         self.named(&book, name, kind).map(|(key, record)| PinView::new(&key, record, book.launch_of_tool(&key)))
@@ -230,10 +238,11 @@ impl Pins {
         }
     }
 
-    /// Approves the shown text. `digest` is that of the text that the operator saw: a later change is not approved.
+    /// Approves the shown text of a pin for the person `by`. `shown` is the digest of the text that
+    /// the operator saw: a later change is not approved.
     ///
     /// # Errors
-    /// [`PinError`]; nothing changed then.
+    /// [`PinError`]; then nothing has changed.
     pub async fn approve(
         &self,
         name: &str,
@@ -244,10 +253,11 @@ impl Pins {
         self.decide(name, kind, Step::Approve { shown, by: Arc::from(by) }).await
     }
 
-    /// Rejects the shown text; the item stays hidden until it changes once more.
+    /// Rejects the shown text of a pin for the person `by`; the item stays hidden until it changes
+    /// again.
     ///
     /// # Errors
-    /// [`PinError`]; nothing changed then.
+    /// [`PinError`]; then nothing has changed.
     pub async fn reject(
         &self,
         name: &str,
@@ -258,6 +268,7 @@ impl Pins {
         self.decide(name, kind, Step::Reject { shown, by: Arc::from(by) }).await
     }
 
+    /// Reads the latest records, applies one decision, announces it, and returns the pin after it.
     async fn decide(&self, name: &str, kind: Option<PinKind>, step: Step) -> Result<PinView, PinError> {
         self.refresh().await?;
         let key = self.named(&self.book(), name, kind)?.0;
@@ -275,6 +286,7 @@ impl Pins {
     }
 }
 
+/// Builds the table of pins from stored rows.
 fn filled((epoch, rows): PinTable) -> Book {
     let mut book = Book::default();
     book.epoch = epoch;

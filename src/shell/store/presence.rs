@@ -1,5 +1,5 @@
-//! The gateways of `headend stdio` that run on a state directory: each has a file there, which it
-//! locks for as long as it runs.
+//! Gateways of `headend stdio` that run on a state directory. Each has a file there, which it locks
+//! while it runs.
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -18,16 +18,16 @@ use crate::wire::foreign;
 
 const PREFIX: &str = "gateway-";
 const SUFFIX: &str = ".json";
-/// Longest content of a file, in bytes.
+/// Size limit of a presence file, in bytes.
 const MAX_BYTES: u64 = 4096;
-/// Files that one look reads.
+/// Most files that one listing reads.
 const MAX_FILES: usize = 256;
 
-/// A gateway that runs beside this process on its state directory.
+/// A running gateway of another process on the state directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherGateway {
     pub pid: u32,
-    /// The name that the host gave itself; nothing proves it.
+    /// Name that the host claims for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
@@ -40,7 +40,8 @@ impl fmt::Display for OtherGateway {
     }
 }
 
-/// The file of this process. It is removed at the end; after a crash, the system has unlocked it.
+/// The locked presence file of this process. It is removed on drop; after a crash, the lock is gone
+/// and another process removes the file.
 #[derive(Debug)]
 pub struct Presence {
     path: PathBuf,
@@ -48,14 +49,15 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Makes the file of this process.
+    /// Creates and locks the presence file of this process.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn announce(dir: &Path) -> io::Result<Self> {
         let unique = HEXLOWER.encode(&clock::random::<4>());
         let path = dir.join(format!("{PREFIX}{unique}{SUFFIX}"));
-        // It has its name when it is locked: an unlocked one is a dead process's, and removed.
+        // The file gets its final name only once it is locked: other processes remove unlocked
+        // ones.
         let fresh = path.with_extension("new");
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
         let made = file.try_lock().map_err(io::Error::from).and_then(|()| fs::rename(&fresh, &path));
@@ -69,7 +71,7 @@ impl Presence {
         Ok(Self { path, inner: Mutex::new((file, own)) })
     }
 
-    /// Adds the name of the host, once it has said one.
+    /// Adds the name of the host to the file, once the host has given one. A failure is logged.
     pub fn name_host(&self, name: &str) {
         let mut inner = self.inner.lock();
         let (file, own) = &mut *inner;
@@ -85,11 +87,12 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        // Another process removes it otherwise.
+        // If this fails, another process removes the file.
         drop(fs::remove_file(&self.path));
     }
 }
 
+/// Replaces the content of a presence file.
 fn write(file: &mut File, own: &OtherGateway) -> io::Result<()> {
     let text = serde_json::to_vec(own)?;
     file.set_len(0)?;
@@ -97,7 +100,7 @@ fn write(file: &mut File, own: &OtherGateway) -> io::Result<()> {
     file.write_all(&text)
 }
 
-/// The gateways of other processes that run on a state directory, by process id. Removes the files
+/// Lists the gateways of other processes on a state directory, by process id, and removes the files
 /// of those that have ended.
 pub fn others(dir: &Path) -> Vec<OtherGateway> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
@@ -109,13 +112,13 @@ pub fn others(dir: &Path) -> Vec<OtherGateway> {
     found
 }
 
-/// The gateway that a file is of; `None` if it has ended.
+/// Reads the gateway of a presence file. Returns `None` if it has ended, and removes its file.
 fn running(path: &Path) -> Option<OtherGateway> {
     let file = guard::open(path, OFlags::RDONLY, guard::SECRET).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {}
         Ok(()) => {
-            // Another process may be first.
+            // Another process may have removed it first.
             drop(fs::remove_file(path));
             return None;
         }
@@ -123,7 +126,7 @@ fn running(path: &Path) -> Option<OtherGateway> {
     }
     let mut text = Vec::new();
     file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
-    // One that is being written is there all the same.
+    // A file that is being written at this moment still counts, without its details.
     Some(serde_json::from_slice(&text).unwrap_or_default())
 }
 

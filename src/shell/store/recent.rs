@@ -1,4 +1,4 @@
-//! The last decisions, for the console. The audit log has all of them.
+//! The last decisions of the policy in memory, for the console. The audit log has all of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,34 +6,36 @@ use parking_lot::Mutex;
 
 use crate::policy::Record;
 
-/// How many are kept.
+/// Capacity of the ring.
 const KEPT: usize = 200;
 
-/// One decision of the policy.
+/// A decision as the console shows it, without arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DecisionView {
-    /// Unix seconds.
+    /// Time of the decision, in seconds since 1970.
     pub at: u64,
     /// `allow`, `ask`, `deny` or `limit`.
     pub decision: &'static str,
     pub caller: String,
     pub kind: &'static str,
-    /// The canonical name.
+    /// Canonical name of the item.
     pub item: String,
     pub rule: String,
     pub why: &'static str,
 }
 
-/// A ring of decisions: who, what and why, no arguments.
+/// A ring buffer of the last decisions.
 #[derive(Debug, Default)]
 pub struct Recent {
-    /// Places are filled again, so a decision costs no allocation once the ring is full.
+    /// Entries are overwritten in place, so a decision allocates nothing once the ring is full.
     ring: Mutex<Vec<DecisionView>>,
+    /// Number of decisions since the start.
     count: AtomicU64,
 }
 
 impl Recent {
-    /// Keeps a decision; the oldest gives way.
+    /// Adds a decision, overwriting the oldest one if the ring is full. `now` is in seconds since
+    /// 1970.
     pub fn push(&self, record: &Record<'_>, now: u64) {
         let mut ring = self.ring.lock();
         let count = self.count.fetch_add(1, Ordering::Relaxed);
@@ -57,12 +59,12 @@ impl Recent {
         }
     }
 
-    /// How many there were since the start.
+    /// Returns the number of decisions since the start.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The last ones, the latest first.
+    /// Returns the last decisions, the latest first.
     pub fn last(&self, at_most: usize) -> Vec<DecisionView> {
         let ring = self.ring.lock();
         let next = usize::try_from(self.count() % KEPT as u64).unwrap_or(0);

@@ -1,5 +1,6 @@
-//! A store that was restored from a backup: its record in the audit log, and the review that it
-//! waits for. Grants that were revoked after the backup are live again, and so are old tokens.
+//! The review of a store that was restored from a backup, and its record in the audit log. Until an
+//! operator has reviewed the store, grants that were revoked after the backup and old tokens are
+//! valid again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +10,19 @@ use crate::policy::Entry;
 use crate::store::audit::Audit;
 use crate::store::db::{Db, DbError};
 
-/// The review that an open store waits for. Clones are the same one.
+/// The pending review of a store; clones share it.
 #[derive(Clone, Debug)]
 pub struct RestoreReview {
     db: Db,
-    /// Time of the backup, in seconds since 1970; 0 when there is nothing to review.
+    /// Time of the backup, in seconds since 1970; 0 if no review is due.
     backup_time: Arc<AtomicU64>,
     is_recorded: bool,
 }
 
 impl RestoreReview {
-    /// Reads the mark, and logs that a review is due. A daemon that is the first on a restored
-    /// store gives it a new identity, so this comes before anything that is made of the identity.
-    /// Blocks.
+    /// Reads the mark of a restore, and logs that a review is due. The first daemon on a restored
+    /// store also gives it a new identity, so this must come before anything that is derived from
+    /// the identity. Blocks.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -40,13 +41,13 @@ impl RestoreReview {
         Ok(Self { db, backup_time, is_recorded: mark.is_some_and(|mark| mark.is_recorded) })
     }
 
-    /// The time of the backup, in seconds since 1970, while its review is due.
+    /// Returns the time of the backup, in seconds since 1970; `None` if no review is due.
     pub fn backup_time(&self) -> Option<u64> {
         Some(self.backup_time.load(Ordering::Relaxed)).filter(|time| *time != 0)
     }
 
-    /// Writes the restore into the audit log, unless that was done. The mark changes after the
-    /// record is on disk: a crash in between repeats the record.
+    /// Writes a record of the restore to the audit log, unless there is one. The mark changes after
+    /// the record is on disk, so a crash in between repeats the record.
     pub async fn record(self, audit: Audit) {
         let Some(backup_time) = self.backup_time().filter(|_| !self.is_recorded) else { return };
         let counts = match self.db.grants().run().await {
@@ -65,7 +66,7 @@ impl RestoreReview {
     /// Ends the review. Returns the time of the backup.
     ///
     /// # Errors
-    /// A sentence: no review is due, or the store takes no writes.
+    /// A sentence, when no review is due or the store takes no writes.
     pub async fn end(&self) -> Result<u64, String> {
         let ended = self.db.end_restore_review().run().await.map_err(|error| error.to_string())?;
         self.backup_time.store(0, Ordering::Relaxed);
@@ -73,10 +74,10 @@ impl RestoreReview {
     }
 }
 
-/// The answer to a review that nothing waits for.
+/// Error text when no review is due.
 pub const NOTHING_DUE: &str = "no review is due: the store was not restored from a backup";
 
-/// The sentence about a review that is due.
+/// Returns the sentence about a review that is due.
 pub fn due(backup_time: u64) -> String {
     format!(
         "restored from a backup of {}: what was revoked since then holds again; review `headend grants` and \

@@ -1,17 +1,21 @@
-//! Sealed values: a text, encrypted for its place on disk with a key that is kept elsewhere.
+//! Sealed values: texts encrypted with a key that is not in the database, each bound to its place
+//! there.
 //!
-//! A sealed value is `sealed:1:<key>:<bytes>`: the format, the id of the key in hexadecimal, and in base64url the nonce and what
-//! AES-256-GCM made of the text. The place (table, column, row) is authenticated with it, so that values cannot be exchanged. A
-//! value of another key or place does not open and counts as absent; a value that was never sealed is read as it is.
+//! A sealed value is `sealed:1:<key>:<bytes>`: the format, the id of the key in hexadecimal, and in
+//! base64url the nonce with the output of AES-256-GCM. The place (table, column, row) is
+//! authenticated with the text, so that values cannot be swapped. A value of another key or place
+//! does not open and counts as absent; a value that was never sealed is read as it is.
 //!
-//! The key comes from `[secrets] key`, else from `secrets.key` in the state directory, which the first of several
-//! processes makes. The first key seals, and all of them open. A store opened for writing seals plain values, as
-//! release 0.1.0 wrote them, and values of an earlier key anew. No decision depends on a sealed value: grants and pins
-//! are digests. Commands without a daemon make no key.
+//! The key comes from `[secrets] key`, else from `secrets.key` in the state directory, which the
+//! first of several processes creates. The first key seals, and all keys open. A store opened for
+//! writing seals plain values, which release 0.1.0 wrote, and seals values of an earlier key again.
+//! No decision depends on a sealed value: grants and pins are digests. Commands without a daemon
+//! create no key.
 //!
-//! Other keys are derived from the same ones ([`Seals::secrets`]): those of session ids, states of calls and cursors, which
-//! clients carry over a restart. They are those of one store, which knows the sessions that ended and the states that were used:
-//! no other one takes them, whether it has the same `[secrets] key` or was made anew beside the same `secrets.key`.
+//! [`Seals::secrets`] derives further keys from the same ones: those of session ids, states of
+//! calls and cursors, which clients carry over a restart. They are bound to one store, which knows
+//! the sessions that ended and the states that were used. Another store does not accept them, even
+//! with the same `[secrets] key`, or if it was made anew beside the same `secrets.key`.
 
 use std::io;
 use std::path::Path;
@@ -29,52 +33,52 @@ use crate::config::secret::Secret;
 use crate::store::files::make_once;
 use crate::wire::secrets::Secrets;
 
-/// The key's file in the state directory, where the configuration gives none.
+/// Name of the key file in the state directory, used if the configuration has no key.
 pub const KEY_FILE: &str = "secrets.key";
-/// Shorter texts in that file are no key.
+/// Shortest key that the file may hold, in bytes.
 const MIN_KEY_BYTES: usize = 32;
 /// Prefix of each sealed value of this format.
 const FORMAT: &str = "sealed:1:";
 const ID_BYTES: usize = 8;
 
-/// Where the key comes from.
+/// The sources of a store's keys.
 #[derive(Clone, Debug, Default)]
 pub struct KeySource {
-    /// The key of the configuration. A key in the state directory still opens earlier values.
+    /// Key of the configuration. If it is set, the key file still opens earlier values.
     pub given: Option<Secret>,
-    /// Whether a key is made in the state directory where there is none.
+    /// Whether a missing key file is created.
     pub make: bool,
 }
 
-/// The keys of a store. Clones are the same ones.
+/// The keys of a store; clones share them.
 #[derive(Clone)]
 pub struct Seals(Arc<Ring>);
 
 struct Ring {
-    /// The first one seals, all of them open.
+    /// The first key seals, all of them open.
     keys: Vec<Key>,
-    /// Something did not open.
+    /// Whether a value could not be opened.
     lost: AtomicBool,
 }
 
 struct Key {
     id: [u8; ID_BYTES],
     aead: LessSafeKey,
-    /// Other keys are made of it.
+    /// Input of the keys for other purposes.
     derived: Prk,
 }
 
-/// The result of opening a value.
+/// The result of opening a stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// The value was never sealed.
     Clear,
     Text {
         text: String,
-        /// Whether it was sealed with the key that seals now.
+        /// Whether the value was sealed with the key that seals now.
         current: bool,
     },
-    /// Its key is not here, it stands in another's place, or it is damaged.
+    /// The key is missing, the value was sealed for another place, or it is damaged.
     Lost,
 }
 
@@ -85,7 +89,8 @@ impl std::fmt::Debug for Seals {
 }
 
 impl Seals {
-    /// The keys for this state directory.
+    /// Loads the keys of a state directory. Creates the key file if `source` says so and there is
+    /// no other key.
     ///
     /// # Errors
     /// A sentence with the file and the way out.
@@ -95,20 +100,21 @@ impl Seals {
         let mut kept = read(&path).map_err(told)?;
         if kept.is_none() && source.given.is_none() && source.make {
             make_once(dir, KEY_FILE, &BASE64URL_NOPAD.encode(&clock::random::<32>())).map_err(told)?;
-            // That of the first, where several processes made one.
+            // If several processes created the file at once, the first one won.
             kept = read(&path).map_err(told)?;
         }
         let secrets = source.given.iter().map(Secret::expose).chain(kept.as_deref());
         Self::with(secrets).ok_or_else(|| told(io::Error::other("makes no key")))
     }
 
-    /// The keys that these secrets make; the first one seals. `None` never happens.
+    /// Derives the keys of these secrets; the first one seals. `None` would be a failure of the
+    /// library's key derivation and never happens.
     pub fn with<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<Self> {
         let keys = secrets.map(Key::of).collect::<Option<_>>()?;
         Some(Self(Arc::new(Ring { keys, lost: AtomicBool::new(false) })))
     }
 
-    /// Seals a text for its place; `None` where there is no key.
+    /// Seals a text for a place (table, column, row); `None` if there is no key.
     pub fn seal(&self, place: &[&str], text: &str) -> Option<String> {
         let key = self.0.keys.first()?;
         let head = format!("{FORMAT}{}:", HEXLOWER.encode(&key.id));
@@ -119,7 +125,7 @@ impl Seals {
         Some(head + &BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat()))
     }
 
-    /// The text of a stored value, sealed or not; `None` where its seal cannot be opened.
+    /// Returns the text of a stored value, sealed or not; `None` if its seal cannot be opened.
     pub fn opened(&self, place: &[&str], stored: String) -> Option<String> {
         match self.open(place, &stored) {
             Opened::Clear => Some(stored),
@@ -128,7 +134,8 @@ impl Seals {
         }
     }
 
-    /// Opens a value that lay in that place. Of the values that do not open, the first one is logged.
+    /// Opens a value that was stored in that place. Logs the first value of the process that does
+    /// not open.
     pub fn open(&self, place: &[&str], stored: &str) -> Opened {
         if !stored.starts_with("sealed:") {
             return Opened::Clear;
@@ -150,22 +157,24 @@ impl Seals {
         }
     }
 
-    /// Secrets for another purpose of one installation, made of the same keys in their order; `None` where there is no key.
+    /// Derives the secrets for another purpose of one installation, in the order of the keys;
+    /// `None` if there is no key.
     pub fn secrets(&self, purpose: &str, installation: &[u8; 32]) -> Option<Secrets> {
         let mut secrets = self.0.keys.iter().filter_map(|key| key.secret(purpose, installation));
         Some(Secrets { current: secrets.next()?, earlier: secrets.collect() })
     }
 
-    /// Whether there is a key at all.
+    /// Whether there is any key.
     pub fn can_seal(&self) -> bool {
         !self.0.keys.is_empty()
     }
 
-    /// Whether a value did not open so far.
+    /// Whether some value could not be opened so far.
     pub fn has_lost(&self) -> bool {
         self.0.lost.load(Ordering::Relaxed)
     }
 
+    /// Opens a sealed value; also returns whether the first key sealed it.
     fn try_open(&self, place: &[&str], stored: &str) -> Option<(String, bool)> {
         let (id, encoded) = stored.strip_prefix(FORMAT)?.split_once(':')?;
         let at = self.0.keys.iter().position(|key| HEXLOWER.encode(&key.id) == id)?;
@@ -179,7 +188,7 @@ impl Seals {
 }
 
 impl Key {
-    /// Secrets are texts of any length, so keys and ids are derived from them (HKDF, RFC 5869).
+    /// Derives the keys and the id of a secret of any length (HKDF, RFC 5869).
     fn of(secret: &str) -> Option<Self> {
         let derived = Salt::new(HKDF_SHA256, b"headend").extract(secret.as_bytes());
         let mut id = [0; 32];
@@ -196,7 +205,8 @@ impl Key {
     }
 }
 
-/// The head and the parts of the place, with their lengths so that no two places are the same bytes.
+/// Encodes the head and the place for authentication. Each part is preceded by its length, so that
+/// no two places encode to the same bytes.
 fn bound(head: &str, place: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in [head].iter().chain(place) {
@@ -206,7 +216,10 @@ fn bound(head: &str, place: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// The key in that file, where there is one.
+/// Reads the key file; `None` if there is none.
+///
+/// # Errors
+/// When other users may read the file, or it holds no key.
 fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match guard::open(path, OFlags::RDONLY, guard::SECRET) {
         Ok(file) => file,
@@ -274,7 +287,7 @@ mod tests {
         assert!(!one.has_lost());
         let sealed = one.seal(PLACE, "\u{e9}\u{1f511}").unwrap();
         for at in 0..sealed.len() {
-            // Cut, and with another byte.
+            // Once cut off, and once with another byte.
             for bad in [sealed[..at].to_owned(), format!("{}~{}", &sealed[..at], &sealed[at + 1..])] {
                 assert!(!matches!(one.open(PLACE, &bad), Opened::Text { .. }), "{bad}");
             }

@@ -1,11 +1,14 @@
-//! Sessions of legacy HTTP clients over restarts. The id of a session says what `initialize` agreed on
-//! ([`crate::engine::session_id`]), so a session that lives needs nothing on disk but its log level and subscriptions; one that
-//! has ended is noted there until its id would have expired ([`crate::engine::ended`]).
+//! Sessions of legacy HTTP clients that continue over restarts. The id of a session contains what
+//! `initialize` agreed on ([`crate::engine::session_id`]), so a live session stores only its log
+//! level and subscriptions. An ended session is noted in the store until its id would have expired
+//! ([`crate::engine::ended`]).
 //!
-//! Two kinds of session are not revived: one that is opened while the store takes no writes has an id that only this process
-//! knows, and one whose level or subscriptions could not be kept, or are too many, is noted like an ended one. While the store
-//! takes no writes no session is revived. An end that finds it so is written as soon as it takes writes again; if the process ends
-//! before that, the id opens once more, for its own caller.
+//! Two kinds of session are not revived after a restart: those opened while the store takes no
+//! writes, which have an id that only this process knows; and those whose level or subscriptions
+//! could not be stored or are too many, which are noted like ended ones. While the store takes no
+//! writes, no session is revived. An end during that time is written as soon as the store takes
+//! writes again; if the process ends before that, the id opens the session once more, for its own
+//! caller.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,12 +22,12 @@ use crate::mcp::log::LogLevel;
 use crate::policy::Caller;
 use crate::store::db::{Db, DbError, Kept};
 
-/// Ends that wait for a store that takes no writes.
+/// Most ended sessions that wait to be written one by one.
 const MAX_UNNOTED: usize = 4096;
-/// Bytes of the URIs that are kept for one session. A session that watches more is not revived.
+/// Bytes of URIs that are stored for one session. A session that watches more is not revived.
 const MAX_KEPT: usize = 64 * 1024;
 
-/// The sessions of a store. Clones are the same ones.
+/// The sessions of a store; clones share them.
 #[derive(Clone, Debug)]
 pub struct SessionStore(Arc<Inner>);
 
@@ -32,20 +35,22 @@ pub struct SessionStore(Arc<Inner>);
 struct Inner {
     db: Db,
     key: SessionKey,
+    /// Ended sessions whose ids have not expired.
     ended: Mutex<Ended>,
     unnoted: Mutex<Unnoted>,
 }
 
-/// Ends that are not on disk yet.
+/// Ended sessions that are not on disk yet.
 #[derive(Debug, Default)]
 struct Unnoted {
     ends: Vec<EndedSession>,
-    /// For those that found no room, the latest of each caller.
+    /// Ends beyond [`MAX_UNNOTED`], as one floor for each caller.
     floors: HashMap<Caller, Floor>,
 }
 
 impl Unnoted {
-    /// No session of the caller that was opened then or before goes on after a restart: that frees none that has ended.
+    /// Raises the caller's floor, so that no session which the caller opened up to then is revived.
+    /// That ends live sessions too, but revives no ended one.
     fn add(&mut self, floor: &Floor) {
         let of_caller = self.floors.entry(floor.caller.clone()).or_insert_with(|| floor.clone());
         of_caller.opened = of_caller.opened.max(floor.opened);
@@ -57,27 +62,29 @@ impl Unnoted {
     }
 }
 
-/// A session that a restart does not end.
+/// A session that continues over a restart.
 #[derive(Debug)]
 pub struct KeptSession {
     store: SessionStore,
-    /// How its end will be noted.
+    /// The note that is written when the session ends.
     end: EndedSession,
     watched: Mutex<Watched>,
 }
 
-/// The places of watched resources.
+/// The numbers and total size of watched resources.
 #[derive(Debug, Default)]
 struct Watched {
+    /// Last slot that was given to a resource.
     next: u64,
+    /// Bytes of all watched URIs.
     bytes: usize,
 }
 
 impl SessionStore {
-    /// The sessions of a database; `None` where it has no key. Blocks.
+    /// Reads the sessions of a database; `None` if it has no key for ids. Blocks.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the database cannot be read.
     pub fn open(db: Db) -> Result<Option<Self>, DbError> {
         let Some(key) = db.secrets("session ids 1")?.and_then(|secrets| SessionKey::new(&secrets)) else {
             return Ok(None);
@@ -86,7 +93,8 @@ impl SessionStore {
         Ok(Some(Self(Arc::new(Inner { db, key, ended, unnoted: Mutex::default() }))))
     }
 
-    /// The id of a new session, and how it is kept; `None` for one that ends with the process.
+    /// Creates the id of a new session; `None` if the session must end with the process, because
+    /// the store takes no writes.
     pub fn begin(&self, owner: &SessionOwner<'_>, terms: &SessionTerms) -> Option<(String, KeptSession)> {
         if !self.is_writable() {
             return None;
@@ -96,7 +104,8 @@ impl SessionStore {
         Some((id, self.kept(owner, terms, name)))
     }
 
-    /// The session that an id of this owner names. It goes on only where it has not ended.
+    /// Opens the session that an id of this owner names; `None` if the id is not valid or the store
+    /// takes no writes. The caller must check [`KeptSession::has_ended`].
     pub fn find(&self, owner: &SessionOwner<'_>, id: &str) -> Option<(KeptSession, SessionTerms)> {
         let (name, terms) = self.0.key.open(owner, id, clock::since_1970())?;
         self.is_writable().then(|| (self.kept(owner, &terms, name), terms))
@@ -112,11 +121,11 @@ impl SessionStore {
         self.0.db.health().is_writable()
     }
 
-    /// Notes an end, now in memory and soon on disk.
+    /// Notes an ended session, in memory at once and on disk soon.
     fn note(&self, end: EndedSession) {
         let now = clock::since_1970().as_secs();
         if end.until <= now {
-            // Its id stays expired, wherever the clock is set.
+            // The stored time keeps the id expired, even if the clock is set back.
             self.0.db.see(now).then(|outcome| {
                 if let Err(error) = outcome {
                     tracing::debug!(error = %error, "the time is not in the store yet");
@@ -133,12 +142,13 @@ impl SessionStore {
         });
     }
 
-    /// Waits until all ends so far are on disk; `false` where some cannot be written.
+    /// Waits until all ends so far are on disk; returns false if some cannot be written.
     pub async fn settled(&self) -> bool {
         self.0.db.all_so_far().run().await.is_ok() && self.0.unnoted.lock().is_empty()
     }
 
-    /// The work of each minute: forgets what has expired, and writes what the disk did not take.
+    /// Forgets expired sessions, and writes the ends that the disk did not take. Called every
+    /// minute.
     pub fn sweep(&self) {
         let now = clock::since_1970().as_secs();
         self.0.ended.lock().sweep(now);
@@ -164,6 +174,8 @@ impl SessionStore {
 }
 
 impl Inner {
+    /// Keeps an end that the disk did not take for [`SessionStore::sweep`], and logs the first one.
+    /// Beyond [`MAX_UNNOTED`], raises the caller's floor instead.
     fn unnoted(&self, end: EndedSession, error: &DbError) {
         let mut unnoted = self.unnoted.lock();
         if unnoted.is_empty() {
@@ -182,17 +194,18 @@ impl Inner {
 }
 
 impl KeptSession {
-    /// Whether it has ended, or must not be revived.
+    /// Returns true if the session has ended or must not be revived.
     pub fn has_ended(&self) -> bool {
         self.store.0.ended.lock().has(&self.end.caller, self.end.opened, &self.end.name)
     }
 
-    /// The session has ended.
+    /// Ends the session for all processes and restarts.
     pub fn end(&self) {
         self.store.note(self.end.clone());
     }
 
-    /// The kept part of it; `None` where that cannot be read as a whole.
+    /// Reads the stored level and subscriptions of the session; `None` if they cannot be read as a
+    /// whole.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -204,7 +217,8 @@ impl KeptSession {
         Ok(Some(kept))
     }
 
-    /// Keeps a resource that the session watches. Returns its place.
+    /// Stores a resource that the session watches, and returns its slot. If it cannot be stored,
+    /// the session is noted as ended, so that a restart does not revive it without the resource.
     pub async fn keep_resource(&self, uri: &str) -> u64 {
         let (slot, has_room) = {
             let mut watched = self.watched.lock();
@@ -219,7 +233,8 @@ impl KeptSession {
         slot
     }
 
-    /// Drops a resource that it watches no longer.
+    /// Removes a resource that the session no longer watches. If that fails, the session is noted
+    /// as ended.
     pub async fn drop_resource(&self, slot: u64, uri: &str) {
         {
             let mut watched = self.watched.lock();
@@ -230,7 +245,7 @@ impl KeptSession {
         }
     }
 
-    /// Keeps its log level.
+    /// Stores the log level of the session. If that fails, the session is noted as ended.
     pub async fn keep_level(&self, level: LogLevel) {
         if self.store.0.db.keep_level(self.end.clone(), level.into_str()).run().await.is_err() {
             self.end();

@@ -1,9 +1,9 @@
-//! Sign-ins to the console over restarts: each as the digest of its cookie with the end of its time, bound to the digest of the
-//! operator's token.
+//! Sign-ins to the console that outlive the process: each is stored as the digest of its cookie
+//! with its expiry, bound to the digest of the operator's token.
 //!
-//! While the store takes no writes none is revived at a start, and a new one ends with the process. A sign-out that finds it so is
-//! written as soon as it takes writes again; if the process ends before that, the same cookie opens the console once more until its
-//! time is over.
+//! While the store takes no writes, no sign-in is revived at a start, and a new one ends with the
+//! process. A sign-out during that time is written as soon as the store takes writes again; if the
+//! process ends before that, the same cookie opens the console until its expiry.
 
 use std::sync::Arc;
 
@@ -13,22 +13,23 @@ use crate::base::clock;
 use crate::store::db::Db;
 pub use crate::store::db::{Key, SignIn};
 
-/// The sign-ins of a store, by one token of the operator.
+/// The stored sign-ins of a store.
 #[derive(Clone, Debug)]
 pub struct SignIns {
     db: Db,
+    /// Most sign-ins that are kept.
     most: usize,
-    /// Ends that are not on disk yet.
+    /// Sign-outs that the disk has not taken yet.
     unwritten: Arc<Mutex<Vec<Key>>>,
 }
 
 impl SignIns {
-    /// At most so many are kept.
+    /// Creates the handle; at most `most` sign-ins are kept.
     pub fn new(db: Db, most: usize) -> Self {
         Self { db, most, unwritten: Arc::default() }
     }
 
-    /// The sign-ins that go on; those by another token end. Blocks.
+    /// Loads the sign-ins of this token that have not expired, and removes all others. Blocks.
     pub fn revive(&self, token: Key) -> Vec<SignIn> {
         self.db.sign_ins(token, clock::since_1970().as_secs()).run_now().unwrap_or_else(|error| {
             tracing::warn!(error = %error, "browsers have to sign in to the console again");
@@ -36,7 +37,7 @@ impl SignIns {
         })
     }
 
-    /// Keeps a sign-in, or its later end.
+    /// Stores a sign-in, or its later expiry, in the background. A failure is logged.
     pub fn keep(&self, one: SignIn, token: Key) {
         self.db.keep_sign_in(one, token, self.most).then(|outcome| {
             if let Err(error) = outcome {
@@ -45,7 +46,9 @@ impl SignIns {
         });
     }
 
-    /// A browser has signed out, or its place was needed. It is on disk when the future is ready; dropping that stops nothing.
+    /// Removes a sign-in after a sign-out, or when its place is needed. The removal is on disk when
+    /// the future is ready, or is remembered for [`Self::catch_up`]; dropping the future does not
+    /// stop it.
     pub fn end(&self, id: Key) -> impl Future<Output = ()> {
         let unwritten = Arc::clone(&self.unwritten);
         let most = self.most;
@@ -60,17 +63,17 @@ impl SignIns {
         async move { drop(ended.await) }
     }
 
-    /// The token is another one: all sign-ins by others end.
+    /// Removes all sign-ins by other tokens than this one, in the background.
     pub fn end_others(&self, token: Key) {
         self.db.end_other_sign_ins(token).then(|outcome| {
             if let Err(error) = outcome {
-                // A start with the new token removes them too.
+                // The next start with the new token removes them too.
                 tracing::debug!(error = %error, "sign-ins by the former token are still in the store");
             }
         });
     }
 
-    /// Writes the ends that the disk did not take.
+    /// Retries the sign-outs that the disk has not taken, if it takes writes again.
     pub fn catch_up(&self) {
         if self.unwritten.lock().is_empty() || !self.db.health().is_writable() {
             return;

@@ -1,8 +1,8 @@
 //! Uses of sealed states: each state continues a call once, over all processes and restarts.
 //!
-//! A use has two halves. [`UsedStates::is_first`] decides at once, from memory, whether the call is a continuation; what earlier
-//! processes used is read at the start. [`UsedStates::keep`] is awaited before the call goes on: the use is on disk then, and no
-//! other process has made it.
+//! A use has two halves. [`UsedStates::is_first`] decides at once, from memory, whether the call is
+//! a continuation; the uses of earlier processes are read at the start. [`UsedStates::keep`] is
+//! awaited before the call goes on: the use is on disk then, and no other process has made it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::engine::state::StateUse;
 use crate::engine::used::{CAPACITY, Used};
 use crate::store::db::{Db, DbError};
 
-/// When a call may come back whose use of a state could not be written.
+/// Time after which a call may be retried if the use of its state could not be written.
 const STORE_WAIT: Duration = Duration::from_secs(1);
 
-/// The used states of this process and those before it. Clones are the same ones.
+/// The used states of this process and those before it; clones share them.
 #[derive(Clone, Debug)]
 pub struct UsedStates {
     db: Option<Db>,
@@ -26,15 +26,16 @@ pub struct UsedStates {
 }
 
 impl UsedStates {
-    /// Those of a database; without one they are forgotten with the process, and so is the key of states. Blocks.
+    /// Reads the used states of a database. Without one they are forgotten with the process, and so
+    /// is the key that seals states. Blocks.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the database cannot be read.
     pub fn open(db: Option<Db>) -> Result<Self, DbError> {
         let mut used = Used::default();
         if let Some(db) = &db {
             let now = clock::since_1970();
-            // The store refuses those that found no room.
+            // Uses beyond the capacity are refused by [`Self::keep`].
             for state in db.used_states(now.as_secs(), CAPACITY)? {
                 used.first(state, now);
             }
@@ -42,15 +43,15 @@ impl UsedStates {
         Ok(Self { db, used: Arc::new(Mutex::new(used)) })
     }
 
-    /// Whether a call goes on with this state for the first time.
+    /// Marks a state as used in memory; returns true if it was not used before.
     pub fn is_first(&self, state: StateUse) -> bool {
         self.used.lock().first(state, clock::since_1970())
     }
 
-    /// Waits until the use is on disk. To be awaited before the call goes on.
+    /// Waits until the use of a state is on disk. Must be awaited before the call goes on.
     ///
     /// # Errors
-    /// The call's refusal.
+    /// The refusal of the call, if the state was used already or its use cannot be written.
     pub async fn keep(&self, state: StateUse) -> Result<(), Failure> {
         let Some(db) = &self.db else { return Ok(()) };
         match db.use_state(state, clock::since_1970().as_secs()).run().await {
@@ -60,7 +61,8 @@ impl UsedStates {
                 Err(Failure::new(Reason::Denied, Executed::No, text))
             }
             Err(_) => {
-                // Nothing was written, and if it was all the same, the next one is refused there.
+                // Nothing was written, so the state may be used again. If the write did happen, the
+                // store refuses the next use.
                 self.used.lock().give_back(&state.id);
                 let text = "The use of the answers to this call's questions cannot be recorded at the moment, so it did not go on.";
                 Err(Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT))

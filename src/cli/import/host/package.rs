@@ -1,22 +1,26 @@
-//! Descriptions of one server: `server.json` of the registry, and the `manifest.json` of a bundle (MCPB).
+//! Descriptions of one server: `server.json` of the registry, and the `manifest.json` of a bundle
+//! (MCPB).
 //!
-//! Both become the object of a host's list; values that their user has to give become inputs.
+//! Both are converted to an entry of a host's list; values that the user has to give become inputs.
 
 use super::super::value::Json;
 
-/// A server with its name, and the inputs: id and description.
+/// A server with its name, and its inputs: id and description.
 pub(super) type Described = (Option<(String, Json)>, Vec<(String, String)>);
 
-/// Whether it is a `server.json`, bare or in the registry's answer.
+/// Returns true for a `server.json`, bare or in an answer of the registry.
 pub(super) fn is_registry(root: &Json) -> bool {
     let described = root.get("server").unwrap_or(root);
     described.get("name").is_some() && (described.get("packages").is_some() || described.get("remotes").is_some())
 }
 
+/// Converts the description of a server.
 pub(super) fn server(root: &Json) -> Described {
     if root.at(&["server", "mcp_config"]).is_some() || !is_registry(root) { bundle(root) } else { registry(root) }
 }
 
+/// Converts the manifest of a bundle. Defaults of its settings are filled in, unless they are
+/// sensitive.
 fn bundle(root: &Json) -> Described {
     let name = root.get("name").and_then(Json::as_str).unwrap_or("bundle").to_owned();
     let config = root.get("user_config").map(Json::members).unwrap_or_default();
@@ -33,7 +37,7 @@ fn bundle(root: &Json) -> Described {
     (Some((name, body)), inputs)
 }
 
-/// A value with one text in place of another.
+/// Replaces one text by another in all strings of a value.
 fn replaced(value: &Json, from: &str, to: &str) -> Json {
     match value {
         Json::String(text) => Json::String(text.replace(from, to)),
@@ -45,7 +49,7 @@ fn replaced(value: &Json, from: &str, to: &str) -> Json {
     }
 }
 
-/// The first package that a known program starts, else the first remote.
+/// Converts a `server.json`: the first package that a known program starts, else the first remote.
 fn registry(root: &Json) -> Described {
     let described = root.get("server").unwrap_or(root);
     let name = described.get("name").and_then(Json::as_str).unwrap_or("server");
@@ -57,7 +61,7 @@ fn registry(root: &Json) -> Described {
     (Some((name, body.unwrap_or(Json::Object(Vec::new())))), inputs)
 }
 
-/// A key in one of its two spellings.
+/// Returns the member under the first of two spellings that is there.
 fn spelled<'j>(value: &'j Json, keys: [&str; 2]) -> Option<&'j Json> {
     keys.into_iter().find_map(|key| value.get(key))
 }
@@ -66,6 +70,7 @@ fn string(text: impl Into<String>) -> Json {
     Json::String(text.into())
 }
 
+/// Converts a package to a command line; `None` if no known program starts it.
 fn started(package: &Json, inputs: &mut Vec<(String, String)>) -> Option<Json> {
     let text = |keys| spelled(package, keys).and_then(Json::as_str);
     let identifier = text(["identifier", "name"])?;
@@ -111,6 +116,7 @@ fn started(package: &Json, inputs: &mut Vec<(String, String)>) -> Option<Json> {
     ]))
 }
 
+/// Converts a remote to a URL with headers.
 fn reached(remote: &Json, inputs: &mut Vec<(String, String)>) -> Json {
     let url = remote.get("url").and_then(Json::as_str).unwrap_or_default();
     let kind = spelled(remote, ["type", "transport_type"]).cloned().unwrap_or(Json::Null);
@@ -125,7 +131,7 @@ fn reached(remote: &Json, inputs: &mut Vec<(String, String)>) -> Json {
     ])
 }
 
-/// The words of one argument. One that is optional and has no value is left out.
+/// Converts one argument to words. An optional argument without a value is left out.
 fn arguments(argument: &Json, inputs: &mut Vec<(String, String)>) -> Vec<String> {
     let value = given(argument, inputs);
     match argument.get("name").and_then(Json::as_str) {
@@ -141,7 +147,8 @@ fn arguments(argument: &Json, inputs: &mut Vec<(String, String)>) -> Vec<String>
     }
 }
 
-/// The value of an argument, variable or header: as stated, else an input where one is needed.
+/// Returns the value of an argument, variable or header: the given one, the default unless it is
+/// secret, or an input if the value is required or secret.
 fn given(one: &Json, inputs: &mut Vec<(String, String)>) -> Option<String> {
     let is = |keys| spelled(one, keys) == Some(&Json::Bool(true));
     if let Some(value) = one.get("value").and_then(Json::scalar) {
@@ -159,7 +166,7 @@ fn given(one: &Json, inputs: &mut Vec<(String, String)>) -> Option<String> {
     Some(format!("${{input:{id}}}"))
 }
 
-/// `{name}` of a template as an input.
+/// Replaces each `{name}` of a template by its value or by an input.
 fn asked_for(text: &str, one: &Json, inputs: &mut Vec<(String, String)>) -> String {
     let mut out = text.to_owned();
     for (id, about) in one.get("variables").map(Json::members).unwrap_or_default() {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The words with `*` in place of each secret.
+/// Replaces each secret in the words by `*`.
 fn hidden(words: &[&str]) -> Vec<String> {
     let words: Vec<String> = words.iter().map(ToString::to_string).collect();
     let all = in_words(&words);

@@ -7,7 +7,7 @@ fn json(text: &str) -> Json {
     value::read(Path::new("x.json"), text).unwrap()
 }
 
-/// The settings of a server from its own keys and from the files around it.
+/// Reads the settings of a server from its own keys and from the files around it.
 fn said(host: Host, name: &str, body: &str, root: &str, beside: &str) -> Stated {
     let server = Server { name: name.to_owned(), body: json(body), scope: String::new(), project: None };
     Stated::of(host, &server, &Settings::of(host, &json(root), &[json(beside)], Some("/p")))

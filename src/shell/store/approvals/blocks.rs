@@ -1,4 +1,4 @@
-//! Refusals of calls for a while, as an operator sees and ends them. They are in the memory of the
+//! Refusals of calls for a while, as an operator lists and ends them. They are in the memory of the
 //! process that refuses.
 
 use std::sync::Arc;
@@ -7,20 +7,21 @@ use super::Approvals;
 use crate::policy::consent::{CallBlock, PromptId};
 
 impl Approvals {
-    /// Whether a person denied that prompt of this process, and the denial lasts.
+    /// Returns true if a person denied that approval of this process and the denial still blocks
+    /// its action.
     pub(super) fn is_denied(&self, id: &PromptId) -> bool {
         let now = self.wall();
         self.inner.lock().desk.denial(id, now).is_some()
     }
 
-    /// The blocks of this process that last, the first to end first.
+    /// Lists the blocks of this process that are in force, ordered by their end.
     pub fn blocks(&self) -> Vec<CallBlock> {
         let now = self.wall();
         self.inner.lock().desk.blocks(now)
     }
 
-    /// Ends a block of this process for the person `by`, who is recorded. Returns what it was;
-    /// `None` where there is none.
+    /// Ends a block of this process for the person `by`, and records that. Returns the block, or
+    /// `None` if there is none.
     pub fn unblock(&self, id: &str, by: &str) -> Option<CallBlock> {
         let id = PromptId::parse(id)?;
         let now = self.wall();

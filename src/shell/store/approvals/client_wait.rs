@@ -1,5 +1,5 @@
-//! What approvals have to do with the clients behind them: whether an agent still waits, a call
-//! that is left to the console and the terminal, sessions and callers that leave.
+//! Approvals and the clients behind them: whether an agent still waits, handing an approval over to
+//! people, and the end of sessions and callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::policy::Caller;
 use crate::policy::consent::{AgentWait, Closed, Grant, Lifetime, PromptId};
 
 impl Approvals {
-    /// When the client of a prompt was asked in the answer of its call, since 1970, if it has not
-    /// come back yet.
+    /// Returns the time since 1970 at which the client of an approval was asked in the answer of
+    /// its call; `None` if the client has come back since, or was not asked that way.
     pub fn asked_at(&self, id: &PromptId) -> Option<Duration> {
         self.inner.lock().desk.asked_at(id)
     }
 
-    /// Leaves a prompt to the console and the terminal: it is open as long as they may take, for
-    /// other processes too.
+    /// Leaves an approval to the console and the terminal: it stays open as long as they may take,
+    /// in the store's list too.
     pub(super) fn hand_over(&self, id: &PromptId) {
         let inner = &self.inner;
         let mut open = inner.lock();
@@ -31,19 +31,19 @@ impl Approvals {
         inner.tell();
     }
 
-    /// Whether the agent of an open prompt of this process still waits.
+    /// Returns whether the agent of an open approval of this process still waits.
     pub fn agent_wait(&self, id: &PromptId) -> AgentWait {
         let now = self.wall();
         self.inner.lock().desk.agent_wait(id, now)
     }
 
-    /// Whether that prompt was allowed when its agent had been told to stop.
+    /// Returns true if the approval was allowed after its agent had been told to stop.
     pub fn was_late(&self, id: &PromptId) -> bool {
         let open = self.inner.lock();
         open.closed.iter().rev().find(|ending| ending.id == *id).is_some_and(|ending| ending.is_late)
     }
 
-    /// A session or pipe ended, and its session grants with it.
+    /// Forgets a session or pipe that ended, and drops its session grants.
     pub fn session_ended(&self, session: u64) {
         let inner = &self.inner;
         let mut open = inner.lock();
@@ -56,8 +56,8 @@ impl Approvals {
         }
     }
 
-    /// A caller's credential is not valid any more: its open prompts close, and what was granted
-    /// for its sessions ends. Other grants are for the caller, who may come back with another
+    /// Closes the open approvals of a caller whose credential is no longer valid, and ends its
+    /// session grants. Other grants belong to the caller, who may come back with another
     /// credential.
     pub fn caller_left(&self, caller: &Caller) {
         let inner = &self.inner;

@@ -1,24 +1,26 @@
-//! Who closed an approval.
+//! The author of an approval's end.
 
 use std::sync::Arc;
 
 use crate::policy::Evidence;
 use crate::policy::consent::Grant;
 
-/// The person who closed a prompt, and the channel.
+/// The person or client that closed an approval, and the channel's evidence.
 #[derive(Debug)]
 pub(super) struct By {
     pub(super) evidence: Evidence,
+    /// Name of the person or client.
     pub(super) who: Arc<str>,
-    /// The grant, if there is one.
+    /// Id of the grant, if there is one.
     pub(super) grant: Option<Arc<str>>,
-    /// The folder or site of the grant, and what it judges.
+    /// The folder or site of the grant, and the arguments that it judges.
     pub(super) scope: Option<String>,
-    /// Whether the log has the record already, as it has that of a grant before the grant counts.
+    /// Whether the audit log has the record already. The record of a grant precedes the grant.
     pub(super) is_recorded: bool,
 }
 
 impl By {
+    /// The author of a grant.
     pub(super) fn of(grant: &Grant) -> Self {
         Self {
             evidence: grant.evidence(),
@@ -29,7 +31,7 @@ impl By {
         }
     }
 
-    /// The same, whose record is in the log.
+    /// Marks the end as recorded.
     pub(super) fn recorded(self) -> Self {
         Self { is_recorded: true, ..self }
     }

@@ -1,4 +1,5 @@
-//! Answers to approvals as they were shown: to one, or to several of one caller about one item.
+//! Answers to approvals as they were shown: to one approval, or to several of one caller about one
+//! item.
 
 use futures_util::future::join_all;
 
@@ -6,17 +7,17 @@ use super::Approvals;
 use crate::policy::consent::{Answer, CannotAnswer, Closed, Lifetime, Prompt, PromptId};
 use crate::policy::{Digest, Evidence};
 
-/// The most approvals of one answer; no caller has more open.
+/// Most approvals in one answer; no caller has more open.
 const MAX_MEMBERS: usize = 100;
 
-/// A prompt and the digest of what was shown of it.
+/// An approval, and the digest of the text that was shown of it.
 pub(super) type Member = (PromptId, Digest);
 
 impl Approvals {
-    /// Answers a prompt of this process, where it is the one that was shown.
+    /// Answers an approval of this process if its text is still the one that was shown.
     ///
     /// # Errors
-    /// Why the answer does not count.
+    /// [`CannotAnswer`], if the answer does not count.
     pub async fn answer_shown(
         &self,
         (id, shown): &Member,
@@ -31,10 +32,12 @@ impl Approvals {
         }
     }
 
-    /// Allows the calls of several prompts once, or denies them. Each is judged by itself, and what is not named stays open.
+    /// Allows the calls of several approvals once, or denies them. Each approval is judged by
+    /// itself; those not named stay open. The results are in the order of `members`.
     ///
     /// # Errors
-    /// Why none of it counts.
+    /// [`CannotAnswer`], if the whole answer is refused: it is no once or deny, or the approvals
+    /// are not of one caller and item.
     pub async fn answer_group(
         &self,
         members: &[Member],

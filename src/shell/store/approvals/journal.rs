@@ -9,32 +9,37 @@ use crate::policy::{Entry, Event, Kind};
 use crate::store::audit::{Audit, RecordSlot};
 
 impl Approvals {
-    /// Has each prompt, answer and revocation from here on recorded.
+    /// Sets the audit log in which approvals, answers and revocations are recorded from here on.
+    /// Only the first call has an effect.
     pub fn record_in(&self, audit: Audit) {
-        // Told once, by the gateway that has both.
+        // The gateway calls this once at its start.
         drop(self.inner.audit.set(audit));
     }
 }
 
 impl Inner {
-    /// `entry` is about the call that asks; the log has its arguments as it has those of decisions.
+    /// Records an approval that was opened. `entry` describes the call that needs it, with its
+    /// arguments as the log keeps those of decisions.
     pub(super) fn opened(&self, id: &PromptId, asked: &Asked, entry: Entry) {
         let Entry { call, client, profile, facts, arguments, .. } = entry;
         let evidence = Some(asked.need);
         let entry = Entry { call, client, profile, facts, arguments, evidence, ..about(Event::Prompt, id, asked) };
         if let Some(audit) = self.audit.get() {
-            // No task waits: the first use of a grant waits for its own record, which comes later.
+            // No task waits for this record: the first use of a grant waits for its own record,
+            // which comes later.
             drop(audit.record(entry, false));
         }
     }
 
+    /// Records the end of an approval, unless the log has the record.
     pub(super) fn ended(&self, id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) {
         if !by.as_ref().is_some_and(|by| by.is_recorded) {
             self.record(answer(id, asked, how, by));
         }
     }
 
-    /// Records that an approval ended with the daemon that opened it, which could not record that.
+    /// Records that an approval ended with the daemon that opened it, which could not record that
+    /// itself.
     pub(super) fn superseded(&self, row: &PromptRow) {
         self.record(Entry {
             caller: Some(row.caller.clone()),
@@ -48,12 +53,12 @@ impl Inner {
         });
     }
 
-    /// Records that the person `by` took a grant back.
+    /// Records that the person `by` revoked a grant.
     pub(super) fn revoked(&self, grant: &Grant, by: &Arc<str>) {
         self.record(revocation(Some(grant.asked()), grant.id(), by));
     }
 
-    /// Records that the person `by` took a grant back that this process could not read.
+    /// Records that the person `by` revoked a grant whose row could not be read.
     pub(super) fn revoked_unread(&self, grant: &Arc<str>, by: &Arc<str>) {
         self.record(revocation(None, grant, by));
     }
@@ -71,7 +76,7 @@ impl Inner {
         self.record(Entry { by: Some(Arc::clone(by)), result: "unblocked", ..about_it });
     }
 
-    /// Records that a grant ended with what it was about.
+    /// Records that a grant ended because its item or its session did.
     pub(super) fn invalidated(&self, grant: &Grant) {
         self.record(ended(Some(grant.asked()), grant.id(), "invalidated"));
     }
@@ -79,7 +84,7 @@ impl Inner {
     /// Waits for a place for the record of a grant.
     ///
     /// # Errors
-    /// [`CannotAnswer::NotKept`]: the audit log takes no records any more.
+    /// [`CannotAnswer::NotKept`], if the audit log takes no records any more.
     pub(super) async fn reserve(&self) -> Result<RecordSlot, CannotAnswer> {
         match self.audit.get() {
             Some(audit) => audit.reserve().await.map_err(|error| CannotAnswer::NotKept(error.to_string())),
@@ -87,7 +92,7 @@ impl Inner {
         }
     }
 
-    /// Records an event that has taken effect.
+    /// Records an event that has taken effect, if there is an audit log.
     fn record(&self, entry: Entry) {
         if let Some(audit) = self.audit.get() {
             audit.record_done(entry);
@@ -95,7 +100,7 @@ impl Inner {
     }
 }
 
-/// The record of the end of an approval, which `by` closed if a person did.
+/// Builds the record of the end of an approval, which `by` closed if a person or client did.
 pub(super) fn answer(id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) -> Entry {
     let entry = Entry { result: how.into_str(), ..about(Event::Answer, id, asked) };
     let Some(By { evidence, who, grant, scope, .. }) = by else { return entry };
@@ -103,7 +108,8 @@ pub(super) fn answer(id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) 
     Entry { evidence: Some(evidence), by: Some(who), grant, why, ..entry }
 }
 
-/// The record of a grant that is no more; it was about nothing that is known where its row cannot be read.
+/// Builds the record of a grant that has ended. `asked` is its subject; `None` if its row could not
+/// be read.
 fn ended(asked: Option<&Asked>, grant: &Arc<str>, why: &'static str) -> Entry {
     Entry {
         caller: asked.map(|asked| asked.caller.clone()),
@@ -116,11 +122,12 @@ fn ended(asked: Option<&Asked>, grant: &Arc<str>, why: &'static str) -> Entry {
     }
 }
 
-/// The record of a grant that the person `by` took back.
+/// Builds the record of a grant that the person `by` revoked.
 pub(super) fn revocation(asked: Option<&Asked>, grant: &Arc<str>, by: &Arc<str>) -> Entry {
     Entry { by: Some(Arc::clone(by)), ..ended(asked, grant, "revoked") }
 }
 
+/// Builds a record of that event about an approval and its subject.
 fn about(event: Event, id: &PromptId, asked: &Asked) -> Entry {
     Entry {
         caller: Some(asked.caller.clone()),

@@ -1,7 +1,7 @@
-//! Grants and open approvals of this process beside those in the store: keeping grants, and looking for what other processes
-//! changed.
+//! Storing of this process's grants and approvals, and reading of other processes' changes.
 //!
-//! The set of grants changes where the store says that something is on the disk, so that it follows the order of the disk.
+//! The set of grants changes when the store reports a write, so that its order of changes is that
+//! of the disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,41 +24,46 @@ use crate::policy::{Digest, Evidence};
 use crate::store::audit::{RecordSlot, Unrecorded};
 use crate::store::db::{Db, DbError};
 
-/// How often other processes' answers are looked for while a prompt is open, and their revocations at all times.
+/// Time between two looks for other processes' changes while an approval is open.
 const SOON: Duration = Duration::from_millis(250);
+/// Time between two looks while none is open.
 const LATER: Duration = Duration::from_secs(2);
-/// How often uses and the time are written.
+/// Time between two writes of grants' uses and of the time.
 const SETTLE: Duration = Duration::from_secs(60);
-/// Lines about changes that cannot be read.
+/// Rate limit of log lines about changes that cannot be read.
 static UNREAD: Tally = Tally::of(1);
 
 impl Approvals {
     /// Records a grant in `slot`. Once the record is on disk, writes the grant, puts it in force
-    /// and closes its prompt. A crash in between leaves a record without a grant.
+    /// and closes its approval. A crash in between leaves a record without a grant.
     pub(super) async fn keep(&self, id: PromptId, grant: Arc<Grant>, slot: RecordSlot) -> Result<Closed, CannotAnswer> {
         let entry = journal::answer(&id, grant.asked(), Closed::Granted, Some(By::of(&grant)));
         let (done, closed) = oneshot::channel();
         let (inner, granted) = (Arc::clone(&self.inner), Arc::clone(&grant));
         slot.record_before(entry, move |recorded| inner.keep(id, granted, recorded, done));
-        // The log or the database ended before.
+        // The log or the database ended before it answered.
         let ended = |_| self.inner.kept(&id, &grant, Err(Unrecorded.to_string()));
         let closed = closed.await.unwrap_or_else(ended);
         if closed == Ok(Closed::Superseded)
             && let Some(db) = &self.inner.db
         {
-            // After this one the grant is undone.
+            // The grant is undone once this has run.
             drop(db.all_so_far().run().await);
         }
         closed
     }
 
+    /// Uses up a once-grant in the store.
+    ///
+    /// # Errors
+    /// [`Spent`], if it is used up there, or the use cannot be written.
     pub(super) async fn consume_row(&self, id: Arc<str>) -> Result<(), Spent> {
         let Some(db) = &self.inner.db else { return Ok(()) };
         let now = self.wall();
         let inner = Arc::clone(&self.inner);
-        // Where the call stops waiting, the consent is used up all the same.
+        // The grant is used up even if the call stops waiting.
         let consumed = db.consume_grant(Arc::clone(&id), now).run_with(move |outcome| {
-            // A look at the file that was under way may have brought it back.
+            // A look at the store that was under way may have brought the grant back.
             inner.drop_grants(|grant| *grant.id() == id);
             outcome
         });
@@ -69,6 +74,9 @@ impl Approvals {
         }
     }
 
+    /// Revokes grants in the store and drops them from memory; records those that could not be
+    /// read. If the write fails, the grants in `kept` are revoked once the store takes writes.
+    /// Returns their number.
     pub(super) async fn revoke_rows(
         &self,
         id: Option<String>,
@@ -91,6 +99,8 @@ impl Approvals {
         Ok(revoked.await??.len())
     }
 
+    /// Ends grants in the store and in memory, in the background. If the write fails, it is
+    /// repeated once the store takes writes.
     pub(super) fn invalidate_rows(&self, dead: Vec<Arc<str>>) {
         let Some(db) = &self.inner.db else { return };
         let now = self.wall();
@@ -98,14 +108,15 @@ impl Approvals {
         db.invalidate_grants(dead.clone(), now).then(move |outcome| {
             inner.drop_grants(|grant| dead.contains(grant.id()));
             if let Err(error) = outcome {
-                // They cover nothing all the same: each use compares definition and launch.
+                // They cover nothing even so: each use compares definition and launch.
                 tracing::warn!(error = %error, "ended grants are still in the store");
                 inner.lock().undone.extend(dead);
             }
         });
     }
 
-    /// Keeps prompts to their time, follows other processes and writes uses; until `stop`, and once more then.
+    /// Closes approvals at their time, follows other processes and writes uses, until `stop` fires.
+    /// Then closes all approvals and writes uses once more.
     pub async fn run(self, stop: CancellationToken) {
         let mut settled = clock::now();
         loop {
@@ -130,14 +141,14 @@ impl Approvals {
         self.settle().await;
     }
 
-    /// No process is left to take an answer.
+    /// Closes all approvals: no process is left to take an answer.
     fn close_all(&self) {
         let mut open = self.inner.lock();
         let closed = open.desk.supersede(|_| true);
         closed.iter().for_each(|id| self.inner.close(&mut open, id, Closed::Superseded, None));
     }
 
-    /// Takes over what other processes changed in the database.
+    /// Reads and applies the changes that other processes made in the database.
     pub(super) async fn follow(&self) {
         let Some(db) = &self.inner.db else { return };
         self.end_undone(db);
@@ -160,7 +171,7 @@ impl Approvals {
         }
     }
 
-    /// Writes the ends of grants that the disk did not take when they came.
+    /// Revokes in the store the grants that ended while it took no writes.
     fn end_undone(&self, db: &Db) {
         if !db.health().is_writable() {
             return;
@@ -176,7 +187,8 @@ impl Approvals {
         }
     }
 
-    /// An answer that another process left. Who can write the file is the operator.
+    /// Applies an answer that another process left in the store, and writes the outcome there. The
+    /// answer counts as the operator's, since only the operator can write the file.
     pub(super) async fn take(&self, answered: Answered) {
         let outcome = match read(&answered) {
             _ if self.operator() == Operator::None => {
@@ -200,7 +212,7 @@ impl Approvals {
         }
     }
 
-    /// Ends expired grants, and writes uses and the time.
+    /// Drops expired grants, and writes uses and the time.
     pub(super) async fn settle(&self) {
         let now = self.wall();
         let grants = self.grants();
@@ -224,7 +236,8 @@ impl Approvals {
     }
 }
 
-/// An answer as it was left: the prompt, the digest of what was shown of it, and the wish.
+/// Parses an answer as it was left: the approval, the digest of the text that was shown, and the
+/// wish.
 fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
     let with_digest = |(wish, shown)| Some((wish, Digest::from_hex(shown)?));
     let (wish, shown) = match answered.answer.rsplit_once(' ').and_then(with_digest) {
@@ -235,7 +248,7 @@ fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
 }
 
 impl Inner {
-    /// Forgets the grants that `gone` names.
+    /// Drops the grants for which `gone` returns true from memory.
     pub(super) fn drop_grants(&self, gone: impl Fn(&Grant) -> bool) {
         let open = self.lock();
         let grants = self.grants.load();
@@ -246,8 +259,8 @@ impl Inner {
         drop(open);
     }
 
-    /// Writes a grant that the log has; one for a session is kept in memory. Tells `done` the
-    /// outcome.
+    /// Writes a grant whose record is in the log; a session grant stays in memory only. Sends the
+    /// outcome to `done`.
     fn keep(
         self: Arc<Self>,
         id: PromptId,
@@ -269,7 +282,9 @@ impl Inner {
         }
     }
 
-    /// A grant is on the disk, or is not.
+    /// Applies the outcome of a grant's write: puts the grant in force and closes its approval;
+    /// undoes the write if the grant was revoked meanwhile; or dismisses the approval if the write
+    /// failed.
     fn kept(&self, id: &PromptId, grant: &Arc<Grant>, outcome: Result<(), String>) -> Result<Closed, CannotAnswer> {
         let mut open = self.lock();
         let alive = open.writing.remove(grant.id()).is_some();
@@ -293,7 +308,7 @@ impl Inner {
         }
     }
 
-    /// The item changed while the grant was written.
+    /// Ends a stored grant that was revoked or invalidated while it was written.
     fn undo(&self, grant: &Grant) {
         let (dead, now) = (vec![Arc::clone(grant.id())], clock::since_1970().as_secs());
         if let Some(db) = &self.db {
@@ -301,7 +316,8 @@ impl Inner {
         }
     }
 
-    /// The grants of the file, and those of sessions. Grants that are known stay the same values, with their claims.
+    /// Replaces the grants by those in the store and those of sessions. Grants that are known stay
+    /// the same values, with their claims.
     fn follow(&self, live: Vec<GrantRow>) {
         let mut open = self.lock();
         let before = self.grants.load();

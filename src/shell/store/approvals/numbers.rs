@@ -8,17 +8,17 @@ use crate::base::clock;
 use crate::policy::consent::{Closed, Lifetime};
 use crate::telemetry::metrics::{ApprovalMetrics, ApprovalNumbers};
 
-/// A lifetime of each kind. The time in it is of no interest.
+/// One lifetime of each kind. The time in it has no meaning.
 const LIFETIMES: [Lifetime; 4] = [Lifetime::Once, Lifetime::Session, Lifetime::Until(0), Lifetime::UntilChanged];
 
 impl Approvals {
-    /// Counts each end of an approval from here on.
+    /// Counts each end of an approval from here on. Only the first call has an effect.
     pub fn count_in(&self, metrics: ApprovalMetrics) {
-        // Told once, by the gateway that has both.
+        // The gateway calls this once at its start.
         drop(self.inner.metrics.set(metrics));
     }
 
-    /// The numbers of this moment. Approvals whose time is over are closed first.
+    /// Returns the numbers of this moment. Closes approvals whose time is over first.
     pub fn numbers(&self) -> ApprovalNumbers {
         let (inner, now) = (&self.inner, self.wall());
         let (open, oldest, denials) = {

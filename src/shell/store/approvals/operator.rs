@@ -1,4 +1,5 @@
-//! The settings of gateways for the operator's commands, kept for commands that find no daemon.
+//! The gateways' settings for operator commands, kept in the store for commands that find no
+//! daemon.
 
 use std::sync::Arc;
 
@@ -8,9 +9,9 @@ use super::{Approvals, Inner};
 use crate::config::Operator;
 
 impl Approvals {
-    /// Keeps the setting in the store, from here on after each change too. The first keeper stays.
-    /// A daemon, which has the lock of the state directory, ends and records the open approvals of
-    /// daemons before it: their calls ended with them.
+    /// Stores the setting, now and after each change. Only the first keeper counts. A daemon, which
+    /// has the lock of the state directory, also ends and records the open approvals of earlier
+    /// daemons, whose calls ended with them.
     pub fn keep_operator(&self, keeper: Keeper) {
         let _first_stays = self.inner.keeper.set(keeper);
         if let (Some(db), Keeper::Daemon) = (&self.inner.db, keeper) {
@@ -22,6 +23,7 @@ impl Approvals {
         self.write_operator();
     }
 
+    /// Stores the current setting in the background.
     pub(super) fn write_operator(&self) {
         let inner = &self.inner;
         if let (Some(db), Some(keeper)) = (&inner.db, inner.keeper.get()) {
@@ -35,7 +37,7 @@ impl Approvals {
 }
 
 impl Inner {
-    /// The name of this process in the store's rows of open approvals.
+    /// Returns the name of this process in the store's rows of open approvals.
     pub(super) fn owner(&self) -> String {
         match self.keeper.get() {
             Some(Keeper::Daemon) => format!("{DAEMON}{}", self.owner),

@@ -1,4 +1,4 @@
-//! The folders of this machine that no grant below a folder takes.
+//! The folders of this machine below which no grant is given.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::Approvals;
 use crate::policy::consent::Places;
 
 impl Approvals {
-    /// Sets the home directories and headend's own files. To be called before the first answer.
+    /// Sets the home directories and headend's own files. Must be called before the first answer.
     pub fn set_places(&self, places: Places) {
         let (inner, places) = (&self.inner, Arc::new(places));
         let mut open = inner.lock();

@@ -1,4 +1,4 @@
-//! The place of a call at its open prompt.
+//! The tie between a waiting call and its open approval.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,20 +8,23 @@ use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::consent::{Asked, Grant, PromptId, Refused, Shown};
 
-/// A call waits for the prompt as long as this lives: no equal call joins it, and a once-grant that comes of it is for this
-/// call alone.
+/// A call's hold on its open approval while the call waits. No equal call joins the approval
+/// meanwhile, and a once-grant from it is for this call alone. Dropping it leaves the approval open
+/// without a waiting call.
 #[derive(Debug)]
 pub struct Seat {
     approvals: Approvals,
     prompt: PromptId,
+    /// Whether the client comes back with the answer.
     is_carried: bool,
 }
 
 impl Approvals {
-    /// Opens a prompt for a call that does not wait, or joins the open one about the very same action.
+    /// Opens an approval for a call that does not wait, or joins the open one about the same
+    /// action.
     ///
     /// # Errors
-    /// Why the call is refused without a prompt.
+    /// [`Refused`], if the call is refused without an approval.
     #[cfg(any(test, feature = "testing"))]
     pub fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
         let seat = self.ask_for(
@@ -34,11 +37,12 @@ impl Approvals {
         Ok(seat.prompt())
     }
 
-    /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.
-    /// The call waits for it as long as the seat lives. `entry` is what the audit log keeps of the call that asks.
+    /// Opens an approval with that life, or joins one about the same action: the call's `own`, else
+    /// one that no call waits for. The call waits for it while the returned value lives. `entry`
+    /// describes the call in the audit log.
     ///
     /// # Errors
-    /// Why the call is refused without a prompt.
+    /// [`Refused`], if the call is refused without an approval.
     pub fn ask_for(
         &self,
         asked: Asked,
@@ -57,19 +61,20 @@ impl Seat {
         self.prompt
     }
 
-    /// Notes when the call gives up waiting.
+    /// Notes the time at which the call stops waiting.
     pub fn waits_until(&self, until: Instant) {
         let left = until.saturating_duration_since(clock::now()).as_secs();
         let until = self.approvals.wall() + left;
         self.approvals.inner.lock().desk.waits_until(&self.prompt, until);
     }
 
-    /// Leaves the prompt to the console and the terminal: it is open as long as they may take.
+    /// Leaves the approval to the console and the terminal: it stays open as long as they may take.
     pub fn hand_over(&self) {
         self.approvals.hand_over(&self.prompt);
     }
 
-    /// The call is answered with the question, and its client comes back with the answer.
+    /// Ends the wait because the call is answered with the question; its client comes back with the
+    /// person's answer.
     pub fn carry(mut self) {
         self.is_carried = true;
     }
@@ -95,7 +100,8 @@ impl Drop for Seat {
 }
 
 impl Open {
-    /// Remembers the grant of a call that still waits, for the moment when it does no longer.
+    /// Remembers the once-grant of a call that still waits, to be released for equal calls when it
+    /// no longer does.
     pub(super) fn reserve(&mut self, id: &PromptId, grant: &Arc<Grant>) {
         if grant.is_reserved() {
             self.reserved.insert(*id, Arc::clone(grant));

@@ -60,7 +60,8 @@ async fn a_caller_that_lost_its_access_loses_its_open_prompts_and_session_grants
     assert_eq!(left, [Lifetime::UntilChanged]);
 }
 
-/// Opens an approval in a daemon, and one in a process beside it. Returns the second process.
+/// Opens an approval in a daemon and one in another process on the store. Returns the second
+/// process.
 async fn opened_by_a_daemon_and_another(dir: &tempfile::TempDir) -> Approvals {
     let (daemon, alone) = (kept(dir), kept(dir));
     daemon.keep_operator(Keeper::Daemon);
@@ -252,7 +253,7 @@ async fn what_changed_takes_its_grants_and_prompts_with_it() {
     approvals.invalidate(|asked| *asked.upstream == *"fx");
     assert_eq!(approvals.settled(&id).await, Closed::Superseded);
     assert_eq!(approvals.grants().len(), 0);
-    // Jobs are done in order: what was said before this one is on the disk after it.
+    // Jobs run in order: everything sent before this one is on disk after it.
     approvals.inner.db.as_ref().unwrap().all_so_far().run().await.unwrap();
     drop(approvals);
     assert_eq!(kept(&dir).grants().len(), 0, "nor does it come back");
@@ -347,7 +348,7 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     let arguments = RawJson::trusted(r#"{ "text" : "x" }"#);
     let shown = Shown::new("echo", Said::default(), Some(&arguments)).asked_by(name);
     let id = approvals.ask(action.clone(), shown).unwrap();
-    // Operations are done in order, so this one is there after this.
+    // Operations run in order, so the answer is in the store after this one.
     approvals.settle().await;
     let beside = Db::open(dir.path()).unwrap();
     let listed = beside::prompts(&beside).unwrap();
@@ -371,7 +372,7 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
         stop.cancel();
         outcome
     });
-    // No call waits for it.
+    // No call waits for the approval.
     assert_eq!((ran, outcome), ((), Ok(AnswerOutcome::of(Closed::Granted, true))));
     let grant = approvals.grants().claim(&action, approvals.wall(), None).unwrap().spend();
     assert_eq!((grant.evidence(), &**grant.by()), (Evidence::Operator, "uid:1"));
@@ -384,7 +385,7 @@ async fn an_answer_to_a_process_that_is_gone_grants_nothing() {
     let approvals = kept(&dir);
     let gone = kept(&dir);
     let id = gone.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap().to_string();
-    // Written in order, so it is there after this.
+    // Writes run in order, so the answer is in the store after this.
     gone.settle().await;
     drop(gone);
     assert_eq!(approvals.all_prompts().await.unwrap().len(), 1);

@@ -1,13 +1,15 @@
-//! The line about open approvals that other processes cannot see.
+//! The log line about open approvals that other processes cannot see.
 
 use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::store::db::DbError;
 
-/// Lines about prompts that are not entered.
+/// Rate limit of that line.
 static UNLISTED: Tally = Tally::of(1);
 
-/// A prompt that is not entered is only not seen by other processes.
+/// Logs, at a bounded rate, that an approval could not be written to the store. The only effect is
+/// that other processes do not see it. Says nothing while the store takes no writes, which it logs
+/// itself.
 pub(super) fn unlisted(outcome: Result<(), DbError>) {
     if let Err(error) = outcome
         && !error.is_unwritable()

@@ -1,4 +1,4 @@
-//! An operator's answer as it is written: `deny`, `once`, `session`, a time such as `8h`, `always`,
+//! An operator's answer in text form: `deny`, `once`, `session`, a time such as `8h`, `always`,
 //! `always below /srv/project`.
 
 use std::fmt;
@@ -8,27 +8,28 @@ use std::time::Duration;
 use crate::config::{duration_text, parse_duration};
 use crate::policy::consent::{Answer, Lifetime, Wall};
 
-/// Longest time of a grant; beyond it `always` is meant.
+/// Longest time of a grant; for a longer one, `always` has to be said.
 const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Before the folder or site of an answer that names one.
+/// Prefix of an answer that names a folder or site.
 const BELOW: &str = "always below ";
 
-/// An operator's answer. A time starts when the answer counts.
+/// An operator's answer. A time starts when the answer is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     Deny,
     Once,
     Session,
     For(Duration),
-    /// Until the definition or the launch changes.
+    /// Allow until the definition or the launch changes.
     Always,
-    /// Likewise, for calls below that folder or for that site. Older programs refuse the text.
+    /// Allow until then for calls below that folder or for that site. Older programs refuse the
+    /// text.
     Below(Arc<str>),
 }
 
 impl Wish {
-    /// Reads what a person or `Display` wrote.
+    /// Parses the text of a person or of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "deny" => Some(Self::Deny),
@@ -42,7 +43,7 @@ impl Wish {
         }
     }
 
-    /// The answer that it is now.
+    /// Converts to the answer of an approval. The time of a grant starts at `now`.
     pub fn answer(&self, now: Wall) -> Answer {
         match self {
             Self::Deny => Answer::Deny,

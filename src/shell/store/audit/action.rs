@@ -1,8 +1,8 @@
-//! Records of operators' actions. Every face uses this: the admin socket, the console, reloads by
-//! signal or by a changed file, and commands that work on the store without a daemon.
+//! Audit records of operators' actions, from the admin socket, the console, reloads by signal or by
+//! a changed file, and commands that work on the store without a daemon.
 //!
-//! An action leaves one record, written once its outcome is known. The place of the record in the
-//! queue is taken before the action, unless the action takes effect at once
+//! An action leaves one record, written once its outcome is known. Its place in the queue is
+//! reserved before the action begins, unless the action takes effect at once
 //! ([`OperatorAction::is_immediate`]).
 
 use std::borrow::Cow;
@@ -18,15 +18,15 @@ use super::ticket::Unrecorded;
 use crate::base::task_group::TaskGroup;
 use crate::policy::{Entry, Event, OperatorAction};
 
-/// Characters of names and outcomes that a record has at most.
+/// Length limit of names and outcomes in a record, in characters.
 const MAX_TEXT: usize = 400;
 /// Time between two records of wrong attempts.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The name in place of the person behind wrong attempts.
+/// Name in the record of wrong attempts, whose author is not known.
 const STRANGER: &str = "unknown";
 
-/// Makes the record of an action that has ended. The outcome is a few words for people: the action
-/// was done, or refused.
+/// Builds the record of an action that has ended. `outcome` is a few words for people: `Ok` for an
+/// action that was done, `Err` for one that was refused.
 pub fn entry(action: OperatorAction, by: &str, name: Option<&str>, outcome: Result<&str, &str>) -> Entry {
     let (result, why) = match outcome {
         Ok(why) => ("done", why),
@@ -36,13 +36,13 @@ pub fn entry(action: OperatorAction, by: &str, name: Option<&str>, outcome: Resu
     Entry { result, why: why.into(), ..begun(action, by, name) }
 }
 
-/// Makes the record of an action whose outcome is not known.
+/// Builds the record of an action whose outcome is not known yet.
 fn begun(action: OperatorAction, by: &str, name: Option<&str>) -> Entry {
     let name = name.map(|name| Arc::from(shortened(name)));
     Entry { action: Some(action), name, by: Some(Arc::from(by)), ..Entry::new(Event::Action) }
 }
 
-/// Cuts a text to its first line and to the length that a record has.
+/// Returns the first line of a text, cut to [`MAX_TEXT`] characters.
 fn shortened(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let short: String = line.chars().take(MAX_TEXT).collect();
@@ -54,7 +54,8 @@ impl Audit {
     /// action takes effect at once.
     ///
     /// # Errors
-    /// [`Unrecorded`]: the action must not happen.
+    /// [`Unrecorded`], if the action must not happen: it opens something while the log takes no
+    /// records and calls are refused for that, or there is no writer.
     pub async fn begin(
         &self,
         action: OperatorAction,
@@ -69,33 +70,34 @@ impl Audit {
     }
 }
 
-/// The record of an action that has begun. Dropped without an outcome, it says that there was none.
+/// The record of an action that has begun. If it is dropped before [`Self::end`], it is written
+/// with the outcome "unfinished".
 #[derive(Debug)]
 #[must_use = "it is written with the outcome of the action"]
 pub struct ActionRecord {
     audit: Audit,
     slot: Option<RecordSlot>,
-    /// `None` once it is written.
+    /// The record until it is written.
     entry: Option<Box<Entry>>,
 }
 
 impl ActionRecord {
-    /// Sets the person behind the action, if that is known only now.
+    /// Sets the person or cause, if it is known only now.
     pub fn set_by(&mut self, by: &str) {
         self.change(|entry| entry.by = Some(Arc::from(by)));
     }
 
-    /// Sets the action, if that is known only now.
+    /// Sets the action, if it is known only now.
     pub fn set_action(&mut self, action: OperatorAction) {
         self.change(|entry| entry.action = Some(action));
     }
 
-    /// Sets what the action is about, if that is known only now.
+    /// Sets the name of the action's subject, if it is known only now.
     pub fn set_name(&mut self, name: &str) {
         self.change(|entry| entry.name = Some(Arc::from(shortened(name))));
     }
 
-    /// Sets the number of approvals, grants or pins that the action is about.
+    /// Sets the number of approvals, grants or pins that the action covers.
     pub fn set_count(&mut self, count: usize) {
         self.change(|entry| entry.count = u64::try_from(count).ok());
     }
@@ -106,7 +108,7 @@ impl ActionRecord {
         }
     }
 
-    /// Writes the record with an outcome in a few words: the action was done, or refused.
+    /// Writes the record with the outcome in a few words: `Ok` for done, `Err` for refused.
     pub fn end(mut self, outcome: Result<&str, &str>) {
         self.change(|entry| {
             entry.result = if outcome.is_ok() { "done" } else { "refused" };
@@ -115,7 +117,7 @@ impl ActionRecord {
         self.write();
     }
 
-    /// Writes no record: there was no action.
+    /// Drops the record without writing it: there was no action.
     pub fn forget(mut self) {
         self.entry = None;
     }
@@ -124,7 +126,7 @@ impl ActionRecord {
         let Some(entry) = self.entry.take() else { return };
         match self.slot.take() {
             Some(slot) => slot.record(*entry),
-            // The action has taken effect. Its record has a place, or is counted as lost.
+            // The action has taken effect. Its record is queued, or counted as lost.
             None => self.audit.record_done(*entry),
         }
     }
@@ -140,25 +142,26 @@ impl Drop for ActionRecord {
     }
 }
 
-/// Counts wrong attempts, which strangers can make as often as they like: the first is recorded at
-/// once, further ones as one record a minute with their number.
+/// Records wrong attempts at a bounded rate, since strangers can make as many as they like: the
+/// first one at once, further ones as one record a minute with their number.
 #[derive(Clone, Debug)]
 pub struct WrongAttempts {
     action: OperatorAction,
     audit: Audit,
     tasks: TaskGroup,
     stop: CancellationToken,
-    /// Attempts since the last record; `None` if there was none for a minute.
+    /// Attempts since the last record; `None` if the last minute had none.
     count: Arc<Mutex<Option<u64>>>,
 }
 
 impl WrongAttempts {
-    /// The last number is written when `stop` fires.
+    /// Creates a counter for one kind of attempt. When `stop` fires, the attempts so far are
+    /// recorded.
     pub fn new(action: OperatorAction, audit: Audit, tasks: TaskGroup, stop: CancellationToken) -> Self {
         Self { action, audit, tasks, stop, count: Arc::default() }
     }
 
-    /// Counts an attempt. Records it if it is the first of its minute.
+    /// Counts an attempt. The first one of its minute is recorded at once.
     pub fn count(&self) {
         let mut count = self.count.lock();
         match &mut *count {
@@ -172,7 +175,7 @@ impl WrongAttempts {
         }
     }
 
-    /// Records the number of further attempts each minute, until there is none.
+    /// Records the number of further attempts each minute, until a minute has none.
     async fn sum_up(self) {
         loop {
             let is_over = tokio::time::timeout(PAUSE, self.stop.cancelled()).await.is_ok();

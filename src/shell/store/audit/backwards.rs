@@ -1,4 +1,5 @@
-//! One chain's lines from a place on, the latest first, read in blocks. What is in memory is a block and the line that ends in it.
+//! Reads the lines of one chain backwards from a given place, in blocks. Memory holds one block and
+//! the line that ends in it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -6,32 +7,34 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use super::files::{Folder, Segment};
 use crate::policy::chain::date_of;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const BLOCK: u64 = 256 << 10;
-/// Longer lines are damaged: a record has 64 KiB of arguments at most, each byte of them up to six in the line.
+/// Length limit of a line, in bytes; a longer line is damaged. A record has 64 KiB of arguments at
+/// most, each byte of which takes up to six in the line.
 const MAX_LINE: usize = 1 << 20;
-/// More bytes than a record needs to say its date.
+/// Bytes at the beginning of a record that always include its date.
 const BEGIN: u64 = 256;
 
-/// Place of a line in a log.
+/// The place of a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub segment: Segment,
-    /// In bytes.
+    /// Offset of the line in the segment, in bytes.
     pub offset: u64,
 }
 
-/// Where to begin.
+/// The place at which backward reading begins.
 #[derive(Clone, Debug)]
 pub(super) enum From {
+    /// The last line of the chain.
     End,
-    /// Before the line there.
+    /// The line before the one at that place.
     Before(Place),
-    /// Before the first line of that date or a later one.
+    /// The last line before the first line with that date or a later one.
     Date(String),
 }
 
-/// The line that was taken last.
+/// The range in the buffer of the line that was read last.
 #[derive(Debug)]
 struct Taken {
     from: usize,
@@ -39,26 +42,26 @@ struct Taken {
     is_whole: bool,
 }
 
-/// Reads one chain backwards.
+/// A backward reader of one chain.
 #[derive(Debug)]
 pub(super) struct Backwards {
-    /// Segments that were not begun, the latest last.
+    /// Segments still to be read, the latest last.
     older: Vec<Segment>,
     open: Option<(Segment, File)>,
-    /// Place of `buffer` in the file.
+    /// Offset of `buffer` in the file.
     start: u64,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that were not taken yet. They end with a newline, unless a line is being skipped.
+    /// Bytes of `buffer` still to be read. They end with a newline, unless a line is being skipped.
     end: usize,
-    /// A line that is too long is left out up to its beginning.
+    /// True while the beginning of a line that is too long is skipped.
     skips: bool,
     taken: Option<Taken>,
-    /// Bytes that were read.
+    /// Bytes read so far.
     pub(super) bytes: u64,
 }
 
 impl Backwards {
-    /// `segments` are those of one chain, in order.
+    /// Opens a reader of one chain; `segments` are all of its segments, in order.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -101,12 +104,13 @@ impl Backwards {
         Ok(this)
     }
 
-    /// Opens the segment before, up to that place, else up to its last newline. False where there is none.
+    /// Opens the previous segment, to be read up to the offset `end`, else up to its last newline.
+    /// Returns false if there is none.
     fn previous_segment(&mut self, folder: &Folder, end: Option<u64>) -> io::Result<bool> {
         self.open = None;
         let Some(segment) = self.older.pop() else { return Ok(false) };
         let file = match folder.read(&segment) {
-            // It was removed by retention, and so were those before it.
+            // Retention has removed the segment, and so all segments before it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.older.clear();
                 return Ok(false);
@@ -119,12 +123,12 @@ impl Backwards {
         self.buffer.clear();
         self.end = 0;
         self.skips = false;
-        // Half a line is being written, or was cut by a crash.
+        // Half a line is still being written, or a crash cut it.
         self.end_at_newline()?;
         Ok(true)
     }
 
-    /// Takes back what stands behind the last newline before `start`.
+    /// Drops all bytes behind the last newline before `start`.
     fn end_at_newline(&mut self) -> io::Result<()> {
         while self.end == 0 && self.start > 0 {
             self.fill()?;
@@ -136,7 +140,8 @@ impl Backwards {
         Ok(())
     }
 
-    /// Moves to the last line before that date. Within the block where it lies, lines are skipped one by one.
+    /// Moves to the last line before that date by a binary search over the open segment. Its result
+    /// is exact to a block, in which the caller skips lines one by one.
     fn before_date(&mut self, date: &str) -> io::Result<()> {
         let Some((_, file)) = &mut self.open else { return Ok(()) };
         let (mut low, mut high) = (0, file.metadata()?.len());
@@ -162,7 +167,7 @@ impl Backwards {
         self.end_at_newline()
     }
 
-    /// Reads the block before the buffer.
+    /// Reads the block before the buffer and puts it in front.
     fn fill(&mut self) -> io::Result<()> {
         let Some((_, file)) = &mut self.open else { return Ok(()) };
         let length = self.start.min(BLOCK);
@@ -171,7 +176,8 @@ impl Backwards {
         let mut block = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + self.end);
         file.by_ref().take(length).read_to_end(&mut block)?;
         self.bytes += block.len() as u64;
-        // A file that has become shorter is damaged; what follows is of another place and is no line.
+        // A file that has become shorter is damaged; the bytes behind the gap then form no valid
+        // record.
         let read = block.len();
         block.extend_from_slice(self.buffer.get(..self.end).unwrap_or_default());
         self.end += read;
@@ -179,7 +185,7 @@ impl Backwards {
         Ok(())
     }
 
-    /// Goes to the line before. False at the chain's beginning.
+    /// Moves to the previous line. Returns false at the chain's beginning.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -211,19 +217,19 @@ impl Backwards {
             }
             self.fill()?;
             if self.skips && self.start == 0 && self.end == 0 {
-                // Nothing could be read where something was.
+                // The file has become shorter: stop skipping and leave the segment.
                 (self.skips, self.start) = (false, 0);
             }
         }
     }
 
-    /// The line, without its newline; empty for one that is too long.
+    /// Returns the current line without its newline; an empty one if the line is too long.
     pub(super) fn line(&self) -> &[u8] {
         let taken = self.taken.as_ref().filter(|taken| taken.is_whole);
         taken.and_then(|taken| self.buffer.get(taken.from..taken.to)).unwrap_or_default()
     }
 
-    /// The place of the line.
+    /// Returns the place of the current line.
     pub(super) fn place(&self) -> Option<Place> {
         let (taken, (segment, _)) = (self.taken.as_ref()?, self.open.as_ref()?);
         Some(Place { segment: segment.clone(), offset: self.start + taken.from as u64 })

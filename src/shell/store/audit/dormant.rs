@@ -1,4 +1,5 @@
-//! A log whose folder takes no files at the start: nothing is recorded until it does, and every record waits for that.
+//! A log whose folder takes no files at the start. Until it does, its records are answered as lost,
+//! except those of events that have taken effect.
 
 use std::io;
 use std::time::Duration;
@@ -11,16 +12,17 @@ use super::recover::{self, Start};
 use super::ticket::{Job, Setting, Ticket, Unrecorded};
 use crate::base::clock;
 
-/// How often the folder is tried while no record comes.
+/// Time between two attempts to open the folder while no record comes.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Whether a log that could not be opened may open by itself later: the system refused it, not we.
+/// Returns true if a failed opening may succeed later by itself: the operating system refused it,
+/// not a check of ours.
 pub(super) fn passes(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }
 
-/// Makes the folder and finds the end of the chain, or begins it. Locks the folder first for the
-/// daemon's chain.
+/// Creates the folder and continues the chain, or begins it. For the daemon's chain, locks the
+/// folder first.
 pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
     setting.folder.make()?;
     if setting.options.chain == MAIN && setting.lock.is_none() {
@@ -32,13 +34,14 @@ pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
 /// A log that opened late.
 pub(super) struct Opened {
     pub(super) start: Start,
-    /// The number of records that were lost before.
+    /// Number of records lost before the log opened.
     pub(super) lost: u64,
-    /// Records of events that took effect before, the oldest first.
+    /// Records of events that took effect before the log opened, the oldest first.
     pub(super) backlog: Vec<Ticket>,
 }
 
-/// Answers records until the log opens. Returns `None` when no sender is left.
+/// Answers queued records as lost, and tries to open the log after each batch and each second,
+/// until it opens. Returns `None` if all senders are gone.
 pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) -> Option<Opened> {
     let mut lost = 0;
     let mut backlog = Vec::new();
@@ -49,7 +52,8 @@ pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) 
             return None;
         }
         setting.taken.send_replace(());
-        // Before the records are refused: they are not among those that a log takes which opens now.
+        // Opening precedes the refusals below: a record that is refused is never in a log that
+        // opened before it came.
         let opened = open(setting);
         for job in batch.drain(..) {
             match job {
@@ -62,9 +66,9 @@ pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) 
                     ticket.waiter.into_iter().for_each(|waiter| waiter.tell(answer.clone()));
                 }
                 Job::Change(settings) => setting.change(settings),
-                // Only an open log finds some.
+                // Only the writer of an open log looks for old files.
                 Job::Retire(_) => {}
-                // Nothing is on its way to the disk.
+                // No record is on its way to the disk.
                 Job::Flush(done) => done.send(()).unwrap_or_default(),
                 #[cfg(any(test, feature = "testing"))]
                 Job::Hold(begun, held) => {

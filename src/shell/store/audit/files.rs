@@ -1,4 +1,5 @@
-//! The files of the audit log: `audit-<chain>-<number>.jsonl` in one folder, for their owner alone.
+//! The files of the audit log: segments named `audit-<chain>-<number>.jsonl` in one folder, for
+//! their owner alone.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -14,26 +15,27 @@ use crate::policy::chain::{Piece, date_of, timestamp};
 
 /// Name of the daemon's chain.
 pub const MAIN: &str = "main";
-/// Behind the name of each segment.
+/// Extension of each segment's name.
 const EXTENSION: &str = ".jsonl";
-/// More bytes than a record needs to say its date.
+/// Bytes at the beginning of a record that always include its date.
 const BEGIN: u64 = 256;
-/// Looks at a lock that another process has, and the time between two: a daemon that has just ended
-/// has its files for a moment longer.
+/// Attempts to lock the folder while another process has it: a daemon that has just ended holds its
+/// files for a moment longer.
 const LOOKS: u32 = 50;
+/// Time between two attempts.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The folder of the log.
+/// The folder of the audit log.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
-/// One segment's place in the log.
+/// A segment, by its place in the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Segment {
     pub chain: String,
-    /// From one.
+    /// Number in the chain, from one.
     pub number: u32,
 }
 
@@ -42,7 +44,7 @@ impl Segment {
         format!("audit-{}-{:06}{EXTENSION}", self.chain, self.number)
     }
 
-    /// Reads what [`Self::name`] wrote.
+    /// Parses the name that [`Self::name`] returns.
     pub fn parse(name: &str) -> Option<Self> {
         let (chain, number) = name.strip_prefix("audit-")?.strip_suffix(EXTENSION)?.rsplit_once('-')?;
         let segment = Self { chain: chain.to_owned(), number: number.parse().ok()? };
@@ -51,21 +53,22 @@ impl Segment {
 }
 
 impl Folder {
-    /// The folder, whether it is there or not.
+    /// The folder at this path, which need not exist.
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Makes the folder, with mode 0700. One that is there must not be written or owned by others.
+    /// Creates the folder with mode 0700, or checks that an existing one cannot be written and is
+    /// not owned by other users.
     pub(super) fn make(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
         guard::directory(&self.path, false).map_err(guard::refusal)
     }
 
-    /// Locks the folder for a daemon for as long as the returned file is open: two daemons would
-    /// write the same chain, whatever path leads them here. Chains of other processes need no lock.
-    /// Blocks. Returns `None` for a folder that is `state`, the state directory, whose lock the
-    /// daemon has, and on a file system without locks.
+    /// Locks the folder for a daemon until the returned file is closed: two daemons would write the
+    /// same chain, by any path they reach it. Chains of other processes need no lock. Blocks.
+    /// Returns `None` if the folder is `state`, the state directory, which the daemon has locked
+    /// already, and on a file system without locks.
     pub(super) fn lock(&self, state: Option<&Path>) -> io::Result<Option<File>> {
         let directory = File::open(&self.path)?;
         let inode = |data: fs::Metadata| (data.dev(), data.ino());
@@ -92,7 +95,7 @@ impl Folder {
         &self.path
     }
 
-    /// The segments of each chain, in order. A folder that is not there has none.
+    /// Lists the segments of each chain, in order. A missing folder has none.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -111,12 +114,13 @@ impl Folder {
         Ok(chains)
     }
 
-    /// Opens a segment for reading. Its owner may be any, as in a copy.
+    /// Opens a segment for reading. Its owner may be any user, since it may be in a copy of the
+    /// folder.
     ///
     /// # Errors
-    /// Also when it is a link, or no file.
+    /// When the file cannot be opened, is a symbolic link, or is not a regular file.
     pub fn read(&self, segment: &Segment) -> io::Result<File> {
-        // A pipe would block without the last flag.
+        // NONBLOCK: opening a pipe would block without it.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path.join(segment.name());
         let file =
@@ -128,7 +132,8 @@ impl Folder {
         }
     }
 
-    /// Calls `each` with the lines of a segment without their ends, and with what follows the last one, which is not whole.
+    /// Calls `each` with every line of a segment without its newline, and true; then with the bytes
+    /// behind the last newline, if any, and false.
     pub(super) fn lines(&self, segment: &Segment, mut each: impl FnMut(&[u8], bool)) -> io::Result<()> {
         let mut file = BufReader::with_capacity(1 << 16, self.read(segment)?);
         let mut text = Vec::new();
@@ -144,26 +149,29 @@ impl Folder {
         }
     }
 
-    /// Opens a segment to be gone on with, which must not be written or owned by others.
+    /// Opens a segment for appending, and locks it. Other users must not be able to write or own
+    /// it.
     pub(super) fn append(&self, segment: &Segment) -> io::Result<File> {
         self.write(segment, OFlags::empty())
     }
 
-    /// Makes a segment, which must not be there, so that it is there after a power failure too.
+    /// Creates a segment, which must not exist, and locks it. Syncs the folder, so that the file
+    /// survives a power failure.
     pub(super) fn create(&self, segment: &Segment) -> io::Result<File> {
         let file = self.write(segment, OFlags::CREATE | OFlags::EXCL)?;
         File::open(&self.path)?.sync_all()?;
         Ok(file)
     }
 
-    /// The size of a segment, and when its last record was written.
+    /// Returns the size of a segment and the time of its last write.
     pub(super) fn piece(&self, segment: &Segment) -> io::Result<Piece> {
         let data = fs::symlink_metadata(self.path.join(segment.name()))?;
         let last = data.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Piece { bytes: data.len(), last: u64::try_from(last.as_millis()).unwrap_or(u64::MAX) })
     }
 
-    /// Whether a segment's first record is of the same day as that time, in milliseconds since 1970.
+    /// Returns true if a segment's first record has the same date as `now`, in milliseconds since
+    /// 1970.
     pub(super) fn is_of(&self, segment: &Segment, now: u64) -> bool {
         let mut begin = Vec::new();
         let read = self.read(segment).and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
@@ -171,7 +179,7 @@ impl Folder {
         read.is_ok() && date_of(&begin).is_some_and(|date| date.get(..10) == today.get(..10))
     }
 
-    /// Removes segments from the first on, so that they are gone after a power failure too.
+    /// Removes segments, the first one first, and syncs the folder. Missing files do not matter.
     pub(super) fn remove(&self, segments: &[Segment]) -> io::Result<()> {
         for segment in segments {
             match fs::remove_file(self.path.join(segment.name())) {
@@ -182,11 +190,13 @@ impl Folder {
         File::open(&self.path)?.sync_all()
     }
 
-    /// Opens a segment to be written, and locks it: other processes see by that that its chain has not ended.
+    /// Opens a segment for writing, and locks it: the lock shows other processes that the chain has
+    /// not ended.
     fn write(&self, segment: &Segment, flags: OFlags) -> io::Result<File> {
         let path = self.path.join(segment.name());
         let file = guard::open(&path, OFlags::RDWR | OFlags::APPEND | flags, guard::SHARED)?;
-        // A file system without locks has none for those either who look for them, and they take that for a lock.
+        // On a file system without locks this fails, and so does the other processes' test, which
+        // they take for a lock.
         drop(file.try_lock());
         Ok(file)
     }

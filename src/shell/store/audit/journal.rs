@@ -1,5 +1,5 @@
-//! The record of what the command line does to a store without a daemon: a chain of its own in the audit log, on disk before the
-//! command ends.
+//! Records of changes that the command line makes to a store without a daemon. They are a chain of
+//! their own in the audit log, and on disk before the command ends.
 
 use super::{Audit, chain_of_its_own, open_in};
 use crate::config;
@@ -8,7 +8,7 @@ use crate::policy::chain::Retain;
 use crate::store::db::Db;
 use crate::telemetry::metrics::Metrics;
 
-/// An open chain.
+/// An open chain of one command.
 #[derive(Debug)]
 pub struct Journal {
     audit: Audit,
@@ -16,24 +16,24 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// To be opened where there is something to do: looking leaves no file behind.
+    /// Opens a chain. A command that only reads must not do so, since it would leave a file behind.
     ///
     /// # Errors
-    /// Why nothing can be recorded.
+    /// A sentence, when nothing can be recorded.
     pub fn open(db: &Db, config: &config::Audit) -> Result<Self, String> {
         let state = db.path().parent().ok_or("the store has no directory")?;
         let metrics = Metrics::new().map_err(|error| error.to_string())?.audit();
-        // What is kept no longer is removed by those that live longer.
+        // Old records are left to processes that live longer.
         let config = config::Audit { retain: Retain::default(), ..config.clone() };
         let audit = open_in(state, db, &config, &chain_of_its_own(), metrics).map_err(|error| error.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         Ok(Self { audit, runtime: runtime.map_err(|error| error.to_string())? })
     }
 
-    /// Writes the records; they are on disk when this returns.
+    /// Writes the records and waits until they are on disk.
     ///
     /// # Errors
-    /// Why they are not.
+    /// A sentence, when they are not on disk.
     pub fn write(&self, entries: impl IntoIterator<Item = Entry>) -> Result<(), String> {
         let records: Vec<_> = entries.into_iter().map(|entry| self.audit.record(entry, true)).collect();
         self.runtime.block_on(async {

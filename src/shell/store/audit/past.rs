@@ -1,8 +1,9 @@
-//! Looks records up: those of all chains together, the latest first. Nothing is kept from one look to the next, and what is in memory
-//! is a block of each chain that is being read.
+//! Reads the records of all chains together, the latest first. No state is kept from one reading to
+//! the next; memory holds one block of each open chain.
 //!
-//! A chain whose file was written last before the record at hand is not begun yet, so that the many short chains of `headend stdio`
-//! cost one open file at a time. Dates are those of the records: where the clock went back, order is by the chain.
+//! A chain is opened only when the reading reaches the time of its last write, so that the many
+//! short chains of `headend stdio` cost one open file at a time. The order is that of the records'
+//! dates; in a chain whose clock went back, that of its lines.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,39 +12,41 @@ use super::backwards::{Backwards, From, Place};
 use super::files::{Folder, Segment};
 use crate::policy::chain::{Line, date_of, timestamp};
 
-/// Chains that are read at the same time; more are left out, and counted.
+/// Most chains that are open at once; further ones are skipped and counted.
 const MAX_CHAINS: usize = 64;
 
-/// How much was read, and how much of it was damaged.
+/// The amount that was read, and the damage that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub bytes: u64,
     pub lines: u64,
-    /// Lines that are no records, or not those that were written.
+    /// Lines that are no valid records.
     pub damaged: u64,
-    /// The first of them.
+    /// Place of the first damaged line.
     pub example: Option<String>,
-    /// Chains that could not be read, and one reason.
+    /// Chains that could not be read.
     pub unread: u64,
+    /// The last reason why a chain could not be read.
     pub why: Option<String>,
 }
 
-/// Where a look begins.
+/// The beginning of a reading.
 #[derive(Clone, Debug)]
 pub enum Begin {
+    /// The latest record.
     Latest,
-    /// Before that date, as records write it.
+    /// The last record before this date, in the format of records.
     Before(String),
-    /// Where another look ended.
+    /// The place where another reading stopped.
     After(Cursor),
 }
 
-/// Where a look ended.
+/// The place where a reading stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The date of the last record that was looked at.
+    /// Date of the last record that was read.
     pub date: String,
-    /// The last line of each chain that was being read.
+    /// Place of the last line that was read in each open chain.
     pub places: Vec<Place>,
 }
 
@@ -54,32 +57,32 @@ pub enum Found<'l> {
     Damaged,
 }
 
-/// One chain that was begun or not.
+/// A chain, open or not.
 #[derive(Debug)]
 struct Chain {
     name: String,
     segments: Vec<Segment>,
     from: From,
     reader: Option<Backwards>,
-    /// No record of it is later.
+    /// Upper bound of the dates of its remaining records.
     date: String,
 }
 
-/// A look at the log.
+/// A reading of the log, backwards.
 #[derive(Debug)]
 pub struct Past {
     folder: Folder,
-    /// The chains that have something left, in no order.
+    /// The chains with lines left, in no order.
     chains: Vec<Chain>,
-    /// Bytes of chains that have ended.
+    /// Bytes read from chains that have ended.
     bytes: u64,
-    /// The chain of the line at hand.
+    /// Index of the chain of the current line.
     at: Option<usize>,
     tally: Tally,
 }
 
 impl Past {
-    /// Begins a look. A folder that is not there has no records.
+    /// Begins a reading. A missing folder has no records.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -87,7 +90,7 @@ impl Past {
         let mut chains = Vec::new();
         for (name, segments) in folder.chains()? {
             let written = segments.last().and_then(|last| folder.piece(last).ok()).map_or(u64::MAX, |piece| piece.last);
-            // The file's time is that of the kernel's last tick.
+            // A file's time is that of the kernel's last tick, so it may be slightly early.
             let mut date = timestamp(written.saturating_add(1000));
             let from = match begin {
                 Begin::Latest => From::End,
@@ -105,7 +108,8 @@ impl Past {
         Ok(Self { folder, chains, bytes: 0, at: None, tally: Tally::default() })
     }
 
-    /// The next line, the latest of all that are left; `None` at the beginning of the log.
+    /// Moves to the next line, the latest of all that are left, and returns it; `None` at the
+    /// beginning of the log. Damaged lines are counted.
     pub fn next(&mut self) -> Option<Found<'_>> {
         if let Some(at) = self.at.take() {
             self.step(at);
@@ -136,7 +140,8 @@ impl Past {
         })
     }
 
-    /// Begins a chain.
+    /// Opens a chain and moves to its first line; drops the chain if it cannot be read or too many
+    /// are open.
     fn open(&mut self, at: usize) {
         let open = self.chains.iter().filter(|chain| chain.reader.is_some()).count();
         let Some(chain) = self.chains.get_mut(at) else { return };
@@ -153,21 +158,23 @@ impl Past {
         }
     }
 
-    /// Goes to the line before in a chain, which ends where there is none.
+    /// Moves to the previous line of a chain; drops the chain at its beginning or if it cannot be
+    /// read.
     fn step(&mut self, at: usize) {
         let Some(chain) = self.chains.get_mut(at) else { return };
         let Some(reader) = &mut chain.reader else { return };
         loop {
             match reader.step(&self.folder) {
                 Ok(true) => {
-                    // A line without a date stands where its neighbour stands.
+                    // A line without a date keeps its neighbour's date.
                     if let Some(date) = date_of(reader.line()) {
                         if let From::Date(before) = &chain.from
                             && date >= before.as_str()
                         {
                             continue;
                         }
-                        // Only the first lines can be of that date or later.
+                        // The date filter is done: only the first lines that are read can have that
+                        // date or a later one.
                         chain.from = From::End;
                         date.clone_into(&mut chain.date);
                     }
@@ -182,6 +189,7 @@ impl Past {
         }
     }
 
+    /// Drops a chain. `why` is set if it could not be read.
     fn leave(&mut self, at: usize, why: Option<String>) {
         let chain = self.chains.swap_remove(at);
         self.bytes += chain.reader.map_or(0, |reader| reader.bytes);
@@ -191,31 +199,32 @@ impl Past {
         }
     }
 
-    /// How much was read so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> Tally {
         let open = self.chains.iter().filter_map(|chain| chain.reader.as_ref());
         Tally { bytes: self.bytes + open.map(|reader| reader.bytes).sum::<u64>(), ..self.tally.clone() }
     }
 
-    /// Bytes that were read so far.
+    /// Returns the bytes read so far.
     pub fn bytes(&self) -> u64 {
         let open = self.chains.iter().filter_map(|chain| chain.reader.as_ref());
         self.bytes + open.map(|reader| reader.bytes).sum::<u64>()
     }
 
-    /// The date of the line at hand.
+    /// Returns the date of the current line.
     pub fn date(&self) -> Option<&str> {
         Some(self.chains.get(self.at?)?.date.as_str())
     }
 
-    /// Where another look goes on behind the line at hand.
+    /// Returns the place from which another reading continues behind the current line.
     pub fn cursor(&self) -> Option<Cursor> {
         let date = self.date()?.to_owned();
         let mut places: BTreeMap<String, Place> = BTreeMap::new();
         for (at, chain) in self.chains.iter().enumerate() {
             let Some(mut place) = chain.reader.as_ref().and_then(Backwards::place) else { continue };
             if Some(at) != self.at {
-                // Its line is still to come.
+                // The current line of every other chain is still to be read, so the cursor includes
+                // it.
                 place.offset =
                     place.offset.saturating_add(chain.reader.as_ref().map_or(0, |r| r.line().len() as u64 + 1));
             }
@@ -226,10 +235,10 @@ impl Past {
 }
 
 impl Cursor {
-    /// Most chains that one names; those that it does not name go on by its date.
+    /// Most chains in an encoded cursor; further chains continue by its date.
     const MOST: usize = 8;
 
-    /// As a page's address has it.
+    /// Encodes the cursor for the address of a page.
     pub fn encode(&self) -> String {
         let mut out = self.date.clone();
         for Place { segment, offset } in self.places.iter().take(Self::MOST) {
@@ -238,7 +247,8 @@ impl Cursor {
         out
     }
 
-    /// Reads what [`Self::encode`] wrote. Any text is safe: names are looked for among the log's own.
+    /// Decodes the text of [`Self::encode`]. Any text is safe, since its names are only compared
+    /// with those of the log's own chains.
     pub fn decode(text: &str) -> Option<Self> {
         let mut parts = text.split('~');
         let date = parts.next().filter(|date| is_date(date))?.to_owned();
@@ -253,7 +263,7 @@ impl Cursor {
     }
 }
 
-/// Whether a text has the form of a record's date.
+/// Returns true if a text has the form of a record's date.
 fn is_date(text: &str) -> bool {
     let form = "0000-00-00T00:00:00.000Z";
     let same = |(c, form): (char, char)| if form == '0' { c.is_ascii_digit() } else { c == form };

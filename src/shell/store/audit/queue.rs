@@ -1,26 +1,26 @@
 //! The queue before the writer of the audit log: which tasks wait for a place in it, and which
 //! records are lost.
 //!
-//! A record that finds a place has it when it is handed over, whether a task awaits it or not.
+//! A record that finds a place gets it when it is handed over, whether or not a task awaits it.
 //! There is one queue, so the log has the records in the order in which they got their places.
 //!
 //! - Up to [`QUEUE`] records, no task waits. Decisions about calls have no further places: beyond
 //!   that, the task of the call keeps its record and waits ([`Recorded::written`],
 //!   [`Recorded::placed`]).
-//! - [`BACKLOG`] more places are for what has taken effect: ends of calls, changes of pins, sums
-//!   of calls of hidden items.
+//! - [`BACKLOG`] more places are for events that have taken effect: ends of calls, changes of pins,
+//!   sums of calls of hidden items.
 //! - [`RESERVE`] more places are for answers, revocations, operators' actions and the gateway
 //!   itself, so that no client and no server keeps their records out.
 //! - Beyond that, grants, logins and operators wait for a place. Any other record is lost, and so
-//!   is that of a call whose client goes away while its task waits: the record is counted, both
-//!   logs say so, and the gateway is degraded.
+//!   is the record of a call whose client goes away while its task waits: it is counted, both logs
+//!   say so, and the gateway is degraded.
 //!
-//! A grant or a login takes effect once its record is on disk
-//! ([`RecordSlot::record_before`], [`RecordSlot::written`]).
+//! A grant or a login takes effect once its record is on disk ([`RecordSlot::record_before`],
+//! [`RecordSlot::written`]).
 //!
-//! Arguments in queued records have a bound too: those from
-//! [`COUNTED_FROM`](crate::base::budget::COUNTED_FROM) on take room in the byte budget for as long
-//! as the record waits, and smaller ones are bounded by the number of decisions and approvals.
+//! Arguments in queued records are bounded too: those of
+//! [`COUNTED_FROM`](crate::base::budget::COUNTED_FROM) bytes or more take room in the byte budget
+//! while the record waits, and smaller ones are bounded by the number of decisions and approvals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,21 +35,21 @@ use crate::base::tally::Tally;
 use crate::policy::{Entry, Event};
 use crate::telemetry::metrics::AuditMetrics;
 
-/// Records that may wait for the writer before calls wait with them.
+/// Records that may be queued before calls wait.
 pub(super) const QUEUE: usize = 1024;
-/// Further records of what clients and servers have brought about, for which no task waits.
+/// Further places for effects of clients and servers, for which no task waits.
 pub(super) const BACKLOG: usize = 16 * 1024;
-/// Further records of what people and the gateway did: as many as there can be grants and open
+/// Further places for acts of people and the gateway: as many as there can be grants and open
 /// approvals.
 pub(super) const RESERVE: usize = 16 * 1024;
-/// Places that are left while the writer has caught up.
+/// Places that are free while the writer has caught up.
 const CAUGHT_UP: usize = BACKLOG + RESERVE;
-/// How long a loss is shown after the last lost record.
+/// Time for which a loss is shown after the last lost record.
 pub(super) const LOSS_SHOWN: Duration = Duration::from_secs(600);
-/// Lines about lost records.
+/// Rate limit of log lines about lost records.
 static LOST: Tally = Tally::of(1);
 
-/// The queue's end for those who record.
+/// The sending end of the queue.
 #[derive(Debug)]
 pub(super) struct RecordQueue {
     jobs: mpsc::Sender<Job>,
@@ -59,8 +59,8 @@ pub(super) struct RecordQueue {
 }
 
 impl RecordQueue {
-    /// Makes an empty queue. Returns its other end too, and the sender by which the writer says
-    /// that it has taken records.
+    /// Creates an empty queue. Also returns its receiving end, and the sender by which the writer
+    /// signals that it has taken records.
     pub(super) fn new(deny: bool, metrics: AuditMetrics) -> (Arc<Self>, mpsc::Receiver<Job>, watch::Sender<()>) {
         let (jobs, received) = mpsc::channel(QUEUE + CAUGHT_UP);
         let (says, taken) = watch::channel(());
@@ -96,12 +96,14 @@ impl RecordQueue {
         self.shared.healthy.load(Ordering::Acquire)
     }
 
-    /// Why the writer takes no records, and whether calls are refused for that.
+    /// Returns why the writer takes no records, and true if calls are refused for that; `None`
+    /// while it takes them.
     pub(super) fn trouble(&self) -> Option<(String, bool)> {
         (!self.is_healthy()).then(|| (self.shared.trouble.lock().clone(), self.denies()))
     }
 
-    /// Records that were lost lately because the queue was full or the disk took none.
+    /// Returns a sentence about records that were lost in the last [`LOSS_SHOWN`], because the
+    /// queue was full or the disk took none.
     pub(super) fn loss(&self, now: Duration) -> Option<String> {
         let (lost, last) = *self.shared.losses.lock();
         let age = now.saturating_sub(last);
@@ -114,18 +116,19 @@ impl RecordQueue {
         })
     }
 
-    /// Gives the writer something to do, and waits for a place for that.
+    /// Waits for a place for a job, and sends it to the writer.
     ///
     /// # Errors
-    /// No writer is left.
+    /// [`Unrecorded`], if the writer has ended.
     pub(super) async fn send(&self, job: Job) -> Result<(), Unrecorded> {
         self.jobs.send(job).await.map_err(|_| Unrecorded)?;
         self.shared.urgent.notify_one();
         Ok(())
     }
 
-    /// Puts a record in the queue, if there is a place. The record is answered once it is on disk
-    /// if it `is_durable`, or if the disk takes no records.
+    /// Queues a record if there is a place; otherwise the returned value keeps it and waits. A
+    /// record that `is_durable` is answered once it is on disk, and so is any record while the disk
+    /// takes none and `on-failure` is `"deny"`.
     pub(super) fn record(self: &Arc<Self>, entry: Entry, is_durable: bool) -> Recorded {
         let waits = is_durable || (self.denies() && !self.is_healthy());
         let (waiter, answered) = waits.then(oneshot::channel).unzip();
@@ -143,8 +146,8 @@ impl RecordQueue {
         Recorded::Pending(Box::new(Pending { queue: Arc::clone(self), unsent, spared, answered }))
     }
 
-    /// Puts the record of an event that has taken effect in the queue, or counts it as lost. Never
-    /// waits. The writer keeps the record while the disk takes none.
+    /// Queues the record of an event that has taken effect, or counts it as lost. Never waits. The
+    /// writer keeps the record while the disk takes none.
     pub(super) fn record_done(&self, entry: Entry) {
         let spared = spared_by(entry.event);
         match self.place(Job::Record(Ticket::done(entry)), spared) {
@@ -153,8 +156,8 @@ impl RecordQueue {
         }
     }
 
-    /// Puts a record in the queue, if more places are left than it has to spare. Tasks that do this
-    /// at the same moment may each take one place more.
+    /// Queues a job if more than `spared` places are free, else returns it. Tasks that do this at
+    /// the same moment may each take one place more.
     #[expect(clippy::result_large_err, reason = "the record itself, which is moved on")]
     fn place(&self, job: Job, spared: usize) -> Result<(), Job> {
         if self.jobs.capacity() <= spared {
@@ -163,10 +166,10 @@ impl RecordQueue {
         self.jobs.try_send(job).map_err(mpsc::error::TrySendError::into_inner)
     }
 
-    /// Waits for a place for one record.
+    /// Waits for a place for one record, and reserves it.
     ///
     /// # Errors
-    /// [`Unrecorded`]: no writer is left, and `on-failure` is `"deny"`.
+    /// [`Unrecorded`], if the writer has ended and `on-failure` is `"deny"`.
     pub(super) async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
         match self.jobs.clone().reserve_owned().await {
             Ok(place) => Ok(RecordSlot(Some((place, Arc::clone(&self.shared))))),
@@ -179,15 +182,15 @@ impl RecordQueue {
         self.jobs.capacity() < CAUGHT_UP
     }
 
-    /// Waits until at least so many places are left.
+    /// Waits until at least `places` places are free.
     ///
     /// # Errors
-    /// [`Unrecorded`]: no writer is left.
+    /// [`Unrecorded`], if the writer has ended.
     async fn has_places(&self, places: usize) -> Result<(), Unrecorded> {
         let mut taken = self.taken.clone();
         loop {
             taken.mark_unchanged();
-            // Records that a writer left behind are gone with it.
+            // Records that an ended writer left behind are gone with it.
             taken.has_changed().map_err(|_| Unrecorded)?;
             if self.jobs.capacity() >= places {
                 return Ok(());
@@ -196,10 +199,10 @@ impl RecordQueue {
         }
     }
 
-    /// Counts a record that found no place.
+    /// Counts a record that found no place, and logs that at a bounded rate.
     fn lose(&self) {
         let now = clock::uptime();
-        // The writer says it in the audit log.
+        // The writer reports the number in the audit log.
         self.shared.given_up.fetch_add(1, Ordering::Relaxed);
         self.metrics.failed(1);
         self.shared.note_losses(1, now);
@@ -209,7 +212,7 @@ impl RecordQueue {
     }
 }
 
-/// The number of places that records of this event leave to others.
+/// Returns the number of free places that records of this event leave to others.
 const fn spared_by(event: Event) -> usize {
     match event {
         Event::Decision => CAUGHT_UP,
@@ -218,22 +221,22 @@ const fn spared_by(event: Event) -> usize {
     }
 }
 
-/// State of a submitted record.
+/// The state of a record that was handed over.
 #[derive(Debug)]
 #[must_use = "a call waits for its record; drop it where nothing waits"]
 pub enum Recorded {
     /// The record is queued, and no task waits for it.
     Accepted,
-    /// To be awaited by a task that can wait.
+    /// The record has to be awaited by a task that can wait.
     Pending(Box<Pending>),
 }
 
 impl Recorded {
-    /// Waits until the record is where it has to be: on disk, or in the queue of a writer that has
-    /// caught up.
+    /// Waits until the record is on disk if it has to be; else until it is in the queue of a writer
+    /// that has caught up.
     ///
     /// # Errors
-    /// [`Unrecorded`]: it was not written, and `on-failure` is `"deny"`.
+    /// [`Unrecorded`], if the record was not written and `on-failure` is `"deny"`.
     pub async fn written(self) -> Result<(), Unrecorded> {
         match self {
             Self::Accepted => Ok(()),
@@ -241,7 +244,7 @@ impl Recorded {
         }
     }
 
-    /// Whether a request that is refused should wait too, so that no client is faster than the
+    /// Returns true if a request that is refused should wait too, so that clients cannot outrun the
     /// writer.
     pub fn waits_for_place(&self) -> bool {
         match self {
@@ -250,25 +253,26 @@ impl Recorded {
         }
     }
 
-    /// Waits until the record is in the queue of a writer that has caught up, or no writer is left.
+    /// Waits until the record is in the queue of a writer that has caught up, or the writer has
+    /// ended.
     pub async fn placed(self) {
         if let Self::Pending(mut pending) = self {
             pending.answered = None;
-            // The request was refused whatever becomes of its record.
+            // The request was refused, so the outcome of its record changes nothing.
             drop(pending.written().await);
         }
     }
 }
 
-/// A record that is not where it has to be yet.
+/// A record that is not queued yet, or not on disk yet.
 #[derive(Debug)]
 pub struct Pending {
     queue: Arc<RecordQueue>,
     /// The record, if it found no place.
     unsent: Option<Job>,
-    /// Places that the record leaves to others.
+    /// Free places that the record leaves to others.
     spared: usize,
-    /// For a record that has to be on disk.
+    /// Receives the outcome of a record that has to be on disk.
     answered: Option<oneshot::Receiver<Result<(), Unrecorded>>>,
 }
 
@@ -276,7 +280,8 @@ impl Pending {
     async fn written(mut self) -> Result<(), Unrecorded> {
         let failed = if self.queue.denies() { Err(Unrecorded) } else { Ok(()) };
         while let Some(job) = self.unsent.take() {
-            // Kept here while this waits: it is lost if the task ends meanwhile.
+            // The record stays in `self` during the wait, so that it is counted as lost if the task
+            // is dropped.
             self.unsent = self.queue.place(job, self.spared).err();
             if self.unsent.is_some() && self.queue.has_places(self.spared + 1).await.is_err() {
                 return failed;
@@ -298,20 +303,20 @@ impl Drop for Pending {
     }
 }
 
-/// A place in the queue that is kept for one record; given back on drop.
+/// A reserved place in the queue for one record; released on drop.
 #[derive(Debug, Default)]
 #[must_use = "the place is for a record"]
 pub struct RecordSlot(Option<(mpsc::OwnedPermit<Job>, Arc<Shared>)>);
 
 impl RecordSlot {
-    /// Puts the record of an event that has taken effect in the place. Never waits; the record is
-    /// on disk soon.
+    /// Queues the record of an event that has taken effect. Never waits; the record is on disk
+    /// soon.
     pub fn record(self, entry: Entry) {
         self.submit(Ticket::done(entry));
     }
 
-    /// Puts a record in the place, and starts `work` once the record is on disk, or is refused.
-    /// `work` runs on the writer's thread and must not block; it is dropped if the writer ends.
+    /// Queues a record, and starts `work` once the record is on disk or cannot be written. `work`
+    /// runs on the writer's thread and must not block; it is dropped if the writer ends.
     pub fn record_before(self, entry: Entry, work: impl FnOnce(Result<(), Unrecorded>) + Send + 'static) {
         if self.0.is_none() {
             return work(Ok(()));
@@ -319,10 +324,10 @@ impl RecordSlot {
         self.submit(Ticket::awaited(entry, Waiter::Work(Box::new(work))));
     }
 
-    /// Puts a record in the place, and waits until it is on disk.
+    /// Queues a record, and waits until it is on disk.
     ///
     /// # Errors
-    /// [`Unrecorded`]: it was not written, and `on-failure` is `"deny"`.
+    /// [`Unrecorded`], if the record was not written and `on-failure` is `"deny"`.
     pub async fn written(self, entry: Entry) -> Result<(), Unrecorded> {
         let Some((_, shared)) = &self.0 else { return Ok(()) };
         let shared = Arc::clone(shared);

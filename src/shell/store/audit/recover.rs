@@ -1,4 +1,5 @@
-//! Recovery of the audit log after a restart.
+//! Recovery of the audit log at the start: finds the end of the chain, cuts off a torn line, and
+//! notices a log that was changed or cut.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -8,10 +9,11 @@ use super::heads::Kept;
 use crate::policy::Entry;
 use crate::policy::chain::{Chain, Head, Reader};
 
-/// How much of the last segment is verified at the start; several times the longest line.
+/// Bytes at the end of the last segment that are verified at the start; several times the longest
+/// line.
 const TAIL: u64 = 4 << 20;
 
-/// A log that can be written on.
+/// A log that is ready to be written.
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) chain: Chain,
@@ -19,25 +21,26 @@ pub(super) struct Start {
     pub(super) file: File,
     /// Bytes in the segment.
     pub(super) length: u64,
-    /// Records of the log about itself.
+    /// Records of the log about its own state, to be written first.
     pub(super) notes: Vec<Entry>,
 }
 
-/// End of one segment.
+/// The verified end of one segment.
 #[derive(Debug)]
 struct Scan {
-    /// Its last record, as long as everything before it in the tail is sound.
+    /// Last record of the sound part; `None` if it has none.
     head: Option<Head>,
-    /// Where that record ends.
+    /// Offset of the end of that record.
     sound: u64,
     length: u64,
-    /// Whether what follows is less than a line.
+    /// True if the bytes behind `sound` are less than a line.
     torn: bool,
-    /// Whether the record that the store kept is among them.
+    /// True if the record that the store kept is in the verified part.
     has_kept: bool,
 }
 
-/// Finds the end of a chain, or begins it.
+/// Finds the end of a chain and opens it for appending, or begins the chain. A chain that does not
+/// match the head that the store kept continues in a new segment.
 pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::Result<Start> {
     let segments = folder.chains()?.remove(chain).unwrap_or_default();
     let Some(last) = segments.last() else {
@@ -48,7 +51,7 @@ pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::R
     };
     let mut scan = scan(folder, last, kept)?;
     let mut head = scan.head;
-    // A segment that was begun and never written: the chain's end is in an earlier one.
+    // A segment that was created and never written: the chain's end is in an earlier one.
     for earlier in segments.iter().rev().skip(1) {
         if head.is_some() {
             break;
@@ -58,7 +61,7 @@ pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::R
         scan.has_kept |= before.has_kept;
     }
     let head = head.unwrap_or_else(|| Head::none(chain));
-    // Everything up to the kept record was on disk, so no crash explains it if that is not sound.
+    // Everything up to the kept record was synced to disk, so a crash does not explain its absence.
     if let Some(kept) = kept
         && !scan.has_kept
         && (head.seq < kept.head.seq || !stands_in_its_segment(folder, kept)?)
@@ -86,8 +89,9 @@ pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::R
     fresh(folder, chain, last.number + 1, head, notes)
 }
 
-/// The log is not the one that was left. What is there stays as it is; the chain goes on with what the store expected, which
-/// no record of the log fits.
+/// Begins a new segment after a log that is not the one that was left, and which stays as it is.
+/// The chain continues with the number and hash that the store expected, which no record of the log
+/// matches, so that verification fails there.
 fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &Kept) -> io::Result<Start> {
     let expected = Head { seq: kept.head.seq.max(head.seq), hash: kept.head.hash };
     tracing::error!(
@@ -101,12 +105,14 @@ fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &Kept) -> io:
     fresh(folder, chain, number + 1, expected, vec![Entry::gateway("cut", why)])
 }
 
+/// Creates a segment that continues a chain after `head`.
 fn fresh(folder: &Folder, chain: &str, number: u32, head: Head, notes: Vec<Entry>) -> io::Result<Start> {
     let segment = Segment { chain: chain.to_owned(), number };
     let file = folder.create(&segment)?;
     Ok(Start { chain: Chain::after(head), segment, file, length: 0, notes })
 }
 
+/// Verifies the tail of a segment.
 fn scan(folder: &Folder, segment: &Segment, kept: Option<&Kept>) -> io::Result<Scan> {
     let mut file = folder.read(segment)?;
     let length = file.metadata()?.len();
@@ -137,7 +143,8 @@ fn scan(folder: &Folder, segment: &Segment, kept: Option<&Kept>) -> io::Result<S
     Ok(scan)
 }
 
-/// Whether the kept record is where it was; for logs that grew by much after it was kept.
+/// Returns true if the kept record is in the segment that the store names. Needed if the log grew
+/// by more than [`TAIL`] after the head was kept.
 fn stands_in_its_segment(folder: &Folder, kept: &Kept) -> io::Result<bool> {
     if kept.head.seq == 0 {
         return Ok(true);

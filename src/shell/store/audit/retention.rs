@@ -1,9 +1,10 @@
-//! Old files of the log that are kept no longer, where the operator set a bound.
+//! Removal of old files of the log, if the operator set a bound.
 //!
-//! A process removes the oldest files of its own chain, never the one that it writes, and whole chains of `headend stdio` and of commands
-//! that have ended: their files are locked for as long as their process lives. A thread of its own reads the files before: the
-//! record of their removal says which records go, what they end with, and what was wrong with them. The writer puts that record and
-//! the head on disk, and only then the files go (`writer`).
+//! A process removes the oldest files of its own chain, but never the one that it writes, and whole
+//! chains of `headend stdio` and of commands that have ended: their files are locked as long as
+//! their process lives. A separate thread reads the files first. The record of their removal says
+//! which records go, what the last one is, and what was wrong with them. The writer puts that
+//! record and the head on disk, and only then removes the files (`writer`).
 
 use std::fs::File;
 use std::io;
@@ -13,32 +14,34 @@ use super::files::{Folder, Segment};
 use crate::policy::Removal;
 use crate::policy::chain::{Head, Piece, Reader, Retain, date_of, in_order};
 
-/// The begin of the name of every chain that ends with its process.
+/// Prefix of the chains that end with their process.
 const PASSING: &str = "s-";
-/// A chain that was written so recently is left alone: its process may not have locked it yet.
+/// Time after its last write in which a chain is left alone: its process may not have locked it
+/// yet.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Files to be removed once that is recorded. They stay locked until then.
+/// Files to be removed once the removal is recorded. Their locks are held until then.
 #[derive(Debug)]
 pub(super) struct Retired {
     pub(super) removal: Removal,
     pub(super) segments: Vec<Segment>,
-    /// Nothing of the chain is left.
+    /// True if nothing of the chain is left after the removal.
     pub(super) is_whole: bool,
     _locks: Vec<File>,
 }
 
-/// Something that may go: one file of our chain, or all of another.
+/// A unit of removal: one file of the own chain, or all files of another chain.
 struct Candidate {
     piece: Piece,
     segments: Vec<Segment>,
     locks: Vec<File>,
 }
 
-/// Finds what is kept no longer, and reads it. `current` is the file that is written, `now` the time in milliseconds since 1970.
+/// Finds the files that the bounds allow to be removed, and reads them. `current` is the segment
+/// that is written, `now` is in milliseconds since 1970.
 ///
 /// # Errors
-/// When a file cannot be read; nothing was removed.
+/// When a file cannot be read; then nothing is removed.
 pub(super) fn retired(folder: &Folder, retain: &Retain, current: &Segment, now: u64) -> io::Result<Vec<Retired>> {
     let mut kept = 0;
     let mut stays = Vec::new();
@@ -89,7 +92,8 @@ pub(super) fn retired(folder: &Folder, retain: &Retain, current: &Segment, now: 
     Ok(retired)
 }
 
-/// The locks of all files of a chain, which no process writes any more; `None` where one does.
+/// Locks all files of a chain, which shows that its process has ended; `None` if one is locked by
+/// another process.
 fn locked(folder: &Folder, segments: &[Segment]) -> Option<Vec<File>> {
     let lock = |segment: &Segment| {
         let file = folder.read(segment).ok()?;
@@ -99,8 +103,9 @@ fn locked(folder: &Folder, segments: &[Segment]) -> Option<Vec<File>> {
     segments.iter().map(lock).collect()
 }
 
-/// What the removal of these files removes. `next` is the file that stays; where it has no record yet, the last removed one is
-/// the end of the chain. `None` where there is no record, or not all that is said of them would be certain.
+/// Reads files and builds the record of their removal. `next` is the file that stays behind them;
+/// if it has no record yet, the last removed record is the end of the chain. Returns `None` if
+/// there is no record, or the range of the records would not be certain.
 fn read(folder: &Folder, segments: &[Segment], next: Option<&Segment>) -> io::Result<Option<Removal>> {
     let Some(first) = segments.first() else { return Ok(None) };
     let mut reader = Reader::new(&first.chain, Vec::new()).beginning_anywhere();

@@ -1,8 +1,10 @@
-//! Looks calls up: one page of the decisions that a filter wants, the latest first, with what became of each call.
+//! Searches the audit log: returns one page of the decisions that match a query, the latest first,
+//! with the outcome of each call.
 //!
-//! The records of a call's end and of an approval's answer are later than that of its decision, so they are met before. On a page
-//! that goes on where another ended, a stretch behind its beginning is read for them first. A page ends when it is full, when
-//! enough was read, or when its time is over; the next one goes on there.
+//! The records of a call's end and of an approval's answer are later than that of its decision, so
+//! backward reading meets them first. For a page that continues another, the records of a minute
+//! behind its beginning are read first to learn these ends. A page ends when it is full, when
+//! enough bytes were read, or when its time is over; the next page continues there.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,39 +18,42 @@ use super::past::{Begin, Cursor, Found, Past, Tally};
 use crate::base::clock;
 use crate::policy::chain::{Line, timestamp};
 
-/// Decisions on one page.
+/// Most decisions on one page.
 pub const ROWS: usize = 50;
-/// Bytes that one page reads.
+/// Bytes after which a page ends.
 const MAX_BYTES: u64 = 256 << 20;
-/// Time that one page takes.
+/// Time after which a page ends.
 const MAX_TIME: Duration = Duration::from_secs(2);
-/// Records between two looks at the clock.
+/// Records between two checks of time and bytes.
 const LOOK: u64 = 1024;
-/// Ends of calls whose decision was not met yet.
+/// Most remembered ends of calls whose decision was not met yet.
 const MAX_OPEN: usize = 4096;
-/// Records behind the beginning of a page that are read for the ends of calls.
+/// Most records behind the beginning of a page that are read for ends of calls.
 const LEAD_IN: u64 = 20_000;
-/// How much later than the page's beginning the latest of them is.
+/// Time behind the page's beginning from which these records are read.
 const LEAD_TIME: Duration = Duration::from_secs(60);
-/// Bytes of arguments that are shown.
+/// Length limit of shown arguments, in bytes.
 const MAX_SHOWN: usize = 4096;
 
-/// The wanted decisions. Empty texts want all; others are parts of names, in any case.
+/// The filter of a search. An empty text matches all; caller, client, item and rule match parts of
+/// names, ignoring case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pub caller: String,
     pub client: String,
     pub item: String,
     pub rule: String,
-    /// The word of the decision and of the outcome.
+    /// Exact word of the decision.
     pub decision: String,
+    /// Exact word of the outcome.
     pub outcome: String,
-    /// A day in UTC, as `2026-11-23`.
+    /// Day in UTC, such as `2026-11-23`.
     pub day: String,
+    /// The end of the previous page.
     pub after: Option<Cursor>,
 }
 
-/// One decision.
+/// A decision as a search returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub date: String,
@@ -61,29 +66,30 @@ pub struct Row {
     pub decision: String,
     pub rule: String,
     pub why: String,
-    /// The person behind a grant or an answer.
+    /// The person who granted or answered.
     pub by: String,
-    /// How the call, or its approval, ended; empty where the log does not say.
+    /// Outcome of the call or of its approval; empty if the log has none.
     pub outcome: String,
+    /// Duration of the call, in microseconds.
     pub us: Option<u64>,
-    /// As far as they are kept and shown.
+    /// Arguments, if the log has them; long ones are cut.
     pub arguments: Option<String>,
-    /// For so many calls, where it is not one.
+    /// Number of calls, if the record stands for several.
     pub count: Option<u64>,
 }
 
-/// Decisions, and where to go on.
+/// A page of decisions.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     pub rows: Vec<Row>,
     pub tally: Tally,
-    /// There may be more behind this.
+    /// The beginning of the next page; `None` at the beginning of the log.
     pub next: Option<Cursor>,
-    /// The page ended before it was full.
+    /// True if a bound in bytes or time ended the page before it was full.
     pub is_cut: bool,
 }
 
-/// Why nothing was looked up.
+/// The reason why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotSearch {
     #[error("no audit log is kept")]
@@ -94,7 +100,7 @@ pub enum CannotSearch {
     Unreadable(#[source] io::Error),
 }
 
-/// Bounds of one page.
+/// The bounds of one page.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     rows: usize,
@@ -108,7 +114,8 @@ impl Default for Bounds {
     }
 }
 
-/// How calls and approvals ended. A key is a chain and a number, or an approval's id.
+/// Outcomes of calls and approvals that were met before their decisions. A key is a chain and a
+/// call's number, or an approval's id.
 #[derive(Debug, Default)]
 struct Ends {
     by_key: HashMap<String, End>,
@@ -132,7 +139,7 @@ impl Ends {
         }
     }
 
-    /// Remembers what a record says about the end of something earlier.
+    /// Remembers the outcome that a record tells about an earlier call or approval.
     fn learn(&mut self, line: &Line<'_>, chain: &str) {
         let text = |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().unwrap_or_default().to_owned();
         match &*line.event {
@@ -144,14 +151,14 @@ impl Ends {
                 let Some(prompt) = &line.prompt else { return };
                 self.add(prompt.to_string(), End { word: text(&line.result), by: text(&line.by), us: None });
             }
-            // The answer to its question is how a call that asked went on.
+            // A call that needed approval ends as its approval did.
             "prompt" => {
                 let (Some(prompt), Some(call)) = (&line.prompt, &line.call) else { return };
                 let end = self.by_key.remove(&**prompt);
                 let end = end.unwrap_or_else(|| End { word: "unanswered".to_owned(), ..End::default() });
                 self.add(format!("{chain} {call}"), end);
             }
-            // Numbers of calls begin anew with the process.
+            // Numbers of calls start again with each process.
             "gateway" if line.result.as_deref() == Some("started") => {
                 self.by_key.retain(|key, _| key.split_once(' ').is_none_or(|(other, _)| other != chain));
             }
@@ -164,7 +171,7 @@ impl Ends {
     }
 }
 
-/// One page of the log. Blocks.
+/// Reads one page of the log. Blocks.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -207,7 +214,8 @@ pub fn search(folder: &Folder, query: &Query, bounds: Bounds) -> io::Result<Page
     Ok(page)
 }
 
-/// Learns how calls ended whose decision is before that date.
+/// Learns the outcomes of calls that were decided before that date, from the records of the
+/// following minute.
 fn lead_in(folder: &Folder, date: &str, ends: &mut Ends) -> io::Result<()> {
     let Ok(from) = OffsetDateTime::parse(date, &Rfc3339) else { return Ok(()) };
     let until = (from + LEAD_TIME).unix_timestamp_nanos() / 1_000_000;
@@ -228,7 +236,7 @@ fn lead_in(folder: &Folder, date: &str, ends: &mut Ends) -> io::Result<()> {
     Ok(())
 }
 
-/// The first date of a day, and that of the next day; of what is no day, none.
+/// Returns the first date of a day and that of the next day; `None` for a text that is no day.
 fn day(day: &str) -> (Option<String>, Option<String>) {
     let date = format!("{day}T00:00:00.000Z");
     let Ok(begin) = OffsetDateTime::parse(&date, &Rfc3339) else { return (None, None) };
@@ -236,7 +244,7 @@ fn day(day: &str) -> (Option<String>, Option<String>) {
     (Some(date), Some(timestamp(u64::try_from(next).unwrap_or(0).saturating_mul(1000))))
 }
 
-/// A query in the form in which records are compared with it.
+/// A query with its texts in lower case.
 struct Wanted<'q> {
     query: &'q Query,
     caller: String,
@@ -252,7 +260,7 @@ impl<'q> Wanted<'q> {
         Self { query, caller, client, item, rule }
     }
 
-    /// Whether a decision is wanted, its outcome aside.
+    /// Returns true if a decision matches, apart from its outcome.
     fn takes(&self, line: &Line<'_>) -> bool {
         let has = |text: Option<&str>, part: &str| {
             part.is_empty() || text.is_some_and(|text| text.to_lowercase().contains(part))
@@ -267,7 +275,7 @@ impl<'q> Wanted<'q> {
 }
 
 impl Row {
-    /// The row of a record, if it is one of a decision that is wanted.
+    /// Builds the row of a record; `None` if the record is no decision or does not match.
     fn of(line: &Line<'_>, chain: &str, ends: &mut Ends, wanted: &Wanted<'_>) -> Option<Self> {
         if !matches!(&*line.event, "decision" | "refusals") {
             return None;
@@ -298,7 +306,7 @@ impl Row {
     }
 }
 
-/// As much of a text as is shown.
+/// Cuts a text to [`MAX_SHOWN`] bytes and says how long it is.
 fn shortened(text: &str) -> String {
     if text.len() <= MAX_SHOWN {
         return text.to_owned();

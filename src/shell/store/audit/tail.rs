@@ -1,23 +1,24 @@
-//! Reads the log's last lines, and those that come.
+//! Follows the audit log: reads its last lines, then the lines that are added.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
 use super::files::{Folder, Segment};
 
-/// The most that is read at once.
+/// Bytes of one read.
 const CHUNK: u64 = 1 << 20;
 
-/// Follows all chains of a log.
+/// A follower of all chains of a log.
 #[derive(Debug)]
 pub struct Tail {
     folder: Folder,
-    /// Where each chain was read up to.
+    /// The place up to which each chain was read.
     read: BTreeMap<String, (Segment, u64)>,
 }
 
 impl Tail {
-    /// Reads the last lines that `wanted` wants, at most `count` of each chain, chain by chain; following begins behind them.
+    /// Reads the last lines that match `wanted`, at most `count` of each chain, chain by chain.
+    /// Following continues behind the last whole line.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -45,7 +46,8 @@ impl Tail {
         Ok((tail, lines))
     }
 
-    /// Whole lines that have come since, chain by chain. Empty when there are none.
+    /// Reads the whole lines that were added since the last call, chain by chain. Empty if there
+    /// are none.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -67,7 +69,7 @@ impl Tail {
     }
 }
 
-/// Reads whole lines from there on; returns how many bytes they were.
+/// Reads whole lines from the offset `from` on; returns their length in bytes.
 fn whole_lines(folder: &Folder, segment: &Segment, from: u64, lines: &mut Vec<String>) -> io::Result<u64> {
     let mut file = folder.read(segment)?;
     file.seek(SeekFrom::Start(from))?;

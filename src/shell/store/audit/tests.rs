@@ -14,7 +14,7 @@ use crate::telemetry::metrics::Metrics;
 mod crash;
 mod retention;
 
-/// A state directory.
+/// A state directory for a test.
 pub(super) struct Place(TempDir);
 
 impl Place {
@@ -46,7 +46,7 @@ impl Place {
         Folder::at(self.0.path().join("audit"))
     }
 
-    /// One line for each chain: the head's number, or what is wrong.
+    /// Verifies the log: returns one line for each chain, with the head's number or the defect.
     fn verdict(&self) -> String {
         let known: Vec<Anchor> = self.db().audit_heads().run_now().unwrap().into_iter().map(Anchor::from).collect();
         let form = Form::new(&self.db().installation_key().run_now().unwrap(), false);
@@ -58,7 +58,7 @@ impl Place {
         reports.iter().map(one).collect::<Vec<_>>().join("; ")
     }
 
-    /// All lines, in order.
+    /// Reads all lines, in order.
     pub(super) fn text(&self) -> String {
         let segments = self.folder().chains().unwrap().remove(MAIN).unwrap_or_default();
         segments.iter().map(|segment| fs::read_to_string(self.segment(segment.number)).unwrap()).collect()
@@ -73,7 +73,7 @@ fn entry(call: u64) -> Entry {
     Entry { call: Some(call), caller: Some(Caller::named("ci")), ..Entry::new(Event::Decision) }
 }
 
-/// Writes so many records and ends, as a process does.
+/// Writes that many records and closes the log, as a process does.
 async fn session(place: &Place, options: Options, records: u64) {
     let audit = place.open(options);
     for call in 0..records {

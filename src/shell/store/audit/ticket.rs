@@ -1,4 +1,4 @@
-//! Shared by the log and its writer: settings, and records in flight.
+//! Types that the log's handles and its writer share: settings, and records in flight.
 
 use std::fmt;
 use std::fs::File;
@@ -19,22 +19,23 @@ use crate::policy::chain::{Form, Retain};
 use crate::store::db::Db;
 use crate::telemetry::metrics::AuditMetrics;
 
-/// A record could not be written; its action must not happen.
+/// The error for a record that could not be written; its action must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the audit log takes no records")]
 pub struct Unrecorded;
 
-/// How the log is kept.
+/// The settings of a log.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub folder: PathBuf,
-    /// See [`chain_of_its_own`](super::chain_of_its_own) and [`MAIN`](super::MAIN).
+    /// Name of the chain, see [`chain_of_its_own`](super::chain_of_its_own) and
+    /// [`MAIN`](super::MAIN).
     pub chain: String,
-    /// Whether arguments are written down as they are.
+    /// Whether arguments are written in plain text.
     pub arguments: bool,
-    /// Whether each record is durable.
+    /// Whether each record is awaited until it is on disk.
     pub strict: bool,
-    /// Whether what cannot be recorded must not happen.
+    /// Whether an action that cannot be recorded must not happen.
     pub deny: bool,
     /// Bytes after which a new segment begins.
     pub max_segment: u64,
@@ -42,7 +43,7 @@ pub struct Options {
     pub retain: Retain,
 }
 
-/// The settings that may change while the log is written.
+/// The settings that may change while the log is open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) arguments: bool,
@@ -51,7 +52,7 @@ pub(super) struct Settings {
     pub(super) retain: Retain,
 }
 
-/// Settings of a writer.
+/// The resources and settings of a writer.
 pub(super) struct Setting {
     pub(super) folder: Folder,
     pub(super) options: Options,
@@ -60,11 +61,11 @@ pub(super) struct Setting {
     pub(super) metrics: AuditMetrics,
     pub(super) shared: Arc<Shared>,
     pub(super) kept: Option<Kept>,
-    /// The daemon's lock of the folder, once it has one.
+    /// The daemon's lock on the folder, once it has one.
     pub(super) lock: Option<File>,
-    /// The way back into the queue, which keeps no log open.
+    /// A sender into the writer's own queue, weak so that it does not keep the log open.
     pub(super) queue: mpsc::WeakSender<Job>,
-    /// Changes when the writer has taken records out of the queue. Closed when no writer is left.
+    /// Signals that the writer has taken records out of the queue. Closed when the writer ends.
     pub(super) taken: watch::Sender<()>,
 }
 
@@ -77,27 +78,27 @@ impl Setting {
     }
 }
 
-/// Shared by handles and the writer.
+/// State that the handles and the writer share.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Whether the last attempt to write succeeded.
     pub(super) healthy: AtomicBool,
-    /// Why the last attempt that failed did so.
+    /// Error of the last attempt that failed.
     pub(super) trouble: Mutex<String>,
-    /// Ends the writer's rest between two batches.
+    /// Ends the writer's pause between two batches.
     pub(super) urgent: Notify,
-    /// Whether what cannot be recorded must not happen.
+    /// Whether an action that cannot be recorded must not happen.
     pub(super) deny: AtomicBool,
-    /// Records that found no place in the queue, until the writer has said so in the log.
+    /// Records that found no place in the queue and that the log does not mention yet.
     pub(super) given_up: AtomicU64,
-    /// The number of lost records since the start, and the uptime of the last one.
+    /// Number of lost records since the start, and the uptime of the last loss.
     pub(super) losses: Mutex<(u64, Duration)>,
-    /// Whether what is kept no longer is looked for or being removed.
+    /// True while old files are searched or removed.
     pub(super) retiring: AtomicBool,
 }
 
 impl Shared {
-    /// Notes lost records, which are shown for [`LOSS_SHOWN`](super::queue::LOSS_SHOWN).
+    /// Counts lost records, which are shown for [`LOSS_SHOWN`](super::queue::LOSS_SHOWN).
     pub(super) fn note_losses(&self, records: u64, now: Duration) {
         let mut losses = self.losses.lock();
         *losses = (losses.0 + records, now);
@@ -112,26 +113,26 @@ impl Shared {
 )]
 pub(super) enum Job {
     Record(Ticket),
-    /// What comes behind it is written under other settings.
+    /// Changes the settings of all records behind it.
     Change(Settings),
-    /// Record the removal of files, then remove them.
+    /// Records the removal of files, then removes them.
     Retire(Vec<Retired>),
-    /// Sync everything, keep the head, say so.
+    /// Syncs everything, stores the head, and answers.
     Flush(oneshot::Sender<()>),
-    /// Say that the writer rests, which it does until the other end is dropped.
+    /// Answers, then blocks the writer until the other end is dropped.
     #[cfg(any(test, feature = "testing"))]
     Hold(oneshot::Sender<()>, std::sync::mpsc::Receiver<()>),
 }
 
-/// A record on its way.
+/// A record on its way to the writer.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) entry: Entry,
-    /// When it happened, in milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub(super) at: u64,
     pub(super) durable: bool,
-    /// Whether the event has taken effect by a person's or the gateway's hand. The writer keeps
-    /// such a record while the disk takes none.
+    /// True if the event has taken effect, by a person or the gateway. The writer keeps such a
+    /// record while the disk takes none.
     pub(super) is_done: bool,
     pub(super) waiter: Option<Waiter>,
 }
@@ -142,7 +143,8 @@ impl Ticket {
         Self { entry, at: clock::unix_millis(), durable: true, is_done: true, waiter: None }
     }
 
-    /// A durable record of an event that takes effect once the waiter is told that it is on disk.
+    /// A durable record of an event that takes effect once the waiter hears that the record is on
+    /// disk.
     pub(super) fn awaited(entry: Entry, waiter: Waiter) -> Self {
         Self { entry, at: clock::unix_millis(), durable: true, is_done: false, waiter: Some(waiter) }
     }
@@ -151,14 +153,14 @@ impl Ticket {
 /// The receiver of a record's outcome.
 pub(super) enum Waiter {
     Task(oneshot::Sender<Result<(), Unrecorded>>),
-    /// Work that the writer's thread starts. Must not block.
+    /// Work that runs on the writer's thread and must not block.
     Work(Box<dyn FnOnce(Result<(), Unrecorded>) + Send>),
 }
 
 impl Waiter {
     pub(super) fn tell(self, outcome: Result<(), Unrecorded>) {
         match self {
-            // A task that no longer waits does not need the answer.
+            // The task may no longer wait.
             Self::Task(waiting) => drop(waiting.send(outcome)),
             Self::Work(work) => work(outcome),
         }

@@ -1,4 +1,4 @@
-//! Verification of the log on disk, with or without a daemon that writes it.
+//! Verification of the log on disk, whether or not a daemon writes it meanwhile.
 
 use std::io;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use super::heads::Kept;
 use crate::policy::chain::{Bad, Form, Head, Reader, Sound, What};
 use crate::policy::{Digest, Removal};
 
-/// How often a chain whose oldest files go meanwhile is read anew.
+/// Most readings of a chain whose oldest files are removed meanwhile.
 const REMOVALS: usize = 50;
 
-/// A record that is known from elsewhere, written `CHAIN:SEQ:HASH`.
+/// A record that is known from elsewhere, written as `CHAIN:SEQ:HASH`; the log must have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     chain: String,
@@ -42,29 +42,33 @@ impl From<Kept> for Anchor {
     }
 }
 
-/// The result for one chain.
+/// The verdict on one chain.
 #[derive(Debug)]
 pub struct Report {
     pub chain: String,
     pub segments: usize,
-    /// The removals of old records that the chain tells of, of itself and of others, oldest first.
+    /// Removals of old records that the chain tells of, its own and those of other chains, oldest
+    /// first.
     pub removals: Vec<Removal>,
-    /// The first bad record, where there is one.
+    /// The sound chain, or its first bad record.
     pub verdict: Result<Sound, Bad>,
 }
 
-/// Verifies every chain. `anchors` must have been read before the call, so that they are not newer than the files.
-/// `archived`: what chains began with may be elsewhere. `form` is that of the installation, where its store is at hand.
+/// Verifies every chain of the log. `anchors` must have been read before the call, so that they are
+/// not newer than the files. With `archived`, a chain may begin anywhere, since its first records
+/// may be stored elsewhere. `form` has the installation's key, if its store is at hand.
 ///
-/// A chain may begin later where it tells itself that its first records were removed, and one that a store knows may be gone
-/// where another one that it knows tells so. Both count where the installation vouches for them: any hand can add lines.
+/// A chain may begin later if it tells itself that its first records were removed, and a chain that
+/// the store knows may be missing if another chain that the store knows tells of its removal. Both
+/// count only with the installation's MAC if `form` is there: anyone can add lines.
 ///
 /// # Errors
 /// When a file cannot be read.
 pub fn verify(folder: &Folder, anchors: &[Anchor], form: Option<&Form>, archived: bool) -> io::Result<Vec<Report>> {
     let mut chains = folder.chains()?;
     for anchor in anchors {
-        // A chain of which nothing is left is missed all the same, unless all of it may be elsewhere.
+        // A chain that is known and has no files left is reported as missing, unless all of it may
+        // be archived.
         if !archived && anchor.head.seq != 0 {
             chains.entry(anchor.chain.clone()).or_default();
         }
@@ -92,7 +96,8 @@ pub fn verify(folder: &Folder, anchors: &[Anchor], form: Option<&Form>, archived
     Ok(reports)
 }
 
-/// A chain of which nothing is left is sound where it ended with a record that another chain says was removed.
+/// Marks a chain without files as sound if its last known record is covered by a removal that
+/// another chain tells of.
 fn explain_gone(reports: &mut [Report], told: &[Removal], known_of: &dyn Fn(&str) -> Vec<Head>) {
     for report in reports.iter_mut().filter(|report| report.segments == 0) {
         let known = known_of(&report.chain);
@@ -112,10 +117,11 @@ fn head_of(removal: &Removal) -> Head {
     Head { seq: removal.until, hash: removal.hash }
 }
 
-/// The result for one chain, which may be written while it is read.
+/// Verifies one chain, which may be written meanwhile.
 ///
-/// A first finding may be the middle of a write or of its undoing, so the chain is read once more. It is read again for as long as
-/// its oldest files are removed meanwhile, [`REMOVALS`] times at most. A real defect stays.
+/// A first defect may be half a write or its undoing, so the chain is read a second time. It is
+/// read again as long as its oldest files are removed meanwhile, [`REMOVALS`] times at most. A real
+/// defect stays.
 fn settled(
     folder: &Folder,
     chain: &str,
@@ -143,6 +149,8 @@ fn settled(
     one(folder, chain, &segments, known, archived)
 }
 
+/// Verifies one chain by one reading; allows it to begin after removals that the chain itself
+/// records.
 fn one(
     folder: &Folder,
     chain: &str,
@@ -158,16 +166,17 @@ fn one(
     if !begins_later || removed.is_empty() {
         return Ok(report);
     }
-    // That the records of the removals are the chain's own is part of this verdict.
+    // The second verdict includes that the records of the removals belong to the chain.
     let again = read(folder, chain, segments, form, Reader::new(chain, known.to_vec()).beginning_after(removed))?;
     Ok(if again.verdict.is_ok() || !is_begin(&again) { again } else { report })
 }
 
-/// Whether the finding is that the chain begins later.
+/// Returns true if the defect is that the chain begins later than with its first record.
 fn is_begin(report: &Report) -> bool {
     report.verdict.as_ref().is_err_and(|bad| bad.what == What::Removed { from: 1 })
 }
 
+/// Reads segments with a verifier, and collects the removals that they tell of.
 fn read(
     folder: &Folder,
     chain: &str,

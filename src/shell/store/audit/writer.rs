@@ -1,4 +1,5 @@
-//! The thread that writes the log.
+//! The thread that writes the audit log: formats records, syncs them, stores the head, and starts
+//! new segments.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -19,22 +20,22 @@ use crate::base::clock;
 use crate::policy::chain::{Chain, Head};
 use crate::policy::{Entry, Removal};
 
-/// How long a plain record may be on its way to the disk, and the head behind it.
+/// Longest time from handing over a plain record until it is on disk and the head is stored.
 const LAG: Duration = Duration::from_secs(1);
-/// How long the writer rests after a batch without waiters, so that a busy gateway wakes it a hundred times a second
-/// and not for each record.
+/// Pause after a batch without waiters, so that a busy gateway wakes the writer a hundred times a
+/// second and not for each record.
 const REST: Duration = Duration::from_millis(10);
-/// The journal is told the head each time so many records are on disk.
+/// Number of records on disk after which the head is written to the journal.
 const ANCHOR_EVERY: u64 = 1000;
 /// Milliseconds of a day.
 const DAY: u64 = 24 * 3_600_000;
 
-/// The day of now, since 1970.
+/// Returns the current day, in days since 1970.
 fn today() -> u64 {
     clock::unix_millis() / DAY
 }
 
-/// The log takes no records: says so, where it took the last one.
+/// Notes that the log takes no records; logs it if it took the last one.
 fn refused(setting: &Setting, error: &io::Error) {
     *setting.shared.trouble.lock() = error.to_string();
     if setting.shared.healthy.swap(false, Ordering::AcqRel) {
@@ -43,50 +44,52 @@ fn refused(setting: &Setting, error: &io::Error) {
     }
 }
 
-/// A place in the log.
+/// A position in the chain, with the counts up to it.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     chain: Chain,
     /// Bytes of the segment up to there.
     length: u64,
-    /// Records of others since the start.
+    /// Records since the start, except those of the log about itself.
     records: u64,
-    /// Lost records of which the log says so.
+    /// Lost records that the log mentions up to there.
     told: u64,
 }
 
+/// The state of the writer's thread.
 pub(super) struct Writer {
     setting: Setting,
     segment: Segment,
     file: File,
-    /// All that was written.
+    /// Position behind everything that was written.
     written: Mark,
-    /// All that is on disk for certain; in the same segment as `written`.
+    /// Position behind everything that is on disk for certain; in the same segment as `written`.
     synced: Mark,
     /// The head that the store has.
     kept: Option<Head>,
-    /// The number of the record that the journal was told last.
+    /// Number of the record that the journal was told last.
     anchored: u64,
-    /// Whether the file has more than `written`, from an attempt that failed.
+    /// True if the file may have bytes behind `written`, from an attempt that failed.
     must_cut: bool,
-    /// Records that could not be written; the next one that can says how many.
+    /// Records that could not be written and that the log does not mention yet.
     lost: u64,
-    /// Records of events that have taken effect, which the disk did not take yet; [`RESERVE`] at
+    /// Records of events that have taken effect and that the disk did not take yet; [`RESERVE`] at
     /// most.
     backlog: Vec<Ticket>,
-    /// Such records that are written and not synced yet.
+    /// Records of such events that are written and not synced yet.
     unsynced: Vec<Ticket>,
-    /// When written records have to be synced and the head kept.
+    /// Deadline for the next sync and for storing the head.
     due: Option<Instant>,
-    /// Whether the store's refusal was logged.
+    /// Whether a failure to store the head was logged.
     refused: bool,
-    /// The day of the segment's first record since 1970.
+    /// Day of the segment's first record, in days since 1970.
     day: u64,
     text: Vec<u8>,
 }
 
 impl Writer {
-    /// Starts the thread with a log that is open, or without one: then it opens the log as soon as that can be done.
+    /// Starts the thread. `start` is the open log, or the error why it is not open; then the thread
+    /// opens it as soon as that works.
     pub(super) fn start(
         mut setting: Setting,
         start: io::Result<Start>,
@@ -111,18 +114,18 @@ impl Writer {
             drop(tokio::runtime::Handle::current().spawn(work));
             return Ok(());
         }
-        // Its own, so that the log outlives the runtime that serves.
+        // A runtime of its own, so that the log outlives the runtime of the gateway.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         drop(std::thread::Builder::new().name("audit".to_owned()).spawn(move || runtime.block_on(work))?);
         Ok(())
     }
 
-    /// A writer that goes on with a log, and what the log has to say about itself.
+    /// Creates a writer that continues an open log; also returns the log's records about itself.
     fn new(setting: Setting, start: Start) -> (Self, Vec<Entry>) {
         let Start { chain, segment, file, length, notes } = start;
         let mark = Mark { chain, length, records: 0, told: 0 };
         let kept = setting.kept.as_ref().map(|kept| kept.head);
-        // One that was not begun today gives way at the first record, where files are kept by the day.
+        // A segment of another day is replaced at the first record, if files are kept by the day.
         let is_of_today = length == 0 || setting.folder.is_of(&segment, clock::unix_millis());
         let day = if is_of_today { today() } else { 0 };
         let writer = Self {
@@ -145,7 +148,8 @@ impl Writer {
         (writer, notes)
     }
 
-    /// Writes the first records. A log that opened late takes records again with that.
+    /// Writes the first records. For a log that opened late this also ends the state of taking no
+    /// records.
     fn begin(&mut self, notes: Vec<Entry>) {
         let is_late = !self.setting.shared.healthy.load(Ordering::Acquire);
         if is_late || !notes.is_empty() {
@@ -154,7 +158,8 @@ impl Writer {
         self.look_for_old();
     }
 
-    /// Has a thread look for what is kept no longer; it hands back what there is.
+    /// Starts a thread that finds old files and hands them back as [`Job::Retire`], unless one is
+    /// at work.
     fn look_for_old(&self) {
         let Setting { options, folder, shared, queue, .. } = &self.setting;
         if options.retain.is_everything() || shared.retiring.swap(true, Ordering::AcqRel) {
@@ -167,7 +172,7 @@ impl Writer {
                 tracing::warn!(error = %error, "old files of the audit log cannot be read, so they stay");
                 Vec::new()
             });
-            // Without a sender the log ends, and the next start looks again.
+            // Without a sender the log is ending, and the next start looks again.
             if let Some(queue) = queue.upgrade() {
                 drop(queue.blocking_send(Job::Retire(found)));
                 done.urgent.notify_one();
@@ -179,17 +184,18 @@ impl Writer {
         }
     }
 
-    /// Records the removal of files, and removes them when that and the head are on disk.
+    /// Records the removal of files, and removes them once the record and the head are on disk.
     fn retire(&mut self, retired: &Retired) {
         let Removal { chain, from, until, files, .. } = &retired.removal;
         let mut removal = retired.removal.clone();
         self.setting.form.vouch(&mut removal);
         let entry = Entry::removal(removal);
-        // The files stay if this fails, so the record is not kept.
+        // If this fails the files stay, so the record is not kept for later.
         let ticket = Ticket { is_done: false, ..Ticket::done(entry) };
         self.commit(vec![ticket]);
         self.settle();
-        // The record was not written, or the store would miss the head in a removed file.
+        // The record was not written, or the store does not have the newest head and would miss one
+        // in a removed file.
         if !self.setting.shared.healthy.load(Ordering::Acquire) || self.kept != Some(self.synced.chain.head()) {
             return;
         }
@@ -213,6 +219,7 @@ impl Writer {
         }
     }
 
+    /// Takes batches from the queue until all senders are gone, then flushes.
     async fn run(&mut self, jobs: &mut mpsc::Receiver<Job>) {
         let mut batch = Vec::with_capacity(QUEUE / 4);
         loop {
@@ -240,7 +247,7 @@ impl Writer {
         }
     }
 
-    /// Everything that was queued.
+    /// Processes all queued jobs. Records are committed together.
     fn batch(&mut self, jobs: &mut Vec<Job>) {
         let mut tickets = Vec::with_capacity(jobs.len());
         let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
@@ -273,11 +280,12 @@ impl Writer {
         if !flushes.is_empty() {
             self.flush();
         }
-        // A task that no longer waits does not need the answer.
+        // The task may no longer wait.
         flushes.into_iter().for_each(|done| done.send(()).unwrap_or_default());
     }
 
-    /// Writes records, all or none, and tells those who wait.
+    /// Writes records, all or none, syncs if one of them is durable, and tells their waiters the
+    /// outcome.
     fn commit(&mut self, mut tickets: Vec<Ticket>) {
         let healthy = self.setting.shared.healthy.load(Ordering::Acquire);
         let durable = !healthy || tickets.iter().any(|ticket| ticket.durable);
@@ -299,6 +307,7 @@ impl Writer {
         }
     }
 
+    /// Notes that the log takes records, and logs it if it did not before.
     fn recovered(&self, was_healthy: bool) {
         if !was_healthy {
             self.setting.shared.healthy.store(true, Ordering::Release);
@@ -306,7 +315,8 @@ impl Writer {
         }
     }
 
-    /// Counts records that will not be in the log; the next one that is says so.
+    /// Counts records that will not be in the log; the next written record is preceded by their
+    /// number.
     fn lose(&mut self, records: u64) {
         if records != 0 {
             self.lost += records;
@@ -315,14 +325,16 @@ impl Writer {
         }
     }
 
-    /// Keeps records of events that have taken effect until the disk takes records.
+    /// Keeps records of events that have taken effect until the disk takes records; counts those
+    /// without room as lost.
     fn keep(&mut self, done: Vec<Ticket>) {
         let room = RESERVE.saturating_sub(self.backlog.len());
         self.lose(done.len().saturating_sub(room) as u64);
         self.backlog.extend(done.into_iter().take(room));
     }
 
-    /// Writes records. Takes those of events that have taken effect out of `tickets`.
+    /// Writes records. Removes those of events that have taken effect from `tickets`, and keeps
+    /// them until they are synced.
     fn write(&mut self, tickets: &mut Vec<Ticket>) -> io::Result<()> {
         self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
         let outcome = self.try_write(tickets);
@@ -337,6 +349,8 @@ impl Writer {
         outcome
     }
 
+    /// Writes the backlog, the number of lost records, and `tickets` with one call; starts a new
+    /// segment first if one is due.
     fn try_write(&mut self, tickets: &[Ticket]) -> io::Result<()> {
         if self.must_cut {
             self.file.set_len(self.written.length)?;
@@ -359,7 +373,7 @@ impl Writer {
         for ticket in tickets {
             chain.append(&ticket.entry, ticket.at, &self.setting.form, &mut self.text);
         }
-        // Until it is known to be whole.
+        // The file must be cut unless the write succeeds.
         self.must_cut = true;
         self.file.write_all(&self.text)?;
         self.must_cut = false;
@@ -373,8 +387,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs all written records. If that fails, the content of the disk is unknown, so the log goes back to the last
-    /// known state.
+    /// Syncs all written records, and writes a checkpoint to the journal every [`ANCHOR_EVERY`]
+    /// records. If syncing fails, the content of the disk is unknown, so the log goes back to the
+    /// last synced position, and the records behind it are lost or kept for later.
     fn sync(&mut self) -> io::Result<()> {
         if self.written.chain.head() == self.synced.chain.head() {
             return Ok(());
@@ -399,12 +414,13 @@ impl Writer {
         Ok(())
     }
 
+    /// Syncs the segment and creates the next one.
     fn next_segment(&mut self) -> io::Result<()> {
         self.sync()?;
         let number = self.segment.number + 1;
         let segment = Segment { chain: self.segment.chain.clone(), number };
         let file = match self.setting.folder.create(&segment) {
-            // An empty file left by a failed attempt; no other process can own it.
+            // An empty file of a failed attempt; only this process writes the chain.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.segment.number = number;
                 return Err(error);
@@ -419,7 +435,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks whether the disk takes records again: while calls are refused elsewhere, none may come to find out.
+    /// Tries whether the disk takes records again. While calls are refused, no record may come that
+    /// would show it.
     fn retry(&mut self) {
         self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
         match self.try_write(&[]).and_then(|()| self.sync()) {
@@ -431,7 +448,8 @@ impl Writer {
         }
     }
 
-    /// Syncs records without waiters, and keeps the head.
+    /// Syncs records without waiters, and stores the head. While the log takes no records, tries
+    /// that again first.
     fn settle(&mut self) {
         self.due = None;
         if !self.setting.shared.healthy.load(Ordering::Acquire) {
@@ -456,12 +474,13 @@ impl Writer {
         }
     }
 
+    /// Syncs everything, stores the head, and writes it to the journal.
     fn flush(&mut self) {
         self.settle();
         self.anchor(self.synced.chain.head());
     }
 
-    /// Tells the journal, which is another file, what the log ends with.
+    /// Writes the head of the log to the journal, which is stored elsewhere than the audit log.
     fn anchor(&mut self, head: Head) {
         if head.seq != self.anchored {
             self.anchored = head.seq;

@@ -6,12 +6,12 @@ use super::*;
 use crate::store::db::Db;
 use crate::store::seal::KeySource;
 
-/// A text in rows that a backup must not have.
+/// Text in rows that a backup must not have.
 const GONE: &str = "marker-that-must-not-come-back";
-/// A text in rows that a backup keeps.
+/// Text in rows that a backup keeps.
 const KEPT: &str = "marker-that-stays";
 
-/// A state directory with an open database that has a row in every table.
+/// Creates a state directory with an open database that has a row in every table.
 fn state() -> (TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open_with(dir.path(), &KeySource { given: None, make: true }).unwrap();
@@ -38,7 +38,7 @@ fn state() -> (TempDir, Db) {
         format!("INSERT INTO logins VALUES ('fx', 'l', 'i', 1, 'live', '{KEPT}', 0, 5, 6);"),
     ];
     db.damage(sql.concat().leak());
-    // Rows that were deleted, and may lie in free pages.
+    // Deleted rows, which may lie in free pages.
     let row = grant("' || value || '", "always", GONE).replace("VALUES (", "SELECT ");
     let rows = row.replace(");", " FROM generated;");
     let many = "CREATE TEMP VIEW generated AS WITH RECURSIVE n(value) AS (VALUES (10) UNION ALL SELECT value + 1 FROM n \
@@ -87,7 +87,7 @@ fn a_backup_beside_an_open_store_has_what_lasts_and_nothing_else() {
     assert!(has(&done.dir.join("headend.db"), KEPT));
     let copied = fs::metadata(done.dir.join("inventory-a.json")).unwrap().modified().unwrap();
     assert_eq!(copied, old, "a catalog is as old as the original");
-    // The original goes on as it was.
+    // The original continues unchanged.
     assert!(has(&state.path().join("headend.db"), GONE) || has(&state.path().join("headend.db-wal"), GONE));
     assert_eq!(db.restore_mark().run_now().unwrap(), None);
 }
@@ -111,12 +111,12 @@ fn a_restored_store_has_another_identity_and_the_secret_of_the_audit_log() {
     let mark = copy.restore_mark().run_now().unwrap().unwrap();
     assert!(!mark.is_recorded && mark.backup_time > 0);
 
-    // A backup of a restored store begins anew.
+    // A backup of a restored store starts unreviewed and unrecorded again.
     copy.note_restore_recorded().run_now().unwrap();
     let again = write(&done.dir, &place.path().join("c"), false).unwrap();
     let again = Db::open(&again.dir).unwrap();
     assert!(!again.restore_mark().run_now().unwrap().unwrap().is_recorded);
-    // Reviewed before any daemon has started on it.
+    // The restore is reviewed before any daemon has started on the store.
     let other = again.identity().run_now().unwrap();
     assert!(again.end_restore_review().run_now().unwrap().is_some());
     assert_ne!(again.identity().run_now().unwrap(), other, "not that of the backup");
@@ -155,7 +155,7 @@ fn a_backup_takes_no_place_of_anything_and_follows_no_link() {
 fn a_backup_that_fails_leaves_nothing() {
     let (state, _db) = state();
     let place = tempfile::tempdir().unwrap();
-    // The key may be read by others, which is found when the database is written already.
+    // Other users may read the key, which is found only after the database was written.
     fs::set_permissions(state.path().join(KEY_FILE), fs::Permissions::from_mode(0o644)).unwrap();
     let refused = write(state.path(), &place.path().join("b"), true).unwrap_err().to_string();
     assert!(refused.contains("secrets.key: may be read by others"), "{refused}");

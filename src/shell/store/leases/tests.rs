@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::{Action, Decision, Effect, KeyPart, Kind, LimitSpec, Per, Permit, PolicySpec, Rate, decide};
 
-/// Two limits on everything of one caller: a burst and a number a day.
+/// Two limits on all calls of one caller: a burst and a number a day.
 fn policy(burst: u32, per_day: u32) -> Policy {
     let limit = |id: &str, rate, per_day| LimitSpec {
         id: id.to_owned(),
@@ -19,7 +19,7 @@ fn policy(burst: u32, per_day: u32) -> Policy {
     Policy::build(&PolicySpec { default: Effect::Allow, rules: Vec::new(), limits }).unwrap()
 }
 
-/// A process with a database, or without.
+/// A process with a database, or without one.
 struct Life {
     policy: Policy,
     limiter: Limiter,
@@ -43,7 +43,7 @@ impl Life {
         }
     }
 
-    /// Calls until one is refused; how many were sent.
+    /// Makes calls until one is refused; returns the number of calls that were sent.
     async fn use_up(&self, most: u32) -> u32 {
         for sent in 0..most {
             let Ok(permit) = self.decide(clock::since_1970()) else { return sent };
@@ -71,7 +71,7 @@ async fn what_was_used_stays_used_after_a_crash_and_to_the_call_after_a_stop() {
         life.stop().await;
         let life = Life::begin(Some(dir.path()), burst, per_day);
         assert_eq!(life.use_up(20).await, 20, "{label}");
-        // Killed: nobody says goodbye.
+        // The process was killed, so it wrote nothing at its end.
         drop(life);
         let rest = Life::begin(Some(dir.path()), burst, per_day).use_up(1_000).await;
         let ahead = burst.min(per_day) / 16 - 1;

@@ -35,7 +35,7 @@ fn key(upstream: &str) -> LoginKey {
     LoginKey { upstream: upstream.to_owned(), launch: "l".to_owned() }
 }
 
-/// Keeps a login that began before any other; its version.
+/// Stores a login that began before any other; returns its version.
 async fn keep(logins: &Logins, key: &LoginKey, login: &Login) -> u64 {
     match logins.keep(key, login, None).await.unwrap() {
         Keeping::Kept(version) => version,
@@ -77,7 +77,7 @@ async fn a_process_that_ends_in_the_middle_leaves_a_mark_and_no_lock() {
     let [one, two] = [(); 2].map(|()| Logins::new(Db::open(dir.path()).unwrap()));
     let version = keep(&one, &key("a"), &login("r1")).await;
     let Claiming::Mine(gone) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
-    // Its end, and the time that its claim has.
+    // The process has ended, and its claim has expired.
     drop(gone);
     two.db.damage("UPDATE logins SET claimed_until = 1");
     let Claiming::Mine(claimed) = two.claim(&key("a"), version).await.unwrap() else { panic!("not free") };
@@ -140,7 +140,7 @@ async fn a_login_that_began_before_another_one_does_not_replace_its_issuer() {
     assert!(logins.forget(&key).await.unwrap());
     let late = logins.keep(&key, &at(e), None).await.unwrap();
     assert_eq!(late, Keeping::OtherIssuer(a.to_owned()), "the issuer outlives its login");
-    // Two logins at one issuer, and one that the operator moves.
+    // Two logins at one issuer, and one that the operator moves to another.
     assert!(matches!(logins.keep(&key, &at(a), None).await.unwrap(), Keeping::Kept(_)));
     assert!(matches!(logins.keep(&key, &at(e), Some(a)).await.unwrap(), Keeping::Kept(_)));
     assert_eq!(logins.issuer(&key).await.unwrap().as_deref(), Some(e));

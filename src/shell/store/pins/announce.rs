@@ -1,7 +1,7 @@
-//! Announces changes of pins: to the log, and to the hook that records them.
+//! Announcements of changed pins: log lines, and the hook that writes audit records.
 //!
 //! A server can change all of its items at every reading of its lists. A reading that changes more
-//! than [`MAX_SINGLE_CHANGES`] pins has one audit record and one log line for all of them.
+//! than [`MAX_SINGLE_CHANGES`] pins gets one audit record and one log line for all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::policy::{Digest, ListChanges, MAX_SINGLE_CHANGES, PinState};
 use crate::wire::foreign;
 
 impl Pins {
-    /// Logs changes and hands them to the hook. `by` is the person who decided, if one did.
-    /// `removed` is the number of items that the reading before had and this one lacks; `None` if
-    /// no reading made the changes.
+    /// Logs changes and passes them to the hook. `by` is the person who decided, if there is one.
+    /// `removed` is the number of items that were in the last reading and are not in this one;
+    /// `None` if the changes come from no reading.
     pub(super) fn tell(&self, stored: &[Stored], by: Option<&Arc<str>>, removed: Option<u64>) {
         if !stored.iter().any(Stored::is_change) {
             return;
@@ -44,6 +44,7 @@ impl Pins {
         self.0.changed.send_modify(|count| *count = count.wrapping_add(1));
     }
 
+    /// Passes the changes that are news to the hook, if there are any.
     fn call_hook(
         &self,
         upstream: &UpstreamName,
@@ -60,10 +61,11 @@ impl Pins {
     }
 }
 
-/// Lines about definitions that changed, which a server can do as often as it likes.
+/// Rate limit of log lines about changed definitions, which a server can change as often as it
+/// likes.
 static CHANGED: Tally = Tally::of(200);
 
-/// Writes one line for a change, with digests and never a text.
+/// Logs one change, with digests and without texts.
 fn log(Stored { key, old, new }: &Stored) {
     let name = key.canonical();
     let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
@@ -83,7 +85,7 @@ fn log(Stored { key, old, new }: &Stored) {
     }
 }
 
-/// Writes one line for all changes of a reading.
+/// Logs all changes of one reading in one line, at a bounded rate.
 fn log_many(upstream: &UpstreamName, changes: &ListChanges) {
     let ListChanges { added, changed, withheld, removed, digest } = changes;
     if let Some(count) = CHANGED.count(clock::uptime()) {

@@ -3,7 +3,7 @@
 use crate::policy::Undecided;
 use crate::store::db::DbError;
 
-/// Why an operator's decision did not apply.
+/// The reason why an operator's decision did not apply.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     #[error("no pin has the name {0:?}; `headend pins` lists them")]

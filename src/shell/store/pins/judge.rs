@@ -1,6 +1,6 @@
-//! Judges the items that an upstream lists by their pins, in pieces: no operation on the store and
-//! no lock but that of [`Pins::make_room`] covers more than [`PIECE`] items, so that others go on
-//! meanwhile.
+//! Judges the items that an upstream lists by their pins. The work is done in pieces of [`PIECE`]
+//! items, so that other tasks go on meanwhile: no store operation covers more, and no lock is held
+//! for more except in [`Pins::make_room`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use crate::mcp::method::List;
 use crate::policy::{Digest, OnChange, PinState, Reading};
 use crate::store::db::DbError;
 
-/// Items that are judged at once.
+/// Most items that one lock or one store operation covers.
 const PIECE: usize = 256;
 
 /// The items that an upstream lists.
 #[derive(Clone, Copy, Debug)]
 pub struct ListedItems<'i> {
     pub items: &'i [&'i Definition],
-    /// The items are those of an earlier run, so that one that is as approved does not replace the
-    /// change that waits.
+    /// True if the list is that of an earlier run. Then an item in its approved form does not
+    /// replace a change that waits.
     pub is_recalled: bool,
-    /// Number of items that the reading before had and this one lacks.
+    /// Number of items that were in the last reading and are not in this one.
     pub removed: u64,
-    /// Set if the tools among the items are all that the upstream has.
+    /// The complete reading of the tools; `None` if the tools among the items may not be all.
     pub reading: Option<Reading>,
 }
 
 impl Pins {
-    /// Judges the items that an upstream lists. New and changed items are stored before this
-    /// returns, and a reading that changes many is announced once. `doubt` names a reason against
-    /// an item; it is called only for a decision. Blocks.
+    /// Judges the items that an upstream lists; the verdicts are in the order of the items. New and
+    /// changed items are stored first, and the changes are announced. `doubt` returns a reason
+    /// against an item; it is called only for items that need a decision. Blocks.
     pub fn judge(
         &self,
         upstream: &UpstreamName,
@@ -45,7 +45,7 @@ impl Pins {
         doubt: &dyn Fn(&Definition) -> Option<String>,
     ) -> Vec<Judged> {
         let ListedItems { items, is_recalled, removed, .. } = listed;
-        // A list that the launch has not been confirmed by yet.
+        // The reading matters only if it confirms something for the launch.
         let reading = listed.reading.filter(|reading| {
             self.book().launch(upstream).is_some_and(|launch| launch.after(*reading) != launch.confirmed)
         });
@@ -80,7 +80,7 @@ impl Pins {
                 let step = Step::Seen { text, listed, trust, on_change, doubt, reading, is_for_all };
                 (key(upstream, item), step)
             });
-            // The launch counts as listed only after all of its tools.
+            // The launch counts as listed only after all of its tools are stored.
             let launch = reading.map(|reading| (PinKey::launch(upstream), Step::Listed(reading)));
             let (stored, outcome) = self.take_in_pieces(steps.chain(launch), forget);
             self.tell(&stored, None, Some(removed));
@@ -111,8 +111,8 @@ impl Pins {
         judged
     }
 
-    /// Removes pins, then takes steps until one piece of them cannot be stored. Blocks where there
-    /// is a disk.
+    /// Removes the pins in `forget` and applies steps in pieces, until a piece cannot be stored.
+    /// Returns the stored records and the error. Blocks if there is a store.
     fn take_in_pieces(
         &self,
         steps: impl Iterator<Item = (PinKey, Step)>,
@@ -129,9 +129,10 @@ impl Pins {
         (stored, Ok(()))
     }
 
-    /// Drops pins of vanished items for new ones, and names the new items that find no room: the
-    /// last ones in the upstream's order. Resources come and go; pins of tools and prompts never
-    /// give way, so that a server cannot push one out to bring it back changed.
+    /// Chooses which pins make room for new items: returns the pins of vanished items to be
+    /// removed, and the new items that find no room, the last ones in the upstream's order. Only
+    /// resources and templates that are pinned and gone are removed. Pins of tools and prompts
+    /// never are, so that a server cannot push one out to bring it back changed.
     fn make_room<'i>(
         &self,
         upstream: &UpstreamName,
@@ -166,7 +167,8 @@ impl Pins {
     }
 }
 
-/// Whether nothing is to be decided about an item with that digest.
+/// Returns true if an item with that digest needs no decision: it is shown, or waits and is not
+/// accepted by `on-change`.
 fn settled(record: &Record, digest: Digest, tier: Tier) -> bool {
     if record.pin.shows(digest) {
         return true;
@@ -179,13 +181,14 @@ fn key(upstream: &UpstreamName, item: &Definition) -> PinKey {
     PinKey { upstream: upstream.clone(), kind: PinKind::of(item.list), name: item.key.clone() }
 }
 
+/// Builds the reason why an item with this record is hidden.
 fn away(record: &Record, trouble: Option<&DbError>) -> Away {
     let state = record.pin.state();
     let why = match (state, trouble) {
         (PinState::Changed, _) => "its definition changed".to_owned(),
         (PinState::Quarantined, _) => format!("it waits for approval ({})", record.by),
         (PinState::Rejected, _) => "it was rejected".to_owned(),
-        // Its text is not the pinned one, and that could not be written down.
+        // The listed text is not the pinned one, and the change could not be stored.
         (PinState::Pinned, Some(error)) => format!("its definition changed, and its pin cannot be kept: {error}"),
         (PinState::Pinned, None) => "its definition changed".to_owned(),
     };

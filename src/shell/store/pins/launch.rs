@@ -1,4 +1,4 @@
-//! Approved launches of upstreams, and the gate before each start.
+//! Approved launches of upstreams, and the gate before each start of an upstream.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,12 @@ use crate::policy::{Digest, PinState};
 use crate::store::db::DbError;
 use crate::wire::foreign;
 
-/// Characters of a search path in an error.
+/// Length limit of a search path in an error, in characters.
 const MAX_PATH: usize = 1000;
 
-/// The program for a command's first word, absolute and without following symbolic links, since package managers move
-/// their targets. `None` when no directory of the search path has it.
+/// Finds the program for the first word of a command. The path is absolute; symbolic links are not
+/// resolved, since package managers move their targets. `None` if no folder of the search path has
+/// the program.
 fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
     if word.contains('/') {
         return Some(base.join(word));
@@ -28,14 +29,15 @@ fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
     path?.split(':').map(|folder| base.join(folder).join(word)).find(|file| is_program(file))
 }
 
-/// A program, and the `PATH` that it was looked up in and gets.
+/// A program, and the `PATH` in which it was found and with which it is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub program: PathBuf,
     pub path: Option<OsString>,
 }
 
-/// Looks the program of an upstream up, also in the directories of version managers if these are meant.
+/// Finds the program of an upstream; `managers` adds the folders of version managers to the search
+/// path.
 fn find(spec: &Upstream, managers: bool) -> Option<Found> {
     let Target::Stdio { command, cwd, .. } = &spec.target else { return None };
     let base = cwd.as_ref().map(|cwd| PathBuf::from(cwd.expose())).or_else(|| std::env::current_dir().ok());
@@ -49,29 +51,31 @@ fn path_of(spec: &Upstream, managers: bool) -> Option<OsString> {
     search_path(spec, managers, &|name| std::env::var_os(name))
 }
 
-/// The file that the command of an upstream leads to; `None` where there is none, or no command.
+/// Returns the file that the command of an upstream leads to; `None` if there is no such file or no
+/// command.
 pub fn program_of(spec: &Upstream) -> Option<PathBuf> {
     find(spec, true).map(|found| found.program)
 }
 
-/// Whether the program is named by its path, so that nothing is looked up.
+/// Returns true if the command names the program by a path, so that the search path is not used.
 fn is_path(spec: &Upstream) -> bool {
     matches!(&spec.target, Target::Stdio { command, .. } if command.first().is_some_and(|word| word.expose().contains('/')))
 }
 
-/// The folders in which the program of an upstream is looked for; none where its command names the file.
+/// Lists the folders in which the program of an upstream is looked for; empty if its command names
+/// the file by a path. Values of variables are replaced by their names.
 pub fn searched(spec: &Upstream) -> Vec<String> {
     if !matches!(spec.target, Target::Stdio { .. }) || is_path(spec) {
         return Vec::new();
     }
     let path = path_of(spec, true).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-    // A PATH may have variables too.
+    // The PATH may contain expanded variables, which may be secret.
     let hidden = spec.expanded.iter().filter(|(_, value)| value.expose().len() > 3);
     let path = hidden.fold(path, |path, (name, value)| path.replace(value.expose(), &format!("${name}")));
     path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
 }
 
-/// Says that no folder of the search path has the program, and which folders they are.
+/// Builds the error that no folder of the search path has the program.
 fn not_found(word: &str, path: Option<&str>) -> String {
     path.map_or_else(
         || format!("command `{word}` not found: there is no PATH"),
@@ -79,10 +83,10 @@ fn not_found(word: &str, path: Option<&str>) -> String {
     )
 }
 
-/// The finding of the last start.
+/// The result of the last attempt to start.
 #[derive(Clone, Debug)]
 enum Door {
-    /// Not looked up yet, or the program does not exist.
+    /// The launch was not judged yet, or its program did not exist.
     Unknown,
     Open {
         found: Option<Found>,
@@ -92,31 +96,33 @@ enum Door {
     },
 }
 
-/// Stands before every start of one upstream: only approved launches start.
+/// The gate before every start of one upstream: only approved launches pass.
 #[derive(Debug)]
 pub struct LaunchGate {
     pins: Pins,
     door: ArcSwap<Door>,
     digest: ArcSwap<Digest>,
-    /// Why a rule forbids every start.
+    /// The reason why the policy forbids every start.
     denied: Option<String>,
-    /// The operator has decided; try again at once.
+    /// Signals an operator's decision, after which a start is tried again at once.
     pub reviewed: Notify,
 }
 
 impl LaunchGate {
-    /// `denied` says why the policy allows no start at all.
+    /// Creates the gate of an upstream. `denied` is the reason why the policy allows no start at
+    /// all.
     pub fn new(pins: Pins, spec: &Upstream, denied: Option<String>) -> Self {
         let digest = Digest::of(describe(spec, None).as_bytes());
         let door = ArcSwap::from_pointee(Door::Unknown);
         Self { pins, door, digest: ArcSwap::from_pointee(digest), denied, reviewed: Notify::new() }
     }
 
-    /// The approved program to start; `None` for a server behind HTTP. An approved program is not looked up again while
-    /// this gate stands and the program is there.
+    /// Judges the launch of an upstream, storing a new one, and returns the approved program;
+    /// `None` for a server behind HTTP. An approved program is not looked up again while it exists.
+    /// Blocks if there is a store.
     ///
     /// # Errors
-    /// Why the upstream is not started, for the operator.
+    /// The reason why the upstream must not start, for the operator.
     pub fn pass(&self, spec: &Upstream) -> Result<Option<Found>, String> {
         if let Door::Open { found } = &**self.door.load()
             && found.as_ref().is_none_or(|found| is_path(spec) || found.program.exists())
@@ -149,13 +155,13 @@ impl LaunchGate {
         passed
     }
 
-    /// Whether a running upstream's launch was rejected since. Another configuration of the same store that names another launch
-    /// takes nothing back.
+    /// Returns true if the launch was approved and has been rejected since. A launch that another
+    /// configuration of the same store names revokes nothing.
     pub fn is_revoked(&self, upstream: &UpstreamName) -> bool {
         matches!(&**self.door.load(), Door::Open { .. }) && self.pins.rejects(upstream, self.digest())
     }
 
-    /// Why nothing is started and listed, if that is so.
+    /// Returns why the launch must not be started, if that is so.
     pub fn shut(&self) -> Option<String> {
         match &**self.door.load() {
             Door::Shut { why } => Some(why.clone()),
@@ -163,27 +169,28 @@ impl LaunchGate {
         }
     }
 
-    /// Digest of the launch.
+    /// Returns the digest of the launch, as it was judged last.
     pub fn digest(&self) -> Digest {
         **self.digest.load()
     }
 }
 
 impl Pins {
-    /// Whether that launch is still approved.
+    /// Returns true if that launch is approved.
     fn allows(&self, upstream: &UpstreamName, launch: Digest) -> bool {
         self.book().get(upstream, PinKind::Launch, "").is_some_and(|record| record.pin.shows(launch))
     }
 
-    /// Whether that launch was rejected.
+    /// Returns true if that launch was rejected.
     fn rejects(&self, upstream: &UpstreamName, launch: Digest) -> bool {
         let book = self.book();
         let pin = book.launch(upstream).map(|record| record.pin);
         pin.is_some_and(|pin| pin.state() == PinState::Rejected && pin.waiting() == Some(launch))
     }
 
-    /// The program that an upstream's command leads to. Where the directories of version managers lead elsewhere than what is approved,
-    /// and the search path without them does not, the approved one stays: it was found before these directories were searched.
+    /// Finds the program of an upstream. If the folders of version managers lead to another program
+    /// than the plain search path does, and the latter is approved, that one is kept: it was
+    /// approved before these folders were searched.
     fn program_for(&self, spec: &Upstream) -> Option<Found> {
         let found = find(spec, true);
         let other = find(spec, false).filter(|other| found.as_ref().is_none_or(|found| found.program != other.program));
@@ -191,8 +198,8 @@ impl Pins {
         other.filter(is_approved).or(found)
     }
 
-    /// Judges all new launches with one wait for the disk, so that their gates have nothing left to write. Blocks if
-    /// there is a disk.
+    /// Judges and stores all launches that are not approved yet with one write, so that their gates
+    /// have nothing left to write. Blocks if there is a store.
     pub fn pin_new_launches<'a>(&self, specs: impl Iterator<Item = &'a Upstream>) {
         let folders = own_version_folders();
         let unknown = |spec: &'a Upstream| {
@@ -203,13 +210,16 @@ impl Pins {
         };
         let steps: Vec<_> = specs.filter_map(unknown).collect();
         if !steps.is_empty() {
-            // A launch that cannot be stored is judged again at its gate, which gives the reason.
+            // A launch that cannot be stored is judged again at its gate, which reports the reason.
             drop(self.take_now(steps));
         }
     }
 
-    /// Judges the launch of an upstream; the digest by which it is approved, or the reason when it must not start. Blocks if there is a
-    /// disk.
+    /// Judges and stores the launch of an upstream. Returns the approved digest, which may be that
+    /// of an equivalent launch, or the reason why it must not start. Blocks if there is a store.
+    ///
+    /// # Errors
+    /// When the launch cannot be stored.
     fn start(&self, spec: &Upstream, launch: &Text) -> Result<Result<Digest, String>, DbError> {
         let folders = own_version_folders();
         let stepped = self.take_now(vec![started(spec, launch.clone(), folders.clone())])?;
@@ -227,16 +237,19 @@ fn own_version_folders() -> Vec<PathBuf> {
     version_folders(&|name| std::env::var(name).ok())
 }
 
+/// Builds the text of a launch, and its digest.
 fn text_of(spec: &Upstream, found: Option<&Found>) -> Text {
     let text = describe(spec, found.map(|found| found.program.as_path()));
     Text { digest: Digest::of(text.as_bytes()), text: Arc::from(text) }
 }
 
+/// Builds the step for a launch that is about to start.
 fn started(spec: &Upstream, text: Text, folders: Vec<PathBuf>) -> (PinKey, Step) {
     let words = words(&text.text);
     (PinKey::launch(&spec.name), Step::Started { text, words, trust: spec.trust, folders })
 }
 
+/// Builds the reason why a launch in this state must not start.
 fn blocked(upstream: &UpstreamName, state: PinState, why: &str) -> String {
     match state {
         PinState::Rejected => "launch rejected: not started".to_owned(),

@@ -1,4 +1,4 @@
-//! Many pins at once: what an operator is shown of them, and one decision about all of it.
+//! Many pins at once: the views that an operator is shown, and one decision about all of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::catalog::glob::glob;
 use crate::policy::Digest;
 use crate::store::db::DbError;
 
-/// A pin, and the digest of the text that the operator was shown of it.
+/// A pin to be decided, with the digest of the text that the operator was shown.
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub name: String,
@@ -18,7 +18,7 @@ pub struct Decision {
     pub shown: Digest,
 }
 
-/// Whether canonical names match a pattern.
+/// Compiles a pattern to a predicate over canonical names.
 ///
 /// # Errors
 /// A sentence about the mistake in the pattern.
@@ -28,7 +28,7 @@ pub fn matcher(pattern: &str) -> Result<impl Fn(&str) -> bool + use<>, String> {
 }
 
 impl Pins {
-    /// The pins of these names, those that there are, in that order.
+    /// Returns the pins with these names, in that order; names without a pin are left out.
     pub fn views(&self, wanted: &[(String, PinKind)]) -> Vec<PinView> {
         let keys = self.keys_of(wanted.iter().map(|(name, kind)| (name.as_str(), *kind)));
         let book = self.book();
@@ -36,11 +36,12 @@ impl Pins {
         found.filter_map(|key| Some(PinView::new(key, book.of(key)?, book.launch_of_tool(key)))).collect()
     }
 
-    /// Approves or rejects all of them in one step on disk. A text that is not the shown one any more is not decided; the others are.
-    /// The results are in the order of the decisions.
+    /// Approves or rejects all of these pins in one write, and announces the changes. A pin whose
+    /// text is no longer the shown one is not decided, the others are. The results are in the order
+    /// of the decisions.
     ///
     /// # Errors
-    /// When nothing can be decided because the store takes no writes.
+    /// When the store cannot be read or written; then nothing is decided.
     pub async fn decide_all(
         &self,
         decisions: &[Decision],
@@ -73,6 +74,7 @@ impl Pins {
         Ok(decisions.iter().map(told).collect())
     }
 
+    /// Finds the keys of pins by their canonical names.
     fn keys_of<'n>(&self, wanted: impl Iterator<Item = (&'n str, PinKind)>) -> HashMap<(&'n str, PinKind), PinKey> {
         let wanted: HashMap<(&str, PinKind), (&'n str, PinKind)> = wanted.map(|pair| (pair, pair)).collect();
         let book = self.book();

@@ -1,4 +1,4 @@
-//! News of pins: changes that were made together, and their audit records.
+//! Changes of pins that are made together, and their audit records.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use super::{PinKey, PinKind, Record};
 use crate::catalog::name::UpstreamName;
 use crate::policy::{Digest, Entry, Event, ListChange, ListChanges, PinState};
 
-/// A pin has changed, or is new.
+/// A changed or new pin.
 #[derive(Clone, Debug)]
 pub struct PinChange {
     pub key: PinKey,
-    /// The digest that is no longer pinned: its grants end.
+    /// Digest that is no longer pinned, and whose grants end.
     pub over: Option<Digest>,
     pub state: PinState,
-    /// Digest of the pinned or waiting text.
+    /// Digest of the waiting text, else of the pinned one.
     pub digest: Option<Digest>,
-    /// Who, or which circumstance.
+    /// The person or the circumstance behind the state.
     pub why: Arc<str>,
     /// The person who decided in this process; `None` for a circumstance.
     pub by: Option<Arc<str>>,
 }
 
 impl PinChange {
-    /// The audit record of the change.
+    /// Builds the audit record of the change.
     fn entry(&self) -> Entry {
         let is_launch = self.key.kind == PinKind::Launch;
         Entry {
@@ -38,17 +38,17 @@ impl PinChange {
     }
 }
 
-/// Changes of one upstream's pins that were made together.
+/// Changes of one upstream's pins that are made together.
 #[derive(Clone, Debug)]
 pub struct PinNews {
     pub upstream: UpstreamName,
     pub changes: Vec<PinChange>,
-    /// Set if one record stands for all changes.
+    /// The summary, if one audit record stands for all changes.
     pub summary: Option<ListChanges>,
 }
 
 impl PinNews {
-    /// The audit records of the changes.
+    /// Builds the audit records of the changes.
     pub fn entries(&self) -> Vec<Entry> {
         match self.summary {
             Some(summary) => vec![Entry::relisted(self.upstream.shared(), summary)],
@@ -56,17 +56,17 @@ impl PinNews {
         }
     }
 
-    /// The digests that are no longer pinned, each with whether it is a launch's.
+    /// Returns the digests that are no longer pinned, each with true if it is a launch's.
     pub fn over(&self) -> HashSet<(bool, Digest)> {
         let over = |change: &PinChange| Some((change.key.kind == PinKind::Launch, change.over?));
         self.changes.iter().filter_map(over).collect()
     }
 }
 
-/// Called with all changes, outside of the lock.
+/// A callback for changes of pins, called without holding the lock.
 pub type PinHook = Box<dyn Fn(&PinNews) + Send + Sync>;
 
-/// A record that was stored, and the one before it.
+/// A stored record, and the record before it.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) key: PinKey,
@@ -75,30 +75,33 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// The record before, if only the rest of the record has changed and not the pin.
+    /// Returns the record before if the pin itself has not changed.
     fn same(&self) -> Option<&Record> {
         self.old.as_ref().filter(|old| old.pin == self.new.pin)
     }
 
+    /// Returns true if the pin has changed, or how far it is confirmed.
     pub(super) fn is_change(&self) -> bool {
         self.same().is_none_or(|old| old.confirmed != self.new.confirmed)
     }
 
-    /// Whether a person confirmed the pin as it was.
+    /// Returns true if a person has decided about the pin without changing it.
     fn is_decided(&self) -> bool {
         self.same().is_some_and(|old| (&old.by, old.at) != (&self.new.by, self.new.at))
     }
 
-    /// Whether the change is announced. The first inventory of a launch is not, nor is a pin at
-    /// first sight; an operator's confirmation is.
+    /// Returns true if the change is passed to the hook. A pin at first sight is not, nor is a
+    /// change by the first inventory of a launch; a person's confirmation is.
     pub(super) fn is_news(&self) -> bool {
         self.is_logged() && (self.old.is_some() || self.new.pin.state() != PinState::Pinned)
     }
 
+    /// Returns true if the change is logged: the pin has changed, or a person has confirmed it.
     pub(super) fn is_logged(&self) -> bool {
         self.same().is_none_or(|old| old.confirmed != self.new.confirmed && self.is_decided())
     }
 
+    /// Builds the change for the hook.
     pub(super) fn change(&self, by: Option<&Arc<str>>) -> PinChange {
         let Self { key, old, new } = self;
         let pinned = new.visible();
@@ -108,6 +111,7 @@ impl Stored {
         PinChange { key: key.clone(), over, state, digest, why, by: by.cloned() }
     }
 
+    /// Builds the change for the summary of a reading.
     pub(super) fn listed(&self) -> ListChange<'_> {
         let (key, pin) = (&self.key, self.new.pin);
         ListChange {

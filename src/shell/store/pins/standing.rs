@@ -1,4 +1,4 @@
-//! Tools as their pins know them, for rules over claims.
+//! Tools with what their pins say about them, for rules over claims.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,8 @@ use crate::mcp::item::Definition;
 use crate::policy::Standing;
 
 impl Pins {
-    /// The tools of an upstream by name, as their pins know them.
+    /// Returns what the pins say about each of an upstream's tools, by name: whether the tool is
+    /// new, and whether its text is in doubt.
     pub fn standings(&self, upstream: &UpstreamName, tools: &[Definition]) -> HashMap<String, Standing> {
         let book = self.book();
         let launch = book.launch(upstream);

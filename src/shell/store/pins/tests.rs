@@ -33,7 +33,7 @@ fn of_items<'i>(items: &'i [&'i Definition]) -> ListedItems<'i> {
     ListedItems { items, is_recalled: false, removed: 0, reading: None }
 }
 
-/// Which of the items are shown.
+/// Judges the items; returns for each whether it is shown.
 fn shown(pins: &Pins, tier: Tier, items: &[Definition]) -> Vec<bool> {
     let items: Vec<&Definition> = items.iter().collect();
     pins.judge(&name(), tier, of_items(&items), &|_| None)
@@ -231,7 +231,7 @@ async fn one_decision_about_many_covers_what_was_shown_and_no_more() {
         let want = [("a", 0), ("b", 1)].map(|(key, at)| (format!("fx__{key}"), Some(second[at].digest)));
         assert_eq!(views, want);
 
-        // One changes again, and one is none.
+        // One of them changes again, and one name has no pin.
         let third = tool("b", "three");
         shown(&pins, TIER, std::slice::from_ref(&third));
         let all = [
@@ -253,7 +253,7 @@ async fn one_decision_about_many_covers_what_was_shown_and_no_more() {
     }
 }
 
-/// The operator's configuration starts `fx` by that program.
+/// Pins the launch of `fx` by that program, as an operator's configuration does.
 fn launched(pins: &Pins, program: &str) -> Digest {
     let words = format!(r#"{{"command":["{program}"]}}"#);
     let text = Text { digest: Digest::of(words.as_bytes()), text: Arc::from(words.as_str()) };
@@ -263,7 +263,7 @@ fn launched(pins: &Pins, program: &str) -> Digest {
     digest
 }
 
-/// Lists these tools, and tells which are new and which are in doubt.
+/// Lists these tools; returns the names of the new ones and of those in doubt.
 fn listed(pins: &Pins, reading: Option<Reading>, tools: &[Definition], doubtful: &str) -> (String, String) {
     let items: Vec<&Definition> = tools.iter().collect();
     let doubt = |item: &Definition| (item.key == doubtful).then(|| "it looks odd".to_owned());
@@ -317,7 +317,7 @@ async fn a_tool_is_new_unless_the_first_inventory_of_its_launch_had_it_or_an_ope
         assert_eq!(new(None, &of("a b c d")), "a b c d");
         assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a d")), "");
         assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a b c d")), "b c");
-        // One that comes back was listed already, and its confirmations are there.
+        // A launch that comes back was listed already, and keeps its confirmations.
         let launch = launched(&pins, "one");
         assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a b c d e")), "d e");
         launched(&pins, "two");

@@ -1,33 +1,38 @@
-//! Pins for people.
+//! Pins as people see them.
 
 use super::book::{PinKey, PinKind, Record};
 use crate::policy::{Digest, PinState};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// One pin, for the command line and the console. Texts are an upstream's and must be escaped.
+/// A pin for the command line and the console. Its texts come from the upstream and must be
+/// escaped.
 #[derive(Clone, Debug)]
 pub struct PinView {
     pub upstream: String,
     pub kind: PinKind,
-    /// The canonical name, or the upstream's for a launch.
+    /// Canonical name, or the upstream's name for a launch.
     pub name: String,
     pub state: PinState,
-    /// The canonical text that was approved, and its digest.
+    /// Canonical text that was approved.
     pub approved: Option<String>,
+    /// Digest of that text.
     pub approved_digest: Option<Digest>,
-    /// The canonical text that waits or was rejected, and its digest.
+    /// Canonical text that waits or was rejected.
     pub waiting: Option<String>,
+    /// Digest of that text.
     pub waiting_digest: Option<Digest>,
-    /// A pinned tool that appeared after the first inventory of its upstream's launch, and that no operator has confirmed.
+    /// True for a pinned tool that appeared after the first inventory of its upstream's launch and
+    /// that no operator has confirmed.
     pub is_new: bool,
-    /// Reason for the state.
+    /// The person or circumstance behind the state.
     pub by: String,
-    /// Since when, in seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub since: u64,
 }
 
 impl PinView {
-    /// `launch`: that of a tool's upstream.
+    /// Builds the view of a record. `launch` is the launch record of a tool's upstream; a pinned
+    /// tool that is not confirmed for it is shown as new.
     pub(super) fn new(key: &PinKey, record: &Record, launch: Option<&Record>) -> Self {
         let is_pinned_tool = key.kind == PinKind::Tool && record.pin.state() == PinState::Pinned;
         Self {
@@ -46,12 +51,12 @@ impl PinView {
     }
 
     #[cfg(test)]
-    /// The digest for a decision about the shown text.
+    /// Returns the digest for a decision about the shown text.
     pub fn shown(&self) -> Option<Digest> {
         self.waiting_digest.or(self.approved_digest)
     }
 
-    /// JSON for the admin socket; with texts on request.
+    /// Encodes the pin as JSON for the admin socket; `texts` adds the texts.
     pub fn to_json(&self, texts: bool) -> RawJson {
         let mut out = RawObject::of_strings(&[
             ("name", &self.name),

@@ -9,7 +9,7 @@ use crate::store::audit::{self, MAIN};
 use crate::store::backup;
 use crate::telemetry::metrics::Metrics;
 
-/// A state directory that is a restored backup.
+/// Creates a state directory that is a restored backup.
 fn restored() -> (TempDir, Db) {
     let (state, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     drop(Db::open(state.path()).unwrap());
@@ -23,7 +23,7 @@ fn open_log(db: &Db) -> Audit {
     audit::open_in(db.path().parent().unwrap(), db, &config::Audit::default(), MAIN, metrics).unwrap()
 }
 
-/// What a start of the daemon does.
+/// Repeats the steps of a daemon's start.
 async fn start(db: &Db) -> RestoreReview {
     let review = RestoreReview::open(db.clone(), true).unwrap();
     let audit = open_log(db);
@@ -32,7 +32,7 @@ async fn start(db: &Db) -> RestoreReview {
     review
 }
 
-/// Records of the restore in the log.
+/// Counts the records of the restore in the log.
 fn records(db: &Db) -> usize {
     let files = fs::read_dir(db.path().parent().unwrap().join("audit")).unwrap();
     let texts = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap_or_default());

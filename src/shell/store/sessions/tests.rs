@@ -2,7 +2,7 @@ use super::*;
 use crate::engine::ended::MAX_NOTES;
 use crate::mcp::version::Revision;
 
-/// Our own user, by the generated token.
+/// The owner of sessions: our own user, by the generated token.
 fn owner() -> SessionOwner<'static> {
     SessionOwner { caller: Caller::local(), kind: "token", token: &[7; 32], profile: None }
 }

@@ -1,4 +1,5 @@
-//! Uses of states: once over processes and restarts, whatever the disk does.
+//! Uses of states: each state is used once over processes and restarts, whether the disk takes
+//! writes or not.
 
 use super::*;
 use crate::engine::state::{LIFE, StateId};
@@ -18,7 +19,7 @@ async fn a_state_is_used_once_over_processes_and_restarts() {
     let (one, beside) = (open(), open());
     assert!(one.is_first(state(1)) && !one.is_first(state(1)));
     assert_eq!(one.keep(state(1)).await, Ok(()));
-    // Another process does not know of it and is told by the disk.
+    // Another process does not know the use from memory, and learns it from the store.
     assert!(beside.is_first(state(1)));
     assert_eq!(beside.keep(state(1)).await.unwrap_err().reason, Reason::Denied);
     assert!(!beside.is_first(state(1)), "nor does it go on with it later");
@@ -51,7 +52,7 @@ async fn an_expired_state_is_not_used_even_where_its_row_is_gone() {
     let one = state(1);
     assert!(used.is_first(one));
     assert_eq!(used.keep(one).await, Ok(()));
-    // Another process whose clock is ahead removes the row.
+    // Another process, whose clock is ahead, removes the row.
     let ahead = StateUse { until: one.until + 100, ..state(2) };
     assert!(db.use_state(ahead, one.until + 1).run_now().unwrap());
     assert!(db.used_states(0, 10).unwrap().iter().all(|left| left.id == ahead.id));

@@ -1,4 +1,5 @@
-//! Grants below a folder: kept, listed, recorded, revoked; and rows that cannot be read.
+//! Grants below a folder: they are stored, listed, recorded and revoked; and rows that cannot be
+//! read.
 
 use super::*;
 use crate::policy::consent::Places;

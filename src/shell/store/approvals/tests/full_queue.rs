@@ -10,7 +10,7 @@ use crate::store::audit::past::{Begin, Found, Past};
 use crate::store::audit::{Folder, MAIN, Options, Recorded};
 use crate::telemetry::metrics::Metrics;
 
-/// Answers of each kind.
+/// Number of answers of each kind.
 const ANSWERS: usize = 512;
 
 pub(super) fn log(dir: &Path, db: Db, metrics: &Metrics) -> Audit {
@@ -26,12 +26,12 @@ pub(super) fn log(dir: &Path, db: Db, metrics: &Metrics) -> Audit {
     Audit::open(options, db, metrics.audit()).unwrap()
 }
 
-/// A record that may take every place of the queue.
+/// Builds a record that may take every place of the queue.
 fn filling() -> Entry {
     Entry::new(Event::Action)
 }
 
-/// The members `event`, `prompt` or `grant`, and `result` of all records, oldest first.
+/// Reads the members `event`, `prompt` or `grant`, and `result` of all records, oldest first.
 pub(super) fn records(dir: &Path) -> Vec<(String, String, String)> {
     let mut past = Past::begin(Folder::at(dir.join("audit")), &Begin::Latest).unwrap();
     let mut all = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn records(dir: &Path) -> Vec<(String, String, String)> {
     all
 }
 
-/// How often records of that kind name each subject and result.
+/// Counts the records of that kind by subject and result.
 fn counts(all: &[(String, String, String)], kind: &str) -> HashMap<(String, String), usize> {
     let mut counts = HashMap::new();
     for (_, about, result) in all.iter().filter(|(event, ..)| event == kind) {
@@ -54,7 +54,7 @@ fn counts(all: &[(String, String, String)], kind: &str) -> HashMap<(String, Stri
     counts
 }
 
-/// Answers over the channel with that number, of which there are five.
+/// Answers over one of the five channels, by its number.
 async fn answer_over(channel: usize, approvals: &Approvals, id: PromptId, wish: Wish) {
     let text = id.to_string();
     let shown = approvals.prompt(&id).unwrap().digest();
@@ -175,7 +175,7 @@ async fn calls_and_their_ends_keep_no_record_of_an_operator_out() {
         (0..64).map(|n| approvals.ask(asked("ci", &format!("fx__{n}"), "{}"), shown()).unwrap()).collect();
     audit.flush().await;
     let writer = audit.hold().await;
-    // Clients make calls that a rule denies, and hang up.
+    // Clients make calls that a rule denies, and disconnect.
     let refused = |_| audit.record(Entry::new(Event::Decision), false);
     let denials: Vec<_> = (0..1030).map(refused).collect();
     let waiting = denials.iter().filter(|record| record.waits_for_place()).count();

@@ -1,4 +1,4 @@
-//! A process that dies at any moment uses no consent twice.
+//! A process that is killed at any moment uses no grant twice.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn a_used_once_grant_is_never_used_again_also_after_kill_9_at_any_of_1000_points
     kill_1000(concat!(module_path!(), "::uses_once_grants_until_it_is_killed"), grant_more);
 }
 
-/// Checks what the last life left, and makes up for what was used.
+/// Checks the store after a life, and adds a grant for each one that was used.
 fn grant_more(dir: &Path, made: usize) -> usize {
     let db = Db::open(dir).unwrap();
     check(dir, &db);
@@ -57,7 +57,7 @@ fn once(n: usize) -> GrantRow {
     }
 }
 
-/// Nothing was used twice, and nothing that was used is live.
+/// Checks that nothing was used twice, and that no used grant is live.
 fn check(dir: &Path, db: &Db) {
     let live: HashSet<String> = db.grants().run_now().unwrap().iter().map(|row| row.id.to_string()).collect();
     let mut used = HashSet::new();

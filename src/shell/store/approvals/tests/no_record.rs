@@ -1,4 +1,4 @@
-//! Answers while the disk takes no records: no grant without its record.
+//! Answers while the disk takes no records: there is no grant without its record.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use crate::policy::chain::Retain;
 use crate::store::audit::{MAIN, Options};
 use crate::telemetry::metrics::Metrics;
 
-/// A log that begins a segment with each batch of records, so that it takes none while its folder
-/// is away.
+/// Opens a log that begins a segment with each batch of records, so that it takes none while its
+/// folder is missing.
 fn log(dir: &Path, db: Db, metrics: &Metrics) -> Audit {
     let options = Options {
         folder: dir.join("audit"),

@@ -1,12 +1,13 @@
-//! Grants, approvals, denials and embargoes last for their time, however the wall clock is set meanwhile, over restarts
-//! and in every process of a store.
+//! Grants, approvals, denials and embargoes last for their time, over restarts, in every process of
+//! a store, and even if the wall clock is set meanwhile.
 
 use super::*;
 use crate::base::clock::played::Machine;
 
 const MINUTE: u64 = 60;
 
-/// Steps of the wall clock, in seconds, before a promise and while it lasts. None of them makes more time pass.
+/// Steps of the wall clock in seconds, before a promise and while it lasts. None of them lets more
+/// time pass.
 const STEPS: [(&str, &[i64], &[i64]); 5] = [
     ("no step", &[], &[]),
     ("ahead once", &[3600, -3600], &[]),
@@ -15,7 +16,7 @@ const STEPS: [(&str, &[i64], &[i64]); 5] = [
     ("ahead once, then before 1970", &[3600], &[-4_000_000_000]),
 ];
 
-/// Plays the steps, each of which the process sees.
+/// Steps the wall clock; the process reads it after each step.
 fn step(machine: &Machine, approvals: &Approvals, steps: &[i64]) {
     for seconds in steps {
         machine.step(*seconds);
@@ -23,7 +24,8 @@ fn step(machine: &Machine, approvals: &Approvals, steps: &[i64]) {
     }
 }
 
-/// Checks that a promise lasts for so many seconds, or one more, under each of the steps, with a store and without one.
+/// Checks that a promise lasts for `seconds`, or one more, under each of the steps, with a store
+/// and without one.
 async fn lasts<T>(seconds: u64, make: impl AsyncFn(&Approvals) -> T, holds: impl Fn(&Approvals, &T) -> bool) {
     for (label, before, meanwhile) in STEPS {
         for is_kept in [false, true] {
@@ -115,7 +117,7 @@ async fn a_grant_that_another_process_gave_ends_at_its_time() {
     let other_approvals = kept(&dir);
     let giver = machine.start();
     let approvals = kept(&dir);
-    // Only the process that gives the grant sees that the wall is ahead.
+    // Only the process that gives the grant sees that the wall clock is ahead.
     step(&machine, &approvals, &[3600, -3600]);
     allow(&approvals, &asked("ci", "fx__echo", "{}"), Lifetime::Until(approvals.wall() + MINUTE)).await;
     other.enter();

@@ -2,7 +2,7 @@ use super::super::tests::Place;
 use super::*;
 use crate::policy::Entry;
 
-/// The members `action`, `by`, `name`, `count`, `result` and `why` of all actions in the log.
+/// Reads the members `action`, `by`, `name`, `count`, `result` and `why` of all actions in the log.
 fn actions(place: &Place) -> Vec<[String; 6]> {
     let text = place.text();
     let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());

@@ -9,10 +9,11 @@ use crate::policy::{Caller, Entry, Event};
 
 const BEGIN: u64 = 1_795_256_100_000;
 
-/// A record's date and number, as a look finds it.
+/// A record's date and number, as a reading returns it.
 type Seen = (String, u64);
 
-/// Chains whose records are at random times, in files of random size. Returns all of them, the latest first.
+/// Writes chains whose records are at random times, in files of random size. Returns all records,
+/// the latest first.
 fn chains(folder: &Path, random: &mut fastrand::Rng, count: usize) -> Vec<Seen> {
     let mut all = Vec::new();
     for chain in 0..count {
@@ -21,7 +22,7 @@ fn chains(folder: &Path, random: &mut fastrand::Rng, count: usize) -> Vec<Seen> 
         let (mut at, mut number) = (BEGIN + random.u64(0..100_000), 1);
         let mut text = Vec::new();
         for _ in 0..random.u64(1..60) {
-            // Each at a time of its own.
+            // Each record has a time of its own.
             at += 1000 + random.u64(0..50) * 10 + chain as u64;
             at = at - at % 10 + chain as u64;
             let caller = "x".repeat(random.usize(0..3000));
@@ -70,7 +71,7 @@ fn records_of_all_chains_come_in_order_from_any_place_on() {
         let (date, _) = &all[random.usize(0..all.len())];
         let older: Vec<Seen> = all.iter().filter(|(one, _)| one < date).cloned().collect();
         assert_eq!(read(&mut begin(&Begin::Before(date.clone())), usize::MAX).0, older, "round {round}, before {date}");
-        // In pages of random length, each by the address of the one before.
+        // In pages of random length, each from the cursor of the one before.
         let mut place = Some(Begin::Latest);
         let mut seen = Vec::new();
         while let Some(at) = place {

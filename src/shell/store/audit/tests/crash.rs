@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-/// Names the state directory of the writer that is to be killed.
+/// Environment variable that names the state directory to the writer that is killed.
 const CHILD: &str = "HEADEND_AUDIT_TEST_CHILD";
 
-/// The child of the test below; nothing where there is no parent.
+/// The child process of the test below; does nothing in the test run itself.
 #[tokio::test]
 async fn the_child_writes_until_it_is_killed() {
     let Ok(dir) = std::env::var(CHILD) else { return };
@@ -30,10 +30,10 @@ async fn the_child_writes_until_it_is_killed() {
             let entry = entry_of_proof();
             audit.record(entry, true).written().await.unwrap();
             if call % 1000 == 0 {
-                // In some rounds the store has a head, in others none.
+                // In some rounds the store has a head, in others it has none.
                 audit.flush().await;
             }
-            // What is said here is on disk.
+            // A printed record is on disk.
             println!("durable");
         }
     }
@@ -53,7 +53,7 @@ fn a_killed_writer_loses_nothing_that_was_durable_and_the_next_goes_on() {
         child.env(CHILD, place.0.path()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = child.spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
-        // Once it writes, at a moment that differs from round to round.
+        // Kill the child once it writes, at a moment that differs from round to round.
         let mut said = Vec::new();
         let mut some = [0; 64];
         while !String::from_utf8_lossy(&said).contains("durable") {
@@ -72,7 +72,7 @@ fn a_killed_writer_loses_nothing_that_was_durable_and_the_next_goes_on() {
             "round {round}: {verdict}"
         );
         torn += usize::from(!place.text().ends_with('\n'));
-        // The log is kept small, as an operator would who archives it.
+        // The log is kept small, as by an operator who archives it.
         if round % 10 == 9 {
             assert!(place.text().matches(r#""result":"proof""#).count() >= proofs, "round {round}");
             fs::remove_dir_all(place.folder().path()).unwrap();

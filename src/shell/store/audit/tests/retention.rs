@@ -1,4 +1,5 @@
-//! Old files go, their removal is recorded, and whatever else is missing is still found.
+//! Old files are removed and their removal is recorded; anything else that is missing is still
+//! found.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +7,7 @@ use super::*;
 use crate::policy::Removal;
 use crate::policy::chain::{Bad, Chain, Head, Retain};
 
-/// As with files of one record each.
+/// Settings with which each record gets a file of its own.
 fn options(place: &Place, retain: Retain) -> Options {
     Options { max_segment: 1, retain, ..place.options() }
 }
@@ -15,13 +16,13 @@ fn bytes(bytes: u64) -> Retain {
     Retain { age: None, size: Some(bytes) }
 }
 
-/// The numbers of the files of the chain.
+/// Lists the numbers of the chain's files.
 fn numbers(place: &Place) -> Vec<u32> {
     let segments = place.folder().chains().unwrap().remove(MAIN).unwrap_or_default();
     segments.iter().map(|segment| segment.number).collect()
 }
 
-/// Writes so many records, each to a file of its own.
+/// Writes that many records, each to a file of its own.
 async fn filled(place: &Place, records: u64) {
     let audit = place.open(options(place, Retain::default()));
     for call in 0..records {
@@ -31,7 +32,8 @@ async fn filled(place: &Place, records: u64) {
     closed(audit, place).await;
 }
 
-/// Closes a log and waits for its writer, which may still remove files. A new file is not locked at once, so locks do not tell.
+/// Closes a log and waits for its writer, which may still remove files. A new file is not locked at
+/// once, so the locks do not show that.
 async fn closed(audit: Audit, place: &Place) {
     let writer = Arc::downgrade(audit.0.as_ref().unwrap().queue.shared());
     drop(audit);
@@ -53,7 +55,7 @@ async fn ended(place: &Place, chain: &str) {
     }
 }
 
-/// Writes records until that holds.
+/// Writes records until the condition holds.
 async fn write_until(audit: &Audit, what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = clock::now() + Duration::from_secs(20);
     let mut call = 0;
@@ -66,7 +68,7 @@ async fn write_until(audit: &Audit, what: &str, mut holds: impl FnMut() -> bool)
     audit.flush().await;
 }
 
-/// A log of which old files were removed by size.
+/// Creates a log of which old files were removed by size.
 async fn trimmed() -> Place {
     let place = Place::new();
     let audit = place.open(options(&place, bytes(3000)));
@@ -93,7 +95,7 @@ async fn the_oldest_files_go_by_size_and_the_log_says_which() {
     assert!(last.since.starts_with("20") && last.to >= last.since && last.bad.is_none(), "{last:?}");
     let size: u64 = numbers(&place).iter().map(|number| fs::metadata(place.segment(*number)).unwrap().len()).sum();
     assert!(size < 6000, "{size} bytes are left");
-    // A restart goes on with it.
+    // A restart continues the chain.
     session(&place, place.options(), 2).await;
     assert!(place.verdict().starts_with("main ") && !place.verdict().contains(':'), "{}", place.verdict());
 }
@@ -165,7 +167,8 @@ async fn a_removal_that_was_added_by_another_hand_explains_nothing() {
     filled(&place, 6).await;
     let line = fs::read_to_string(place.segment(3)).unwrap();
     let last = Head::of_line(line.trim_end().as_bytes()).unwrap();
-    // What anyone can write who knows the form: a sound record at the end of the chain, and a whole chain.
+    // Lines that anyone can write who knows the format: a sound record at the end of the chain, and
+    // a whole chain.
     let removal = Removal {
         chain: MAIN.to_owned(),
         from: 1,
@@ -240,7 +243,7 @@ async fn ended_chains_go_as_a_whole_and_live_ones_stay() {
     let verdict = place.verdict();
     assert!(!verdict.contains(over) && !verdict.contains("missing") && verdict.contains("s-live 1"), "{verdict}");
     assert!(place.text().contains("\"removed\":{\"chain\":\"s-ended\",\"from\":1,\"until\":3"), "{}", place.text());
-    // As after an end in the middle of the removal.
+    // The state after an end in the middle of the removal.
     fs::write(&last.0, &last.1).unwrap();
     assert!(place.verdict().contains("s-ended 3"), "{}", place.verdict());
     drop(writer);

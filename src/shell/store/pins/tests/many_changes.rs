@@ -1,5 +1,4 @@
-//! Readings that change many pins at once: their records, and the table of pins after
-//! them.
+//! Readings that change many pins at once: their audit records, and the table of pins after them.
 
 use super::*;
 use crate::policy::{Entry, ListChanges, MAX_SINGLE_CHANGES};
@@ -8,7 +7,7 @@ fn tools(count: usize, description: &str) -> Vec<Definition> {
     (0..count).map(|n| tool(&format!("t{n}"), description)).collect()
 }
 
-/// Collects the records that the hook would write.
+/// Collects the audit records of changes, as the hook would write them.
 fn recorded(pins: &Pins) -> Arc<Mutex<Vec<Entry>>> {
     let entries = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&entries);

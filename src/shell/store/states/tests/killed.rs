@@ -1,5 +1,6 @@
-//! A process that dies at any moment continues no call twice with one state, and uses no once-grant behind one twice: the same
-//! states are sent again and again, and the processes die between the use and the answer.
+//! A process that is killed at any moment continues no call twice with one state, and uses no
+//! once-grant behind it twice. The same states are sent again and again, and the processes are
+//! killed between the use and the answer.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,7 +17,7 @@ fn goes_on_with_states_until_it_is_killed() {
         let sealed = fs::read_to_string(dir.join("sealed")).unwrap();
         let mut upstream = Uses::begin(&dir);
         for n in sealed.lines().map(|line| line.parse::<u64>().unwrap()) {
-            // All that were ever sealed are sent again, the used ones too.
+            // All states that were ever sealed are sent again, the used ones too.
             if used.is_first(state(n)) && used.keep(state(n)).await.is_ok() {
                 upstream.note(&n.to_string());
             }
@@ -29,7 +30,7 @@ fn a_used_state_is_never_used_again_also_after_kill_9_at_any_of_1000_points() {
     kill_1000(concat!(module_path!(), "::goes_on_with_states_until_it_is_killed"), seal_more);
 }
 
-/// Checks what the last life left, and makes up for what was used.
+/// Checks the store after a life, and seals a state for each one that was used.
 fn seal_more(dir: &Path, made: usize) -> usize {
     let db = Db::open(dir).unwrap();
     let mut used = HashSet::new();
@@ -38,7 +39,7 @@ fn seal_more(dir: &Path, made: usize) -> usize {
     }
     let kept: HashSet<StateId> = db.used_states(0, usize::MAX).unwrap().iter().map(|state| state.id).collect();
     assert!(used.iter().all(|n| kept.contains(&state(*n).id)), "a state was used that is not on disk as used");
-    // A state whose use is on disk was used, or its process died before the call went on.
+    // A state whose use is on disk was used, or its process was killed before the call went on.
     let unused = made - kept.len();
     let made = made + AT_HAND - unused.min(AT_HAND);
     let sealed: String = (0..made).map(|n| format!("{n}\n")).collect();
