@@ -22,7 +22,7 @@ use crate::engine::call::{Outcome, Outgoing};
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
-use crate::engine::lists::{Lists, Page, Trouble};
+use crate::engine::lists::{Lists, Trouble};
 use crate::engine::pending::{Lookup, Pending};
 use crate::engine::turns::Gate;
 use crate::engine::unasked::{Asked, Stream, Told, told};
@@ -38,6 +38,7 @@ use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::unreadable::Unreadable;
 
+mod lists;
 mod skipped;
 mod unread;
 
@@ -228,21 +229,6 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// Returns the earliest deadline of the pages in flight.
-    fn list_deadline(&self) -> Option<Instant> {
-        if !self.lists.are_read() {
-            return None;
-        }
-        let mut earliest = None;
-        self.pending.find(|waiting| {
-            if let Waiting::List(_, Some(until)) = waiting {
-                earliest = Some(earliest.map_or(*until, |e: Instant| e.min(*until)));
-            }
-            false
-        });
-        earliest
-    }
-
     /// Sends a call: writes it to [`Self::outgoing`]. Before the handshake has succeeded and after
     /// the connection has failed, the call fails at once and nothing is sent.
     pub fn handle_call(&mut self, call: &Outgoing, port: P) {
@@ -424,37 +410,6 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// Notes that a page of a list was not answered in time. Its answer is still taken; of other
-    /// late requests for the same list it is not.
-    fn list_is_late(&mut self, id: WireId, now: Instant) {
-        let Some(Waiting::List(reading, until)) = self.pending.get_mut(id) else { return };
-        *until = None;
-        let list = reading.list;
-        let late = |w: &Waiting<P>| matches!(w, Waiting::List(reading, None) if reading.list == list);
-        for older in self.pending.find_all(late).into_iter().filter(|older| *older != id) {
-            self.pending.take(older);
-        }
-        self.fault(Fault::BadList);
-        self.lists.failed(list, "not answered within `start-timeout`", now);
-    }
-
-    /// Reads at once all lists that could not be read, because the operator wants to know.
-    pub fn retry_lists(&mut self, now: Instant) {
-        if matches!(self.state, State::Ready(_)) {
-            self.lists.retry();
-            self.read_lists(now);
-        }
-    }
-
-    /// Notes that the inventory was judged and how long that took, and reads the lists that are
-    /// due.
-    pub fn handle_judged(&mut self, took: Duration, now: Instant) {
-        self.lists.judged(took, now);
-        if matches!(self.state, State::Ready(_)) {
-            self.read_lists(now);
-        }
-    }
-
     /// Sends a question of the handshake.
     fn ask_question(&mut self, question: Question) {
         let params = question.params(&self.hop, &self.declared);
@@ -571,27 +526,6 @@ impl<P: CallPort> Peer<P> {
         }
         self.lists.begin(agreed.offers);
         self.read_lists(now);
-    }
-
-    /// Reports what was read, and asks for the lists that are due.
-    fn read_lists(&mut self, now: Instant) {
-        for quirk in self.lists.take_quirks() {
-            self.tell(PeerEvent::Quirk(quirk));
-        }
-        while let Some((list, trouble)) = self.lists.told() {
-            self.events.push_back(PeerEvent::List(list, trouble));
-        }
-        self.events.extend(self.lists.news(now).map(PeerEvent::Inventory));
-        while let Some(page) = self.lists.next(now) {
-            self.ask_page(page, now);
-        }
-    }
-
-    /// Requests a page of a list.
-    fn ask_page(&mut self, page: Page, now: Instant) {
-        let State::Ready(agreed) = self.state else { return };
-        let (params, method) = (page.params(&self.hop, agreed.revision), page.reading.list.method());
-        self.ask(method, params.as_ref(), Waiting::List(Box::new(page.reading), Some(now + self.times.start)));
     }
 
     /// Passes a notification to its recipient, or reports it.

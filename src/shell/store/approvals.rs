@@ -89,7 +89,6 @@ struct Inner {
     changed: watch::Sender<u64>,
     audit: OnceLock<Audit>,
     metrics: OnceLock<ApprovalMetrics>,
-    /// Signals that an approval was opened.
     opened: Notify,
     /// Version of the database when its approvals were last read.
     version: AtomicI64,
@@ -101,7 +100,6 @@ struct Inner {
 struct Waiting {
     asked: Asked,
     span: Span,
-    /// Time at which it was opened, for the metrics.
     opened: Instant,
     /// The end of the approval, once there is one.
     end: watch::Sender<Option<Closed>>,
@@ -130,13 +128,11 @@ struct Open {
     /// Grants that are being written. One that is revoked or invalidated meanwhile is removed here,
     /// and its write is undone.
     writing: HashMap<Arc<str>, Asked>,
-    /// Grants that ended in this process and are still live in the store, which took no writes
-    /// then.
+    /// Grants that ended here while the store took no writes, and are live in it.
     undone: HashSet<Arc<str>>,
 }
 
 impl Approvals {
-    /// Returns the database of grants and approvals.
     #[cfg(any(test, feature = "testing"))]
     pub fn db(&self) -> Option<&Db> {
         self.inner.db.as_ref()
@@ -187,7 +183,6 @@ impl Approvals {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Returns the health of the store; `None` without a store.
     pub fn store_health(&self) -> Option<&Arc<Health>> {
         self.inner.db.as_ref().map(Db::health)
     }
@@ -255,20 +250,17 @@ impl Approvals {
         Ok(opened.id)
     }
 
-    /// Returns an open approval of this process.
     pub fn prompt(&self, id: &PromptId) -> Option<Prompt> {
         self.inner.lock().desk.get(id).cloned()
     }
 
-    /// Lists the open approvals of this process, the oldest first.
     pub fn prompts(&self) -> Vec<Prompt> {
         let mut prompts: Vec<Prompt> = self.inner.lock().desk.prompts().cloned().collect();
         prompts.sort_by_key(|prompt| (prompt.opened_at, prompt.id));
         prompts
     }
 
-    /// Waits until the approval is closed, and returns its end. An unknown or long forgotten
-    /// approval counts as superseded. Cancel-safe.
+    /// Waits for the end of an approval; an unknown one counts as superseded. Cancel-safe.
     pub async fn settled(&self, id: &PromptId) -> Closed {
         let mut end = {
             let open = self.inner.lock();
