@@ -11,7 +11,7 @@ use crate::policy::{Caller, Evidence, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::logbook::LogLine;
+use crate::upstream::state::logbook::LogLine;
 
 /// Source of the console's data, and the actions of a signed-in operator.
 ///

@@ -9,7 +9,7 @@ use super::text::{Piece, PieceKind, block, capitalised, counted, moment, span, v
 use crate::base::local_time::{local, zone};
 use crate::mcp::weight;
 use crate::policy::consent::Wall;
-use crate::upstream::logbook::{LogLine, Origin};
+use crate::upstream::state::logbook::{LogLine, Origin};
 
 /// The name in the path of such a page.
 pub(crate) fn name_in(path: &str) -> Option<&str> {

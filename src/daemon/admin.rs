@@ -36,7 +36,7 @@ use crate::store::db::Health;
 use crate::store::directory::Store;
 use crate::store::presence::OtherGateway;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::link::LinkState;
+use crate::upstream::session::link::LinkState;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::message::{self, Message, Request};

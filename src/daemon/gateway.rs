@@ -53,10 +53,10 @@ use crate::store::restored::RestoreReview;
 use crate::store::sessions::SessionStore;
 use crate::store::sign_ins::SignIns;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::client::HttpClient;
-use crate::upstream::login_parts::LoginParts;
-use crate::upstream::owner::Marks;
-use crate::upstream::parks::Parks;
+use crate::upstream::call::parks::Parks;
+use crate::upstream::login::parts::LoginParts;
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::mark::Marks;
 use crate::upstream::spawner::Intake;
 use crate::wire::frame::Bounds;
 

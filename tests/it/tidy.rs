@@ -206,7 +206,7 @@ fn what_upstreams_say_is_heard_in_one_place() {
     // These hear clients.
     readers.retain(|file| !file.starts_with(root.join("core/engine/client")));
     // The latter reads messages that the gateway itself is about to post.
-    assert_eq!(readers, [root.join("core/mcp/voice.rs"), root.join("shell/upstream/sse.rs")]);
+    assert_eq!(readers, [root.join("core/mcp/voice.rs"), root.join("shell/upstream/actor/sse.rs")]);
 }
 
 #[test]
@@ -242,8 +242,8 @@ const SLEEPERS: &[&str] = &[
     "src/shell/store/db/tests/unwritable.rs",
     "src/shell/store/killed.rs",
     "src/shell/telemetry/logs/sink.rs",
-    "src/shell/upstream/owner.rs",
-    "src/shell/upstream/procfs.rs",
+    "src/shell/upstream/process/mark.rs",
+    "src/shell/upstream/process/procfs.rs",
 ];
 
 #[test]

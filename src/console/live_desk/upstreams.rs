@@ -15,8 +15,8 @@ use crate::mcp::method::List;
 use crate::mcp::weight;
 use crate::policy::{Caller, Policy};
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::handle::Handle;
-use crate::upstream::link::LinkState;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::link::LinkState;
 
 /// Lines of an upstream's log on its page.
 const MAX_LINES: usize = 60;

@@ -10,7 +10,7 @@ use crate::policy::{Caller, Evidence, Hints, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::logbook::{LogLine, Origin};
+use crate::upstream::state::logbook::{LogLine, Origin};
 use crate::wire::raw::RawJson;
 
 mod grants;

@@ -7,7 +7,7 @@
 //! | client | server | what happens |
 //! |---|---|---|
 //! | declares the extension | modern, with it | the task passes; its id is sealed to caller, upstream and tool (`engine::task_id`). `tasks/get`, `tasks/update` and `tasks/cancel` go to that upstream, decided like a call of that tool, except that limits do not count them |
-//! | any other | modern, tool needs it | the server refuses the call with -32021, which proves that it did not execute it; the gateway makes the call again with the extension declared and polls its task until it ends (`upstream::task`) |
+//! | any other | modern, tool needs it | the server refuses the call with -32021, which proves that it did not execute it; the gateway makes the call again with the extension declared and polls its task until it ends (`upstream::call::task`) |
 //! | any | 2025-11-25, tool needs a task | the gateway makes the call as a task and polls it likewise; tools with optional tasks are called without one |
 //!
 //! The extension is offered while some upstream has it. A call whose task the gateway polls is one call in all other

@@ -22,8 +22,8 @@ use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
 use crate::mcp::input::{InputError, InputRequest, Kinds, passed_on, requests};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::upstream::exchange::Exchange;
-use crate::upstream::session::Wants;
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::session::lane::Wants;
 use crate::wire::raw::RawJson;
 
 mod context;

@@ -9,7 +9,7 @@ use crate::base::local_time::local;
 use crate::gateway::service::Service;
 use crate::telemetry::metrics::Shortage;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 /// Upstreams that are named; the others are counted.
 const NAMED: usize = 10;

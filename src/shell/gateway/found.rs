@@ -14,7 +14,7 @@ use crate::gateway::snapshot::{Snapshot, View};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::policy::{Action, ItemRules, Kind};
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 

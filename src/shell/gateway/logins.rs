@@ -23,8 +23,8 @@ use crate::engine::oauth::flow::{Flow, Next};
 use crate::gateway::supervisor::Order;
 use crate::policy::Digest;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::handle::Handle;
-use crate::upstream::keeper::Keeper;
+use crate::upstream::login::tokens::Keeper;
+use crate::upstream::session::handle::Handle;
 
 /// How long a login may take.
 pub const LIFE: Duration = Duration::from_secs(600);

@@ -34,7 +34,7 @@ use crate::store::leases::Leases;
 use crate::store::presence::Presence;
 use crate::store::recent::Recent;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::parks::Parks;
+use crate::upstream::call::parks::Parks;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 

@@ -18,7 +18,7 @@ use crate::mcp::input::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::{Caller, ItemRules, Kind, Limiter, Policy};
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 /// How many rendered lists one view keeps, and bytes of them; more callers than that cost rendering, not memory.
 const MAX_RENDERED: usize = 256;

@@ -15,9 +15,9 @@ use crate::engine::ask::Declared;
 use crate::mcp::input::Kinds;
 use crate::mcp::voice::Ear;
 use crate::store::pins::LaunchGate;
-use crate::upstream::client::HttpClient;
-use crate::upstream::login_parts::LoginParts;
-use crate::upstream::owner::Marks;
+use crate::upstream::login::parts::LoginParts;
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::mark::Marks;
 use crate::wire::frame::Bounds;
 
 /// How much is taken from upstreams. Clones share the bounds, which a reload may change: those of bytes hold for the next

@@ -20,8 +20,8 @@ use crate::mcp::input::{ByKey, InputError, input_required};
 use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{Action, Permit};
-use crate::upstream::handle::Handle;
-use crate::upstream::session::Wants;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::lane::Wants;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 

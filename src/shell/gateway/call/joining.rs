@@ -11,9 +11,9 @@ use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::turn::SlotHold;
 use crate::gateway::gate::Gate;
-use crate::upstream::exchange::Exchange;
-use crate::upstream::parked::{HeldExchange, ended};
-use crate::upstream::session::LaneUse;
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::call::parked::{HeldExchange, ended};
+use crate::upstream::session::lane::LaneUse;
 use crate::upstream::turns::InTurn;
 use crate::wire::raw::RawJson;
 

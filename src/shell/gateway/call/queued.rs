@@ -14,7 +14,7 @@ use crate::engine::question::park::ParkId;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::turn::SlotHold;
 use crate::gateway::gate::Gate;
-use crate::upstream::handle::Slot;
+use crate::upstream::session::handle::Slot;
 use crate::wire::raw::RawJson;
 
 /// The use of a slot.

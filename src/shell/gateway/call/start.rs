@@ -11,7 +11,7 @@ use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::sending::SendingCall;
 use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
-use crate::upstream::exchange::Exchange;
+use crate::upstream::call::exchange::Exchange;
 
 impl Call {
     /// Starts the call, or fails if the caller's access ends before that.

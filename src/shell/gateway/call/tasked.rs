@@ -15,10 +15,10 @@ use crate::mcp::input::InputError;
 use crate::mcp::method::Method;
 use crate::mcp::task::Task;
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::upstream::exchange::Exchange;
-use crate::upstream::link::Link;
-use crate::upstream::session::LaneUse;
-use crate::upstream::task::{Manner, TaskExchange, Way, decline_questions};
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::call::task::{Manner, TaskExchange, Way, decline_questions};
+use crate::upstream::session::lane::LaneUse;
+use crate::upstream::session::link::Link;
 use crate::wire::raw::RawJson;
 
 impl Call {

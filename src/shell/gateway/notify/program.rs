@@ -12,8 +12,8 @@ use crate::base::stop::StopTimes;
 #[cfg(any(test, feature = "testing"))]
 use crate::stage::program::Keeper;
 #[cfg(not(any(test, feature = "testing")))]
-use crate::upstream::guard::Keeper;
-use crate::upstream::launch::Launch;
+use crate::upstream::process::guard::Keeper;
+use crate::upstream::process::launch::Launch;
 
 /// Output that is read and thrown away, from each pipe. A program that writes more waits for its end.
 const OUTPUT: u64 = 1 << 20;

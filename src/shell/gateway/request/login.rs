@@ -28,7 +28,7 @@ use crate::gateway::waiting::login::PendingLogin;
 use crate::mcp::input::is_accepted;
 use crate::mcp::version::Era;
 use crate::policy::{Action, Caller, Kind, Permit};
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 use crate::wire::raw::RawObject;
 
 impl Service {

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::config::plan::Plan;
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 /// Something that the supervisor is asked to do.
 #[derive(Debug)]

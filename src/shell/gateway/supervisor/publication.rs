@@ -21,7 +21,7 @@ use crate::gateway::snapshot::{InputRules, Snapshot, View};
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{Annotator, MAX_SINGLE_CHANGES};
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 /// How long a dead upstream's items stay listed.
 const GRACE: Duration = Duration::from_secs(600);

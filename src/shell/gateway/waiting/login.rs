@@ -14,8 +14,8 @@ use crate::catalog::name::UpstreamName;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::policy::consent::PromptId;
-use crate::upstream::handle::Handle;
-use crate::upstream::link::LinkState;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::link::LinkState;
 
 /// How long an item may take to be listed again once its upstream has listed others. Another
 /// account may not have it.

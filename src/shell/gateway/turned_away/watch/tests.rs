@@ -35,10 +35,10 @@ use crate::store::leases::Leases;
 use crate::store::pins::Pins;
 use crate::store::recent::Recent;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::client::HttpClient;
-use crate::upstream::login_parts::LoginParts;
-use crate::upstream::owner::Marks;
-use crate::upstream::parks::Parks;
+use crate::upstream::call::parks::Parks;
+use crate::upstream::login::parts::LoginParts;
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::mark::Marks;
 use crate::upstream::spawner::Intake;
 use crate::wire::raw::{RawJson, RawObject};
 

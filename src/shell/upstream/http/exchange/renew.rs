@@ -1,0 +1,145 @@
+//! A session that its server has forgotten: another one is opened, once for all requests that find out, and what was subscribed to
+//! in it is subscribed to again.
+//!
+//! Where the main session was forgotten, the server was probably started anew. So the sessions of clients are looked at before they
+//! are used the next time; and where one of these was, the main session is looked at.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::{HeaderValue, StatusCode};
+
+use super::{HttpLink, Renewal};
+use crate::base::clock;
+use crate::engine::handshake::EraHint;
+use crate::mcp::method::Method;
+use crate::mcp::version::Era;
+use crate::upstream::http::answer::HttpError;
+use crate::upstream::http::initialize::{self, Unopened};
+use crate::upstream::http::parts::LinkParts;
+use crate::upstream::shared::Work;
+use crate::wire::raw::RawJson;
+
+/// How long a server may take to say whether it knows a session.
+const LOOK_TIME: Duration = Duration::from_secs(5);
+
+impl HttpLink {
+    /// Agrees with the server and, where it is a legacy one, enters the session.
+    ///
+    /// # Errors
+    /// [`Unopened`].
+    pub async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<Self>, Unopened> {
+        let (agreed, session) = initialize::open(parts, hint).await?;
+        let link = Arc::new(Self::new(parts.clone(), agreed));
+        if agreed.revision.era() == Era::Legacy {
+            link.enter(session).await;
+        }
+        Ok(link)
+    }
+
+    /// Opens a new session after the upstream forgot the one of that number. One handshake at most is under way, and all wait for it.
+    pub(super) fn renew(self: &Arc<Self>, lost: u64) -> Work {
+        self.renewing.join((&self.parts.tasks, &self.parts.stop), || {
+            let link = Arc::clone(self);
+            Box::pin(async move {
+                let opened = tokio::time::timeout(link.parts.start_limit, link.open_anew(lost)).await;
+                let why = "no answer to the handshake of a new session in time";
+                opened.unwrap_or_else(|_| Err(HttpError::Connect(why.to_owned())))
+            })
+        })
+    }
+
+    async fn open_anew(self: &Arc<Self>, lost: u64) -> Result<(), HttpError> {
+        // The request that found out may have waited while another one did this.
+        if self.number() != lost {
+            return Ok(());
+        }
+        let opened = initialize::open(&self.parts, EraHint::Legacy).await;
+        let (agreed, session) = opened.map_err(|unopened| HttpError::Connect(unopened.why()))?;
+        if agreed.revision != self.agreed.revision {
+            self.outdated.notify_one();
+            return Err(HttpError::Connect("the new session speaks another revision".to_owned()));
+        }
+        if agreed.offers != self.agreed.offers {
+            // Calls go on in this session; the link and the lists are of another server and are made anew.
+            self.outdated.notify_one();
+        }
+        self.logs.forget();
+        self.enter(session).await;
+        let remote = &self.parts.remote;
+        if self.parts.is_main {
+            remote.health.main_renewed();
+        } else {
+            remote.health.look();
+        }
+        self.looked.store(remote.health.renewals(), Ordering::Relaxed);
+        self.renewed.notify_one();
+        if let Some(count) = remote.health.lines.renewed.count(clock::uptime()) {
+            tracing::info!(upstream.url = %remote.shown, count, "upstream session opened anew");
+        }
+        let session = self.session.load_full();
+        self.parts.tasks.spawn("resubscribe", Arc::clone(self).resubscribe(session));
+        Ok(())
+    }
+
+    /// A look whether the server knows this session, where an answer blamed it or, for a client's,
+    /// where the main session was forgotten since the last look.
+    pub(super) fn look(self: &Arc<Self>) -> Option<Work> {
+        let is_suspect = self.is_suspect.load(Ordering::Relaxed);
+        let renewals = self.parts.remote.health.renewals();
+        let is_older = !self.parts.is_main && self.looked.load(Ordering::Relaxed) != renewals;
+        ((is_suspect || is_older) && self.session.load().is_some()).then(|| self.probe())
+    }
+
+    /// Asks the server whether it knows the session, and opens another one if it does not. One
+    /// question at most is under way.
+    pub(super) fn probe(self: &Arc<Self>) -> Work {
+        self.looking.join((&self.parts.tasks, &self.parts.stop), || {
+            let link = Arc::clone(self);
+            let renewals = self.parts.remote.health.renewals();
+            Box::pin(async move {
+                link.probed.store(clock::millis(clock::uptime()).max(1), Ordering::Relaxed);
+                let number = link.number();
+                let params = RawJson::EMPTY_OBJECT;
+                let asked = link.ask_within(Method::Ping, Some(&params), Renewal::Look);
+                let asked = tokio::time::timeout(LOOK_TIME, asked).await;
+                link.looked.store(renewals, Ordering::Relaxed);
+                let renewed = match asked {
+                    Ok(Err(HttpError::Status(StatusCode::NOT_FOUND))) => link.renew(number).await,
+                    Ok(_) | Err(_) => Ok(()),
+                };
+                link.is_suspect.store(false, Ordering::Relaxed);
+                renewed
+            })
+        })
+    }
+
+    /// A new session knows none of the old one's subscriptions.
+    ///
+    /// Where that session is lost as well, the next one's turn begins with the request that opens it: a server that forgets every
+    /// session is asked once in each.
+    fn resubscribe(self: Arc<Self>, session: Option<Arc<HeaderValue>>) -> BoxFuture<'static, ()> {
+        let again = async move {
+            let updates = &self.parts.news.updates;
+            for uri in updates.uris() {
+                if !self.is_in(session.as_deref()) {
+                    return;
+                }
+                let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
+                let asked = self.ask_within(Method::ResourcesSubscribe, Some(&params), Renewal::Never).await;
+                if matches!(asked, Err(HttpError::Status(StatusCode::NOT_FOUND))) {
+                    return;
+                }
+                let lines = &self.parts.remote.health.lines;
+                if let Some(count) = asked.is_err().then(|| lines.subscriptions.count(clock::uptime())).flatten() {
+                    tracing::warn!(upstream.name = %self.parts.upstream, count, "a resource subscription was lost in the new session");
+                }
+                updates.updated(&uri);
+            }
+        };
+        // A request may open a session, which comes here.
+        Box::pin(again)
+    }
+}
