@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
-use crate::upstream::http::answer::HttpError;
+use crate::upstream::state::http_error::HttpError;
 
 /// The outcome of the work, to be waited for.
 pub(crate) type Work = Shared<BoxFuture<'static, Result<(), HttpError>>>;

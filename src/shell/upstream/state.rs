@@ -2,6 +2,7 @@
 
 pub(crate) mod flaws;
 pub(crate) mod health;
+pub(crate) mod http_error;
 pub(crate) mod last_words;
 pub(crate) mod lines;
 pub mod logbook;

@@ -19,7 +19,7 @@ use crate::mcp::version::Era;
 use crate::upstream::actor::context::{self, Context, Run, ready};
 use crate::upstream::actor::http_lists::{HttpLists, Step};
 use crate::upstream::actor::sse;
-use crate::upstream::http::answer::{Gauge, HttpError, Reader, drain, is_event_stream};
+use crate::upstream::http::answer::{Gauge, Reader, drain, is_event_stream};
 use crate::upstream::http::exchange::HttpLink;
 use crate::upstream::http::initialize::Unopened;
 use crate::upstream::http::parts::{Fields, LinkParts};
@@ -27,6 +27,7 @@ use crate::upstream::http::remote::Remote;
 use crate::upstream::line::connection::next_judged;
 use crate::upstream::session::link::Link;
 use crate::upstream::spawner::Spawner;
+use crate::upstream::state::http_error::HttpError;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 

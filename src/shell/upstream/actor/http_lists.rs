@@ -21,8 +21,8 @@ use crate::mcp::method::List;
 use crate::mcp::version::Era;
 use crate::upstream::actor::askers::{self, ForAskers, Seen, for_askers, seen, unseen};
 use crate::upstream::actor::context::Context;
-use crate::upstream::http::answer::HttpError;
 use crate::upstream::http::exchange::HttpLink;
+use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::unread::Readers;
 use crate::wire::raw::RawJson;
 

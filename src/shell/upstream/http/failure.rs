@@ -7,7 +7,7 @@ use http::StatusCode;
 use crate::base::budget::NoRoom;
 use crate::catalog::name::UpstreamName;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::upstream::http::answer::HttpError;
+use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::standing::{Standing, needs_login};
 
 /// The failure of a call for a transport error. The upstream's status never becomes ours.

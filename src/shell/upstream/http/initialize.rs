@@ -7,9 +7,10 @@ use http::{HeaderValue, Method as HttpMethod, Response};
 
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, LEGACY_ADVICE, Next, PROBE_TIME, Question, Reply};
 use crate::mcp::meta::HopMeta;
-use crate::upstream::http::answer::{Gauge, HttpError, Reader};
+use crate::upstream::http::answer::{Gauge, Reader};
 use crate::upstream::http::parts::{Fields, LinkParts, SESSION};
 use crate::upstream::net::connections::AnswerBody;
+use crate::upstream::state::http_error::HttpError;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 

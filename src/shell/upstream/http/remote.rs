@@ -14,13 +14,14 @@ use url::Url;
 
 use crate::config::{Target, Transport, Upstream};
 use crate::engine::oauth::challenge::Complaint;
-use crate::upstream::http::answer::{HttpError, drain, transport_error};
+use crate::upstream::http::answer::{drain, transport_error};
 use crate::upstream::http::redirect::Redirect;
 use crate::upstream::login::tokens::{Attempts, Keeper, challenge_of};
 use crate::upstream::net::client::HttpClient;
 use crate::upstream::net::connections::{AnswerBody, ClientError, Connections, Sending};
 use crate::upstream::net::trust::refuses_certificate;
 use crate::upstream::state::health::Health;
+use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::standing::Standing;
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");

@@ -29,12 +29,12 @@ use crate::engine::oauth::terms::Terms;
 use crate::engine::oauth::token::Login;
 use crate::store::logins::LoginKey;
 use crate::telemetry::metrics::Renewal;
-use crate::upstream::http::answer::HttpError;
 use crate::upstream::login::fetcher::Fetcher;
 use crate::upstream::login::parts::{LoginParts, TermsOf};
 use crate::upstream::net::client::HttpClient;
 use crate::upstream::shared::{OneAtATime, Work};
 use crate::upstream::state::health::Health;
+use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::standing::Standing;
 use crate::wire::foreign;
 

@@ -20,7 +20,7 @@ use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::http::answer::HttpError;
+use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::lines::Lines;
 use crate::upstream::state::logbook::{Logbook, Origin};
 use crate::upstream::state::message_flaws::MessageFlaws;

@@ -1,12 +1,13 @@
 //! What becomes of one message of an upstream: counted, named where it cannot be read, or handed
 //! on.
 
-use super::{Answer, DUE, Gauge, HttpError};
+use super::{Answer, DUE, Gauge};
 use crate::engine::call::Outcome;
 use crate::engine::fault::Fault;
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::Heard;
 use crate::upstream::http::unspoken::Unspoken;
+use crate::upstream::state::http_error::HttpError;
 use crate::wire::frame::Frame;
 use crate::wire::message::{Message, MessageError};
 use crate::wire::quirk::Quirk;

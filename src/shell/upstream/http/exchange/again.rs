@@ -4,11 +4,11 @@
 use http::{Method as HttpMethod, Response};
 
 use super::{Post, Stage, Step};
-use crate::upstream::http::answer::HttpError;
 use crate::upstream::http::parts::SESSION;
 use crate::upstream::http::remote::is_refusal;
 use crate::upstream::login::tokens::Attempts;
 use crate::upstream::net::connections::AnswerBody;
+use crate::upstream::state::http_error::HttpError;
 
 impl Post {
     /// The head of an answer has come: one that redirects has the request sent again, and so has

@@ -12,9 +12,9 @@ use http::{Response, StatusCode};
 use super::{HttpLink, Post, Refusal, Renewal, Stage, Step};
 use crate::base::clock;
 use crate::engine::lost::{Verdict, blames_session, is_doubtful, is_lost, knows_no_method, names_session};
-use crate::upstream::http::answer::HttpError;
 use crate::upstream::http::unspoken::Unspoken;
 use crate::upstream::net::connections::AnswerBody;
+use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::standing::Standing;
 use crate::wire::message;
 

@@ -16,10 +16,10 @@ use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::upstream::http::answer::HttpError;
 use crate::upstream::http::initialize::{self, Unopened};
 use crate::upstream::http::parts::LinkParts;
 use crate::upstream::shared::Work;
+use crate::upstream::state::http_error::HttpError;
 use crate::wire::raw::RawJson;
 
 /// How long a server may take to say whether it knows a session.

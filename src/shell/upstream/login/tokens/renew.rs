@@ -11,8 +11,8 @@ use crate::engine::oauth::terms::Terms;
 use crate::store::db::DbError;
 use crate::store::logins::{Claiming, Held, Logins};
 use crate::telemetry::metrics::Renewal;
-use crate::upstream::http::answer::HttpError;
 use crate::upstream::login::parts::chance;
+use crate::upstream::state::http_error::HttpError;
 
 /// How long other processes may take to renew a login before this one gives the call up.
 const PATIENCE: Duration = Duration::from_secs(45);
