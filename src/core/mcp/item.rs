@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::mcp::input::Audience;
+use crate::mcp::kinds::Audience;
 use crate::mcp::method::List;
 use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
@@ -15,8 +15,6 @@ use crate::wire::tokens::strings;
 mod hygiene;
 mod order;
 mod repair;
-
-pub use self::hygiene::{StringAt, rewritten};
 
 /// Largest definition that is offered on, in bytes: a 16 KiB description and a 256 KiB schema fit twice.
 const MAX_DEFINITION_BYTES: usize = 512 * 1024;

@@ -239,7 +239,7 @@ pub fn cancelled(upstream: &str, message: Option<&str>) -> RawJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::input::Kinds;
+    use crate::mcp::kinds::Kinds;
 
     fn raw(text: &str) -> RawJson {
         RawJson::trusted(text.to_owned())

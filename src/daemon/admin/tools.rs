@@ -7,7 +7,7 @@ use crate::daemon::gateway::Gateway;
 use crate::gateway::client::ClientContext;
 use crate::gateway::snapshot::Snapshot;
 use crate::listener::credentials::CallerAccess;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::weight;

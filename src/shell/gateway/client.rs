@@ -12,7 +12,7 @@ use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::snapshot::{Snapshot, View, Viewer};
 use crate::gateway::watched::Subscriptions;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::version::Revision;
 use crate::policy::{Action, Caller, Kind};

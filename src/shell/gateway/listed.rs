@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::listed::{Names, Pages, Shown};
 use crate::gateway::client::ClientContext;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::policy::Caller;
 
 /// Views of callers without a session that are remembered. The one that was listed longest ago gives way.

@@ -11,7 +11,7 @@ use crate::gateway::decision::GoingOn;
 use crate::gateway::found::Found;
 use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::Place;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::policy::Action;
 use crate::wire::id::ClientId;
 use crate::wire::raw::RawJson;

@@ -14,7 +14,7 @@ use crate::catalog::merge::{Catalog, Dropped, Entry};
 use crate::catalog::page::{CursorKey, CursorScope, LIFE};
 use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::{Caller, ItemRules, Kind, Limiter, Policy};

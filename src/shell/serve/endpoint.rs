@@ -28,7 +28,7 @@ use crate::listener::pieces::Pieces;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;

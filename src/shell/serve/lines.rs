@@ -31,7 +31,7 @@ use crate::listener::pieces::{Pieces, Queued};
 use crate::listener::press::BodyPace;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
 use crate::serve::feed::News;

@@ -12,7 +12,7 @@ use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
 use crate::config::{Limits, Upstream};
 use crate::engine::ask::Declared;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::voice::Ear;
 use crate::store::pins::LaunchGate;
 use crate::upstream::login::parts::LoginParts;

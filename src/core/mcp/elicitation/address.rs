@@ -4,7 +4,7 @@ use url::{Host, Url};
 
 use super::host::{bare, has_empty_label};
 use super::terms::{Own, Terms};
-use crate::mcp::input::error::BadAddress;
+use crate::mcp::input_error::BadAddress;
 use crate::wire::foreign;
 
 /// Names below which no public host is. Source: RFC 6761, RFC 6762, RFC 8375, RFC 7686, and ICANN's `internal`.

@@ -15,7 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::question::{OnStream, Question, Shown};
-use crate::mcp::input::{InputRequest, Kinds, about_input};
+use crate::mcp::input::InputRequest;
+use crate::mcp::kinds::{Kinds, about_input};
 use crate::wire::message::{Response, encode_notification, encode_request};
 use crate::wire::raw::RawJson;
 

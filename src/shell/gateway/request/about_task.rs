@@ -16,7 +16,7 @@ use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::Handled;
 use crate::mcp::extension::TASKS;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::policy::Kind;

@@ -10,8 +10,9 @@ use std::future::Future;
 use futures_util::{StreamExt as _, stream};
 
 use crate::catalog::inventory::{Gap, Inventory};
-use crate::mcp::input::{Audience, Kinds, Roots};
+use crate::mcp::input::Roots;
 use crate::mcp::item::Definition;
+use crate::mcp::kinds::{Audience, Kinds};
 use crate::mcp::method::List;
 
 /// Each list as a client with some capabilities sees it, or why that is not known: `None` where the list takes long, or the server

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::config::{Instance, Target, Upstream};
 use crate::engine::ask::Declared;
 use crate::engine::handshake::Agreed;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::version::Era;
 use crate::policy::Caller;
 use crate::upstream::session_news::ClientTag;
