@@ -1,7 +1,7 @@
 //! The core of headend: functions and state machines without a socket, a file or a clock.
 //!
 //! A crate of its own, so that the compiler keeps it pure: its manifest names no runtime and no HTTP, and `now` is an
-//! argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`], [`engine`]; each may use those before it.
+//! argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`], [`engine`], [`login`]; each may use those before it.
 
 #![allow(
     clippy::missing_errors_doc,
@@ -13,6 +13,7 @@
 
 pub mod catalog;
 pub mod engine;
+pub mod login;
 pub mod mcp;
 pub mod policy;
 pub mod wire;

@@ -22,7 +22,8 @@ const LAYERS: &[(&str, May)] = &[
     ("catalog", May::AllBut(&[])),
     ("policy", May::AllBut(&[])),
     ("engine", May::AllBut(&[])),
-    ("config", May::AllBut(&["engine"])),
+    ("login", May::Only(&["wire", "mcp"])),
+    ("config", May::AllBut(&["engine", "login"])),
     ("telemetry", May::AllBut(&["config"])),
     ("base", May::AllBut(&["config", "telemetry"])),
     ("store", May::AllBut(&[])),
@@ -49,7 +50,7 @@ fn may_name(layer: &str, other: &str) -> bool {
 }
 
 /// The layers of the crate in `src/core`.
-const CORE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine"];
+const CORE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine", "login"];
 /// The layers of the crate in `src/shell`. The configuration is a crate of its own, and all others
 /// are in the crate in `src`.
 const GATEWAY: &[&str] = &["telemetry", "base", "store", "upstream", "gateway", "listener", "serve"];
@@ -65,7 +66,7 @@ const ABOVE: &[&str] =
 const CRATES: &[(&str, &[&str])] = &[("core", &[]), ("config", &["core"]), ("shell", &["config", "core"])];
 /// Layers that pass payloads through and therefore never parse them into a tree.
 const RAW: &[&str] =
-    &["wire", "engine", "base", "store", "upstream", "gateway", "listener", "serve", "console", "daemon"];
+    &["wire", "engine", "login", "base", "store", "upstream", "gateway", "listener", "serve", "console", "daemon"];
 /// The hard bound; 400 is what to aim at.
 const MAX_LINES: usize = 700;
 /// Files over this size say why in their heads, as [`REASON`] begins.

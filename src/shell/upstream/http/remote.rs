@@ -13,7 +13,7 @@ use http_body_util::Full;
 use url::Url;
 
 use crate::config::{Target, Transport, Upstream};
-use crate::engine::oauth::challenge::Complaint;
+use crate::login::challenge::Complaint;
 use crate::upstream::http::answer::{drain, transport_error};
 use crate::upstream::http::redirect::Redirect;
 use crate::upstream::login::tokens::{Attempts, Keeper, challenge_of};

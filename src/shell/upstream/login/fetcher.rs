@@ -31,8 +31,8 @@ use tower_service::Service as _;
 use url::{Host, Url};
 
 use crate::config::{Proxy, ProxySettings};
-use crate::engine::oauth::error::NoAnswer;
-use crate::engine::oauth::request::{Answer, Answered, Content, Request};
+use crate::login::error::NoAnswer;
+use crate::login::request::{Answer, Answered, Content, Request};
 use crate::upstream::net::connector::{Connector, ProxyError, ServerStream};
 use crate::upstream::net::trust::{Trust, refuses_certificate};
 use crate::wire::coding;

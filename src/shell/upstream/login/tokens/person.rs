@@ -3,12 +3,12 @@
 use super::{Keeper, State};
 use crate::base::clock;
 use crate::config::AuthKind;
-use crate::engine::oauth::client::Moment;
-use crate::engine::oauth::error::{OAuthError, Refusal};
-use crate::engine::oauth::flow::{self, Flow, Kind, Known, Next};
-use crate::engine::oauth::scope::OFFLINE;
-use crate::engine::oauth::terms::other_than_first;
-use crate::engine::oauth::token::Login;
+use crate::login::client::Moment;
+use crate::login::error::{OAuthError, Refusal};
+use crate::login::flow::{self, Flow, Kind, Known, Next};
+use crate::login::scope::OFFLINE;
+use crate::login::terms::other_than_first;
+use crate::login::token::Login;
 use crate::store::logins::Keeping;
 use crate::upstream::login::parts::chance;
 use crate::upstream::state::standing::Standing;

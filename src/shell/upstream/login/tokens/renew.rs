@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{Keeper, State};
 use crate::base::clock;
-use crate::engine::oauth::client::Moment;
-use crate::engine::oauth::error::{NoAnswer, OAuthError};
-use crate::engine::oauth::flow::{self, Flow, Known, Next};
-use crate::engine::oauth::terms::Terms;
+use crate::login::client::Moment;
+use crate::login::error::{NoAnswer, OAuthError};
+use crate::login::flow::{self, Flow, Known, Next};
+use crate::login::terms::Terms;
 use crate::store::db::DbError;
 use crate::store::logins::{Claiming, Held, Logins};
 use crate::telemetry::metrics::Renewal;

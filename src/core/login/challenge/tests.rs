@@ -60,12 +60,12 @@ fn a_long_value_is_cut() {
 proptest! {
     #[test]
     fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        crate::engine::oauth::fuzz::challenges(&bytes);
+        crate::login::fuzz::challenges(&bytes);
     }
 
     #[test]
     fn texts_like_challenges_are_read(text in "([A-Za-z=\", \\\\]|Bearer |scope=|\"|, ){0,60}") {
-        crate::engine::oauth::fuzz::challenges(text.as_bytes());
+        crate::login::fuzz::challenges(text.as_bytes());
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::oauth::fixtures::{document, terms, texts};
+use crate::login::fixtures::{document, terms, texts};
 
 #[test]
 fn metadata_is_looked_for_at_the_servers_own_origin_in_order() {

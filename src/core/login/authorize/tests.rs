@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::engine::oauth::fixtures::{chance, document, terms};
-use crate::engine::oauth::server::Sought;
+use crate::login::fixtures::{chance, document, terms};
+use crate::login::server::Sought;
 
 const ISSUER: &str = "https://as.example";
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::oauth::fixtures::{document, terms, texts};
+use crate::login::fixtures::{document, terms, texts};
 
 fn metadata(issuer: &str, more: &str) -> Read {
     document(&format!(

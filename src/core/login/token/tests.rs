@@ -1,6 +1,6 @@
 use super::*;
-use crate::engine::oauth::fixtures::{document, json, terms};
-use crate::engine::oauth::server::Sought;
+use crate::login::fixtures::{document, json, terms};
+use crate::login::server::Sought;
 
 const ISSUER: &str = "https://as.example";
 

@@ -1,12 +1,12 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::engine::oauth::client::Registration;
-use crate::engine::oauth::fixtures::{document, json as answer, terms};
-use crate::engine::oauth::registration;
-use crate::engine::oauth::resource::Resource;
-use crate::engine::oauth::server::{Server, Sought};
-use crate::engine::oauth::token::Tokens;
+use crate::login::client::Registration;
+use crate::login::fixtures::{document, json as answer, terms};
+use crate::login::registration;
+use crate::login::resource::Resource;
+use crate::login::server::{Server, Sought};
+use crate::login::token::Tokens;
 
 const ISSUER: &str = "https://as.example";
 

@@ -2,10 +2,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::engine::oauth::client::Configured;
-use crate::engine::oauth::error::NoAnswer;
-use crate::engine::oauth::fixtures::{chance, json, signing_key, terms};
-use crate::engine::oauth::request::{Answer, Content};
+use crate::login::client::Configured;
+use crate::login::error::NoAnswer;
+use crate::login::fixtures::{chance, json, signing_key, terms};
+use crate::login::request::{Answer, Content};
 use crate::mcp::version::Revision;
 
 const MCP: &str = "https://a.example/mcp";
@@ -393,8 +393,8 @@ fn any_answers_end_a_login() {
         for cut in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[cut] ^= 5;
-            crate::engine::oauth::fuzz::logins(&bytes);
+            crate::login::fuzz::logins(&bytes);
         }
-        crate::engine::oauth::fuzz::logins(text.as_bytes());
+        crate::login::fuzz::logins(text.as_bytes());
     }
 }
