@@ -47,7 +47,7 @@ pub struct Action {
     pub session: u64,
     pub kind: Kind,
     pub upstream: Arc<str>,
-    /// The name to judge by, see [`Policy::item_rules`](super::Policy::item_rules).
+    /// The name to judge by, see [`Policy::item_rules`](super::compiled::Policy::item_rules).
     pub canonical: Arc<str>,
     /// The catalog's name of the item; for a URI that is not listed, that of its template. The audit log has this one: the URI
     /// itself is text of the client.

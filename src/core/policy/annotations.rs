@@ -5,9 +5,9 @@
 
 use globset::GlobMatcher;
 
-use super::{Annotations, Hints, Said};
 use crate::catalog::glob::glob;
 use crate::catalog::merge::{Annotate, Annotated};
+use crate::mcp::annotations::{Annotations, Hints, Said};
 
 /// How far the word of an upstream goes.
 #[derive(

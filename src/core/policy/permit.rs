@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use super::action::Action;
+use super::compiled::{ItemRules, Policy};
 use super::consent::Grant;
-use super::limit::{Drawn, Held, Lease, Limiter, Taken};
-use super::{Action, Annotations, Evidence, ItemRules, Policy};
+use super::evidence::Evidence;
+use super::limit::Lease;
+use super::limiter::{Drawn, Held, Limiter, Taken};
+use crate::mcp::annotations::Annotations;
 
 /// Leave to send one call upstream.
 ///
@@ -73,7 +77,7 @@ impl Permit {
     }
 
     /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
-    /// [`AGAIN_RULE`](super::AGAIN_RULE).
+    /// [`AGAIN_RULE`](super::effect::AGAIN_RULE).
     pub fn rule(&self) -> &Arc<str> {
         &self.rule
     }

@@ -35,7 +35,8 @@
 //! pinned text. `store::pins::forms` knows older digests by their texts. A launch is the words of the configuration and the place in `PATH` that they lead to. Symbolic links
 //! are not followed, since package managers move their targets, and the program's content is not read.
 
-use crate::policy::{Digest, Trust};
+use crate::policy::annotations::Trust;
+use crate::wire::digest::Digest;
 
 /// What happens when a definition changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::policy::Caller;
+use crate::policy::caller::Caller;
 /// How often a caller is summed up.
 pub const EVERY: Duration = Duration::from_secs(60);
 /// Callers that are counted one by one; all others are counted as one.

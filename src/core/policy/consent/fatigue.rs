@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use super::hold::Holder;
 use super::{Asked, Prompt, PromptId, Wall};
-use crate::policy::{Caller, Digest, Evidence};
+use crate::policy::caller::Caller;
+use crate::policy::evidence::Evidence;
+use crate::wire::digest::Digest;
 
 /// How long a denial is remembered for the same action, in seconds.
 pub const DENIED: Wall = 600;

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::MAX_OPEN;
-use crate::policy::Evidence;
 use crate::policy::chain::Line;
+use crate::policy::evidence::Evidence;
 
 /// The end of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,13 +13,13 @@ use super::meter::{Admission, Meter, Stored};
 use super::{Identity, Part};
 
 /// Parts of a table that are locked each on their own.
-pub(super) const SHARDS: usize = 16;
+pub(in crate::policy) const SHARDS: usize = 16;
 
 /// Buckets that one shard may hold: 65,536 for each part of a limit, if callers hash evenly.
-pub(super) const SHARD_CAPACITY: usize = 4096;
+pub(in crate::policy) const SHARD_CAPACITY: usize = 4096;
 
 /// Wait of a call that finds no room for its bucket, when not even a guess is possible.
-pub(super) const LEAST_WAIT: Duration = Duration::from_millis(1);
+pub(in crate::policy) const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// Where the number of a bucket is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,46 +40,46 @@ pub struct Used {
 }
 
 /// One bucket that a call draws from.
-pub(super) struct Draw<'t> {
+pub(in crate::policy) struct Draw<'t> {
     /// How many calls draw from it at once.
-    pub(super) calls: u32,
-    pub(super) table: &'t Arc<Table>,
-    pub(super) meter: Meter,
-    pub(super) shard: &'t Mutex<Shard>,
+    pub(in crate::policy) calls: u32,
+    pub(in crate::policy) table: &'t Arc<Table>,
+    pub(in crate::policy) meter: Meter,
+    pub(in crate::policy) shard: &'t Mutex<Shard>,
     parts: [&'t str; 3],
 }
 
 impl<'t> Draw<'t> {
-    pub(super) fn new(table: &'t Arc<Table>, meter: Meter, parts: [&'t str; 3]) -> Self {
+    pub(in crate::policy) fn new(table: &'t Arc<Table>, meter: Meter, parts: [&'t str; 3]) -> Self {
         Self { calls: 1, table, meter, shard: table.shard(parts), parts }
     }
 
     /// The same for so many calls at once.
-    pub(super) fn times(self, calls: u32) -> Self {
+    pub(in crate::policy) fn times(self, calls: u32) -> Self {
         Self { calls, ..self }
     }
 
-    pub(super) fn key(&self) -> Key {
+    pub(in crate::policy) fn key(&self) -> Key {
         Key(self.parts.map(Box::from))
     }
 }
 
 /// The buckets of one part of a limit.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) identity: Identity,
+pub(in crate::policy) struct Table {
+    pub(in crate::policy) identity: Identity,
     /// The buckets are on disk. Calls at once are not: none survives the process.
-    pub(super) durable: bool,
+    pub(in crate::policy) durable: bool,
     /// Of the policy that made the table. Policies that share it may have other numbers, but times are alike in all of them.
     meter: Meter,
-    pub(super) shards: [Mutex<Shard>; SHARDS],
+    pub(in crate::policy) shards: [Mutex<Shard>; SHARDS],
     shard_capacity: usize,
     hasher: RandomState,
 }
 
 impl Table {
     /// Makes the table of a part with the buckets that `rows` has for it, at `now`.
-    pub(super) fn new(
+    pub(in crate::policy) fn new(
         part: &Part,
         shard_capacity: usize,
         durable: bool,
@@ -109,7 +109,7 @@ impl Table {
     }
 
     /// Begins with what the buckets of `old`, the same limit with another rate or burst, hold at `now`.
-    pub(super) fn carry_over(&self, old: &Self, now: u64) {
+    pub(in crate::policy) fn carry_over(&self, old: &Self, now: u64) {
         for shard in &old.shards {
             let buckets: Vec<(Key, u64)> =
                 shard.lock().buckets.iter().map(|(key, bucket)| (key.clone(), bucket.state)).collect();
@@ -120,17 +120,17 @@ impl Table {
         }
     }
 
-    pub(super) fn shard(&self, parts: [&str; 3]) -> &Mutex<Shard> {
+    pub(in crate::policy) fn shard(&self, parts: [&str; 3]) -> &Mutex<Shard> {
         let [first, others @ ..] = &self.shards;
         let index = self.hasher.hash_one(parts) % SHARDS as u64;
         usize::try_from(index).ok().and_then(|i| others.get(i.checked_sub(1)?)).unwrap_or(first)
     }
 
-    pub(super) fn lock(&self, parts: [&str; 3]) -> MutexGuard<'_, Shard> {
+    pub(in crate::policy) fn lock(&self, parts: [&str; 3]) -> MutexGuard<'_, Shard> {
         self.shard(parts).lock()
     }
 
-    pub(super) fn used(&self) -> Vec<Used> {
+    pub(in crate::policy) fn used(&self) -> Vec<Used> {
         let limit = self.identity.to_string();
         let mut used = Vec::new();
         for shard in &self.shards {
@@ -147,33 +147,33 @@ impl Table {
 
 /// One bucket. Without a disk only `state` counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
+pub(in crate::policy) struct Bucket {
     /// The number of its [`Meter`].
-    pub(super) state: u64,
+    pub(in crate::policy) state: u64,
     /// Up to here the disk holds it as used for sure.
-    pub(super) leased: u64,
+    pub(in crate::policy) leased: u64,
     /// The bound on disk for sure, of this process or another.
-    pub(super) known: u64,
+    pub(in crate::policy) known: u64,
     /// The bound that this process last wrote or read; it may be on its way to the disk.
-    pub(super) written: u64,
+    pub(in crate::policy) written: u64,
     /// How far what other processes drew has moved `state`, all together.
-    pub(super) moved: u64,
+    pub(in crate::policy) moved: u64,
     /// When a call last found it full.
-    pub(super) full_at: u64,
+    pub(in crate::policy) full_at: u64,
     /// Differs whenever it has been full in between: what was drawn before that has been refilled already.
-    pub(super) epoch: u64,
+    pub(in crate::policy) epoch: u64,
 }
 
 impl Bucket {
     /// One that was full before its first call.
-    pub(super) fn new(state: u64, full_at: u64, epoch: u64) -> Self {
+    pub(in crate::policy) fn new(state: u64, full_at: u64, epoch: u64) -> Self {
         Self { state, leased: 0, known: 0, written: 0, moved: 0, full_at, epoch }
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shard {
-    pub(super) buckets: HashMap<Key, Bucket, RandomState>,
+pub(in crate::policy) struct Shard {
+    pub(in crate::policy) buckets: HashMap<Key, Bucket, RandomState>,
     /// State of buckets that are not listed. A thread that read its clock before a sweep must not
     /// find a dropped bucket fuller than it was.
     floor: u64,
@@ -184,7 +184,7 @@ pub(super) struct Shard {
 
 impl Shard {
     /// The state after the calls of that draw, and whether they are admitted; changes no bucket.
-    pub(super) fn peek(&mut self, draw: &Draw<'_>, now: u64) -> (u64, Admission) {
+    pub(in crate::policy) fn peek(&mut self, draw: &Draw<'_>, now: u64) -> (u64, Admission) {
         let parts: &dyn Parts = &draw.parts;
         if let Some(bucket) = self.buckets.get(parts) {
             return draw.meter.admit(draw.calls, bucket.state, now);
@@ -205,7 +205,7 @@ impl Shard {
         draw.meter.admit(draw.calls, self.floor, now)
     }
 
-    pub(super) fn commit(&mut self, draw: &Draw<'_>, state: u64, now: u64) -> Bucket {
+    pub(in crate::policy) fn commit(&mut self, draw: &Draw<'_>, state: u64, now: u64) -> Bucket {
         self.sweep_at = self.sweep_at.min(draw.meter.full_at(state));
         self.epochs += 1;
         let parts: &dyn Parts = &draw.parts;
@@ -241,7 +241,7 @@ impl Shard {
     }
 
     /// A call that drew at that time will not be made. A bucket that has been full since holds nothing of it.
-    pub(super) fn give_back(&mut self, parts: [&str; 3], meter: Meter, drawn_at: u64) {
+    pub(in crate::policy) fn give_back(&mut self, parts: [&str; 3], meter: Meter, drawn_at: u64) {
         let parts: &dyn Parts = &parts;
         if let Some(bucket) = self.buckets.get_mut(parts).filter(|bucket| bucket.full_at <= drawn_at) {
             bucket.state = bucket.state.saturating_sub(meter.unit());
@@ -249,7 +249,7 @@ impl Shard {
     }
 
     /// A call ends that had a place.
-    pub(super) fn leave(&mut self, key: &Key) {
+    pub(in crate::policy) fn leave(&mut self, key: &Key) {
         let Some(bucket) = self.buckets.get_mut(key) else { return };
         bucket.state = bucket.state.saturating_sub(1);
         if bucket.state == 0 {
@@ -270,16 +270,16 @@ impl Shard {
 }
 
 /// Parts of a bucket's key, to look one up without making a [`Key`].
-pub(super) trait Parts {
+pub(in crate::policy) trait Parts {
     fn parts(&self) -> [&str; 3];
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key([Box<str>; 3]);
+pub(in crate::policy) struct Key([Box<str>; 3]);
 
 impl Key {
     /// The form on disk: a JSON array.
-    pub(super) fn row(&self) -> String {
+    pub(in crate::policy) fn row(&self) -> String {
         serde_json::Value::from_iter(self.0.iter().map(|part| &**part)).to_string()
     }
 

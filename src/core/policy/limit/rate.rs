@@ -23,7 +23,7 @@ pub enum Per {
 }
 
 impl Per {
-    pub(super) const fn nanos(self) -> u64 {
+    pub(in crate::policy) const fn nanos(self) -> u64 {
         let seconds = match self {
             Self::Second => 1,
             Self::Minute => 60,
@@ -35,7 +35,7 @@ impl Per {
 }
 
 impl Rate {
-    /// Reads `N/s`, `N/m`, `N/h` or `N/d`. Zero is read; [`Policy::build`](crate::policy::Policy::build)
+    /// Reads `N/s`, `N/m`, `N/h` or `N/d`. Zero is read; [`Policy::build`](crate::policy::compiled::Policy::build)
     /// refuses it where it knows the key.
     ///
     /// # Errors

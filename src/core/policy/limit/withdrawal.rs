@@ -12,7 +12,7 @@ use super::meter::{Admission, Meter, Stored};
 pub struct Granted {
     /// The bound to write; `None` if the disk has it already.
     pub write: Option<Stored>,
-    pub(super) up_to: u64,
+    pub(in crate::policy) up_to: u64,
 }
 
 /// Other processes have used the limit up.
@@ -30,31 +30,31 @@ impl Granted {
 
 /// The draw of a call from one bucket.
 #[derive(Debug)]
-pub(super) struct Withdrawal {
-    pub(super) table: Arc<Table>,
-    pub(super) key: Key,
-    pub(super) meter: Meter,
-    pub(super) now: u64,
+pub(in crate::policy) struct Withdrawal {
+    pub(in crate::policy) table: Arc<Table>,
+    pub(in crate::policy) key: Key,
+    pub(in crate::policy) meter: Meter,
+    pub(in crate::policy) now: u64,
     /// The bucket right after the call took its part, and what tells whether that still means the same.
-    pub(super) after: u64,
-    pub(super) moved: u64,
-    pub(super) epoch: AtomicU64,
+    pub(in crate::policy) after: u64,
+    pub(in crate::policy) moved: u64,
+    pub(in crate::policy) epoch: AtomicU64,
 }
 
 impl Withdrawal {
-    pub(super) fn row(&self) -> RowId {
+    pub(in crate::policy) fn row(&self) -> RowId {
         RowId { limit: self.table.identity.to_string(), bucket: self.key.row() }
     }
 
     /// Whether the disk holds it as used already.
-    pub(super) fn is_leased(&self) -> bool {
+    pub(in crate::policy) fn is_leased(&self) -> bool {
         let shard = self.table.lock(self.key.parts());
         let asked = |bucket: &Bucket| self.after.saturating_add(bucket.moved.saturating_sub(self.moved));
         shard.buckets.get(&self.key).is_some_and(|bucket| asked(bucket) <= bucket.leased)
     }
 
     /// See [`Claim::extend`](super::lease::Claim::extend).
-    pub(super) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
+    pub(in crate::policy) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
         let stored = on_disk.map_or(0, Stored::number);
         let mut shard = self.table.lock(self.key.parts());
         let epoch = self.epoch.load(Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl Withdrawal {
     }
 
     /// The disk holds it as used up to there.
-    pub(super) fn leased(&self, up_to: u64) {
+    pub(in crate::policy) fn leased(&self, up_to: u64) {
         if let Some(bucket) = self.table.lock(self.key.parts()).buckets.get_mut(&self.key) {
             bucket.leased = bucket.leased.max(up_to);
             bucket.known = bucket.known.max(up_to);
@@ -107,14 +107,14 @@ impl Withdrawal {
     }
 
     /// What was written is not on the disk.
-    pub(super) fn unwritten(&self) {
+    pub(in crate::policy) fn unwritten(&self) {
         if let Some(bucket) = self.table.lock(self.key.parts()).buckets.get_mut(&self.key) {
             bucket.written = bucket.known;
         }
     }
 
     /// The call will not be made.
-    pub(super) fn give_back(&self) {
+    pub(in crate::policy) fn give_back(&self) {
         let epoch = self.epoch.load(Ordering::Relaxed);
         let mut shard = self.table.lock(self.key.parts());
         if let Some(bucket) = shard.buckets.get_mut(&self.key).filter(|bucket| bucket.epoch == epoch) {

@@ -1,6 +1,7 @@
 //! The pins that one reading of a server's lists changed, as one record tells of them.
 
-use crate::policy::{Digest, PinState};
+use crate::policy::pin::PinState;
+use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
 /// The largest number of changes of one reading that have a record each.

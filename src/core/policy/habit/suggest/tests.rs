@@ -1,5 +1,6 @@
 use super::*;
-use crate::policy::{Annotations, Evidence};
+use crate::mcp::annotations::Annotations;
+use crate::policy::evidence::Evidence;
 
 /// One configured upstream whose tools are known to destroy and take these arguments.
 struct Tools(Option<Vec<String>>);

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 
 use super::*;
-use crate::policy::Caller;
+use crate::policy::caller::Caller;
 
 const CROWD: usize = 64;
 const CALLERS: [&str; 3] = ["local", "ci", "bot"];

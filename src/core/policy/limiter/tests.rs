@@ -6,17 +6,17 @@ mod crowd;
 
 use proptest::prelude::*;
 
-use super::super::super::tests::{SECOND, TOOL, limit, nobody, spec, strings};
-use super::super::super::{Decision, Kind, LimitSpec, Permit, PolicySpec, decide};
-use super::super::buckets::SHARDS;
-use super::super::{KeyPart, Per, Rate};
+use super::super::tests::{SECOND, TOOL, limit, nobody, spec, strings};
+use super::super::{Decision, Kind, LimitSpec, Permit, PolicySpec, decide};
 use super::*;
+use crate::policy::limit::buckets::SHARDS;
+use crate::policy::limit::{KeyPart, Per, Rate};
 
 #[test]
 fn calls_share_a_bucket_where_the_key_says_so() {
     use KeyPart::{Caller, Tool, Upstream};
     let calls = [
-        ("another caller", Action { caller: crate::policy::Caller::named("ci"), ..TOOL.clone() }),
+        ("another caller", Action { caller: crate::policy::caller::Caller::named("ci"), ..TOOL.clone() }),
         ("another tool", Action { canonical: "a__y".into(), ..TOOL.clone() }),
         ("another upstream", Action { upstream: "b".into(), canonical: "b__x".into(), ..TOOL.clone() }),
         ("a prompt of that name", Action { kind: Kind::Prompt, ..TOOL.clone() }),
@@ -224,7 +224,7 @@ fn a_place_is_given_back_when_the_last_permit_of_its_call_is_gone() {
     let call = |action: &Action| allowed(&policy, &limiter, action, SECOND);
     let (first, mut second) = (call(&TOOL).unwrap(), call(&TOOL).unwrap());
     assert_eq!(call(&TOOL).unwrap_err(), ("l".into(), SECOND));
-    drop(call(&Action { caller: crate::policy::Caller::named("ci"), ..TOOL.clone() }).unwrap());
+    drop(call(&Action { caller: crate::policy::caller::Caller::named("ci"), ..TOOL.clone() }).unwrap());
     let onward = first.onward();
     drop(first);
     assert!(call(&TOOL).is_err(), "its server still has it");
@@ -268,7 +268,7 @@ fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
     limiter.tables = vec![vec![Arc::new(table)]];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
     let call = |name: &str, now| {
-        refusal(&policy, &limiter, &Action { caller: crate::policy::Caller::named(name), ..TOOL.clone() }, now)
+        refusal(&policy, &limiter, &Action { caller: crate::policy::caller::Caller::named(name), ..TOOL.clone() }, now)
     };
 
     let (known, turned_away): (Vec<_>, Vec<_>) = names.iter().partition(|name| call(name, SECOND).is_none());
@@ -293,7 +293,7 @@ fn a_late_clock_finds_no_refilled_bucket_after_a_sweep() {
     let neighbours = names.iter().skip(1).filter(|name| ptr::eq(table.shard([name, "", ""]), home));
     let neighbours: Vec<_> = neighbours.take(2).collect();
     let call = |name: &str, now| {
-        refusal(&policy, &limiter, &Action { caller: crate::policy::Caller::named(name), ..TOOL.clone() }, now)
+        refusal(&policy, &limiter, &Action { caller: crate::policy::caller::Caller::named(name), ..TOOL.clone() }, now)
     };
 
     assert_eq!(call("0", SECOND), None);

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::buckets::{Draw, Key, LEAST_WAIT, Parts as _, RowId, SHARD_CAPACITY, Shard, Table, Used};
-use super::lease::Lease;
-use super::meter::{Admission, Meter, Stored};
-use super::rate::Rate;
-use super::withdrawal::Withdrawal;
-use super::{Counts, Identity, KeyPart, Part};
 use crate::policy::action::Action;
 use crate::policy::compiled::{ItemRules, Policy, Stamp};
+use crate::policy::limit::buckets::{Draw, Key, LEAST_WAIT, Parts as _, RowId, SHARD_CAPACITY, Shard, Table, Used};
+use crate::policy::limit::lease::Lease;
+use crate::policy::limit::meter::{Admission, Meter, Stored};
+use crate::policy::limit::rate::Rate;
+use crate::policy::limit::withdrawal::Withdrawal;
+use crate::policy::limit::{Counts, Identity, KeyPart, Part};
 
 /// How much of each limit is used up. One belongs to each policy; calls share it.
 ///

@@ -1,7 +1,7 @@
 //! Lives of processes that share a disk and are killed at any moment.
 
-use super::super::super::{Granted, Lease, Overdrawn};
 use super::*;
+use crate::policy::limit::{Granted, Lease, Overdrawn};
 
 type Disk = HashMap<RowId, Stored>;
 
