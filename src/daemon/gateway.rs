@@ -25,8 +25,10 @@ use crate::daemon::access::Users;
 use crate::daemon::doors::{Addresses, Doors};
 use crate::daemon::own_places::own_places;
 use crate::daemon::systemd;
-use crate::gateway::admission::Admission;
-use crate::gateway::connected::ConnectedClients;
+use crate::gateway::client::admission::Admission;
+use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::held::HeldCalls;
+use crate::gateway::hidden_calls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
 use crate::gateway::logins::PendingLogins;
@@ -34,8 +36,6 @@ use crate::gateway::notify::Notices;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Parts, Supervised};
-use crate::gateway::turned_away;
-use crate::gateway::waiting::held::HeldCalls;
 use crate::listener::credentials::CallerAccess;
 use crate::policy::{Caller, Entry, OperatorAction};
 use crate::serve::lines::LineClient;
@@ -281,7 +281,7 @@ impl Gateway {
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
         let approvals = Arc::new(approvals);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
-        let (turned_away, watch) = turned_away::watch::queue();
+        let (turned_away, watch) = hidden_calls::queue();
         let service = Arc::new(Service {
             role,
             presence: OnceLock::new(),

@@ -17,9 +17,14 @@ use crate::mcp::log::LogSwitch;
 use crate::mcp::version::Revision;
 use crate::policy::{Action, Caller, Kind};
 use crate::store::sessions::KeptSession;
-use crate::upstream::session_news::ClientTag;
+pub use crate::upstream::session_news::ClientTag;
+pub(crate) use crate::upstream::session_news::fresh_number;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
+
+pub mod admission;
+pub mod connected;
+pub mod quota;
 
 /// The session of all clients that have none. What is allowed for it lasts as long as a session may, at most.
 pub const STATELESS: u64 = 0;

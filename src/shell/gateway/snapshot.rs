@@ -18,7 +18,9 @@ use crate::mcp::kinds::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::{Caller, ItemRules, Kind, Limiter, Policy};
-use crate::upstream::session::handle::Handle;
+pub use crate::upstream::session::handle::Handle;
+pub use crate::upstream::session::link::LinkState;
+pub use crate::upstream::state::logbook::{LogLine, Origin};
 
 /// How many rendered lists one view keeps, and bytes of them; more callers than that cost rendering, not memory.
 const MAX_RENDERED: usize = 256;

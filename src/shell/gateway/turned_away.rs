@@ -2,7 +2,7 @@
 //!
 //! Whether it exists must not show in the time of the answer either. So a request does the same for a hidden name and for one that
 //! nothing has: it hands what was asked for to a queue that never makes it wait ([`TurnedAway::tell`]). One task looks later which
-//! of them exist, records those and throws the others away ([`watch`]).
+//! of them exist, records those and throws the others away ([`crate::gateway::hidden_calls`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,21 +19,19 @@ use crate::wire::raw::RawObject;
 /// Calls that may wait to be looked at; further ones are only counted.
 pub(super) const QUEUE: usize = 1024;
 /// Longest name or URI that is looked at, in bytes. Names are shorter, and so are the URIs that a server lists.
-const MAX_NAME: usize = 4096;
+pub(super) const MAX_NAME: usize = 4096;
 /// What stands in place of a rule's id where a profile leaves an item out.
 const PROFILE: &str = "profile";
 
-pub mod watch;
-
 /// One call that was answered so.
 #[derive(Debug)]
-struct Call {
+pub(super) struct Call {
     snapshot: Arc<Snapshot>,
     client: ClientContext,
     method: Method,
     list: List,
     /// `None` for one that is too long.
-    name: Option<String>,
+    pub(super) name: Option<String>,
 }
 
 /// Where requests hand such calls over.
@@ -45,6 +43,10 @@ pub struct TurnedAway {
 }
 
 impl TurnedAway {
+    pub(super) fn new(queue: mpsc::Sender<Call>, missed: Arc<AtomicU64>) -> Self {
+        Self { queue, missed }
+    }
+
     /// Takes note of a call that was answered with "unknown". Never waits, and does not look whether the item exists.
     pub fn tell(&self, snapshot: &Arc<Snapshot>, client: &ClientContext, method: Method, params: &RawObject) {
         let Some((list, name)) = named(method, params) else { return };
@@ -85,7 +87,7 @@ impl Call {
     }
 
     /// What was tried, if the item exists, and the rule that keeps it from the caller.
-    fn kept_back(&self) -> Option<(Action, Arc<str>)> {
+    pub(super) fn kept_back(&self) -> Option<(Action, Arc<str>)> {
         let Self { snapshot, client, .. } = self;
         let view = snapshot.view(client.profile.as_deref())?;
         if let Some(at) = self.find(&view.catalog) {

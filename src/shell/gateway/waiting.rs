@@ -13,7 +13,6 @@ mod answers;
 pub mod approval;
 pub mod channel;
 pub mod client_call;
-pub mod held;
 pub mod login;
 
 use std::sync::Arc;

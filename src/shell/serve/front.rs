@@ -15,8 +15,9 @@ use crate::base::clock;
 use crate::base::fair_slots::{FairSlot, FairSlots};
 use crate::base::tally::Tally;
 use crate::config::{Limits, Server};
-use crate::gateway::connected::ConnectedClient;
-use crate::gateway::quota::{Good, Place};
+use crate::gateway::client::connected::ConnectedClient;
+use crate::gateway::client::fresh_number;
+use crate::gateway::client::quota::{Good, Place};
 use crate::gateway::service::Service;
 use crate::listener::address::{Failures, Network};
 use crate::listener::body::ReplyBody;
@@ -28,7 +29,6 @@ use crate::mcp::client_name::LastName;
 use crate::policy::Caller;
 use crate::serve::sessions::Sessions;
 use crate::telemetry::metrics::Shortage;
-use crate::upstream::session_news::fresh_number;
 use crate::wire::frame::Bounds;
 
 /// What the connections of one listener share.

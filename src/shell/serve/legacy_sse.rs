@@ -18,7 +18,7 @@ use tokio_util::io::StreamReader;
 
 use crate::engine::client::heard::Heard;
 use crate::gateway::client::ClientContext;
-use crate::gateway::quota::{Good, Place};
+use crate::gateway::client::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
 use crate::listener::credentials::CallerAccess;
 use crate::listener::pieces::{Pieces, Queued};

@@ -13,7 +13,7 @@ use crate::engine::fault::Fault;
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, CallLabels};
 use crate::gateway::call::event::ClientEvent;
-use crate::gateway::prepared::InputContext;
+use crate::gateway::decision::prepared::InputContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::View;
 use crate::mcp::input::{ByKey, InputError, input_required};

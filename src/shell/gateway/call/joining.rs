@@ -10,7 +10,7 @@ use crate::engine::turns::Passer;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::turn::SlotHold;
-use crate::gateway::gate::Gate;
+use crate::gateway::decision::gate::Gate;
 use crate::upstream::call::exchange::Exchange;
 use crate::upstream::call::parked::{HeldExchange, ended};
 use crate::upstream::session::lane::LaneUse;

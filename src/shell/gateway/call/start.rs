@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::base::clock;
 use crate::engine::call::Progress;
 use crate::engine::failure::{Executed, Failure};
-use crate::gateway::admission::InFlight;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::sending::SendingCall;
 use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
+use crate::gateway::client::admission::InFlight;
 use crate::upstream::call::exchange::Exchange;
 
 impl Call {

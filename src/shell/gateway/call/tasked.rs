@@ -9,7 +9,7 @@ use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
-use crate::gateway::prepared::TaskWay;
+use crate::gateway::decision::prepared::TaskWay;
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::InputError;
 use crate::mcp::method::Method;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, QUEUE, TurnedAway};
 use crate::base::clock;
 use crate::gateway::service::Service;
+use crate::gateway::turned_away::{Call, QUEUE, TurnedAway};
 use crate::policy::refusals::{EVERY, Refusals, Summary};
 use crate::policy::{self, Decision, Event, Record};
 
@@ -31,7 +31,7 @@ pub fn queue() -> (TurnedAway, Watch) {
     let (queue, calls) = mpsc::channel(QUEUE);
     let missed = Arc::<AtomicU64>::default();
     let watch = Watch { calls, missed: Arc::clone(&missed), refusals: Refusals::default(), missed_due: None };
-    (TurnedAway { queue, missed }, watch)
+    (TurnedAway::new(queue, missed), watch)
 }
 
 impl Watch {

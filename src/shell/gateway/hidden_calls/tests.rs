@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwapOption;
 
-use super::super::MAX_NAME;
 use super::*;
 use crate::base::budget::Budget;
 use crate::base::callers::CallerCounts;
@@ -14,16 +13,17 @@ use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
 use crate::config;
-use crate::gateway::admission::Admission;
 use crate::gateway::client::ClientContext;
-use crate::gateway::connected::ConnectedClients;
+use crate::gateway::client::admission::Admission;
+use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::{Snapshot, View};
 use crate::gateway::supervisor::{self, Parts, Supervised};
+use crate::gateway::turned_away::MAX_NAME;
 use crate::gateway::waiting::client_call::Handled;
-use crate::gateway::waiting::held::HeldCalls;
 use crate::mcp::item::Definition;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};

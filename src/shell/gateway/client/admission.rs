@@ -20,7 +20,7 @@ use crate::base::clock;
 use crate::base::fair_slots::{FairSlot, FairSlots, QueuedCall};
 use crate::config::Limits;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::gateway::quota::{Quota, QuotaLimits};
+use crate::gateway::client::quota::{Quota, QuotaLimits};
 use crate::policy::{Caller, CallerLimiter};
 
 /// Calls that may wait for a person at once.
