@@ -30,7 +30,6 @@ use crate::gateway::client::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::hidden_calls;
 use crate::gateway::keys::Keys;
-use crate::gateway::listed::Listed;
 use crate::gateway::logins::PendingLogins;
 use crate::gateway::notify::Notices;
 use crate::gateway::role::GatewayRole;
@@ -287,7 +286,6 @@ impl Gateway {
             presence: OnceLock::new(),
             host_command: OnceLock::new(),
             turned_away,
-            listed: Listed::default(),
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             settled: supervised.settled.clone(),

@@ -2,7 +2,7 @@
 //! transport, any era.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): the rendered
-//! lists of a snapshot ([`snapshot`]), what the lists of clients have shown ([`listed`]), watched
+//! lists of a snapshot ([`snapshot`]), watched
 //! resources ([`watched`]), questions to one client ([`question::client_requests`]), logins that
 //! wait for their person ([`logins`]), what each caller holds ([`client::quota`]), held calls
 //! ([`held`]), how the last notice went ([`notify`]). Everything else on a call's way is
@@ -16,7 +16,6 @@ pub mod decision;
 pub mod held;
 pub mod hidden_calls;
 pub mod keys;
-pub mod listed;
 pub mod logins;
 pub mod notify;
 pub(crate) mod question;

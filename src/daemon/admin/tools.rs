@@ -68,10 +68,6 @@ pub(super) fn list(gateway: &Gateway, caller: &CallerAccess, params: &RawObject)
     if is_whole {
         out.set("withheld", RawJson::number(withheld.len()));
     }
-    if kind.is_none() {
-        // A user of the socket who calls one of these later has been shown it.
-        gateway.service.listed_tools(&snapshot, &client);
-    }
     Ok(out.encode())
 }
 

@@ -19,7 +19,6 @@ use crate::gateway::client::admission::{Admission, InFlight};
 use crate::gateway::client::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
-use crate::gateway::listed::Listed;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
@@ -76,8 +75,6 @@ pub struct Service {
     pub calls_of: CallerCounts,
     /// Calls that were answered as if their item did not exist.
     pub turned_away: TurnedAway,
-    /// The tools that clients' own lists have shown lately.
-    pub listed: Listed,
     /// The clients that are connected, for `status`.
     pub clients: ConnectedClients,
     /// The last decisions, for the console.
@@ -179,20 +176,10 @@ impl Service {
             }),
         };
         let page = page.and_then(|page| usize::try_from(page).ok());
-        if let Some(names) = page.and_then(|page| rendered.names.get(page)) {
-            self.listed.show(client, names, clock::uptime());
-        }
         page.and_then(|page| rendered.pages.get(page)).map_or_else(
             || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),
             |page| Answer::ok(page.clone()),
         )
-    }
-
-    /// Notes that a client was shown all tools that its own lists have.
-    pub fn listed_tools(&self, snapshot: &Snapshot, client: &ClientContext) {
-        let Some(view) = snapshot.view(client.profile.as_deref()) else { return };
-        let rendered = snapshot.list(view, List::Tools, client.viewer(), &self.keys.cursors, clock::since_1970());
-        rendered.names.iter().for_each(|names| self.listed.show(client, names, clock::uptime()));
     }
 
     /// Records a summary of calls of what their callers cannot see.

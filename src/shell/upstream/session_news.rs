@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::catalog::listed::Shown;
 use crate::catalog::name::UpstreamName;
 use crate::engine::askers::Askers;
 use crate::upstream::turns::Turns;
@@ -24,8 +23,6 @@ pub struct ClientTag {
     /// Notifications of servers on this client's own sessions outside of its calls, with the server.
     notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
     noticed: Notify,
-    /// The pages of tools that it was given lately.
-    pub shown: Mutex<Shown>,
 }
 
 /// The next number for a session, a pipe or a connection; unique within this process.
@@ -37,7 +34,7 @@ pub(crate) fn fresh_number() -> u64 {
 impl ClientTag {
     pub fn new() -> Arc<Self> {
         let number = fresh_number();
-        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new(), shown: Mutex::default() })
+        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
     }
 
     /// Unique within this process.

@@ -92,7 +92,7 @@ impl Call {
             Reason::UpstreamTimeout => OutcomeLabel::Timeout,
             Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
             Reason::Busy => OutcomeLabel::Busy,
-            Reason::Denied | Reason::Gone => OutcomeLabel::Denied,
+            Reason::Denied => OutcomeLabel::Denied,
             Reason::Limited => OutcomeLabel::Limited,
             Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
             Reason::NeedsLogin => OutcomeLabel::NeedsLogin,

@@ -107,27 +107,12 @@ impl Service {
                     return answer;
                 }
                 self.turned_away.tell(snapshot, client, method, params);
-                if let Some(answer) = self.gone(client, method, params) {
-                    return answer;
-                }
             }
             unroutable(&error, params, client.revision)
         })?;
         let found = Found::new(snapshot, view, routed.entry);
         let found = found.ok_or_else(|| Answer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
         Ok((found, routed))
-    }
-
-    /// The result of a call of a tool that the client's own list showed within the last hour: an agent goes on with another one.
-    /// The name alone decides, so that hidden, withheld and unknown tools are answered alike.
-    fn gone(&self, client: &ClientContext, method: Method, params: &RawObject) -> Option<Answer> {
-        let name = params.string("name").filter(|_| method == Method::ToolsCall)?;
-        if !self.listed.showed(client, &name, clock::uptime()) {
-            return None;
-        }
-        let text = format!("The tool {} is no longer offered; list the tools again.", shown(&name));
-        let failure = Failure::new(Reason::Gone, Executed::No, text);
-        Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
     }
 
     /// The refusal of a call of an item that the client would find if the store could keep its pin.

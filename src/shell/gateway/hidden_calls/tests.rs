@@ -18,7 +18,6 @@ use crate::gateway::client::admission::Admission;
 use crate::gateway::client::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
-use crate::gateway::listed::Listed;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::{Snapshot, View};
 use crate::gateway::supervisor::{self, Parts, Supervised};
@@ -75,7 +74,6 @@ fn gateway() -> Gateway {
         presence: OnceLock::new(),
         host_command: OnceLock::new(),
         turned_away,
-        listed: Listed::default(),
         snapshots: Arc::clone(&supervised.snapshots),
         generation: supervised.generation.clone(),
         settled: supervised.settled.clone(),
