@@ -57,7 +57,6 @@ use crate::upstream::login::parts::LoginParts;
 use crate::upstream::net::client::HttpClient;
 use crate::upstream::process::mark::Marks;
 use crate::upstream::spawner::Intake;
-use crate::wire::frame::Bounds;
 
 mod reload;
 
@@ -359,7 +358,6 @@ impl Gateway {
             by_post: false,
             drains: false,
             max_line_bytes: limits.body_bytes,
-            bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
             max_uris: limits.uris_per_stream,
         }
     }

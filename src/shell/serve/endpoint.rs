@@ -43,6 +43,7 @@ use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::{Missing, Session};
 use crate::wire::code;
+use crate::wire::frame::Bounds;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::RawJson;
@@ -164,7 +165,7 @@ impl Received<'_> {
 
     /// Rungs 10 and 11: JSON, then JSON-RPC.
     async fn message(&self, bytes: Bytes) -> Reply {
-        let heard = Heard::read(bytes, self.front.bounds());
+        let heard = Heard::read(bytes, Bounds::CLIENT);
         let requests = heard.requests();
         match heard {
             Heard::Batch(batch) => Box::pin(self.batch(batch, requests)).await,

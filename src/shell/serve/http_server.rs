@@ -12,7 +12,7 @@ use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::repoll::repolled;
-use crate::config::Limits;
+use crate::config::{Limits, MAX_HEAD};
 use crate::listener::address::Network;
 use crate::listener::connection;
 use crate::listener::lobby::{Guest, Standing};
@@ -20,9 +20,6 @@ use crate::listener::pace::{Paced, Patience};
 use crate::listener::press::Pressed;
 use crate::serve::endpoint;
 use crate::serve::front::{Front, Seat};
-
-/// Header fields that hyper refuses more of by itself. It allocates room for them with each request where it is told a number.
-const OWN_BOUND: usize = 100;
 
 /// Accepts connections until `stop` fires. Connections end by themselves: those with calls after their answer.
 pub async fn accept(front: Arc<Front>, listener: TcpListener, stop: CancellationToken) {
@@ -63,12 +60,8 @@ pub fn serve_connection(
                 response
             }
         };
-        let limits = &terms.limits;
         let bounds = |http: &mut Builder| {
-            http.max_buf_size(limits.head_bytes.max(8192));
-            if limits.header_fields != OWN_BOUND {
-                http.max_headers(limits.header_fields + 1);
-            }
+            http.max_buf_size(MAX_HEAD);
         };
         let ended = connection::serve(counted, &phase, bounds, answer, &stop).await;
         if let Err(error) = ended {

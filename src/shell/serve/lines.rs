@@ -72,7 +72,6 @@ pub struct LineClient {
     /// Otherwise it is the end of the client.
     pub drains: bool,
     pub max_line_bytes: usize,
-    pub bounds: Bounds,
     /// URIs that one subscription may name.
     pub max_uris: usize,
 }
@@ -259,7 +258,7 @@ impl Connection {
         if *line == *INPUT_OVER.as_bytes() {
             return self.end_input();
         }
-        let heard = Heard::read(line, self.client.bounds);
+        let heard = Heard::read(line, Bounds::CLIENT);
         let requests = heard.requests();
         match heard {
             Heard::Message(said) => self.message(said, self.admit(requests)).await,

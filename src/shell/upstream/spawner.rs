@@ -20,50 +20,34 @@ use crate::upstream::net::client::HttpClient;
 use crate::upstream::process::mark::Marks;
 use crate::wire::frame::Bounds;
 
-/// How much is taken from upstreams. Clones share the bounds, which a reload may change: those of bytes hold for the next
-/// answer over HTTP, and all of them from an upstream's next start on.
+/// How much is taken from upstreams. Clones share the bound of bytes, which a reload may change: it
+/// holds for the next answer over HTTP, and otherwise from an upstream's next start on.
 #[derive(Clone, Debug)]
 pub struct Intake {
     pub budget: Arc<Budget>,
-    measure: Arc<Measure>,
-}
-
-#[derive(Debug, Default)]
-struct Measure {
-    bytes: AtomicUsize,
-    depth: AtomicUsize,
-    nodes: AtomicUsize,
+    max_message_bytes: Arc<AtomicUsize>,
 }
 
 impl Intake {
     pub fn new(budget: Arc<Budget>, limits: &Limits) -> Self {
-        let intake = Self { budget, measure: Arc::default() };
+        let intake = Self { budget, max_message_bytes: Arc::default() };
         intake.set_limits(limits);
         intake
     }
 
     pub fn set_limits(&self, limits: &Limits) {
-        let Measure { bytes, depth, nodes } = &*self.measure;
-        bytes.store(limits.upstream_result_bytes, Ordering::Relaxed);
-        depth.store(limits.upstream_depth, Ordering::Relaxed);
-        nodes.store(limits.upstream_nodes, Ordering::Relaxed);
+        self.max_message_bytes.store(limits.upstream_result_bytes, Ordering::Relaxed);
     }
 
     /// Longest line of a child and longest body or event of an HTTP answer.
     pub fn max_message_bytes(&self) -> usize {
-        self.measure.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Depth and number of values of each message.
-    fn bounds(&self) -> Bounds {
-        let Measure { depth, nodes, .. } = &*self.measure;
-        Bounds { depth: depth.load(Ordering::Relaxed), nodes: nodes.load(Ordering::Relaxed) }
+        self.max_message_bytes.load(Ordering::Relaxed)
     }
 
     /// Hears the upstream of that name.
     pub fn ear(&self, upstream: &UpstreamName) -> Ear {
         let budget = Arc::clone(&self.budget);
-        Ear::new(upstream.as_str(), self.bounds(), move |bytes| budget.count(bytes))
+        Ear::new(upstream.as_str(), Bounds::UPSTREAM, move |bytes| budget.count(bytes))
     }
 }
 

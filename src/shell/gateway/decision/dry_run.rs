@@ -8,7 +8,7 @@ use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Annotate as _, Annotated, Catalog, Entry, Filters, NamingRules, Source, merge};
-use crate::catalog::name::UpstreamName;
+use crate::catalog::name::{MAX_LENGTH, UpstreamName};
 use crate::config::{self, Config, Uris};
 use crate::mcp::method::List;
 use crate::policy::{
@@ -238,7 +238,7 @@ fn catalog(
     let of_profile =
         profile.map(|profile| filters([&profile.tools, &profile.prompts, &profile.resources])).transpose()?;
     let naming = NamingRules {
-        max_length: config.naming.max_length,
+        max_length: MAX_LENGTH,
         prefix_uris: config.naming.uris == Uris::Prefix,
         transparent: profile.is_some_and(|profile| profile.transparent),
         // Nobody sees this catalog.

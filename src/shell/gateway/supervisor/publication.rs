@@ -15,7 +15,7 @@ use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
-use crate::catalog::name::UpstreamName;
+use crate::catalog::name::{MAX_LENGTH, UpstreamName};
 use crate::config::{ShownHints, Target, Upstream, Uris};
 use crate::gateway::snapshot::{InputRules, Snapshot, View};
 use crate::mcp::method::List;
@@ -70,7 +70,7 @@ impl Draft {
             })
             .collect();
         let naming = NamingRules {
-            max_length: self.config.naming.max_length,
+            max_length: MAX_LENGTH,
             prefix_uris: self.config.naming.uris == Uris::Prefix,
             transparent: false,
             tightened: false,
