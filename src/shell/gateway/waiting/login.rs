@@ -20,9 +20,6 @@ use crate::upstream::session::link::LinkState;
 /// How long an item may take to be listed again once its upstream has listed others. Another
 /// account may not have it.
 const LISTED: Duration = Duration::from_secs(2);
-/// How often the server's verdict on the gateway's credentials is read, which can change without a
-/// change of state.
-const VERDICT: Duration = Duration::from_secs(10);
 
 /// A login that an upstream wants, as a call that waits for it sees it.
 pub struct PendingLogin {
@@ -47,17 +44,18 @@ impl PendingLogin {
             let snapshot = service.snapshots.load_full();
             let handle = snapshot.handles.iter().find(|handle| handle.name == self.upstream).cloned();
             let Some(handle) = handle else { return };
-            let changed = handle.main.state_changed();
+            let (changed, judged) = (handle.main.state_changed(), handle.health.standing_changed());
             if self.is_back(&snapshot, &handle, request) {
                 return;
             }
             drop(snapshot);
             let listed = self.back.map(|back| back + LISTED).filter(|at| *at > clock::now());
             let is_ready = matches!(*handle.main.state(), LinkState::Ready(_) | LinkState::Idle);
-            let look = listed.unwrap_or_else(|| clock::now() + if is_ready { LISTED } else { VERDICT });
+            let look = listed.or_else(|| is_ready.then(|| clock::now() + LISTED));
             tokio::select! {
                 () = changed => {}
-                () = clock::sleep_until(Some(look)) => {}
+                () = judged => {}
+                () = clock::sleep_until(look) => {}
             }
         }
     }

@@ -186,6 +186,11 @@ impl Health {
         self.standing.get()
     }
 
+    /// Waits for the next change of [`Self::standing`], from this call on.
+    pub fn standing_changed(&self) -> impl Future<Output = ()> {
+        self.standing.changed()
+    }
+
     /// Takes note of how an answer over HTTP takes the gateway's credentials; `why` is for operators.
     pub fn stands(&self, standing: Standing, why: impl FnOnce() -> String) {
         if self.standing.get() != standing {

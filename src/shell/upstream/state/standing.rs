@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use tokio::sync::Notify;
+
 use crate::catalog::name::UpstreamName;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::telemetry::upstream_state::UpstreamState;
@@ -50,15 +52,27 @@ pub(crate) fn needs_login(upstream: &UpstreamName) -> Failure {
 
 /// A standing that many tasks see.
 #[derive(Debug, Default)]
-pub(crate) struct SharedStanding(AtomicU8);
+pub(crate) struct SharedStanding {
+    standing: AtomicU8,
+    changed: Notify,
+}
 
 impl SharedStanding {
     pub(crate) fn get(&self) -> Standing {
-        Standing::from_repr(self.0.load(Ordering::Relaxed)).unwrap_or_default()
+        Standing::from_repr(self.standing.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// Waits for the next change, from this call on.
+    pub(crate) fn changed(&self) -> impl Future<Output = ()> {
+        self.changed.notified()
     }
 
     /// Returns the standing of before.
     pub(crate) fn swap(&self, standing: Standing) -> Standing {
-        Standing::from_repr(self.0.swap(standing as u8, Ordering::Relaxed)).unwrap_or_default()
+        let before = self.standing.swap(standing as u8, Ordering::Relaxed);
+        if before != standing as u8 {
+            self.changed.notify_waiters();
+        }
+        Standing::from_repr(before).unwrap_or_default()
     }
 }
