@@ -3,7 +3,7 @@
 //!
 //! Locks (each guards a map for one operation and is never held across an await): the rendered
 //! lists of a snapshot ([`snapshot`]), watched
-//! resources ([`watched`]), questions to one client ([`question::client_requests`]), logins that
+//! resources ([`watched`]), questions to one client ([`client_requests`]), logins that
 //! wait for their person ([`logins`]), what each caller holds ([`client::quota`]), held calls
 //! ([`held`]), how the last notice went ([`notify`]). Everything else on a call's way is
 //! `ArcSwap::load_full` plus channel operations.
@@ -11,6 +11,7 @@
 pub mod answer;
 pub mod call;
 pub mod client;
+pub(crate) mod client_requests;
 pub mod condition;
 pub mod decision;
 pub mod held;
@@ -18,7 +19,6 @@ pub mod hidden_calls;
 pub mod keys;
 pub mod logins;
 pub mod notify;
-pub(crate) mod question;
 mod request;
 pub mod role;
 pub mod service;

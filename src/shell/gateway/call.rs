@@ -16,9 +16,9 @@ use crate::engine::state::{Carried, MAX_ROUNDS};
 use crate::gateway::answer::Answer;
 use crate::gateway::client::admission::InFlight;
 use crate::gateway::client::quota::Place;
+use crate::gateway::client_requests::{PendingRequest, ask, next_answer};
 use crate::gateway::decision::GatedPermit;
 use crate::gateway::decision::prepared::{InputContext, Prepared};
-use crate::gateway::question::client_requests::{PendingRequest, ask, next_answer};
 use crate::gateway::service::Service;
 use crate::mcp::input::{InputError, InputRequest, passed_on, requests};
 use crate::mcp::kinds::Kinds;
@@ -53,8 +53,8 @@ use self::queued::{CallRequest, QueuedCall};
 use self::running::RunningCall;
 use self::state::{AskingCall, CallState};
 
-/// Why a question is taken back whose time is over.
-const LATE: &str = "no answer in time";
+/// Reason in the withdrawal of a question whose time is over.
+pub(super) const LATE: &str = "no answer in time";
 
 /// One call. Dropping it before the answer cancels it upstream.
 pub struct Call {

@@ -8,7 +8,7 @@ use crate::base::access::Access;
 use crate::base::never::or_never;
 use crate::catalog::merge::Entry;
 use crate::engine::state::Carrier;
-use crate::gateway::question::client_requests::ClientRequests;
+use crate::gateway::client_requests::ClientRequests;
 use crate::gateway::snapshot::{Snapshot, View, Viewer};
 use crate::gateway::watched::Subscriptions;
 use crate::mcp::client_name::ClientName;

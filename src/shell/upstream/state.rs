@@ -4,7 +4,6 @@ pub(crate) mod flaws;
 pub(crate) mod health;
 pub(crate) mod http_error;
 pub(crate) mod last_words;
-pub(crate) mod lines;
 pub mod logbook;
 pub(crate) mod message_flaws;
 mod signs;

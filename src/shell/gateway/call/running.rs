@@ -8,7 +8,7 @@ use crate::engine::call::{Deadline, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::question::{Gathered, OnStream};
 use crate::gateway::call::context::CallContext;
-use crate::gateway::question::client_requests::PendingRequest;
+use crate::gateway::client_requests::PendingRequest;
 use crate::upstream::call::exchange::Exchange;
 use crate::upstream::session::handle::Slot;
 use crate::upstream::session::lane::LaneUse;

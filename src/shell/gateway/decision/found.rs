@@ -18,8 +18,8 @@ use crate::upstream::session::handle::Handle;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 
-/// When a call may come back whose item could not be pinned.
-const STORE_WAIT: Duration = Duration::from_secs(5);
+/// When a call may come back that was refused since the store kept nothing.
+pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// An item, and what its snapshot knows about it.
 pub struct Found<'s> {

@@ -41,6 +41,7 @@ use crate::engine::question::approval::{self, AnswerEffect, AnswerTiming, Questi
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::refused;
 use crate::gateway::client::quota::Place;
+use crate::gateway::decision::found::STORE_WAIT;
 use crate::gateway::decision::prepared::{InputContext, Prepared};
 use crate::gateway::held::Hold;
 use crate::gateway::service::Service;
@@ -59,8 +60,6 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a modern client may take to come back with an answer: its state lives no longer.
 const ROUND: Duration = crate::engine::state::LIFE;
-/// When a call may come back whose approval could not be kept.
-const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// Text for a model whose call waits for a person. No id, no command, no address: an agent with a
 /// shell could use them.

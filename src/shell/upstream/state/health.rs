@@ -17,11 +17,11 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::base::clock;
+use crate::base::tally::Tally;
 use crate::catalog::name::UpstreamName;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::state::http_error::HttpError;
-use crate::upstream::state::lines::Lines;
 use crate::upstream::state::logbook::{Logbook, Origin};
 use crate::upstream::state::message_flaws::MessageFlaws;
 use crate::upstream::state::signs::Signs;
@@ -365,6 +365,42 @@ impl Health {
     /// `None` when nothing has gone wrong yet.
     pub fn last_error(&self) -> Option<Arc<String>> {
         Some(self.last_error.load_full()).filter(|error| !error.is_empty())
+    }
+}
+
+/// Counts of the log lines about an upstream that it or its clients can cause without a bound.
+#[derive(Debug)]
+pub struct Lines {
+    /// Changes of its state that answers and their absence make.
+    pub states: Tally,
+    /// Sessions that it forgot and that were opened anew.
+    pub renewed: Tally,
+    /// Clients' own sessions that ended.
+    pub sessions: Tally,
+    /// Resource subscriptions that it lost.
+    pub subscriptions: Tally,
+    /// Questions that were declined.
+    pub declined: Tally,
+    /// Parts of its lists that are not offered.
+    pub lists: Tally,
+    /// Inventories that are not on disk.
+    pub unkept: Tally,
+    /// Lists that could not be read, and that can be again.
+    pub unread: Tally,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self {
+            states: Tally::of(20),
+            renewed: Tally::of(5),
+            sessions: Tally::of(5),
+            subscriptions: Tally::of(5),
+            declined: Tally::of(20),
+            lists: Tally::of(50),
+            unkept: Tally::of(1),
+            unread: Tally::of(20),
+        }
     }
 }
 
