@@ -52,7 +52,7 @@ use self::stdio::StdioArgs;
 use crate::daemon::gateway::StopTimes;
 use crate::store::db;
 #[cfg(target_os = "linux")]
-use crate::upstream::guard;
+use crate::upstream::process::guard;
 
 /// One MCP server in front of many.
 ///

@@ -1,7 +1,7 @@
 #![doc = include_str!("ARCHITECTURE.md")]
 // Layers of the crates below, which the layers here name as if they were here.
 use headend_config as config;
-use headend_core::{catalog, engine, mcp, policy, wire};
+use headend_core::{catalog, engine, login, mcp, policy, wire};
 use headend_shell::{base, gateway, listener, serve, store, telemetry, upstream};
 
 mod cli;

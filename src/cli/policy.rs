@@ -11,7 +11,7 @@ use super::exit::{NO, OK, USAGE};
 use super::options::Common;
 use super::output::{Failure, print};
 use super::source;
-use crate::gateway::dry_run::{DryRun, Verdict, decide_once};
+use crate::gateway::decision::dry_run::{DryRun, Verdict, decide_once};
 use crate::mcp::annotations::Annotations;
 use crate::mcp::method::List;
 use crate::policy::{Action, Decision, Kind, LOCAL};

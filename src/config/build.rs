@@ -53,7 +53,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let stdio = read_whole(root.table("stdio"), Stdio::read_keys);
     let naming = read_whole(root.table("naming"), Naming::read_keys);
     let defaults = surroundings::defaults(root.table("defaults"));
-    let all = upstream::all(root.table("upstreams"), naming.max_length, &defaults);
+    let all = upstream::all(root.table("upstreams"), &defaults);
     let names: Vec<_> = all.iter().map(|(upstream, _)| upstream.name.clone()).collect();
     let (upstreams, disabled): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, enabled)| *enabled);
     let [upstreams, disabled] =

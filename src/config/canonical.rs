@@ -2,7 +2,7 @@
 
 use crate::catalog::name::UpstreamName;
 
-use super::file::did_you_mean;
+use super::words::did_you_mean;
 
 /// The separator between the upstream and the rest of a canonical name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]

@@ -11,17 +11,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use strsim::osa_distance;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::policy::Scalar;
 
+use super::fixed::{FixedBound, RemovedKey, find_removed};
 use super::home;
 use super::merge::{join, merge, moved_table};
 use super::observed::Observed;
 use super::problem::{Finding, Problem, Warning};
 use super::units;
+use super::words::did_you_mean;
 
 /// A closed set of values, each of which has a word.
 pub(super) trait Choice: Copy + Into<&'static str> + strum::VariantArray {}
@@ -202,6 +203,20 @@ impl<'s> Node<'s> {
     /// Records the JSON Schema of the value, for the test that generates the schema file.
     fn is(&self, shape: impl FnOnce() -> Value) {
         self.source.observed.shape(&self.path, shape);
+    }
+
+    /// Judges the value of a key whose bound is fixed now.
+    fn judge_removed(&self, removed: &RemovedKey) {
+        let any = 0..=usize::MAX;
+        let value = match removed.bound {
+            FixedBound::Count(_) => self.count(&any),
+            FixedBound::Bytes(_) => self.size(&any),
+        };
+        match value.map(|value| removed.judge(value)) {
+            Some(Ok(warning)) => self.warning(warning),
+            Some(Err(problem)) => self.problem(problem),
+            None => {}
+        }
     }
 
     pub(super) fn as_str(&self) -> Option<&'s str> {
@@ -466,22 +481,17 @@ impl<'s> Table<'s> {
 
     /// Reports every key that was not asked for.
     pub(super) fn finish(self) {
-        let (known, refused) = (self.known.clone(), self.refused.clone());
-        self.source.observed.keys(&self.path, &known);
+        let (known, refused, path) = (self.known.clone(), self.refused.clone(), self.path.clone());
+        self.source.observed.keys(&path, &known);
         for (key, node) in self.entries() {
             if !known.contains(&key.as_str()) && !refused.contains(&key.as_str()) {
-                node.problem(format!("unknown key{}", did_you_mean(&key, known.iter().copied())));
+                match find_removed(&path, &key) {
+                    Some(removed) => node.judge_removed(removed),
+                    None => node.problem(format!("unknown key{}", did_you_mean(&key, known.iter().copied()))),
+                }
             }
         }
     }
-}
-
-/// Returns `; did you mean ..?` if one of the words is near, else nothing.
-pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> String {
-    // `osa_distance` counts two swapped neighbours as one slip.
-    let near = |word: &&str| osa_distance(text, word) <= (word.len() / 3).clamp(1, 3);
-    let best = words.filter(near).min_by_key(|word| osa_distance(text, word));
-    best.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
 }
 
 /// Reads a list of patterns. An empty list is a problem: it reads as "nothing" and would mean

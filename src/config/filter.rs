@@ -7,7 +7,7 @@ use crate::catalog::name::MAX_ORIGINAL_LENGTH;
 
 use super::file::{Node, Table};
 use super::model::Filter;
-use super::repeated::repeated;
+use super::words::repeated;
 
 /// Reads `{ allow, deny, rename }`; resources and profiles have no `rename`.
 pub(super) fn filter(table: &mut Table<'_>, key: &'static str, renames: bool) -> Filter {

@@ -58,13 +58,6 @@ keys! {
         connections_per_ip: usize as count = "connections-per-ip", 256, COUNT;
         /// The limit of connections of one caller; hosts open a few for each window.
         connections_per_caller: usize as count = "connections-per-caller", 128, COUNT;
-        /// The limit of request line and headers in bytes. Bearer tokens with many claims reach 16
-        /// KiB.
-        head_bytes: usize as size = "max-head", 64 * KIB, KIB..=MIB;
-        /// The limit of header fields of a request; browsers send about 30.
-        header_fields: usize as count = "max-header-fields", 100, 1..=1000;
-        /// The limit of one header field in bytes.
-        header_field_bytes: usize as size = "max-header-field", 16 * KIB, KIB..=MIB;
         /// The time from the connection to its first byte.
         first_byte_timeout: Duration as duration = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
         /// The time from the first byte to the end of the head; ends slow-header attacks.
@@ -77,12 +70,6 @@ keys! {
         write_timeout: Duration as duration = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
         /// The limit of the body of a request in bytes: an image as an argument fits.
         body_bytes: usize as size = "max-body", 4 * MIB, KIB..=GIB;
-        /// The limit of nesting of a request's JSON, in levels; real arguments stay below ten.
-        depth: usize as count = "max-depth", 64, 8..=1000;
-        /// The limit of values in a request's JSON; bounds the cost of parsing.
-        nodes: usize as count = "max-nodes", 100_000, 100..=100_000_000;
-        /// The limit of a request's id in bytes: it is echoed and kept for the whole call.
-        id_bytes: usize as size = "max-id", KIB, 16..=64 * KIB;
         /// The limit of calls in flight, all upstreams together.
         in_flight: usize as count = "max-in-flight", 512, COUNT;
         /// The limit of calls in flight of one caller: a sixteenth of all.
@@ -99,11 +86,6 @@ keys! {
         /// The limit of a message taken from an upstream, in bytes. Twice the result: lists are
         /// long.
         upstream_result_bytes: usize as size = "max-upstream-result", 16 * MIB, KIB..=GIB;
-        /// The limit of nesting of the JSON of an upstream's message, in levels; clients' own
-        /// parsers give up at 100 to 1000.
-        upstream_depth: usize as count = "max-upstream-depth", 256, 8..=100_000;
-        /// The limit of values in the JSON of an upstream's message: a million numbers pass.
-        upstream_nodes: usize as count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
         /// The limit of programs that start at once, until each is ready or has not answered for
         /// ten seconds: package runners load a machine.
         starts: usize as count = "max-starts", 8, 1..=1000;

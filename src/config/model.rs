@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use url::Url;
 
-use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH, UpstreamName};
+use crate::catalog::name::UpstreamName;
 use crate::mcp::annotations::Hints;
 use crate::mcp::elicitation::Elicit;
 use crate::mcp::input::Roots;
@@ -21,14 +21,11 @@ use super::consent::Consent;
 use super::expand::Template;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
-use super::pairs::pairs;
 use super::proxy::ProxySettings;
 use super::secret::{Secret, is_secret_name};
 
 /// The range of `[stdio] reconnect-timeout`.
 const RECONNECT_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
-/// The range of `[naming] max-length`; the protocol allows no longer name.
-const NAME_LENGTHS: RangeInclusive<usize> = MIN_MAX_LENGTH..=128;
 
 /// The whole configuration, resolved: defaults filled in, secrets read, every value checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,8 +153,6 @@ keys! {
     #[derive(Copy)]
     struct Naming {
         uris: Uris as choice = "uris", Uris::Keep;
-        /// The longest exposed name, in bytes.
-        max_length: usize as count = "max-length", DEFAULT_MAX_LENGTH, NAME_LENGTHS;
     }
 }
 
@@ -473,4 +468,9 @@ pub enum LogFormat {
     Auto,
     Text,
     Json,
+}
+
+/// Writes names with values, in the order of the file, as a table.
+fn pairs<V: Serialize, S: Serializer>(pairs: &[(String, V)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }

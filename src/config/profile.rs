@@ -3,9 +3,10 @@
 use crate::catalog::name::UpstreamName;
 
 use super::canonical::{Separator, check_all};
-use super::file::{Node, Table, did_you_mean};
+use super::file::{Node, Table};
 use super::filter::filter;
 use super::model::{Filter, Profile};
+use super::words::did_you_mean;
 
 /// Reads all profiles, in the order of the file.
 pub(super) fn all(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Vec<Profile> {

@@ -5,10 +5,11 @@ use crate::policy::{Effect, Hints, KeyPart, Kind, LimitSpec, Per, Policy, Policy
 
 use super::arguments::conditions;
 use super::canonical::{Separator, check_all};
-use super::file::{Node, Table, did_you_mean, patterns};
+use super::file::{Node, Table, patterns};
 use super::hints::hints;
 use super::keys::rate;
 use super::model::Profile;
+use super::words::did_you_mean;
 
 /// Reads the policy and checks it as it will be compiled.
 pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profiles: &[Profile]) -> PolicySpec {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::catalog::name::{UpstreamName, prefix_warnings};
+use crate::catalog::name::{MAX_LENGTH, UpstreamName, prefix_warnings};
 use crate::mcp::annotations::Hints;
 use crate::mcp::elicitation::{Elicit, HostPattern};
 use crate::mcp::input::Roots;
@@ -22,9 +22,9 @@ use super::hints::hints;
 use super::model::{Confinement, Defaults, EraChoice, Instance, Start, Target, Transport, Upstream};
 use super::proxy::ProxySettings;
 use super::remote::{headers, url};
-use super::repeated::repeated;
 use super::secret::{self, Lacks, Secret};
 use super::surroundings;
+use super::words::repeated;
 
 /// The default of `call-timeout`: the silence after which headend cancels a call; progress restarts
 /// the wait.
@@ -60,8 +60,8 @@ const QUEUES: RangeInclusive<usize> = 0..=65_536;
 /// The number of characters that a prefix has to leave for the name itself.
 const ROOM_FOR_NAME: usize = 12;
 
-/// Reads all upstreams in the order of the file, and whether each is enabled.
-pub(super) fn all(table: Option<Table<'_>>, max_length: usize, defaults: &Defaults) -> Vec<(Upstream, bool)> {
+/// All upstreams in the order of the file, and whether each is enabled.
+pub(super) fn all(table: Option<Table<'_>>, defaults: &Defaults) -> Vec<(Upstream, bool)> {
     let Some(table) = table else { return Vec::new() };
     let source = table.source;
     let mut upstreams: Vec<(Upstream, bool)> = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn all(table: Option<Table<'_>>, max_length: usize, defaults: &Defaul
         // The rest of a table with a bad name is checked too.
         let Ok(stand_in) = UpstreamName::parse("x") else { continue };
         let good = name.is_ok();
-        let upstream = one(name.unwrap_or(stand_in), table, max_length, defaults);
+        let upstream = one(name.unwrap_or(stand_in), table, defaults);
         upstreams.extend(upstream.filter(|_| good));
     }
     let prefixes = upstreams.iter().map(|(upstream, _)| (upstream.prefix.as_str(), upstream));
@@ -102,8 +102,7 @@ fn suggestion(key: &str) -> String {
     if name.is_empty() { "files".to_owned() } else { name }
 }
 
-/// Reads the table of one upstream, and whether it is enabled. `None` if it has no usable target.
-fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &Defaults) -> Option<(Upstream, bool)> {
+fn one(name: UpstreamName, mut table: Table<'_>, defaults: &Defaults) -> Option<(Upstream, bool)> {
     table.refuse(
         "args",
         "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
@@ -147,7 +146,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &D
         surroundings: surroundings::read(&mut table, http, trust, defaults),
         on_change: on_change(&mut table),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
-        prefix: table.take("prefix").and_then(|node| prefix(&node, max_length)).unwrap_or_else(|| format!("{name}__")),
+        prefix: table.take("prefix").and_then(|node| prefix(&node)).unwrap_or_else(|| format!("{name}__")),
         tools: filter(&mut table, "tools", true),
         prompts: filter(&mut table, "prompts", true),
         resources: filter(&mut table, "resources", false),
@@ -276,14 +275,13 @@ fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
     all
 }
 
-/// Reads the prefix of exposed names.
-fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {
+fn prefix(node: &Node<'_>) -> Option<String> {
     let prefix = node.string()?;
     if !prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
         node.problem("must be letters, digits, `_` and `-`: other characters are refused by language-model APIs");
-    } else if prefix.len() + ROOM_FOR_NAME > max_length && !prefix.is_empty() {
-        let most = max_length.saturating_sub(ROOM_FOR_NAME);
-        node.problem(format!("must not be longer than {most} characters, so that names fit [naming] max-length"));
+    } else if prefix.len() + ROOM_FOR_NAME > MAX_LENGTH && !prefix.is_empty() {
+        let most = MAX_LENGTH.saturating_sub(ROOM_FOR_NAME);
+        node.problem(format!("must not be longer than {most} characters, so that names fit {MAX_LENGTH} characters"));
     }
     Some(prefix)
 }

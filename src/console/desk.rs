@@ -6,12 +6,12 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::login_desk::{LoginDesk, LoginView};
+use crate::gateway::snapshot::LogLine;
 use crate::policy::consent::{AgentWait, Below, Closed, Kept, Lifetime, Wall};
 use crate::policy::{Caller, Evidence, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::logbook::LogLine;
 
 /// Source of the console's data, and the actions of a signed-in operator.
 ///

@@ -14,11 +14,11 @@ use super::desk::{
 use super::login_desk::LoginDesk;
 use super::text::capitalised;
 use crate::config::HostCommand;
-use crate::engine::oauth::authorize::Callback;
 use crate::gateway::condition::{self, conditions};
 use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
+use crate::login::authorize::Callback;
 use crate::policy::consent::{Answer, Arguments, Below, CallBlock, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
 use crate::policy::{Digest, Evidence};
 use crate::store::audit::search::{CannotSearch, Page, Query};

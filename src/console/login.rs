@@ -19,9 +19,9 @@ use super::reply;
 use super::session::{Notice, Visitor};
 use super::site::Console;
 use super::text::visible;
-use crate::engine::oauth::authorize::Callback;
 use crate::gateway::logins::{Begun, Done, LIFE, NotTaken};
 use crate::listener::body::ReplyBody;
+use crate::login::authorize::Callback;
 use crate::policy::OperatorAction;
 use crate::store::audit::Unrecorded;
 

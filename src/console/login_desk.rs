@@ -2,8 +2,8 @@
 
 use futures_util::future::BoxFuture;
 
-use crate::engine::oauth::authorize::Callback;
 use crate::gateway::logins::{Begun, Done, NotTaken};
+use crate::login::authorize::Callback;
 
 /// The logins of the gateway. An error is a sentence for the operator.
 pub(crate) trait LoginDesk {

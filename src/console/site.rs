@@ -13,7 +13,6 @@ use super::reply;
 use super::session::{self, Doors};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
-use crate::config::Limits;
 use crate::listener::address::Network;
 use crate::listener::body::ReplyBody;
 use crate::listener::guard::Guard;
@@ -72,7 +71,7 @@ impl Console {
             wrong_sign_ins: WrongAttempts::new(wrong, log, tasks.clone(), stop.clone()),
             audit,
             // Only its own host and origin, whatever the configuration allows other listeners.
-            guard: Guard::new(local, &[], &[], &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
+            guard: Guard::new(local, &[], &[], MAX_HEAD),
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),

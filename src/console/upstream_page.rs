@@ -7,9 +7,9 @@ use super::login_desk::HeldLogin;
 use super::page::{Frame, Tile};
 use super::text::{Piece, PieceKind, block, capitalised, counted, moment, span, visible};
 use crate::base::local_time::{local, zone};
+use crate::gateway::snapshot::{LogLine, Origin};
 use crate::mcp::weight;
 use crate::policy::consent::Wall;
-use crate::upstream::logbook::{LogLine, Origin};
 
 /// The name in the path of such a page.
 pub(crate) fn name_in(path: &str) -> Option<&str> {

@@ -7,7 +7,6 @@ pub mod fuzz;
 pub mod glob;
 pub mod holder;
 pub mod inventory;
-pub mod listed;
 pub mod merge;
 pub mod name;
 pub mod page;

@@ -19,7 +19,6 @@ pub mod fuzz;
 pub mod handshake;
 pub mod lists;
 pub mod lost;
-pub mod oauth;
 pub mod peer;
 pub mod pending;
 pub mod question;

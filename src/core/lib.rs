@@ -1,9 +1,8 @@
 //! The pure core of headend: protocol types, policy and state machines, without sockets, files or a
 //! clock.
 //!
-//! It is a crate of its own so that the compiler keeps it pure: its manifest names no runtime and
-//! no HTTP, and `now` is an argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`],
-//! [`engine`]; each may use those before it.
+//! A crate of its own, so that the compiler keeps it pure: its manifest names no runtime and no HTTP, and `now` is an
+//! argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`], [`engine`], [`login`]; each may use those before it.
 
 #![allow(
     clippy::missing_errors_doc,
@@ -15,6 +14,7 @@
 
 pub mod catalog;
 pub mod engine;
+pub mod login;
 pub mod mcp;
 pub mod policy;
 pub mod wire;

@@ -36,6 +36,7 @@ pub mod habit;
 mod kind;
 pub mod likeness;
 mod limit;
+mod limiter;
 mod lint;
 mod pattern;
 mod permit;
@@ -60,9 +61,8 @@ pub use self::decide::{
 pub use self::effect::{AGAIN_RULE, Effect};
 pub use self::evidence::Evidence;
 pub use self::kind::Kind;
-pub use self::limit::{
-    CallerLimiter, Granted, KeyPart, Lease, LimitSpec, Limiter, Overdrawn, Per, Rate, RowId, Stored, Used, day_of,
-};
+pub use self::limit::{Granted, KeyPart, Lease, LimitSpec, Overdrawn, Per, Rate, RowId, Stored, Used, day_of};
+pub use self::limiter::{CallerLimiter, Limiter};
 pub use self::permit::Permit;
 pub use self::pin::{OnChange, Pin, PinState, Undecided};
 pub use self::problems::PolicyProblem;

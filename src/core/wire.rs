@@ -25,5 +25,6 @@ pub mod reach;
 pub mod secrets;
 pub mod sse;
 pub mod start;
+pub(crate) mod strings;
 pub mod tokens;
 pub mod unreadable;

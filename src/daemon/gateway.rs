@@ -25,17 +25,16 @@ use crate::daemon::access::Users;
 use crate::daemon::doors::{Addresses, Doors};
 use crate::daemon::own_places::own_places;
 use crate::daemon::systemd;
-use crate::gateway::admission::Admission;
-use crate::gateway::connected::ConnectedClients;
+use crate::gateway::client::admission::Admission;
+use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::held::HeldCalls;
+use crate::gateway::hidden_calls;
 use crate::gateway::keys::Keys;
-use crate::gateway::listed::Listed;
 use crate::gateway::logins::PendingLogins;
 use crate::gateway::notify::Notices;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Parts, Supervised};
-use crate::gateway::turned_away;
-use crate::gateway::waiting::held::HeldCalls;
 use crate::listener::credentials::CallerAccess;
 use crate::policy::{Caller, Entry, OperatorAction};
 use crate::serve::lines::LineClient;
@@ -53,12 +52,11 @@ use crate::store::restored::RestoreReview;
 use crate::store::sessions::SessionStore;
 use crate::store::sign_ins::SignIns;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::client::HttpClient;
-use crate::upstream::login_parts::LoginParts;
-use crate::upstream::owner::Marks;
-use crate::upstream::parks::Parks;
+use crate::upstream::call::parks::Parks;
+use crate::upstream::login::parts::LoginParts;
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::mark::Marks;
 use crate::upstream::spawner::Intake;
-use crate::wire::frame::Bounds;
 
 mod reload;
 
@@ -281,13 +279,12 @@ impl Gateway {
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
         let approvals = Arc::new(approvals);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
-        let (turned_away, watch) = turned_away::watch::queue();
+        let (turned_away, watch) = hidden_calls::queue();
         let service = Arc::new(Service {
             role,
             presence: OnceLock::new(),
             host_command: OnceLock::new(),
             turned_away,
-            listed: Listed::default(),
             snapshots: Arc::clone(&supervised.snapshots),
             generation: supervised.generation.clone(),
             settled: supervised.settled.clone(),
@@ -361,7 +358,6 @@ impl Gateway {
             by_post: false,
             drains: false,
             max_line_bytes: limits.body_bytes,
-            bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
             max_uris: limits.uris_per_stream,
         }
     }

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::base::clock;
 use crate::base::fair_slots::FairSlots;
 use crate::base::tally::Tally;
-use crate::config::Config;
+use crate::config::{Config, MAX_HEADER_FIELD};
 use crate::console::live_desk::LiveDesk;
 use crate::console::{self, Console, Doors};
 use crate::daemon::doors::{Addresses, room};
@@ -153,7 +153,7 @@ impl Gateway {
             Box::pin(std::future::ready(fixed))
         };
         let server = &config.server;
-        let guard = Guard::new(local, &server.allowed_hosts, &server.allowed_origins, &server.limits);
+        let guard = Guard::new(local, &server.allowed_hosts, &server.allowed_origins, MAX_HEADER_FIELD);
         let guard = Arc::new(ArcSwap::from_pointee(guard));
         let served = Arc::new(Served { pages: Box::new(pages), guard });
         if let Some(doors) = self.doors.get() {

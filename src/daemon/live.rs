@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::config::{Auth, Config};
+use crate::config::{Auth, Config, MAX_HEADER_FIELD};
 use crate::daemon::access::Access;
 use crate::daemon::doors::{Doors, room};
 use crate::daemon::gateway::{Gateway, StartError, session_limits};
@@ -126,7 +126,12 @@ impl Gateway {
             return;
         }
         if let Some((local, served)) = doors.pages.get() {
-            served.guard.store(Arc::new(Guard::new(*local, &new.allowed_hosts, &new.allowed_origins, &new.limits)));
+            served.guard.store(Arc::new(Guard::new(
+                *local,
+                &new.allowed_hosts,
+                &new.allowed_origins,
+                MAX_HEADER_FIELD,
+            )));
         }
         let limits = room(config, fronts.len()).fit(&new.limits);
         fronts.iter().for_each(|front| front.set_terms(Terms::new(front.local, new, limits.clone())));

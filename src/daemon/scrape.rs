@@ -19,7 +19,7 @@ use crate::policy::Caller;
 use crate::serve::sessions::Sessions;
 use crate::store::directory::Store;
 use crate::telemetry::logs;
-use crate::upstream::usage;
+use crate::upstream::process::usage;
 
 /// How long a scrape waits for the one before, and then for files and processes.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::fake::{Args, Exit, start, stdio};
 use super::listening::FAKE;
-use crate::upstream::launch::{Launch, SpawnError};
+use crate::upstream::process::launch::{Launch, SpawnError};
 
 /// Capacity of a pipe in bytes, as of the system's.
 const PIPE: usize = 64 * 1024;

@@ -35,7 +35,7 @@ const KNOWN_DIFFERENCES: &[(&str, &str, &str)] = &[(
 
 /// Transports whose cases have no runner here, with the reason.
 const NOT_PLAYED: &[(&str, &str)] =
-    &[("oauth-client", "documents of a login, played by the tables of `engine::oauth` and by `upstream::fetcher`")];
+    &[("oauth-client", "documents of a login, played by the tables of `login` and by `upstream::login::fetcher`")];
 
 /// Cases that take seconds; they run at the same time on a daemon of their own.
 const SLOW_MS: u64 = 5_000;

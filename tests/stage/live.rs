@@ -155,7 +155,8 @@ fn a_stricter_consent_setting_holds_for_open_approvals() {
         &base("default = \"ask\"\n[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__echo\"]").text(),
     );
     drop(gateway.run(&["approve", &id, "--for", "1h"]));
-    assert!(gateway.modern().call("fx__echo", json!({"text": "two"})).is_error());
+    let refused = gateway.modern().call("fx__echo", json!({"text": "two"}));
+    assert_eq!(refused.code(), Some(-32602), "{}", refused.raw);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::engine::oauth::authorize::Callback;
 use crate::gateway::logins::{Begun, NotTaken, Way};
+use crate::login::authorize::Callback;
 use crate::stage::harness::{Gateway, Setup, status_of};
 use crate::stage::mcp::{Era, Mcp, Open};
 use crate::stage::process::eventually;

@@ -125,15 +125,14 @@ fn a_list_that_is_null_is_empty_and_an_empty_cursor_behind_the_last_page_is_none
 
 #[test]
 fn an_answer_that_is_too_large_too_deep_or_of_no_request_is_named() {
-    let deep = format!("{}{}", "[".repeat(20), "]".repeat(20));
+    let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
     let head = r#"{"jsonrpc":"2.0","id":${ID},"result":{"secret-x":"#;
     let lines = json!({
         "tools/call/echo": [{"head": format!("{head}\""), "unit": "x", "count": 100_000, "tail": "\"}}"}],
         "tools/call/fail": [format!("{head}{deep}}}}}")],
         "prompts/get": [r#"{"jsonrpc":"2.0","id":987654,"result":{"secret-x":1}}"#],
     });
-    let limits =
-        "limits.max-result = \"64KiB\"\nlimits.max-upstream-result = \"64KiB\"\nlimits.max-upstream-depth = 16";
+    let limits = "limits.max-result = \"64KiB\"\nlimits.max-upstream-result = \"64KiB\"";
     for fake in everywhere() {
         let command = fake.command();
         let setup = Setup::new().server(limits);

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::finding::Findings;
 use crate::config::{Config, ProxySettings, Target, Upstream};
-use crate::upstream::client::HttpClient;
+use crate::upstream::net::client::HttpClient;
 
 /// Tolerated difference: tokens and certificates are judged by minutes.
 const MOST: Duration = Duration::from_secs(300);

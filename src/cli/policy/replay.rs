@@ -14,7 +14,7 @@ use crate::cli::options::Common;
 use crate::cli::output::{Failure, print};
 use crate::cli::source;
 use crate::config::{Config, guard};
-use crate::gateway::dry_run::{Offered, offered};
+use crate::gateway::decision::dry_run::{Offered, offered};
 use crate::policy::habit::{Change, Counts, Replay};
 use crate::policy::{Caller, Effect, Kind, Policy};
 use crate::wire::foreign;

@@ -14,7 +14,7 @@ use crate::cli::output::{Failure, count, print};
 use crate::cli::source;
 use crate::config::{Config, show};
 use crate::daemon::own_places::own_places;
-use crate::gateway::dry_run::{Offered, offered};
+use crate::gateway::decision::dry_run::{Offered, offered};
 use crate::policy::consent::Places;
 use crate::policy::habit::{Approvals, Catalogue, ENOUGH, Habits, Known, LeftOut, Replay, Suggestion, Why};
 use crate::policy::{Kind, PolicyProblem};

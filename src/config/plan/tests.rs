@@ -33,7 +33,7 @@ fn a_reload_does_what_changed_and_nothing_else() {
         ("a timeout", BASE.replace("url =", "call-timeout = \"9s\"\nurl ="), "change b"),
         ("a filter", BASE.replace("url =", "tools = { deny = [\"x\"] }\nurl ="), "change b; new names or views"),
         ("a profile", format!("{BASE}[profiles.p]\nupstreams = [\"a\"]\n"), "new names or views"),
-        ("naming", format!("{BASE}[naming]\nmax-length = 60\n"), "new names or views"),
+        ("naming", format!("{BASE}[naming]\nuris = \"prefix\"\n"), "new names or views"),
         (
             "a rule",
             format!("{BASE}[[policy.rules]]\nid = \"r\"\neffect = \"deny\"\nupstreams = [\"a\"]\n"),
@@ -43,9 +43,9 @@ fn a_reload_does_what_changed_and_nothing_else() {
         (
             "what holds at once",
             format!(
-                "{BASE}[server.limits]\nmax-depth = 32\n[policy.consent]\ntimeout = \"1s\"\n[audit]\nstrict = true\n[log]\nfilter = \"warn\"\n"
+                "{BASE}[server.limits]\nqueue = 32\n[policy.consent]\ntimeout = \"1s\"\n[audit]\nstrict = true\n[log]\nfilter = \"warn\"\n"
             ),
-            "new settings of policy.consent, audit.strict, log.filter, server.limits.max-depth",
+            "new settings of policy.consent, audit.strict, log.filter, server.limits.queue",
         ),
         (
             "what is read at start",

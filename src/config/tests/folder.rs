@@ -52,7 +52,7 @@ fn files_are_merged_in_the_order_of_their_names() {
         ("headend.toml", MAIN),
         (
             "conf.d/20-b.toml",
-            "\u{feff}[upstreams.b]\ncommand = [\"/b\"]\n[server]\nlegacy-sse = true\n[server.limits]\nmax-depth = 32\n",
+            "\u{feff}[upstreams.b]\ncommand = [\"/b\"]\n[server]\nlegacy-sse = true\n[server.limits]\nqueue = 32\n",
         ),
         (
             "conf.d/10-a.toml",
@@ -68,7 +68,7 @@ fn files_are_merged_in_the_order_of_their_names() {
     assert_eq!(names, ["z", "a", "b"]);
     let rules: Vec<&str> = config.policy.rules.iter().map(|rule| rule.id.as_str()).collect();
     assert_eq!(rules, ["one", "two"]);
-    assert_eq!((config.server.limits.depth, config.server.limits.body_bytes), (32, 1 << 20));
+    assert_eq!((config.server.limits.queue, config.server.limits.body_bytes), (32, 1 << 20));
     assert!(config.server.legacy_sse && config.server.drain_timeout == Duration::from_secs(5));
     let all = load(&place.path("headend.toml")).files;
     let seen: Vec<&Path> = all.iter().map(Seen::path).collect();

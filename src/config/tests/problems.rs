@@ -38,8 +38,8 @@ fn what_is_no_toml_is_told_with_its_line() {
         ),
         (
             "a key twice, and the rest",
-            "[naming]\nuris = 1\nuris = 2\nmax-length = 1\n",
-            "t:4: naming.max-length: must be from 16",
+            "[naming]\nuris = 1\nuris = 2\nprefixes = 1\n",
+            "t:4: naming.prefixes: unknown key",
         ),
     ];
     refused(rows, "");
@@ -126,7 +126,6 @@ fn the_server_is_checked() {
         ),
         ("metrics at home", "[metrics]\nlisten=\"127.0.0.1:8627\"\n", "is an address of [server] listen too"),
         ("a relative socket", "[admin]\nsocket=\"x\"\n", "admin.socket: must be an absolute path"),
-        ("short names", "[naming]\nmax-length=8\n", "naming.max-length: must be from 16 to 128"),
         (
             "audit capture",
             "[audit]\ncapture-arguments=true\n",
@@ -151,8 +150,8 @@ fn limits_are_checked() {
         ("a bad unit", "max-body=\"4 MB of\"\n", "server.limits.max-body: must be a size from 1KiB to 1GiB"),
         ("negative", "max-in-flight=-1\n", "server.limits.max-in-flight: must be from 1 to"),
         ("zero", "max-sessions=0\n", "must be from 1 to"),
-        ("too large", "max-depth=99999999999999999999\n", "max-depth: must be from 8 to 1000"),
-        ("a float", "max-depth=1.5\n", "must be a whole number, not a float"),
+        ("too large", "queue=99999999999999999999\n", "queue: must be from 0 to 1000000"),
+        ("a float", "queue=1.5\n", "must be a whole number, not a float"),
         ("a number for a duration", "keepalive=15\n", "must be a duration such as \"30s\""),
         ("a long duration", "keepalive=\"2h\"\n", "must be a duration from 1s to 1h"),
         ("a rate", "caller-rate=\"20\"\n", "must be a whole number and a unit"),

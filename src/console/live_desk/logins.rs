@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::console::login_desk::{HeldLogin, LoginView};
 use crate::gateway::logins::{Begun, PendingLogins, Way};
 use crate::gateway::service::Service;
-use crate::upstream::handle::Handle;
+use crate::gateway::snapshot::Handle;
 
 /// The login at an upstream; `None` for one that takes none of a person.
 pub(super) fn view(handle: &Handle) -> Option<LoginView> {

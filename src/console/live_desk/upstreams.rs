@@ -10,13 +10,12 @@ use super::logins;
 use crate::catalog::name::UpstreamName;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
+use crate::gateway::snapshot::{Handle, LinkState};
 use crate::gateway::supervisor::Order;
 use crate::mcp::method::List;
 use crate::mcp::weight;
 use crate::policy::{Caller, Policy};
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::handle::Handle;
-use crate::upstream::link::LinkState;
 
 /// Lines of an upstream's log on its page.
 const MAX_LINES: usize = 60;

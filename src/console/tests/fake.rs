@@ -5,12 +5,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::super::desk::*;
+use crate::gateway::snapshot::{LogLine, Origin};
 use crate::policy::consent::{AgentWait, Closed, Shown, Wall};
 use crate::policy::{Caller, Evidence, Hints, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::logbook::{LogLine, Origin};
 use crate::wire::raw::RawJson;
 
 mod grants;

@@ -3,8 +3,8 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use crate::mcp::input::Audience;
 use crate::mcp::item::{Definition, ListPage};
+use crate::mcp::kinds::Audience;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::wire::code;

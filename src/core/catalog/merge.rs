@@ -12,8 +12,8 @@ use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, col
 use crate::catalog::template::Template;
 use crate::mcp::annotations::{self, Annotations, Hints, Said};
 use crate::mcp::claims::{Claims, Standing};
-use crate::mcp::input::Audience;
 use crate::mcp::item::Definition;
+use crate::mcp::kinds::Audience;
 use crate::mcp::method::List;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;

@@ -2,12 +2,10 @@
 //! until the catalog changes.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 
-use crate::catalog::listed::Names;
-use crate::catalog::merge::{Catalog, Entry};
+use crate::catalog::merge::Catalog;
 use crate::mcp::meta::{SERVER_INFO, implementation};
 use crate::mcp::method::List;
 use crate::mcp::project;
@@ -23,8 +21,6 @@ pub(crate) const PAGE_ITEMS: usize = 1000;
 #[derive(Debug)]
 pub struct Rendered {
     pub pages: Vec<RawJson>,
-    /// Names of the tools on each page; empty for other lists.
-    pub names: Vec<Arc<Names>>,
     /// Hash of the items; equal for equal content, in any generation.
     pub digest: u64,
     /// Digest of the items, to which cursors are bound. A list of one page has no cursors and no
@@ -46,19 +42,15 @@ pub fn render(
     cursor: impl Fn(&Digest, u32) -> String,
 ) -> Rendered {
     let entries = catalog.entries().iter().enumerate();
-    let entries: Vec<&Entry> =
-        entries.filter(|(at, entry)| entry.list == list && visible(*at)).map(|(_, entry)| entry).collect();
     let items: Vec<Vec<u8>> = entries
-        .iter()
-        .map(|entry| {
+        .filter(|(at, entry)| entry.list == list && visible(*at))
+        .map(|(_, entry)| {
             let shown = project::definition(list, &entry.definition, &entry.exposed, revision);
             let mut out = Vec::with_capacity(shown.encoded_len());
             shown.write_to(&mut out);
             out
         })
         .collect();
-    let names = entries.chunks(PAGE_ITEMS).filter(|_| list == List::Tools);
-    let names = names.map(|page| Arc::new(Names::of(page.iter().map(|entry| &*entry.exposed)))).collect();
     let mut hasher = foldhash::fast::FixedState::with_seed(7).build_hasher();
     for item in &items {
         hasher.write(item);
@@ -75,7 +67,7 @@ pub fn render(
             one_page(list, items.get(from..to).unwrap_or_default(), next.as_deref(), revision, ttl_ms)
         })
         .collect();
-    Rendered { pages, names, digest: hasher.finish(), content }
+    Rendered { pages, digest: hasher.finish(), content }
 }
 
 /// Returns the digest of items in their order, each with its length, so that no two lists give the

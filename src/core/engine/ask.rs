@@ -10,7 +10,8 @@
 //! time ([`super::askers`]). Servers learn roots only if the operator allows it.
 
 use crate::engine::doubt::Doubt;
-use crate::mcp::input::{Kinds, Roots, cancel, decline, roots_result};
+use crate::mcp::input::{Roots, cancel, decline, roots_result};
+use crate::mcp::kinds::Kinds;
 use crate::mcp::method::Method;
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};

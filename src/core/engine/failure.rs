@@ -73,8 +73,6 @@ pub enum Reason {
     ShuttingDown,
     /// The daemon does not answer, and this process only stands in for it.
     DaemonAway,
-    /// The client's own list showed the tool within the last hour, but it is no longer offered.
-    Gone,
 }
 
 /// Whether the upstream executed the call.
@@ -125,7 +123,7 @@ impl Failure {
 
     /// Encodes the failure for a program: `headend/refusal` in `_meta`, or the `data` of an error.
     fn facts(&self, call: u64) -> String {
-        let retryable = self.executed == Executed::No && !matches!(self.reason, Reason::Denied | Reason::Gone);
+        let retryable = self.executed == Executed::No && self.reason != Reason::Denied;
         let wait = self.retry_after.map(|d| format!(r#","retry-after-ms":{}"#, d.as_millis())).unwrap_or_default();
         let approval = self.approval.as_ref().map(|approval| {
             let url = approval.url.as_ref().map(|url| format!(r#","url":{}"#, RawJson::string(url).text()));
@@ -178,8 +176,7 @@ impl Failure {
             | Reason::NeedsLogin
             | Reason::Unrecorded
             | Reason::ShuttingDown
-            | Reason::DaemonAway
-            | Reason::Gone => code::INTERNAL,
+            | Reason::DaemonAway => code::INTERNAL,
         };
         let data = RawJson::trusted(self.facts(call));
         message::error_object(code, &self.sentence(), Some(&data))

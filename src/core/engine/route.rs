@@ -346,7 +346,7 @@ mod tests {
     fn meaning(method: Method, params: &serde_json::Value) -> String {
         let params = Params::read(Some(&RawJson::trusted(params.to_string()))).unwrap();
         params.meta.modern().unwrap();
-        let kinds = crate::mcp::input::Kinds::of(params.meta.get(crate::mcp::meta::CLIENT_CAPABILITIES));
+        let kinds = crate::mcp::kinds::Kinds::of(params.meta.get(crate::mcp::meta::CLIENT_CAPABILITIES));
         let name = params.meta.client_name();
         let routed = route(&catalog(), method, &params.object, params.meta, |_| true).unwrap();
         let (body, capabilities) = (routed.outgoing.body.encode(), routed.outgoing.capabilities);

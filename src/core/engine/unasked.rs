@@ -127,7 +127,8 @@ pub fn asked(request: &Request, declared: &Declared, candidates: Candidates, ope
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::input::{Kinds, Roots};
+    use crate::mcp::input::Roots;
+    use crate::mcp::kinds::Kinds;
     use crate::wire::id::ClientId;
 
     #[test]

@@ -35,7 +35,7 @@
 //! - in an error -32042: the client gets -32603 without any of its addresses and words.
 
 use crate::mcp::imitation::imitates;
-use crate::mcp::input::error::InputError;
+use crate::mcp::input_error::InputError;
 use crate::wire::raw::{RawJson, RawObject};
 
 mod address;

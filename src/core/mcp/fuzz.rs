@@ -2,8 +2,9 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use super::elicitation::Terms;
-use super::input::{InputRequest, Kinds, pages, passed_on, requests};
+use super::input::{InputRequest, pages, passed_on, requests};
 use super::item::{Definition, ListPage};
+use super::kinds::Kinds;
 use super::method::{List, Method};
 use super::task::{Task, inlined};
 use super::version::{Era, Revision};

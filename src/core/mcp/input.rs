@@ -8,11 +8,7 @@ use crate::mcp::imitation::is_reserved_key;
 use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
-pub(in crate::mcp) mod error;
-pub(in crate::mcp) mod kinds;
-
-pub use self::error::InputError;
-pub use self::kinds::{Audience, Kinds, about_input, without};
+pub use crate::mcp::input_error::InputError;
 
 /// The roots that a server may learn. Real servers let their client's roots widen what they touch,
 /// so the operator decides.
@@ -366,6 +362,7 @@ fn asked(request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::kinds::Kinds;
 
     const FORM: &str =
         r#"{"method":"elicitation/create","params":{"message":"Which?","requestedSchema":{"type":"object"}}}"#;

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::mcp::input::Audience;
+use crate::mcp::kinds::Audience;
 use crate::mcp::method::List;
 use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
@@ -16,8 +16,6 @@ use crate::wire::tokens::strings;
 mod hygiene;
 mod order;
 mod repair;
-
-pub use self::hygiene::{StringAt, rewritten};
 
 /// The largest definition that is offered to clients, in bytes: a 16 KiB description and a 256 KiB
 /// schema fit twice.

@@ -4,15 +4,11 @@
 //! feature of 2025-11-25 is used towards servers only, for tools that cannot be called without it.
 //! Sources: MCP extension `io.modelcontextprotocol/tasks`; MCP 2025-11-25, basic/utilities/tasks.
 //!
-//! - The client declares the extension, and the modern server has it: the task passes, with its id
-//!   sealed to caller, upstream and tool (`engine::task_id`). `tasks/get`, `tasks/update` and
-//!   `tasks/cancel` go to that upstream, decided like a call of that tool, except that limits do
-//!   not count them.
-//! - The client does not, and the tool of a modern server needs it: the server refuses the call
-//!   with -32021, which proves that it did not execute it. The gateway repeats the call with the
-//!   extension declared, and polls its task until it ends (`upstream::task`).
-//! - A tool of a 2025-11-25 server needs a task, for any client: the gateway makes the call as a
-//!   task and polls it likewise. Tools with optional tasks are called without one.
+//! | client | server | what happens |
+//! |---|---|---|
+//! | declares the extension | modern, with it | the task passes; its id is sealed to caller, upstream and tool (`engine::task_id`). `tasks/get`, `tasks/update` and `tasks/cancel` go to that upstream, decided like a call of that tool, except that limits do not count them |
+//! | any other | modern, tool needs it | the server refuses the call with -32021, which proves that it did not execute it; the gateway makes the call again with the extension declared and polls its task until it ends (`upstream::call::task`) |
+//! | any | 2025-11-25, tool needs a task | the gateway makes the call as a task and polls it likewise; tools with optional tasks are called without one |
 //!
 //! The extension is offered while some upstream has it. A call whose task the gateway polls is one
 //! call in all other respects: it keeps its slot and its deadlines, of which the hard one bounds
@@ -250,7 +246,7 @@ pub fn cancelled(upstream: &str, message: Option<&str>) -> RawJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::input::Kinds;
+    use crate::mcp::kinds::Kinds;
 
     fn raw(text: &str) -> RawJson {
         RawJson::trusted(text.to_owned())

@@ -49,7 +49,7 @@ pub struct Action {
     pub session: u64,
     pub kind: Kind,
     pub upstream: Arc<str>,
-    /// The canonical name that rules match, see [`Policy::item_rules`](super::Policy::item_rules).
+    /// The name to judge by, see [`Policy::item_rules`](super::compiled::Policy::item_rules).
     pub canonical: Arc<str>,
     /// The catalog's canonical name of the item, for the audit log. For a URI that is not listed
     /// this is the name of its template, because the URI is text of the client.

@@ -7,9 +7,9 @@
 
 use globset::GlobMatcher;
 
-use super::{Annotations, Hints, Said};
 use crate::catalog::glob::glob;
 use crate::catalog::merge::{Annotate, Annotated};
+use crate::mcp::annotations::{Annotations, Hints, Said};
 
 /// The trust that the operator has in the hints of an upstream.
 #[derive(

@@ -70,10 +70,11 @@ use data_encoding::HEXLOWER;
 use ring::hmac;
 use time::OffsetDateTime;
 
+use super::caller::Caller;
 use super::record::{Entry, ListChanges, Removal};
-use super::{Caller, Digest};
 use crate::mcp::client_name::ClientName;
 use crate::wire::canonical::canonical;
+use crate::wire::digest::Digest;
 use crate::wire::digest::hexadecimal;
 use crate::wire::plain::is_plain;
 use crate::wire::raw::RawJson;

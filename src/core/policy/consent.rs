@@ -45,7 +45,11 @@ use std::sync::Arc;
 
 use data_encoding::BASE32_NOPAD;
 
-use super::{Action, Caller, Digest, Evidence, Kind};
+use super::action::Action;
+use super::caller::Caller;
+use super::evidence::Evidence;
+use super::kind::Kind;
+use crate::wire::digest::Digest;
 
 mod answer;
 pub mod below;

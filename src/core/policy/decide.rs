@@ -10,12 +10,12 @@ use super::consent::Consented;
 use super::effect::Effect;
 use super::evidence::Evidence;
 use super::kind::Kind;
-use super::limit::{Limited, Limiter};
+use super::limiter::{Limited, Limiter};
 use super::permit::Permit;
 use super::rule::Rule;
 use super::truth::Truth;
 use crate::mcp::annotations::Annotations;
-use crate::policy::Caller;
+use crate::policy::caller::Caller;
 
 /// The decision about a call. The words of the variants are in the audit log, in metrics and in the
 /// output of commands.

@@ -6,9 +6,10 @@ use super::consent::Shown;
 use super::consent::view::Paint;
 use super::pattern::{Pattern, is_special};
 use super::record::{Entry, Event};
-use super::{Said, arguments, uri};
+use super::{arguments, uri};
 use crate::catalog::glob::glob;
-use crate::policy::Caller;
+use crate::mcp::annotations::Said;
+use crate::policy::caller::Caller;
 use crate::wire::foreign::is_hidden;
 use crate::wire::fuzz::{halves, value};
 

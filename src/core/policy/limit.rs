@@ -29,23 +29,20 @@ use super::kind::Kind;
 use super::problems::Problems;
 use super::rule::{Field, Patterns, Target};
 
-mod buckets;
-mod lease;
-mod limiter;
-mod meter;
-mod rate;
-mod withdrawal;
+pub(super) mod buckets;
+pub(super) mod lease;
+pub(super) mod meter;
+pub(super) mod rate;
+pub(super) mod withdrawal;
 
 pub use self::buckets::{RowId, Used};
 pub use self::lease::Lease;
-pub use self::limiter::{CallerLimiter, Limiter};
-pub(in crate::policy) use self::limiter::{Drawn, Held, Limited, Taken};
 use self::meter::{Meter, MeterError};
 pub use self::meter::{Stored, day_of};
 pub use self::rate::{Per, Rate};
 pub use self::withdrawal::{Granted, Overdrawn};
 
-/// A limit as the operator wrote it, with lists as in [`RuleSpec`](super::RuleSpec).
+/// A limit as the operator wrote it. Lists as in [`RuleSpec`](crate::policy::rule::RuleSpec).
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LimitSpec {
@@ -82,29 +79,29 @@ pub(in crate::policy) struct Limit {
     pub(in crate::policy) id: Arc<str>,
     pub(in crate::policy) target: Target,
     key: Vec<KeyPart>,
-    parts: Vec<Part>,
+    pub(in crate::policy) parts: Vec<Part>,
 }
 
 /// One of the numbers that a limit sets, with its arithmetic.
 #[derive(Debug)]
-struct Part {
-    identity: Identity,
-    meter: Meter,
+pub(in crate::policy) struct Part {
+    pub(in crate::policy) identity: Identity,
+    pub(in crate::policy) meter: Meter,
 }
 
 /// The identity of a part over reloads and restarts. A part with an equal identity keeps its
 /// buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Identity {
-    id: Arc<str>,
-    /// Parts of the key, sorted, since their order has no meaning.
-    key: Vec<KeyPart>,
-    counts: Counts,
+pub(in crate::policy) struct Identity {
+    pub(in crate::policy) id: Arc<str>,
+    /// Sorted: the order in which they are written means nothing.
+    pub(in crate::policy) key: Vec<KeyPart>,
+    pub(in crate::policy) counts: Counts,
 }
 
 /// The quantity that a part counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Counts {
+pub(in crate::policy) enum Counts {
     Rate { rate: Rate, burst: u32 },
     Day,
     Concurrent,
@@ -125,8 +122,8 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// Whether `other` is the same rate limit with the same or other numbers.
-    fn is_rate_of(&self, other: &Self) -> bool {
+    /// Whether `other` is the same rate limit with other numbers.
+    pub(in crate::policy) fn is_rate_of(&self, other: &Self) -> bool {
         let are_rates = matches!((self.counts, other.counts), (Counts::Rate { .. }, Counts::Rate { .. }));
         are_rates && self.id == other.id && self.key == other.key
     }
@@ -182,9 +179,8 @@ impl Limit {
         Some(Self { id, target, key, parts })
     }
 
-    /// Returns the key of the bucket that a call draws from. Parts that the limit's key does not
-    /// name are empty.
-    fn bucket<'a>(&self, action: &'a Action) -> [&'a str; 3] {
+    /// Which of the limit's buckets a call draws from; unused parts are empty.
+    pub(in crate::policy) fn bucket<'a>(&self, action: &'a Action) -> [&'a str; 3] {
         let mut parts = [""; 3];
         for (slot, part) in parts.iter_mut().zip([KeyPart::Caller, KeyPart::Upstream, KeyPart::Tool]) {
             if !self.key.contains(&part) {

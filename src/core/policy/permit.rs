@@ -3,9 +3,13 @@
 
 use std::sync::Arc;
 
+use super::action::Action;
+use super::compiled::{ItemRules, Policy};
 use super::consent::Grant;
-use super::limit::{Drawn, Held, Lease, Limiter, Taken};
-use super::{Action, Annotations, Evidence, ItemRules, Policy};
+use super::evidence::Evidence;
+use super::limit::Lease;
+use super::limiter::{Drawn, Held, Limiter, Taken};
+use crate::mcp::annotations::Annotations;
 
 /// The permission to send one call upstream.
 ///
@@ -77,8 +81,8 @@ impl Permit {
         self.held = None;
     }
 
-    /// Returns the id of the rule that allowed the call or asked for an approval,
-    /// [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or [`AGAIN_RULE`](super::AGAIN_RULE).
+    /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
+    /// [`AGAIN_RULE`](super::effect::AGAIN_RULE).
     pub fn rule(&self) -> &Arc<str> {
         &self.rule
     }

@@ -42,7 +42,8 @@
 //! configuration and the place in `PATH` that they lead to. Symbolic links are not followed, since
 //! package managers move their targets, and the program's content is not read.
 
-use crate::policy::{Digest, Trust};
+use crate::policy::annotations::Trust;
+use crate::wire::digest::Digest;
 
 /// The reaction to a changed definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]

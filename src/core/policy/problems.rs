@@ -7,7 +7,7 @@ use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE};
 /// Longest id of a rule or limit, in bytes. Ids are written to each line of the audit log.
 const MAX_ID_LENGTH: usize = 64;
 
-/// One problem of a [`PolicySpec`](super::PolicySpec).
+/// One problem of a [`PolicySpec`](super::spec::PolicySpec).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct PolicyProblem {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::policy::Caller;
+use crate::policy::caller::Caller;
 /// Time between two summaries of a caller.
 pub const EVERY: Duration = Duration::from_secs(60);
 /// Most callers that are counted one by one; all others are counted together.

@@ -14,7 +14,7 @@ use super::truth::Truth;
 use super::uri::{Reading, read, respell};
 use crate::mcp::annotations::Hints;
 use crate::mcp::claims::Claims;
-use crate::policy::Caller;
+use crate::policy::caller::Caller;
 
 mod kinds;
 mod spec;

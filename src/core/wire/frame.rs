@@ -29,8 +29,11 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The default bounds for messages of clients.
+    /// Bounds of a client's message: real arguments stay below ten levels.
     pub const CLIENT: Self = Self { depth: 64, nodes: 100_000 };
+    /// Bounds of an upstream's message: clients' own parsers give up at 100 to 1000 levels, and a
+    /// million numbers pass.
+    pub const UPSTREAM: Self = Self { depth: 256, nodes: 2_000_000 };
 }
 
 /// The reason why bytes are not admitted as a message.

@@ -8,7 +8,7 @@ use crate::base::clock;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::logins::{Done, LIFE, NotTaken, WantedScope, Way};
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 

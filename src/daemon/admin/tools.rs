@@ -7,7 +7,7 @@ use crate::daemon::gateway::Gateway;
 use crate::gateway::client::ClientContext;
 use crate::gateway::snapshot::Snapshot;
 use crate::listener::credentials::CallerAccess;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::weight;
@@ -67,10 +67,6 @@ pub(super) fn list(gateway: &Gateway, caller: &CallerAccess, params: &RawObject)
     out.set("tools", RawJson::list(tools.chain(more)));
     if is_whole {
         out.set("withheld", RawJson::number(withheld.len()));
-    }
-    if kind.is_none() {
-        // A user of the socket who calls one of these later has been shown it.
-        gateway.service.listed_tools(&snapshot, &client);
     }
     Ok(out.encode())
 }

@@ -9,8 +9,8 @@ use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::List;
 use crate::mcp::version::Era;
 use crate::store::pins::{PinKind, program_of, searched};
-use crate::upstream::handle::Handle;
-use crate::upstream::keeper::LoginView;
+use crate::upstream::login::tokens::LoginView;
+use crate::upstream::session::handle::Handle;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Withheld items and new tools that are named; all are counted.

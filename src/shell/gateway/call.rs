@@ -14,17 +14,18 @@ use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::question::{OnStream, Question, Round, Shown};
 use crate::engine::state::{Carried, MAX_ROUNDS};
-use crate::gateway::admission::InFlight;
 use crate::gateway::answer::Answer;
+use crate::gateway::client::admission::InFlight;
+use crate::gateway::client::quota::Place;
+use crate::gateway::client_requests::{PendingRequest, ask, next_answer};
 use crate::gateway::decision::GatedPermit;
-use crate::gateway::prepared::{InputContext, Prepared};
-use crate::gateway::question::client_requests::{PendingRequest, ask, next_answer};
-use crate::gateway::quota::Place;
+use crate::gateway::decision::prepared::{InputContext, Prepared};
 use crate::gateway::service::Service;
-use crate::mcp::input::{InputError, InputRequest, Kinds, passed_on, requests};
+use crate::mcp::input::{InputError, InputRequest, passed_on, requests};
+use crate::mcp::kinds::Kinds;
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::upstream::exchange::Exchange;
-use crate::upstream::session::Wants;
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::session::lane::Wants;
 use crate::wire::raw::RawJson;
 
 mod context;
@@ -53,8 +54,8 @@ use self::queued::{CallRequest, QueuedCall};
 use self::running::RunningCall;
 use self::state::{AskingCall, CallState};
 
-/// Reason given when a question is withdrawn because its time is over.
-const LATE: &str = "no answer in time";
+/// Reason in the withdrawal of a question whose time is over.
+pub(super) const LATE: &str = "no answer in time";
 
 /// A permitted call. Dropping it before the answer cancels it upstream.
 pub struct Call {

@@ -8,18 +8,23 @@ use crate::base::access::Access;
 use crate::base::never::or_never;
 use crate::catalog::merge::Entry;
 use crate::engine::state::Carrier;
-use crate::gateway::question::client_requests::ClientRequests;
+use crate::gateway::client_requests::ClientRequests;
 use crate::gateway::snapshot::{Snapshot, View, Viewer};
 use crate::gateway::watched::Subscriptions;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::version::Revision;
 use crate::policy::{Action, Caller, Kind};
 use crate::store::sessions::KeptSession;
-use crate::upstream::session_news::ClientTag;
+pub use crate::upstream::session_news::ClientTag;
+pub(crate) use crate::upstream::session_news::fresh_number;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
+
+pub mod admission;
+pub mod connected;
+pub mod quota;
 
 /// Session number shared by all clients without a session. A session grant for it lasts as long as
 /// a session may, at most.

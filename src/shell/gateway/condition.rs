@@ -10,7 +10,7 @@ use crate::base::local_time::local;
 use crate::gateway::service::Service;
 use crate::telemetry::metrics::Shortage;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 /// Most upstreams that a condition names; the rest are counted.
 const NAMED: usize = 10;

@@ -6,14 +6,20 @@ use std::sync::Arc;
 use crate::base::clock;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::state::StateUse;
-use crate::gateway::found::Found;
-use crate::gateway::gate::Gate;
+use crate::gateway::decision::found::Found;
+use crate::gateway::decision::gate::Gate;
 use crate::gateway::service::Service;
 use crate::policy::consent::{Asked, PromptId};
 use crate::policy::{Action, Decision, Evidence, Permit, Record, decide, decide_again};
 use crate::store::audit::Recorded;
 use crate::store::leases::limited;
 use crate::wire::raw::RawJson;
+
+pub mod dry_run;
+pub(crate) mod found;
+pub(crate) mod gate;
+pub(super) mod prepared;
+pub(super) mod starting;
 
 /// How a request continues an earlier one, if it does.
 pub enum GoingOn {

@@ -20,14 +20,14 @@ use tokio::sync::{Mutex as Turn, mpsc, watch};
 use url::Url;
 
 use crate::base::clock;
-use crate::engine::oauth::authorize::Callback;
-use crate::engine::oauth::error::OAuthError;
-use crate::engine::oauth::flow::{Flow, Next};
 use crate::gateway::supervisor::Order;
+use crate::login::authorize::Callback;
+use crate::login::error::OAuthError;
+use crate::login::flow::{Flow, Next};
 use crate::policy::Digest;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::handle::Handle;
-use crate::upstream::keeper::Keeper;
+use crate::upstream::login::tokens::Keeper;
+use crate::upstream::session::handle::Handle;
 
 /// Longest time of a login.
 pub const LIFE: Duration = Duration::from_secs(600);

@@ -13,16 +13,15 @@ use crate::base::callers::CallerCounts;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::config::{HostCommand, Limits};
-use crate::gateway::admission::{Admission, InFlight};
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
-use crate::gateway::connected::ConnectedClients;
+use crate::gateway::client::admission::{Admission, InFlight};
+use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
-use crate::gateway::listed::Listed;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
-use crate::gateway::waiting::held::HeldCalls;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::elicitation::Own;
 use crate::mcp::method::List;
@@ -34,7 +33,7 @@ use crate::store::leases::Leases;
 use crate::store::presence::Presence;
 use crate::store::recent::Recent;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::parks::Parks;
+use crate::upstream::call::parks::Parks;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 
@@ -76,8 +75,6 @@ pub struct Service {
     pub calls_of: CallerCounts,
     /// Recorder of calls that were answered as if their item did not exist.
     pub turned_away: TurnedAway,
-    /// Tools that each client's own lists have shown lately.
-    pub listed: Listed,
     /// Connected clients, for `status`.
     pub clients: ConnectedClients,
     /// The latest decisions, for the console.
@@ -183,20 +180,10 @@ impl Service {
             }),
         };
         let page = page.and_then(|page| usize::try_from(page).ok());
-        if let Some(names) = page.and_then(|page| rendered.names.get(page)) {
-            self.listed.show(client, names, clock::uptime());
-        }
         page.and_then(|page| rendered.pages.get(page)).map_or_else(
             || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),
             |page| Answer::ok(page.clone()),
         )
-    }
-
-    /// Notes that the client has seen all tools of its lists.
-    pub fn listed_tools(&self, snapshot: &Snapshot, client: &ClientContext) {
-        let Some(view) = snapshot.view(client.profile.as_deref()) else { return };
-        let rendered = snapshot.list(view, List::Tools, client.viewer(), &self.keys.cursors, clock::since_1970());
-        rendered.names.iter().for_each(|names| self.listed.show(client, names, clock::uptime()));
     }
 
     /// Records a summary of calls of items that their callers cannot see, and logs it if there is

@@ -14,11 +14,13 @@ use crate::catalog::merge::{Catalog, Dropped, Entry};
 use crate::catalog::page::{CursorKey, CursorScope, LIFE};
 use crate::catalog::view::{Rendered, render};
 use crate::config::Config;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::{Caller, ItemRules, Kind, Limiter, Policy};
-use crate::upstream::handle::Handle;
+pub use crate::upstream::session::handle::Handle;
+pub use crate::upstream::session::link::LinkState;
+pub use crate::upstream::state::logbook::{LogLine, Origin};
 
 /// Most rendered lists that one view caches, and their bytes; for more callers lists are rendered
 /// each time.

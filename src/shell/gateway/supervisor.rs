@@ -35,12 +35,12 @@ use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, Pins};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
-use crate::upstream::client::HttpClient;
-use crate::upstream::context::{Context, Report};
-use crate::upstream::handle::Handle;
-use crate::upstream::login_parts::LoginParts;
-use crate::upstream::owner::Marks;
-use crate::upstream::session::Lane;
+use crate::upstream::actor::context::{Context, Report};
+use crate::upstream::login::parts::LoginParts;
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::mark::Marks;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::lane::Lane;
 use crate::upstream::spawner::{Intake, Spawner};
 
 mod draft;

@@ -1,10 +1,9 @@
 //! Hands over calls that were answered as if their item did not exist, so that calls of hidden
 //! items get a record.
 //!
-//! Whether an item exists must not show in the time of the answer. So a request does the same for a
-//! hidden name as for an unknown one: it puts the call into a queue that never makes it wait
-//! ([`TurnedAway::tell`]). One task later finds which items exist, records those calls and drops
-//! the others ([`watch`]).
+//! Whether it exists must not show in the time of the answer either. So a request does the same for a hidden name and for one that
+//! nothing has: it hands what was asked for to a queue that never makes it wait ([`TurnedAway::tell`]). One task looks later which
+//! of them exist, records those and throws the others away ([`crate::gateway::hidden_calls`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,23 +19,20 @@ use crate::wire::raw::RawObject;
 
 /// Most calls in the queue; further calls are only counted.
 pub(super) const QUEUE: usize = 1024;
-/// Longest name or URI that is looked up, in bytes. Names are shorter, and so are the URIs that a
-/// server lists.
-const MAX_NAME: usize = 4096;
+/// Longest name or URI that is looked at, in bytes. Names are shorter, and so are the URIs that a server lists.
+pub(super) const MAX_NAME: usize = 4096;
 /// Recorded instead of a rule's id if a profile leaves the item out.
 const PROFILE: &str = "profile";
 
-pub mod watch;
-
 /// A call that was answered as if its item did not exist.
 #[derive(Debug)]
-struct Call {
+pub(super) struct Call {
     snapshot: Arc<Snapshot>,
     client: ClientContext,
     method: Method,
     list: List,
-    /// The requested name or URI; `None` if it is too long.
-    name: Option<String>,
+    /// `None` for one that is too long.
+    pub(super) name: Option<String>,
 }
 
 /// The queue into which requests put such calls.
@@ -48,6 +44,10 @@ pub struct TurnedAway {
 }
 
 impl TurnedAway {
+    pub(super) fn new(queue: mpsc::Sender<Call>, missed: Arc<AtomicU64>) -> Self {
+        Self { queue, missed }
+    }
+
     /// Queues a call that was answered with "unknown". Never waits, and does not look whether the
     /// item exists.
     pub fn tell(&self, snapshot: &Arc<Snapshot>, client: &ClientContext, method: Method, params: &RawObject) {
@@ -90,9 +90,8 @@ impl Call {
         }
     }
 
-    /// Returns the attempted action and the rule that hides its item from the caller; `None` if
-    /// there is no such item.
-    fn kept_back(&self) -> Option<(Action, Arc<str>)> {
+    /// What was tried, if the item exists, and the rule that keeps it from the caller.
+    pub(super) fn kept_back(&self) -> Option<(Action, Arc<str>)> {
         let Self { snapshot, client, .. } = self;
         let view = snapshot.view(client.profile.as_deref())?;
         if let Some(at) = self.find(&view.catalog) {

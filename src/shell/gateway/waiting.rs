@@ -13,7 +13,6 @@ mod answers;
 pub mod approval;
 pub mod channel;
 pub mod client_call;
-pub mod held;
 pub mod login;
 
 use std::sync::Arc;
@@ -33,8 +32,8 @@ use crate::engine::call::Progress;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::approval::{QuestionKind, is_declined};
 use crate::gateway::answer::{Answer, refused};
-use crate::gateway::call::{ClientEvent, given_up};
-use crate::gateway::question::client_requests::PendingRequest;
+use crate::gateway::call::{ClientEvent, LATE, given_up};
+use crate::gateway::client_requests::PendingRequest;
 use crate::gateway::service::Service;
 use crate::mcp::input::is_accepted;
 use crate::policy::consent::Closed;
@@ -46,8 +45,6 @@ use crate::wire::raw::RawJson;
 /// How long the repeated request of a modern client waits for its person on the page before the
 /// client is asked again.
 const PAGE_WAIT: Duration = Duration::from_secs(20);
-/// Reason given when a question is withdrawn because its time is over.
-const LATE: &str = "no answer in time";
 
 /// A call that waits for a person.
 pub struct WaitingCall {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::upstream::subscriptions::Watching;
-use crate::upstream::updates::Watcher;
+pub(crate) use crate::upstream::subscriptions::Watching;
+pub(crate) use crate::upstream::updates::Watcher;
 
 /// Most resources that one legacy session may watch.
 pub(super) const MAX_WATCHED: usize = 1024;

@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use crate::config::Limits;
+use crate::config::MAX_HEADER_FIELDS;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::{refusal, refusal_and_close};
 use crate::wire::coding;
@@ -36,19 +36,22 @@ pub struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
     port: u16,
-    max_fields: usize,
     max_field_bytes: usize,
 }
 
 impl Guard {
-    pub fn new(listen: SocketAddr, allowed_hosts: &[String], allowed_origins: &[String], limits: &Limits) -> Self {
+    pub fn new(
+        listen: SocketAddr,
+        allowed_hosts: &[String],
+        allowed_origins: &[String],
+        max_field_bytes: usize,
+    ) -> Self {
         Self {
             usual: LOOPBACK.map(|name| format!("{name}:{}", listen.port())),
             hosts: allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
             origins: allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             port: listen.port(),
-            max_fields: limits.header_fields,
-            max_field_bytes: limits.header_field_bytes,
+            max_field_bytes,
         }
     }
 
@@ -59,7 +62,7 @@ impl Guard {
     /// The response to send.
     pub fn admit(&self, head: &Parts) -> Result<(), Box<Response<ReplyBody>>> {
         let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, text));
-        if head.headers.len() > self.max_fields {
+        if head.headers.len() > MAX_HEADER_FIELDS {
             let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
             return Err(Box::new(refusal_and_close(status, "too many header fields")));
         }
@@ -157,6 +160,7 @@ fn port(authority: &Authority) -> Result<Option<u16>, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MAX_HEADER_FIELD;
 
     fn head(headers: &[(&'static str, &'static str)]) -> Parts {
         let mut builder = http::Request::builder().method("POST").uri("/mcp");
@@ -171,7 +175,7 @@ mod tests {
             "127.0.0.1:8627".parse().unwrap(),
             &["gw.example".to_owned()],
             &["https://app.example".to_owned()],
-            &Limits::default(),
+            MAX_HEADER_FIELD,
         )
     }
 

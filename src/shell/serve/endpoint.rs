@@ -20,8 +20,8 @@ use crate::engine::client::asked::{Asked, fits_session, is_modern};
 use crate::engine::client::heard::{Batch, Heard, claims};
 use crate::engine::client::{Client, Step};
 use crate::engine::route::Params;
-use crate::gateway::client::ClientContext;
-use crate::gateway::quota::{Good, Place};
+use crate::gateway::client::quota::{Good, Place};
+use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::waiting::client_call::Handled;
 use crate::listener::body::ReplyBody;
 use crate::listener::credentials::{CallerAccess, unauthorized};
@@ -29,7 +29,7 @@ use crate::listener::pieces::Pieces;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
@@ -43,8 +43,8 @@ use crate::serve::modern::{self, Headers};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::{Missing, Session};
-use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
+use crate::wire::frame::Bounds;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::RawJson;
@@ -169,7 +169,7 @@ impl Received<'_> {
 
     /// Parses the body as JSON and as JSON-RPC, and handles the message or batch.
     async fn message(&self, bytes: Bytes) -> Reply {
-        let heard = Heard::read(bytes, self.front.bounds());
+        let heard = Heard::read(bytes, Bounds::CLIENT);
         let requests = heard.requests();
         match heard {
             Heard::Batch(batch) => Box::pin(self.batch(batch, requests)).await,

@@ -14,9 +14,10 @@ use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::fair_slots::{FairSlot, FairSlots};
 use crate::base::tally::Tally;
-use crate::config::{Limits, Server};
-use crate::gateway::connected::ConnectedClient;
-use crate::gateway::quota::{Good, Place};
+use crate::config::{Limits, MAX_HEADER_FIELD, Server};
+use crate::gateway::client::connected::ConnectedClient;
+use crate::gateway::client::fresh_number;
+use crate::gateway::client::quota::{Good, Place};
 use crate::gateway::service::Service;
 use crate::listener::address::{Failures, Network};
 use crate::listener::body::ReplyBody;
@@ -28,8 +29,6 @@ use crate::mcp::client_name::LastName;
 use crate::policy::Caller;
 use crate::serve::sessions::Sessions;
 use crate::telemetry::metrics::Shortage;
-use crate::upstream::session_news::fresh_number;
-use crate::wire::frame::Bounds;
 
 /// State that the connections of one listener share.
 #[derive(Debug)]
@@ -60,18 +59,13 @@ pub struct Front {
 #[derive(Debug)]
 pub struct Terms {
     pub guard: Guard,
-    pub bounds: Bounds,
     /// The limits, with no more connections than there are file descriptors for.
     pub limits: Limits,
 }
 
 impl Terms {
     pub fn new(local: SocketAddr, server: &Server, limits: Limits) -> Self {
-        Self {
-            guard: Guard::new(local, &server.allowed_hosts, &server.allowed_origins, &limits),
-            bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
-            limits,
-        }
+        Self { guard: Guard::new(local, &server.allowed_hosts, &server.allowed_origins, MAX_HEADER_FIELD), limits }
     }
 
     pub const fn lobby(&self) -> LobbyLimits {
@@ -85,10 +79,6 @@ impl Front {
         self.lobby.set_limits(terms.lobby());
         self.places.set_number(terms.limits.connections);
         self.terms.store(Arc::new(terms));
-    }
-
-    pub fn bounds(&self) -> Bounds {
-        self.terms.load().bounds
     }
 
     pub fn keepalive(&self) -> Duration {

@@ -13,7 +13,7 @@ use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::repoll::repolled;
-use crate::config::Limits;
+use crate::config::{Limits, MAX_HEAD};
 use crate::listener::address::Network;
 use crate::listener::connection;
 use crate::listener::lobby::{Guest, Standing};
@@ -21,10 +21,6 @@ use crate::listener::pace::{Paced, Patience};
 use crate::listener::press::Pressed;
 use crate::serve::endpoint;
 use crate::serve::front::{Front, Seat};
-
-/// Number of header fields that hyper accepts by default. Given an explicit number, it would
-/// allocate room for them with each request.
-const OWN_BOUND: usize = 100;
 
 /// Accepts connections until `stop` fires. Open connections end by themselves, after the answers of
 /// their calls.
@@ -66,12 +62,8 @@ pub fn serve_connection(
                 response
             }
         };
-        let limits = &terms.limits;
         let bounds = |http: &mut Builder| {
-            http.max_buf_size(limits.head_bytes.max(8192));
-            if limits.header_fields != OWN_BOUND {
-                http.max_headers(limits.header_fields + 1);
-            }
+            http.max_buf_size(MAX_HEAD);
         };
         let ended = connection::serve(counted, &phase, bounds, answer, &stop).await;
         if let Err(error) = ended {

@@ -20,7 +20,7 @@ use tokio_util::io::StreamReader;
 
 use crate::engine::client::heard::Heard;
 use crate::gateway::client::ClientContext;
-use crate::gateway::quota::{Good, Place};
+use crate::gateway::client::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
 use crate::listener::credentials::CallerAccess;
 use crate::listener::pieces::{Pieces, Queued};
@@ -30,7 +30,7 @@ use crate::serve::front::{Front, Seat};
 use crate::serve::lines::{self, LineClient};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::sessions::{Session, StreamPlace};
-use crate::wire::frame::Frame;
+use crate::wire::frame::{Bounds, Frame};
 use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
@@ -127,7 +127,6 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
         by_post: true,
         drains: false,
         max_line_bytes: terms.limits.body_bytes,
-        bounds: terms.bounds,
         max_uris: terms.limits.uris_per_stream,
     };
     let reader = StreamReader::new(Box::pin(messages(inbound, Arc::clone(session))));
@@ -193,9 +192,8 @@ async fn take(front: &Front, caller: &CallerAccess, head: &Parts, body: Incoming
         return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, text)));
     };
     let bytes = read_body(body, &head.headers, front, caller.access.caller()).await?;
-    let bounds = front.bounds();
-    let frame = Frame::from_client(bytes, bounds).map_err(|e| Box::new(no_message(&e.into())))?;
-    match Heard::of(&frame, bounds) {
+    let frame = Frame::from_client(bytes, Bounds::CLIENT).map_err(|e| Box::new(no_message(&e.into())))?;
+    match Heard::of(&frame, Bounds::CLIENT) {
         Heard::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
         // The POST has been counted as one request already. It is not known here whether the
         // session's revision allows batches.

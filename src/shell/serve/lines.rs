@@ -19,11 +19,11 @@ use crate::base::task_group::TaskGroup;
 use crate::engine::answer::Answer;
 use crate::engine::client::heard::{Heard, Said};
 use crate::engine::client::{Client, Served, Step};
-use crate::gateway::admission::OverRate;
 use crate::gateway::call::ClientEvent;
-use crate::gateway::client::ClientContext;
-use crate::gateway::connected::ConnectedClient;
-use crate::gateway::quota::Good;
+use crate::gateway::client::admission::OverRate;
+use crate::gateway::client::connected::ConnectedClient;
+use crate::gateway::client::quota::Good;
+use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::ClientCall;
 use crate::gateway::waiting::client_call::Handled;
@@ -31,14 +31,13 @@ use crate::listener::pieces::{Pieces, Queued};
 use crate::listener::press::BodyPace;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
 use crate::serve::feed::News;
 use crate::serve::listening::Listening;
 use crate::serve::open_request::{OpenRequest, Protocol};
 use crate::telemetry::metrics::Connected;
-use crate::upstream::session_news::ClientTag;
 use crate::wire::code;
 use crate::wire::frame::Bounds;
 use crate::wire::id::ClientId;
@@ -72,7 +71,6 @@ pub struct LineClient {
     /// True if the end of the input ends only the input: requests before it are still answered.
     pub drains: bool,
     pub max_line_bytes: usize,
-    pub bounds: Bounds,
     /// Most URIs that one subscription may name.
     pub max_uris: usize,
 }
@@ -262,7 +260,7 @@ impl Connection {
         if *line == *INPUT_OVER.as_bytes() {
             return self.end_input();
         }
-        let heard = Heard::read(line, self.client.bounds);
+        let heard = Heard::read(line, Bounds::CLIENT);
         let requests = heard.requests();
         match heard {
             Heard::Message(said) => self.message(said, self.admit(requests)).await,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::Response;
 
-use crate::gateway::quota::Place;
+use crate::gateway::client::quota::Place;
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;
 use crate::listener::reply;

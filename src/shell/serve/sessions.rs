@@ -22,8 +22,8 @@ use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::engine::client::{Client, Step};
 use crate::engine::session_id::{SessionOwner, SessionTerms};
-use crate::gateway::client::ClientContext;
-use crate::gateway::connected::Named;
+use crate::gateway::client::connected::Named;
+use crate::gateway::client::{ClientContext, ClientTag};
 use crate::mcp::log::LogLevel;
 use crate::policy::Caller;
 use crate::serve::open_request::Protocol;
@@ -31,7 +31,6 @@ use crate::serve::replay::{self, Streams};
 use crate::store::approvals::Approvals;
 use crate::store::db::Kept;
 use crate::store::sessions::SessionStore;
-use crate::upstream::session_news::ClientTag;
 
 /// A session of a legacy client over HTTP.
 #[derive(Debug)]

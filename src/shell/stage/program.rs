@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::base::stop::StopTimes;
-use crate::upstream::guard;
-use crate::upstream::launch::{Launch, SpawnError};
+use crate::upstream::process::guard;
+use crate::upstream::process::launch::{Launch, SpawnError};
 
 /// The writing end of a pipe.
 pub type Writer = Box<dyn AsyncWrite + Unpin + Send>;

@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 
 use crate::base::clock;
 use crate::config::Upstream;
-use crate::engine::oauth::client::Registration;
-use crate::engine::oauth::token::Login;
+use crate::login::client::Registration;
+use crate::login::token::Login;
 pub use crate::store::db::LoginKey;
 use crate::store::db::{Claim, Claimant, Db, DbError, MadeLogin};
 

@@ -183,13 +183,13 @@ mod tests {
         assert!(here.starts_with("headend_shell::telemetry::"), "{here}");
         for (filter, target, want) in [
             ("warn,headend::telemetry=debug", here, true),
-            ("warn, headend::upstream=debug", "headend_shell::upstream::stdio", true),
+            ("warn, headend::upstream=debug", "headend_shell::upstream::line::connection", true),
             ("warn,headend::upstream=debug", "headend_shell::gateway", false),
             ("headend::engine=debug,warn", "headend_core::engine::peer", true),
             ("warn,headend::daemon=debug", "headend::daemon::admin", true),
             ("warn,headend=debug", "headend_shell::gateway", true),
             ("warn,headend=debug", "hyper", false),
-            ("debug,headend::upstream=warn", "headend_shell::upstream::stdio", false),
+            ("debug,headend::upstream=warn", "headend_shell::upstream::line::connection", false),
         ] {
             assert_eq!(enables(filter, target), want, "{filter}: {target}");
         }

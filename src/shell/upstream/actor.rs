@@ -10,6 +10,15 @@
 //! dies is restarted like any other until it has answered, since an upstream that cannot start must
 //! not look like one at rest.
 
+mod askers;
+pub(crate) mod context;
+pub(crate) mod conversation;
+pub(crate) mod http;
+mod http_lists;
+pub(super) mod listing;
+mod retry;
+pub(crate) mod sse;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,19 +27,17 @@ use crate::base::clock;
 use crate::config::{EraChoice, Start, Target, Transport, Upstream, duration_text};
 use crate::engine::handshake::EraHint;
 use crate::engine::restart::{Backoff, Kind};
-use crate::upstream::context::{Context, News, Run};
-use crate::upstream::conversation::serve_process;
-use crate::upstream::handle::Handle;
-use crate::upstream::http_actor;
-use crate::upstream::last_words::without;
-use crate::upstream::launch::Launch;
-use crate::upstream::link::LinkState;
-use crate::upstream::remote::Remote;
-use crate::upstream::retry::{Woken, forget, pause};
-use crate::upstream::session::{Lane, ListsTo};
+use crate::upstream::actor::context::{Context, News, Run};
+use crate::upstream::actor::conversation::serve_process;
+use crate::upstream::actor::retry::{Woken, forget, pause};
+use crate::upstream::http::remote::Remote;
+use crate::upstream::process::launch::Launch;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::lane::{Lane, ListsTo};
+use crate::upstream::session::link::LinkState;
 use crate::upstream::spawner::Spawner;
-use crate::upstream::sse;
-use crate::upstream::standing::Standing;
+use crate::upstream::state::last_words::without;
+use crate::upstream::state::standing::Standing;
 
 /// A start counts as slow after this time, or half of its limit: it is logged, and others need not
 /// wait for it.
@@ -91,7 +98,7 @@ async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
                 Ok(remote) if transport == Transport::Sse => {
                     Box::pin(sse::serve(context, &Arc::new(remote), context.handle.start_limit())).await
                 }
-                Ok(remote) => Box::pin(http_actor::serve(context, &Arc::new(remote), hint)).await,
+                Ok(remote) => Box::pin(http::serve(context, &Arc::new(remote), hint)).await,
                 Err(why) => {
                     health.lasts("correct `url`, `headers` or the proxy, then `headend reload`");
                     Run { why, next: None, served: None }

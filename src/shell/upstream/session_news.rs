@@ -8,7 +8,6 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::catalog::listed::Shown;
 use crate::catalog::name::UpstreamName;
 use crate::engine::askers::Askers;
 use crate::upstream::turns::Turns;
@@ -26,8 +25,6 @@ pub struct ClientTag {
     /// server's name.
     notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
     noticed: Notify,
-    /// The pages of tool lists that the client was given lately.
-    pub shown: Mutex<Shown>,
 }
 
 /// Returns the next number for a session, a pipe or a connection; unique within this process.
@@ -39,7 +36,7 @@ pub(crate) fn fresh_number() -> u64 {
 impl ClientTag {
     pub fn new() -> Arc<Self> {
         let number = fresh_number();
-        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new(), shown: Mutex::default() })
+        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new() })
     }
 
     /// Returns the client's number, unique within this process.

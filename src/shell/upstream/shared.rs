@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
-use crate::upstream::answer::HttpError;
+use crate::upstream::state::http_error::HttpError;
 
 /// A handle to wait for the outcome.
 pub(crate) type Work = Shared<BoxFuture<'static, Result<(), HttpError>>>;

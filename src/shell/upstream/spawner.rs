@@ -12,60 +12,42 @@ use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
 use crate::config::{Limits, Upstream};
 use crate::engine::ask::Declared;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 use crate::mcp::voice::Ear;
 use crate::store::pins::LaunchGate;
-use crate::upstream::client::HttpClient;
-use crate::upstream::login_parts::LoginParts;
-use crate::upstream::owner::Marks;
+use crate::upstream::login::parts::LoginParts;
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::mark::Marks;
 use crate::wire::frame::Bounds;
 
-/// The limits for messages from upstreams. Clones share the limits, which a reload may change:
-/// limits in bytes apply to the next answer over HTTP, and all limits apply from an upstream's next
-/// start on.
+/// How much is taken from upstreams. Clones share the bound of bytes, which a reload may change: it
+/// holds for the next answer over HTTP, and otherwise from an upstream's next start on.
 #[derive(Clone, Debug)]
 pub struct Intake {
     pub budget: Arc<Budget>,
-    measure: Arc<Measure>,
-}
-
-/// The limits that a reload may change.
-#[derive(Debug, Default)]
-struct Measure {
-    bytes: AtomicUsize,
-    depth: AtomicUsize,
-    nodes: AtomicUsize,
+    max_message_bytes: Arc<AtomicUsize>,
 }
 
 impl Intake {
     pub fn new(budget: Arc<Budget>, limits: &Limits) -> Self {
-        let intake = Self { budget, measure: Arc::default() };
+        let intake = Self { budget, max_message_bytes: Arc::default() };
         intake.set_limits(limits);
         intake
     }
 
     pub fn set_limits(&self, limits: &Limits) {
-        let Measure { bytes, depth, nodes } = &*self.measure;
-        bytes.store(limits.upstream_result_bytes, Ordering::Relaxed);
-        depth.store(limits.upstream_depth, Ordering::Relaxed);
-        nodes.store(limits.upstream_nodes, Ordering::Relaxed);
+        self.max_message_bytes.store(limits.upstream_result_bytes, Ordering::Relaxed);
     }
 
     /// Returns the most bytes of a child's line, or of a body or event in an HTTP answer.
     pub fn max_message_bytes(&self) -> usize {
-        self.measure.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Returns the limits for depth and number of values of each message.
-    fn bounds(&self) -> Bounds {
-        let Measure { depth, nodes, .. } = &*self.measure;
-        Bounds { depth: depth.load(Ordering::Relaxed), nodes: nodes.load(Ordering::Relaxed) }
+        self.max_message_bytes.load(Ordering::Relaxed)
     }
 
     /// Creates the parser for messages of the upstream with this name.
     pub fn ear(&self, upstream: &UpstreamName) -> Ear {
         let budget = Arc::clone(&self.budget);
-        Ear::new(upstream.as_str(), self.bounds(), move |bytes| budget.count(bytes))
+        Ear::new(upstream.as_str(), Bounds::UPSTREAM, move |bytes| budget.count(bytes))
     }
 }
 

@@ -27,6 +27,25 @@ pub(super) fn imports(texts: &[(String, String)]) -> Imports {
     imports
 }
 
+/// The imports between the entries of a folder: its files, each together with the folder of that name.
+pub(super) fn within(imports: &Imports, folder: &str) -> Imports {
+    let entry = |module: &str| {
+        let rest = module.strip_prefix(folder)?.strip_prefix("::")?;
+        rest.split("::").next().map(str::to_owned)
+    };
+    let mut between = Imports::new();
+    for (module, from) in imports {
+        let Some(own) = entry(module) else { continue };
+        let taken = between.entry(own.clone()).or_default();
+        for (other, names) in from {
+            if let Some(other) = entry(other).filter(|other| *other != own) {
+                taken.entry(other).or_default().extend(names.iter().cloned());
+            }
+        }
+    }
+    between
+}
+
 /// Returns the sets of files that reach each other, each in the order of its names.
 pub(super) fn circles(imports: &Imports) -> Vec<BTreeSet<&str>> {
     let needs: BTreeMap<&str, BTreeSet<&str>> =

@@ -4,8 +4,8 @@ use futures_util::future::BoxFuture;
 
 use super::FakeDesk;
 use crate::console::login_desk::{HeldLogin, LoginDesk, LoginView};
-use crate::engine::oauth::authorize::Callback;
 use crate::gateway::logins::{Begun, Done, NotTaken, WantedScope};
+use crate::login::authorize::Callback;
 
 /// The ids of both logins; the value of the cookie and the state of the opened one.
 pub(in crate::console::tests) const NEW: &str = "Nm3yxXKpWq1uVb0sEfJ2gA";

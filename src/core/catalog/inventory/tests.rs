@@ -1,5 +1,5 @@
 use super::*;
-use crate::mcp::input::Kinds;
+use crate::mcp::kinds::Kinds;
 
 fn page(names: &[&str], next: Option<&str>) -> RawJson {
     let items: Vec<String> = names.iter().map(|n| format!(r#"{{"name":"{n}"}}"#)).collect();

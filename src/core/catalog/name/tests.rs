@@ -28,7 +28,7 @@ fn upstream_names_keep_to_their_alphabet() {
 fn a_fitting_name_is_prefixed_and_nothing_else() {
     assert_eq!(tool("files__", "files", "read_file"), "files__read_file");
     assert_eq!(tool("f-", "files", "Read-File"), "f-Read-File");
-    let edge = "x".repeat(DEFAULT_MAX_LENGTH - "files__".len());
+    let edge = "x".repeat(MAX_LENGTH - "files__".len());
     assert_eq!(tool("files__", "files", &edge), format!("files__{edge}"));
 }
 
@@ -49,7 +49,7 @@ fn mapped_names_are_the_same_for_ever() {
     }
     // Computed independently of this code.
     assert_eq!(tool("files__", "files", "read.file"), "files__read_file_ussj2ang");
-    let prompt = expose("files__", &upstream("files"), ItemKind::Prompt, "read.file", DEFAULT_MAX_LENGTH).unwrap();
+    let prompt = expose("files__", &upstream("files"), ItemKind::Prompt, "read.file", MAX_LENGTH).unwrap();
     assert_eq!(prompt, "files__read_file_g4aqptzo");
 }
 
@@ -74,7 +74,7 @@ fn unusable_originals_are_withheld_under_any_prefix() {
     ];
     for (label, original, expected) in rows {
         for prefix in ["", "files__"] {
-            let result = expose(prefix, &upstream("files"), ItemKind::Tool, original, DEFAULT_MAX_LENGTH);
+            let result = expose(prefix, &upstream("files"), ItemKind::Tool, original, MAX_LENGTH);
             assert_eq!(result, Err(expected), "{label} with prefix {prefix:?}");
         }
     }
@@ -175,5 +175,5 @@ fn upstream(name: &str) -> UpstreamName {
 }
 
 fn tool(prefix: &str, name: &str, original: &str) -> String {
-    expose(prefix, &upstream(name), ItemKind::Tool, original, DEFAULT_MAX_LENGTH).unwrap()
+    expose(prefix, &upstream(name), ItemKind::Tool, original, MAX_LENGTH).unwrap()
 }

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::engine::sim::epoch;
 use crate::mcp::elicitation::Terms;
-use crate::mcp::input::{Kinds, requests};
+use crate::mcp::input::requests;
+use crate::mcp::kinds::Kinds;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,7 +4,7 @@ use url::{Host, Url};
 
 use super::host::{bare, has_empty_label};
 use super::terms::{Own, Terms};
-use crate::mcp::input::error::BadAddress;
+use crate::mcp::input_error::BadAddress;
 use crate::wire::foreign;
 
 /// Domain names below which there is no public host. Source: RFC 6761, RFC 6762, RFC 8375, RFC

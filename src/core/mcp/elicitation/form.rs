@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use super::secret;
 use super::text::{line, lines};
-use crate::mcp::input::error::InputError;
-use crate::mcp::item::{StringAt, rewritten};
+use crate::mcp::input_error::InputError;
 use crate::mcp::lookalike::reads_as;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::strings::{StringAt, rewritten};
 use crate::wire::tokens::unescaped;
 
 /// The name of the only field in headend's own approval form, and its values.

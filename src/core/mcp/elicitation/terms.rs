@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::host::HostPattern;
-use crate::mcp::input::kinds::Kinds;
+use crate::mcp::kinds::Kinds;
 
 /// The operator's configuration of what one upstream may ask people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

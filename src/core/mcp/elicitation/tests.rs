@@ -1,6 +1,6 @@
 use super::*;
-use crate::mcp::input::error::BadAddress::{Host, Loopback, Malformed, Number, Own as Ours, Private, Scheme, UserInfo};
-use crate::mcp::input::kinds::Kinds;
+use crate::mcp::input_error::BadAddress::{Host, Loopback, Malformed, Number, Own as Ours, Private, Scheme, UserInfo};
+use crate::mcp::kinds::Kinds;
 
 fn terms() -> Terms {
     let own = Own { ports: vec![7777], names: vec!["gate.example.com".to_owned(), "hub.example:8443".to_owned()] };

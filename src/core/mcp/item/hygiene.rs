@@ -8,12 +8,8 @@ use std::borrow::Cow;
 
 use crate::wire::foreign::stripped;
 use crate::wire::raw::{RawJson, RawObject, elements};
-use crate::wire::tokens::{Kind, Tokens, strings, unescaped};
-
-/// The limit of nesting: a schema of 32 levels, two for each (`properties` and the property).
-const MAX_DEPTH: usize = 64;
-/// The limit of arrays and objects in one definition: 4096 subschemas with their parts.
-const MAX_CONTAINERS: usize = 8192;
+use crate::wire::strings::rewritten;
+use crate::wire::tokens::{strings, unescaped};
 
 /// Removes hidden characters from the titles and descriptions of a definition.
 ///
@@ -27,58 +23,6 @@ pub(super) fn clean(raw: &RawJson) -> Result<Cow<'_, RawJson>, String> {
         b"\"title\"" | b"\"description\"" if string.follows_key => Ok(visible(string.literal)),
         _ => Ok(None),
     })
-}
-
-/// A string literal of a JSON text, and its position relative to keys.
-#[derive(Clone, Copy, Debug)]
-pub struct StringAt<'t> {
-    /// The literal with its quotes and escapes.
-    pub literal: &'t [u8],
-    pub(crate) is_key: bool,
-    /// True if it is the value of the last key.
-    pub(crate) follows_key: bool,
-}
-
-/// The decision on a string, given the literal of the last key: a new text, or `None` to keep it.
-pub(crate) type Edit<'e> = dyn FnMut(&[u8], StringAt<'_>) -> Result<Option<String>, String> + 'e;
-
-/// Replaces some strings of a JSON text; everything else stays byte for byte.
-///
-/// # Errors
-/// The error of `edit`, and an error if the text is nested too deep or has too many containers.
-pub fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow<'r, RawJson>, String> {
-    let text = raw.bytes();
-    let mut tokens = Tokens::of(text);
-    let mut out: Option<Vec<u8>> = None;
-    let (mut copied, mut containers) = (0, 0);
-    let (mut key, mut follows_key): (&[u8], bool) = (b"", false);
-    while let Some(token) = tokens.next() {
-        let (literal, is_key) = (tokens.literal(token), token.kind == Kind::Key);
-        match token.kind {
-            Kind::Object | Kind::Array => {
-                containers += 1;
-                if tokens.depth() > MAX_DEPTH || containers > MAX_CONTAINERS {
-                    return Err("its schema is too deep or has too many parts".to_owned());
-                }
-            }
-            Kind::Key | Kind::String => {
-                if is_key {
-                    key = literal;
-                }
-                if let Some(new) = edit(key, StringAt { literal, is_key, follows_key })? {
-                    let out = out.get_or_insert_default();
-                    out.extend_from_slice(text.get(copied..token.start).unwrap_or_default());
-                    out.extend_from_slice(RawJson::string(&new).bytes());
-                    copied = token.end;
-                }
-            }
-            Kind::ObjectEnd | Kind::ArrayEnd | Kind::Comma | Kind::Scalar => {}
-        }
-        follows_key = is_key;
-    }
-    let Some(mut out) = out else { return Ok(Cow::Borrowed(raw)) };
-    out.extend_from_slice(text.get(copied..).unwrap_or_default());
-    Ok(Cow::Owned(RawJson::trusted(out)))
 }
 
 /// Drops icons that a client should not load: icons not fetched over TLS, and SVG, which can carry
@@ -129,6 +73,7 @@ fn visible(literal: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::strings::{MAX_CONTAINERS, MAX_DEPTH};
 
     fn cleaned(text: &str) -> Result<String, String> {
         let raw = RawJson::trusted(text.to_owned());

@@ -4,7 +4,9 @@
 //! "hints":"read-only idempotent","claims":"read-only not-destructive","heard":true
 //! ```
 
-use crate::policy::{Annotations, Claims, Facts, Hints};
+use crate::mcp::annotations::{Annotations, Hints};
+use crate::mcp::claims::Claims;
+use crate::policy::action::Facts;
 
 /// The words of the four hints, in order.
 const WORDS: [&str; 4] = ["read-only", "destructive", "idempotent", "open-world"];

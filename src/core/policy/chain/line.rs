@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{Parts, facts};
-use crate::policy::Facts;
+use crate::policy::action::Facts;
 
 /// The members of a record that searches and reports use. Other members are left out.
 #[derive(Debug, serde::Deserialize)]

@@ -4,7 +4,9 @@ use expect_test::expect;
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::{Event, Evidence, Kind, OperatorAction};
+use crate::policy::evidence::Evidence;
+use crate::policy::kind::Kind;
+use crate::policy::record::{Event, OperatorAction};
 
 const KEY: [u8; 32] = [7; 32];
 /// 2026-11-21T10:15:00.250Z
@@ -307,8 +309,10 @@ fn a_chain_may_begin_after_a_removal_and_nowhere_else() {
 
 #[test]
 fn a_line_is_read_as_it_was_written_and_a_changed_one_is_none() {
+    use crate::mcp::annotations::{Annotations, Hints};
+    use crate::mcp::claims::Claims;
     use crate::mcp::client_name::ClientName;
-    use crate::policy::{Annotations, Claims, Facts, Hints};
+    use crate::policy::action::Facts;
     let claims = Claims { hints: Hints { read_only: Some(true), ..Hints::default() }, may_open: true };
     let facts = Facts { annotations: Annotations { known_destructive: true, ..Annotations::ASSUMED }, claims };
     let client = ClientName::read(&RawJson::trusted(r#"{"name":"desk \"1\"","version":"2"}"#));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::below::CannotBelow;
 use super::grant::{Arguments, GrantRow, Lifetime};
 use super::{Asked, Wall};
-use crate::policy::Evidence;
+use crate::policy::evidence::Evidence;
 
 /// A person's answer to an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use std::collections::BTreeSet;
 
 use super::Asked;
 use super::shown::{Kept, Shown};
-use crate::policy::Kind;
 use crate::policy::arguments::outline::{Outline, is_command};
 use crate::policy::arguments::text::{Origin, base, is_plain_path, is_under};
+use crate::policy::kind::Kind;
 use crate::policy::truth::Truth;
 use crate::wire::raw::{RawJson, RawObject};
 

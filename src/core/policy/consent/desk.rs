@@ -41,7 +41,9 @@ use super::below::{Below, Places, given};
 use super::fatigue::{CallBlock, Denial, Fatigue, STRIKES};
 use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
-use crate::policy::{Caller, Digest, Evidence};
+use crate::policy::caller::Caller;
+use crate::policy::evidence::Evidence;
+use crate::wire::digest::Digest;
 
 /// Most approvals of all callers that may be open at once.
 const MAX_PROMPTS: usize = 1024;

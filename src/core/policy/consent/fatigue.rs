@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use super::hold::Holder;
 use super::{Asked, Prompt, PromptId, Wall};
-use crate::policy::{Caller, Digest, Evidence};
+use crate::policy::caller::Caller;
+use crate::policy::evidence::Evidence;
+use crate::wire::digest::Digest;
 
 /// Seconds for which a denial refuses the same action.
 pub const DENIED: Wall = 600;

@@ -24,7 +24,8 @@ use foldhash::fast::RandomState;
 
 use super::below::{Below, Given, Places};
 use super::{Asked, PromptId, Wall};
-use crate::policy::{Caller, Evidence};
+use crate::policy::caller::Caller;
+use crate::policy::evidence::Evidence;
 use crate::wire::raw::RawJson;
 
 /// Life of an unused once-grant, in seconds. After a day its call is long forgotten.
@@ -449,7 +450,7 @@ impl Consented {
     #[cfg(test)]
     pub(in crate::policy) fn stand_in(id: &str) -> Self {
         let text = Arc::<str>::from("x");
-        let asked = Asked::new(&crate::policy::Action::stand_in("x", "x", "x"), &text, Evidence::Client);
+        let asked = Asked::new(&crate::policy::action::Action::stand_in("x", "x", "x"), &text, Evidence::Client);
         let grant = Grant::new(GrantRow {
             id: Arc::from(id),
             asked,

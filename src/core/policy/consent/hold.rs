@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::policy::Caller;
+use crate::policy::caller::Caller;
 /// Most calls of all callers that are held at once.
 pub const MAX_HELD: usize = 256;
 

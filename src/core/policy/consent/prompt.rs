@@ -4,7 +4,8 @@ use super::below::{Below, Places};
 use super::shown::Kept;
 use super::view::Paint;
 use super::{Asked, PromptId, Shown, Wall};
-use crate::policy::{Digest, Kind};
+use crate::policy::kind::Kind;
+use crate::wire::digest::Digest;
 use crate::wire::foreign::quoted;
 use crate::wire::raw::{RawJson, RawObject};
 

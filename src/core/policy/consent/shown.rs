@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::view::{Paint, View};
+use crate::mcp::annotations::Said;
 use crate::mcp::client_name::ClientName;
-use crate::policy::Said;
 use crate::wire::foreign::oddities::Oddities;
 use crate::wire::layout::laid_out;
 use crate::wire::raw::RawJson;

@@ -3,8 +3,9 @@ use super::desk::Opened;
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::mcp::annotations::{Annotations, Hints, Said};
 use crate::mcp::client_name::ClientName;
-use crate::policy::{Annotations, Hints, Permit, Said};
+use crate::policy::permit::Permit;
 use crate::wire::raw::RawJson;
 
 mod clients;

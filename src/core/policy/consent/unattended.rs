@@ -59,7 +59,7 @@ impl UnattendedHosts {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::Caller;
+    use crate::policy::caller::Caller;
     use std::sync::Arc;
 
     use super::*;

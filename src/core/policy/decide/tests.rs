@@ -6,7 +6,7 @@ use super::super::problems::Problems;
 use super::super::tests::{SECOND, TOOL, limit, nobody, rule, spec, strings};
 use super::super::{PolicySpec, RuleSpec};
 use super::*;
-use crate::policy::{ArgumentSpec, MatcherSpec, Scalar};
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec, Scalar};
 use crate::wire::raw::RawJson;
 
 mod any;

@@ -4,8 +4,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::MAX_OPEN;
-use crate::policy::Evidence;
 use crate::policy::chain::Line;
+use crate::policy::evidence::Evidence;
 
 /// The way in which an approval ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,10 @@ use super::answers::{Answers, Approvals, Verdict};
 use super::item::Item;
 use super::shape::Shapes;
 use super::{MAX_ITEMS, MAX_PAIRS};
+use crate::mcp::claims::Claims;
+use crate::policy::action::Facts;
 use crate::policy::chain::{Kept, Line};
-use crate::policy::{Claims, Facts, Kind};
+use crate::policy::kind::Kind;
 
 /// Most bytes of approved arguments that are remembered.
 const MAX_BYTES: usize = 32 << 20;

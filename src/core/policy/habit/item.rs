@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::policy::Kind;
 use crate::policy::chain::Line;
+use crate::policy::kind::Kind;
 
 /// An item by its kind and canonical name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -13,11 +13,17 @@ use std::time::Duration;
 use super::answers::{Answers, Verdict};
 use super::item::{Item, kind_of};
 use super::{MAX_ITEMS, MAX_OPEN};
+use crate::mcp::claims::Claims;
+use crate::policy::action::Action;
 use crate::policy::chain::{Kept, Line};
-use crate::policy::{
-    AGAIN_RULE, Action, Claims, Decision, Evidence, ItemRules, Kind, Limiter, Policy, PolicyProblem, PolicySpec,
-    decide, needs_arguments,
-};
+use crate::policy::compiled::{ItemRules, Policy};
+use crate::policy::decide::{Decision, decide, needs_arguments};
+use crate::policy::effect::AGAIN_RULE;
+use crate::policy::evidence::Evidence;
+use crate::policy::kind::Kind;
+use crate::policy::limiter::Limiter;
+use crate::policy::problems::PolicyProblem;
+use crate::policy::spec::PolicySpec;
 use crate::wire::raw::RawJson;
 
 /// Most items whose rules are kept at hand.

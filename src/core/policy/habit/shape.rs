@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 use super::answers::Approvals;
 use crate::policy::arguments::is_plain_path;
 use crate::policy::arguments::outline::Outline;
-use crate::policy::{ArgumentSpec, Evidence, MatcherSpec, Scalar};
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec, Scalar};
+use crate::policy::evidence::Evidence;
 
 /// Most shapes of one habit. Further ones are not suggested.
 const MAX_SHAPES: usize = 8;

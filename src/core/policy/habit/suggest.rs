@@ -8,11 +8,18 @@ use super::answers::Approvals;
 use super::find::{Habit, Habits, Seen};
 use super::item::Item;
 use super::shape::Taken;
+use crate::mcp::annotations::Hints;
+use crate::mcp::claims::Claims;
+use crate::policy::action::Facts;
 use crate::policy::arguments::outline::{is_command, is_named};
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec};
+use crate::policy::compiled::Policy;
 use crate::policy::consent::{Below, Places};
-use crate::policy::{
-    ArgumentSpec, Claims, Digest, Effect, Facts, Hints, Kind, MatcherSpec, Policy, PolicySpec, RuleSpec,
-};
+use crate::policy::effect::Effect;
+use crate::policy::kind::Kind;
+use crate::policy::rule::RuleSpec;
+use crate::policy::spec::PolicySpec;
+use crate::wire::digest::Digest;
 
 /// Most rules that are suggested, the most useful first.
 const MAX_RULES: usize = 100;

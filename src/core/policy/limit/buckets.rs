@@ -13,13 +13,13 @@ use super::meter::{Admission, Meter, Stored};
 use super::{Identity, Part};
 
 /// Number of shards of a table, each with a lock of its own.
-pub(super) const SHARDS: usize = 16;
+pub(in crate::policy) const SHARDS: usize = 16;
 
 /// Most buckets of one shard: 65,536 for each part of a limit, if callers hash evenly.
-pub(super) const SHARD_CAPACITY: usize = 4096;
+pub(in crate::policy) const SHARD_CAPACITY: usize = 4096;
 
 /// Time to wait for a call whose bucket finds no room, if not even a guess is possible.
-pub(super) const LEAST_WAIT: Duration = Duration::from_millis(1);
+pub(in crate::policy) const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// The key of a bucket's row on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,41 +41,41 @@ pub struct Used {
 }
 
 /// The bucket that a call draws from, and the amount.
-pub(super) struct Draw<'t> {
+pub(in crate::policy) struct Draw<'t> {
     /// Number of calls that are drawn at once.
-    pub(super) calls: u32,
-    pub(super) table: &'t Arc<Table>,
-    pub(super) meter: Meter,
-    pub(super) shard: &'t Mutex<Shard>,
+    pub(in crate::policy) calls: u32,
+    pub(in crate::policy) table: &'t Arc<Table>,
+    pub(in crate::policy) meter: Meter,
+    pub(in crate::policy) shard: &'t Mutex<Shard>,
     parts: [&'t str; 3],
 }
 
 impl<'t> Draw<'t> {
-    pub(super) fn new(table: &'t Arc<Table>, meter: Meter, parts: [&'t str; 3]) -> Self {
+    pub(in crate::policy) fn new(table: &'t Arc<Table>, meter: Meter, parts: [&'t str; 3]) -> Self {
         Self { calls: 1, table, meter, shard: table.shard(parts), parts }
     }
 
     /// Returns the draw for this number of calls at once.
-    pub(super) fn times(self, calls: u32) -> Self {
+    pub(in crate::policy) fn times(self, calls: u32) -> Self {
         Self { calls, ..self }
     }
 
-    pub(super) fn key(&self) -> Key {
+    pub(in crate::policy) fn key(&self) -> Key {
         Key(self.parts.map(Box::from))
     }
 }
 
 /// The buckets of one part of a limit.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) identity: Identity,
+pub(in crate::policy) struct Table {
+    pub(in crate::policy) identity: Identity,
     /// Whether the buckets are kept on disk. Calls at once are not, since none survives the
     /// process.
-    pub(super) durable: bool,
+    pub(in crate::policy) durable: bool,
     /// The meter of the policy that made the table. Policies that share the table may have other
     /// numbers, but their times mean the same.
     meter: Meter,
-    pub(super) shards: [Mutex<Shard>; SHARDS],
+    pub(in crate::policy) shards: [Mutex<Shard>; SHARDS],
     shard_capacity: usize,
     hasher: RandomState,
 }
@@ -83,7 +83,7 @@ pub(super) struct Table {
 impl Table {
     /// Makes the table of a part at `now`, with the buckets that `rows` has for it or for the same
     /// limit with another rate or burst.
-    pub(super) fn new(
+    pub(in crate::policy) fn new(
         part: &Part,
         shard_capacity: usize,
         durable: bool,
@@ -114,7 +114,7 @@ impl Table {
 
     /// Copies the buckets of `old`, the same limit with another rate or burst, as they are at
     /// `now`.
-    pub(super) fn carry_over(&self, old: &Self, now: u64) {
+    pub(in crate::policy) fn carry_over(&self, old: &Self, now: u64) {
         for shard in &old.shards {
             let buckets: Vec<(Key, u64)> =
                 shard.lock().buckets.iter().map(|(key, bucket)| (key.clone(), bucket.state)).collect();
@@ -125,18 +125,18 @@ impl Table {
         }
     }
 
-    pub(super) fn shard(&self, parts: [&str; 3]) -> &Mutex<Shard> {
+    pub(in crate::policy) fn shard(&self, parts: [&str; 3]) -> &Mutex<Shard> {
         let [first, others @ ..] = &self.shards;
         let index = self.hasher.hash_one(parts) % SHARDS as u64;
         usize::try_from(index).ok().and_then(|i| others.get(i.checked_sub(1)?)).unwrap_or(first)
     }
 
-    pub(super) fn lock(&self, parts: [&str; 3]) -> MutexGuard<'_, Shard> {
+    pub(in crate::policy) fn lock(&self, parts: [&str; 3]) -> MutexGuard<'_, Shard> {
         self.shard(parts).lock()
     }
 
     /// Returns the buckets of the table that are on disk.
-    pub(super) fn used(&self) -> Vec<Used> {
+    pub(in crate::policy) fn used(&self) -> Vec<Used> {
         let limit = self.identity.to_string();
         let mut used = Vec::new();
         for shard in &self.shards {
@@ -153,35 +153,35 @@ impl Table {
 
 /// One bucket. If the table is not on disk, only `state` counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
+pub(in crate::policy) struct Bucket {
     /// The number of the bucket, see [`Meter`].
-    pub(super) state: u64,
+    pub(in crate::policy) state: u64,
     /// The number up to which the disk is sure to count calls as used.
-    pub(super) leased: u64,
+    pub(in crate::policy) leased: u64,
     /// The bound that is on disk for sure, of this process or another.
-    pub(super) known: u64,
+    pub(in crate::policy) known: u64,
     /// The bound that this process wrote or read last. It may not have reached the disk yet.
-    pub(super) written: u64,
+    pub(in crate::policy) written: u64,
     /// Total amount by which draws of other processes have moved `state`.
-    pub(super) moved: u64,
+    pub(in crate::policy) moved: u64,
     /// The last time at which a call found the bucket full.
-    pub(super) full_at: u64,
+    pub(in crate::policy) full_at: u64,
     /// A number that changes whenever the bucket was full in between: draws from before that have
     /// been refilled already.
-    pub(super) epoch: u64,
+    pub(in crate::policy) epoch: u64,
 }
 
 impl Bucket {
     /// Makes a bucket that was full before its first call.
-    pub(super) fn new(state: u64, full_at: u64, epoch: u64) -> Self {
+    pub(in crate::policy) fn new(state: u64, full_at: u64, epoch: u64) -> Self {
         Self { state, leased: 0, known: 0, written: 0, moved: 0, full_at, epoch }
     }
 }
 
 /// The buckets behind one lock.
 #[derive(Debug, Default)]
-pub(super) struct Shard {
-    pub(super) buckets: HashMap<Key, Bucket, RandomState>,
+pub(in crate::policy) struct Shard {
+    pub(in crate::policy) buckets: HashMap<Key, Bucket, RandomState>,
     /// Least state of a bucket that is not listed. A thread that read its clock before a sweep must
     /// not find a dropped bucket fuller than it was.
     floor: u64,
@@ -194,7 +194,7 @@ pub(super) struct Shard {
 impl Shard {
     /// Returns the state after a draw, and whether it is admitted. Changes no bucket, but may drop
     /// full ones to make room.
-    pub(super) fn peek(&mut self, draw: &Draw<'_>, now: u64) -> (u64, Admission) {
+    pub(in crate::policy) fn peek(&mut self, draw: &Draw<'_>, now: u64) -> (u64, Admission) {
         let parts: &dyn Parts = &draw.parts;
         if let Some(bucket) = self.buckets.get(parts) {
             return draw.meter.admit(draw.calls, bucket.state, now);
@@ -216,7 +216,7 @@ impl Shard {
     }
 
     /// Stores the state after a draw and returns the bucket.
-    pub(super) fn commit(&mut self, draw: &Draw<'_>, state: u64, now: u64) -> Bucket {
+    pub(in crate::policy) fn commit(&mut self, draw: &Draw<'_>, state: u64, now: u64) -> Bucket {
         self.sweep_at = self.sweep_at.min(draw.meter.full_at(state));
         self.epochs += 1;
         let parts: &dyn Parts = &draw.parts;
@@ -254,7 +254,7 @@ impl Shard {
 
     /// Gives back the draw of a call that will not be made. A bucket that was full since the draw
     /// is left alone, since it was refilled already.
-    pub(super) fn give_back(&mut self, parts: [&str; 3], meter: Meter, drawn_at: u64) {
+    pub(in crate::policy) fn give_back(&mut self, parts: [&str; 3], meter: Meter, drawn_at: u64) {
         let parts: &dyn Parts = &parts;
         if let Some(bucket) = self.buckets.get_mut(parts).filter(|bucket| bucket.full_at <= drawn_at) {
             bucket.state = bucket.state.saturating_sub(meter.unit());
@@ -262,7 +262,7 @@ impl Shard {
     }
 
     /// Frees the slot of a call that ended.
-    pub(super) fn leave(&mut self, key: &Key) {
+    pub(in crate::policy) fn leave(&mut self, key: &Key) {
         let Some(bucket) = self.buckets.get_mut(key) else { return };
         bucket.state = bucket.state.saturating_sub(1);
         if bucket.state == 0 {
@@ -283,17 +283,17 @@ impl Shard {
 }
 
 /// The parts of a bucket's key, to look the bucket up without making a [`Key`].
-pub(super) trait Parts {
+pub(in crate::policy) trait Parts {
     fn parts(&self) -> [&str; 3];
 }
 
 /// The key of a bucket: one text for each [`KeyPart`](super::KeyPart), empty if unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key([Box<str>; 3]);
+pub(in crate::policy) struct Key([Box<str>; 3]);
 
 impl Key {
     /// Returns the form on disk: a JSON array.
-    pub(super) fn row(&self) -> String {
+    pub(in crate::policy) fn row(&self) -> String {
         serde_json::Value::from_iter(self.0.iter().map(|part| &**part)).to_string()
     }
 

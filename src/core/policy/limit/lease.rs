@@ -41,7 +41,7 @@ pub struct Claim {
 }
 
 impl Lease {
-    pub(super) fn new(drawn: impl Iterator<Item = Withdrawal>) -> Self {
+    pub(in crate::policy) fn new(drawn: impl Iterator<Item = Withdrawal>) -> Self {
         let claims = drawn.map(|drawn| Claim { drawn, extended: AtomicBool::new(false) }).collect();
         Self(Arc::new(Inner { claims, settled: AtomicBool::new(false), given_back: AtomicBool::new(false) }))
     }

@@ -23,7 +23,7 @@ pub enum Per {
 }
 
 impl Per {
-    pub(super) const fn nanos(self) -> u64 {
+    pub(in crate::policy) const fn nanos(self) -> u64 {
         let seconds = match self {
             Self::Second => 1,
             Self::Minute => 60,
@@ -35,8 +35,8 @@ impl Per {
 }
 
 impl Rate {
-    /// Parses `N/s`, `N/m`, `N/h` or `N/d`. Zero is accepted here;
-    /// [`Policy::build`](crate::policy::Policy::build) refuses it with the key that has it.
+    /// Reads `N/s`, `N/m`, `N/h` or `N/d`. Zero is read; [`Policy::build`](crate::policy::compiled::Policy::build)
+    /// refuses it where it knows the key.
     ///
     /// # Errors
     /// [`RateError`] for any other text.

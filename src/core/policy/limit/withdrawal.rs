@@ -13,7 +13,7 @@ pub struct Granted {
     /// The bound to write; `None` if the disk has it already.
     pub write: Option<Stored>,
     /// The bound as the bucket's number.
-    pub(super) up_to: u64,
+    pub(in crate::policy) up_to: u64,
 }
 
 /// The refusal of a call because other processes have used the limit up.
@@ -31,35 +31,35 @@ impl Granted {
 
 /// The draw of a call from one bucket.
 #[derive(Debug)]
-pub(super) struct Withdrawal {
-    pub(super) table: Arc<Table>,
-    pub(super) key: Key,
-    pub(super) meter: Meter,
+pub(in crate::policy) struct Withdrawal {
+    pub(in crate::policy) table: Arc<Table>,
+    pub(in crate::policy) key: Key,
+    pub(in crate::policy) meter: Meter,
     /// Time of the draw, in nanoseconds since 1970.
-    pub(super) now: u64,
+    pub(in crate::policy) now: u64,
     /// The bucket's number right after the draw.
-    pub(super) after: u64,
+    pub(in crate::policy) after: u64,
     /// The bucket's [`Bucket::moved`] at the draw; a later difference is added to `after`.
-    pub(super) moved: u64,
+    pub(in crate::policy) moved: u64,
     /// The bucket's [`Bucket::epoch`] at the draw; in another epoch the draw has been refilled.
-    pub(super) epoch: AtomicU64,
+    pub(in crate::policy) epoch: AtomicU64,
 }
 
 impl Withdrawal {
     /// Returns the key of the bucket's row on disk.
-    pub(super) fn row(&self) -> RowId {
+    pub(in crate::policy) fn row(&self) -> RowId {
         RowId { limit: self.table.identity.to_string(), bucket: self.key.row() }
     }
 
     /// Whether the disk already counts the draw as used.
-    pub(super) fn is_leased(&self) -> bool {
+    pub(in crate::policy) fn is_leased(&self) -> bool {
         let shard = self.table.lock(self.key.parts());
         let asked = |bucket: &Bucket| self.after.saturating_add(bucket.moved.saturating_sub(self.moved));
         shard.buckets.get(&self.key).is_some_and(|bucket| asked(bucket) <= bucket.leased)
     }
 
     /// Extends the bound on disk, see [`Claim::extend`](super::lease::Claim::extend).
-    pub(super) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
+    pub(in crate::policy) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
         let stored = on_disk.map_or(0, Stored::number);
         let mut shard = self.table.lock(self.key.parts());
         let epoch = self.epoch.load(Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Withdrawal {
     }
 
     /// Notes that the bound up to `up_to` is durable.
-    pub(super) fn leased(&self, up_to: u64) {
+    pub(in crate::policy) fn leased(&self, up_to: u64) {
         if let Some(bucket) = self.table.lock(self.key.parts()).buckets.get_mut(&self.key) {
             bucket.leased = bucket.leased.max(up_to);
             bucket.known = bucket.known.max(up_to);
@@ -113,7 +113,7 @@ impl Withdrawal {
     }
 
     /// Forgets the bound that was not written.
-    pub(super) fn unwritten(&self) {
+    pub(in crate::policy) fn unwritten(&self) {
         if let Some(bucket) = self.table.lock(self.key.parts()).buckets.get_mut(&self.key) {
             bucket.written = bucket.known;
         }
@@ -121,7 +121,7 @@ impl Withdrawal {
 
     /// Gives the draw back, because the call will not be made. A draw of an earlier epoch is left
     /// alone, since it was refilled already.
-    pub(super) fn give_back(&self) {
+    pub(in crate::policy) fn give_back(&self) {
         let epoch = self.epoch.load(Ordering::Relaxed);
         let mut shard = self.table.lock(self.key.parts());
         if let Some(bucket) = shard.buckets.get_mut(&self.key).filter(|bucket| bucket.epoch == epoch) {

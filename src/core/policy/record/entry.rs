@@ -9,7 +9,11 @@ use super::list_changes::ListChanges;
 use super::operator_action::OperatorAction;
 use super::removal::Removal;
 use crate::mcp::client_name::ClientName;
-use crate::policy::{Caller, Digest, Evidence, Facts, Kind};
+use crate::policy::action::Facts;
+use crate::policy::caller::Caller;
+use crate::policy::evidence::Evidence;
+use crate::policy::kind::Kind;
+use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
 /// The kind of an event.

@@ -1,6 +1,7 @@
 //! The pins that one reading of an upstream's lists changed, for a single record.
 
-use crate::policy::{Digest, PinState};
+use crate::policy::pin::PinState;
+use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
 /// Most changes of one reading that have a record each.

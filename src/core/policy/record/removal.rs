@@ -1,6 +1,6 @@
 //! The removal of old records of a chain, as recorded in the log.
 
-use crate::policy::Digest;
+use crate::wire::digest::Digest;
 
 /// Old records of a chain whose files were removed because their retention ended.
 ///
@@ -57,7 +57,7 @@ impl Removal {
 mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    use crate::policy::Digest;
+    use crate::wire::digest::Digest;
 
     pub(super) fn serialize<S: Serializer>(digest: &Digest, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&digest.hex())

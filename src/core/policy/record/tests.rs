@@ -1,6 +1,6 @@
 use super::super::{Evidence, Kind, Permit};
 use super::*;
-use crate::policy::Caller;
+use crate::policy::caller::Caller;
 use crate::wire::raw::RawJson;
 
 fn delete() -> Action {

@@ -12,15 +12,15 @@ use crate::engine::fault::Fault;
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, CallLabels};
 use crate::gateway::call::event::ClientEvent;
-use crate::gateway::prepared::InputContext;
+use crate::gateway::decision::prepared::InputContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::View;
 use crate::mcp::input::{ByKey, InputError, input_required};
 use crate::mcp::log::{LogLevel, shown};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{Action, Permit};
-use crate::upstream::handle::Handle;
-use crate::upstream::session::Wants;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::lane::Wants;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 

@@ -11,7 +11,7 @@ use crate::gateway::call::context::{CallContext, given_up};
 use crate::gateway::call::outcome::{is_tool_error, translate};
 use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
-use crate::gateway::prepared::TaskWay;
+use crate::gateway::decision::prepared::TaskWay;
 use crate::mcp::method::Method;
 use crate::mcp::nulls;
 use crate::mcp::project::{self, is_complete};
@@ -95,7 +95,7 @@ impl Call {
             Reason::UpstreamTimeout => OutcomeLabel::Timeout,
             Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
             Reason::Busy => OutcomeLabel::Busy,
-            Reason::Denied | Reason::Gone => OutcomeLabel::Denied,
+            Reason::Denied => OutcomeLabel::Denied,
             Reason::Limited => OutcomeLabel::Limited,
             Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
             Reason::NeedsLogin => OutcomeLabel::NeedsLogin,

@@ -10,10 +10,10 @@ use crate::engine::turns::Passer;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::turn::SlotHold;
-use crate::gateway::gate::Gate;
-use crate::upstream::exchange::Exchange;
-use crate::upstream::parked::{HeldExchange, ended};
-use crate::upstream::session::LaneUse;
+use crate::gateway::decision::gate::Gate;
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::call::parked::{HeldExchange, ended};
+use crate::upstream::session::lane::LaneUse;
 use crate::upstream::turns::InTurn;
 use crate::wire::raw::RawJson;
 

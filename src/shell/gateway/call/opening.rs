@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use crate::base::clock;
 use crate::engine::failure::Failure;
 use crate::gateway::call::context::CallContext;
-use crate::upstream::link::Link;
-use crate::upstream::session::LaneUse;
+use crate::upstream::session::lane::LaneUse;
+use crate::upstream::session::link::Link;
 
 /// Time after which a client is first told what its call waits for, and the interval after that.
 const FIRST: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ use crate::engine::failure::Failure;
 use crate::engine::question::park::ParkId;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::turn::SlotHold;
-use crate::gateway::gate::Gate;
-use crate::upstream::handle::Slot;
+use crate::gateway::decision::gate::Gate;
+use crate::upstream::session::handle::Slot;
 use crate::wire::raw::RawJson;
 
 /// The way in which a call uses its slot.

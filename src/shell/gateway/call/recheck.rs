@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::catalog::merge::Entry;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::call::context::CallContext;
-use crate::gateway::gate::Gate;
+use crate::gateway::decision::gate::Gate;
 use crate::policy::consent::below::Given;
 use crate::policy::consent::{Asked, Grant};
 use crate::policy::{AGAIN_RULE, Action, Decision, decide_again, still_allowed};

@@ -8,10 +8,10 @@ use crate::engine::call::{Deadline, Outgoing};
 use crate::engine::fault::Fault;
 use crate::engine::question::{Gathered, OnStream};
 use crate::gateway::call::context::CallContext;
-use crate::gateway::question::client_requests::PendingRequest;
-use crate::upstream::exchange::Exchange;
-use crate::upstream::handle::Slot;
-use crate::upstream::session::LaneUse;
+use crate::gateway::client_requests::PendingRequest;
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::session::handle::Slot;
+use crate::upstream::session::lane::LaneUse;
 use crate::upstream::turns::InTurn;
 use crate::wire::raw::RawJson;
 

@@ -15,12 +15,12 @@ use crate::gateway::call::event::ClientEvent;
 use crate::gateway::call::opening::{OpenSession, SessionOpening};
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::turn::SlotHold;
-use crate::gateway::gate::Gate;
-use crate::gateway::prepared::TaskWay;
+use crate::gateway::decision::gate::Gate;
+use crate::gateway::decision::prepared::TaskWay;
 use crate::mcp::version::Era;
-use crate::upstream::exchange::Exchange;
-use crate::upstream::handle::Slot;
-use crate::upstream::task::{Manner, TaskExchange};
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::call::task::{Manner, TaskExchange};
+use crate::upstream::session::handle::Slot;
 use crate::upstream::turns::InTurn;
 
 /// A call that has its slot and is not sent yet.

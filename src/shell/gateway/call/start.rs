@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::base::clock;
 use crate::engine::call::Progress;
 use crate::engine::failure::{Executed, Failure};
-use crate::gateway::admission::InFlight;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::sending::SendingCall;
 use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
-use crate::upstream::exchange::Exchange;
+use crate::gateway::client::admission::InFlight;
+use crate::upstream::call::exchange::Exchange;
 
 impl Call {
     /// Starts the call, or fails if the caller's access ends before that. Returns a notice for the

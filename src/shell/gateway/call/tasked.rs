@@ -9,16 +9,16 @@ use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
-use crate::gateway::prepared::TaskWay;
+use crate::gateway::decision::prepared::TaskWay;
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::InputError;
 use crate::mcp::method::Method;
 use crate::mcp::task::Task;
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::upstream::exchange::Exchange;
-use crate::upstream::link::Link;
-use crate::upstream::session::LaneUse;
-use crate::upstream::task::{Manner, TaskExchange, Way, decline_questions};
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::call::task::{Manner, TaskExchange, Way, decline_questions};
+use crate::upstream::session::lane::LaneUse;
+use crate::upstream::session::link::Link;
 use crate::wire::raw::RawJson;
 
 impl Call {

@@ -9,8 +9,8 @@ use crate::config::Upstream;
 use crate::engine::askers::Item;
 use crate::engine::failure::Failure;
 use crate::engine::turns::Passer;
-use crate::upstream::handle::Slot;
-use crate::upstream::session::{Lane, LaneUse};
+use crate::upstream::session::handle::Slot;
+use crate::upstream::session::lane::{Lane, LaneUse};
 use crate::upstream::turns::InTurn;
 
 /// The slot of a call that is not sent yet, with the wait for its turn.

@@ -27,9 +27,9 @@ use url::{Host, Url};
 use super::failed::Failed;
 use crate::base::slots::Slot;
 use crate::config::{Hook, is_public};
-use crate::upstream::connector::{Connector, ProxyError};
-use crate::upstream::fetcher::LOOK_UP_TIME;
-use crate::upstream::trust::tls_config;
+use crate::upstream::login::fetcher::LOOK_UP_TIME;
+use crate::upstream::net::connector::{Connector, ProxyError};
+use crate::upstream::net::trust::tls_config;
 use crate::wire::foreign;
 
 /// Longest head of an answer, in bytes.

@@ -13,8 +13,8 @@ use crate::base::stop::StopTimes;
 #[cfg(any(test, feature = "testing"))]
 use crate::stage::program::Keeper;
 #[cfg(not(any(test, feature = "testing")))]
-use crate::upstream::guard::Keeper;
-use crate::upstream::launch::Launch;
+use crate::upstream::process::guard::Keeper;
+use crate::upstream::process::launch::Launch;
 
 /// Output that is discarded from each pipe, in bytes. A program that writes more blocks until its
 /// end.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::config::Completions;
-use crate::gateway::found::Found;
+use crate::gateway::decision::found::Found;
 use crate::gateway::service::Service;
 use crate::policy::consent::Asked;
 use crate::policy::{Action, Decision, Kind, may_ask, still_allowed};

@@ -48,13 +48,14 @@ use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::approval::{self, AnswerEffect, AnswerTiming, QuestionKind, elsewhere, form, judge, page};
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::refused;
-use crate::gateway::prepared::{InputContext, Prepared};
-use crate::gateway::quota::Place;
+use crate::gateway::client::quota::Place;
+use crate::gateway::decision::found::STORE_WAIT;
+use crate::gateway::decision::prepared::{InputContext, Prepared};
+use crate::gateway::held::Hold;
 use crate::gateway::service::Service;
 use crate::gateway::waiting::approval::PendingApproval;
 use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, WaitPlace};
 use crate::gateway::waiting::client_call::{ClientCall, Handled};
-use crate::gateway::waiting::held::Hold;
 use crate::gateway::waiting::{AwaitedAct, WaitingCall};
 use crate::mcp::input::{InputRequest, input_required, is_accepted};
 use crate::mcp::version::Era;
@@ -67,8 +68,6 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a modern client may take to come back with an answer: the life of its sealed state.
 const ROUND: Duration = crate::engine::state::LIFE;
-/// Retry time told for a call whose approval could not be stored.
-const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// Text for a model whose call waits for a person. It has no id, command or address, since an agent
 /// with a shell could use them.

@@ -20,9 +20,9 @@ use crate::catalog::name::UpstreamName;
 use crate::engine::question::approval::{QuestionKind, is_declined};
 use crate::engine::question::login::{KEY, page};
 use crate::engine::state::Carried;
+use crate::gateway::client::quota::Good;
 use crate::gateway::decision::GoingOn;
-use crate::gateway::prepared::Prepared;
-use crate::gateway::quota::Good;
+use crate::gateway::decision::prepared::Prepared;
 use crate::gateway::service::Service;
 use crate::gateway::waiting::AwaitedAct;
 use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitPlace};
@@ -31,7 +31,7 @@ use crate::gateway::waiting::login::PendingLogin;
 use crate::mcp::input::is_accepted;
 use crate::mcp::version::Era;
 use crate::policy::{Action, Caller, Kind, Permit};
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 use crate::wire::raw::RawObject;
 
 impl Service {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use crate::gateway::snapshot::Snapshot;
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 /// A reply to send once a snapshot is in force.
 pub(super) type Afterwards = Box<dyn FnOnce() + Send>;

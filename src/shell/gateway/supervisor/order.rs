@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::config::plan::Plan;
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 /// An order to the supervisor.
 #[derive(Debug)]

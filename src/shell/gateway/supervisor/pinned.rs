@@ -11,7 +11,7 @@ use super::Managed;
 use super::draft::Draft;
 use crate::catalog::inventory::{Gap, Inventory};
 use crate::catalog::merge::Dropped;
-use crate::catalog::name::{ItemKind, UpstreamName, expose};
+use crate::catalog::name::{ItemKind, MAX_LENGTH, UpstreamName, expose};
 use crate::config::Upstream;
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::item::Definition;
@@ -201,7 +201,7 @@ impl Draft {
             List::Resources | List::Templates => return None,
         };
         let local = managed.filters.of(item.list).local(&item.key);
-        expose(&spec.prefix, &spec.name, kind, local, self.config.naming.max_length).ok()
+        expose(&spec.prefix, &spec.name, kind, local, MAX_LENGTH).ok()
     }
 }
 

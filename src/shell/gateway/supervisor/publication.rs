@@ -15,13 +15,13 @@ use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
-use crate::catalog::name::UpstreamName;
+use crate::catalog::name::{MAX_LENGTH, UpstreamName};
 use crate::config::{ShownHints, Target, Upstream, Uris};
 use crate::gateway::snapshot::{InputRules, Snapshot, View};
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{Annotator, MAX_SINGLE_CHANGES};
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 /// How long the items of a dead upstream stay listed.
 const GRACE: Duration = Duration::from_secs(600);
@@ -72,7 +72,7 @@ impl Draft {
             })
             .collect();
         let naming = NamingRules {
-            max_length: self.config.naming.max_length,
+            max_length: MAX_LENGTH,
             prefix_uris: self.config.naming.uris == Uris::Prefix,
             transparent: false,
             tightened: false,

@@ -13,8 +13,8 @@ use crate::base::aside::{MANY_ITEMS, begin_aside, run_aside_if};
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::policy::MAX_SINGLE_CHANGES;
-use crate::upstream::context::{News, Report};
-use crate::upstream::link::LinkState;
+use crate::upstream::actor::context::{News, Report};
+use crate::upstream::session::link::LinkState;
 
 impl Supervisor {
     /// Takes reports and requests a snapshot; a large inventory is taken on a blocking thread.

@@ -4,8 +4,8 @@ use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::engine::lists::Trouble;
 use crate::mcp::method::List;
-use crate::upstream::handle::Handle;
-use crate::upstream::unread::Readers;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::state::unread::Readers;
 
 /// Bound on the size of all inventories together, in bytes.
 pub(super) const MAX_INVENTORY_BYTES: usize = 256 << 20;

@@ -8,7 +8,7 @@ use super::Supervisor;
 use super::order::Order;
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
-use crate::upstream::handle::Handle;
+use crate::upstream::session::handle::Handle;
 
 impl Supervisor {
     /// Carries out an order and replies once clients see its effect.

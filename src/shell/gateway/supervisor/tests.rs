@@ -8,7 +8,7 @@ use crate::engine::handshake::{Agreed, Offers};
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::store::audit::Audit;
-use crate::upstream::context::News;
+use crate::upstream::actor::context::News;
 use crate::wire::raw::RawJson;
 
 /// Makes a supervisor of lazy upstreams with these names.

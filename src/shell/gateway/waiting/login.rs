@@ -14,15 +14,12 @@ use crate::catalog::name::UpstreamName;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::policy::consent::PromptId;
-use crate::upstream::handle::Handle;
-use crate::upstream::link::LinkState;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::link::LinkState;
 
 /// How long to wait for the call's item once its upstream has listed others. A new account may not
 /// have the item.
 const LISTED: Duration = Duration::from_secs(2);
-/// Interval at which the server's verdict on the gateway's credentials is read, since it can change
-/// without a change of state.
-const VERDICT: Duration = Duration::from_secs(10);
 
 /// A login that an upstream needs, seen from the call that waits for it.
 pub struct PendingLogin {
@@ -46,17 +43,18 @@ impl PendingLogin {
             let snapshot = service.snapshots.load_full();
             let handle = snapshot.handles.iter().find(|handle| handle.name == self.upstream).cloned();
             let Some(handle) = handle else { return };
-            let changed = handle.main.state_changed();
+            let (changed, judged) = (handle.main.state_changed(), handle.health.standing_changed());
             if self.is_back(&snapshot, &handle, request) {
                 return;
             }
             drop(snapshot);
             let listed = self.back.map(|back| back + LISTED).filter(|at| *at > clock::now());
             let is_ready = matches!(*handle.main.state(), LinkState::Ready(_) | LinkState::Idle);
-            let look = listed.unwrap_or_else(|| clock::now() + if is_ready { LISTED } else { VERDICT });
+            let look = listed.or_else(|| is_ready.then(|| clock::now() + LISTED));
             tokio::select! {
                 () = changed => {}
-                () = clock::sleep_until(Some(look)) => {}
+                () = judged => {}
+                () = clock::sleep_until(look) => {}
             }
         }
     }

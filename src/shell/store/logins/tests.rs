@@ -1,7 +1,7 @@
 use super::*;
-use crate::engine::oauth::hidden::Hidden;
-use crate::engine::oauth::server::Server;
-use crate::engine::oauth::token::Tokens;
+use crate::login::hidden::Hidden;
+use crate::login::server::Server;
+use crate::login::token::Tokens;
 
 fn login(refresh: &str) -> Login {
     let url = |path: &str| url::Url::parse(&format!("https://as.example/{path}")).unwrap();

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::book::Text;
 use super::*;
 use crate::catalog::name::UpstreamName;
-use crate::mcp::input::Audience;
+use crate::mcp::kinds::Audience;
 use crate::mcp::method::List;
 use crate::policy::Reading;
 use crate::policy::{Askers, Undecided};

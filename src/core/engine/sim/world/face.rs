@@ -13,7 +13,7 @@ use crate::engine::client::asked::{Field, Head};
 use crate::engine::client::heard::Heard;
 use crate::engine::client::{Client, Served, Step};
 use crate::mcp::capability::initialize_result;
-use crate::mcp::input::about_input;
+use crate::mcp::kinds::about_input;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
 use crate::wire::frame::Bounds;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use self::turns::Returning;
 use super::call::Call;
 use super::chance::Chance;
 use super::house::{HOUSE, launch, scope};
@@ -20,7 +21,8 @@ use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
 use crate::engine::turns::{Passer, Ticket};
 use crate::engine::used::Used;
 use crate::mcp::elicitation::Terms;
-use crate::mcp::input::{InputRequest, Kinds, all_accepted, input_required};
+use crate::mcp::input::{InputRequest, all_accepted, input_required};
+use crate::mcp::kinds::Kinds;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::consent::{Answer, Asked, Desk, DeskLimits, Grants, PromptId, Shown};
@@ -31,8 +33,6 @@ use crate::wire::message::{encode_answer, encode_request, error_object};
 use crate::wire::raw::{RawJson, RawObject};
 
 mod turns;
-
-use self::turns::Returning;
 
 /// Who makes a request, and where its answer goes.
 #[derive(Clone)]

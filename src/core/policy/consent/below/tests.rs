@@ -1,12 +1,14 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::mcp::annotations::Said;
 use crate::policy::consent::desk::Opened;
 use crate::policy::consent::tests::{asked, shown};
 use crate::policy::consent::{
     Answer, Asked, CannotAnswer, Desk, DeskLimits, Grant, Grants, Lifetime, PromptId, Shown, Wall,
 };
-use crate::policy::{Digest, Evidence, Said};
+use crate::policy::evidence::Evidence;
+use crate::wire::digest::Digest;
 
 fn places() -> Places {
     Places { homes: vec!["/home/me".to_owned()], own: vec!["/home/me/app/gate/headend.toml".to_owned()] }

@@ -5,7 +5,11 @@ use strum::VariantArray as _;
 
 use super::super::super::tests::{spec, strings};
 use super::super::*;
-use crate::policy::{ArgumentSpec, Claims, Hints, MatcherSpec, PolicySpec, RuleSpec, Scalar};
+use crate::mcp::annotations::Hints;
+use crate::mcp::claims::Claims;
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec, Scalar};
+use crate::policy::rule::RuleSpec;
+use crate::policy::spec::PolicySpec;
 use crate::wire::raw::RawJson;
 
 pub(super) fn any_spec() -> impl Strategy<Value = PolicySpec> {

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::any::{any_case, any_spec};
 use super::*;
-use crate::policy::{Claims, Hints};
+use crate::mcp::annotations::Hints;
+use crate::mcp::claims::Claims;
 
 fn freedom(decision: &Decision) -> u8 {
     match decision {

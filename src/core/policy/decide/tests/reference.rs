@@ -6,7 +6,8 @@
 use serde_json::Value;
 
 use super::*;
-use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
+use crate::mcp::annotations::Hints;
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec, Scalar};
 
 /// Yes, no, or unknown.
 type Three = Option<bool>;

@@ -1,5 +1,6 @@
 use super::*;
-use crate::policy::{Annotations, Evidence};
+use crate::mcp::annotations::Annotations;
+use crate::policy::evidence::Evidence;
 
 /// One configured upstream with destructive tools that take these arguments.
 struct Tools(Option<Vec<String>>);

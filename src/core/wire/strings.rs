@@ -1,0 +1,63 @@
+//! Edits of the strings of a JSON text: everything else stays byte for byte.
+
+use std::borrow::Cow;
+
+use crate::wire::raw::RawJson;
+use crate::wire::tokens::{Kind, Tokens};
+
+/// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the property).
+pub(crate) const MAX_DEPTH: usize = 64;
+/// Arrays and objects in one definition: 4096 subschemas with what belongs to them.
+pub(crate) const MAX_CONTAINERS: usize = 8192;
+
+/// A string literal of a JSON text, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StringAt<'t> {
+    /// With its quotes and escapes.
+    pub(crate) literal: &'t [u8],
+    pub(crate) is_key: bool,
+    /// It is the value of the last key.
+    pub(crate) follows_key: bool,
+}
+
+/// What becomes of a string behind the last key's literal: another text, or `None` where it stays.
+pub(crate) type Edit<'e> = dyn FnMut(&[u8], StringAt<'_>) -> Result<Option<String>, String> + 'e;
+
+/// A JSON text with some of its strings replaced; everything else stays byte for byte.
+///
+/// # Errors
+/// The edit's, and where the text is too deep or has too many parts.
+pub(crate) fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow<'r, RawJson>, String> {
+    let text = raw.bytes();
+    let mut tokens = Tokens::of(text);
+    let mut out: Option<Vec<u8>> = None;
+    let (mut copied, mut containers) = (0, 0);
+    let (mut key, mut follows_key): (&[u8], bool) = (b"", false);
+    while let Some(token) = tokens.next() {
+        let (literal, is_key) = (tokens.literal(token), token.kind == Kind::Key);
+        match token.kind {
+            Kind::Object | Kind::Array => {
+                containers += 1;
+                if tokens.depth() > MAX_DEPTH || containers > MAX_CONTAINERS {
+                    return Err("its schema is too deep or has too many parts".to_owned());
+                }
+            }
+            Kind::Key | Kind::String => {
+                if is_key {
+                    key = literal;
+                }
+                if let Some(new) = edit(key, StringAt { literal, is_key, follows_key })? {
+                    let out = out.get_or_insert_default();
+                    out.extend_from_slice(text.get(copied..token.start).unwrap_or_default());
+                    out.extend_from_slice(RawJson::string(&new).bytes());
+                    copied = token.end;
+                }
+            }
+            Kind::ObjectEnd | Kind::ArrayEnd | Kind::Comma | Kind::Scalar => {}
+        }
+        follows_key = is_key;
+    }
+    let Some(mut out) = out else { return Ok(Cow::Borrowed(raw)) };
+    out.extend_from_slice(text.get(copied..).unwrap_or_default());
+    Ok(Cow::Owned(RawJson::trusted(out)))
+}

@@ -1,0 +1,135 @@
+//! Finds the item that a request names, in the client's view of a snapshot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::clock;
+use crate::catalog::merge::Entry;
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::route::{RouteError, Routed, route, shown};
+use crate::gateway::answer::{Answer, refused, unroutable};
+use crate::gateway::client::ClientContext;
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::{Snapshot, View};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::{List, Method};
+use crate::policy::{Action, ItemRules, Kind};
+use crate::upstream::session::handle::Handle;
+use crate::wire::code;
+use crate::wire::raw::RawObject;
+
+/// When a call may come back that was refused since the store kept nothing.
+pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
+
+/// An item found for a request, with its rules, its upstream and its snapshot.
+pub struct Found<'s> {
+    pub snapshot: &'s Snapshot,
+    pub view: &'s Arc<View>,
+    /// Index in the view's catalog.
+    pub at: usize,
+    pub entry: &'s Entry,
+    /// The rules about calls of the item.
+    pub rules: &'s ItemRules,
+    pub handle: &'s Arc<Handle>,
+}
+
+impl<'s> Found<'s> {
+    /// Looks up an item by its index in a view; `None` if the index or its upstream does not exist.
+    pub fn new(snapshot: &'s Snapshot, view: &'s Arc<View>, at: usize) -> Option<Self> {
+        let (entry, rules) = view.item(at)?;
+        let handle = snapshot.handles.get(entry.upstream)?;
+        Some(Self { snapshot, view, at, entry, rules, handle })
+    }
+
+    /// Makes the policy's action for a request about the item. `uri` is the canonical name of an
+    /// unlisted resource, if the item is a template.
+    pub fn action(&self, client: &ClientContext, kind: Kind, uri: Option<String>) -> Action {
+        let mut action = client.action(self.entry, kind, self.handle.launch());
+        if let Some(uri) = uri {
+            action.canonical = Arc::from(uri);
+        }
+        action
+    }
+
+    /// Returns the error for a client that must not learn of the item: the same as for an unknown
+    /// name.
+    pub fn unknown(&self, params: &RawObject) -> RouteError {
+        let exposed = || self.entry.exposed.to_string();
+        match self.entry.list {
+            List::Tools => RouteError::UnknownTool(exposed()),
+            List::Prompts => RouteError::UnknownPrompt(exposed()),
+            List::Resources | List::Templates => {
+                // A completion names its item inside `ref`.
+                let uri = params.string("uri").filter(|_| params.get("ref").is_none());
+                let uri = uri.unwrap_or_else(exposed);
+                RouteError::UnknownResource(shown(&uri))
+            }
+        }
+    }
+
+    /// Returns the rules about an action if they are not those of the item's calls: actions such as
+    /// completions have their own, and so has a URI that a template covers.
+    pub fn own_rules(&self, action: &Action) -> Option<ItemRules> {
+        let is_call = action.kind == Kind::from(self.entry.list);
+        let is_listed = Arc::ptr_eq(&action.canonical, &self.entry.canonical);
+        (!is_call || !is_listed)
+            .then(|| self.snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical))
+    }
+}
+
+impl Service {
+    /// Finds the item that a request names and writes the upstream's request. If the client cannot
+    /// see such an item, passes the call on to be recorded.
+    ///
+    /// # Errors
+    /// The answer to the client.
+    pub fn find<'s>(
+        &self,
+        snapshot: &'s Arc<Snapshot>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+    ) -> Result<(Found<'s>, Routed), Answer> {
+        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+            return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
+        };
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        let unkept =
+            snapshot.unkept.get(client.profile.as_deref().unwrap_or_default()).map(|view| (view, meta.clone()));
+        let routed = route(&view.catalog, method, params, meta, visible).map_err(|error| {
+            if error.is_unknown() {
+                if let Some((view, meta)) = unkept
+                    && let Some(answer) = self.unkept(snapshot, view, client, method, params, meta)
+                {
+                    return answer;
+                }
+                if let Some(answer) = self.starting(snapshot, client, method, params) {
+                    return answer;
+                }
+                self.turned_away.tell(snapshot, client, method, params);
+            }
+            unroutable(&error, params, client.revision)
+        })?;
+        let found = Found::new(snapshot, view, routed.entry);
+        let found = found.ok_or_else(|| Answer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
+        Ok((found, routed))
+    }
+
+    /// Refuses a call of an item that the client would see if the store could keep its pin.
+    fn unkept(
+        &self,
+        snapshot: &Snapshot,
+        view: &View,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+    ) -> Option<Answer> {
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        route(&view.catalog, method, params, meta, visible).ok()?;
+        let text = "The definition of this item is new and cannot be recorded at the moment, so the call was not made.";
+        let failure = Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT);
+        Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
+    }
+}

@@ -1,0 +1,117 @@
+//! Finds calls of hidden items among those answered with "unknown", and records them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock;
+use crate::gateway::service::Service;
+use crate::gateway::turned_away::{Call, QUEUE, TurnedAway};
+use crate::policy::refusals::{EVERY, Refusals, Summary};
+use crate::policy::{self, Decision, Event, Record};
+
+/// Time for which calls are collected after the first, so that not each of them wakes the task.
+const REST: Duration = Duration::from_millis(10);
+
+/// The task that reads the queue and records calls of hidden items.
+#[derive(Debug)]
+pub struct Watch {
+    calls: mpsc::Receiver<Call>,
+    missed: Arc<AtomicU64>,
+    refusals: Refusals,
+    /// Time at which missed calls are summed up next.
+    missed_due: Option<Duration>,
+}
+
+/// Makes the queue and the task that reads it.
+pub fn queue() -> (TurnedAway, Watch) {
+    let (queue, calls) = mpsc::channel(QUEUE);
+    let missed = Arc::<AtomicU64>::default();
+    let watch = Watch { calls, missed: Arc::clone(&missed), refusals: Refusals::default(), missed_due: None };
+    (TurnedAway::new(queue, missed), watch)
+}
+
+impl Watch {
+    /// Records calls of hidden items until `stop` fires, then sums up what was counted.
+    pub async fn run(mut self, service: Arc<Service>, stop: CancellationToken) {
+        let mut batch = Vec::new();
+        loop {
+            let wait = self.next().map(|due| due.saturating_sub(clock::uptime()));
+            tokio::select! {
+                _ = self.calls.recv_many(&mut batch, QUEUE) => {}
+                () = clock::sleep_until(wait.map(|wait| clock::now() + wait)) => {}
+                () = stop.cancelled() => break,
+            }
+            tokio::time::sleep(REST).await;
+            self.look(&service, &mut batch, &stop).await;
+            self.sum_up(&service, clock::uptime());
+        }
+        self.look(&service, &mut batch, &stop).await;
+        self.sum_up(&service, Duration::MAX - EVERY);
+    }
+
+    /// Returns when the next summary is due.
+    fn next(&self) -> Option<Duration> {
+        self.refusals.next().into_iter().chain(self.missed_due).min()
+    }
+
+    /// Records queued calls of hidden items, each as soon as the audit log has room for its record,
+    /// or `stop` fires. Further calls of a caller are only counted.
+    async fn look(&mut self, service: &Service, batch: &mut Vec<Call>, stop: &CancellationToken) {
+        while let Ok(call) = self.calls.try_recv() {
+            batch.push(call);
+        }
+        for call in batch.drain(..) {
+            if call.name.is_none() {
+                self.missed.fetch_add(1, Ordering::Relaxed);
+            }
+            let Some((action, rule)) = call.kept_back() else { continue };
+            let own = self.refusals.refused(&action.caller, &action.listed, clock::uptime());
+            let decision = Decision::Deny { rule, hidden: true };
+            if own {
+                let recorded = service.write_down(&Record::new(&action, &decision), None);
+                if recorded.waits_for_place() {
+                    // Waits here, since the request does not; calls that come meanwhile fill the
+                    // queue and are counted.
+                    tokio::select! {
+                        () = recorded.placed() => {}
+                        () = stop.cancelled() => {}
+                    }
+                }
+            } else {
+                service.metrics.decision(decision.into_str(), decision.rule());
+            }
+        }
+    }
+
+    /// Writes the summaries that are due: of each caller's hidden calls, and of missed calls.
+    fn sum_up(&mut self, service: &Service, now: Duration) {
+        for summary in self.refusals.due(now) {
+            service.wrote_refusals(summed(summary));
+        }
+        if self.missed_due.is_some_and(|due| due > now) {
+            return;
+        }
+        let missed = self.missed.swap(0, Ordering::Relaxed);
+        // The first is written at once, later ones once a minute.
+        self.missed_due = (missed > 0).then(|| now.saturating_add(EVERY));
+        if missed > 0 {
+            let why = "calls of unknown names, too fast or with too long names to check whether the items are hidden";
+            let unseen = policy::Entry { count: Some(missed), result: "unseen", ..policy::Entry::new(Event::Refusals) };
+            service.wrote_refusals(policy::Entry { why: why.into(), ..unseen });
+        }
+    }
+}
+
+fn summed(summary: Summary) -> policy::Entry {
+    let Summary { caller, calls, items, others } = summary;
+    let more = if others { " and others" } else { "" };
+    let why = format!("further calls of items that the caller cannot see: {}{more}", items.join(", "));
+    policy::Entry { caller, result: "deny", count: Some(calls), why: why.into(), ..policy::Entry::new(Event::Refusals) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+
+use arc_swap::ArcSwapOption;
+
+use super::*;
+use crate::base::budget::Budget;
+use crate::base::callers::CallerCounts;
+use crate::base::stop::StopTimes;
+use crate::base::task_group::TaskGroup;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::merge::{Filters, NamingRules, Source, merge};
+use crate::catalog::name::UpstreamName;
+use crate::config;
+use crate::gateway::client::ClientContext;
+use crate::gateway::client::admission::Admission;
+use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::held::HeldCalls;
+use crate::gateway::keys::Keys;
+use crate::gateway::role::GatewayRole;
+use crate::gateway::snapshot::{Snapshot, View};
+use crate::gateway::supervisor::{self, Parts, Supervised};
+use crate::gateway::turned_away::MAX_NAME;
+use crate::gateway::waiting::client_call::Handled;
+use crate::mcp::item::Definition;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::{List, Method};
+use crate::mcp::version::Revision;
+use crate::policy::{Caller, Effect, Limiter, Policy, PolicySpec, RuleSpec};
+use crate::store::approvals::Approvals;
+use crate::store::audit::Audit;
+use crate::store::leases::Leases;
+use crate::store::pins::Pins;
+use crate::store::recent::Recent;
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::call::parks::Parks;
+use crate::upstream::login::parts::LoginParts;
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::mark::Marks;
+use crate::upstream::spawner::Intake;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Makes a gateway without upstreams whose catalog has the tools `fx__open` and `fx__hidden`.
+struct Gateway {
+    service: Arc<Service>,
+    _supervised: Supervised,
+}
+
+fn gateway() -> Gateway {
+    let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+    let (config, _) = config::parse("", "test.toml", &|_| None, &no_file).unwrap_or_else(|why| panic!("{why}"));
+    let (metrics, limits) = (Metrics::new().unwrap(), config.server.limits.clone());
+    let budget = Budget::new(limits.buffered_bytes);
+    let leases = Leases::new(None, metrics.clone());
+    let parts = Parts {
+        role: GatewayRole::Serve,
+        metrics: metrics.clone(),
+        store: None,
+        http: HttpClient::new(),
+        intake: Intake::new(Arc::clone(&budget), &limits),
+        logins: LoginParts::new(None, Audit::none()),
+        leases: leases.clone(),
+        pins: Pins::memory(),
+        times: StopTimes::DAEMON,
+        marks: Marks::claim(None),
+    };
+    let approvals = Arc::new(Approvals::memory(&config.consent));
+    let supervised = supervisor::start(config, parts).unwrap();
+    let (tasks, draining) = (TaskGroup::default(), CancellationToken::new());
+    let (turned_away, watch) = queue();
+    let service = Arc::new(Service {
+        role: GatewayRole::Serve,
+        presence: OnceLock::new(),
+        host_command: OnceLock::new(),
+        turned_away,
+        snapshots: Arc::clone(&supervised.snapshots),
+        generation: supervised.generation.clone(),
+        settled: supervised.settled.clone(),
+        metrics,
+        audit: Audit::none(),
+        parks: Parks::new(tasks.clone(), draining.clone()),
+        approvals,
+        leases,
+        tasks,
+        draining,
+        giving_up: CancellationToken::new(),
+        keys: Keys::open(None).unwrap().unwrap(),
+        max_result_bytes: AtomicUsize::new(limits.result_bytes),
+        budget,
+        admission: Admission::new(&limits),
+        held: HeldCalls::default(),
+        calls: AtomicU64::new(0),
+        calls_of: CallerCounts::default(),
+        clients: ConnectedClients::default(),
+        recent: Recent::default(),
+        console: OnceLock::new(),
+        ports: OnceLock::new(),
+        refused_reload: ArcSwapOption::empty(),
+        started: clock::now(),
+    });
+    supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
+    let mut inventory = Inventory::default();
+    let tools = [r#"{"name":"open"}"#, r#"{"name":"hidden"}"#]
+        .map(|text| Definition::read(List::Tools, &RawJson::trusted(text)).unwrap());
+    inventory.replace(List::Tools, tools.into());
+    let source = Source {
+        upstream: &UpstreamName::parse("fx").unwrap(),
+        prefix: "fx__",
+        inventory: &inventory,
+        filters: &Filters::default(),
+        annotate: &policy::Annotator::default(),
+        needs_headers: false,
+        standings: None,
+        withheld: None,
+        index: 0,
+    };
+    let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
+    let mut rule = RuleSpec::new("no", Effect::Deny);
+    rule.tools = vec!["fx__hidden".to_owned()];
+    let spec = PolicySpec { default: Effect::Allow, rules: vec![rule], limits: Vec::new() };
+    let policy = Arc::new(Policy::build(&spec).unwrap());
+    let old = service.snapshots.load_full();
+    service.snapshots.store(Arc::new(Snapshot {
+        generation: old.generation + 1,
+        config: Arc::clone(&old.config),
+        handles: Vec::new(),
+        completes: Vec::new(),
+        logs: Vec::new(),
+        tasks: Vec::new(),
+        unlisted: Vec::new(),
+        input: Vec::new(),
+        whole: Arc::new(View::new("", merge(&[source], rules).0, &policy)),
+        profiles: std::collections::HashMap::new(),
+        unkept: std::collections::HashMap::new(),
+        limiter: Arc::new(Limiter::new(&policy)),
+        policy,
+        dropped: Vec::new(),
+        ttl_ms: 0,
+    }));
+    Gateway { service, _supervised: supervised }
+}
+
+fn client() -> ClientContext {
+    let access = crate::base::access::Access::new(&CancellationToken::new());
+    ClientContext::new(Caller::local().clone(), access, None, Revision::V2026_07_28)
+}
+
+fn params(name: &str) -> RawObject {
+    RawObject::parse(&RawJson::trusted(format!(r#"{{"name":"{name}","arguments":{{}}}}"#))).unwrap()
+}
+
+fn call(service: &Arc<Service>, client: &ClientContext, params: &RawObject) {
+    let handled = service.call(client, Method::ToolsCall, params, Meta::default(), clock::now());
+    assert!(matches!(&handled, Handled::Answer(answer) if answer.outcome.is_err()));
+}
+
+#[tokio::test]
+async fn hidden_and_unknown_calls_are_handed_over_alike_and_told_apart_later() {
+    let gateway = gateway();
+    let (turned_away, mut watch) = queue();
+    let snapshot = gateway.service.snapshots.load_full();
+    for name in ["fx__hidden", "fx__absent"] {
+        turned_away.tell(&snapshot, &client(), Method::ToolsCall, &params(name));
+    }
+    let calls: Vec<Call> = std::iter::from_fn(|| watch.calls.try_recv().ok()).collect();
+    assert_eq!(calls.len(), 2, "the request does not look whether the item exists");
+    let kept: Vec<_> = calls.iter().map(|call| call.kept_back().map(|(action, rule)| (action.listed, rule))).collect();
+    assert_eq!(kept, [Some((Arc::from("fx__hidden"), Arc::from("no"))), None]);
+}
+
+#[tokio::test]
+async fn what_finds_no_place_or_is_too_long_is_counted_and_summed_up() {
+    let gateway = gateway();
+    let (turned_away, mut watch) = queue();
+    let snapshot = gateway.service.snapshots.load_full();
+    for _ in 0..QUEUE + 5 {
+        turned_away.tell(&snapshot, &client(), Method::ToolsCall, &params("fx__hidden"));
+    }
+    watch.look(&gateway.service, &mut Vec::new(), &CancellationToken::new()).await;
+    turned_away.tell(&snapshot, &client(), Method::ToolsCall, &params(&"x".repeat(MAX_NAME + 1)));
+    watch.look(&gateway.service, &mut Vec::new(), &CancellationToken::new()).await;
+    assert_eq!(watch.missed.load(Ordering::Relaxed), 6);
+    watch.sum_up(&gateway.service, Duration::ZERO);
+    assert_eq!((watch.missed.load(Ordering::Relaxed), watch.missed_due), (0, Some(EVERY)));
+    watch.sum_up(&gateway.service, EVERY);
+    assert_eq!(watch.missed_due, None, "nothing more to say");
+}
+
+/// Returns Welch's t for two samples.
+fn welch(a: &[f64], b: &[f64]) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 samples")]
+    let of = |sample: &[f64]| {
+        let count = sample.len() as f64;
+        let mean = sample.iter().sum::<f64>() / count;
+        let variance = sample.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        (mean, variance / count)
+    };
+    let ((mean_a, error_a), (mean_b, error_b)) = (of(a), of(b));
+    (mean_a - mean_b) / (error_a + error_b).sqrt()
+}
+
+#[ignore = "measures time for a minute, which other work on the machine disturbs; \
+            run it with `cargo test --lib -- --ignored --nocapture the_time_of_an_answer`"]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_of_an_answer_does_not_tell_hidden_from_unknown() {
+    const CALLS: usize = 100_000;
+    let (gateway, client) = (gateway(), client());
+    let names = [params("fx__hidden"), params("fx__absent")];
+    // So that both calls look into the lists that the client was shown.
+    assert!(gateway.service.list(&client, List::Tools, &RawObject::default()).outcome.is_ok());
+    let mut times: [Vec<f64>; 2] = Default::default();
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    while times.iter().any(|times| times.len() < CALLS) {
+        // In random order, so that what disturbs the one disturbs the other.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let which = usize::from(random >> 60 & 1 == 1);
+        let begun = clock::now();
+        call(&gateway.service, &client, &names[which]);
+        times[which].push(clock::since(begun).as_secs_f64() * 1e9);
+    }
+    let [hidden, unknown] = &mut times;
+    let all = welch(hidden, unknown);
+    // Without the slowest tenth, which the machine causes, a smaller difference shows.
+    for sample in [&mut *hidden, &mut *unknown] {
+        sample.sort_by(f64::total_cmp);
+        sample.truncate(sample.len() * 9 / 10);
+    }
+    let cropped = welch(hidden, unknown);
+    let median = |sample: &[f64]| sample[sample.len() / 2];
+    println!(
+        "t = {all:.2}; without the slowest tenth {cropped:.2}; medians {} and {} ns",
+        median(hidden),
+        median(unknown)
+    );
+    assert!(all.abs() < 4.5, "t = {all:.2}");
+}

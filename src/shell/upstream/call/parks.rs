@@ -1,0 +1,473 @@
+//! The tasks that hold parked calls. [`crate::engine::question::park`] decides what happens to a
+//! call.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::access::Access;
+use crate::base::clock;
+use crate::base::never::or_never;
+use crate::base::task_group::TaskGroup;
+use crate::engine::ask::ServerRequest;
+use crate::engine::call::Outcome;
+use crate::engine::event::ExchangeEvent;
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::question::MAX_OPEN;
+use crate::engine::question::park::{Act, Park, ParkId, ParkTable};
+use crate::policy::{Caller, Permit};
+use crate::upstream::call::exchange::Exchange;
+use crate::upstream::call::parked::{HeldExchange, Order};
+use crate::upstream::session::lane::LaneUse;
+use crate::upstream::turns::{InTurn, Turn};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Most events that may wait for a request that reads slowly. Progress is dropped when only the
+/// positions reserved for questions and the outcome are left.
+const EVENTS: usize = 32;
+const RESERVED: usize = 2 * MAX_OPEN + 1;
+
+/// All parked calls.
+#[derive(Debug)]
+pub struct Parks {
+    table: Arc<Table>,
+    tasks: TaskGroup,
+    draining: CancellationToken,
+}
+
+/// The table of parked calls. The lock is held for one operation at a time.
+type Table = Mutex<ParkTable<Way>>;
+
+/// The task of a parked call, and what its further requests need.
+#[derive(Clone, Debug)]
+struct Way {
+    /// Kept open for the call.
+    lane: LaneUse,
+    keeper: mpsc::Sender<Order>,
+    /// The turn of the request that resumes the parked call.
+    turn: Weak<Turn>,
+}
+
+impl Parks {
+    /// Creates an empty table. `draining` fires when no new request is accepted any more.
+    pub fn new(tasks: TaskGroup, draining: CancellationToken) -> Self {
+        Self { table: Arc::default(), tasks, draining }
+    }
+
+    /// Parks a call, with its turn, its permit and its first question, in a task of its own that
+    /// ends with the caller's access. Returns a view of the parked call, or the call itself if
+    /// there is no room.
+    #[expect(clippy::result_large_err, reason = "a call that finds no room goes back as it came")]
+    pub fn park(
+        &self,
+        caller: &Caller,
+        access: &Arc<Access>,
+        exchange: Exchange,
+        (lane, turn): (LaneUse, InTurn),
+        permit: Option<Permit>,
+        question: ServerRequest,
+    ) -> Result<HeldExchange, Exchange> {
+        let id: ParkId = clock::random();
+        let (orders, mut inbox) = mpsc::channel(MAX_OPEN);
+        if !self.table.lock().enter(id, caller, Way { lane, keeper: orders.clone(), turn: Weak::new() }) {
+            return Err(exchange);
+        }
+        let (viewer, events) = mpsc::channel(EVENTS);
+        let mut keeper = Keeper {
+            id,
+            table: Arc::clone(&self.table),
+            park: Park::new(clock::now()),
+            exchange: Some(exchange),
+            permit,
+            turn,
+            viewer: Some(viewer),
+            draining: self.draining.clone(),
+        };
+        keeper.hear(ExchangeEvent::Ask(question));
+        let access = Arc::clone(access);
+        self.tasks.spawn("parked call", async move {
+            tokio::select! {
+                () = keeper.run(&mut inbox) => {}
+                () = access.ended() => {}
+            }
+            keeper.end();
+            // A sender may have reserved its slot and not have sent its order yet. The request of
+            // such an order would otherwise wait for its timeout.
+            inbox.close();
+            while inbox.recv().await.is_some() {}
+        });
+        Ok(HeldExchange { id, orders, events })
+    }
+
+    /// Returns the lane of a parked call of this caller.
+    pub fn lane(&self, caller: &Caller, id: &ParkId) -> Option<LaneUse> {
+        self.table.lock().find(caller, id).map(|way| way.lane.clone())
+    }
+
+    /// Returns the turn of the request that currently resumes a parked call.
+    pub fn turn(&self, caller: &Caller, id: &ParkId) -> InTurn {
+        self.table.lock().find(caller, id).and_then(|way| way.turn.upgrade())
+    }
+
+    /// Sets the turn of the request that resumes a parked call.
+    pub fn set_turn(&self, caller: &Caller, id: &ParkId, turn: &Arc<Turn>) {
+        if let Some(way) = self.table.lock().find_mut(caller, id) {
+            way.turn = Arc::downgrade(turn);
+        }
+    }
+
+    /// Attaches a request to a parked call of this caller, with its turn; `None` if the call no
+    /// longer exists.
+    pub async fn attach(
+        &self,
+        caller: &Caller,
+        id: &ParkId,
+        responses: Option<&RawJson>,
+        turn: InTurn,
+    ) -> Option<HeldExchange> {
+        let orders = self.table.lock().find(caller, id).map(|way| way.keeper.clone())?;
+        let answers = responses.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+        let (viewer, events) = mpsc::channel(EVENTS);
+        orders.send(Order::Attach { answers, viewer, turn }).await.ok()?;
+        Some(HeldExchange { id: *id, orders, events })
+    }
+}
+
+/// Returns the failure of a request that was sent again while it was being served.
+fn superseded() -> Failure {
+    let text = "The same request was sent again; the call goes on there.";
+    Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)
+}
+
+/// The owner of one parked call.
+struct Keeper {
+    id: ParkId,
+    table: Arc<Table>,
+    park: Park,
+    /// The call, until its outcome is known.
+    exchange: Option<Exchange>,
+    /// The permit counts the call as under way while it is parked, because its server has it.
+    permit: Option<Permit>,
+    /// The call's turn, held until the call waits for its client, even if the request that brought
+    /// it is gone.
+    turn: InTurn,
+    /// The request that is attached.
+    viewer: Option<mpsc::Sender<ExchangeEvent>>,
+    draining: CancellationToken,
+}
+
+impl Keeper {
+    /// Runs the call until its time is over or no request can come any more.
+    async fn run(&mut self, inbox: &mut mpsc::Receiver<Order>) {
+        loop {
+            let left = or_never(self.viewer.as_ref().map(mpsc::Sender::closed));
+            tokio::select! {
+                biased;
+                order = inbox.recv() => match order {
+                    Some(Order::Attach { answers, viewer, turn }) => {
+                        self.turn = turn;
+                        self.attach(&answers, viewer);
+                    }
+                    Some(Order::Reply { key, answer }) => {
+                        let act = self.park.answer(&key, answer);
+                        self.act(act);
+                    }
+                    Some(Order::Parked(turn)) => self.parked(turn),
+                    Some(Order::GiveUp) | None => return,
+                },
+                event = or_never(self.exchange.as_mut().map(Exchange::next)) => self.hear(event),
+                () = left => self.leave(),
+                // No request can come any more.
+                () = self.draining.cancelled(), if self.viewer.is_none() => return,
+                () = clock::sleep_until(self.park.due()) => return,
+            }
+        }
+    }
+
+    /// Attaches a request with its answers; an earlier one fails as superseded.
+    fn attach(&mut self, answers: &RawObject, viewer: mpsc::Sender<ExchangeEvent>) {
+        if let Some(before) = self.viewer.replace(viewer) {
+            // The client has sent the request again, so it hardly reads this one.
+            drop(before.try_send(ExchangeEvent::Done(Outcome::Failed(superseded()))));
+        }
+        let acts = self.park.attach(answers);
+        self.act(acts);
+    }
+
+    fn leave(&mut self) {
+        self.viewer = None;
+        self.park.leave(clock::now());
+        self.rest();
+    }
+
+    /// Parks a call that asks while no request is attached, because the client cannot answer now,
+    /// whether or not it has seen the question.
+    fn rest(&mut self) {
+        if self.viewer.is_none() && self.park.asks() {
+            self.parked(None);
+        }
+    }
+
+    fn parked(&mut self, turn: InTurn) {
+        let kept = self.turn.take();
+        if let Some(exchange) = &mut self.exchange {
+            exchange.parked(turn.or(kept));
+        }
+    }
+
+    /// Processes an event of the call.
+    fn hear(&mut self, event: ExchangeEvent) {
+        let (is_over, asks) = (matches!(event, ExchangeEvent::Done(_)), matches!(event, ExchangeEvent::Ask(_)));
+        let act = self.park.hear(event, clock::now());
+        self.act(act);
+        if is_over {
+            // The server is done, whether or not a client still wants the outcome.
+            (self.exchange, self.permit, self.turn) = (None, None, None);
+            self.table.lock().ended(&self.id, clock::now());
+        } else if asks {
+            self.rest();
+        }
+    }
+
+    /// Carries out what the park decides: answers to the server, events for the client.
+    fn act(&mut self, acts: impl IntoIterator<Item = Act>) {
+        for act in acts {
+            match act {
+                Act::Reply(id, answer) => {
+                    if let Some(exchange) = &mut self.exchange {
+                        exchange.reply(&id, answer);
+                    }
+                }
+                Act::Show(event) => self.show(event),
+            }
+        }
+    }
+
+    /// Sends an event to the attached request, if it has room.
+    fn show(&mut self, event: ExchangeEvent) {
+        let is_missable = matches!(event, ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive);
+        let Some(viewer) = self.viewer.as_ref().filter(|viewer| !is_missable || viewer.capacity() > RESERVED) else {
+            return;
+        };
+        if viewer.try_send(event).is_err() {
+            // The next request gets everything from the start.
+            self.leave();
+        }
+    }
+
+    /// Ends the parked call without further answers. Dropping the exchange cancels the call at the
+    /// server.
+    fn end(mut self) {
+        self.table.lock().remove(&self.id);
+        let acts: Vec<Act> = self.park.end().collect();
+        self.act(acts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::budget::Budget;
+    use crate::catalog::name::UpstreamName;
+    use crate::engine::ask::Declared;
+    use crate::engine::askers::Party;
+    use crate::engine::call::Wants;
+    use crate::engine::peer::CallPort as _;
+    use crate::engine::question::PATIENCE;
+    use crate::engine::question::park::{GRACE, MAX_PER_CALLER};
+    use crate::engine::turns::Passer;
+    use crate::mcp::version::Era;
+    use crate::policy::LOCAL;
+    use crate::telemetry::metrics::Metrics;
+    use crate::upstream::line::call::{Port, Signal, stdio_call};
+    use crate::upstream::session::lane::Lane;
+    use crate::upstream::session::sent::Sent;
+    use crate::upstream::state::health::Health;
+
+    type Signals = mpsc::UnboundedReceiver<Signal>;
+
+    fn parks() -> Parks {
+        Parks::new(TaskGroup::default(), CancellationToken::new())
+    }
+
+    fn lane() -> LaneUse {
+        let name = UpstreamName::parse("fx").unwrap();
+        let health = Arc::new(Health::new(name.clone(), Metrics::new().unwrap().upstream("fx"), false));
+        Arc::new(Lane::main(name, Declared::default(), Arc::default(), health)).take()
+    }
+
+    fn question(id: &'static str) -> ServerRequest {
+        ServerRequest { id: RawJson::trusted(id), method: "elicitation/create".to_owned(), params: None }
+    }
+
+    /// Parks a call. Returns its view, the server's end of it, and what the server receives.
+    #[expect(clippy::result_large_err, reason = "as of `park`")]
+    fn parked_with(
+        parks: &Parks,
+        caller: &str,
+        access: &Arc<Access>,
+    ) -> Result<(HeldExchange, Port, Signals), Exchange> {
+        #[expect(clippy::disallowed_methods, reason = "what the task of a connection has")]
+        let (signals_in, signals) = mpsc::unbounded_channel();
+        let (wants, budget) = (Wants { notices: false, requests: true }, Budget::new(1 << 20));
+        let (port, exchange) = stdio_call(1, Party::default(), wants, budget, signals_in);
+        let exchange = Exchange::Sent(Sent::Stdio(exchange));
+        let held = parks.park(&Caller::named(caller), access, exchange, (lane(), None), None, question("1"))?;
+        Ok((held, port, signals))
+    }
+
+    #[expect(clippy::result_large_err, reason = "as of `park`")]
+    fn parked(parks: &Parks, caller: &str) -> Result<(HeldExchange, Port, Signals), Exchange> {
+        parked_with(parks, caller, &Access::new(&CancellationToken::new()))
+    }
+
+    async fn told(signals: &mut Signals) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Some(signal) = signals.recv().await {
+            told.push(match &signal {
+                Signal::Reply(id, Ok(answer)) => format!("{}: {}", id.text(), answer.text()),
+                Signal::Cancel(_) | Signal::Parked(..) | Signal::Reply(..) => format!("{signal:?}"),
+            });
+        }
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_comes_while_the_call_ends_is_told_so() {
+        let parks = parks();
+        let (held, _port, _signals) = parked(&parks, "ci").unwrap();
+        let orders = parks.table.lock().find(&Caller::named("ci"), &held.id).unwrap().keeper.clone();
+        let place = orders.reserve().await.unwrap();
+        held.give_up();
+        while !orders.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        let (viewer, events) = mpsc::channel(EVENTS);
+        let mut late = HeldExchange { id: held.id, orders: orders.clone(), events };
+        place.send(Order::Attach { answers: RawObject::default(), viewer, turn: None });
+        let ended = tokio::time::timeout(Duration::from_secs(5), late.next()).await;
+        assert!(matches!(ended, Ok(ExchangeEvent::Done(Outcome::Failed(_)))), "{ended:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_nobody_answers_in_time_is_declined_and_the_call_is_off() {
+        let parks = parks();
+        let (mut held, _port, mut signals) = parked(&parks, "ci").unwrap();
+        assert!(matches!(held.next().await, ExchangeEvent::Ask(_)));
+        let id = held.id;
+        drop(held);
+        tokio::time::sleep(PATIENCE - Duration::from_secs(5)).await;
+        assert!(parks.lane(&Caller::named("ci"), &id).is_some() && parks.lane(&Caller::named("dev"), &id).is_none());
+        let told = told(&mut signals).await;
+        assert_eq!(told, ["Parked(1, None)", r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
+        assert!(parks.attach(&Caller::named("ci"), &id, None, None).await.is_none(), "too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_its_client_also_where_that_left_before_it_had_the_question() {
+        let (parks, turns) = (parks(), lane().news.turns.clone());
+        let turn = turns.take(Passer::Asker, None, PATIENCE).await.unwrap();
+        let (held, mut port, mut signals) = parked(&parks, "ci").unwrap();
+        let id = held.id;
+        drop(held);
+        assert!(matches!(signals.recv().await, Some(Signal::Parked(1, None))));
+        let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
+        let kept = turn.as_ref().map(Arc::downgrade).unwrap();
+        let held = parks.attach(&Caller::named("ci"), &id, Some(&answers), turn).await.unwrap();
+        assert!(matches!(signals.recv().await, Some(Signal::Reply(..))));
+        drop(held);
+        tokio::time::sleep(GRACE / 2).await;
+        assert!(kept.upgrade().is_some(), "the call runs, and keeps its turn");
+        assert!(port.ask(question("2")), "nobody is there");
+        let Some(Signal::Parked(1, turn)) = signals.recv().await else { panic!("it waits again") };
+        assert!(turn.is_some(), "its turn is over once the connection knows");
+        drop(turn);
+        assert!(kept.upgrade().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_not_off_while_a_request_waits_for_it() {
+        let parks = parks();
+        let (held, _port, _signals) = parked(&parks, "ci").unwrap();
+        tokio::time::sleep(2 * PATIENCE).await;
+        assert!(parks.lane(&Caller::named("ci"), &held.id).is_some(), "the request has a time of its own");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outcome_waits_for_a_client_whose_response_was_lost_and_an_answer_goes_up_once() {
+        let parks = parks();
+        let (held, port, mut signals) = parked(&parks, "ci").unwrap();
+        let id = held.id;
+        drop(held);
+        let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
+        for _ in 0..2 {
+            drop(parks.attach(&Caller::named("ci"), &id, Some(&answers), None).await.unwrap());
+        }
+        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        for _ in 0..2 {
+            let mut again = parks.attach(&Caller::named("ci"), &id, Some(&answers), None).await.unwrap();
+            assert!(matches!(again.next().await, ExchangeEvent::Done(Outcome::Result { .. })));
+        }
+        let told = told(&mut signals).await;
+        assert_eq!(told.len(), 1, "one answer and no cancellation: {told:?}");
+        tokio::time::sleep(2 * GRACE).await;
+        assert!(parks.attach(&Caller::named("ci"), &id, None, None).await.is_none(), "its time is over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_request_that_goes_on_with_a_call_is_the_one_that_is_answered() {
+        let parks = parks();
+        let (held, port, _signals) = parked(&parks, "ci").unwrap();
+        let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
+        let mut first = parks.attach(&Caller::named("ci"), &held.id, Some(&answers), None).await.unwrap();
+        let mut second = parks.attach(&Caller::named("ci"), &held.id, Some(&answers), None).await.unwrap();
+        let ExchangeEvent::Done(Outcome::Failed(failure)) = first.next().await else { panic!("the first goes on") };
+        assert_eq!(failure, superseded());
+        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        assert!(matches!(second.next().await, ExchangeEvent::Done(Outcome::Result { .. })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_have_ended_give_way_to_calls_that_wait() {
+        let parks = parks();
+        let mut waiting: Vec<_> = (0..MAX_PER_CALLER).map(|_| parked(&parks, "ci").unwrap()).collect();
+        assert!(parked(&parks, "ci").is_err(), "its share is used up");
+        assert!(parked(&parks, "dev").is_ok() && parked(&parks, LOCAL).is_ok());
+        let (mut ended, port, _) = waiting.pop().unwrap();
+        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        while !matches!(ended.next().await, ExchangeEvent::Done(_)) {}
+        let place = parked(&parks, "ci");
+        assert!(place.is_ok(), "one has ended");
+        assert!(parks.lane(&Caller::named("ci"), &ended.id).is_none());
+        assert!(parked(&parks, "ci").is_err(), "the others wait");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_parked_call_ends_with_the_access_of_its_caller() {
+        let parks = parks();
+        let (ours, theirs) = (Access::new(&CancellationToken::new()), Access::new(&CancellationToken::new()));
+        let (mut held, _port, mut signals) = parked_with(&parks, "ci", &ours).unwrap();
+        let (other, _other_port, _other_signals) = parked_with(&parks, "dev", &theirs).unwrap();
+        assert!(matches!(held.next().await, ExchangeEvent::Ask(_)));
+        ours.withdraw();
+        assert_eq!(told(&mut signals).await, [r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
+        assert!(
+            parks.lane(&Caller::named("ci"), &held.id).is_none()
+                && parks.lane(&Caller::named("dev"), &other.id).is_some()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_stops_does_not_wait_for_those_who_cannot_come() {
+        let parks = parks();
+        let (held, _port, mut signals) = parked(&parks, "ci").unwrap();
+        drop(held);
+        parks.draining.cancel();
+        parks.tasks.join().await;
+        assert_eq!(told(&mut signals).await.len(), 3);
+    }
+}

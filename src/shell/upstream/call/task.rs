@@ -1,0 +1,224 @@
+//! A call that its server continues as a task, for a client without the extension: the client's
+//! request stays open, and the gateway polls the task until it ends, as [`crate::engine::task`]
+//! decides.
+//!
+//! To other code this is one call upstream: it yields questions, progress and one outcome, and
+//! dropping it cancels the task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::base::clock;
+use crate::base::task_group::TaskGroup;
+use crate::catalog::merge::Entry;
+use crate::engine::ask::ClientAnswer;
+use crate::engine::call::{Outcome, Outgoing};
+use crate::engine::event::ExchangeEvent;
+use crate::engine::task::{Errand, Following};
+use crate::mcp::elicitation::Terms;
+use crate::mcp::extension::TASKS;
+use crate::mcp::input::decline;
+use crate::mcp::kinds::Kinds;
+use crate::mcp::method::Method;
+use crate::mcp::task::{self, Task};
+use crate::mcp::version::Era;
+use crate::policy::Permit;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::lane::LaneUse;
+use crate::upstream::session::link::Link;
+use crate::upstream::session::sent::Sent;
+use crate::upstream::turns::InTurn;
+use crate::wire::headers::ParamHeaders;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long to wait for a cancellation, or for the answer to an abandoned call.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The relation of a call to tasks of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// The call cannot become a task, or its client handles tasks itself.
+    Plain,
+    /// The server of 2025-11-25 accepts the call only as a task.
+    Required,
+    /// The server of 2026-07-28 may require a client that supports tasks.
+    Perhaps,
+}
+
+impl Manner {
+    /// Determines the relation. `declared`: the client handles tasks itself.
+    pub(crate) fn of(link: &Link, method: Method, entry: &Entry, declared: bool) -> Self {
+        let agreed = link.agreed();
+        if method != Method::ToolsCall || !agreed.offers.tasks {
+            return Self::Plain;
+        }
+        match agreed.revision.era() {
+            Era::Modern if !declared => Self::Perhaps,
+            Era::Legacy if task::is_required(&entry.definition) => Self::Required,
+            Era::Modern | Era::Legacy => Self::Plain,
+        }
+    }
+}
+
+/// Everything needed to send further requests to the server of a call.
+#[derive(Debug)]
+pub struct Way {
+    pub handle: Arc<Handle>,
+    pub link: Link,
+    pub lane: LaneUse,
+    pub permit: Permit,
+    pub tasks: TaskGroup,
+}
+
+/// The sender of requests about one call's task.
+#[derive(Debug)]
+struct Errands {
+    way: Way,
+    /// The call's parameters that requests about its task share.
+    pattern: Outgoing,
+}
+
+impl Errands {
+    /// Sends a request about the task with this id.
+    fn send(&self, method: Method, id: &str, responses: Option<RawJson>) -> Sent {
+        let mut body = RawObject::of_strings(&[("taskId", id)]);
+        body.set_some("inputResponses", responses);
+        // Only the request that waits for the result can bring a legacy server's questions.
+        let waits = method == Method::TasksResult;
+        let can_be_asked = self.pattern.can_be_asked && waits;
+        let outgoing = Outgoing { method, body, can_be_asked, ..self.pattern.clone() };
+        self.way.handle.call(&self.way.link, &self.way.permit, outgoing, &ParamHeaders::default())
+    }
+
+    /// Cancels the task at the server. Nothing depends on the answer.
+    async fn cancel(&self, id: &str) {
+        let mut exchange = self.send(Method::TasksCancel, id, None);
+        drop(tokio::time::timeout(FAREWELL, exchange.outcome()).await);
+    }
+
+    /// Cancels a call that no client waits for, once its answer has named a task.
+    async fn abandon(&self, mut call: Sent, era: Era) {
+        let answered = tokio::time::timeout(FAREWELL, call.outcome()).await;
+        if let Ok(Outcome::Result { raw, .. }) = answered
+            && let Some(task) = Task::created(&raw, era == Era::Legacy)
+        {
+            self.cancel(&task.id).await;
+        }
+    }
+}
+
+/// Declines these questions of a client's own task. The client polls the task again in any case.
+pub(crate) fn decline_questions<'k>(way: Way, call: &Outgoing, id: &str, keys: impl Iterator<Item = &'k str>) {
+    let mut responses = RawObject::default();
+    for key in keys {
+        responses.set(key, decline());
+    }
+    let tasks = way.tasks.clone();
+    let errands = Errands { way, pattern: Outgoing { body: RawObject::default(), ..call.clone() } };
+    let mut exchange = errands.send(Method::TasksUpdate, id, Some(responses.encode()));
+    tasks.spawn("declined question", async move {
+        drop(tokio::time::timeout(FAREWELL, exchange.outcome()).await);
+        drop(errands);
+    });
+}
+
+/// A call and the task that it may become.
+#[derive(Debug)]
+pub struct TaskExchange {
+    following: Following,
+    /// The request that is under way.
+    sent: Option<Sent>,
+    /// Taken when the value is dropped.
+    errands: Option<Errands>,
+}
+
+impl TaskExchange {
+    /// Starts a call that may become a task.
+    pub fn start(way: Way, terms: Terms, mut outgoing: Outgoing, headers: &ParamHeaders) -> Self {
+        let era = way.link.agreed().revision.era();
+        let terms = Terms { offered: Kinds::of(outgoing.capabilities.as_ref()), ..terms };
+        if era == Era::Legacy {
+            let ttl = way.handle.spec.load().call_max.as_millis();
+            outgoing.body.set("task", RawJson::trusted(format!(r#"{{"ttl":{ttl}}}"#)));
+            outgoing.party.is_task = true;
+        } else {
+            outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
+        }
+        let following = Following::new(era, way.handle.name.to_string(), terms, outgoing.wants_progress);
+        let pattern =
+            Outgoing { body: RawObject::default(), wants_progress: false, log_level: None, ..outgoing.clone() };
+        let sent = way.handle.call(&way.link, &way.permit, outgoing, headers);
+        Self { following, sent: Some(sent), errands: Some(Errands { way, pattern }) }
+    }
+
+    /// Waits for the next event. Cancel-safe: requests in progress are kept.
+    pub fn next(&mut self) -> BoxFuture<'_, ExchangeEvent> {
+        Box::pin(async move {
+            loop {
+                if let Some(event) = self.following.poll_event() {
+                    return event;
+                }
+                let errand = if let Some(sent) = &mut self.sent {
+                    let event = sent.next().await;
+                    let ExchangeEvent::Done(outcome) = event else { return event };
+                    self.answered(outcome)
+                } else {
+                    let due = self.following.due();
+                    clock::sleep_until(due).await;
+                    due.and_then(|due| self.following.ask_after(due))
+                };
+                self.sent = errand.and_then(|errand| self.send(errand));
+            }
+        })
+    }
+
+    fn answered(&mut self, outcome: Outcome) -> Option<Errand> {
+        let handle = &self.errands.as_ref()?.way.handle;
+        let idle = handle.spec.load().call_timeout;
+        self.following.answered(outcome, |raw| handle.task(raw), idle, clock::now())
+    }
+
+    /// Sends the request that the task's state asks for.
+    fn send(&self, errand: Errand) -> Option<Sent> {
+        let (method, responses) = match errand {
+            Errand::Call | Errand::Get => (Method::TasksGet, None),
+            Errand::Update(responses) => (Method::TasksUpdate, Some(responses)),
+            Errand::Result => (Method::TasksResult, None),
+        };
+        Some(self.errands.as_ref()?.send(method, self.following.running()?, responses))
+    }
+
+    /// Passes on the client's answer to a question, by its id.
+    pub fn reply(&mut self, id: &RawJson, answer: ClientAnswer) {
+        match self.following.era() {
+            Era::Modern => self.following.reply(id, answer, clock::now()),
+            Era::Legacy => {
+                if let Some(sent) = &mut self.sent {
+                    sent.reply(id, answer);
+                }
+            }
+        }
+    }
+
+    /// Parks the request in progress: the client has all questions asked so far.
+    pub fn parked(&mut self, turn: InTurn) {
+        if let Some(sent) = &mut self.sent {
+            sent.parked(turn);
+        }
+    }
+}
+
+impl Drop for TaskExchange {
+    fn drop(&mut self) {
+        let Some(errands) = self.errands.take() else { return };
+        let (tasks, era) = (errands.way.tasks.clone(), self.following.era());
+        match (self.following.running().map(str::to_owned), self.sent.take()) {
+            (Some(id), _) => tasks.spawn("cancelled task", async move { errands.cancel(&id).await }),
+            // While no task runs, only the call itself can be under way.
+            (None, Some(call)) => tasks.spawn("abandoned call", async move { errands.abandon(call, era).await }),
+            (None, None) => {}
+        }
+    }
+}

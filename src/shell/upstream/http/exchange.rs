@@ -1,0 +1,697 @@
+//! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
+//!
+//! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so that two files would import
+//! each other.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::RETRY_AFTER;
+use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Sleep;
+
+use crate::engine::ask::{ClientAnswer, Declared, declined};
+use crate::engine::attribution::End;
+use crate::engine::call::{Outcome, Outgoing};
+use crate::engine::event::ExchangeEvent;
+use crate::engine::failure::Executed;
+use crate::engine::handshake::Agreed;
+use crate::engine::lost::{Verdict, is_of_no_request, judge};
+use crate::engine::unasked::Stream;
+use crate::mcp::log::LogSwitch;
+use crate::mcp::meta::HopMeta;
+use crate::mcp::method::Method;
+use crate::mcp::version::Era;
+use crate::policy::Caller;
+use crate::upstream::http::answer::{Gauge, Reader, drain, is_event_stream};
+use crate::upstream::http::failure::failure;
+use crate::upstream::http::parts::{Fields, LinkParts, SESSION};
+use crate::upstream::http::remote::Pass;
+use crate::upstream::http::resume::Resumption;
+use crate::upstream::http::unspoken::Unspoken;
+use crate::upstream::login::tokens::Attempts;
+use crate::upstream::net::connections::{AnswerBody, ClientError, Sending};
+use crate::upstream::shared::{OneAtATime, Work};
+use crate::upstream::state::http_error::HttpError;
+use crate::wire::headers::ParamHeaders;
+use crate::wire::id::WireId;
+use crate::wire::message::{self, Message};
+use crate::wire::raw::RawJson;
+
+mod again;
+mod cancel;
+mod desk;
+mod doubt;
+mod heard;
+mod questions;
+mod renew;
+
+use self::desk::{Called, Desk};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Messages on a session's own stream that may wait for one call.
+const SIDE: usize = 32;
+
+/// The way to an HTTP upstream whose era is known.
+pub struct HttpLink {
+    pub agreed: Agreed,
+    /// The level that the server was asked for.
+    pub logs: LogSwitch,
+    session: ArcSwapOption<HeaderValue>,
+    /// The number of the session; ids may come again.
+    number: AtomicU64,
+    renewing: OneAtATime,
+    /// The state of [`Health::renewals`](crate::upstream::state::health::Health) when the server was last known to know the session.
+    looked: AtomicU64,
+    looking: OneAtATime,
+    /// An answer blamed the session; the next call waits until the server has said whether it knows
+    /// it.
+    is_suspect: AtomicBool,
+    /// When the server was last asked whether it knows the session, in milliseconds of uptime; 0
+    /// for never.
+    probed: AtomicU64,
+    /// The stream of the session has to be opened again; one task follows it.
+    pub renewed: Notify,
+    /// The server says that lists have changed.
+    pub changed: Notify,
+    /// The server speaks another revision now, so that this link is of no use any more.
+    pub outdated: Notify,
+    ids: AtomicU64,
+    hop: HopMeta,
+    parts: LinkParts,
+    /// For legacy sessions: calls in flight, and the server's questions in the middle of them.
+    desk: Mutex<Desk>,
+}
+
+impl std::fmt::Debug for HttpLink {
+    /// Without the headers, which hold credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HttpLink({}, {})", self.parts.remote.uri, self.agreed.revision)
+    }
+}
+
+impl HttpLink {
+    pub fn new(mut parts: LinkParts, agreed: Agreed) -> Self {
+        parts.gauge.revision = Some(agreed.revision);
+        let renewals = parts.remote.health.renewals();
+        let desk = Desk::new(parts.declared.clone(), Arc::clone(parts.news.turns.askers()));
+        Self {
+            agreed,
+            logs: LogSwitch::default(),
+            session: ArcSwapOption::empty(),
+            number: AtomicU64::new(0),
+            renewing: OneAtATime::default(),
+            looked: AtomicU64::new(renewals),
+            looking: OneAtATime::default(),
+            is_suspect: AtomicBool::new(false),
+            probed: AtomicU64::new(0),
+            renewed: Notify::new(),
+            changed: Notify::new(),
+            outdated: Notify::new(),
+            ids: AtomicU64::new(1),
+            hop: HopMeta::bare(),
+            parts,
+            desk: Mutex::new(desk),
+        }
+    }
+
+    /// The same place, for a session that declares something else.
+    pub fn parts_with(&self, declared: Declared) -> LinkParts {
+        LinkParts { declared, is_main: false, ..self.parts.clone() }
+    }
+
+    pub fn gauge(&self) -> &Gauge {
+        &self.parts.gauge
+    }
+
+    pub fn hop(&self) -> &HopMeta {
+        &self.hop
+    }
+
+    /// Enters the legacy session that `initialize` has opened.
+    pub async fn enter(&self, session: Option<HeaderValue>) {
+        self.session.store(session.map(Arc::new));
+        self.number.fetch_add(1, Ordering::Release);
+        // It knows no call of the session before.
+        {
+            let mut desk = self.desk.lock();
+            desk.attribution.forget();
+            self.tell_gate(&mut desk);
+        }
+        self.tell(message::encode_notification("notifications/initialized", None)).await;
+    }
+
+    /// The number of the session at present; to be asked before the session.
+    fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Whether this is the session at present.
+    fn is_in(&self, session: Option<&HeaderValue>) -> bool {
+        self.session.load().as_deref() == session
+    }
+
+    fn is_modern(&self) -> bool {
+        self.agreed.revision.era() == Era::Modern
+    }
+
+    /// A request with everything that this hop demands.
+    pub fn request(&self, http: HttpMethod, body: Bytes, fields: &Fields) -> Request<Full<Bytes>> {
+        let mut request = self.parts.request(self.agreed.revision, http, body, fields);
+        if let Some(session) = self.session.load_full().filter(|_| !self.is_modern()) {
+            request.headers_mut().insert(&SESSION, session.as_ref().clone());
+        }
+        request
+    }
+
+    /// Asks for what a stream had still to say after that event.
+    fn continuation(&self, last: Option<HeaderValue>) -> Request<Full<Bytes>> {
+        let mut request = self.request(HttpMethod::GET, Bytes::new(), &Fields::default());
+        request.headers_mut().extend(last.map(|last| (LAST_EVENT_ID, last)));
+        request
+    }
+
+    /// Sends a request that is no call and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// [`HttpError`].
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<AnswerBody>, HttpError> {
+        self.parts.remote.fetch(request).await.map(|(response, _)| response)
+    }
+
+    /// Starts a call.
+    pub fn call(link: &Arc<Self>, outgoing: &Outgoing, params: &ParamHeaders) -> HttpExchange {
+        let (id, number) = (link.ids.fetch_add(1, Ordering::Relaxed), link.number());
+        let raw_id = RawJson::trusted(id.to_string());
+        let name = outgoing.method.name_member().filter(|_| link.is_modern()).and_then(|m| outgoing.body.said(m));
+        let bytes = outgoing.message(link.agreed.revision, &raw_id, &link.hop);
+        // The message is kept until the call has ended.
+        let Ok(bytes) = link.parts.gauge.intake.budget.try_count(bytes) else {
+            let mut post = Post::start(Arc::clone(link), (id, number), Bytes::new(), Fields::default());
+            post.stage = Stage::NoRoom;
+            return HttpExchange { post, side: None };
+        };
+        let mut fields = Fields::of(outgoing.method, name.as_deref());
+        if link.is_modern() && !params.is_empty() {
+            let arguments = outgoing.body.get("arguments").map(RawJson::text);
+            for (name, value) in params.values(arguments.as_deref()).unwrap_or_default() {
+                let name = HeaderName::try_from(format!("mcp-param-{name}"));
+                if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
+                    fields.more.push((name, value));
+                }
+            }
+        }
+        for (name, value) in outgoing.meta.trace() {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                fields.more.push((HeaderName::from_static(name), value));
+            }
+        }
+        let side = (!link.is_modern()).then(|| {
+            let (events, side) = mpsc::channel(SIDE);
+            let mut desk = link.desk.lock();
+            desk.attribution.carries(id, &outgoing.party);
+            desk.calls.insert(id, Called { events, party: outgoing.party.clone() });
+            link.tell_gate(&mut desk);
+            side
+        });
+        let mut post = Post::start(Arc::clone(link), (id, number), bytes, fields);
+        if let Some(look) = link.look() {
+            post.stage = Stage::Look(look);
+        }
+        post.caller.clone_from(&outgoing.party.caller);
+        post.listens = outgoing.method == Method::Listen;
+        HttpExchange { post, side }
+    }
+
+    /// Reads the rest of an answer without keeping its call waiting, which may be polled anew meanwhile.
+    fn drain(&self, body: AnswerBody) {
+        self.parts.tasks.spawn("drain", drain(body));
+    }
+
+    fn tell_later(self: &Arc<Self>, message: Bytes) {
+        let link = Arc::clone(self);
+        self.parts.tasks.spawn("message", async move { link.tell(message).await });
+    }
+
+    /// A request of the gateway's own, answered as JSON-RPC.
+    ///
+    /// # Errors
+    /// [`HttpError`].
+    pub async fn ask(
+        self: &Arc<Self>,
+        method: Method,
+        params: Option<&RawJson>,
+    ) -> Result<Result<RawJson, RawJson>, HttpError> {
+        self.ask_within(method, params, Renewal::Due).await
+    }
+
+    /// The same, with what it does about a lost session.
+    async fn ask_within(
+        self: &Arc<Self>,
+        method: Method,
+        params: Option<&RawJson>,
+        renewal: Renewal,
+    ) -> Result<Result<RawJson, RawJson>, HttpError> {
+        let (id, number) = (self.ids.fetch_add(1, Ordering::Relaxed), self.number());
+        let raw_id = RawJson::trusted(id.to_string());
+        let bytes = message::encode_request(&raw_id, method.as_str(), params);
+        let mut post = Post::start(Arc::clone(self), (id, number), bytes, Fields::of(method, None));
+        post.quiet = true;
+        post.renewal = renewal;
+        loop {
+            match post.step().await {
+                Step::Event(_) => {}
+                Step::Answer(answer) => return Ok(answer.outcome),
+                Step::Failed(error, _) => return Err(error),
+            }
+        }
+    }
+
+    /// Posts a message that has no answer.
+    pub async fn tell(&self, bytes: Bytes) {
+        // Nothing depends on the answer; a dead upstream is noticed by its own requests.
+        drop(self.send(self.request(HttpMethod::POST, bytes, &Fields::default())).await);
+    }
+
+    /// Ends the session, politely and within a second.
+    pub async fn close(&self) {
+        if self.session.load().is_some() {
+            let request = self.request(HttpMethod::DELETE, Bytes::new(), &Fields::default());
+            drop(tokio::time::timeout(Duration::from_secs(1), self.send(request)).await);
+        }
+    }
+}
+
+/// What a request does about a session that its server has forgotten.
+#[derive(Clone, Copy, Debug)]
+enum Renewal {
+    /// A new session is opened for it, once.
+    Due,
+    Done,
+    /// It fails with [`StatusCode::NOT_FOUND`].
+    Never,
+    /// The same, and so does every answer that may mean a lost session: it is asked for nothing
+    /// else.
+    Look,
+}
+
+enum Stage {
+    /// The session may be lost, and is looked at first.
+    Look(Work),
+    /// It waits for its credentials.
+    Unsent,
+    Head(Sending),
+    /// The server refuses its token: it is sent once more with another one, unless there is none.
+    Refused(Judging, Option<Box<Response<AnswerBody>>>),
+    /// The upstream has forgotten the session: open another one, then ask once more.
+    Renew(Work),
+    Body(Box<Reader>),
+    /// The answer is no message; its beginning is read.
+    Unspoken(Option<Box<Unspoken>>, Option<Duration>),
+    /// The server is asked whether it knows the session, since this answer may mean that it does
+    /// not.
+    Doubt(Work, Refusal),
+    /// The stream ended early. It is requested again when the server allows; the error is kept.
+    Pause(Pin<Box<Sleep>>, String),
+    Resume(Sending, String),
+    /// There is no room to send it.
+    NoRoom,
+    Ended,
+}
+
+/// An answer that stands unless the session proves lost.
+#[derive(Default)]
+enum Refusal {
+    #[default]
+    None,
+    Answer(message::Response),
+    Failed(HttpError, Option<Duration>),
+}
+
+/// The answer to the question whether a refused request is sent again, and its attempts so far.
+type Judging = BoxFuture<'static, (bool, Attempts)>;
+
+enum Step {
+    Event(ExchangeEvent),
+    Answer(message::Response),
+    /// The error, and the wait that the upstream asked for.
+    Failed(HttpError, Option<Duration>),
+}
+
+/// One call to an HTTP upstream, polled by the request that waits for it.
+#[derive(Debug)]
+pub struct HttpExchange {
+    post: Post,
+    /// Messages for this call on the session's own stream.
+    side: Option<mpsc::Receiver<ExchangeEvent>>,
+}
+
+/// One POST and its response.
+struct Post {
+    link: Arc<HttpLink>,
+    id: u64,
+    /// The caller of the call; `None` for the gateway's own requests.
+    caller: Option<Caller>,
+    /// The message, for the repetition after a lost session or a refused token.
+    bytes: Bytes,
+    /// The request that carries it, until it is sent.
+    unsent: Request<Full<Bytes>>,
+    /// The address that it was sent to, and whether a redirect led there.
+    address: Uri,
+    is_redirected: bool,
+    /// What that is written with where it is sent again.
+    fields: Fields,
+    pass: Pass,
+    attempts: Option<Attempts>,
+    stage: Stage,
+    /// The session that it was sent in, and its number.
+    session: Option<HeaderValue>,
+    number: u64,
+    renewal: Renewal,
+    /// What the status of its answer says of the session.
+    verdict: Verdict,
+    /// The head of an answer that does not admit the gateway, if it may be about the session
+    /// instead.
+    unadmitted: Option<Box<Response<()>>>,
+    /// Of its event stream.
+    resumption: Resumption,
+    /// The gateway's own requests are not cancelled by message.
+    quiet: bool,
+    /// Everything on its stream is wanted.
+    listens: bool,
+}
+
+impl std::fmt::Debug for Post {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Post({})", self.id)
+    }
+}
+
+impl HttpExchange {
+    /// Cancel-safe.
+    pub async fn next(&mut self) -> ExchangeEvent {
+        let Self { post, side } = self;
+        let aside = async {
+            match side {
+                Some(side) => side.recv().await,
+                None => None,
+            }
+        };
+        let step = tokio::select! {
+            biased;
+            Some(event) = aside => Err(event),
+            step = post.step() => Ok(step),
+        };
+        let step = match step {
+            Ok(step) => step,
+            Err(event) => {
+                if matches!(event, ExchangeEvent::Done(_)) {
+                    self.post.stage = Stage::Ended;
+                    self.leave(End::Answered);
+                }
+                return event;
+            }
+        };
+        if !matches!(step, Step::Event(_)) {
+            // The call's questions end here, however long its outcome is kept.
+            self.leave(if matches!(step, Step::Answer(_)) { End::Answered } else { End::GivenUp });
+        }
+        let health = &self.post.link.parts.remote.health;
+        match step {
+            Step::Event(event) => event,
+            Step::Answer(answer) => {
+                health.answered();
+                ExchangeEvent::Done(self.post.link.gauge().outcome(answer))
+            }
+            Step::Failed(error, wait) => {
+                health.unanswered(&error);
+                ExchangeEvent::Done(Outcome::Failed(failure(&self.post.link.parts.upstream, &error, wait)))
+            }
+        }
+    }
+
+    /// Removes the call and its questions from the session. An answer may end a doubt.
+    fn leave(&mut self, end: End) {
+        if self.side.take().is_none() {
+            return;
+        }
+        let (open, in_doubt) = self.post.link.call_ended(self.post.id, end);
+        if end == End::Answered && in_doubt {
+            self.post.link.clear_later(self.post.id);
+        }
+        for request in open {
+            self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
+        }
+    }
+
+    pub fn reply(&self, id: &RawJson, answer: &ClientAnswer) {
+        self.post.link.reply(id, answer);
+    }
+
+    pub fn parked(&self) {
+        self.post.link.call_parked(self.post.id);
+    }
+}
+
+impl Post {
+    fn start(link: Arc<HttpLink>, (id, number): (u64, u64), bytes: Bytes, fields: Fields) -> Self {
+        let request = link.request(HttpMethod::POST, bytes.clone(), &fields);
+        let session = request.headers().get(&SESSION).cloned();
+        Self {
+            link,
+            id,
+            caller: None,
+            bytes,
+            address: request.uri().clone(),
+            is_redirected: false,
+            unsent: request,
+            fields,
+            pass: Pass::default(),
+            attempts: Some(Attempts::default()),
+            stage: Stage::Unsent,
+            session,
+            number,
+            renewal: Renewal::Due,
+            verdict: Verdict::Answer,
+            unadmitted: None,
+            resumption: Resumption::default(),
+            quiet: false,
+            listens: false,
+        }
+    }
+
+    /// Cancel-safe: everything that is under way is kept in `stage`.
+    async fn step(&mut self) -> Step {
+        loop {
+            let next = match &mut self.stage {
+                Stage::Look(look) => match look.await {
+                    Ok(()) => {
+                        self.enter();
+                        Stage::Unsent
+                    }
+                    Err(error) => return self.end(Step::Failed(error, None)),
+                },
+                Stage::Unsent => {
+                    let remote = &self.link.parts.remote;
+                    match remote.authorize(&mut self.unsent).await {
+                        Ok(pass) => {
+                            self.pass = pass;
+                            Stage::Head(remote.start(std::mem::take(&mut self.unsent)))
+                        }
+                        Err(error) => return self.end(Step::Failed(error, None)),
+                    }
+                }
+                Stage::Head(head) => match head.await {
+                    Ok(response) => match self.began(response) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    },
+                    Err(error) => return self.end(Step::Failed(self.link.parts.remote.lost(&error), None)),
+                },
+                Stage::Refused(judging, response) => {
+                    let (again, attempts) = judging.await;
+                    let response = response.take();
+                    match self.judged(again, attempts, response) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
+                Stage::Renew(renewal) => match renewal.await {
+                    Ok(()) => {
+                        self.write_anew();
+                        Stage::Unsent
+                    }
+                    Err(error) => return self.end(Step::Failed(error, None)),
+                },
+                Stage::Body(reader) => match reader.next().await {
+                    Ok(Message::Response(answer)) => match self.answered(answer) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    },
+                    Ok(message) => match self.message(message) {
+                        Some(step) => return step,
+                        None => continue,
+                    },
+                    Err(HttpError::Broken(why)) if self.unadmitted.is_none() => {
+                        let position = reader.take_position();
+                        self.resumption.ended(position);
+                        match self.pause(why) {
+                            Ok(stage) => stage,
+                            Err(step) => return self.end(step),
+                        }
+                    }
+                    Err(error) => match self.unread(error) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    },
+                },
+                Stage::Unspoken(unspoken, wait) => {
+                    if let Some(unspoken) = unspoken {
+                        unspoken.read().await;
+                    }
+                    let (unspoken, wait) = (unspoken.take(), *wait);
+                    match self.unspoken(unspoken, wait) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
+                Stage::Doubt(work, refusal) => {
+                    // A session that cannot be opened leaves the answer as it is.
+                    let _unopened = work.await;
+                    let refusal = std::mem::take(refusal);
+                    match self.looked(refusal) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
+                Stage::Pause(pause, why) => {
+                    pause.as_mut().await;
+                    let mut request = self.link.continuation(self.resumption.last_event_id());
+                    match self.link.parts.remote.authorize(&mut request).await {
+                        Ok(_) => Stage::Resume(self.link.parts.remote.start(request), std::mem::take(why)),
+                        Err(error) => return self.end(Step::Failed(error, None)),
+                    }
+                }
+                Stage::Resume(head, why) => {
+                    let head = head.await;
+                    let why = std::mem::take(why);
+                    match self.resumed(head, why) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
+                Stage::NoRoom => return self.end(Step::Failed(HttpError::NoRoom(Executed::No), None)),
+                Stage::Ended => return Step::Failed(HttpError::Broken("ended".to_owned()), None),
+            };
+            self.stage = next;
+        }
+    }
+
+    fn head(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
+        self.verdict = judge(response.status().as_u16());
+        self.admitted(&response)?;
+        // Only a look, which repeats nothing, reads the body.
+        if self.verdict == Verdict::Lost && self.may_be_lost() && !matches!(self.renewal, Renewal::Look) {
+            self.link.drain(response.into_body());
+            return self.lost();
+        }
+        let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+        Ok(self.read(response).unwrap_or_else(|answer| Stage::Unspoken(Some(answer), wait.map(Duration::from_secs))))
+    }
+
+    /// Reads an answer, in the share of the call's caller.
+    fn read(&self, response: Response<AnswerBody>) -> Result<Stage, Box<Unspoken>> {
+        let reader = Reader::of(response, &self.link.parts.gauge)?;
+        Ok(Stage::Body(Box::new(reader.with_caller(self.caller.as_ref()).of_request(self.id))))
+    }
+
+    /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.
+    fn pause(&mut self, why: String) -> Result<Stage, Step> {
+        let current = self.link.session.load_full();
+        let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();
+        match self.resumption.wait().filter(|_| same) {
+            Some(wait) => Ok(Stage::Pause(Box::pin(tokio::time::sleep(wait)), why)),
+            None => Err(Step::Failed(HttpError::Broken(why), None)),
+        }
+    }
+
+    fn resumed(&mut self, head: Result<Response<AnswerBody>, ClientError>, why: String) -> Result<Stage, Step> {
+        let response = match head {
+            Ok(response) if response.status() == StatusCode::OK && is_event_stream(&response) => response,
+            // The server may not have noticed yet that the stream broke, or may be starting anew.
+            Ok(response) if response.status() == StatusCode::CONFLICT || response.status().is_server_error() => {
+                return self.pause(why);
+            }
+            Ok(_) => return Err(Step::Failed(HttpError::Broken(why), None)),
+            Err(_) => return self.pause(why),
+        };
+        tracing::debug!(upstream.name = %self.link.parts.upstream, "event stream resumed");
+        self.read(response).map_err(|_| Step::Failed(HttpError::Broken(why), None))
+    }
+
+    /// `None` for a message that does not concern the caller.
+    fn message(&mut self, message: Message) -> Option<Step> {
+        match message {
+            Message::Response(response) => {
+                let step = self.answer(response);
+                Some(self.end(step))
+            }
+            Message::Notification(notice) => {
+                let (call, event) = self.link.told(notice, self.stream())?;
+                if call != self.id {
+                    self.link.to_call(call, event);
+                    return None;
+                }
+                Some(Step::Event(event))
+            }
+            Message::Request(request) => {
+                let asked = self.link.asked(&request, self.stream())?;
+                Some(Step::Event(ExchangeEvent::Ask(asked)))
+            }
+        }
+    }
+
+    /// The end of the request with this answer.
+    fn answer(&self, response: message::Response) -> Step {
+        let is_refusal = self.verdict != Verdict::Answer && is_of_no_request(&response);
+        if is_refusal || response.id.as_ref().is_none_or(|id| self.is_ours(id)) {
+            return Step::Answer(response);
+        }
+        Step::Failed(self.link.gauge().other_id(&response), None)
+    }
+
+    fn is_ours(&self, id: &RawJson) -> bool {
+        id.bytes().as_ref() == self.id.to_string().as_bytes()
+    }
+
+    fn stream(&self) -> Stream {
+        match (self.quiet, self.listens) {
+            (true, _) => Stream::Own,
+            (false, true) => Stream::Listening(WireId(self.id)),
+            (false, false) => Stream::Call(WireId(self.id)),
+        }
+    }
+}
+
+impl Drop for HttpExchange {
+    fn drop(&mut self) {
+        // The doubt begins before the call leaves: no message in between is tied to another.
+        self.post.cancel();
+        self.post.stage = Stage::Ended;
+        self.leave(End::GivenUp);
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

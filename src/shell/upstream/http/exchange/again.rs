@@ -1,0 +1,75 @@
+//! Sends requests again that the server has not processed: with another token, in another session,
+//! or at the address that it redirects to.
+
+use http::{Method as HttpMethod, Response};
+
+use super::{Post, Stage, Step};
+use crate::upstream::http::parts::SESSION;
+use crate::upstream::http::remote::is_refusal;
+use crate::upstream::login::tokens::Attempts;
+use crate::upstream::net::connections::AnswerBody;
+use crate::upstream::state::http_error::HttpError;
+
+impl Post {
+    /// Handles the head of an answer. After a redirect, or a refusal of the token, the request may
+    /// be sent again.
+    pub(super) fn began(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
+        let remote = &self.link.parts.remote;
+        let to = remote.redirected(&response, &self.address, self.is_redirected);
+        if to.map_err(|error| Step::Failed(error, None))?.is_some() {
+            self.link.drain(response.into_body());
+            self.is_redirected = true;
+            self.write_anew();
+            return Ok(Stage::Unsent);
+        }
+        if self.may_go_again(&response) { Ok(self.judging(response)) } else { self.head(response) }
+    }
+
+    /// Returns whether an answer may be about the token.
+    pub(super) fn may_go_again(&self, response: &Response<AnswerBody>) -> bool {
+        self.link.parts.remote.may_log_in() && is_refusal(response.status())
+    }
+
+    /// Starts to decide whether the refused request is sent again.
+    pub(super) fn judging(&mut self, response: Response<AnswerBody>) -> Stage {
+        let attempts = self.attempts.take().unwrap_or_default();
+        Stage::Refused(self.link.parts.remote.judge(&response, self.pass, attempts), Some(Box::new(response)))
+    }
+
+    /// Sends the request again, or accepts the refusal.
+    pub(super) fn judged(
+        &mut self,
+        again: bool,
+        attempts: Attempts,
+        response: Option<Box<Response<AnswerBody>>>,
+    ) -> Result<Stage, Step> {
+        self.attempts = Some(attempts);
+        match (again, response) {
+            (true, response) => {
+                if let Some(response) = response {
+                    self.link.drain(response.into_body());
+                }
+                self.write_anew();
+                Ok(Stage::Unsent)
+            }
+            (false, Some(response)) => self.head(*response),
+            (false, None) => Err(Step::Failed(HttpError::Broken("ended".to_owned()), None)),
+        }
+    }
+
+    /// Moves the unsent request to the current session.
+    pub(super) fn enter(&mut self) {
+        self.number = self.link.number();
+        self.session = self.link.session.load_full().map(|session| session.as_ref().clone());
+        let headers = self.unsent.headers_mut();
+        headers.remove(&SESSION);
+        headers.extend(self.session.clone().map(|session| (SESSION.clone(), session)));
+    }
+
+    /// Creates the request anew, to send the message once more.
+    pub(super) fn write_anew(&mut self) {
+        self.unsent = self.link.request(HttpMethod::POST, self.bytes.clone(), &self.fields);
+        self.address = self.unsent.uri().clone();
+        self.enter();
+    }
+}

@@ -1,0 +1,176 @@
+//! Handles answers that may mean that the server does not know the session. The server is asked;
+//! only if it does not know the session is the request sent once more, in a new session, because
+//! then no method has run. Otherwise the answer is final.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::header::WWW_AUTHENTICATE;
+use http::{Response, StatusCode};
+
+use super::{HttpLink, Post, Refusal, Renewal, Stage, Step};
+use crate::base::clock;
+use crate::engine::lost::{Verdict, blames_session, is_doubtful, is_lost, knows_no_method, names_session};
+use crate::upstream::http::unspoken::Unspoken;
+use crate::upstream::net::connections::AnswerBody;
+use crate::upstream::state::http_error::HttpError;
+use crate::upstream::state::standing::Standing;
+use crate::wire::message;
+
+/// Least time between two questions about the session while the server refuses the gateway's
+/// credentials.
+const PAUSE: Duration = Duration::from_secs(30);
+
+impl HttpLink {
+    /// Checks the session of this number; the next call waits for the result.
+    fn suspect(self: &Arc<Self>, number: u64) {
+        if self.number() != number {
+            return;
+        }
+        self.is_suspect.store(true, Ordering::Relaxed);
+        drop(self.probe());
+    }
+
+    /// Returns whether the server may be asked about the session although it seems to refuse the
+    /// gateway's credentials.
+    fn may_blame_session(&self) -> bool {
+        let probed = Duration::from_millis(self.probed.load(Ordering::Relaxed));
+        let is_first = probed.is_zero() || clock::uptime().saturating_sub(probed) > PAUSE;
+        self.parts.remote.health.standing() == Standing::Admitted || is_first
+    }
+}
+
+impl Post {
+    /// Judges whether the server accepts the gateway's credentials. In a session, a refusal may be
+    /// about the session instead, which its body decides.
+    pub(super) fn admitted(&mut self, response: &Response<AnswerBody>) -> Result<(), Step> {
+        let remote = &self.link.parts.remote;
+        self.unadmitted = None;
+        let is_doubtful = self.verdict == Verdict::Doubtful && self.may_be_lost();
+        if is_doubtful && remote.is_unadmitted(response, self.pass) {
+            let mut head = Response::new(());
+            (*head.status_mut(), *head.headers_mut()) = (response.status(), response.headers().clone());
+            self.unadmitted = Some(Box::new(head));
+            return Ok(());
+        }
+        remote.admitted(response, self.pass).map_err(|error| Step::Failed(error, None))
+    }
+
+    /// Returns whether the server may have forgotten the session. After a renewal it has not, and
+    /// the answer is final.
+    pub(super) fn may_be_lost(&self) -> bool {
+        self.session.is_some() && !matches!(self.renewal, Renewal::Done)
+    }
+
+    /// Renews the session, because the server does not know it and therefore processed nothing.
+    pub(super) fn lost(&mut self) -> Result<Stage, Step> {
+        if matches!(self.renewal, Renewal::Never | Renewal::Look) {
+            return Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
+        }
+        self.renewal = Renewal::Done;
+        Ok(Stage::Renew(self.link.renew(self.number)))
+    }
+
+    /// Judges a JSON-RPC response to the request.
+    pub(super) fn answered(&mut self, answer: message::Response) -> Result<Stage, Step> {
+        let is_ours = answer.id.as_ref().is_some_and(|id| self.is_ours(id));
+        if !self.may_be_lost() {
+            return Err(self.conclude(Refusal::Answer(answer)));
+        }
+        match self.verdict {
+            // This status is also used for an unknown method.
+            Verdict::Lost if is_ours && knows_no_method(&answer) => {}
+            Verdict::Lost => return self.lost(),
+            Verdict::ByBody if is_lost(&answer) => return self.lost(),
+            Verdict::ByBody | Verdict::Doubtful if is_doubtful(&answer, is_ours) => {
+                return self.refused(Refusal::Answer(answer), true);
+            }
+            Verdict::Answer if blames_session(&answer) => match self.renewal {
+                Renewal::Look => return self.lost(),
+                Renewal::Due | Renewal::Done | Renewal::Never => self.link.suspect(self.number),
+            },
+            Verdict::ByBody | Verdict::Doubtful | Verdict::Failing | Verdict::Answer => {}
+        }
+        Err(self.conclude(Refusal::Answer(answer)))
+    }
+
+    /// Judges an answer that is no message, after its beginning was read.
+    pub(super) fn unspoken(&mut self, unspoken: Option<Box<Unspoken>>, wait: Option<Duration>) -> Result<Stage, Step> {
+        let Some(unspoken) = unspoken else { return Err(self.conclude(Refusal::None)) };
+        let names_it = names_session(unspoken.start());
+        let error = self.link.gauge().unspoken(&unspoken);
+        self.link.drain(unspoken.into_body());
+        self.refused(Refusal::Failed(error, wait), names_it)
+    }
+
+    /// Judges an answer whose body cannot be read.
+    pub(super) fn unread(&mut self, error: HttpError) -> Result<Stage, Step> {
+        let is_no_message = matches!(error, HttpError::Protocol(_));
+        let refusal = Refusal::Failed(error, None);
+        if is_no_message { self.refused(refusal, false) } else { Err(self.conclude(refusal)) }
+    }
+
+    /// Judges an answer that does not answer the request. `names_it`: the answer blames the
+    /// session.
+    pub(super) fn refused(&mut self, refusal: Refusal, names_it: bool) -> Result<Stage, Step> {
+        if !self.may_be_lost() {
+            return Err(self.conclude(refusal));
+        }
+        match self.verdict {
+            Verdict::Lost => self.lost(),
+            Verdict::ByBody | Verdict::Doubtful if names_it || self.is_doubtful_refusal() => self.doubt(refusal),
+            Verdict::Failing if names_it => match self.renewal {
+                Renewal::Look => self.lost(),
+                Renewal::Due | Renewal::Done | Renewal::Never => {
+                    self.link.suspect(self.number);
+                    Err(self.conclude(refusal))
+                }
+            },
+            Verdict::ByBody | Verdict::Doubtful | Verdict::Failing | Verdict::Answer => Err(self.conclude(refusal)),
+        }
+    }
+
+    /// Returns whether a refusal that does not name the session may be about it: one that asks for
+    /// other credentials is not.
+    fn is_doubtful_refusal(&self) -> bool {
+        let Some(head) = &self.unadmitted else { return true };
+        !head.headers().contains_key(WWW_AUTHENTICATE) && self.link.may_blame_session()
+    }
+
+    /// Asks the server whether it knows the session, unless that is known already.
+    fn doubt(&mut self, refusal: Refusal) -> Result<Stage, Step> {
+        match self.renewal {
+            Renewal::Look => Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None)),
+            Renewal::Never | Renewal::Done => Err(self.conclude(refusal)),
+            // Another request may have found out meanwhile.
+            Renewal::Due if self.link.number() != self.number => self.looked(refusal),
+            Renewal::Due => Ok(Stage::Doubt(self.link.probe(), refusal)),
+        }
+    }
+
+    /// Sends the request again if the session was replaced; otherwise the answer is final.
+    pub(super) fn looked(&mut self, refusal: Refusal) -> Result<Stage, Step> {
+        if self.link.number() == self.number {
+            return Err(self.conclude(refusal));
+        }
+        self.renewal = Renewal::Done;
+        self.unadmitted = None;
+        self.write_anew();
+        Ok(Stage::Unsent)
+    }
+
+    /// Ends the request with the answer as received.
+    fn conclude(&mut self, refusal: Refusal) -> Step {
+        if let Some(head) = self.unadmitted.take()
+            && let Err(error) = self.link.parts.remote.admitted(&head, self.pass)
+        {
+            return Step::Failed(error, None);
+        }
+        match refusal {
+            Refusal::Answer(answer) => self.answer(answer),
+            Refusal::Failed(error, wait) => Step::Failed(error, wait),
+            Refusal::None => Step::Failed(HttpError::Broken("ended".to_owned()), None),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The handshake over HTTP: sends the questions of [`crate::engine::handshake`] and opens legacy
+//! sessions.
+
+use std::convert::Infallible;
+use std::sync::atomic::Ordering;
+
+use http::{HeaderValue, Method as HttpMethod, Response};
+
+use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, LEGACY_ADVICE, Next, PROBE_TIME, Question, Reply};
+use crate::mcp::meta::HopMeta;
+use crate::upstream::http::answer::{Gauge, Reader};
+use crate::upstream::http::parts::{Fields, LinkParts, SESSION};
+use crate::upstream::net::connections::AnswerBody;
+use crate::upstream::state::http_error::HttpError;
+use crate::wire::message::{self, Message};
+use crate::wire::raw::RawJson;
+
+/// The id of all questions, because one connection asks one at a time.
+const ID: u64 = 0;
+
+/// The agreement with a server, and the legacy session that it opened.
+pub(crate) type Opened = (Agreed, Option<HeaderValue>);
+
+/// The reason why the handshake failed. The texts are sentences for the operator.
+pub enum Unopened {
+    Failed(String),
+    /// The server does not speak streamable HTTP, but may speak the HTTP+SSE transport of
+    /// 2024-11-05.
+    Older(String),
+}
+
+impl Unopened {
+    pub fn why(self) -> String {
+        match self {
+            Self::Failed(why) | Self::Older(why) => why,
+        }
+    }
+}
+
+/// Performs the handshake: finds the server's era and agrees on a revision.
+///
+/// # Errors
+/// [`Unopened`].
+pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Unopened> {
+    let mut handshake = Handshake::new(hint, Carrier::Http { may_be_older: parts.remote.may_be_older });
+    loop {
+        let question = handshake.question();
+        // Over HTTP a time-out is no answer, so each question has the time of the whole start.
+        let is_probing = hint == EraHint::Probe && matches!(question, Question::Discover(_));
+        parts.remote.is_probing.store(is_probing, Ordering::Relaxed);
+        let heard = tokio::select! {
+            heard = ask(parts, question) => heard,
+            never = tell_of_silence(parts), if is_probing => match never {},
+        };
+        parts.remote.is_probing.store(false, Ordering::Relaxed);
+        match handshake.heard(heard.status, heard.reply) {
+            Next::Ask(_) => {}
+            // No answer arrives late here.
+            Next::Wait(_) => return Err(Unopened::Failed("the handshake was not answered in order".to_owned())),
+            Next::Agreed(agreed) => return Ok((agreed, heard.session)),
+            Next::Failed { why, older: true, .. } => return Err(Unopened::Older(why)),
+            Next::Failed { why, older: false, .. } => return Err(Unopened::Failed(why)),
+        }
+    }
+}
+
+/// Tells the operator after a while that the question for the era is not answered. Never returns.
+async fn tell_of_silence(parts: &LinkParts) -> Infallible {
+    tokio::time::sleep(PROBE_TIME).await;
+    if parts.is_main {
+        let time = PROBE_TIME.as_secs();
+        parts.remote.health.failed(format!("`server/discover` has not been answered for {time} s{LEGACY_ADVICE}"));
+    }
+    std::future::pending().await
+}
+
+/// The answer to a question: HTTP status, session id, parsed reply.
+struct Heard {
+    status: Option<u16>,
+    session: Option<HeaderValue>,
+    reply: Reply,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self { status: None, session: None, reply: Reply::Silence }
+    }
+}
+
+/// Posts a question and reads the answer. `initialize` is sent without headers for session and
+/// version.
+async fn ask(parts: &LinkParts, question: Question) -> Heard {
+    let method = question.method();
+    let params = question.params(&HopMeta::bare(), &parts.declared);
+    let body = message::encode_request(&RawJson::trusted(ID.to_string()), method.as_str(), Some(&params));
+    let request = match question {
+        Question::Discover(revision) => parts.request(revision, HttpMethod::POST, body, &Fields::of(method, None)),
+        Question::Initialize => parts.remote.request(HttpMethod::POST, &parts.remote.address(), body),
+    };
+    let mut heard = Heard::default();
+    let answer = match parts.remote.send(request).await {
+        Ok(response) => {
+            heard.status = Some(response.status().as_u16());
+            heard.session = response.headers().get(&SESSION).cloned();
+            first_answer(response, &parts.gauge).await
+        }
+        Err(error) => Err(error),
+    };
+    let why = |error: &HttpError| format!("`{}`: {error}", method.as_str());
+    heard.reply = match answer {
+        Ok(outcome) => Reply::Answer(outcome),
+        Err(error @ (HttpError::Status(_) | HttpError::Protocol(_))) => Reply::NoAnswer(why(&error)),
+        Err(
+            error @ (HttpError::Connect(_)
+            | HttpError::NoDescriptor(_)
+            | HttpError::Broken(_)
+            | HttpError::NoToken(_)
+            | HttpError::Elsewhere(_)
+            | HttpError::Unadmitted(..)
+            | HttpError::MoreScopes(_)
+            | HttpError::NoRoom(_)),
+        ) => Reply::Lost(why(&error)),
+    };
+    heard
+}
+
+/// Reads messages up to the response to the question.
+async fn first_answer(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
+    let mut reader = match Reader::of_question(response, gauge) {
+        Ok(reader) => reader.of_request(ID),
+        Err(mut unspoken) => {
+            unspoken.read().await;
+            return Err(gauge.unspoken(&unspoken));
+        }
+    };
+    loop {
+        if let Message::Response(answer) = reader.next().await? {
+            let ours = answer.id.as_ref().is_none_or(|id| id.parse::<u64>().is_ok_and(|id| id == ID));
+            return if ours { Ok(answer.outcome) } else { Err(gauge.other_id(&answer)) };
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The server at the configured address of an HTTP upstream: common parts of requests to it, the
+//! gateway's credentials, and answers that refuse them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use url::Url;
+
+use crate::config::{Target, Transport, Upstream};
+use crate::login::challenge::Complaint;
+use crate::upstream::http::answer::{drain, transport_error};
+use crate::upstream::http::redirect::Redirect;
+use crate::upstream::login::tokens::{Attempts, Keeper, challenge_of};
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::net::connections::{AnswerBody, ClientError, Connections, Sending};
+use crate::upstream::net::trust::refuses_certificate;
+use crate::upstream::state::health::Health;
+use crate::upstream::state::http_error::HttpError;
+use crate::upstream::state::standing::Standing;
+
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Number of header fields that most requests have.
+const FIELDS: usize = 10;
+
+/// The server of an HTTP upstream, and the means to send requests to it.
+pub struct Remote {
+    pub url: Url,
+    /// The configured address.
+    pub uri: Uri,
+    /// The address to which the server has redirected, within its origin.
+    moved: ArcSwapOption<Uri>,
+    /// The URL as shown to people, without the values of variables.
+    pub shown: String,
+    /// The headers of the configuration, credentials among them.
+    fixed: HeaderMap,
+    /// True if one of them is a credential: then a refusal is about that credential, and no login
+    /// helps.
+    has_credential: bool,
+    /// True if HTTP+SSE may be tried when the server does not speak streamable HTTP.
+    pub may_be_older: bool,
+    client: HttpClient,
+    /// Connections of this upstream's own; `None` if all requests use the client's pool.
+    connections: Option<Connections>,
+    pub health: Arc<Health>,
+    /// True while the question for the era is being asked.
+    pub is_probing: AtomicBool,
+    /// The token of a login; `None` if the configuration has a credential.
+    keeper: Option<Arc<Keeper>>,
+}
+
+impl Remote {
+    /// Reads the configuration, and prepares the client for the URL's scheme.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn of(
+        spec: &Upstream,
+        client: &HttpClient,
+        health: &Arc<Health>,
+        keeper: Option<&Arc<Keeper>>,
+    ) -> Result<Self, String> {
+        let Target::Http { url, headers, transport, .. } = &spec.target else {
+            return Err("not an HTTP upstream".to_owned());
+        };
+        let uri = url.as_str().parse::<Uri>().map_err(|_| "its URL is no HTTP URI".to_owned())?;
+        let mut fixed = HeaderMap::new();
+        for (name, value) in headers {
+            let (Ok(name), Ok(mut value)) =
+                (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose()))
+            else {
+                return Err(format!("its header `{name}` is no HTTP header"));
+            };
+            value.set_sensitive(true);
+            fixed.insert(name, value);
+        }
+        let own = keeper.map(|keeper| keeper.client()).transpose()?.flatten();
+        let client = own.as_ref().unwrap_or(client).by(&spec.proxy, url)?;
+        let prepared = client.prepare(&uri);
+        prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
+        let has_credential = spec.target.has_credential();
+        let may_be_older = *transport == Transport::Auto;
+        let (url, health) = (url.clone(), Arc::clone(health));
+        let keeper = keeper.cloned();
+        let shown = spec.target.shown_url().unwrap_or_default();
+        let connections = client.connections(&uri);
+        let moved = ArcSwapOption::empty();
+        Ok(Self {
+            url,
+            uri,
+            moved,
+            shown,
+            fixed,
+            has_credential,
+            may_be_older,
+            client,
+            connections,
+            health,
+            is_probing: AtomicBool::new(false),
+            keeper,
+        })
+    }
+
+    /// Returns the current address of the server.
+    pub fn address(&self) -> Uri {
+        self.moved.load().as_deref().unwrap_or(&self.uri).clone()
+    }
+
+    /// Returns the address to which a request to `from` has to be sent again, if this answer
+    /// redirects it. A redirect of the server's own address is remembered.
+    ///
+    /// # Errors
+    /// [`HttpError::Elsewhere`].
+    pub fn redirected<B>(&self, response: &Response<B>, from: &Uri, is_second: bool) -> Result<Option<Uri>, HttpError> {
+        match Redirect::of(response, from, is_second) {
+            None => Ok(None),
+            Some(Redirect::Followed(to)) => {
+                if *from == self.address() {
+                    self.moved.store(Some(Arc::new(to.clone())));
+                }
+                Ok(Some(to))
+            }
+            Some(Redirect::Refused(why)) => {
+                self.health.lasts("write the address that the last error names as `url`, if the server is there");
+                Err(HttpError::Elsewhere(self.health.flaws.without_given(&why)))
+            }
+        }
+    }
+
+    /// Creates a request with the headers of the transport. Credentials are added when it is sent.
+    pub fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Full<Bytes>> {
+        let accept = if method == Method::GET { EVENTS } else { BOTH };
+        let has_body = !body.is_empty();
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri.clone();
+        // Room for all headers of a call, so that they are not moved later.
+        request.headers_mut().reserve(FIELDS);
+        request.headers_mut().insert(ACCEPT, accept);
+        if has_body {
+            request.headers_mut().insert(CONTENT_TYPE, JSON);
+        }
+        request
+    }
+
+    /// Returns whether requests get their token by a login.
+    pub fn may_log_in(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Adds the credentials to a request. Headers of the protocol take precedence over configured
+    /// ones. Waits only if a token has to be fetched or renewed. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`Keeper::attach`].
+    pub async fn authorize(&self, request: &mut Request<Full<Bytes>>) -> Result<Pass, HttpError> {
+        for (name, value) in &self.fixed {
+            request.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
+        match &self.keeper {
+            Some(keeper) => keeper.attach(request.headers_mut()).await.map(Pass),
+            None => Ok(Pass(None)),
+        }
+    }
+
+    /// Sends a request that has its credentials; the caller awaits the head of the answer.
+    pub fn start(&self, request: Request<Full<Bytes>>) -> Sending {
+        match &self.connections {
+            Some(connections) if connections.serve(request.uri()) => connections.send(request),
+            _ => self.client.request(request),
+        }
+    }
+
+    /// Decides whether a refused request is worth another attempt with another token. Cancel-safe.
+    pub fn judge(
+        &self,
+        response: &Response<AnswerBody>,
+        Pass(had): Pass,
+        mut attempts: Attempts,
+    ) -> BoxFuture<'static, (bool, Attempts)> {
+        let (refusal, keeper) = ((response.status(), challenge_of(response)), self.keeper.clone());
+        Box::pin(async move {
+            let again = match keeper {
+                Some(keeper) => keeper.again(refusal, had, &mut attempts).await,
+                None => false,
+            };
+            (again, attempts)
+        })
+    }
+
+    /// Adds the credentials, sends a request, and waits for the head of any answer. Follows a
+    /// redirect. A request that is refused because of its token is sent again with another one, if
+    /// there is one.
+    ///
+    /// # Errors
+    /// [`HttpError::Connect`], [`HttpError::Broken`], and as [`Self::authorize`] and
+    /// [`Self::redirected`].
+    pub async fn fetch(&self, mut request: Request<Full<Bytes>>) -> Result<(Response<AnswerBody>, Pass), HttpError> {
+        let (mut attempts, mut was_redirected) = (Attempts::default(), false);
+        loop {
+            let mut sent = request.clone();
+            let pass = self.authorize(&mut sent).await?;
+            let response = self.start(sent).await.map_err(|error| self.lost(&error))?;
+            if let Some(to) = self.redirected(&response, request.uri(), was_redirected)? {
+                (*request.uri_mut(), was_redirected) = (to, true);
+                drain(response.into_body()).await;
+                continue;
+            }
+            if !self.may_log_in() || !is_refusal(response.status()) {
+                return Ok((response, pass));
+            }
+            let (again, tried) = self.judge(&response, pass, attempts).await;
+            attempts = tried;
+            if !again {
+                return Ok((response, pass));
+            }
+        }
+    }
+
+    /// Converts the error of a request without an answer, and records it in the upstream's health.
+    pub fn lost(&self, error: &ClientError) -> HttpError {
+        if refuses_certificate(error) {
+            self.health.lasts("correct `url`, or have the server's certificate mended");
+        }
+        let error = transport_error(error);
+        match &error {
+            HttpError::Connect(_) => self.health.unreached(&error.to_string()),
+            HttpError::NoDescriptor(_) => self.health.no_descriptor(),
+            HttpError::Broken(_)
+            | HttpError::NoToken(_)
+            | HttpError::Unadmitted(..)
+            | HttpError::MoreScopes(_)
+            | HttpError::Status(_)
+            | HttpError::Elsewhere(_)
+            | HttpError::Protocol(_)
+            | HttpError::NoRoom(_) => {}
+        }
+        error
+    }
+
+    /// Judges by the answer to a message whether the server accepts the gateway, and records that.
+    /// Answers to streams and to ends of sessions are not judged, because they are refused for
+    /// other reasons too.
+    ///
+    /// # Errors
+    /// [`HttpError::Unadmitted`], [`HttpError::MoreScopes`], and [`HttpError::NoToken`] for a login
+    /// without a person.
+    pub fn admitted<B>(&self, response: &Response<B>, Pass(had): Pass) -> Result<(), HttpError> {
+        let (standing, status) = (self.standing(response, had.is_some()), response.status());
+        if standing == Standing::Admitted {
+            self.health.stands(standing, String::new);
+            return Ok(());
+        }
+        let keeper = self.keeper.as_ref().filter(|_| status == StatusCode::FORBIDDEN);
+        let why = keeper.zip(challenge_of(response)).and_then(|(keeper, challenge)| keeper.refuses_scopes(&challenge));
+        if let Some(why) = why {
+            self.health.failed(why.clone());
+            return Err(HttpError::MoreScopes(why));
+        }
+        // No person can log in there, so the reason itself is reported.
+        let unattended = self.keeper.as_ref().filter(|_| status == StatusCode::UNAUTHORIZED);
+        if let Some(why) = unattended.and_then(|keeper| keeper.unattended_failure()) {
+            self.health.failed(why.clone());
+            return Err(HttpError::NoToken(why));
+        }
+        let error = HttpError::Unadmitted(standing, status);
+        if status == StatusCode::FORBIDDEN && had.is_some() {
+            // The login is valid for everything else.
+            self.health.failed("a call wants more rights than the login has".to_owned());
+        } else {
+            self.health.stands(standing, || error.to_string());
+        }
+        Err(error)
+    }
+
+    /// Returns whether the server refuses the gateway with this answer. Unlike [`Self::admitted`],
+    /// records nothing.
+    pub fn is_unadmitted<B>(&self, response: &Response<B>, Pass(had): Pass) -> bool {
+        self.standing(response, had.is_some()) != Standing::Admitted
+    }
+
+    /// Returns what the answer says about the credentials of the request; `had` says that a token
+    /// of a login was among them.
+    fn standing<B>(&self, response: &Response<B>, had: bool) -> Standing {
+        let challenge = challenge_of(response).filter(|_| !self.has_credential);
+        match response.status() {
+            StatusCode::UNAUTHORIZED if challenge.is_some() && had => Standing::LoginExpired,
+            StatusCode::UNAUTHORIZED if challenge.is_some() => Standing::NeedsLogin,
+            StatusCode::UNAUTHORIZED => Standing::Refused,
+            StatusCode::FORBIDDEN if challenge.is_some_and(|one| one.error == Some(Complaint::InsufficientScope)) => {
+                Standing::NeedsLogin
+            }
+            StatusCode::FORBIDDEN if !answers(response) => Standing::Refused,
+            _ => Standing::Admitted,
+        }
+    }
+
+    /// Sends a message that the connection depends on, and judges the answer.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`] and [`Self::admitted`].
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<AnswerBody>, HttpError> {
+        let (response, pass) = self.fetch(request).await?;
+        self.admitted(&response, pass)?;
+        Ok(response)
+    }
+}
+
+/// The version of the token that a request had; `None` without a token.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pass(Option<u64>);
+
+/// Returns whether an answer may be about the credentials.
+pub fn is_refusal(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// Returns whether a 403 is the server's own answer, for example about one tool: it is JSON and has
+/// no challenge. A server that wants other credentials says which. Source: MCP 2025-11-25,
+/// authorization, "Scope Challenge Handling".
+fn answers<B>(response: &Response<B>) -> bool {
+    let headers = response.headers();
+    let is_json = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    response.status() == StatusCode::FORBIDDEN && is_json && !headers.contains_key(WWW_AUTHENTICATE)
+}

@@ -1,0 +1,4 @@
+//! Connections that speak in lines, and the calls on them.
+
+pub(crate) mod call;
+pub(crate) mod connection;

@@ -1,0 +1,434 @@
+//! The tokens of one upstream: added to its requests, and renewed before they expire or when the
+//! server refuses them.
+//!
+//! While a token is valid, calls use it without a lock and without waiting. Otherwise one task at a
+//! time gets another token for all calls: it reads the login in the store, takes over a token that
+//! another process has renewed, or claims the row and renews the token ([`crate::store::logins`]).
+//! If the server cannot be asked, nothing changes; only a refusal of the grant ends a login, and
+//! only if the row is still the one that was tried.
+//!
+//! `type = "client-credentials"` and `"workload"` need no person and no store: the gateway requests
+//! a token when the server wants one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock;
+use crate::base::task_group::TaskGroup;
+use crate::catalog::name::UpstreamName;
+use crate::config::secret::Secret;
+use crate::config::{AuthKind, Upstream};
+use crate::login::challenge::{Challenge, Complaint};
+use crate::login::flow;
+use crate::login::scope::{self, StepUps};
+use crate::login::terms::Terms;
+use crate::login::token::Login;
+use crate::store::logins::LoginKey;
+use crate::telemetry::metrics::Renewal;
+use crate::upstream::login::fetcher::Fetcher;
+use crate::upstream::login::parts::{LoginParts, TermsOf};
+use crate::upstream::net::client::HttpClient;
+use crate::upstream::shared::{OneAtATime, Work};
+use crate::upstream::state::health::Health;
+use crate::upstream::state::http_error::HttpError;
+use crate::upstream::state::standing::Standing;
+use crate::wire::foreign;
+
+mod person;
+mod renew;
+
+/// How long a new token that the server refused is not used again.
+const REJECTED: Duration = Duration::from_secs(60);
+/// Waits after renewals that found no server: the first wait, doubled up to the last.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+/// Most renewals for one request: a token may expire on its way, or be replaced meanwhile.
+const RENEWALS: u8 = 3;
+/// A token is renewed this many seconds before it expires, or after three quarters of its life if
+/// that is later.
+const EARLY: u64 = 60;
+/// Most characters of scopes in an error.
+const SHOWN_SCOPES: usize = 300;
+
+/// The tokens of one upstream.
+#[derive(Debug)]
+pub struct Keeper {
+    upstream: UpstreamName,
+    /// The key of the login in the store.
+    key: LoginKey,
+    terms: TermsOf,
+    parts: LoginParts,
+    fetcher: Fetcher,
+    /// The client for requests to the upstream itself, if it needs its own certificates; or the
+    /// reason why it cannot be built.
+    client: Result<Option<HttpClient>, String>,
+    health: Arc<Health>,
+    tasks: TaskGroup,
+    stop: CancellationToken,
+    state: ArcSwap<State>,
+    flight: OneAtATime,
+    inner: Mutex<Inner>,
+}
+
+/// The state that renewals change.
+#[derive(Debug, Default)]
+struct Inner {
+    /// The server's last challenge, which the next login answers.
+    challenge: Option<Challenge>,
+    /// A token that was refused although it was new, and the end of the time in which it is not
+    /// used.
+    rejected: Option<(u64, Instant)>,
+    /// Scopes of the first token that headend got without a person.
+    first_scopes: Option<Vec<String>>,
+    /// Renewals in a row that found no server; the time until which none is tried, and the reason.
+    failures: u32,
+    rest: Option<(Instant, String)>,
+}
+
+/// The state of the tokens.
+#[derive(Debug)]
+enum State {
+    /// The store has not been read yet.
+    Unread,
+    /// There is no login.
+    None,
+    Token(Token),
+    /// The previous login has ended.
+    Expired,
+}
+
+/// An access token, with the login that it belongs to.
+#[derive(Clone, Debug)]
+struct Token {
+    value: HeaderValue,
+    version: u64,
+    /// When to renew the token, and when it expires, both since 1970.
+    due: Option<Duration>,
+    end: Option<Duration>,
+    login: Arc<Login>,
+}
+
+/// Information about a login for an operator.
+#[derive(Clone, Debug)]
+pub struct LoginView {
+    pub issuer: String,
+    pub account: Option<String>,
+    /// Time until the token in use expires.
+    pub left: Option<Duration>,
+    pub is_refreshing: bool,
+}
+
+/// The attempts of one request to get another token.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    renewals: u8,
+    step_ups: StepUps,
+}
+
+impl Token {
+    /// Creates the token of a login, and computes when to renew it. `None` if it cannot be sent in
+    /// a header.
+    fn of(version: u64, login: Login, now: Duration) -> Option<Self> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", login.tokens.access.expose())).ok()?;
+        value.set_sensitive(true);
+        let end = login.tokens.expires.map(Duration::from_secs);
+        let due = end.map(|end| {
+            let life = end.saturating_sub(now);
+            end.saturating_sub((life / 4).clamp(Duration::from_secs(1), Duration::from_secs(EARLY)))
+        });
+        Some(Self { value, version, due, end, login: Arc::new(login) })
+    }
+
+    fn is_good(&self, now: Duration) -> bool {
+        self.end.is_none_or(|end| now < end)
+    }
+
+    fn is_due(&self, now: Duration) -> bool {
+        self.due.is_some_and(|due| now >= due) && self.login.tokens.refresh.is_some()
+    }
+}
+
+impl Keeper {
+    /// Creates the keeper of an upstream behind a URL; `None` if the configuration has a
+    /// credential.
+    pub fn of(
+        spec: &Upstream,
+        parts: &LoginParts,
+        health: &Arc<Health>,
+        (tasks, stop): (&TaskGroup, &CancellationToken),
+    ) -> Option<Arc<Self>> {
+        let terms = TermsOf::of(spec)?;
+        let keeper = Self {
+            upstream: spec.name.clone(),
+            key: LoginKey::of(spec),
+            fetcher: terms.fetcher(),
+            client: terms.client(),
+            terms,
+            parts: parts.clone(),
+            health: Arc::clone(health),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+            state: ArcSwap::from_pointee(State::Unread),
+            flight: OneAtATime::default(),
+            inner: Mutex::default(),
+        };
+        Some(Arc::new(keeper))
+    }
+
+    /// Returns the client for requests to the upstream itself, if it needs its own certificates.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn client(&self) -> Result<Option<HttpClient>, String> {
+        self.client.clone()
+    }
+
+    /// Adds the token to a request, and returns its version if there is a token. Waits only while
+    /// no valid token is available. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`HttpError::Unadmitted`] if the login has ended, [`HttpError::NoToken`] if it cannot be
+    /// renewed at the moment.
+    pub async fn attach(self: &Arc<Self>, headers: &mut HeaderMap) -> Result<Option<u64>, HttpError> {
+        for _ in 0..3 {
+            let state = self.state.load_full();
+            let worn = match &*state {
+                State::None => return Ok(None),
+                State::Token(token) => {
+                    let now = clock::since_1970();
+                    if token.is_good(now) {
+                        if token.is_due(now) && self.rest().is_none() {
+                            // In the background; a failure shows only when the token has expired.
+                            drop(self.renew(Some(token.version)));
+                        }
+                        headers.insert(AUTHORIZATION, token.value.clone());
+                        return Ok(Some(token.version));
+                    }
+                    Some(token.version)
+                }
+                State::Unread | State::Expired => None,
+            };
+            self.renew(worn).await?;
+        }
+        Err(HttpError::NoToken("the token expires before it can be used".to_owned()))
+    }
+
+    /// Handles an answer that refuses a request, and gets another token if that can help. Returns
+    /// whether the request is worth another attempt. Cancel-safe.
+    pub async fn again(
+        self: &Arc<Self>,
+        refusal: (StatusCode, Option<Challenge>),
+        had: Option<u64>,
+        attempts: &mut Attempts,
+    ) -> bool {
+        let (status, Some(challenge)) = refusal else { return false };
+        let wants_more = challenge.error == Some(Complaint::InsufficientScope);
+        if status != StatusCode::UNAUTHORIZED && !wants_more {
+            return false;
+        }
+        if let Some(why) = self.refuses_scopes(&challenge) {
+            self.parts.record("login-not-renewed", &self.upstream, &why);
+            return false;
+        }
+        self.inner.lock().challenge = Some(challenge.clone());
+        let is_own = self.terms.kind() != AuthKind::OAuth;
+        let worn = match had {
+            Some(version) if wants_more => {
+                let lacks = self.login().is_some_and(|login| flow::more(&login, &challenge).is_some());
+                if !is_own || !lacks || !attempts.step_ups.another() {
+                    return false;
+                }
+                Some(version)
+            }
+            Some(version) if attempts.renewals > 0 && self.is_fresh(version) => {
+                self.reject(version);
+                return false;
+            }
+            _ if attempts.renewals == RENEWALS => return false,
+            Some(version) => Some(version),
+            // A login may have been added meanwhile, but without a token of headend's own there is
+            // none.
+            None if is_own => None,
+            None => return false,
+        };
+        attempts.renewals += u8::from(!wants_more);
+        // Work that was under way already may be about an older token.
+        for _ in 0..2 {
+            if self.renew(worn).await.is_err() {
+                return false;
+            }
+            match &**self.state.load() {
+                State::Token(token) if Some(token.version) != worn => return true,
+                State::Token(_) => {}
+                State::None | State::Unread | State::Expired => return false,
+            }
+        }
+        false
+    }
+
+    /// Returns whether this token is in use and has not expired: then its refusal is the server's
+    /// verdict about it.
+    fn is_fresh(&self, version: u64) -> bool {
+        matches!(&**self.state.load(), State::Token(token) if token.version == version && token.is_good(clock::since_1970()))
+    }
+
+    /// Returns the terms of a login that starts or is renewed now, with the issuer of the last
+    /// login.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    async fn current_terms(&self) -> Result<Terms, String> {
+        let mut terms = self.terms.terms(&self.parts)?;
+        if let Some(logins) = &self.parts.logins {
+            terms.first_issuer = logins.issuer(&self.key).await.map_err(|error| error.to_string())?;
+        }
+        Ok(terms)
+    }
+
+    /// Returns the most scopes that headend requests without a person: those of the configuration,
+    /// else those of its first token.
+    fn most_scopes(&self) -> Option<Vec<String>> {
+        let configured = self.terms.scopes();
+        if configured.is_empty() { self.inner.lock().first_scopes.clone() } else { Some(configured.to_vec()) }
+    }
+
+    /// Returns the reason why headend does not request the scopes of this challenge; `None` if a
+    /// person decides about them, or if they are within the allowed scopes.
+    pub fn refuses_scopes(&self, challenge: &Challenge) -> Option<String> {
+        if self.terms.kind() == AuthKind::OAuth || challenge.error != Some(Complaint::InsufficientScope) {
+            return None;
+        }
+        let most = self.most_scopes()?;
+        let beyond = scope::lacking(challenge, &most).join(" ");
+        let beyond = foreign::short(&beyond, SHOWN_SCOPES);
+        (!beyond.is_empty()).then(|| {
+            format!("the server wants more rights than headend may ask for by itself: {beyond}. To give them, add them to `scopes`")
+        })
+    }
+
+    /// Returns the login in use.
+    fn login(&self) -> Option<Arc<Login>> {
+        match &**self.state.load() {
+            State::Token(token) => Some(Arc::clone(&token.login)),
+            State::None | State::Unread | State::Expired => None,
+        }
+    }
+
+    /// Returns information about the login for operators.
+    pub fn view(&self) -> Option<LoginView> {
+        let state = self.state.load();
+        let State::Token(token) = &**state else { return None };
+        let now = clock::since_1970();
+        Some(LoginView {
+            issuer: token.login.server.issuer.clone(),
+            account: token.login.account.as_ref().map(|account| account.shown.clone()),
+            left: token.end.map(|end| end.saturating_sub(now)),
+            is_refreshing: self.flight.is_under_way(),
+        })
+    }
+
+    /// Stops using a new token for a while, because it was refused.
+    fn reject(&self, version: u64) {
+        self.inner.lock().rejected = Some((version, clock::now() + REJECTED));
+        self.enter(State::Expired);
+    }
+
+    fn is_rejected(&self, version: u64) -> bool {
+        let rejected = self.inner.lock().rejected;
+        rejected.is_some_and(|(which, until)| which == version && clock::now() < until)
+    }
+
+    /// Gets a token other than `worn`, once for all requests that wait.
+    fn renew(self: &Arc<Self>, worn: Option<u64>) -> Work {
+        self.flight.join((&self.tasks, &self.stop), || {
+            let keeper = Arc::clone(self);
+            Box::pin(async move {
+                match keeper.terms.kind() {
+                    AuthKind::ClientCredentials | AuthKind::Workload => keeper.obtain(worn).await,
+                    AuthKind::OAuth => keeper.settle(worn).await,
+                }
+            })
+        })
+    }
+
+    /// Returns the reason why no server is asked for a token at the moment.
+    fn rest(&self) -> Option<String> {
+        let inner = self.inner.lock();
+        inner.rest.as_ref().filter(|(until, _)| clock::now() < *until).map(|(_, why)| why.clone())
+    }
+
+    /// Returns the reason why headend currently has no token that it gets without a person; `None`
+    /// if it has one, or if a person logs in.
+    pub fn unattended_failure(&self) -> Option<String> {
+        if self.terms.kind() == AuthKind::OAuth { None } else { self.rest() }
+    }
+
+    /// Records that no authorization server could be asked; the next attempt has to wait.
+    fn failed(&self, error: &dyn fmt::Display) -> HttpError {
+        let why = format!("the login cannot be renewed: {error}");
+        let mut inner = self.inner.lock();
+        let wait = SHORTEST.saturating_mul(1 << inner.failures.min(8)).min(LONGEST);
+        inner.failures = inner.failures.saturating_add(1);
+        inner.rest = Some((clock::now() + wait, why.clone()));
+        drop(inner);
+        if let Some(count) = self.health.lines.states.count(clock::uptime()) {
+            tracing::warn!(upstream.name = %self.upstream, error = %error, retry_s = wait.as_secs(), count, "the login cannot be renewed");
+        }
+        self.parts.record("login-not-renewed", &self.upstream, &error.to_string());
+        self.health.metrics().renewal(Renewal::Failed);
+        self.health.failed(why.clone());
+        HttpError::NoToken(why)
+    }
+
+    /// Sets the state, and updates metrics and hidden secrets for it.
+    fn enter(&self, state: State) {
+        let end = if let State::Token(token) = &state { token.end } else { None };
+        if let State::Token(token) = &state {
+            self.health.flaws.hide_token(Secret::new(token.login.tokens.access.expose().to_owned()));
+        }
+        self.health.metrics().token_expires(end);
+        self.state.store(Arc::new(state));
+    }
+
+    /// Puts a token in use.
+    fn adopt(&self, version: u64, login: Login) -> Result<(), HttpError> {
+        let token = Token::of(version, login, clock::since_1970());
+        let token = token.ok_or_else(|| HttpError::NoToken("the token is no HTTP header".to_owned()))?;
+        let mut inner = self.inner.lock();
+        (inner.failures, inner.rest) = (0, None);
+        drop(inner);
+        self.enter(State::Token(token));
+        Ok(())
+    }
+
+    /// Marks the login as expired.
+    fn expired(&self, why: &str) -> HttpError {
+        self.enter(State::Expired);
+        self.health.stands(Standing::LoginExpired, || why.to_owned());
+        HttpError::Unadmitted(Standing::LoginExpired, StatusCode::UNAUTHORIZED)
+    }
+
+    /// Returns whether another process with this store has logged in meanwhile; then the next
+    /// request uses that login.
+    pub async fn has_login(&self) -> bool {
+        let Some(logins) = &self.parts.logins else { return false };
+        let held = logins.get(&self.key).await.ok().flatten();
+        let is_there = held.is_some_and(|held| !held.is_expired && !self.is_rejected(held.version));
+        if is_there {
+            self.enter(State::Unread);
+        }
+        is_there
+    }
+}
+
+/// Returns the challenge of a refusal.
+pub fn challenge_of<B>(response: &Response<B>) -> Option<Challenge> {
+    Challenge::bearer(response.headers().get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes))
+}

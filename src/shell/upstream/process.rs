@@ -1,0 +1,13 @@
+//! Programs that are started for upstreams: the launch, the guard, the mark, and the processes' end.
+
+#[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg_attr(not(target_os = "linux"), path = "process/unguarded.rs")]
+pub mod guard;
+pub mod launch;
+#[cfg_attr(not(target_os = "linux"), path = "process/unmarked.rs")]
+pub mod mark;
+#[cfg(target_os = "linux")]
+mod procfs;
+pub(super) mod stderr;
+pub mod usage;

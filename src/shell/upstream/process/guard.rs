@@ -1,0 +1,179 @@
+//! The guard: a small process of this same program between headend and each upstream's program, so
+//! that no process started for an upstream outlives headend.
+//!
+//! The guard is the parent of the program, and adopts every process below it whose parent has ended
+//! (`PR_SET_CHILD_SUBREAPER`), also those that have left their group and session. It ends them all
+//! on request, and when headend has ended in any way, because headend's end of the socket between
+//! the two closes then. The program's pipes do not go through the guard.
+//!
+//! A child has a cleared environment, its own process group and no new privileges. It is stopped by
+//! the end of its input, SIGTERM and SIGKILL, always with everything that it started.
+//!
+//! `order` defines the messages between headend and a guard; `watch` is the code of the guard
+//! itself.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use crate::base::stop::StopTimes;
+use crate::upstream::process::launch::{Launch, SpawnError};
+use crate::upstream::process::mark::end_marked;
+
+mod containers;
+mod order;
+pub mod watch;
+
+use self::order::{END, GUARD, KILL, Order, Report, TERM};
+
+/// How long a guard may take to start the program; only a machine that has stalled needs it.
+const START: Duration = Duration::from_secs(20);
+
+/// The guard of a running child, whose pipes are used elsewhere. When the value is dropped, the
+/// guard ends the child.
+#[derive(Debug)]
+pub struct Keeper {
+    guard: Child,
+    control: UnixStream,
+    heard: BytesMut,
+    status: Option<ExitStatus>,
+    mark: Option<String>,
+}
+
+/// The pipes of a child.
+pub type Pipes = (ChildStdin, ChildStdout, ChildStderr);
+
+impl Keeper {
+    /// Starts the child of an upstream with a guard.
+    ///
+    /// # Errors
+    /// [`SpawnError`].
+    pub async fn start(upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
+        let order = Order::of(launch)?;
+        launch.look()?;
+        if !order.no_new_privileges && rustix::thread::no_new_privs() == Ok(true) {
+            tracing::warn!(
+                upstream.name = upstream,
+                "this process may gain no privileges, so neither may its children; systemd has NoNewPrivileges=no"
+            );
+        }
+        let program = || launch.name();
+        let guarded = |source: io::Error| {
+            let source = io::Error::new(source.kind(), format!("its guard: {source}"));
+            SpawnError::Start { program: program(), source }
+        };
+        let (mut guard, control, stdin) = spawn(upstream).map_err(guarded)?;
+        let (Some(stdout), Some(stderr)) = (guard.stdout.take(), guard.stderr.take()) else {
+            return Err(SpawnError::Pipes { program: program() });
+        };
+        let mut keeper = Self { guard, control, heard: BytesMut::new(), status: None, mark: launch.mark.clone() };
+        let begun = tokio::time::timeout(START, async {
+            keeper.control.write_all(&order.encode()).await?;
+            Ok(keeper.report().await)
+        });
+        match begun.await {
+            Ok(Ok(Some(Report::Started))) => Ok((keeper, (stdin, stdout, stderr))),
+            Ok(Ok(Some(Report::Failed(errno)))) => Err(launch.refused(io::Error::from_raw_os_error(errno))),
+            Ok(Ok(Some(Report::Ended(_)) | None)) => Err(guarded(io::Error::other("it ended at its start"))),
+            Ok(Err(error)) => Err(guarded(error)),
+            Err(_) => Err(guarded(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Returns the process number of the guard, below which are all processes of the child.
+    pub fn number(&self) -> Option<u32> {
+        self.guard.id()
+    }
+
+    /// Waits until the child exits by itself; `None` if the guard is gone. Cancel-safe.
+    pub async fn exited(&mut self) -> Option<ExitStatus> {
+        while self.status.is_none() && self.hear().await.is_some() {}
+        self.status
+    }
+
+    /// Waits for the end of a guard that was not told to end. Cancel-safe.
+    pub async fn lost(&mut self) {
+        while self.hear().await.is_some() {}
+    }
+
+    /// Ends the child and everything that it started, after the caller has closed stdin: waits,
+    /// then sends SIGTERM, then SIGKILL. Takes at most the sum of the waits.
+    pub async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
+        let mut ended = tokio::time::timeout(times.polite, self.exited()).await;
+        if ended.is_err() {
+            self.tell(TERM);
+            ended = tokio::time::timeout(times.firm, self.exited()).await;
+        }
+        // Also after a polite exit: a wrapper may have left the real server behind.
+        self.tell(if ended.is_err() { KILL } else { END });
+        let is_lost = matches!(ended, Ok(None));
+        let gone = async {
+            if let Some(mark) = self.mark.take().filter(|_| is_lost) {
+                tracing::error!("the guard of an upstream was ended from outside");
+                drop(tokio::task::spawn_blocking(move || end_marked(&mark)).await);
+            }
+            while self.hear().await.is_some() {}
+            drop(self.guard.wait().await);
+        };
+        if tokio::time::timeout(times.killed, gone).await.is_err() {
+            tracing::warn!("a process of an upstream outlives SIGKILL; its guard goes on trying");
+        }
+        self.status
+    }
+
+    fn tell(&self, order: u8) {
+        // A guard that is gone has no child any more.
+        let _gone = self.control.try_write(&[order]);
+    }
+
+    /// Processes the guard's next report; `None` when it is gone.
+    async fn hear(&mut self) -> Option<()> {
+        match self.report().await? {
+            Report::Ended(raw) => self.status = Some(ExitStatus::from_raw(raw)),
+            Report::Started | Report::Failed(_) => {}
+        }
+        Some(())
+    }
+
+    /// Reads the guard's next report; `None` when it is gone. Cancel-safe.
+    async fn report(&mut self) -> Option<Report> {
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.heard) {
+                return Report::parse(&self.heard.split_to(end + 1));
+            }
+            if !matches!(self.control.read_buf(&mut self.heard).await, Ok(1..)) {
+                return None;
+            }
+        }
+    }
+}
+
+/// Starts a guard: its stdin is the socket to it, the other two pipes are those of the child.
+/// Returns the guard, the socket and the child's stdin.
+fn spawn(upstream: &str) -> io::Result<(Child, UnixStream, ChildStdin)> {
+    let (ours, theirs) = StdStream::pair()?;
+    let (reader, writer) = io::pipe()?;
+    // One byte always fits.
+    let (mut space, fds) =
+        ([const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(1))], [reader.as_fd()]);
+    let mut passed = SendAncillaryBuffer::new(&mut space);
+    passed.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(&ours, &[IoSlice::new(b"0")], &mut passed, SendFlags::NOSIGNAL)?;
+    // Works also if the file was replaced by a newer one since the start.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("headend").arg(GUARD).arg(upstream).env_clear();
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let guard = command.spawn()?;
+    ours.set_nonblocking(true)?;
+    let stdin = ChildStdin::from_std(std::process::ChildStdin::from(OwnedFd::from(writer)))?;
+    Ok((guard, UnixStream::from_std(ours)?, stdin))
+}

@@ -1,0 +1,500 @@
+//! Sessions with upstreams (*lanes*): one process of an upstream, or one session with it, and the clients that may use
+//! it.
+//!
+//! Every upstream has a main lane, which reads the lists. Legacy servers read their client's capabilities once. So each
+//! legacy HTTP server gets a lane for each legacy client, and one for each caller of stateless clients, with exactly
+//! that client's capabilities; `instance` does the same for processes. The first call opens a lane. It closes when its
+//! client is gone, or after 15 idle minutes (of a lazy upstream after its `idle-stop`, if that is shorter). A process that all clients share is offered forms and sampling if there
+//! can be only one caller, and nothing if there can be several.
+//!
+//! The lock guards the table of these lanes, one operation at a time.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc};
+
+use crate::base::clock;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::name::UpstreamName;
+use crate::config::{Start, Target, Upstream};
+use crate::engine::ask::Declared;
+use crate::engine::askers::{Askers, Item};
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::handshake::Agreed;
+use crate::engine::turns::{Gate, Passer};
+use crate::upstream::session::link::{Link, LinkState};
+use crate::upstream::session_news::SessionNews;
+use crate::upstream::state::health::Health;
+use crate::upstream::state::standing::{Standing, needs_login};
+use crate::upstream::turns::InTurn;
+
+mod owner;
+
+pub(crate) use self::owner::Wants;
+pub(in crate::upstream) use self::owner::are_owned;
+use self::owner::{Key, Owned, Owner, place};
+
+/// Lanes of one upstream besides the main one: sessions cost little, processes much.
+const MAX_SESSIONS: usize = 4096;
+const MAX_PROCESSES: usize = 32;
+/// How long an unused session is kept.
+const IDLE: Duration = Duration::from_secs(900);
+/// How often a session is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Where the lists go that a lane reads, or why it ended.
+pub(crate) type ListsTo = mpsc::Sender<Result<Inventory, String>>;
+
+/// One process of an upstream, or one session with it.
+#[derive(Debug)]
+pub struct Lane {
+    pub news: SessionNews,
+    /// The client capabilities that the server learns.
+    pub declared: Declared,
+    /// For lanes besides the main one.
+    owner: Option<Owned>,
+    /// Of the upstream. It learns the state of the main lane, which is the upstream's.
+    health: Arc<Health>,
+    /// For lanes that read the lists besides the main one.
+    lists_to: Option<ListsTo>,
+    state: ArcSwap<LinkState>,
+    changed: Notify,
+    /// A call wants the upstream started: a lazy one, or one that rests.
+    pub wanted: Notify,
+    /// The operator wants a lazy upstream started.
+    ordered: AtomicBool,
+    /// Its lists have been read since it was started.
+    pub listed: AtomicBool,
+    pub restarts: AtomicU64,
+    /// Starts that have begun, see [`Self::begin`].
+    starts: AtomicU64,
+    /// When the last start began, in milliseconds of uptime, and how long the last good one took.
+    began: AtomicU64,
+    took: AtomicU64,
+    /// Calls in flight or waiting for the link, parked calls and watched resources.
+    users: AtomicUsize,
+    /// Milliseconds of uptime; in the future where a task may run on until then.
+    last_used: AtomicU64,
+}
+
+/// A session in use, which keeps it open.
+#[derive(Debug)]
+pub struct LaneUse(Arc<Lane>);
+
+impl LaneUse {
+    fn new(lane: &Arc<Lane>) -> Self {
+        lane.users.fetch_add(1, Ordering::Relaxed);
+        // See `Lane::rest`.
+        fence(Ordering::SeqCst);
+        Self(Arc::clone(lane))
+    }
+}
+
+impl Clone for LaneUse {
+    fn clone(&self) -> Self {
+        Self::new(&self.0)
+    }
+}
+
+impl Deref for LaneUse {
+    type Target = Lane;
+
+    fn deref(&self) -> &Lane {
+        &self.0
+    }
+}
+
+impl Drop for LaneUse {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.users.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Lane {
+    pub fn main(upstream: UpstreamName, declared: Declared, askers: Arc<Askers>, health: Arc<Health>) -> Self {
+        Self::new(upstream, declared, askers, None, health)
+    }
+
+    fn new(
+        upstream: UpstreamName,
+        declared: Declared,
+        askers: Arc<Askers>,
+        owner: Option<Owned>,
+        health: Arc<Health>,
+    ) -> Self {
+        let client = owner.as_ref().and_then(|owner| owner.client.clone());
+        Self {
+            news: SessionNews::new(upstream, askers, client),
+            declared,
+            owner,
+            health,
+            lists_to: None,
+            state: ArcSwap::from_pointee(LinkState::Idle),
+            changed: Notify::new(),
+            wanted: Notify::new(),
+            ordered: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+            restarts: AtomicU64::new(0),
+            starts: AtomicU64::new(0),
+            began: AtomicU64::new(0),
+            took: AtomicU64::new(0),
+            users: AtomicUsize::new(0),
+            last_used: AtomicU64::new(clock::millis(clock::uptime())),
+        }
+    }
+
+    /// A lane of the gateway's own that reads the lists and carries no call.
+    pub(crate) fn listing(upstream: UpstreamName, declared: Declared, health: Arc<Health>, to: ListsTo) -> Arc<Self> {
+        let owner = Owned { key: (Owner::Gateway, declared.kinds), client: None };
+        let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Arc::default(), Some(owner), health) };
+        lane.set_state(LinkState::Starting);
+        Arc::new(lane)
+    }
+
+    pub(crate) fn lists_to(&self) -> Option<&ListsTo> {
+        self.lists_to.as_ref()
+    }
+
+    /// Keeps the lane open.
+    pub fn take(self: &Arc<Self>) -> LaneUse {
+        LaneUse::new(self)
+    }
+
+    /// Whether this is the lane whose lists are for everyone.
+    pub fn is_main(&self) -> bool {
+        self.owner.is_none()
+    }
+
+    pub fn state(&self) -> Arc<LinkState> {
+        self.state.load_full()
+    }
+
+    /// The starts that have begun, and a state that is no older than the last of them.
+    pub fn starts_and_state(&self) -> (u64, Arc<LinkState>) {
+        let starts = self.starts.load(Ordering::Acquire);
+        (starts, self.state())
+    }
+
+    /// Resolves at the next change of state from now on.
+    pub fn state_changed(&self) -> impl Future<Output = ()> {
+        self.changed.notified()
+    }
+
+    pub fn set_state(&self, state: LinkState) {
+        if self.is_main() {
+            self.health.enter((&state).into());
+        }
+        let now = clock::millis(clock::uptime());
+        match (&**self.state.load(), &state) {
+            (LinkState::Starting, LinkState::Ready(_)) => {
+                self.took.store(now.saturating_sub(self.began.load(Ordering::Relaxed)), Ordering::Relaxed);
+            }
+            (_, LinkState::Starting) => self.began.store(now, Ordering::Relaxed),
+            (_, LinkState::Idle | LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped) => {}
+        }
+        self.state.store(Arc::new(state));
+        // Nothing that the server asked before is open any more.
+        self.news.turns.set(Gate::default());
+        self.changed.notify_waiters();
+    }
+
+    /// Begins a start: sets the state, then counts the start. A reader that loads the number first and the state second
+    /// ([`Self::starts_and_state`]) never takes the state before a start for its outcome.
+    pub fn begin(&self) {
+        self.set_state(LinkState::Starting);
+        self.starts.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest and want it started.
+    /// `false` where the lane has a user or no link.
+    ///
+    /// A user is counted before it looks for the link, and users are counted here after the link is gone, so that at least one of
+    /// the two notices the other.
+    pub fn rest(&self) -> bool {
+        let Some(link) = self.open_link() else { return false };
+        self.set_state(LinkState::Idle);
+        fence(Ordering::SeqCst);
+        let unused = !self.is_used();
+        if !unused {
+            self.set_state(LinkState::Ready(link));
+        }
+        unused
+    }
+
+    /// Ends a rest of a lazy upstream that no call needs.
+    pub fn order(&self) {
+        self.ordered.store(true, Ordering::Relaxed);
+        self.wanted.notify_one();
+    }
+
+    /// Whether a call or the operator wants it started. The operator is told so once.
+    pub fn is_wanted(&self) -> bool {
+        self.is_used() || self.ordered.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a call or watched resource uses it, or waits for it.
+    pub fn is_used(&self) -> bool {
+        self.users.load(Ordering::Relaxed) > 0
+    }
+
+    /// How long it has been unused; `None` while it is used.
+    pub fn unused_for(&self) -> Option<Duration> {
+        let last = Duration::from_millis(self.last_used.load(Ordering::Relaxed));
+        // The last user leaves its time before it goes.
+        (!self.is_used()).then(|| clock::uptime().saturating_sub(last))
+    }
+
+    /// Counts as used for that long from now on.
+    pub fn keep_for(&self, time: Duration) {
+        self.last_used.fetch_max(clock::millis(clock::uptime() + time), Ordering::Relaxed);
+    }
+
+    /// Was used when that other lane of the same upstream was.
+    pub fn used_like(&self, other: &Self) {
+        self.last_used.fetch_max(other.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The way to the upstream, where it stands.
+    pub fn open_link(&self) -> Option<Link> {
+        match &**self.state.load() {
+            LinkState::Ready(link) if link.is_open() => Some(link.clone()),
+            LinkState::Ready(_)
+            | LinkState::Idle
+            | LinkState::Starting
+            | LinkState::Down { .. }
+            | LinkState::Stopped => None,
+        }
+    }
+
+    /// Waits for the way to the upstream, for its `start-wait`. Ends a rest of the upstream, and waits for no second start after
+    /// one that began meanwhile and failed.
+    ///
+    /// # Errors
+    /// [`Reason::UpstreamDown`]: nothing was sent.
+    pub async fn link(&self, spec: &Upstream) -> Result<Link, Failure> {
+        let until = clock::now() + spec.start_wait;
+        let (before, _) = self.starts_and_state();
+        loop {
+            let changed = self.changed.notified();
+            let (starts, state) = self.starts_and_state();
+            if let Some(failure) = self.unadmitted(&state) {
+                return Err(failure);
+            }
+            match &*state {
+                LinkState::Ready(link) if link.is_open() => return Ok(link.clone()),
+                LinkState::Down { until: retry, .. } if starts > before => {
+                    return Err(self.down(retry.saturating_duration_since(clock::now())));
+                }
+                LinkState::Stopped => return Err(self.down(Duration::from_secs(1))),
+                LinkState::Idle | LinkState::Down { .. } => self.wanted.notify_one(),
+                LinkState::Starting | LinkState::Ready(_) => {}
+            }
+            if tokio::time::timeout_at(until.into(), changed).await.is_err() {
+                return Err(self.late(spec));
+            }
+        }
+    }
+
+    /// Why no call is made that waits for the link: its server does not admit the gateway, so a start would fail like the last one.
+    fn unadmitted(&self, state: &LinkState) -> Option<Failure> {
+        // A client's own session that its server refused has stopped.
+        if !matches!(state, LinkState::Down { .. } | LinkState::Stopped) {
+            return None;
+        }
+        match self.health.standing() {
+            Standing::Admitted => None,
+            Standing::NeedsLogin | Standing::LoginExpired => Some(needs_login(self.health.upstream())),
+            Standing::Refused => {
+                let text =
+                    "The server behind this item refused the gateway's credentials; the operator has to renew them.";
+                Some(Failure::new(Reason::UpstreamDown, Executed::No, text))
+            }
+        }
+    }
+
+    /// Waits until a start has succeeded or failed, at most that long.
+    pub async fn started(&self, patience: Duration) {
+        let until = clock::now() + patience;
+        loop {
+            let changed = self.changed.notified();
+            let (starts, state) = self.starts_and_state();
+            match *state {
+                LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped => return,
+                // A lazy one may be at rest again.
+                LinkState::Idle if starts > 0 => return,
+                LinkState::Idle | LinkState::Starting => {}
+            }
+            if tokio::time::timeout_at(until.into(), changed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The refusal of a call while the upstream starts; `None` while it does not.
+    pub fn starting(&self, spec: &Upstream) -> Option<Failure> {
+        matches!(*self.state(), LinkState::Starting).then(|| self.late(spec))
+    }
+
+    /// The upstream still starts, and takes as long as the last time, or its `start-timeout`.
+    fn late(&self, spec: &Upstream) -> Failure {
+        let LinkState::Starting = *self.state() else { return self.down(Duration::from_secs(5)) };
+        let millis = |time: &AtomicU64| Duration::from_millis(time.load(Ordering::Relaxed));
+        let (took, so_far) = (millis(&self.took), clock::uptime().saturating_sub(millis(&self.began)));
+        let (words, whole) =
+            if took.is_zero() { ("a start may take", spec.start_timeout) } else { ("the last start took", took) };
+        let (name, so_far, shown) = (&self.news.upstream, so_far.as_secs(), whole.as_secs().max(1));
+        let detail = format!("The server `{name}` has been starting for {so_far} s; {words} {shown} s.");
+        let left = whole.saturating_sub(Duration::from_secs(so_far)).min(Duration::from_secs(30));
+        Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(left.max(Duration::from_secs(1)))
+    }
+
+    /// The next start is due in so long. A call that comes before makes it due at once, so one that failed by chance is soon worth
+    /// another.
+    fn down(&self, retry: Duration) -> Failure {
+        let lasts = self.health.remedy().is_some();
+        let retry = if lasts { retry } else { retry.min(Duration::from_secs(5)) };
+        let detail = format!("The server `{}` is not running.", self.news.upstream);
+        Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
+    }
+
+    /// Waits until a call may pass that has waited so long for a slot.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`]: nothing was sent.
+    pub async fn turn(
+        &self,
+        passer: Passer,
+        item: Option<Item>,
+        spec: Arc<Upstream>,
+        waited: Duration,
+    ) -> Result<InTurn, Failure> {
+        let patience = spec.queue_timeout.saturating_sub(waited);
+        Arc::clone(&self.news.turns).take(passer, item, patience).await.map_err(|()| {
+            let why = match passer {
+                Passer::Plain => "waits until it is clear whom it asks",
+                Passer::Asker | Passer::Returning => "takes calls of items that ask one at a time",
+            };
+            let detail = format!("The server `{}` {why} and is busy.", self.news.upstream);
+            Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
+        })
+    }
+
+    fn touch(&self) {
+        self.keep_for(Duration::ZERO);
+    }
+
+    /// Whether its owner is gone, or it was unused for longer than that.
+    fn is_over(&self, idle: Duration) -> bool {
+        let Some(unused) = self.unused_for() else { return false };
+        let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref());
+        let gone = client.is_some_and(|client| client.strong_count() == 0);
+        gone || unused > idle
+    }
+
+    /// Waits until the session is of no use any more.
+    pub async fn over(&self, spec: &ArcSwap<Upstream>) {
+        loop {
+            let spec = spec.load_full();
+            let idle = if spec.start == Start::Lazy { IDLE.min(spec.idle_stop) } else { IDLE };
+            if self.is_over(idle) {
+                return;
+            }
+            tokio::time::sleep(LOOK.min(idle)).await;
+        }
+    }
+}
+
+/// The lanes of one upstream besides the main one.
+#[derive(Debug)]
+pub struct Lanes {
+    table: Mutex<HashMap<Key, Arc<Lane>, RandomState>>,
+    /// The conduct of the upstream's items, on all of its lanes.
+    askers: Arc<Askers>,
+    health: Arc<Health>,
+}
+
+/// The lane that a call takes.
+#[derive(Debug)]
+pub enum Choice {
+    Main,
+    Owned(LaneUse),
+    /// A new session, which the caller has to open.
+    New(Arc<Lane>, LaneUse),
+}
+
+impl Lanes {
+    pub fn new(askers: Arc<Askers>, health: Arc<Health>) -> Self {
+        Self { table: Mutex::default(), askers, health }
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.lock().len()
+    }
+
+    /// The lane of this client where there is one; `Some(None)` stands for the main lane.
+    pub fn find(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Option<Option<LaneUse>> {
+        let Some((key, _)) = place(spec, agreed, wants) else { return Some(None) };
+        self.table.lock().get(&key).map(|lane| Some(lane.take()))
+    }
+
+    /// The lane for a call of this client.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`] when there are too many.
+    pub fn choose(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Result<Choice, Failure> {
+        let Some((key, client)) = place(spec, agreed, wants) else { return Ok(Choice::Main) };
+        let declared = Declared::new(wants.offered, &spec.roots);
+        let mut table = self.table.lock();
+        if let Some(lane) = table.get(&key) {
+            return Ok(Choice::Owned(lane.take()));
+        }
+        let most = if matches!(spec.target, Target::Stdio { .. }) { MAX_PROCESSES } else { MAX_SESSIONS };
+        if table.len() >= most {
+            let detail = format!("The server `{}` has too many sessions.", spec.name);
+            return Err(Failure::new(Reason::Busy, Executed::No, detail).retry_after(Duration::from_secs(30)));
+        }
+        let owner = Some(Owned { key: key.clone(), client: client.map(Arc::downgrade) });
+        let lane =
+            Arc::new(Lane::new(spec.name.clone(), declared, Arc::clone(&self.askers), owner, Arc::clone(&self.health)));
+        lane.set_state(LinkState::Starting);
+        table.insert(key, Arc::clone(&lane));
+        let used = lane.take();
+        Ok(Choice::New(lane, used))
+    }
+
+    /// Ends a lane that failed: the next call opens another one.
+    pub fn close(&self, lane: &Arc<Lane>) {
+        Self::remove(&mut self.table.lock(), lane);
+    }
+
+    /// Ends an unused session; `false` if a call uses it meanwhile.
+    pub fn close_unused(&self, lane: &Arc<Lane>) -> bool {
+        let mut table = self.table.lock();
+        // Users come through the table, so none can come now.
+        let unused = !lane.is_used();
+        if unused {
+            Self::remove(&mut table, lane);
+        }
+        unused
+    }
+
+    fn remove(table: &mut HashMap<Key, Arc<Lane>, RandomState>, lane: &Arc<Lane>) {
+        let Some(Owned { key, .. }) = &lane.owner else { return };
+        if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
+            table.remove(key);
+        }
+        // A call that waits for it must not wait any longer.
+        lane.set_state(LinkState::Stopped);
+    }
+}
+
+#[cfg(test)]
+mod tests;

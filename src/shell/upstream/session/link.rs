@@ -1,0 +1,69 @@
+//! The link to a running upstream, or the state of a lane without one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::engine::handshake::Agreed;
+use crate::mcp::log::LogSwitch;
+use crate::telemetry::upstream_state::UpstreamState;
+use crate::upstream::http::exchange::HttpLink;
+use crate::upstream::line::connection::StdioLink;
+
+/// The state of a lane.
+#[derive(Clone, Debug)]
+pub enum LinkState {
+    /// Lazy and at rest: nothing needs it.
+    Idle,
+    Starting,
+    Ready(Link),
+    Down {
+        /// Time of the next start.
+        until: Instant,
+    },
+    Stopped,
+}
+
+impl From<&LinkState> for UpstreamState {
+    fn from(state: &LinkState) -> Self {
+        match state {
+            LinkState::Idle => Self::Idle,
+            LinkState::Starting => Self::Starting,
+            LinkState::Ready(_) => Self::Ready,
+            LinkState::Down { .. } => Self::Down,
+            LinkState::Stopped => Self::Stopped,
+        }
+    }
+}
+
+/// A connection to a running upstream that takes calls.
+#[derive(Clone, Debug)]
+pub enum Link {
+    Stdio(StdioLink),
+    Http(Arc<HttpLink>),
+}
+
+impl Link {
+    /// Returns the log level that the server was asked for.
+    pub fn logs(&self) -> &LogSwitch {
+        match self {
+            Self::Stdio(link) => &link.logs,
+            Self::Http(link) => &link.logs,
+        }
+    }
+
+    /// Returns whether the link accepts calls; `false` between the end of a child's task and the
+    /// next state of its upstream.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Stdio(link) => link.is_open(),
+            Self::Http(_) => true,
+        }
+    }
+
+    pub fn agreed(&self) -> Agreed {
+        match self {
+            Self::Stdio(link) => link.agreed,
+            Self::Http(link) => link.agreed,
+        }
+    }
+}
