@@ -1,12 +1,15 @@
 //! The state directory: the database, small files and their contents. No other layer opens either.
 //!
-//! The database is a seam: [`db`] has one operation for each change of stored data, and its head states their guarantees. The
-//! state machines that operations run inside of a transaction are values of others: pins ([`pins`]), leases (`policy::limit`),
-//! grants (`policy::consent`). A process's memory follows their outcomes.
+//! The database is behind a port: [`port`] has one operation for each change of stored data, and
+//! its head states their guarantees; the folder `sqlite` is its engine, and [`db`] opens it. The
+//! state machines that operations run inside of a transaction are values of others: pins
+//! (`pin_record`), leases (`policy::limit`), grants (`policy::consent`). A process's memory follows
+//! their outcomes.
 //!
-//! Locks (each guards a map for one operation and is never held across an await): grants and open approvals ([`approvals`]), the
-//! pin registry ([`pins`]), the last decisions ([`recent`]), ended sessions ([`sessions`]), used states ([`states`]),
-//! sign-outs that wait for the disk ([`sign_ins`]).
+//! Locks (each guards a map for one operation and is never held across an await): grants and open
+//! approvals ([`approvals`]), the pin registry ([`pins`]), the last decisions ([`recent`]), ended
+//! sessions ([`sessions`]), used states ([`states`]), sign-outs that wait for the disk
+//! ([`sign_ins`]).
 
 pub mod address;
 pub mod approvals;
@@ -21,11 +24,14 @@ pub(crate) mod killed;
 pub mod leases;
 mod lock;
 pub mod logins;
+pub mod pin_record;
 pub mod pins;
+pub mod port;
 pub mod presence;
 pub mod recent;
 pub mod restored;
 pub mod seal;
 pub mod sessions;
 pub mod sign_ins;
+mod sqlite;
 pub(crate) mod states;

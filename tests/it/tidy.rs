@@ -128,9 +128,7 @@ fn no_program_is_built_with_what_is_for_tests() {
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files = rust_files(&root).into_iter().filter(|file| !test_only(file));
-    let texts: Vec<_> = files.map(|file| (module_of(&root, &file), text_of(&root, &file))).collect();
-    let imports = imports(&texts);
+    let imports = imports(&texts(&root));
     let mut told = String::new();
     for circle in circles(&imports) {
         writeln!(told, "\n{} files import each other in a circle:", circle.len()).unwrap();
@@ -142,6 +140,12 @@ fn no_files_import_each_other_in_a_circle() {
         }
     }
     assert!(told.is_empty(), "{told}Move what both sides need into a file of its own, below them.");
+}
+
+/// Modules of `src` outside of tests, with their texts.
+fn texts(root: &Path) -> Vec<(String, String)> {
+    let files = rust_files(root).into_iter().filter(|file| !test_only(file));
+    files.map(|file| (module_of(root, &file), text_of(root, &file))).collect()
 }
 
 /// `policy::decide` for `src/core/policy/decide.rs`, as all of `src` calls it; empty for `lib.rs`.
@@ -227,11 +231,47 @@ fn revisions_are_told_apart_in_their_table_alone() {
 #[test]
 fn the_database_is_named_below_its_own_module_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let own = root.join("shell/store/db");
+    let own = root.join("shell/store/sqlite");
     let is_other = |file: &PathBuf| !file.starts_with(&own) && *file != own.with_extension("rs");
-    let names = |file: &PathBuf| fs::read_to_string(file).unwrap().contains("rusqlite");
+    let opener = root.join("shell/store/db.rs");
+    let names = |file: &PathBuf| {
+        let text = fs::read_to_string(file).unwrap();
+        text.contains("rusqlite") || (text.contains("sqlite::") && *file != opener)
+    };
     let naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| is_other(file) && names(file)).collect();
-    assert!(naming.is_empty(), "write an operation in src/shell/store/db: {naming:?}");
+    assert!(naming.is_empty(), "write an operation in src/shell/store/port: {naming:?}");
+    let head = fs::read_to_string(own.with_extension("rs")).unwrap();
+    let is_out = |line: &&str| {
+        line.trim_start().starts_with("pub") && ["rusqlite", "Connection"].iter().any(|word| line.contains(word))
+    };
+    assert_eq!(head.lines().find(is_out), None, "the engine hands out requests and answers alone");
+}
+
+/// Modules of the store below its rooms, each with the others of the store that it may import.
+const BELOW_ROOMS: &[(&str, &[&str])] = &[
+    ("store::pin_record", &[]),
+    ("store::port", &["store::pin_record"]),
+    ("store::sqlite", &["store::pin_record", "store::port", "store::seal"]),
+];
+
+#[test]
+fn the_port_and_the_engine_of_the_store_know_no_room_above_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let imports = imports(&texts(&root));
+    let is_in = |file: &str, module: &str| {
+        file.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    for (module, others) in BELOW_ROOMS {
+        let own: Vec<_> = imports.iter().filter(|(file, _)| is_in(file, module)).collect();
+        assert!(!own.is_empty(), "{module} has moved");
+        for (file, from) in own {
+            let may = |other: &str| {
+                !other.starts_with("store") || is_in(other, module) || others.iter().any(|one| is_in(other, one))
+            };
+            let above: Vec<_> = from.keys().filter(|other| !may(other)).collect();
+            assert!(above.is_empty(), "{file} imports {above:?}: a row belongs into src/shell/store/port");
+        }
+    }
 }
 
 /// Tests in process that look at other processes or at the disk, which no clock of ours rules.
@@ -239,7 +279,7 @@ const SLEEPERS: &[&str] = &[
     "src/console/session.rs",
     "src/stage.rs",
     "src/shell/store/audit/tests/crash.rs",
-    "src/shell/store/db/tests/unwritable.rs",
+    "src/shell/store/sqlite/tests/unwritable.rs",
     "src/shell/store/killed.rs",
     "src/shell/telemetry/logs/sink.rs",
     "src/shell/upstream/owner.rs",

@@ -27,6 +27,7 @@ use crate::store::audit::{Audit, RecordSlot};
 use crate::store::db::{Db, DbError, Health};
 use crate::telemetry::metrics::ApprovalMetrics;
 
+mod answer_outcome;
 pub mod beside;
 mod blocks;
 mod client_wait;
@@ -35,8 +36,6 @@ mod group;
 mod journal;
 pub mod json;
 mod keep;
-mod keeper;
-mod kept;
 mod numbers;
 mod operator;
 mod own_places;
@@ -46,11 +45,11 @@ mod span;
 mod unlisted;
 mod wish;
 
-pub use self::keeper::{DAEMON, Keeper};
-pub use self::kept::{AnswerOutcome, Answered, PromptRow, Revoked, Used};
+pub use self::answer_outcome::AnswerOutcome;
 pub use self::seat::Seat;
 pub use self::span::Span;
 pub use self::wish::Wish;
+pub use crate::store::port::{Keeper, PromptRow};
 
 use self::closed_by::By;
 
@@ -182,7 +181,7 @@ impl Approvals {
 
     /// Whether the store takes writes, where there is one.
     pub fn store_health(&self) -> Option<&Arc<Health>> {
-        self.inner.db.as_ref().map(Db::health)
+        self.inner.db.as_ref().map(|db| db.health())
     }
 
     /// The live grants of this moment. Takes no lock.

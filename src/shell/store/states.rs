@@ -35,7 +35,7 @@ impl UsedStates {
         if let Some(db) = &db {
             let now = clock::since_1970();
             // The store refuses those that found no room.
-            for state in db.used_states(now.as_secs(), CAPACITY)? {
+            for state in db.used_states(now.as_secs(), CAPACITY).run_now()? {
                 used.first(state, now);
             }
         }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::keeper::{DAEMON, Keeper};
 use super::unlisted::unlisted;
 use super::{Approvals, Inner};
 use crate::config::Operator;
+use crate::store::port::{DAEMON, Keeper};
 
 impl Approvals {
     /// Keeps the setting in the store, from here on after each change too. The first keeper stays.

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
 use super::files::{Folder, Segment};
-use super::heads::Kept;
 use crate::policy::Entry;
 use crate::policy::chain::{Chain, Head, Reader};
+use crate::store::port::AuditHead;
 
 /// How much of the last segment is verified at the start; several times the longest line.
 const TAIL: u64 = 4 << 20;
@@ -38,7 +38,7 @@ struct Scan {
 }
 
 /// Finds the end of a chain, or begins it.
-pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::Result<Start> {
+pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&AuditHead>) -> io::Result<Start> {
     let segments = folder.chains()?.remove(chain).unwrap_or_default();
     let Some(last) = segments.last() else {
         return match kept {
@@ -88,7 +88,7 @@ pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::R
 
 /// The log is not the one that was left. What is there stays as it is; the chain goes on with what the store expected, which
 /// no record of the log fits.
-fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &Kept) -> io::Result<Start> {
+fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &AuditHead) -> io::Result<Start> {
     let expected = Head { seq: kept.head.seq.max(head.seq), hash: kept.head.hash };
     tracing::error!(
         audit.chain = chain,
@@ -107,7 +107,7 @@ fn fresh(folder: &Folder, chain: &str, number: u32, head: Head, notes: Vec<Entry
     Ok(Start { chain: Chain::after(head), segment, file, length: 0, notes })
 }
 
-fn scan(folder: &Folder, segment: &Segment, kept: Option<&Kept>) -> io::Result<Scan> {
+fn scan(folder: &Folder, segment: &Segment, kept: Option<&AuditHead>) -> io::Result<Scan> {
     let mut file = folder.read(segment)?;
     let length = file.metadata()?.len();
     let mut from = length.saturating_sub(TAIL);
@@ -138,7 +138,7 @@ fn scan(folder: &Folder, segment: &Segment, kept: Option<&Kept>) -> io::Result<S
 }
 
 /// Whether the kept record is where it was; for logs that grew by much after it was kept.
-fn stands_in_its_segment(folder: &Folder, kept: &Kept) -> io::Result<bool> {
+fn stands_in_its_segment(folder: &Folder, kept: &AuditHead) -> io::Result<bool> {
     if kept.head.seq == 0 {
         return Ok(true);
     }

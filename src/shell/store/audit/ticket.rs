@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::files::Folder;
-use super::heads::Kept;
 use super::retention::Retired;
 use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::chain::{Form, Retain};
 use crate::store::db::Db;
+use crate::store::port::AuditHead;
 use crate::telemetry::metrics::AuditMetrics;
 
 /// A record could not be written; its action must not happen.
@@ -59,7 +59,7 @@ pub(super) struct Setting {
     pub(super) db: Db,
     pub(super) metrics: AuditMetrics,
     pub(super) shared: Arc<Shared>,
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<AuditHead>,
     /// The daemon's lock of the folder, once it has one.
     pub(super) lock: Option<File>,
     /// The way back into the queue, which keeps no log open.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::Pins;
-use super::book::PinKind;
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
 use crate::policy::Standing;
+use crate::store::pin_record::PinKind;
 
 impl Pins {
     /// The tools of an upstream by name, as their pins know them.

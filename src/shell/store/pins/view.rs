@@ -1,7 +1,7 @@
 //! Pins for people.
 
-use super::book::{PinKey, PinKind, Record};
 use crate::policy::{Digest, PinState};
+use crate::store::pin_record::{PinKey, PinKind, Record};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// One pin, for the command line and the console. Texts are an upstream's and must be escaped.
