@@ -38,6 +38,14 @@ impl Db {
         Ok(Self { dir: Arc::from(dir), seals, store })
     }
 
+    /// A store in memory that ends with its last clone; its key is in this directory.
+    #[cfg(test)]
+    pub fn in_memory(dir: &Path) -> Self {
+        let seals = Seals::of(dir, &KeySource { given: None, make: true }).unwrap();
+        let store = Arc::new(Sqlite::in_memory(seals.clone()).unwrap());
+        Self { dir: Arc::from(dir), seals, store }
+    }
+
     /// Whether this directory has a store; opening one makes it.
     pub fn is_in(dir: &Path) -> bool {
         dir.join(FILE).exists()
@@ -76,3 +84,6 @@ impl Deref for Db {
         &*self.store
     }
 }
+
+#[cfg(test)]
+mod tests;

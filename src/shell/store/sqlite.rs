@@ -78,6 +78,12 @@ impl Sqlite {
         Self::start(Thread::open(path.clone(), Arc::default())?, path, seals)
     }
 
+    /// A database without a file.
+    #[cfg(test)]
+    pub(super) fn in_memory(seals: Seals) -> Result<Self, DbError> {
+        Self::start(Thread::in_memory()?, PathBuf::new(), seals)
+    }
+
     fn start(work: Thread, path: PathBuf, seals: Seals) -> Result<Self, DbError> {
         let health = Arc::clone(work.health());
         let (jobs, inbox) = mpsc::sync_channel(QUEUE);

@@ -43,6 +43,15 @@ pub(super) fn writing(path: &Path) -> Result<Connection, DbError> {
     Ok(connection)
 }
 
+/// Makes a database without a file.
+#[cfg(test)]
+pub(super) fn in_memory(path: &Path) -> Result<Connection, DbError> {
+    let mut connection = Connection::open_in_memory().map_err(|error| told(path, &error))?;
+    harden(&connection).map_err(|error| told(path, &error))?;
+    schema::migrate(&mut connection, &clock::random()).map_err(|obstacle| stopped(path, obstacle))?;
+    Ok(connection)
+}
+
 fn stopped(path: &Path, obstacle: schema::Obstacle) -> DbError {
     match obstacle {
         schema::Obstacle::Newer(found) => DbError::Newer { path: path.to_owned(), found, known: schema::VERSION },

@@ -89,13 +89,16 @@ fn the_journal_is_emptied_beside_jobs_that_wait() {
 fn jobs_that_wait_share_one_transaction_and_fail_alone() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path()).unwrap();
-    // Holds the thread until all others wait.
-    let (go, wait) = mpsc::sync_channel::<()>(0);
+    // Holds the thread, with no operation beside it, until all others wait.
+    let (go, wait) = mpsc::channel::<()>();
+    let (begun, holds) = mpsc::channel();
     let held = db.write(move |_| {
+        begun.send(()).unwrap();
         wait.recv().unwrap();
         Ok(())
     });
     held.then(|_| {});
+    holds.recv().unwrap();
     let (reply, answers) = mpsc::sync_channel(100);
     for n in 0..100 {
         let (reply, path) = (reply.clone(), file(&dir));

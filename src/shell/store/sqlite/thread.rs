@@ -63,6 +63,14 @@ impl Thread {
         Ok(Self { path, connection, copy_of: Some(stamp), health, again })
     }
 
+    /// The work on a database without a file.
+    #[cfg(test)]
+    pub(super) fn in_memory() -> Result<Self, DbError> {
+        let path = PathBuf::from(":memory:");
+        let connection = open::in_memory(&path)?;
+        Ok(Self { path, connection, copy_of: None, health: Arc::default(), again: None })
+    }
+
     pub(super) const fn health(&self) -> &Arc<Health> {
         &self.health
     }
