@@ -1,14 +1,15 @@
 //! The state directory: the database, the audit log and small files. No other layer opens them.
 //!
-//! All access to the database goes through [`db`]: it has one operation for each change of stored
-//! data, and its head states what each guarantees. The state machines that run inside a transaction
-//! are values of other modules: pins ([`pins`]), leases (`policy::limit`) and grants
-//! (`policy::consent`). A process updates its memory only from the outcome of an operation.
+//! The database is behind a port: [`port`] has one operation for each change of stored data, and
+//! its head states their guarantees; the folder `sqlite` is its engine, and [`db`] opens it. The
+//! state machines that operations run inside of a transaction are values of others: pins
+//! (`pin_record`), leases (`policy::limit`), grants (`policy::consent`). A process's memory follows
+//! their outcomes.
 //!
-//! Locks, each of which guards a map for one operation and is never held across an await: grants
-//! and open approvals ([`approvals`]), the pin registry ([`pins`]), the last decisions
-//! ([`recent`]), ended sessions ([`sessions`]), used states ([`states`]), sign-outs that are not on
-//! disk yet ([`sign_ins`]).
+//! Locks (each guards a map for one operation and is never held across an await): grants and open
+//! approvals ([`approvals`]), the pin registry ([`pins`]), the last decisions ([`recent`]), ended
+//! sessions ([`sessions`]), used states ([`states`]), sign-outs that wait for the disk
+//! ([`sign_ins`]).
 
 pub mod address;
 pub mod approvals;
@@ -23,11 +24,14 @@ pub(crate) mod killed;
 pub mod leases;
 mod lock;
 pub mod logins;
+pub mod pin_record;
 pub mod pins;
+pub mod port;
 pub mod presence;
 pub mod recent;
 pub mod restored;
 pub mod seal;
 pub mod sessions;
 pub mod sign_ins;
+mod sqlite;
 pub(crate) mod states;

@@ -152,9 +152,7 @@ fn no_folders_import_each_other_in_a_circle() {
 /// The imports of all files of `src` that are not for tests alone.
 fn all_imports() -> Imports {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files = rust_files(&root).into_iter().filter(|file| !test_only(file));
-    let texts: Vec<_> = files.map(|file| (module_of(&root, &file), text_of(&root, &file))).collect();
-    imports(&texts)
+    imports(&texts(&root))
 }
 
 /// The circles, with what each of their members takes from the others.
@@ -183,7 +181,7 @@ const CROWDED: &[(&str, usize)] = &[
     ("src/core/mcp", 24),
     ("src/core/policy", 29),
     ("src/core/wire", 24),
-    ("src/shell/store/db", 22),
+    ("src/shell/store/sqlite", 22),
     ("tests/it", 68),
     ("tests/stage", 52),
 ];
@@ -200,6 +198,12 @@ fn folders_hold_few_files_side_by_side() {
     let most = |folder: &str| crowded(folder).map_or(MAX_SIDE_BY_SIDE, |(_, most)| *most);
     number.retain(|folder, number| *number > most(folder));
     assert!(number.is_empty(), "move files that belong together into a folder: {number:?}");
+}
+
+/// Modules of `src` outside of tests, with their texts.
+fn texts(root: &Path) -> Vec<(String, String)> {
+    let files = rust_files(root).into_iter().filter(|file| !test_only(file));
+    files.map(|file| (module_of(root, &file), text_of(root, &file))).collect()
 }
 
 /// Returns the module of a file as all of `src` names it: `policy::decide` for
@@ -286,11 +290,47 @@ fn revisions_are_told_apart_in_their_table_alone() {
 #[test]
 fn the_database_is_named_below_its_own_module_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let own = root.join("shell/store/db");
+    let own = root.join("shell/store/sqlite");
     let is_other = |file: &PathBuf| !file.starts_with(&own) && *file != own.with_extension("rs");
-    let names = |file: &PathBuf| fs::read_to_string(file).unwrap().contains("rusqlite");
+    let opener = root.join("shell/store/db.rs");
+    let names = |file: &PathBuf| {
+        let text = fs::read_to_string(file).unwrap();
+        text.contains("rusqlite") || (text.contains("sqlite::") && *file != opener)
+    };
     let naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| is_other(file) && names(file)).collect();
-    assert!(naming.is_empty(), "write an operation in src/shell/store/db: {naming:?}");
+    assert!(naming.is_empty(), "write an operation in src/shell/store/port: {naming:?}");
+    let head = fs::read_to_string(own.with_extension("rs")).unwrap();
+    let is_out = |line: &&str| {
+        line.trim_start().starts_with("pub") && ["rusqlite", "Connection"].iter().any(|word| line.contains(word))
+    };
+    assert_eq!(head.lines().find(is_out), None, "the engine hands out requests and answers alone");
+}
+
+/// Modules of the store below its rooms, each with the others of the store that it may import.
+const BELOW_ROOMS: &[(&str, &[&str])] = &[
+    ("store::pin_record", &[]),
+    ("store::port", &["store::pin_record"]),
+    ("store::sqlite", &["store::pin_record", "store::port", "store::seal"]),
+];
+
+#[test]
+fn the_port_and_the_engine_of_the_store_know_no_room_above_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let imports = imports(&texts(&root));
+    let is_in = |file: &str, module: &str| {
+        file.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    for (module, others) in BELOW_ROOMS {
+        let own: Vec<_> = imports.iter().filter(|(file, _)| is_in(file, module)).collect();
+        assert!(!own.is_empty(), "{module} has moved");
+        for (file, from) in own {
+            let may = |other: &str| {
+                !other.starts_with("store") || is_in(other, module) || others.iter().any(|one| is_in(other, one))
+            };
+            let above: Vec<_> = from.keys().filter(|other| !may(other)).collect();
+            assert!(above.is_empty(), "{file} imports {above:?}: a row belongs into src/shell/store/port");
+        }
+    }
 }
 
 /// Tests in this process that depend on other processes or the disk, whose time no test clock
@@ -299,7 +339,7 @@ const SLEEPERS: &[&str] = &[
     "src/console/session.rs",
     "src/stage.rs",
     "src/shell/store/audit/tests/crash.rs",
-    "src/shell/store/db/tests/unwritable.rs",
+    "src/shell/store/sqlite/tests/unwritable.rs",
     "src/shell/store/killed.rs",
     "src/shell/telemetry/logs/sink.rs",
     "src/shell/upstream/process/mark.rs",

@@ -28,19 +28,10 @@
 //! are [`Pin::named`]. The same words that lead to another program are a change like any other, and
 //! nothing accepts it silently.
 //!
-//! `store::pins` keeps the pins, in memory and in the table `pins`. `gateway::supervisor::pinned`
-//! applies them in one place, between the lists of upstreams and the merge. Everything that clients
-//! see is made after it, so lists, calls, completions, profiles and the catalog of an earlier run
-//! need no checks of their own; a template does not reach a resource that waits either. Every start
-//! of an upstream passes a gate (`store::pins::launch`). When a pin ends, the grants for its digest
-//! end and the open approvals about it close.
-//!
-//! Definitions are pinned after cleaning (`mcp::item::hygiene`) and repair (`mcp::item::repair`),
-//! so a change of only hidden characters in a title is none. Order without meaning
-//! (`mcp::item::order`) is not in the digest; clients get the order of the pinned text.
-//! `store::pins::forms` knows older digests by their texts. A launch is the words of the
-//! configuration and the place in `PATH` that they lead to. Symbolic links are not followed, since
-//! package managers move their targets, and the program's content is not read.
+//! Definitions are pinned after cleaning (`mcp::item::hygiene`) and repair (`mcp::item::repair`), so a change of nothing but hidden
+//! characters in a title is none. Order that means nothing (`mcp::item::order`) is not in the digest; clients get the order of the
+//! pinned text. `store::pin_record::forms` knows older digests by their texts. A launch is the words of the configuration and the place in `PATH` that they lead to. Symbolic links
+//! are not followed, since package managers move their targets, and the program's content is not read.
 
 use crate::policy::annotations::Trust;
 use crate::wire::digest::Digest;

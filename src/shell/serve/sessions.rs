@@ -29,7 +29,7 @@ use crate::policy::Caller;
 use crate::serve::open_request::Protocol;
 use crate::serve::replay::{self, Streams};
 use crate::store::approvals::Approvals;
-use crate::store::db::Kept;
+use crate::store::db::SessionRows;
 use crate::store::sessions::SessionStore;
 
 /// A session of a legacy client over HTTP.
@@ -268,7 +268,7 @@ impl Sessions {
             tracing::warn!(error = %error, "a session of before the restart cannot be read");
             Missing::NoRoom
         })?;
-        let Kept { level, resources } = kept.ok_or(Missing::Unknown)?;
+        let SessionRows { level, resources } = kept.ok_or(Missing::Unknown)?;
         let client = ClientContext {
             revision: terms.revision,
             is_here: client.is_here && terms.is_here,

@@ -29,6 +29,7 @@ use crate::store::audit::{Audit, RecordSlot};
 use crate::store::db::{Db, DbError, Health};
 use crate::telemetry::metrics::ApprovalMetrics;
 
+mod answer_outcome;
 pub mod beside;
 mod blocks;
 mod client_wait;
@@ -37,8 +38,6 @@ mod group;
 mod journal;
 pub mod json;
 mod keep;
-mod keeper;
-mod kept;
 mod numbers;
 mod operator;
 mod own_places;
@@ -48,11 +47,11 @@ mod span;
 mod unlisted;
 mod wish;
 
-pub use self::keeper::{DAEMON, Keeper};
-pub use self::kept::{AnswerOutcome, Answered, PromptRow, Revoked, Used};
+pub use self::answer_outcome::AnswerOutcome;
 pub use self::seat::Seat;
 pub use self::span::Span;
 pub use self::wish::Wish;
+pub use crate::store::port::{Keeper, PromptRow};
 
 use self::closed_by::By;
 
@@ -184,7 +183,7 @@ impl Approvals {
     }
 
     pub fn store_health(&self) -> Option<&Arc<Health>> {
-        self.inner.db.as_ref().map(Db::health)
+        self.inner.db.as_ref().map(|db| db.health())
     }
 
     /// Returns the live grants of this moment. Takes no lock.

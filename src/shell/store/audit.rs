@@ -32,6 +32,7 @@ use crate::policy::Entry;
 use crate::policy::chain::Form;
 use crate::store::db::{Db, DbError};
 use crate::store::disk_use;
+use crate::store::port::AuditHead;
 use crate::store::seal::KeySource;
 use crate::telemetry::metrics::{AuditMetrics, DiskUse};
 
@@ -39,7 +40,6 @@ pub mod action;
 mod backwards;
 mod dormant;
 mod files;
-mod heads;
 mod journal;
 pub mod past;
 mod queue;
@@ -52,7 +52,6 @@ pub mod verify;
 mod writer;
 
 pub use self::files::{Folder, MAIN};
-pub use self::heads::Kept;
 pub use self::journal::Journal;
 pub use self::queue::{RecordSlot, Recorded};
 pub use self::ticket::{Options, Unrecorded};
@@ -114,8 +113,8 @@ pub fn open_in(
 /// Returns none if there is no database, and creates none.
 ///
 /// # Errors
-/// When the database cannot be read.
-pub fn kept_in(state: &Path) -> Result<(Vec<Kept>, Option<Form>), DbError> {
+/// When it cannot be read.
+pub fn kept_in(state: &Path) -> Result<(Vec<AuditHead>, Option<Form>), DbError> {
     if !Db::is_in(state) {
         return Ok((Vec::new(), None));
     }

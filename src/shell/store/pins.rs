@@ -16,28 +16,26 @@ use crate::base::clock;
 use crate::mcp::item::Definition;
 use crate::policy::{Digest, OnChange, PinState, Trust};
 use crate::store::db::{Db, DbError};
+use crate::store::pin_record::{PinKey, Record, Step};
+use crate::store::port::{PinTable, Stepped, Taken};
 
 mod announce;
 mod book;
 mod error;
-mod forms;
 mod judge;
 mod launch;
-mod launch_text;
 mod many;
 mod news;
 mod standing;
 mod view;
 
-pub use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped, Taken};
 pub use self::error::PinError;
-pub use self::forms::Forms;
 pub use self::judge::ListedItems;
 pub use self::launch::{Found, LaunchGate, program_of, searched};
-pub use self::launch_text::is_private;
 pub use self::many::{Decision, matcher};
 pub use self::news::{PinHook, PinNews};
 pub use self::view::PinView;
+pub use crate::store::pin_record::PinKind;
 
 use self::book::Book;
 use self::news::Stored;

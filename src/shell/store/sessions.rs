@@ -20,7 +20,7 @@ use crate::engine::ended::{Ended, EndedSession, Floor};
 use crate::engine::session_id::{SessionKey, SessionName, SessionOwner, SessionTerms};
 use crate::mcp::log::LogLevel;
 use crate::policy::Caller;
-use crate::store::db::{Db, DbError, Kept};
+use crate::store::db::{Db, DbError, SessionRows};
 
 /// Most ended sessions that wait to be written one by one.
 const MAX_UNNOTED: usize = 4096;
@@ -209,7 +209,7 @@ impl KeptSession {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn look(&self) -> Result<Option<Kept>, DbError> {
+    pub async fn look(&self) -> Result<Option<SessionRows>, DbError> {
         let Some(kept) = self.store.0.db.kept_session(self.end.name).run().await? else { return Ok(None) };
         let mut watched = self.watched.lock();
         watched.next = kept.resources.iter().map(|(slot, _)| slot + 1).max().unwrap_or_default();
@@ -226,7 +226,7 @@ impl KeptSession {
             watched.bytes += uri.len();
             (watched.next, watched.bytes <= MAX_KEPT)
         };
-        let keep = self.store.0.db.keep_resource(self.end.clone(), (slot, uri.to_owned()));
+        let keep = self.store.0.db.keep_resource(self.end.clone(), slot, uri.to_owned());
         if !has_room || keep.run().await.is_err() {
             self.end();
         }

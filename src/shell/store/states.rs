@@ -35,8 +35,8 @@ impl UsedStates {
         let mut used = Used::default();
         if let Some(db) = &db {
             let now = clock::since_1970();
-            // Uses beyond the capacity are refused by [`Self::keep`].
-            for state in db.used_states(now.as_secs(), CAPACITY)? {
+            // The store refuses those that found no room.
+            for state in db.used_states(now.as_secs(), CAPACITY).run_now()? {
                 used.first(state, now);
             }
         }

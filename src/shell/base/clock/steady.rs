@@ -1,9 +1,8 @@
 //! The clock of every promise in time: grants, approvals, denials, embargoes, limits, sessions,
 //! sign-ins, states and cursors.
 //!
-//! The clock follows a wall clock that is ahead of it. When the wall clock is set back, this clock
-//! continues from its last value at the rate of the monotonic clock. The store carries its value
-//! over restarts and to other processes (`store/db/number`).
+//! It follows a wall clock that is ahead. When the wall clock is set back, it continues from where it was at the rate of
+//! the machine's own time. The store carries it over restarts and to other processes (`store/sqlite/meta`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::AnswerOutcome;
 use super::journal::revocation;
-use super::kept::{AnswerOutcome, Answered, Revoked};
 use super::{Approvals, PromptRow, Wish, json};
 use crate::base::clock;
 use crate::policy::consent::{CannotAnswer, PromptId, Wall};
 use crate::policy::{Digest, Entry, Evidence};
 use crate::store::db::{Db, DbError};
 use crate::store::lock;
+use crate::store::port::{Answered, Revoked};
 use crate::wire::raw::RawJson;
 
 /// How long the owner of a prompt may take to take an answer.
@@ -24,7 +25,7 @@ impl Approvals {
     /// When the database cannot be read.
     pub async fn all_prompts(&self) -> Result<Vec<PromptRow>, DbError> {
         match &self.inner.db {
-            Some(db) => db.prompts(self.wall()).run().await,
+            Some(db) => db.prompts(self.wall(), true).run().await,
             None => Ok(self.prompts().iter().map(PromptRow::from).collect()),
         }
     }
@@ -41,7 +42,7 @@ impl Approvals {
             return Ok(Some(json::with_wait(&whole, self.agent_wait(&prompt.id))));
         }
         let Some(db) = &self.inner.db else { return Ok(None) };
-        let rows = db.prompts(now).run().await?;
+        let rows = db.prompts(now, true).run().await?;
         let Some(row) = rows.iter().find(|row| row.id == id) else { return Ok(None) };
         let details = db.prompt_details(id.to_owned()).run().await?;
         Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
@@ -88,8 +89,8 @@ fn now(db: &Db) -> Result<Wall, DbError> {
 /// When the database cannot be read.
 pub fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
     let now = now(db)?;
-    let without_daemon = |dir| lock::while_free(dir, || db.prompts_without_daemons(now).run_now());
-    db.path().parent().and_then(without_daemon).unwrap_or_else(|| db.prompts(now).run_now())
+    let without_daemons = lock::while_free(db.dir(), || db.prompts(now, false).run_now());
+    without_daemons.unwrap_or_else(|| db.prompts(now, true).run_now())
 }
 
 /// The same as an object with a list of that name. Blocks.

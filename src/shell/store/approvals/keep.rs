@@ -13,9 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::closed_by::By;
 use super::journal;
-use super::kept::{AnswerOutcome, Answered, Used};
 use super::unlisted::unlisted;
-use super::{Approvals, Inner, Spent, Wish};
+use super::{AnswerOutcome, Approvals, Inner, Spent, Wish};
 use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::config::Operator;
@@ -23,6 +22,7 @@ use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, Pr
 use crate::policy::{Digest, Evidence};
 use crate::store::audit::{RecordSlot, Unrecorded};
 use crate::store::db::{Db, DbError};
+use crate::store::port::{Answered, ApprovalChanges, Used};
 
 /// Time between two looks for other processes' changes while an approval is open.
 const SOON: Duration = Duration::from_millis(250);
@@ -155,7 +155,7 @@ impl Approvals {
         let inner = Arc::clone(&self.inner);
         let changed = db.approvals_changed(inner.owner(), inner.version.load(Ordering::Relaxed));
         let followed = changed.run_with(move |found| -> Result<Vec<Answered>, DbError> {
-            let Some((version, live, answers)) = found? else { return Ok(Vec::new()) };
+            let Some(ApprovalChanges { version, live, answers }) = found? else { return Ok(Vec::new()) };
             inner.follow(live);
             inner.version.store(version, Ordering::Relaxed);
             Ok(answers)

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::keeper::{DAEMON, Keeper};
 use super::unlisted::unlisted;
 use super::{Approvals, Inner};
 use crate::config::Operator;
+use crate::store::port::{DAEMON, Keeper};
 
 impl Approvals {
     /// Stores the setting, now and after each change. Only the first keeper counts. A daemon, which

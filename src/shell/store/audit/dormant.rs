@@ -26,7 +26,7 @@ pub(super) fn passes(error: &io::Error) -> bool {
 pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
     setting.folder.make()?;
     if setting.options.chain == MAIN && setting.lock.is_none() {
-        setting.lock = setting.folder.lock(setting.db.path().parent())?;
+        setting.lock = setting.folder.lock(Some(setting.db.dir()))?;
     }
     recover::resume(&setting.folder, &setting.options.chain, setting.kept.as_ref())
 }

@@ -21,7 +21,7 @@ impl Journal {
     /// # Errors
     /// A sentence, when nothing can be recorded.
     pub fn open(db: &Db, config: &config::Audit) -> Result<Self, String> {
-        let state = db.path().parent().ok_or("the store has no directory")?;
+        let state = db.dir();
         let metrics = Metrics::new().map_err(|error| error.to_string())?.audit();
         // Old records are left to processes that live longer.
         let config = config::Audit { retain: Retain::default(), ..config.clone() };

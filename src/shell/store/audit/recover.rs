@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
 use super::files::{Folder, Segment};
-use super::heads::Kept;
 use crate::policy::Entry;
 use crate::policy::chain::{Chain, Head, Reader};
+use crate::store::port::AuditHead;
 
 /// Bytes at the end of the last segment that are verified at the start; several times the longest
 /// line.
@@ -39,9 +39,8 @@ struct Scan {
     has_kept: bool,
 }
 
-/// Finds the end of a chain and opens it for appending, or begins the chain. A chain that does not
-/// match the head that the store kept continues in a new segment.
-pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::Result<Start> {
+/// Finds the end of a chain, or begins it.
+pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&AuditHead>) -> io::Result<Start> {
     let segments = folder.chains()?.remove(chain).unwrap_or_default();
     let Some(last) = segments.last() else {
         return match kept {
@@ -89,10 +88,9 @@ pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&Kept>) -> io::R
     fresh(folder, chain, last.number + 1, head, notes)
 }
 
-/// Begins a new segment after a log that is not the one that was left, and which stays as it is.
-/// The chain continues with the number and hash that the store expected, which no record of the log
-/// matches, so that verification fails there.
-fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &Kept) -> io::Result<Start> {
+/// The log is not the one that was left. What is there stays as it is; the chain goes on with what the store expected, which
+/// no record of the log fits.
+fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &AuditHead) -> io::Result<Start> {
     let expected = Head { seq: kept.head.seq.max(head.seq), hash: kept.head.hash };
     tracing::error!(
         audit.chain = chain,
@@ -112,8 +110,7 @@ fn fresh(folder: &Folder, chain: &str, number: u32, head: Head, notes: Vec<Entry
     Ok(Start { chain: Chain::after(head), segment, file, length: 0, notes })
 }
 
-/// Verifies the tail of a segment.
-fn scan(folder: &Folder, segment: &Segment, kept: Option<&Kept>) -> io::Result<Scan> {
+fn scan(folder: &Folder, segment: &Segment, kept: Option<&AuditHead>) -> io::Result<Scan> {
     let mut file = folder.read(segment)?;
     let length = file.metadata()?.len();
     let mut from = length.saturating_sub(TAIL);
@@ -143,9 +140,8 @@ fn scan(folder: &Folder, segment: &Segment, kept: Option<&Kept>) -> io::Result<S
     Ok(scan)
 }
 
-/// Returns true if the kept record is in the segment that the store names. Needed if the log grew
-/// by more than [`TAIL`] after the head was kept.
-fn stands_in_its_segment(folder: &Folder, kept: &Kept) -> io::Result<bool> {
+/// Whether the kept record is where it was; for logs that grew by much after it was kept.
+fn stands_in_its_segment(folder: &Folder, kept: &AuditHead) -> io::Result<bool> {
     if kept.head.seq == 0 {
         return Ok(true);
     }

@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::files::Folder;
-use super::heads::Kept;
 use super::retention::Retired;
 use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::chain::{Form, Retain};
 use crate::store::db::Db;
+use crate::store::port::AuditHead;
 use crate::telemetry::metrics::AuditMetrics;
 
 /// The error for a record that could not be written; its action must not happen.
@@ -46,10 +46,10 @@ pub struct Options {
 /// The settings that may change while the log is open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    pub(super) arguments: bool,
-    pub(super) deny: bool,
-    pub(super) max_segment: u64,
-    pub(super) retain: Retain,
+    pub arguments: bool,
+    pub deny: bool,
+    pub max_segment: u64,
+    pub retain: Retain,
 }
 
 /// The resources and settings of a writer.
@@ -60,7 +60,7 @@ pub(super) struct Setting {
     pub(super) db: Db,
     pub(super) metrics: AuditMetrics,
     pub(super) shared: Arc<Shared>,
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<AuditHead>,
     /// The daemon's lock on the folder, once it has one.
     pub(super) lock: Option<File>,
     /// A sender into the writer's own queue, weak so that it does not keep the log open.

@@ -4,9 +4,9 @@ use std::io;
 use std::str::FromStr;
 
 use super::files::{Folder, Segment};
-use super::heads::Kept;
 use crate::policy::chain::{Bad, Form, Head, Reader, Sound, What};
 use crate::policy::{Digest, Removal};
+use crate::store::port::AuditHead;
 
 /// Most readings of a chain whose oldest files are removed meanwhile.
 const REMOVALS: usize = 50;
@@ -36,8 +36,8 @@ impl FromStr for Anchor {
     }
 }
 
-impl From<Kept> for Anchor {
-    fn from(kept: Kept) -> Self {
+impl From<AuditHead> for Anchor {
+    fn from(kept: AuditHead) -> Self {
         Self { chain: kept.chain, head: kept.head }
     }
 }

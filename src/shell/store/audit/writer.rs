@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::dormant::{self, Opened};
 use super::files::Segment;
-use super::heads::Kept;
 use super::queue::{QUEUE, RESERVE};
 use super::recover::Start;
 use super::retention::{self, Retired};
@@ -19,6 +18,7 @@ use super::ticket::{Job, Setting, Ticket, Unrecorded};
 use crate::base::clock;
 use crate::policy::chain::{Chain, Head};
 use crate::policy::{Entry, Removal};
+use crate::store::port::AuditHead;
 
 /// Longest time from handing over a plain record until it is on disk and the head is stored.
 const LAG: Duration = Duration::from_secs(1);
@@ -462,7 +462,7 @@ impl Writer {
         if self.kept == Some(head) || head.seq == 0 {
             return;
         }
-        let kept = Kept { chain: self.segment.chain.clone(), head, segment: self.segment.name() };
+        let kept = AuditHead { chain: self.segment.chain.clone(), head, segment: self.segment.name() };
         match self.setting.db.keep_audit_head(kept).run_now() {
             Ok(()) => (self.kept, self.refused) = (Some(head), false),
             Err(error) => {

@@ -1,279 +1,154 @@
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+//! Properties of every engine, written against the port: random histories of two processes with one
+//! store, beside a model in memory.
 
-use rusqlite::TransactionBehavior;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 
-use super::open::BUSY;
+use parking_lot::Mutex;
+use proptest::collection::vec;
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestRunner};
+
 use super::*;
-use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime};
-use crate::policy::{Action, Evidence};
+use crate::engine::state::{StateId, StateUse};
+use crate::policy::Digest;
+use crate::policy::chain::Head;
+use crate::store::port::AuditHead;
 
-mod unwritable;
-mod version_1;
+mod approvals;
+mod limits;
+mod logins;
+mod pins;
+mod sessions;
 
-fn file(dir: &tempfile::TempDir) -> PathBuf {
-    dir.path().join("headend.db")
-}
+/// Opens a store for two processes.
+type Open = fn(&Path) -> [Db; 2];
 
-/// The sentence that a file is refused with; it names the file and the way out.
-fn refusal(dir: &tempfile::TempDir) -> String {
-    let text = Db::open(dir.path()).unwrap_err().to_string();
-    assert!(text.contains(&file(dir).display().to_string()), "{text}");
-    text
-}
+/// The engines. Each has all properties.
+const ENGINES: &[(&str, Open)] = &[
+    ("SQLite on disk", |dir| [(); 2].map(|()| Db::open(dir).unwrap())),
+    ("SQLite in memory", |dir| {
+        let db = Db::in_memory(dir);
+        [db.clone(), db]
+    }),
+];
 
-fn count(db: &Db) -> i64 {
-    db.read(|connection| connection.query_row("SELECT count(*) FROM meta", [], |row| row.get(0))).run_now().unwrap()
-}
-
-fn put(connection: &Connection, key: &str) -> rusqlite::Result<usize> {
-    connection.execute("INSERT INTO meta (key, value) VALUES (?1, x'00')", [key])
-}
-
-#[test]
-fn a_fresh_store_is_for_its_owner_alone_and_durable() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path()).unwrap();
-    let pragma = |name: &'static str| {
-        let read = db.read(move |c| c.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)));
-        read.run_now().unwrap()
-    };
-    assert_eq!(pragma("journal_mode"), "wal".to_owned().into());
-    assert_eq!((pragma("synchronous"), pragma("trusted_schema")), (2.into(), 0.into()));
-    assert_eq!(db.installation_key().run_now().unwrap().len(), 32);
-    for entry in fs::read_dir(dir.path()).unwrap() {
-        let entry = entry.unwrap();
-        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
-    }
-    drop(db);
-    fs::set_permissions(file(&dir), fs::Permissions::from_mode(0o644)).unwrap();
-    let again = Db::open(dir.path()).unwrap();
-    assert_eq!(fs::metadata(file(&dir)).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(count(&again), 1, "the key is made once");
-}
-
-#[test]
-fn the_journal_is_emptied_beside_jobs_that_wait() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path()).unwrap();
-    let (go, wait) = mpsc::channel();
-    let (begun, holds) = mpsc::channel();
-    db.read(move |_| {
-        begun.send(()).unwrap();
-        wait.recv().unwrap();
-        Ok(())
-    })
-    .then(|outcome| outcome.unwrap());
-    holds.recv().unwrap();
-    db.write(|connection| put(connection, "one")).then(|outcome| assert_eq!(outcome.unwrap(), 1));
-    let (reply, emptied) = mpsc::channel();
-    db.empty_journal().then(move |outcome| reply.send(outcome).unwrap());
-    go.send(()).unwrap();
-    emptied.recv().unwrap().unwrap();
-    let journal = fs::metadata(dir.path().join("headend.db-wal")).unwrap();
-    assert_eq!(journal.len(), 0);
-}
-
-#[test]
-fn jobs_that_wait_share_one_transaction_and_fail_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path()).unwrap();
-    // Holds the thread until all others wait.
-    let (go, wait) = mpsc::sync_channel::<()>(0);
-    let held = db.write(move |_| {
-        wait.recv().unwrap();
-        Ok(())
-    });
-    held.then(|_| {});
-    let (reply, answers) = mpsc::sync_channel(100);
-    for n in 0..100 {
-        let (reply, path) = (reply.clone(), file(&dir));
-        // Every tenth writes and then fails. The others tell what is visible outside of their transaction.
-        let work = move |connection: &Connection| {
-            put(connection, &format!("k{n}"))?;
-            let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-            let outside = || Connection::open(path)?.query_row("SELECT count(*) FROM meta", [], count);
-            if n % 10 == 0 { Err(rusqlite::Error::InvalidQuery) } else { outside() }
-        };
-        db.write(work).then(move |outcome| reply.send((n, outcome.ok())).unwrap());
-    }
-    go.send(()).unwrap();
-    for (at, (n, outside)) in answers.iter().take(100).enumerate() {
-        assert_eq!((n, outside), (at, (n % 10 != 0).then_some(1)), "in order, and nothing before everything");
-    }
-    assert_eq!(count(&db), 91);
-}
-
-fn grant(id: &str) -> GrantRow {
-    let asked = Asked::new(&Action::stand_in("ci", "fx", "fx__echo"), &Arc::from("ask-all"), Evidence::Client);
-    GrantRow {
-        id: Arc::from(id),
-        asked,
-        arguments: Arguments::Any,
-        lifetime: Lifetime::UntilChanged,
-        evidence: Evidence::Operator,
-        by: Arc::from("uid:1"),
-        granted_at: 1,
-        last_used: 1,
-        uses: 0,
-    }
-}
-
-#[test]
-fn grants_that_cannot_be_read_cover_nothing_and_can_be_revoked() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path()).unwrap();
-    for id in ["aaaa", "bbbb", "cccc", "dddd"] {
-        db.keep_grant(grant(id), "prompt".to_owned()).run_now().unwrap();
-    }
-    db.write(|connection| {
-        connection.execute("UPDATE grants SET caller = CAST(x'ff' AS TEXT) WHERE id IN ('bbbb', 'cccc')", [])?;
-        connection.execute("UPDATE grants SET kind = 'other' WHERE id = 'dddd'", [])
-    })
-    .run_now()
-    .unwrap();
-    let live =
-        |db: &Db| -> Vec<String> { db.grants().run_now().unwrap().iter().map(|row| row.id.to_string()).collect() };
-    assert_eq!(live(&db), ["aaaa"], "the others hold");
-    let revoke = |id: Option<&str>| -> Vec<(String, bool)> {
-        let revoked = db.revoke_grants(id.map(str::to_owned), 2).run_now().unwrap();
-        revoked.iter().map(|one| (one.id.to_string(), one.row.is_some())).collect()
-    };
-    assert_eq!(revoke(Some("bbbb")), [("bbbb".to_owned(), false)]);
-    assert_eq!(revoke(Some("bbbb")), []);
-    let mut rest = revoke(None);
-    rest.sort();
-    assert_eq!(rest, [("aaaa".to_owned(), true), ("cccc".to_owned(), false), ("dddd".to_owned(), false)]);
-    assert_eq!(live(&db), Vec::<String>::new());
-}
-
-#[test]
-fn what_is_answered_is_on_the_disk_for_others_to_see() {
-    let dir = tempfile::tempdir().unwrap();
-    let (one, other) = (Db::open(dir.path()).unwrap(), Db::open(dir.path()).unwrap());
-    one.write(|connection| put(connection, "one")).run_now().unwrap();
-    other.write(|connection| put(connection, "other")).run_now().unwrap();
-    assert_eq!((count(&one), count(&other)), (3, 3));
-}
-
-#[test]
-fn many_processes_may_make_the_store_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let open = || Db::open(dir.path()).map(|db| count(&db));
-    let counts: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
-    });
-    assert_eq!(counts, [1; 8]);
-}
-
-#[test]
-fn a_store_that_another_process_makes_meanwhile_is_never_taken_for_a_foreign_one() {
-    let dir = tempfile::tempdir().unwrap();
-    drop(Db::open(dir.path()).unwrap());
-    // Unmakes and makes the store in one step each, as the first start makes it.
-    let tables = [
-        "grants",
-        "prompts",
-        "answers",
-        "pins",
-        "limits",
-        "audit_heads",
-        "meta",
-        "used_states",
-        "ended_sessions",
-        "ended_floors",
-        "session_levels",
-        "session_resources",
-        "sign_ins",
-        "logins",
-        "login_issuers",
-        "registrations",
-    ];
-    let unmake: String =
-        tables.map(|name| format!("DROP TABLE IF EXISTS {name};")).concat() + "PRAGMA user_version = 0;";
-    let steps = [unmake.as_str(), "CREATE TABLE grants (x); PRAGMA user_version = 1;"];
-    let mut maker = Connection::open(file(&dir)).unwrap();
-    maker.busy_timeout(BUSY).unwrap();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for step in steps.iter().cycle().take(400) {
-                let change = maker.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-                change.execute_batch(step).unwrap();
-                change.commit().unwrap();
-            }
-            done.store(true, Ordering::Release);
+/// Plays random histories on each engine, each history on a fresh store.
+fn play<E: Strategy<Value: Clone + Debug>>(event: E, history: impl Fn(&[Db; 2], &[E::Value])) {
+    for (engine, open) in ENGINES {
+        let config = Config { cases: 12, failure_persistence: None, ..Config::default() };
+        let outcome = TestRunner::new(config).run(&vec(&event, 1..50), |events| {
+            let dir = tempfile::tempdir().unwrap();
+            history(&open(dir.path()), &events);
+            Ok(())
         });
-        let reader = Connection::open(file(&dir)).unwrap();
-        reader.busy_timeout(BUSY).unwrap();
-        while !done.load(Ordering::Acquire) {
-            schema::taken(&reader, schema::VERSION).unwrap();
+        outcome.unwrap_or_else(|error| panic!("{engine}: {error}"));
+    }
+}
+
+#[test]
+fn requests_of_one_process_are_done_and_answered_in_the_order_in_which_they_were_begun() {
+    play((0..3_u8, 0..9_u64), |[db, _], events| {
+        let (mut model, mut expected) = (BTreeMap::new(), Vec::new());
+        let answers = Arc::new(Mutex::new(Vec::new()));
+        for (chain, seq) in events {
+            let chain = chain.to_string();
+            if *seq == 0 {
+                db.forget_audit_head(chain.clone()).then(|outcome| outcome.unwrap());
+                model.remove(&chain);
+            } else {
+                let head = Head { seq: *seq, hash: Digest::of(b"x") };
+                let kept = AuditHead { chain: chain.clone(), head, segment: "s".to_owned() };
+                db.keep_audit_head(kept.clone()).then(|outcome| outcome.unwrap());
+                model.insert(chain, kept);
+            }
+            expected.push(model.values().cloned().collect::<Vec<_>>());
+            let answers = Arc::clone(&answers);
+            db.audit_heads().then(move |heads| answers.lock().push(heads.unwrap()));
+        }
+        db.all_so_far().run_now().unwrap();
+        assert_eq!(*answers.lock(), expected);
+    });
+}
+
+#[test]
+fn a_state_is_used_once_and_never_after_its_end_by_the_clock_of_any_process() {
+    play((0..2_usize, 0..5_u8, 1..40_u64, 0..30_u64), |dbs, events| {
+        let (mut used, mut latest) = (BTreeMap::new(), 0);
+        for (process, name, until, now) in events {
+            let db = &dbs[*process];
+            if *name == 0 {
+                db.see(*now).run_now().unwrap();
+                latest = latest.max(*now);
+            } else {
+                let mut id = StateId::default();
+                id[0] = *name;
+                let (state, time) = (StateUse { id, until: *until }, latest.max(*now));
+                let mut is_first = *until > time;
+                if is_first {
+                    let before = used.len();
+                    used.retain(|_, until| *until > time);
+                    latest = if used.len() < before { time } else { latest };
+                    is_first = !used.contains_key(&id);
+                    used.entry(id).or_insert(*until);
+                }
+                assert_eq!(db.use_state(state, *now).run_now().unwrap(), is_first, "{state:?} at {now}");
+            }
+            let mut kept = db.used_states(0, 100).run_now().unwrap();
+            kept.sort_by_key(|state| state.id);
+            let expected: Vec<_> = used.iter().map(|(id, until)| StateUse { id: *id, until: *until }).collect();
+            assert_eq!((kept, db.latest_time().run_now().unwrap().as_secs()), (expected, latest));
         }
     });
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_with_the_way_out() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(file(&dir), "this is text, and long enough to be taken for a header of a database file".repeat(20))
-        .unwrap();
-    let text = refusal(&dir);
-    assert!(text.contains("move it away") && text.contains("asked for again"), "{text}");
+fn sign_ins_are_those_by_one_token_and_the_latest_of_them() {
+    const MOST: usize = 3;
+    let key = |n: u8| [n; 32];
+    play((0..4_u8, 0..6_u8, 0..2_u8), |[db, _], events| {
+        let mut model = BTreeMap::new();
+        for (what, id, token) in events {
+            let sign_in = SignIn { id: key(*id), until: 100 + u64::from(*id), last: 200 };
+            match what {
+                0 => {
+                    db.end_sign_in(key(*id)).run_now().unwrap();
+                    model.remove(id);
+                }
+                1 => {
+                    db.end_other_sign_ins(key(*token)).run_now().unwrap();
+                    model.retain(|_, by| by == token);
+                }
+                _ => {
+                    db.keep_sign_in(sign_in, key(*token), MOST).run_now().unwrap();
+                    model.insert(*id, *token);
+                    while model.len() > MOST {
+                        model.pop_first();
+                    }
+                }
+            }
+        }
+        let mut kept: Vec<u8> = db.sign_ins(key(0), 1).run_now().unwrap().iter().map(|one| one.id[0]).collect();
+        kept.sort_unstable();
+        model.retain(|_, by| *by == 0);
+        assert_eq!(kept, model.into_keys().collect::<Vec<_>>());
+        assert_eq!(db.sign_ins(key(1), 1).run_now().unwrap(), [], "the others were removed");
+    });
 }
 
 #[test]
-fn a_damaged_file_is_refused_with_the_way_out() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path()).unwrap();
-    for n in 0..200 {
-        db.write(move |connection| put(connection, &format!("{n:>200}"))).run_now().unwrap();
-    }
-    assert_eq!(db.grants().run_now().unwrap().len(), 0);
-    // In the log it would be read from there.
-    close(db, &dir);
-    let mut bytes = fs::read(file(&dir)).unwrap();
-    let length = bytes.len();
-    bytes[length / 2..length / 2 + 8192].fill(0xa5);
-    fs::write(file(&dir), bytes).unwrap();
-    let text = refusal(&dir);
-    assert!(text.contains("damaged") && text.contains("move it away"), "{text}");
-}
-
-#[test]
-fn a_database_of_something_else_is_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let other = Connection::open(file(&dir)).unwrap();
-    other.execute_batch("CREATE TABLE precious (x)").unwrap();
-    drop(other);
-    assert!(refusal(&dir).contains("not ours"));
-    let other = Connection::open(file(&dir)).unwrap();
-    assert_eq!(other.query_row("SELECT count(*) FROM precious", [], |row| row.get::<_, i64>(0)), Ok(0));
-}
-
-#[test]
-fn a_store_of_a_newer_program_is_refused_with_both_versions() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path()).unwrap();
-    db.damage("PRAGMA user_version = 99");
-    close(db, &dir);
-    let text = refusal(&dir);
-    assert!(text.contains("newer headend") && text.contains("99") && text.contains("knows 11"), "{text}");
-}
-
-#[test]
-fn a_place_where_no_file_can_be_is_named() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::create_dir(file(&dir)).unwrap();
-    assert!(refusal(&dir).contains("is not a file"));
-}
-
-/// Drops it and waits until its thread has closed the file.
-fn close(db: Db, dir: &tempfile::TempDir) {
-    drop(db);
-    while dir.path().join("headend.db-wal").exists() {
-        std::thread::yield_now();
-    }
+fn a_store_that_takes_no_writes_is_read_and_loses_nothing() {
+    play((0..6_u64, 0..2_u8), |[db, _], events| {
+        let mut latest = 0;
+        for (now, refuses) in events {
+            db.refuse_writes(*refuses == 1);
+            let seen = db.see(latest + now).run_now();
+            if *refuses == 0 {
+                latest += now;
+            }
+            // A time that is there already may need no write.
+            assert!(seen.is_ok() || *refuses == 1 && seen.unwrap_err().is_unwritable());
+            assert_eq!(db.latest_time().run_now().unwrap().as_secs(), latest);
+        }
+    });
 }

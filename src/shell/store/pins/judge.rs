@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use strum::VariantArray as _;
 
-use super::book::{Book, Record, Step, Text};
-use super::forms::Listed;
+use super::book::Book;
 use super::news::Stored;
 use super::{Away, Judged, PinKey, PinKind, Pins, Tier};
 use crate::catalog::name::UpstreamName;
@@ -16,6 +15,7 @@ use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::policy::{Digest, OnChange, PinState, Reading};
 use crate::store::db::DbError;
+use crate::store::pin_record::{Listed, Record, Step, Text};
 
 /// Most items that one lock or one store operation covers.
 const PIECE: usize = 256;

@@ -8,12 +8,11 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::Pins;
-use super::book::{PinKey, PinKind, Record, Step, Text};
-use super::launch_text::{describe, words};
 use crate::catalog::name::UpstreamName;
 use crate::config::{Target, Template, Upstream, is_program, search_path, version_folders};
 use crate::policy::{Digest, PinState};
 use crate::store::db::DbError;
+use crate::store::pin_record::{PinKey, PinKind, Record, Step, Text, describe, words};
 use crate::wire::foreign;
 
 /// Length limit of a search path in an error, in characters.

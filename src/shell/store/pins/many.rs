@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::book::{PinKey, PinKind, Step};
 use super::{PinError, PinView, Pins};
 use crate::base::clock;
 use crate::catalog::glob::glob;
 use crate::policy::Digest;
 use crate::store::db::DbError;
+use crate::store::pin_record::{PinKey, PinKind, Step};
 
 /// A pin to be decided, with the digest of the text that the operator was shown.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{PinKey, PinKind, Record};
 use crate::catalog::name::UpstreamName;
 use crate::policy::{Digest, Entry, Event, ListChange, ListChanges, PinState};
+use crate::store::pin_record::{PinKey, PinKind, Record};
 
 /// A changed or new pin.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::Pins;
-use super::book::PinKind;
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
 use crate::policy::Standing;
+use crate::store::pin_record::PinKind;
 
 impl Pins {
     /// Returns what the pins say about each of an upstream's tools, by name: whether the tool is

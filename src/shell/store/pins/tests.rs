@@ -1,12 +1,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::book::Text;
 use super::*;
 use crate::catalog::name::UpstreamName;
 use crate::mcp::kinds::Audience;
 use crate::mcp::method::List;
 use crate::policy::Reading;
 use crate::policy::{Askers, Undecided};
+use crate::store::pin_record::Text;
 use crate::wire::raw::RawJson;
 
 mod many_changes;

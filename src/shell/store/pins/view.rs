@@ -1,7 +1,7 @@
 //! Pins as people see them.
 
-use super::book::{PinKey, PinKind, Record};
 use crate::policy::{Digest, PinState};
+use crate::store::pin_record::{PinKey, PinKind, Record};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// A pin for the command line and the console. Its texts come from the upstream and must be

@@ -20,7 +20,7 @@ fn restored() -> (TempDir, Db) {
 
 fn open_log(db: &Db) -> Audit {
     let metrics = Metrics::new().unwrap().audit();
-    audit::open_in(db.path().parent().unwrap(), db, &config::Audit::default(), MAIN, metrics).unwrap()
+    audit::open_in(db.dir(), db, &config::Audit::default(), MAIN, metrics).unwrap()
 }
 
 /// Repeats the steps of a daemon's start.
@@ -34,7 +34,7 @@ async fn start(db: &Db) -> RestoreReview {
 
 /// Counts the records of the restore in the log.
 fn records(db: &Db) -> usize {
-    let files = fs::read_dir(db.path().parent().unwrap().join("audit")).unwrap();
+    let files = fs::read_dir(db.dir().join("audit")).unwrap();
     let texts = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap_or_default());
     texts.map(|text| text.matches("\"result\":\"restored\"").count()).sum()
 }

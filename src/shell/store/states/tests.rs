@@ -55,6 +55,6 @@ async fn an_expired_state_is_not_used_even_where_its_row_is_gone() {
     // Another process, whose clock is ahead, removes the row.
     let ahead = StateUse { until: one.until + 100, ..state(2) };
     assert!(db.use_state(ahead, one.until + 1).run_now().unwrap());
-    assert!(db.used_states(0, 10).unwrap().iter().all(|left| left.id == ahead.id));
+    assert!(db.used_states(0, 10).run_now().unwrap().iter().all(|left| left.id == ahead.id));
     assert!(!db.use_state(one, clock::since_1970().as_secs()).run_now().unwrap());
 }

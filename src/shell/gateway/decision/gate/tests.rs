@@ -81,7 +81,8 @@ fn no_state_and_no_once_grant_behind_it_is_used_twice_also_after_kill_9_at_any_o
 fn make_more(dir: &Path, made: usize) -> usize {
     let db = Db::open(dir).unwrap();
     let live: HashSet<String> = db.grants().run_now().unwrap().iter().map(|row| row.id.to_string()).collect();
-    let kept: HashSet<StateId> = db.used_states(0, usize::MAX).unwrap().iter().map(|state| state.id).collect();
+    let kept: HashSet<StateId> =
+        db.used_states(0, usize::MAX).run_now().unwrap().iter().map(|state| state.id).collect();
     let mut used = HashSet::new();
     for line in uses(dir) {
         assert!(used.insert(line.clone()), "{line} was used twice");

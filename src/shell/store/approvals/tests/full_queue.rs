@@ -8,6 +8,7 @@ use super::*;
 use crate::policy::chain::Retain;
 use crate::store::audit::past::{Begin, Found, Past};
 use crate::store::audit::{Folder, MAIN, Options, Recorded};
+use crate::store::port::Answered;
 use crate::telemetry::metrics::Metrics;
 
 /// Number of answers of each kind.

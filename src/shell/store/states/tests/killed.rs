@@ -37,7 +37,8 @@ fn seal_more(dir: &Path, made: usize) -> usize {
     for n in uses(dir) {
         assert!(used.insert(n.parse::<u64>().unwrap()), "{n} was used twice");
     }
-    let kept: HashSet<StateId> = db.used_states(0, usize::MAX).unwrap().iter().map(|state| state.id).collect();
+    let kept: HashSet<StateId> =
+        db.used_states(0, usize::MAX).run_now().unwrap().iter().map(|state| state.id).collect();
     assert!(used.iter().all(|n| kept.contains(&state(*n).id)), "a state was used that is not on disk as used");
     // A state whose use is on disk was used, or its process was killed before the call went on.
     let unused = made - kept.len();

@@ -1,0 +1,346 @@
+//! Records of definitions and launches, and their changes by a step of the state machine.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
+use crate::mcp::item::Definition;
+use crate::mcp::method::List;
+use crate::policy::{Confirmed, Digest, Hints, OnChange, Pin, PinState, Reading, Standing, Trust, Undecided};
+use crate::wire::raw::{RawJson, RawObject};
+
+mod forms;
+mod launch_text;
+
+pub use self::forms::{Forms, Listed};
+pub use self::launch_text::is_private;
+pub(in crate::store) use self::launch_text::{describe, words};
+
+/// Subject of a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum PinKind {
+    Tool,
+    Prompt,
+    Resource,
+    Template,
+    /// How an upstream is started or reached.
+    Launch,
+}
+
+impl PinKind {
+    pub const fn of(list: List) -> Self {
+        match list {
+            List::Tools => Self::Tool,
+            List::Prompts => Self::Prompt,
+            List::Resources => Self::Resource,
+            List::Templates => Self::Template,
+        }
+    }
+}
+
+/// Key of a pin.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PinKey {
+    pub upstream: UpstreamName,
+    pub kind: PinKind,
+    /// The upstream's own name or URI; of a launch, nothing.
+    pub name: String,
+}
+
+impl PinKey {
+    pub fn launch(upstream: &UpstreamName) -> Self {
+        Self { upstream: upstream.clone(), kind: PinKind::Launch, name: String::new() }
+    }
+
+    /// Its name for people: the canonical name, or the upstream's for a launch.
+    pub fn canonical(&self) -> String {
+        match self.kind {
+            PinKind::Tool | PinKind::Prompt => canonical(&self.upstream, &self.name),
+            PinKind::Resource | PinKind::Template => canonical_uri(&self.upstream, &self.name),
+            PinKind::Launch => self.upstream.to_string(),
+        }
+    }
+}
+
+/// A pin, the texts of its digests, and the reason for its state.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub pin: Pin,
+    pub approved: Option<Arc<str>>,
+    pub waiting: Option<Arc<str>>,
+    /// Who, or which circumstance.
+    pub by: Arc<str>,
+    /// When, in seconds since 1970.
+    pub at: u64,
+    /// Of tools and launches.
+    pub confirmed: Confirmed,
+    /// The approved and the waiting digest, as far as their texts were in doubt when they were seen.
+    pub doubted: Vec<Digest>,
+    pub forms: Forms,
+}
+
+/// A text and its digest.
+#[derive(Clone, Debug)]
+pub struct Text {
+    pub digest: Digest,
+    pub text: Arc<str>,
+}
+
+/// Something that happens to a pin.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The upstream lists the item.
+    Seen {
+        text: Text,
+        listed: Listed,
+        trust: Trust,
+        on_change: OnChange,
+        doubt: Option<String>,
+        /// Where its list is complete.
+        reading: Option<Reading>,
+        /// Every client sees it.
+        is_for_all: bool,
+    },
+    /// The upstream has listed its tools; the step of its launch, after those of the tools.
+    Listed(Reading),
+    /// The upstream is to be started. `words` is the part of the text that the configuration says; `folders` are those of
+    /// `launch_text::is_same`.
+    Started {
+        text: Text,
+        words: String,
+        trust: Trust,
+        folders: Vec<PathBuf>,
+    },
+    Approve {
+        shown: Digest,
+        by: Arc<str>,
+    },
+    Reject {
+        shown: Digest,
+        by: Arc<str>,
+    },
+}
+
+impl Step {
+    /// The person who decides; `None` for a step of an upstream.
+    pub(in crate::store) const fn by(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Approve { by, .. } | Self::Reject { by, .. } => Some(by),
+            Self::Seen { .. } | Self::Listed(_) | Self::Started { .. } => None,
+        }
+    }
+}
+
+impl Record {
+    /// Whether the text of each digest could be read. A sealed text without its key cannot.
+    fn has_texts(&self) -> bool {
+        self.pin.approved().is_some() == self.approved.is_some()
+            && self.pin.waiting().is_some() == self.waiting.is_some()
+    }
+
+    /// Whether the records differ, so that the later one has to be stored.
+    pub fn differs(&self, after: &Self) -> bool {
+        self.pin != after.pin
+            || self.approved.is_some() != after.approved.is_some()
+            || self.waiting.is_some() != after.waiting.is_some()
+            || self.confirmed != after.confirmed
+            || self.doubted != after.doubted
+    }
+
+    /// The digest by which this pin knows a listed item: the pinned or the waiting one where the two differ at most by order that
+    /// means nothing, or by repairs that an earlier version did not make; else the item's own.
+    ///
+    /// Of a rejected text any order stays rejected, unless it is the pinned text as it was pinned.
+    pub fn known_as(&self, listed: Listed) -> Digest {
+        let (approved, waiting) = (self.pin.approved(), self.pin.waiting());
+        if waiting.is_none() && approved == Some(listed.digest) {
+            return listed.digest;
+        }
+        let pinned_text = self.forms.approved(self.approved.as_ref());
+        let waiting_text = self.forms.waiting(self.waiting.as_ref());
+        let is_pinned = || approved.is_some_and(|digest| pinned_text.is_of(digest, listed));
+        let is_waiting = || waiting.is_some_and(|digest| waiting_text.is_of(digest, listed));
+        let is_rejected = self.pin.state() == PinState::Rejected && !pinned_text.is_exactly(listed);
+        let known = if is_rejected && is_waiting() {
+            waiting
+        } else if is_pinned() {
+            approved
+        } else if is_waiting() {
+            waiting
+        } else {
+            None
+        };
+        known.unwrap_or(listed.digest)
+    }
+
+    /// The listed item as clients get it under this pin, where that is not as it was listed.
+    pub(in crate::store) fn shown(&self, item: &Definition, digest: Digest) -> Option<Definition> {
+        let is_same = digest == item.digest && self.forms.approved(self.approved.as_ref()).is_exactly(Listed::of(item));
+        let text = self.approved.as_deref().filter(|_| !is_same)?;
+        Some(item.pinned_as(digest, text))
+    }
+
+    /// The digest that clients may see, if any; of a launch, that which may be started.
+    pub(in crate::store) fn visible(&self) -> Option<Digest> {
+        self.pin.approved().filter(|_| self.pin.state() == PinState::Pinned)
+    }
+
+    /// Of a launch: whether such a tool of this list belongs to its first inventory.
+    pub(in crate::store) fn takes(&self, reading: Reading, is_for_all: bool) -> bool {
+        self.visible() == Some(reading.launch) && self.confirmed.takes(reading, is_for_all)
+    }
+
+    /// Of a launch: how far it is confirmed after this list.
+    pub(in crate::store) fn after(&self, reading: Reading) -> Confirmed {
+        if self.visible() == Some(reading.launch) { self.confirmed.after(reading) } else { self.confirmed }
+    }
+
+    /// Of a tool: whether it is not known for this launch, which is approved.
+    pub(in crate::store) fn awaits_confirmation(&self, launch: Option<&Self>) -> bool {
+        launch.and_then(Self::visible).is_some_and(|launch| !self.confirmed.is_for(launch))
+    }
+
+    /// Of a tool with this definition. Without an approved launch it is new.
+    pub(in crate::store) fn standing(&self, launch: Option<&Self>, digest: Digest) -> Standing {
+        if self.visible() != Some(digest) {
+            return Standing::default();
+        }
+        let launch = launch.and_then(Self::visible);
+        let is_new = launch.is_none_or(|launch| !self.confirmed.is_for(launch));
+        Standing { is_new, is_doubtful: self.doubted.contains(&digest) }
+    }
+
+    /// Why this text waits whatever `on-change` says: its hints promise more than those of the pinned text, or of no text that
+    /// can be read.
+    fn loosened_by(&self, text: &Text) -> Option<String> {
+        let hints = |text: &str| {
+            let definition = RawObject::parse(&RawJson::trusted(text.to_owned()));
+            definition.as_ref().map(Hints::in_any_case).unwrap_or_default()
+        };
+        let pinned = self.approved.as_deref().map(hints).unwrap_or_default();
+        let is_other = self.pin.approved() != Some(text.digest);
+        (is_other && hints(&text.text).loosen(&pinned)).then(|| "its hints promise more than before".to_owned())
+    }
+
+    /// The next record. `launch`: that of the upstream's launch, if the step is about a tool.
+    ///
+    /// # Errors
+    /// [`Undecided`]; the record stays.
+    pub fn step(before: Option<&Self>, launch: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
+        let mut confirmed = before.map(|before| before.confirmed).unwrap_or_default();
+        let mut doubted = before.map(|before| before.doubted.clone()).unwrap_or_default();
+        let (pin, by) = match step {
+            Step::Seen { text, listed, trust, on_change, doubt, reading, is_for_all } => {
+                let digest = before.map_or(listed.digest, |before| before.known_as(*listed));
+                if doubt.is_some() && !doubted.contains(&digest) {
+                    doubted.push(digest);
+                }
+                let is_first = |reading: &Reading| launch.is_some_and(|launch| launch.takes(*reading, *is_for_all));
+                if let Some(reading) = reading.filter(is_first) {
+                    confirmed = confirmed.and_for(reading.launch);
+                }
+                let loosened = || before.and_then(|before| before.loosened_by(text));
+                seen(before, digest, (*trust, *on_change), &doubt.clone().or_else(loosened))
+            }
+            Step::Listed(reading) => {
+                let before = before.ok_or(Undecided::NothingWaits)?;
+                confirmed = before.after(*reading);
+                (before.pin, Arc::clone(&before.by))
+            }
+            Step::Started { text, words, trust, folders } => started(before, text, words, *trust, folders),
+            Step::Approve { shown, by } => {
+                let before = before.ok_or(Undecided::NothingWaits)?;
+                let is_new = before.awaits_confirmation(launch);
+                let pin = match before.pin.approve(*shown) {
+                    Err(Undecided::NothingWaits) if is_new && before.pin.approved() == Some(*shown) => before.pin,
+                    Err(Undecided::NothingWaits) if is_new => return Err(Undecided::ChangedSince),
+                    approved => approved?,
+                };
+                confirmed = launch.and_then(Self::visible).map_or(confirmed, |launch| confirmed.and_for(launch));
+                (pin, Arc::clone(by))
+            }
+            Step::Reject { shown, by } => (before.ok_or(Undecided::NothingWaits)?.pin.reject(*shown)?, Arc::clone(by)),
+        };
+        doubted.retain(|digest| pin.approved() == Some(*digest) || pin.waiting() == Some(*digest));
+        if let Some(before) = before.filter(|before| before.pin == pin && before.has_texts()) {
+            let is_decided = matches!(step, Step::Approve { .. });
+            let (by, at) = if is_decided { (by, now) } else { (Arc::clone(&before.by), before.at) };
+            return Ok(Self { confirmed, doubted, by, at, ..before.clone() });
+        }
+        let fresh = match step {
+            Step::Seen { text, .. } | Step::Started { text, .. } => Some((text.digest, &text.text)),
+            Step::Listed(_) | Step::Approve { .. } | Step::Reject { .. } => None,
+        };
+        let old = before.map(|b| [b.pin.approved().zip(b.approved.as_ref()), b.pin.waiting().zip(b.waiting.as_ref())]);
+        let text = |digest: Digest| {
+            let texts = old.iter().flatten().flatten().copied().chain(fresh);
+            texts.into_iter().find(|(known, _)| *known == digest).map(|(_, text)| Arc::clone(text))
+        };
+        let (approved, waiting) = (pin.approved().and_then(text), pin.waiting().and_then(text));
+        Ok(match before.filter(|before| before.pin == pin) {
+            // Texts that did not open earlier and do now.
+            Some(before) => Self { approved, waiting, confirmed, doubted, forms: Forms::default(), ..before.clone() },
+            None => Self { pin, approved, waiting, by, at: now, confirmed, doubted, forms: Forms::default() },
+        })
+    }
+}
+
+impl Record {
+    /// The approved digest if a launch is the approved one, or leads to another version of its program.
+    pub(in crate::store) fn approved_as(&self, launch: &Text, folders: &[PathBuf]) -> Option<Digest> {
+        let approved = self.pin.approved()?;
+        let is_same = |text: &Arc<str>| launch_text::is_same(text, &launch.text, folders);
+        (approved == launch.digest || self.approved.as_ref().is_some_and(is_same)).then_some(approved)
+    }
+}
+
+fn seen(
+    before: Option<&Record>,
+    digest: Digest,
+    (trust, on_change): (Trust, OnChange),
+    doubt: &Option<String>,
+) -> (Pin, Arc<str>) {
+    let doubtful = doubt.is_some();
+    let pin = match before {
+        None => Pin::first(digest, trust, doubtful),
+        Some(before) => before.pin.see(digest, on_change, doubtful),
+    };
+    let why = match (pin.state(), before.map(|before| before.pin.state())) {
+        (PinState::Pinned, None) => "first sight",
+        (PinState::Pinned, Some(_)) if before.is_some_and(|before| before.pin.approved() == Some(digest)) => {
+            "it is back"
+        }
+        (PinState::Pinned, Some(_)) => "on-change",
+        _ => doubt.as_deref().unwrap_or(match pin.state() {
+            PinState::Quarantined if trust == Trust::Untrusted => "the upstream is untrusted",
+            PinState::Pinned | PinState::Quarantined | PinState::Changed | PinState::Rejected => {
+                "the upstream changed it"
+            }
+        }),
+    };
+    (pin, Arc::from(why))
+}
+
+fn started(before: Option<&Record>, text: &Text, words: &str, trust: Trust, folders: &[PathBuf]) -> (Pin, Arc<str>) {
+    let digest = text.digest;
+    let Some(before) = before else { return (Pin::at(digest), Arc::from("first sight")) };
+    if let Some(approved) = before.approved_as(text, folders) {
+        return (Pin::at(approved), Arc::from("it is back"));
+    }
+    let has_words = |text: Option<&Arc<str>>| text.is_some_and(|text| launch_text::words(text) == words);
+    let same = before.pin.waiting() == Some(digest) || has_words(before.waiting.as_ref());
+    if before.pin.state() == PinState::Rejected && same {
+        return (before.pin.see(digest, OnChange::Quarantine, false), Arc::clone(&before.by));
+    }
+    let same_words = has_words(before.approved.as_ref());
+    if same_words {
+        return (
+            before.pin.see(digest, OnChange::Quarantine, false),
+            Arc::from("the same words lead to another program"),
+        );
+    }
+    (before.pin.named(digest, trust), Arc::from("the configuration changed"))
+}

@@ -1,0 +1,62 @@
+//! The text of a launch, whose digest is pinned: the words of the configuration, and the program that they lead to.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{Target, Upstream, is_same_place};
+use crate::wire::canonical::canonical;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// A launch as a canonical text: the words of the configuration, and the program that they lead to.
+pub(in crate::store) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
+    let mut out = RawObject::default();
+    match &spec.target {
+        Target::Stdio { command, .. } => {
+            out.set("command", RawJson::list(command.iter().map(|word| RawJson::string(word.written()))));
+            if let Some(program) = program {
+                let word = command.first().filter(|word| spec.target.hides_program(word));
+                let program = word.map_or_else(|| program.to_string_lossy(), |word| word.written().into());
+                out.set("program", RawJson::string(&program));
+            }
+        }
+        Target::Http { transport, .. } => {
+            out.set("transport", RawJson::string(transport.into_str()));
+            out.set("url", RawJson::string(&spec.target.shown_url().unwrap_or_default()));
+        }
+    }
+    text(&out)
+}
+
+fn text(object: &RawObject) -> String {
+    let encoded = object.encode();
+    let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text.into_owned()).ok());
+    canonical.unwrap_or_else(|| encoded.text().into_owned())
+}
+
+/// The text of a launch as it is stored.
+fn read(launch: &str) -> Option<RawObject> {
+    RawObject::parse(&RawJson::checked(launch.to_owned()).ok()?).ok()
+}
+
+/// The part of a launch's text that the configuration says.
+pub(in crate::store) fn words(launch: &str) -> String {
+    read(launch).map_or_else(
+        || launch.to_owned(),
+        |mut object| {
+            object.remove("program");
+            text(&object)
+        },
+    )
+}
+
+/// Whether two launches have the same words and lead to the same program, of which each may be another version below one of the folders.
+pub(super) fn is_same(one: &str, other: &str, folders: &[PathBuf]) -> bool {
+    let program = |launch: &str| read(launch).and_then(|object| object.string("program"));
+    let (Some(from), Some(to)) = (program(one), program(other)) else { return false };
+    words(one) == words(other) && is_same_place(Path::new(&*from), Path::new(&*to), folders)
+}
+
+/// Whether a launch's text is kept sealed: the query of a URL may hold a secret.
+pub fn is_private(launch: &str) -> bool {
+    let url = read(launch).and_then(|object| object.string("url"));
+    url.is_some_and(|url| url.contains('?'))
+}

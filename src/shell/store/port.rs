@@ -1,0 +1,88 @@
+//! The port of the store: the data that outlives the process, as plain requests and answers.
+//! Engines implement it, one folder for each; [`crate::store::db`] opens one, and all other files
+//! know the port alone.
+//!
+//! Each operation is
+//! - *atomic*: all of it or nothing, and what it decides by reading is true when it writes, over
+//!   all processes;
+//! - *durable*: its outcome is told once it is on the disk, and an error says that nothing was
+//!   written;
+//! - *in order*: those of one process happen one after the other as they were begun, and their
+//!   replies are called in that order, so that memory follows the order of the disk.
+//!
+//! An operation that only reads needs the order alone. Each trait says which processes write its
+//! tables. Where a text says that it is sealed, the engine seals it with the keys of
+//! [`crate::store::seal`].
+//!
+//! A store that takes no writes stops nothing: operations that would write fail, all others go on,
+//! and the engine tries again until it takes them ([`Health`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+mod approvals;
+mod audit;
+mod error;
+mod health;
+mod limits;
+mod logins;
+mod operation;
+mod pins;
+mod restored;
+mod sessions;
+mod sign_ins;
+mod states;
+
+pub use self::approvals::{
+    Answered, ApprovalChanges, ApprovalOperations, DAEMON, GrantOperations, Keeper, PromptOperations, PromptRow,
+    Revoked, Used,
+};
+pub use self::audit::{AuditHead, AuditOperations};
+pub use self::error::DbError;
+pub use self::health::Health;
+pub use self::limits::LimitOperations;
+pub use self::logins::{Claim, Claimant, KeptLogin, LoginKey, LoginOperations, MadeLogin};
+pub use self::operation::{Operation, Reply};
+pub use self::pins::{PinOperations, PinTable, Stepped, Taken};
+pub use self::restored::{BackupRows, RestoreMark, RestoreOperations};
+pub use self::sessions::{SessionOperations, SessionRows};
+pub use self::sign_ins::{Key, SignIn, SignInOperations};
+pub use self::states::StateOperations;
+
+/// An open store.
+pub trait Store:
+    ApprovalOperations
+    + AuditOperations
+    + GrantOperations
+    + LimitOperations
+    + LoginOperations
+    + PinOperations
+    + PromptOperations
+    + RestoreOperations
+    + SessionOperations
+    + SignInOperations
+    + StateOperations
+    + std::fmt::Debug
+    + Send
+    + Sync
+{
+    /// Whether it takes writes.
+    fn health(&self) -> &Arc<Health>;
+
+    /// Waits for all operations begun before this one: their writes are on disk.
+    fn all_so_far(&self) -> Operation<'_, ()>;
+
+    /// Remembers a time that was seen, in seconds since 1970.
+    fn see(&self, now: u64) -> Operation<'_, ()>;
+
+    /// The latest time that any process has seen, since 1970.
+    fn latest_time(&self) -> Operation<'_, Duration>;
+
+    /// Changes the data as nothing in this program would, in the words of the engine.
+    #[cfg(test)]
+    fn damage(&self, words: &'static str);
+
+    /// Makes the engine refuse writes, as a full disk does, or take them again.
+    #[cfg(any(test, feature = "testing"))]
+    fn refuse_writes(&self, on: bool);
+}

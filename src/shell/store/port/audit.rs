@@ -1,0 +1,30 @@
+//! Operations on what the store knows of the audit log. The last record of each chain is kept
+//! outside of the log, so that a log that was cut or rolled back is noticed.
+
+use super::operation::Operation;
+use crate::policy::chain::Head;
+
+/// The last record of a chain that is known to be on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditHead {
+    pub chain: String,
+    pub head: Head,
+    /// The file that it stands in.
+    pub segment: String,
+}
+
+/// Operations on heads of chains, which the writer of a chain alone keeps, and the secret of the
+/// installation.
+pub trait AuditOperations {
+    /// The heads of all chains.
+    fn audit_heads(&self) -> Operation<'_, Vec<AuditHead>>;
+
+    /// Replaces the head of a chain.
+    fn keep_audit_head(&self, kept: AuditHead) -> Operation<'_, ()>;
+
+    /// Forgets the head of a chain of which nothing is left.
+    fn forget_audit_head(&self, chain: String) -> Operation<'_, ()>;
+
+    /// 32 random bytes that are made with the store.
+    fn installation_key(&self) -> Operation<'_, [u8; 32]>;
+}

@@ -1,0 +1,66 @@
+//! Whether the store takes writes, for those who ask before they begin something that has to be
+//! written.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::error::DbError;
+use crate::base::clock;
+
+/// Shared by the engine, which alone changes it, and its readers.
+#[derive(Debug, Default)]
+pub struct Health {
+    unwritable: AtomicBool,
+    /// Counts the connections of the thread: values that the engine keeps for each of them are told
+    /// apart by it.
+    connections: AtomicU64,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// Why the store takes no writes.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    pub why: String,
+    /// Seconds since 1970.
+    pub since: u64,
+}
+
+impl Health {
+    /// Whether the last attempt to write succeeded.
+    pub fn is_writable(&self) -> bool {
+        !self.unwritable.load(Ordering::Acquire)
+    }
+
+    /// Why it takes no writes, while that is so.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().clone()
+    }
+
+    pub(in crate::store) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::store) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A write failed. Logged where the last one did not.
+    pub(in crate::store) fn failed(&self, error: &DbError) {
+        if !self.unwritable.swap(true, Ordering::AcqRel) {
+            *self.trouble.lock() = Some(Trouble { why: error.to_string(), since: clock::unix_seconds() });
+            tracing::error!(
+                error = %error,
+                "the store takes no writes: what it holds stays in force, and what would have to be written is refused until it does"
+            );
+        }
+    }
+
+    /// A write is on the disk. Logged where the last one failed.
+    pub(in crate::store) fn wrote(&self) {
+        if self.unwritable.swap(false, Ordering::AcqRel) {
+            *self.trouble.lock() = None;
+            tracing::info!("the store takes writes again");
+        }
+    }
+}

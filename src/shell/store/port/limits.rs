@@ -1,0 +1,27 @@
+//! Operations on the bounds of limits. Every process writes bounds, and each written bound includes
+//! the draws of the others.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::error::DbError;
+use super::operation::Operation;
+use crate::policy::{Granted, Lease, Overdrawn, RowId, Stored, Used};
+
+/// Operations on the bounds of limits, one for each bucket.
+pub trait LimitOperations {
+    /// All bounds. Those of buckets that are full again by now are removed where the store takes
+    /// writes. Blocks.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn limits(&self, now: Duration) -> Result<HashMap<RowId, Stored>, DbError>;
+
+    /// Reads, extends and writes the bounds of all buckets that a call drew from, so that the call
+    /// may be sent. `sweeps` removes buckets that are full again as well.
+    fn extend_lease(&self, lease: Lease, now: Duration, sweeps: bool)
+    -> Operation<'_, Result<Vec<Granted>, Overdrawn>>;
+
+    /// Writes the exact use. If another process has drawn as well, its bound stays.
+    fn keep_used(&self, used: Vec<Used>, now: Duration) -> Operation<'_, ()>;
+}

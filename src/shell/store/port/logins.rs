@@ -1,0 +1,108 @@
+//! Operations on logins at upstreams, their issuers, and the clients that were registered for them.
+//! Every process writes them.
+//!
+//! A row's version is another one after each change of its tokens, so a verdict about tokens that
+//! were exchanged meanwhile changes nothing. The mark `tried` says that a refresh token may have
+//! been used without an answer.
+
+use super::operation::Operation;
+
+/// A login as it is kept.
+#[derive(Clone, Debug)]
+pub struct KeptLogin {
+    pub version: u64,
+    /// The authorization server has ended it.
+    pub is_expired: bool,
+    /// The login as JSON; `None` where the key that sealed it is gone.
+    pub value: Option<String>,
+}
+
+/// The outcome of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// This process renews it. `was_tried`: an earlier attempt may have used the same refresh
+    /// token.
+    Mine { was_tried: bool },
+    /// Another one is at it.
+    Busy,
+    /// The row is another one by now.
+    Moved,
+}
+
+/// The upstream of a login: its name, and its launch, which is one address with one set of headers.
+/// Two upstreams with one launch have two logins, since rules open them apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginKey {
+    /// Empty for a login of before version 9 of the store that no upstream has adopted.
+    pub upstream: String,
+    pub launch: String,
+}
+
+/// A login that a person has made, before it is kept.
+#[derive(Clone, Debug)]
+pub struct MadeLogin {
+    pub key: LoginKey,
+    pub issuer: String,
+    /// The issuer that was kept for the upstream when this login began.
+    pub issuer_before: Option<String>,
+    pub version: u64,
+    /// The login as JSON.
+    pub value: String,
+}
+
+/// One process, at one renewal.
+#[derive(Clone, Debug)]
+pub struct Claimant {
+    pub key: LoginKey,
+    /// The row that it means.
+    pub version: u64,
+    /// Its own name.
+    pub by: u64,
+}
+
+/// Operations on logins and registrations.
+pub trait LoginOperations {
+    /// The login of an upstream.
+    fn login(&self, key: LoginKey) -> Operation<'_, Option<KeptLogin>>;
+
+    /// Keeps a login that a person has made, in place of any other of that upstream, and its issuer
+    /// beyond its end. If a login at another issuer was kept since this one began, it changes
+    /// nothing and returns that issuer.
+    fn keep_login(&self, made: MadeLogin) -> Operation<'_, Option<String>>;
+
+    /// The issuer of the last login of an upstream, which its end leaves.
+    fn login_issuer(&self, key: LoginKey) -> Operation<'_, Option<String>>;
+
+    /// Whether logins or registrations are there that no upstream has adopted.
+    fn has_unowned_logins(&self) -> Operation<'_, bool>;
+
+    /// Gives each login of before version 9 to the upstream with its launch. If several of these
+    /// have it, it is removed: nothing says for which of them it was given.
+    fn adopt_logins(&self, keys: Vec<LoginKey>) -> Operation<'_, ()>;
+
+    /// Claims the row for one renewal, until that time. The mark `tried` is set with it: if this
+    /// process ends before it tells what came of it, the refresh token counts as used.
+    fn claim_login(&self, who: Claimant, now: u64, until: u64) -> Operation<'_, Claim>;
+
+    /// Keeps the tokens of a renewal; false where the row is another one by now.
+    fn renew_login(&self, who: Claimant, version: u64, value: String) -> Operation<'_, bool>;
+
+    /// Gives a claim back. `tried`: the refresh token may have been used.
+    fn release_login(&self, who: Claimant, tried: bool) -> Operation<'_, ()>;
+
+    /// The authorization server has ended the login; false where the row is another one by now.
+    fn expire_login(&self, key: LoginKey, version: u64) -> Operation<'_, bool>;
+
+    /// Forgets the login of an upstream. Its issuer stays.
+    fn forget_login(&self, key: LoginKey) -> Operation<'_, bool>;
+
+    /// The clients that were registered for an upstream, as JSON.
+    fn registrations(&self, key: LoginKey) -> Operation<'_, Vec<String>>;
+
+    /// Keeps a registration. Of one upstream only the last issuer's stays: a server that moves to
+    /// another issuer leaves the one of before.
+    fn keep_registration(&self, key: LoginKey, issuer: String, value: String) -> Operation<'_, ()>;
+
+    /// Forgets the registrations of an upstream: their server does not know them any more.
+    fn forget_registrations(&self, key: LoginKey) -> Operation<'_, ()>;
+}

@@ -1,0 +1,38 @@
+//! Operations on pins. Every process takes steps; each is taken from the record that is there at
+//! this moment. A number counts the changes, by which processes notice those of others.
+
+use super::error::DbError;
+use super::operation::Operation;
+use crate::policy::Undecided;
+use crate::store::pin_record::{PinKey, Record, Step};
+
+/// All pins of a store, with the number of changes that are in them.
+pub type PinTable = (u64, Vec<(PinKey, Record)>);
+
+/// The result of one step.
+pub type Stepped = (PinKey, Result<Record, Undecided>);
+
+/// The results of steps, and the number of changes before and after them.
+#[derive(Debug)]
+pub struct Taken {
+    pub stepped: Vec<Stepped>,
+    pub before: u64,
+    pub after: u64,
+}
+
+/// Operations on pins. The texts of launches whose URL has a query are sealed; the digests beside
+/// them, which decide, are not.
+pub trait PinOperations {
+    /// All pins, once their private texts are sealed with the key of now. Blocks.
+    ///
+    /// # Errors
+    /// When they cannot be read; none is left out.
+    fn open_pins(&self) -> Result<PinTable, DbError>;
+
+    /// All pins, if their number of changes is not `known`.
+    fn pins_changed(&self, known: u64) -> Operation<'_, Option<PinTable>>;
+
+    /// Removes pins, then takes steps from the records in the store, which another process may have
+    /// changed. Returns the results in order.
+    fn take_steps(&self, steps: Vec<(PinKey, Step)>, forget: Vec<PinKey>, now: u64) -> Operation<'_, Taken>;
+}

@@ -1,0 +1,44 @@
+//! Operations on the mark of a store that was restored from a backup, and on the identity of a
+//! store. A backup has the mark from the beginning; the first start of a daemon on it and the
+//! operator's review change it.
+
+use super::operation::Operation;
+
+/// A restore that no person has reviewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestoreMark {
+    /// Time of the backup, in seconds since 1970.
+    pub backup_time: u64,
+    /// Whether the restore is in the audit log.
+    pub is_recorded: bool,
+}
+
+/// The numbers of rows in a backup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupRows {
+    /// Live grants.
+    pub grants: usize,
+    pub pins: usize,
+    /// Logins at upstreams, sealed.
+    pub logins: usize,
+}
+
+/// Operations on the mark of a restore and the identity of the store.
+pub trait RestoreOperations {
+    /// The restore that waits for a review.
+    fn restore_mark(&self) -> Operation<'_, Option<RestoreMark>>;
+
+    /// Gives the store a new identity, so that two restores of one backup have nothing in common.
+    fn renew_identity(&self) -> Operation<'_, ()>;
+
+    /// Notes that the restore is in the audit log.
+    fn note_restore_recorded(&self) -> Operation<'_, ()>;
+
+    /// Removes the mark, and gives the store a new identity if no daemon has. Returns the time of
+    /// the backup, or `None` if there was no mark.
+    fn end_restore_review(&self) -> Operation<'_, Option<u64>>;
+
+    /// The secret of this store beside its key: that of the installation, or of the restored
+    /// backup.
+    fn identity(&self) -> Operation<'_, [u8; 32]>;
+}

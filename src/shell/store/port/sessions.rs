@@ -1,0 +1,49 @@
+//! Operations on sessions of HTTP clients. The daemon alone enters rows: no other process serves
+//! HTTP. Every process may remove those of ids that have expired.
+
+use super::error::DbError;
+use super::operation::Operation;
+use crate::engine::ended::{Ended, EndedSession, Floor};
+use crate::engine::session_id::SessionName;
+
+/// The part of a session that is kept besides its id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionRows {
+    pub level: Option<String>,
+    /// The resources that it watches, each with its place.
+    pub resources: Vec<(u64, String)>,
+}
+
+/// Operations on ended sessions, and on what is kept of sessions that go on.
+pub trait SessionOperations {
+    /// Notes that a session has ended, and drops what was kept of it. A floor replaces the notes
+    /// below it.
+    fn end_session(&self, session: EndedSession, floor: Option<Floor>) -> Operation<'_, ()>;
+
+    /// Notes that sessions of a caller have ended which there are too many of. A floor replaces the
+    /// notes below it.
+    fn end_sessions_below(&self, floor: Floor) -> Operation<'_, ()>;
+
+    /// The ended sessions whose ids have not expired. Rows of others are removed where the store
+    /// takes writes. Blocks.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn ended_sessions(&self, now: u64) -> Result<Ended, DbError>;
+
+    /// Removes the rows of sessions whose ids have expired.
+    fn sweep_sessions(&self, now: u64) -> Operation<'_, ()>;
+
+    /// Keeps the log level of a session, unless that has ended meanwhile.
+    fn keep_level(&self, session: EndedSession, level: &'static str) -> Operation<'_, ()>;
+
+    /// Keeps a resource that a session watches, at that place, unless the session has ended
+    /// meanwhile.
+    fn keep_resource(&self, session: EndedSession, slot: u64, uri: String) -> Operation<'_, ()>;
+
+    /// Drops a resource that a session watches no longer.
+    fn drop_resource(&self, name: SessionName, slot: u64) -> Operation<'_, ()>;
+
+    /// The kept part of a session; `None` where a part of it does not open, since its key is gone.
+    fn kept_session(&self, name: SessionName) -> Operation<'_, Option<SessionRows>>;
+}

@@ -1,0 +1,217 @@
+//! `headend.db` in the state directory: the store in a file of `SQLite`, written by one thread.
+//! Only this file and those below it know connections, rows and SQL, one file for each group of
+//! tables; another engine would be a folder beside this one.
+//!
+//! Operations that wait are done together: one transaction with a savepoint for each, one commit,
+//! one wait for the disk. Several processes may have the file open; its own locks keep them apart.
+//!
+//! A disk that takes no writes stops nothing: operations that would write fail, all others go on,
+//! and the thread tries again until it takes them (`sqlite/thread`, `sqlite/open`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::port::{DbError, Health, Operation, Store};
+use super::seal::Seals;
+
+mod approvals;
+mod audit;
+mod backup;
+mod closing;
+mod error;
+mod grants;
+mod job;
+mod limits;
+mod logins;
+mod meta;
+mod open;
+mod pins;
+mod prompts;
+mod restored;
+mod schema;
+mod sessions;
+mod sign_ins;
+mod states;
+mod thread;
+
+pub use self::backup::back_up;
+
+use self::closing::Running;
+use self::job::{Begun, Job, Transaction};
+use self::thread::Thread;
+
+/// Operations that may wait for the thread.
+const QUEUE: usize = 4096;
+/// The file in the state directory.
+pub const FILE: &str = "headend.db";
+/// The threads of the databases of this process.
+static THREADS: Running = Running::new();
+
+/// Waits until all databases of this process are closed, no longer than `most`. For the end of the
+/// process, once all their clones are dropped. Blocks.
+pub fn wait_until_closed(most: Duration) {
+    THREADS.wait(most);
+}
+
+/// The open database. Its thread ends with it.
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    path: PathBuf,
+    seals: Seals,
+    jobs: SyncSender<Box<dyn Job>>,
+    health: Arc<Health>,
+    /// On a stage, which has no thread for it.
+    #[cfg(any(test, feature = "testing"))]
+    unthreaded: Option<thread::Unthreaded>,
+}
+
+impl Sqlite {
+    /// Opens the file, made if it is missing, and starts its thread. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file and the way out.
+    pub(super) fn open(path: PathBuf, seals: Seals) -> Result<Self, DbError> {
+        Self::start(Thread::open(path.clone(), Arc::default())?, path, seals)
+    }
+
+    /// A database without a file.
+    #[cfg(test)]
+    pub(super) fn in_memory(seals: Seals) -> Result<Self, DbError> {
+        Self::start(Thread::in_memory()?, PathBuf::new(), seals)
+    }
+
+    fn start(work: Thread, path: PathBuf, seals: Seals) -> Result<Self, DbError> {
+        let health = Arc::clone(work.health());
+        let (jobs, inbox) = mpsc::sync_channel(QUEUE);
+        #[cfg(any(test, feature = "testing"))]
+        if crate::base::clock::played::is_staged() {
+            let unthreaded = Some(thread::Unthreaded::new(work, inbox));
+            return Ok(Self { path, seals, jobs, health, unthreaded });
+        }
+        let run = THREADS.begin();
+        #[cfg(any(test, feature = "testing"))]
+        let process = crate::base::clock::played::Process::current();
+        let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || {
+            #[cfg(any(test, feature = "testing"))]
+            if let Some(process) = process {
+                process.enter();
+            }
+            work.run(&inbox);
+            drop(run);
+        });
+        match started {
+            // It ends with the last sender; `wait_until_closed` is for the end of the process.
+            Ok(thread) => drop(thread),
+            Err(error) => return Err(DbError::Failed { path, why: format!("start its thread: {error}") }),
+        }
+        Ok(Self {
+            path,
+            seals,
+            jobs,
+            health,
+            #[cfg(any(test, feature = "testing"))]
+            unthreaded: None,
+        })
+    }
+
+    /// An operation that only reads: alone it needs no transaction.
+    fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Operation<'_, T> {
+        self.operation(Transaction::Either, work)
+    }
+
+    /// An operation in a transaction.
+    fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Operation<'_, T> {
+        self.operation(Transaction::Required, work)
+    }
+
+    fn operation<T: Send + 'static>(
+        &self,
+        transaction: Transaction,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Operation<'_, T> {
+        Operation::new(move |reply| self.send(Box::new(Begun::new(transaction, work, reply))))
+    }
+
+    /// Empties the journal into the file, so that no replaced value is left there. Blocks.
+    fn forget_replaced(&self) {
+        // Another process that reads puts it off until the next one.
+        if let Err(error) = self.empty_journal().run_now() {
+            tracing::debug!(error = %error, "the journal of the store is not emptied yet");
+        }
+    }
+
+    /// Finds its transaction in the way where it is done inside of one.
+    fn empty_journal(&self) -> Operation<'_, ()> {
+        let work = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        self.operation(Transaction::Forbidden, work)
+    }
+
+    fn send(&self, job: Box<dyn Job>) {
+        match self.jobs.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => job.finish(Err(DbError::Full { path: self.path.clone() })),
+            Err(TrySendError::Disconnected(job)) => job.finish(Err(DbError::Closed)),
+        }
+        #[cfg(any(test, feature = "testing"))]
+        if let Some(unthreaded) = &self.unthreaded {
+            unthreaded.work();
+        }
+    }
+}
+
+impl Store for Sqlite {
+    fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    fn all_so_far(&self) -> Operation<'_, ()> {
+        self.read(|_| Ok(()))
+    }
+
+    fn see(&self, now: u64) -> Operation<'_, ()> {
+        self.write(move |connection| meta::saw(connection, now))
+    }
+
+    fn latest_time(&self) -> Operation<'_, Duration> {
+        self.read(|connection| meta::number(connection, meta::LATEST_TIME).map(Duration::from_secs))
+    }
+
+    #[cfg(test)]
+    fn damage(&self, sql: &'static str) {
+        self.write(move |connection| connection.execute_batch(sql)).run_now().unwrap();
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    fn refuse_writes(&self, on: bool) {
+        self.read(move |connection| connection.pragma_update(None, "query_only", on)).run_now().unwrap();
+    }
+}
+
+/// Ends a job: without a key, a value that must be sealed is not written.
+fn no_key() -> rusqlite::Error {
+    let why = "the key of the sealed values is missing; set [secrets] key as the daemon has it";
+    rusqlite::Error::ToSqlConversionFailure(why.into())
+}
+
+/// `SQLite` counts in signed numbers.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Operations over grants and open prompts together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::grants::{self, live};
+use super::{Sqlite, meta, prompts};
+use crate::base::clock;
+use crate::policy::consent::{GrantRow, Wall};
+use crate::store::port::{ApprovalChanges, ApprovalOperations, DbError, Operation, Store as _, Used};
+
+impl ApprovalOperations for Sqlite {
+    fn open_approvals(&self, unused: Wall, now: Wall) -> Result<Vec<GrantRow>, DbError> {
+        let seals = self.seals.clone();
+        let opened = self
+            .write(move |connection| {
+                let now = meta::not_before(connection, now)?;
+                settle(connection, &[], unused, now)?;
+                Ok((live(connection)?, prompts::reseal(connection, &seals)?))
+            })
+            .run_now();
+        let (grants, resealed) = match opened {
+            Err(error) if error.is_unwritable() => self.read(|connection| Ok((live(connection)?, false))).run_now()?,
+            opened => opened?,
+        };
+        if resealed {
+            self.forget_replaced();
+        }
+        Ok(grants)
+    }
+
+    fn keep_grant(&self, row: GrantRow, prompt: String) -> Operation<'_, ()> {
+        self.write(move |connection| {
+            grants::insert(connection, &row)?;
+            prompts::delete(connection, &prompt)?;
+            meta::saw(connection, row.granted_at)
+        })
+    }
+
+    fn approvals_changed(&self, owner: String, version: i64) -> Operation<'_, Option<ApprovalChanges>> {
+        let health = Arc::clone(self.health());
+        self.read(move |connection| {
+            let now: i64 = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+            // Each connection counts its own versions.
+            let now = now.wrapping_add(i64::try_from(health.connections()).unwrap_or(0) << 32);
+            if now == version {
+                return Ok(None);
+            }
+            // A process whose clock is behind would let the grants of the others live longer than they promised.
+            clock::not_before(Duration::from_secs(meta::number(connection, meta::LATEST_TIME)?));
+            let (live, answers) = (live(connection)?, prompts::answers(connection, &owner)?);
+            Ok(Some(ApprovalChanges { version: now, live, answers }))
+        })
+    }
+
+    fn settle_approvals(&self, used: Vec<Used>, unused: Wall, now: Wall) -> Operation<'_, ()> {
+        self.write(move |connection| settle(connection, &used, unused, now))
+    }
+}
+
+fn settle(connection: &Connection, used: &[Used], unused: Wall, now: Wall) -> rusqlite::Result<()> {
+    grants::settle(connection, used, unused, now)?;
+    prompts::sweep(connection, now)?;
+    meta::saw(connection, now)
+}

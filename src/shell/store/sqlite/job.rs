@@ -1,0 +1,57 @@
+//! Operations on their way to the database's thread, their types forgotten.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::error::told;
+use crate::store::port::{DbError, Reply};
+
+/// Whether an operation needs a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transaction {
+    /// It only reads.
+    Either,
+    Required,
+    Forbidden,
+}
+
+/// An operation whose type is forgotten.
+pub(super) trait Job: Send {
+    fn transaction(&self) -> Transaction;
+    /// Does it and keeps the outcome; the error of one that failed, which has to be undone.
+    fn run(&mut self, connection: &Connection, path: &Path) -> Result<(), DbError>;
+    /// Tells the outcome, or the error of the transaction.
+    fn finish(self: Box<Self>, transaction: Result<(), DbError>);
+}
+
+/// An operation that waits for the thread.
+pub(super) struct Begun<T, W> {
+    transaction: Transaction,
+    work: Option<W>,
+    outcome: Result<T, DbError>,
+    reply: Reply<T>,
+}
+
+impl<T, W> Begun<T, W> {
+    pub(super) fn new(transaction: Transaction, work: W, reply: Reply<T>) -> Self {
+        Self { transaction, work: Some(work), outcome: Err(DbError::Closed), reply }
+    }
+}
+
+impl<T: Send, W: FnOnce(&Connection) -> rusqlite::Result<T> + Send> Job for Begun<T, W> {
+    fn transaction(&self) -> Transaction {
+        self.transaction
+    }
+
+    fn run(&mut self, connection: &Connection, path: &Path) -> Result<(), DbError> {
+        if let Some(work) = self.work.take() {
+            self.outcome = work(connection).map_err(|error| told(path, &error));
+        }
+        self.outcome.as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    fn finish(self: Box<Self>, transaction: Result<(), DbError>) {
+        (self.reply)(transaction.and(self.outcome));
+    }
+}

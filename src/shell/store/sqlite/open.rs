@@ -1,0 +1,318 @@
+//! Opens the file and judges it: for writing, or, where its disk takes nothing, as a copy in memory to be read.
+//!
+//! `SQLite` writes even to read a file with a write-ahead log: the log's index is a file beside it. So a file whose disk is full or
+//! read-only is copied: as it lies there where its log holds nothing, else through a connection that has the file for itself,
+//! for which `SQLite` keeps the index in memory. All that was ever committed is in the copy, or there is none.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::error::told;
+use super::schema;
+use crate::base::clock;
+use crate::config::guard;
+use crate::store::port::DbError;
+
+/// How long another process may hold the file.
+pub(super) const BUSY: Duration = Duration::from_secs(5);
+/// The same while the file is opened: on a busy machine the writing of another process's log alone may take some seconds, and what
+/// waits for its turn gets it by chance. A start that gives up is an outage; one that waits is not.
+const OPENING: Duration = Duration::from_secs(20);
+/// Between two tries of what `SQLite` itself does not wait for.
+const RETRY: Duration = Duration::from_millis(5);
+/// How often a file is copied that changes meanwhile.
+const COPIES: usize = 5;
+/// Pages that are copied in one step.
+const PAGES: std::ffi::c_int = 1024;
+
+/// Opens and judges the file for reading and writing, made if it is missing.
+pub(super) fn writing(path: &Path) -> Result<Connection, DbError> {
+    make_file(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| told(path, &error))?;
+    prepare(&connection).map_err(|error| told(path, &error))?;
+    schema::migrate(&mut connection, &clock::random()).map_err(|obstacle| stopped(path, obstacle))?;
+    connection.busy_timeout(BUSY).map_err(|error| told(path, &error))?;
+    Ok(connection)
+}
+
+/// Makes a database without a file.
+#[cfg(test)]
+pub(super) fn in_memory(path: &Path) -> Result<Connection, DbError> {
+    let mut connection = Connection::open_in_memory().map_err(|error| told(path, &error))?;
+    harden(&connection).map_err(|error| told(path, &error))?;
+    schema::migrate(&mut connection, &clock::random()).map_err(|obstacle| stopped(path, obstacle))?;
+    Ok(connection)
+}
+
+fn stopped(path: &Path, obstacle: schema::Obstacle) -> DbError {
+    match obstacle {
+        schema::Obstacle::Newer(found) => DbError::Newer { path: path.to_owned(), found, known: schema::VERSION },
+        schema::Obstacle::Foreign => {
+            DbError::Corrupt { path: path.to_owned(), why: "its tables are not ours".to_owned() }
+        }
+        schema::Obstacle::Sql(error) => told(path, &error),
+    }
+}
+
+/// The file and those beside it.
+fn files(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|end| beside(path, end))
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut file = path.as_os_str().to_owned();
+    file.push(end);
+    PathBuf::from(file)
+}
+
+/// Makes the file with mode 0600; the files beside it get the same from `SQLite`, which follows no link for them. None of them
+/// may be a link, another's, or one that others may write.
+///
+/// The file is not opened where it is there: closing it would give back the locks of another connection of this process.
+fn make_file(path: &Path) -> Result<(), DbError> {
+    let failed =
+        |path: &Path, error: &io::Error| DbError::NotWritable { path: path.to_owned(), why: error.to_string() };
+    match fs::OpenOptions::new().append(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        // A disk that takes no writes may say so first.
+        Err(_) if path.exists() => {}
+        Err(error) => return Err(failed(path, &error)),
+    }
+    let [file, ..] = files(path);
+    if judged(path)?.permissions().mode() & guard::SECRET != 0 {
+        let alone = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&file, alone).map_err(|error| failed(&file, &error))?;
+    }
+    Ok(())
+}
+
+/// Judges the file, which is there, and those beside it.
+fn judged(path: &Path) -> Result<fs::Metadata, DbError> {
+    let refused = |path: &Path, error: io::Error| DbError::Refused { path: path.to_owned(), why: error.to_string() };
+    let [file, others @ ..] = files(path);
+    for other in others {
+        match guard::look(&other, guard::SHARED) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused(&other, error)),
+            _ => {}
+        }
+    }
+    guard::look(&file, guard::SHARED).map_err(|error| refused(&file, error))
+}
+
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(OPENING)?;
+    harden(connection)?;
+    connection.pragma_update(None, "secure_delete", true)?;
+    let mode = write_ahead(connection)?;
+    if mode != "wal" {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+        return Err(rusqlite::Error::SqliteFailure(code, Some(format!("its journal stays {mode:?}"))));
+    }
+    connection.pragma_update(None, "synchronous", "FULL")
+}
+
+fn harden(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        return Err(rusqlite::Error::SqliteFailure(code, Some(verdict)));
+    }
+    Ok(())
+}
+
+/// Turns the write-ahead log on, and says which journal the file has then. Of several processes that do it at once `SQLite`
+/// refuses all but one without asking the busy handler, since each holds a lock that the other one wants.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
+    let until = clock::now() + OPENING;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && clock::now() < until => {
+                std::thread::sleep(RETRY);
+            }
+            mode => return mode,
+        }
+    }
+}
+
+/// What tells one state of the file and its log from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp([Option<(u64, SystemTime)>; 2]);
+
+impl Stamp {
+    pub(super) fn of(path: &Path) -> Self {
+        let one = |path: PathBuf| {
+            let data = fs::symlink_metadata(path).ok()?;
+            Some((data.len(), data.modified().ok()?))
+        };
+        let [file, log, _] = files(path);
+        Self([one(file), one(log)])
+    }
+
+    /// Whether the log may hold something that the file does not.
+    fn has_log(self) -> bool {
+        let Self([_, log]) = self;
+        log.is_some_and(|(length, _)| length != 0)
+    }
+}
+
+/// A copy of the file's content in memory, which takes no writes.
+#[derive(Debug)]
+pub(super) struct Copied {
+    pub(super) connection: Connection,
+    /// What the file was when it was copied.
+    pub(super) stamp: Stamp,
+}
+
+/// Copies a file of this program's version. Nothing on the disk changes.
+///
+/// # Errors
+/// When not all that was committed can be read.
+pub(super) fn copied(path: &Path) -> Result<Copied, DbError> {
+    let sql = |error: rusqlite::Error| told(path, &error);
+    for _ in 0..COPIES {
+        judged(path)?;
+        let stamp = Stamp::of(path);
+        let connection = copy(path, stamp)?;
+        if Stamp::of(path) != stamp {
+            continue;
+        }
+        harden(&connection).map_err(sql)?;
+        judge_version(&connection, path)?;
+        connection.pragma_update(None, "query_only", true).map_err(sql)?;
+        return Ok(Copied { connection, stamp });
+    }
+    Err(DbError::Busy { path: path.to_owned() })
+}
+
+/// Copies the file's content of one moment into memory while other processes may write it. The file
+/// is not changed, and must be of this program's version.
+///
+/// # Errors
+/// When not all that was committed can be read.
+pub(super) fn snapshot(path: &Path) -> Result<Connection, DbError> {
+    judged(path)?;
+    let source = match source(path) {
+        Ok(source) => source,
+        // Its disk takes no writes, not even those of a reader.
+        Err(error) if error.is_unwritable() => {
+            let Copied { connection, .. } = copied(path)?;
+            connection.pragma_update(None, "query_only", false).map_err(|error| told(path, &error))?;
+            return Ok(connection);
+        }
+        Err(error) => return Err(error),
+    };
+    let copy = whole(&source).map_err(|error| told(path, &error))?;
+    copy.ok_or_else(|| DbError::Busy { path: path.to_owned() })
+}
+
+/// Opens the file to read it beside other processes. Closing it leaves its log.
+fn source(path: &Path) -> Result<Connection, DbError> {
+    let sql = |error: rusqlite::Error| told(path, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let source = Connection::open_with_flags(path, flags).map_err(sql)?;
+    source.busy_timeout(OPENING).map_err(sql)?;
+    source.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
+    harden(&source).map_err(sql)?;
+    judge_version(&source, path)?;
+    Ok(source)
+}
+
+/// Copies a database in one step, which is one moment of it; `None` if it was locked for too long.
+fn whole(source: &Connection) -> rusqlite::Result<Option<Connection>> {
+    let until = clock::now() + OPENING;
+    let mut copy = Connection::open_in_memory()?;
+    let is_done = {
+        let backup = Backup::new(source, &mut copy)?;
+        loop {
+            if backup.step(-1)? == StepResult::Done {
+                break true;
+            }
+            if clock::now() >= until {
+                break false;
+            }
+            std::thread::sleep(RETRY);
+        }
+    };
+    Ok(is_done.then_some(copy))
+}
+
+/// Judges a copy that was written: whole, and of this program's version.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn check_copy(path: &Path) -> Result<(), DbError> {
+    let copy = as_it_lies(path).map_err(|error| told(path, &error))?;
+    let verdict = copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
+    let verdict = verdict.map_err(|error| told(path, &error))?;
+    if verdict != "ok" {
+        let why = format!("the copy is not what was written: {verdict}");
+        return Err(DbError::Failed { path: path.to_owned(), why });
+    }
+    judge_version(&copy, path)
+}
+
+/// Refuses a file of another version: reading it must not change it.
+fn judge_version(connection: &Connection, path: &Path) -> Result<(), DbError> {
+    let taken = schema::taken(connection, schema::VERSION).map_err(|obstacle| stopped(path, obstacle))?;
+    if taken != schema::VERSION {
+        let why = "it was not made whole, or by an older headend, and has to be written first".to_owned();
+        return Err(DbError::Failed { path: path.to_owned(), why });
+    }
+    Ok(())
+}
+
+fn copy(path: &Path, stamp: Stamp) -> Result<Connection, DbError> {
+    let failed = |why: String| DbError::Failed { path: path.to_owned(), why };
+    let journal = beside(path, "-journal");
+    if fs::symlink_metadata(&journal).is_ok_and(|data| data.len() != 0) {
+        return Err(failed("an earlier write has to be undone first".to_owned()));
+    }
+    let source = if stamp.has_log() { alone(path) } else { as_it_lies(path) };
+    let copy = source.and_then(|source| {
+        let mut copy = Connection::open_in_memory()?;
+        Backup::new(&source, &mut copy)?.run_to_completion(PAGES, Duration::ZERO, None)?;
+        Ok(copy)
+    });
+    copy.map_err(|error| told(path, &error))
+}
+
+/// The file without its log, which is empty.
+fn as_it_lies(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(address(path), flags)
+}
+
+/// The file with its log, which no other process has open: the log's index is in memory then. Closing it leaves the log.
+fn alone(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    Ok(connection)
+}
+
+/// `file:` and the path; all that is not plain in it as `%XX`.
+fn address(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut address = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => address.push(char::from(*byte)),
+            other => address.push_str(&format!("%{other:02x}")),
+        }
+    }
+    address + "?immutable=1"
+}

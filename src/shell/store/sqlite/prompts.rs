@@ -1,0 +1,207 @@
+//! Open approvals and the answers of operators: the tables `prompts` and `answers`.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use strum::VariantArray as _;
+
+use super::{Sqlite, meta, no_key, signed, unsigned};
+use crate::policy::Caller;
+use crate::policy::consent::Wall;
+use crate::store::port::{Answered, DAEMON, Keeper, Operation, PromptOperations, PromptRow};
+use crate::store::seal::{Opened, Seals};
+
+/// How long unclaimed answers are kept, in seconds.
+const KEPT: Wall = 3600;
+/// Columns of a row of the list.
+const COLUMNS: &str =
+    "id, caller, upstream, kind, item, exposed, rule, need, destructive, session, message, opened_at, until";
+
+impl PromptOperations for Sqlite {
+    fn enter_prompt(&self, owner: String, row: PromptRow, details: String) -> Operation<'_, ()> {
+        let seals = self.seals.clone();
+        self.write(move |connection| {
+            insert(connection, &owner, &row, &details, &seals)?;
+            meta::saw(connection, row.opened_at)
+        })
+    }
+
+    fn prompt_details(&self, id: String) -> Operation<'_, Option<String>> {
+        let seals = self.seals.clone();
+        self.read(move |connection| {
+            let sql = "SELECT details FROM prompts WHERE id = ?1";
+            let stored = connection.query_row(sql, [&id], |row| row.get::<_, Option<String>>(0)).optional()?.flatten();
+            Ok(stored.and_then(|stored| seals.opened(&place("details", &id), stored)))
+        })
+    }
+
+    fn remove_prompt(&self, id: String) -> Operation<'_, ()> {
+        self.write(move |connection| delete(connection, &id))
+    }
+
+    fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<PromptRow>> {
+        self.write(move |connection| {
+            let sql = format!("DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
+            let mut statement = connection.prepare(&sql)?;
+            let rows = statement.query_map([DAEMON], |row| row_of(row, String::new()))?;
+            rows.collect()
+        })
+    }
+
+    fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<PromptRow>> {
+        let seals = self.seals.clone();
+        self.read(move |connection| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM prompts WHERE until > ?1 AND (?2 OR substr(owner, 1, length(?3)) <> ?3) \
+                 ORDER BY opened_at, id"
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let now = signed(meta::not_before(connection, now)?);
+            let rows = statement.query_map(params![now, with_daemons, DAEMON], |row| read(row, &seals))?;
+            rows.filter_map(Result::transpose).collect()
+        })
+    }
+
+    fn leave_answer(&self, answered: Answered, now: Wall) -> Operation<'_, bool> {
+        self.write(move |connection| {
+            let sql = "INSERT INTO answers (prompt, answer, by, at) SELECT id, ?2, ?3, ?4 FROM prompts WHERE id = ?1 AND until > ?4 \
+                       ON CONFLICT (prompt) DO UPDATE SET answer = excluded.answer, by = excluded.by, at = excluded.at, \
+                       outcome = NULL";
+            let now = signed(meta::not_before(connection, now)?);
+            let Answered { prompt, answer, by } = answered;
+            Ok(connection.execute(sql, params![prompt, answer, by, now])? == 1)
+        })
+    }
+
+    fn outcome(&self, prompt: String) -> Operation<'_, Option<String>> {
+        self.read(move |connection| {
+            let sql = "SELECT outcome FROM answers WHERE prompt = ?1";
+            Ok(connection.query_row(sql, [prompt], |row| row.get(0)).optional()?.flatten())
+        })
+    }
+
+    fn keep_operator(&self, keeper: Keeper, setting: u64) -> Operation<'_, ()> {
+        self.write(move |connection| meta::put(connection, keeper.into_str(), setting))
+    }
+
+    fn operator(&self) -> Operation<'_, u64> {
+        self.read(|connection| {
+            let stricter = |strictest: u64, keeper: &Keeper| {
+                meta::number(connection, keeper.into_str()).map(|setting| strictest.max(setting))
+            };
+            Keeper::VARIANTS.iter().try_fold(0, stricter)
+        })
+    }
+
+    fn tell_outcome(&self, prompt: String, outcome: String) -> Operation<'_, ()> {
+        let sql = "UPDATE answers SET outcome = ?2 WHERE prompt = ?1";
+        self.write(move |connection| connection.execute(sql, [prompt, outcome]).map(drop))
+    }
+}
+
+/// The place of a prompt's message or details.
+const fn place<'p>(column: &'p str, id: &'p str) -> [&'p str; 3] {
+    ["prompts", column, id]
+}
+
+fn sealed(seals: &Seals, column: &str, id: &str, text: &str) -> rusqlite::Result<String> {
+    seals.seal(&place(column, id), text).ok_or_else(no_key)
+}
+
+/// Seals messages and details that were written before there was a key, or with an earlier key. True where there was one.
+pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
+    let mut any = false;
+    for column in ["message", "details"] {
+        let mut statement =
+            connection.prepare(&format!("SELECT id, {column} FROM prompts WHERE {column} IS NOT NULL"))?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let update = format!("UPDATE prompts SET {column} = ?2 WHERE id = ?1");
+        for (id, stored) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+            let text = match seals.open(&place(column, &id), &stored) {
+                Opened::Clear => stored,
+                Opened::Text { text, current: false } => text,
+                Opened::Text { current: true, .. } | Opened::Lost => continue,
+            };
+            connection.execute(&update, [&id, &sealed(seals, column, &id, &text)?])?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+fn insert(connection: &Connection, owner: &str, row: &PromptRow, details: &str, seals: &Seals) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO prompts (id, owner, caller, upstream, kind, item, exposed, rule, need, destructive, \
+               session, message, opened_at, until, details) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    let PromptRow { id, caller, upstream, kind, item, exposed, rule, need, destructive, session, .. } = row;
+    let (opened, until) = (signed(row.opened_at), signed(row.until));
+    let message = sealed(seals, "message", id, &row.message)?;
+    let details = sealed(seals, "details", id, details)?;
+    let values = params![
+        id,
+        owner,
+        caller.key(),
+        upstream,
+        kind,
+        item,
+        exposed,
+        rule,
+        need,
+        destructive,
+        session,
+        message,
+        opened,
+        until,
+        details
+    ];
+    connection.prepare_cached(sql)?.execute(values).map(|_| ())
+}
+
+pub(super) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM prompts WHERE id = ?1")?.execute([id]).map(|_| ())
+}
+
+fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
+    let (id, stored): (String, String) = (row.get(0)?, row.get(10)?);
+    seals.opened(&place("message", &id), stored).map(|message| row_of(row, message)).transpose()
+}
+
+/// Reads [`COLUMNS`] but the message, which is sealed.
+fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<PromptRow> {
+    Ok(PromptRow {
+        id: row.get(0)?,
+        caller: caller(row)?,
+        upstream: row.get(2)?,
+        kind: row.get(3)?,
+        item: row.get(4)?,
+        exposed: row.get(5)?,
+        rule: row.get(6)?,
+        need: row.get(7)?,
+        destructive: row.get(8)?,
+        session: row.get(9)?,
+        message,
+        opened_at: unsigned(row.get(11)?),
+        until: unsigned(row.get(12)?),
+    })
+}
+
+/// The caller of a row, by its name if a process of version 10 wrote it that still runs.
+fn caller(row: &Row<'_>) -> rusqlite::Result<Caller> {
+    let text: String = row.get(1)?;
+    Ok(Caller::from_key(&text).unwrap_or_else(|| Caller::named(&text)))
+}
+
+/// Answers for the prompts of the process `owner` that it has not judged.
+pub(super) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<Vec<Answered>> {
+    let sql = "SELECT answers.prompt, answers.answer, answers.by FROM answers JOIN prompts ON prompts.id = answers.prompt \
+               WHERE prompts.owner = ?1 AND answers.outcome IS NULL ORDER BY answers.at, answers.prompt";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &Row<'_>| Ok(Answered { prompt: row.get(0)?, answer: row.get(1)?, by: row.get(2)? });
+    statement.query_map([owner], read)?.collect()
+}
+
+/// Drops expired rows, also those of processes that ended without doing so. The next daemon ends
+/// and records those of daemons.
+pub(super) fn sweep(connection: &Connection, now: Wall) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM prompts WHERE until <= ?1 AND substr(owner, 1, length(?2)) <> ?2";
+    connection.execute(sql, params![signed(now), DAEMON])?;
+    connection.execute("DELETE FROM answers WHERE at <= ?1", [signed(now.saturating_sub(KEPT))]).map(|_| ())
+}

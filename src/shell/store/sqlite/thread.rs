@@ -1,0 +1,296 @@
+//! The database's thread: does the operations that wait together, and gets the file back when its disk takes writes again.
+//!
+//! While it takes none, the thread tries again by itself, after 0.25 s and then at most every 5 s. Operations go on meanwhile: what only
+//! reads, or finds that nothing is to be written, succeeds.
+
+#[cfg(any(test, feature = "testing"))]
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+#[cfg(any(test, feature = "testing"))]
+use parking_lot::ReentrantMutex;
+use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
+
+use super::error::told;
+use super::job::{Job, Transaction};
+use super::meta;
+use super::open::{self, Copied, Stamp};
+use crate::base::clock;
+use crate::store::port::{DbError, Health};
+
+/// Operations in one transaction.
+const BATCH: usize = 256;
+/// The number in `meta` that is written to try the disk; it means nothing.
+const TRIED: &str = "tried";
+/// The first and the longest pause before the next try to write.
+const FIRST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The thread's work: everything but the channel.
+pub(super) struct Thread {
+    path: PathBuf,
+    connection: Connection,
+    /// What was copied, where the connection is one to a copy in memory.
+    copy_of: Option<Stamp>,
+    health: Arc<Health>,
+    /// While the file takes no writes: the pause, and the next try.
+    again: Option<(Duration, Instant)>,
+}
+
+impl Thread {
+    /// Opens the file, for reading alone where it takes no writes.
+    ///
+    /// # Errors
+    /// When it can be neither written nor read, or is not to be used.
+    pub(super) fn open(path: PathBuf, health: Arc<Health>) -> Result<Self, DbError> {
+        let error = match open::writing(&path) {
+            Ok(connection) => return Ok(Self { path, connection, copy_of: None, health, again: None }),
+            Err(error) if error.is_unwritable() => error,
+            Err(error) => return Err(error),
+        };
+        let Copied { connection, stamp } = open::copied(&path).map_err(|also| match (&error, also) {
+            (
+                DbError::NotWritable { path, why },
+                DbError::NotWritable { why: also, .. } | DbError::Failed { why: also, .. },
+            ) => DbError::Unreadable { path: path.clone(), why: why.clone(), also },
+            (_, also) => also,
+        })?;
+        health.failed(&error);
+        let again = Some((FIRST, clock::now() + FIRST));
+        Ok(Self { path, connection, copy_of: Some(stamp), health, again })
+    }
+
+    /// The work on a database without a file.
+    #[cfg(test)]
+    pub(super) fn in_memory() -> Result<Self, DbError> {
+        let path = PathBuf::from(":memory:");
+        let connection = open::in_memory(&path)?;
+        Ok(Self { path, connection, copy_of: None, health: Arc::default(), again: None })
+    }
+
+    pub(super) const fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// Until the last sender is gone.
+    pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
+        while let Some(first) = self.next(inbox) {
+            self.batch(first, inbox);
+        }
+        // No task is left to hear about a failure; answered jobs are on disk.
+        drop(self.connection.close());
+    }
+
+    /// Does an operation, and those that wait with it.
+    fn batch(&mut self, first: Box<dyn Job>, inbox: &Receiver<Box<dyn Job>>) {
+        let mut jobs = vec![first];
+        while jobs.len() < BATCH
+            && let Ok(next) = inbox.try_recv()
+        {
+            jobs.push(next);
+        }
+        let (outside, jobs): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| job.transaction() == Transaction::Forbidden);
+        if self.copy_of.is_none() && jobs.iter().any(|job| job.transaction() == Transaction::Required) {
+            self.transact(jobs);
+        } else {
+            self.read(jobs);
+        }
+        self.read(outside);
+    }
+
+    /// The next operation; tries to write meanwhile, if that is due.
+    fn next(&mut self, inbox: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
+        loop {
+            let Some((pause, due)) = self.again else { return inbox.recv().ok() };
+            let wait = due.saturating_duration_since(clock::now());
+            if !wait.is_zero() {
+                match inbox.recv_timeout(wait) {
+                    Ok(job) => return Some(job),
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+            }
+            match self.try_again() {
+                Ok(()) => {
+                    self.again = None;
+                    // What memory gave up meanwhile is read again.
+                    self.health.connected();
+                    self.health.wrote();
+                }
+                Err(error) => {
+                    tracing::debug!(error = %error, "the store still takes no writes");
+                    let pause = (pause * 2).min(LONGEST);
+                    self.again = Some((pause, clock::now() + pause));
+                }
+            }
+        }
+    }
+
+    /// Writes something, by a fresh connection where this one cannot.
+    fn try_again(&mut self) -> Result<(), DbError> {
+        let is_able = self.copy_of.is_none() && self.connection.is_readonly(MAIN_DB).is_ok_and(|readonly| !readonly);
+        if is_able {
+            return touch(&mut self.connection).map_err(|error| told(&self.path, &error));
+        }
+        let fresh = open::writing(&self.path).and_then(|mut fresh| {
+            touch(&mut fresh).map_err(|error| told(&self.path, &error))?;
+            Ok(fresh)
+        });
+        match fresh {
+            Ok(fresh) => {
+                self.replace(fresh, None);
+                Ok(())
+            }
+            Err(error) => {
+                self.follow();
+                Err(error)
+            }
+        }
+    }
+
+    /// Copies the file again where another process has changed it.
+    fn follow(&mut self) {
+        if self.copy_of.is_none_or(|stamp| stamp == Stamp::of(&self.path)) {
+            return;
+        }
+        match open::copied(&self.path) {
+            Ok(Copied { connection, stamp }) => self.replace(connection, Some(stamp)),
+            Err(error) => tracing::debug!(error = %error, "the store's file has changed and cannot be read"),
+        }
+    }
+
+    fn replace(&mut self, connection: Connection, copy_of: Option<Stamp>) {
+        self.health.connected();
+        self.copy_of = copy_of;
+        drop(std::mem::replace(&mut self.connection, connection).close());
+    }
+
+    fn failed(&mut self, error: &DbError) {
+        if error.is_unwritable() {
+            self.again.get_or_insert_with(|| (FIRST, clock::now() + FIRST));
+            self.health.failed(error);
+        }
+    }
+
+    /// Operations one by one, without a transaction: what only reads, and on a copy what finds nothing to write.
+    fn read(&mut self, jobs: Vec<Box<dyn Job>>) {
+        for mut job in jobs {
+            // Nothing was undone, and nothing had to be: the outcome is the job's own.
+            drop(job.run(&self.connection, &self.path));
+            job.finish(Ok(()));
+        }
+    }
+
+    /// The same on the file, which takes no writes: none is tried.
+    fn look(&mut self, jobs: Vec<Box<dyn Job>>, error: &DbError) {
+        let before = self.connection.pragma_query_value(None, "query_only", |row| row.get::<_, bool>(0));
+        let (Ok(before), Ok(())) = (before, self.connection.pragma_update(None, "query_only", true)) else {
+            return jobs.into_iter().for_each(|job| job.finish(Err(error.clone())));
+        };
+        self.read(jobs);
+        if let Err(error) = self.connection.pragma_update(None, "query_only", before) {
+            // All writes are refused then, which is what the next try to write finds.
+            tracing::debug!(error = %error, "the store's connection stays read-only");
+        }
+    }
+
+    fn transact(&mut self, jobs: Vec<Box<dyn Job>>) {
+        let before = self.connection.total_changes();
+        let (done, committed) = match together(&mut self.connection, &self.path, jobs) {
+            Ok(together) => together,
+            Err((error, jobs)) if error.is_unwritable() => {
+                self.failed(&error);
+                return self.look(jobs, &error);
+            }
+            Err((error, jobs)) => return jobs.into_iter().for_each(|job| job.finish(Err(error.clone()))),
+        };
+        let trouble = committed.as_ref().err().or_else(|| done.iter().find_map(|(_, outcome)| outcome.as_ref().err()));
+        match trouble.cloned() {
+            Some(error) => self.failed(&error),
+            // A hint, no proof: rows that are written as they were reach no disk.
+            None if self.connection.total_changes() != before => {
+                self.again = self.again.map(|(pause, _)| (pause, clock::now()));
+            }
+            None => {}
+        }
+        for (job, kept) in done {
+            job.finish(kept.and_then(|()| committed.clone()));
+        }
+    }
+}
+
+/// The work without a thread of its own: whoever begins an operation does it, with all that wait.
+#[cfg(any(test, feature = "testing"))]
+pub(super) struct Unthreaded(ReentrantMutex<RefCell<(Thread, Inbox)>>);
+
+#[cfg(any(test, feature = "testing"))]
+type Inbox = Receiver<Box<dyn Job>>;
+
+#[cfg(any(test, feature = "testing"))]
+impl Unthreaded {
+    pub(super) fn new(work: Thread, inbox: Inbox) -> Self {
+        Self(ReentrantMutex::new(RefCell::new((work, inbox))))
+    }
+
+    /// Does all operations that wait. One that is begun by the end of another is done by that one's
+    /// caller.
+    pub(super) fn work(&self) {
+        let held = self.0.lock();
+        let Ok(mut held) = held.try_borrow_mut() else { return };
+        let (work, inbox) = &mut *held;
+        while let Ok(first) = inbox.try_recv() {
+            work.batch(first, inbox);
+        }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl std::fmt::Debug for Unthreaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Unthreaded")
+    }
+}
+
+/// Operations, each with what became of it, and whether the transaction holds.
+type Together = (Vec<(Box<dyn Job>, Result<(), DbError>)>, Result<(), DbError>);
+
+/// Does operations in one transaction. One that fails is undone alone.
+///
+/// # Errors
+/// When no transaction can be begun; the operations are given back.
+fn together(
+    connection: &mut Connection,
+    path: &Path,
+    jobs: Vec<Box<dyn Job>>,
+) -> Result<Together, (DbError, Vec<Box<dyn Job>>)> {
+    let mut transaction = match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
+        Ok(transaction) => transaction,
+        Err(error) => return Err((told(path, &error), jobs)),
+    };
+    let mut done = Vec::with_capacity(jobs.len());
+    for mut job in jobs {
+        let savepoint = match transaction.savepoint() {
+            Ok(savepoint) => savepoint,
+            Err(error) => {
+                job.finish(Err(told(path, &error)));
+                continue;
+            }
+        };
+        // One that is not committed is undone when it is dropped.
+        let kept = job.run(&savepoint, path).and_then(|()| savepoint.commit().map_err(|error| told(path, &error)));
+        done.push((job, kept));
+    }
+    let committed = transaction.commit().map_err(|error| told(path, &error));
+    Ok((done, committed))
+}
+
+/// Writes a value that is not there yet: `SQLite` writes no other one.
+fn touch(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    meta::put(&transaction, TRIED, u64::from_be_bytes(clock::random()))?;
+    transaction.commit()
+}
