@@ -34,6 +34,12 @@ impl TaskGroup {
         outcome.await.ok()
     }
 
+    /// Number of tasks that run.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn count(&self) -> usize {
+        self.tracker.len()
+    }
+
     /// Fires when the group is asked to end.
     pub fn stop_token(&self) -> &CancellationToken {
         &self.stop
