@@ -116,13 +116,43 @@ impl Drop for Seat {
     }
 }
 
+/// The choices of a stage that a test makes before its first seat.
+#[derive(Clone, Copy, Debug)]
+struct StageOptions {
+    seed: u64,
+    /// Polls of tasks between two of the test; fewer make finer interleavings.
+    event_interval: u32,
+}
+
+thread_local! {
+    static OPTIONS: Cell<Option<StageOptions>> = const { Cell::new(None) };
+}
+
+/// The folder for the files of the next stage: in memory, if a test has set options and there is
+/// such a folder.
+fn base_folder() -> std::path::PathBuf {
+    let memory = std::path::Path::new("/dev/shm");
+    let in_memory = OPTIONS.get().is_some() && memory.is_dir();
+    if in_memory { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// Makes the next stage of this thread one with these options.
+fn set_options(options: StageOptions) {
+    OPTIONS.set(Some(options));
+}
+
 fn enter() {
-    let seed = std::env::var(SEED).map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    let options = OPTIONS.take();
+    let seed = || std::env::var(SEED).map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    let seed = options.map_or_else(seed, |options| options.seed);
     Process::enter_stage(seed);
     net::enter();
     program::enter();
     let mut builder = Builder::new_current_thread();
     builder.enable_all().start_paused(true);
+    if let Some(options) = options {
+        builder.event_interval(options.event_interval);
+    }
     #[cfg(tokio_unstable)]
     builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_be_bytes()));
     let runtime = builder.build().unwrap();

@@ -72,7 +72,8 @@ pub(crate) struct Folder(TempDir, Seat);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        Self(tempfile::Builder::new().prefix("headend-stage-").tempdir().unwrap(), Seat::take())
+        let folder = tempfile::Builder::new().prefix("headend-stage-").tempdir_in(super::base_folder());
+        Self(folder.unwrap(), Seat::take())
     }
 
     pub(crate) fn path(&self) -> &Path {

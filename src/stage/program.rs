@@ -1,13 +1,17 @@
 //! Programs of a stage: the fake upstream as a task, in place of a process.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
+use std::rc::Rc;
 
 use clap::Parser as _;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use headend_shell::stage::program::{Pipes, Played, Program, Reader};
 use rustix::process::Signal;
-use tokio::io::duplex;
+use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
 
 use super::fake::{Args, Exit, start, stdio};
@@ -17,8 +21,12 @@ use crate::upstream::process::launch::{Launch, SpawnError};
 /// Capacity of a pipe in bytes, as of the system's.
 const PIPE: usize = 64 * 1024;
 
+/// Plays a program in place of the fake upstream: gets its number, its input and its output.
+pub(super) type Actor = Rc<dyn Fn(u32, DuplexStream, DuplexStream) -> BoxFuture<'static, ()>>;
+
 thread_local! {
     static RUNNING: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
+    static ACTORS: RefCell<HashMap<String, Actor>> = RefCell::default();
     static NUMBERS: Cell<u32> = const { Cell::new(1000) };
 }
 
@@ -45,6 +53,19 @@ pub(super) fn kill(upstream: &str, signal: Signal) -> usize {
     })
 }
 
+/// Ends the program of that number, as `kill` with that signal does.
+pub(super) fn kill_number(number: u32, signal: Signal) {
+    RUNNING.with_borrow(|running| {
+        let hit = running.iter().filter(|one| one.number == number);
+        hit.for_each(|one| one.program.end(ExitStatus::from_raw(signal.as_raw())));
+    });
+}
+
+/// Makes an actor play the programs of that upstream that start from now on.
+pub(super) fn cast(upstream: &str, actor: Actor) {
+    ACTORS.with_borrow_mut(|actors| actors.insert(upstream.to_owned(), actor));
+}
+
 /// Whether the program of that number runs on this stage.
 pub(super) fn is_alive(number: u32) -> bool {
     RUNNING.with_borrow(|running| running.iter().any(|one| one.number == number && one.program.is_alive()))
@@ -59,6 +80,7 @@ pub(super) fn enter() {
 pub(super) fn leave() {
     headend_shell::stage::program::play(None);
     RUNNING.take();
+    ACTORS.take();
 }
 
 /// Number of programs of that upstream that run.
@@ -80,15 +102,20 @@ fn play(upstream: &str, launch: &Launch) -> Result<Option<(Played, Pipes)>, Spaw
     let (report, _) = watch::channel(None);
     let number = fresh_number();
     let (exits, done) = (report.clone(), report.clone());
+    let actor = ACTORS.with_borrow(|actors| actors.get(upstream).map(Rc::clone));
+    let (played, fake) = match actor {
+        Some(actor) => (Some(actor(number, input, output)), None),
+        None => (None, Some((args, input, output))),
+    };
     let task = tokio::spawn(async move {
         let ending = exits.clone();
         let exit = Exit::new(number, move |code| {
             ending.send_replace(Some(ExitStatus::from_raw(code << 8)));
         });
         let mut over = exits.subscribe();
-        let serve = async {
-            let server = start(args, exit).await;
-            stdio::serve(server, input, output).await;
+        let serve = match (played, fake) {
+            (Some(played), _) => played,
+            (None, fake) => serve_fake(fake, exit).boxed(),
         };
         tokio::select! {
             biased;
@@ -103,4 +130,11 @@ fn play(upstream: &str, launch: &Launch) -> Result<Option<(Played, Pipes)>, Spaw
     RUNNING.with_borrow_mut(|all| all.push(running));
     let stderr: Reader = Box::new(tokio::io::empty());
     Ok(Some((Played::new(program, ignores_term), (Box::new(stdin), Box::new(stdout), stderr))))
+}
+
+async fn serve_fake(fake: Option<(Args, DuplexStream, DuplexStream)>, exit: Exit) {
+    if let Some((args, input, output)) = fake {
+        let server = start(args, exit).await;
+        stdio::serve(server, input, output).await;
+    }
 }

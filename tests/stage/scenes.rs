@@ -50,3 +50,4 @@ mod starting;
 mod subscriptions;
 mod tasks;
 mod voice;
+mod world;

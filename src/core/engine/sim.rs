@@ -1,5 +1,4 @@
-//! The simulated world: clients, upstreams and policy on virtual time, without a socket, in which
-//! hard races are tests.
+//! Connections of upstreams in memory, with clients and policy, on virtual time. Hard races are tests here.
 //!
 //! Long, and one file on purpose: the parts of one stage, which its scenes below share.
 
@@ -68,7 +67,6 @@ mod revisions;
 mod room;
 mod scripted;
 mod unread;
-mod world;
 
 use self::scripted::{Server, claim};
 

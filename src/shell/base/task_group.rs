@@ -35,6 +35,12 @@ impl TaskGroup {
         outcome.await.ok()
     }
 
+    /// Number of tasks that run.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn count(&self) -> usize {
+        self.tracker.len()
+    }
+
     /// Returns the token that fires when the group is asked to stop.
     pub fn stop_token(&self) -> &CancellationToken {
         &self.stop

@@ -177,6 +177,12 @@ impl<W> ParkTable<W> {
         }
     }
 
+    /// Number of parked calls.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns the handle of a parked call of this caller.
     pub fn find(&self, caller: &Caller, id: &ParkId) -> Option<&W> {
         self.0.get(id).filter(|parked| parked.caller == *caller).map(|parked| &parked.way)

@@ -107,6 +107,12 @@ impl Admission {
         self.in_flight.waiting()
     }
 
+    /// How many places for calls are free.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn free(&self) -> usize {
+        self.in_flight.free()
+    }
+
     /// Takes a slot among all running calls, or a position in the queue; `None` if the queue has no
     /// room for this caller.
     pub fn enter(&self, caller: &CallerNumber, is_shared: bool) -> Option<InFlight> {

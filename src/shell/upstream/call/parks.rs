@@ -101,6 +101,12 @@ impl Parks {
         Ok(HeldExchange { id, orders, events })
     }
 
+    /// Number of parked calls.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn count(&self) -> usize {
+        self.table.lock().count()
+    }
+
     /// Returns the lane of a parked call of this caller.
     pub fn lane(&self, caller: &Caller, id: &ParkId) -> Option<LaneUse> {
         self.table.lock().find(caller, id).map(|way| way.lane.clone())

@@ -1,4 +1,4 @@
-//! Chance that can be repeated: everything random in a world comes from one seed.
+//! Random choices of a world, which its seed repeats.
 
 use bytes::{Bytes, BytesMut};
 
@@ -20,13 +20,9 @@ impl Chance {
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
-
-    pub(super) fn bytes<const N: usize>(&mut self) -> [u8; N] {
-        std::array::from_fn(|_| self.0.u8(..))
-    }
 }
 
-/// Bytes on their way, which arrive in pieces that are cut anywhere.
+/// Bytes that arrive in pieces, which are cut anywhere.
 #[derive(Debug, Default)]
 pub(super) struct Pipe(BytesMut);
 
@@ -36,22 +32,14 @@ impl Pipe {
         self.0.extend_from_slice(b"\n");
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next piece: mostly all that is there.
+    /// Takes the next piece, mostly all bytes.
     pub(super) fn piece(&mut self, chance: &mut Chance) -> Bytes {
         let all = self.0.len();
         let length = if all > 1 && chance.one_in(5) { 1 + chance.below(all - 1) } else { all };
         self.0.split_to(length).freeze()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
     }
 }

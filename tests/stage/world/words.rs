@@ -1,9 +1,9 @@
-//! Messages as the simulated clients and servers read and write them: text, without a tree of JSON, because a world reads
-//! hundreds of them.
+//! Messages as the simulated clients and servers read and write them: text, without a tree of JSON,
+//! because a world reads hundreds of them.
 
 use std::fmt::Write as _;
 
-/// The members of a message that matter; empty where they are missing.
+/// The members of a message, as JSON; a missing one is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Words<'t> {
     pub(super) id: &'t str,
@@ -30,7 +30,7 @@ impl<'t> Words<'t> {
         words
     }
 
-    /// The id where it is a number.
+    /// The id, if it is a number.
     pub(super) fn number(&self) -> Option<u64> {
         self.id.parse().ok()
     }
@@ -84,7 +84,7 @@ pub(super) fn member<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     members(text).into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// What follows the mark, up to the first character that is no letter, digit or dash.
+/// The text behind a mark, up to the first character that is no letter, digit or dash.
 pub(super) fn tag<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     let (bytes, mark) = (text.as_bytes(), mark.as_bytes());
     let mut at = 0;
@@ -107,7 +107,7 @@ pub(super) fn about(text: &str, mark: &str) -> Option<u64> {
     tag(text, mark)?.split('-').next()?.parse().ok()
 }
 
-/// A text that is no JSON string yet, as one.
+/// A plain text as a JSON string.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     write!(out, "\"{text}\"").unwrap();

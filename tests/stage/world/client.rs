@@ -1,5 +1,5 @@
-//! A simulated client of any revision, on lines or HTTP, with a person who answers what is asked. Its ids and tokens are those
-//! of every other client, so that what is mixed up shows.
+//! A simulated client of any revision, on pipes or HTTP, with a person who answers questions. Its
+//! ids and progress tokens are those of every other client, so that a mix-up shows.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::truth::{Item, Truth};
 use super::words::{self, Words, about, member, members, tag};
 use crate::mcp::version::{Era, Revision};
 
-/// What a client offers to be asked for.
+/// Capabilities of clients: the questions that they can be asked.
 const OFFERS: [&str; 4] = [
     r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#,
     r#"{"elicitation":{}}"#,
@@ -16,49 +16,50 @@ const OFFERS: [&str; 4] = [
     "{}",
 ];
 
-/// What stands before a call's number in the text of the gateway's own question.
+/// The text before a call's number in an approval's question.
 const ARGUMENT: &str = r"\n  n: ";
 
-/// What a client sends.
+/// An action of a client on its connections.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// A message; over HTTP a POST, and with the stream on which the answers to its requests come.
+    /// A message; over HTTP a POST, whose answer is the stream of that number.
     Message { text: String, stream: u64 },
-    /// It reads a stream no longer.
+    /// The client closes a stream.
     Closes { stream: u64 },
 }
 
 /// A request in flight.
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     id: u64,
-    /// The call that it makes or goes on with.
+    /// The call that it begins or continues.
     n: u64,
     stream: u64,
     cancelled: bool,
 }
 
-/// A question that the person has before it.
+/// A question that the person can answer.
 #[derive(Debug)]
-struct Asked {
-    /// The gateway's id for it, as it came.
+struct ShownQuestion {
+    /// The gateway's id of the question, as JSON.
     id: String,
     method: String,
-    /// None for a question of the gateway itself.
+    /// Its call and its number; `None` for a question of the gateway itself.
     numbers: Option<(u64, u64)>,
-    /// The call whose approval is asked for.
+    /// The call that its answer can approve.
     approves: Option<u64>,
 }
 
-/// Key, method, and which question it is; none for the gateway's own.
-type Keyed = (String, String, Option<(u64, u64)>);
+/// Key and method of a question, with its call and its number; these are `None` for the gateway's
+/// own question.
+type KeyedQuestion = (String, String, Option<(u64, u64)>);
 
-/// A call that goes on when its questions are answered.
+/// A call that continues when its questions are answered.
 #[derive(Debug)]
-struct Held {
+struct PausedCall {
     n: u64,
     state: String,
-    asked: Vec<Keyed>,
+    asked: Vec<KeyedQuestion>,
 }
 
 pub(super) struct Client {
@@ -68,15 +69,22 @@ pub(super) struct Client {
     pub(super) is_http: bool,
     capabilities: &'static str,
     ids: u64,
-    /// Of HTTP, unique in the world.
+    /// Number of the last stream over HTTP, unique in the world.
     streams: u64,
     is_greeted: bool,
-    open: Vec<Open>,
-    asked: Vec<Asked>,
-    held: Vec<Held>,
+    open: Vec<OpenRequest>,
+    asked: Vec<ShownQuestion>,
+    held: Vec<PausedCall>,
     pub(super) out: Vec<Sent>,
     /// The last answer to a question, to be sent again.
     again: Option<String>,
+}
+
+/// The header fields of a request over HTTP that repeat its body.
+pub(super) fn headers_of(text: &str) -> String {
+    let words = Words::of(text);
+    let name = member(words.params, "name").unwrap_or_default().trim_matches('"');
+    format!("Mcp-Method: {}\r\nMcp-Name: {name}\r\n", words.method)
 }
 
 impl Client {
@@ -87,7 +95,7 @@ impl Client {
         is_http: bool,
         chance: &mut Chance,
     ) -> Self {
-        // Nearly all offer everything, since most of what can go wrong needs questions.
+        // Nearly all offer everything, since most mix-ups need questions.
         let capabilities = if chance.one_in(4) { chance.pick(&OFFERS) } else { OFFERS[0] };
         let mut client = Self {
             number,
@@ -106,7 +114,7 @@ impl Client {
         };
         if !client.is_modern() {
             let params = format!(
-                r#"{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{{"name":"c"}}}}"#
+                r#"{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{{"name":"c","version":"1"}}}}"#
             );
             client.send(words::request("0", "initialize", &params));
         }
@@ -117,12 +125,12 @@ impl Client {
         self.revision.era() == Era::Modern
     }
 
-    /// Nothing is in flight, and nobody is being asked.
+    /// Whether no request is in flight and no call is paused.
     pub(super) fn is_idle(&self) -> bool {
         self.live() == 0 && self.held.is_empty() && self.out.is_empty() && self.is_greeted
     }
 
-    /// Requests that wait for an answer. One that was cancelled may get one.
+    /// Number of requests that wait for an answer. A cancelled one may get an answer too.
     fn live(&self) -> usize {
         self.open.iter().filter(|open| !open.cancelled).count()
     }
@@ -133,19 +141,19 @@ impl Client {
         self.streams
     }
 
-    /// The client dies with all that it waits for.
+    /// The client dies with all its calls.
     pub(super) fn dies(&mut self, truth: &mut Truth) {
         for n in self.open.iter().map(|open| open.n).chain(self.held.iter().map(|held| held.n)) {
             truth.call(n).given_up = true;
         }
     }
 
-    /// Whether it waits for something on that stream.
-    pub(super) fn reads(&self, stream: u64) -> bool {
-        !self.is_http || self.open.iter().any(|open| open.stream == stream)
+    /// Whether it waits for an answer on that stream.
+    pub(super) fn waits_on(&self, stream: u64) -> bool {
+        self.open.iter().any(|open| open.stream == stream && !open.cancelled)
     }
 
-    /// Does something, if it may. Whether it did.
+    /// Does something if it may; returns whether it did.
     pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
         if !self.is_greeted {
             return false;
@@ -169,7 +177,7 @@ impl Client {
         true
     }
 
-    /// Makes a call: its text.
+    /// Makes a call; returns its request.
     fn calls(&mut self, chance: &mut Chance, truth: &mut Truth) -> String {
         let item = match chance.below(8) {
             0 => Item::Hidden,
@@ -184,13 +192,13 @@ impl Client {
         self.request(&params)
     }
 
-    /// Notes a request, under the next id.
+    /// Enters a request under the next id.
     fn open(&mut self, n: u64) {
         self.ids += 1;
-        self.open.push(Open { id: self.ids, n, stream: self.streams + 1, cancelled: false });
+        self.open.push(OpenRequest { id: self.ids, n, stream: self.streams + 1, cancelled: false });
     }
 
-    /// The request noted last. `params` are not closed yet.
+    /// The text of the request entered last. `params` are not closed yet.
     fn request(&self, params: &str) -> String {
         let id = self.ids.to_string();
         let meta = match self.is_modern() {
@@ -221,7 +229,7 @@ impl Client {
         true
     }
 
-    /// Answers one of the questions. Whether there was one.
+    /// Answers one of the questions; returns whether there was one.
     pub(super) fn answer(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
         if !self.held.is_empty() {
             let held = self.held.swap_remove(chance.below(self.held.len()));
@@ -231,7 +239,11 @@ impl Client {
         if self.asked.is_empty() {
             return false;
         }
-        let Asked { id, method, numbers, approves } = self.asked.swap_remove(chance.below(self.asked.len()));
+        let ShownQuestion { id, method, numbers, approves } = self.asked.swap_remove(chance.below(self.asked.len()));
+        if chance.one_in(16) {
+            // It is never answered.
+            return true;
+        }
         let said = says(&method, numbers, approves, chance, truth);
         let text = words::result(&id, &said);
         self.again = Some(text.clone());
@@ -239,8 +251,8 @@ impl Client {
         true
     }
 
-    /// Makes the request once more, with the answers.
-    fn go_on(&mut self, held: &Held, chance: &mut Chance, truth: &mut Truth) {
+    /// Sends the request of a call once more, with the answers.
+    fn go_on(&mut self, held: &PausedCall, chance: &mut Chance, truth: &mut Truth) {
         let mut responses = String::new();
         for (key, method, numbers) in &held.asked {
             let approves = numbers.is_none().then_some(held.n);
@@ -256,7 +268,7 @@ impl Client {
         );
         let text = self.request(&params);
         self.send(text);
-        // As if the response had been lost. What the gateway named itself waits there.
+        // As if the response had been lost. Questions that the gateway named are parked there.
         let waits =
             held.asked.iter().all(|(key, ..)| !key.starts_with("k=") && key.contains('-') && !key.starts_with("page"));
         if waits && chance.one_in(8) {
@@ -267,12 +279,9 @@ impl Client {
         }
     }
 
-    /// A message of the gateway; over HTTP one on that stream.
+    /// The client hears a message of the gateway; over HTTP one on that stream.
     pub(super) fn hear(&mut self, text: &str, stream: u64, truth: &mut Truth) {
-        truth.note(|| format!("client {} heard {text}", self.number));
-        if text.starts_with('[') {
-            panic!("the gateway sends no batches: {text}");
-        }
+        truth.note(|| format!("client {} hears {text}", self.number));
         let words = Words::of(text);
         match (words.method, words.id) {
             ("", "") => panic!("client {} was told of an error of its own: {text}", self.number),
@@ -293,7 +302,7 @@ impl Client {
         let at = self.open.iter().position(|open| open.id == id);
         let at =
             at.unwrap_or_else(|| panic!("client {} was answered to no request of its own: {words:?}", self.number));
-        let Open { n, cancelled, .. } = self.open.swap_remove(at);
+        let OpenRequest { n, cancelled, .. } = self.open.swap_remove(at);
         if member(words.result, "resultType") == Some("\"input_required\"") {
             assert!(self.is_modern(), "a legacy client was asked as modern ones are: {words:?}");
             let state = member(words.result, "requestState").unwrap().trim_matches('"').to_owned();
@@ -305,14 +314,14 @@ impl Client {
                 let method = member(request, "method").unwrap().trim_matches('"').to_owned();
                 (key.to_owned(), method, numbers)
             });
-            let held = Held { n, state, asked: asked.collect() };
+            let held = PausedCall { n, state, asked: asked.collect() };
             if !cancelled {
                 self.held.push(held);
             }
             return;
         }
         let text = if words.result.is_empty() { words.error } else { words.result };
-        // A request that was sent again ends for itself; the call ends with the last of them.
+        // A repeated request has an answer of its own; the call ends with the last of them.
         if !self.open.iter().any(|open| open.n == n) {
             truth.ended(n, self.number, text);
         }
@@ -341,22 +350,25 @@ impl Client {
         assert!(!self.is_modern(), "a modern client was asked as legacy ones are: {words:?}");
         assert!(self.asked.iter().all(|asked| asked.id != words.id), "a question's id is used again: {words:?}");
         let ours = tag(words.params, "headend asks").is_some();
-        let numbers = (!ours).then(|| truth.shown((self.number, self.caller), words.params));
+        // The form without fields, of a call that is held for the operator.
+        let is_notice = tag(words.params, "headend needs your approval").is_some();
+        let numbers = (!ours && !is_notice).then(|| truth.shown((self.number, self.caller), words.params));
         let approves = ours.then(|| about(words.params, ARGUMENT).expect("our question shows the arguments"));
         if let Some(n) = approves {
             assert_eq!(truth.call(n).client, self.number, "asked to approve a call of another client: {words:?}");
         }
-        if self.is_http {
+        if self.is_http && !is_notice {
             let n = numbers.map_or(approves, |(n, _)| Some(n));
             let is_stray = numbers.is_some_and(|(n, _)| truth.has_answered(n));
             let open = self.open.iter().find(|open| open.stream == stream && (is_stray || Some(open.n) == n));
             assert!(open.is_some(), "asked on a stream of another call: {words:?}");
         }
-        self.asked.push(Asked { id: words.id.to_owned(), method: words.method.to_owned(), numbers, approves });
+        self.asked.push(ShownQuestion { id: words.id.to_owned(), method: words.method.to_owned(), numbers, approves });
     }
 }
 
-/// What a person says to a question, as the result of the client. Which call it approves, where it is the gateway's own.
+/// A person's answer to a question, as the result of the client. `approves` is the call that it can
+/// approve, if the question is the gateway's own.
 fn says(
     method: &str,
     numbers: Option<(u64, u64)>,
@@ -365,10 +377,13 @@ fn says(
     truth: &mut Truth,
 ) -> String {
     let Some((n, k)) = numbers else {
-        if chance.one_in(4) {
+        let Some(approves) = approves.filter(|_| !chance.one_in(5)) else {
             return r#"{"action":"decline"}"#.to_owned();
+        };
+        if chance.one_in(6) {
+            return r#"{"action":"accept","content":{"decision":"deny"}}"#.to_owned();
         }
-        truth.call(approves.unwrap()).agreed = true;
+        truth.call(approves).agreed = true;
         return r#"{"action":"accept","content":{"decision":"once"}}"#.to_owned();
     };
     truth.given(n, k);

@@ -1,40 +1,48 @@
-//! A simulated server of either era, behind lines or HTTP. It works on several calls at once and does with each what chance
-//! says: progress, questions of every kind, a result, an error, nothing.
+//! A simulated server of either era, a process on pipes or a session behind HTTP. It works on
+//! several calls at once, and chance decides what it does with each: progress, questions of every
+//! kind, a result, an error, nothing.
 
 use std::fmt::Write as _;
 
 use super::chance::Chance;
-use super::link::MAX_LINE;
 use super::tasks::Task;
 use super::truth::{Truth, numbers};
 use super::words::{self, Words, member, members, quoted};
 use crate::mcp::version::{Era, Revision};
 
-/// What a server says, and on which of its streams: that of a request, or its own.
+/// The list of tools of every server.
+const TOOLS: &str = concat!(
+    r#""tools":[{"name":"open","inputSchema":{"type":"object"}},"#,
+    r#"{"name":"hidden","inputSchema":{"type":"object"}},"#,
+    r#"{"name":"asks","inputSchema":{"type":"object"}},"#,
+    r#"{"name":"task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]"#
+);
+
+/// A message of a server, and the stream that it is for: that of a request, or the session's own.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct ServerMessage {
     pub(super) on: Option<u64>,
     pub(super) text: String,
-    /// It is the answer to the request whose stream it is on.
+    /// Whether it is the answer to the request of that stream.
     pub(super) last: bool,
 }
 
 /// A call that the server works on.
 #[derive(Debug)]
-struct Work {
-    /// The id of the request, as it came.
+struct ServerCall {
+    /// The id of the request, as JSON.
     id: String,
     /// The stream of the request, over HTTP.
     on: Option<u64>,
     n: u64,
-    /// Of a tool call; other requests are answered as they come.
+    /// The progress token.
     token: Option<String>,
     steps: u32,
-    /// What the server may ask for.
+    /// The client's capabilities: the questions that the server may ask.
     capabilities: String,
-    /// The k of a question that is open.
+    /// The number of an open question.
     open: Option<u64>,
-    /// The session's own stream, where it was asked there.
+    /// The session's own stream, if the question was asked there.
     aside: Option<u64>,
 }
 
@@ -65,19 +73,17 @@ pub(super) struct Server {
     pub(super) revision: Revision,
     lines: bool,
     manner: Manner,
-    /// A call that it answered, and what could be asked of its client.
+    /// The last call that it answered, and the capabilities of its client.
     over: Option<(u64, String)>,
-    work: Vec<Work>,
+    work: Vec<ServerCall>,
     pub(super) tasks: Vec<Task>,
-    pub(super) out: Vec<Said>,
+    pub(super) out: Vec<ServerMessage>,
     /// The ids of all requests of this connection.
     ids: Vec<u64>,
-    /// Answers that were sent, to be repeated.
+    /// The last answer, to be repeated.
     sent: Option<(Option<u64>, String)>,
-    /// What its client said that it can be asked for, if it is legacy.
+    /// The capabilities in `initialize`.
     declared: String,
-    /// Questions so far, of all lives, so that no two are called alike.
-    asked: u64,
     /// The stream of the session itself.
     pub(super) own: Option<u64>,
 }
@@ -95,7 +101,6 @@ impl Server {
             ids: Vec::new(),
             sent: None,
             declared: String::new(),
-            asked: 0,
             own: None,
         }
     }
@@ -104,19 +109,13 @@ impl Server {
         self.revision.era() == Era::Modern
     }
 
-    /// Forgets everything that a process or a session forgets.
-    pub(super) fn restart(&mut self) {
-        *self = Self { asked: self.asked, ..Self::new(self.revision, self.lines, self.manner) };
-    }
-
     pub(super) fn say(&mut self, on: Option<u64>, text: String, last: bool) {
-        self.out.push(Said { on, text, last });
+        self.out.push(ServerMessage { on, text, last });
     }
 
-    /// A message of the gateway; over HTTP that of a request with this stream.
+    /// The server hears a message of the gateway; over HTTP a request with that stream.
     pub(super) fn hear(&mut self, text: &str, on: Option<u64>, truth: &mut Truth) {
         let words = Words::of(text);
-        truth.note(|| format!("server heard {text}"));
         if words.method.is_empty() {
             return self.answer(&words, truth);
         }
@@ -124,6 +123,10 @@ impl Server {
             return self.notice(&words);
         }
         let id = words.number().expect("our ids are numbers");
+        if words.method == "server/discover" {
+            // A new connection to a server without sessions.
+            self.ids.clear();
+        }
         if words.method != "initialize" {
             assert!(!self.ids.contains(&id), "wire id {id} used twice");
             self.ids.push(id);
@@ -132,7 +135,7 @@ impl Server {
             "initialize" if !self.is_modern() => {
                 self.declared = member(words.params, "capabilities").unwrap_or_default().to_owned();
                 format!(
-                    r#"{{"protocolVersion":"{}","capabilities":{{"tools":{{}},"tasks":{{"requests":{{"tools":{{"call":{{}}}}}}}}}}}}"#,
+                    r#"{{"protocolVersion":"{}","capabilities":{{"tools":{{}},"tasks":{{"requests":{{"tools":{{"call":{{}}}}}}}}}},"serverInfo":{{"name":"s","version":"1"}}}}"#,
                     self.revision
                 )
             }
@@ -142,8 +145,14 @@ impl Server {
                         format!(r#"{{"code":-32022,"message":"no","data":{{"supported":["{}"]}}}}"#, self.revision);
                     return self.say(on, words::error(words.id, &error), true);
                 }
-                format!(r#"{{"supportedVersions":["{}"],"capabilities":{{"tools":{{}}}}}}"#, self.revision)
+                let head = self.revision.features().result_head;
+                format!(
+                    r#"{{{head}"supportedVersions":["{}"],"capabilities":{{"tools":{{}},"extensions":{{"io.modelcontextprotocol/tasks":{{}}}}}}}}"#,
+                    self.revision
+                )
             }
+            "tools/list" => format!("{{{}{TOOLS}}}", self.revision.features().result_head),
+            "ping" if !self.is_modern() => "{}".to_owned(),
             "tools/call" => return self.call(&words, on, truth),
             "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel" => {
                 return self.about_task(&words, on, truth);
@@ -167,7 +176,7 @@ impl Server {
         }
         let state = member(words.params, "requestState");
         match (state, member(words.params, "inputResponses")) {
-            (None, None) => truth.took(n, name),
+            (None, None) => truth.took(n),
             (state, responses) => {
                 assert!(self.is_modern(), "a legacy server heard of states");
                 let (of, k) = numbers(state.unwrap_or_default(), "s=").expect("a state that this server gave out");
@@ -180,7 +189,16 @@ impl Server {
             }
         }
         let token = member(meta, "progressToken").map(str::to_owned);
-        self.work.push(Work { id: words.id.to_owned(), on, n, token, steps: 0, capabilities, open: None, aside: None });
+        self.work.push(ServerCall {
+            id: words.id.to_owned(),
+            on,
+            n,
+            token,
+            steps: 0,
+            capabilities,
+            open: None,
+            aside: None,
+        });
     }
 
     fn notice(&mut self, words: &Words<'_>) {
@@ -191,7 +209,8 @@ impl Server {
         }
     }
 
-    /// The stream of a request was closed by the gateway: to a modern server its cancellation.
+    /// The gateway has closed the stream of a request: a modern server is told by that of its
+    /// cancellation.
     pub(super) fn closed(&mut self, on: u64) {
         if self.is_modern() {
             self.work.retain(|work| work.on != Some(on));
@@ -209,12 +228,12 @@ impl Server {
         self.task_answered(k);
     }
 
-    /// Does something about one of its calls. Whether it could.
+    /// Does something about one of its calls; returns whether it could.
     pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
         if chance.one_in(16)
             && let Some((on, text)) = self.sent.take()
         {
-            // Once more, and late.
+            // The answer once more, and late.
             if self.lines {
                 self.say(on, text, false);
             }
@@ -244,9 +263,9 @@ impl Server {
         true
     }
 
-    /// Answers its oldest call that it can answer.
+    /// Answers its oldest call that it can answer; returns whether there was one.
     pub(super) fn end_one(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
-        let can_end = |work: &Work| work.aside.is_none() && (work.open.is_none() || !self.waits());
+        let can_end = |work: &ServerCall| work.aside.is_none() && (work.open.is_none() || !self.waits());
         let at = self.work.iter().position(can_end).filter(|at| *at == 0 || self.manner != Manner::Serial);
         if let Some(at) = at {
             self.finish(at, chance, truth);
@@ -254,19 +273,24 @@ impl Server {
         at.is_some() || self.works(true, chance, truth)
     }
 
+    /// Calls that it has not answered.
+    pub(super) fn open_work(&self) -> usize {
+        self.work.len() + self.tasks.iter().filter(|task| task.is_open()).count()
+    }
+
     /// Whether it waits for the answers to its questions.
     fn waits(&self) -> bool {
         !self.is_modern() && self.manner.waits()
     }
 
-    /// Asks about a call that it has answered. Whether there is one.
+    /// Asks about a call that it has answered; returns whether there is one.
     fn ask_late(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
         let Some((n, capabilities)) = self.over.clone().filter(|_| !self.is_modern()) else { return false };
         let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_in(&capabilities)).collect();
         if kinds.is_empty() || (!self.lines && self.own.is_none()) {
             return false;
         }
-        let (k, kind) = (self.new_question(n, truth), chance.pick(&kinds));
+        let (k, kind) = (truth.new_question(n), chance.pick(&kinds));
         self.say(self.own, words::request(&quoted(&format!("k={n}-{k}")), kind.method(), &kind.params(n, k)), false);
         true
     }
@@ -278,13 +302,12 @@ impl Server {
             return self.progress(at);
         }
         // The calls stay in their order.
-        let Work { id, on, n, capabilities, .. } = self.work.remove(at);
+        let ServerCall { id, on, n, capabilities, .. } = self.work.remove(at);
         self.over = Some((n, capabilities));
         truth.answered(n);
         let text = match chance.below(if self.lines { 24 } else { 20 }) {
-            // Neither of these can be read.
+            // It cannot be read.
             23 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}},"error":{{"code":1,"message":"c={n}"}}}}"#),
-            22 => words::result(&id, &format!(r#"{{"content":[],"x":"{}"}}"#, "x".repeat(MAX_LINE))),
             0..=3 => words::error(&id, &format!(r#"{{"code":-32000,"message":"c={n}"}}"#)),
             _ => {
                 let head = self.revision.features().result_head;
@@ -295,15 +318,15 @@ impl Server {
         self.say(on, text, true);
     }
 
-    /// Does not take the call before a page was opened, where the client can open one.
+    /// Refuses the call until a page is opened, if the client can open one.
     fn refuse(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
         let work = &self.work[at];
-        if work.steps > 1 || work.open.is_some() || truth.call(work.n).refused > 0 {
+        if work.steps > 1 || work.open.is_some() || truth.call(work.n).proofs > 0 {
             return self.finish(at, chance, truth);
         }
-        let Work { id, on, n, .. } = self.work.remove(at);
-        let k = self.new_question(n, truth);
-        truth.refused(n);
+        let ServerCall { id, on, n, .. } = self.work.remove(at);
+        let k = truth.new_question(n);
+        truth.proved(n);
         // The error names the question; its answer never comes here, only the call once more.
         truth.closes_itself(n, k);
         let page =
@@ -313,7 +336,7 @@ impl Server {
     }
 
     fn progress(&mut self, at: usize) {
-        let Work { on, n, steps, token, .. } = &self.work[at];
+        let ServerCall { on, n, steps, token, .. } = &self.work[at];
         let Some(token) = token else { return };
         let params = format!(r#"{{"progressToken":{token},"progress":{steps},"message":"p={n}"}}"#);
         let (on, text) = (*on, words::notification("notifications/progress", &params));
@@ -321,17 +344,11 @@ impl Server {
     }
 
     fn withdraw(&mut self, at: usize) {
-        let Work { on, n, open, .. } = &mut self.work[at];
+        let ServerCall { on, n, open, .. } = &mut self.work[at];
         let Some(k) = open.take() else { return };
         let params = format!(r#"{{"requestId":"k={n}-{k}"}}"#);
         let (on, text) = (*on, words::notification("notifications/cancelled", &params));
         self.say(on, text, false);
-    }
-
-    pub(super) fn new_question(&mut self, n: u64, truth: &mut Truth) -> u64 {
-        self.asked += 1;
-        truth.asked(n, self.asked);
-        self.asked
     }
 
     fn ask(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
@@ -345,18 +362,18 @@ impl Server {
             let aside = self.own.filter(|_| chance.one_in(3));
             let on = aside.or(work.on);
             for _ in 0..if self.manner == Manner::Twice { 2 } else { 1 } {
-                let (k, kind) = (self.new_question(n, truth), chance.pick(&kinds));
+                let (k, kind) = (truth.new_question(n), chance.pick(&kinds));
                 (self.work[at].open, self.work[at].aside) = (Some(k), aside);
                 let text = words::request(&quoted(&format!("k={n}-{k}")), kind.method(), &kind.params(n, k));
                 self.say(on, text, false);
             }
             return;
         }
-        let Work { id, on, .. } = self.work.swap_remove(at);
+        let ServerCall { id, on, .. } = self.work.swap_remove(at);
         let mut requests = String::new();
         let mut first = None;
         for _ in 0..=chance.below(2) {
-            let (k, kind) = (self.new_question(n, truth), chance.pick(&kinds));
+            let (k, kind) = (truth.new_question(n), chance.pick(&kinds));
             first = first.or(Some(k));
             let comma = if requests.is_empty() { "" } else { "," };
             write!(requests, r#"{comma}"k={n}-{k}":{{"method":"{}","params":{}}}"#, kind.method(), kind.params(n, k))

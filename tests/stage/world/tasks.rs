@@ -1,4 +1,4 @@
-//! The calls that a simulated server goes on with as tasks, in both generations.
+//! Calls that a simulated server continues as tasks, in both generations of tasks.
 
 use super::chance::Chance;
 use super::server::{Kind, Server};
@@ -12,14 +12,21 @@ pub(super) struct Task {
     n: u64,
     capabilities: String,
     status: &'static str,
-    /// The question that is open: which, and the entry of `inputRequests`.
+    /// The open question: its number, and its request or its entry in `inputRequests`.
     open: Option<(u64, String)>,
-    /// The request of a legacy client that waits for the result, and its stream.
+    /// The id and the stream of the request that waits for the result; legacy servers have one.
     waits: Option<(String, Option<u64>)>,
 }
 
+impl Task {
+    /// Whether it is not over.
+    pub(super) fn is_open(&self) -> bool {
+        self.status != "completed"
+    }
+}
+
 impl Server {
-    /// A call of a tool that is a task.
+    /// The server hears a call of the tool whose calls are tasks.
     pub(super) fn begins(
         &mut self,
         words: &Words<'_>,
@@ -29,11 +36,12 @@ impl Server {
         truth: &mut Truth,
     ) {
         if self.is_modern() && !capabilities.contains("/tasks") {
+            truth.proved(n);
             let error = format!(r#"{{"code":-32021,"message":"m","data":{}}}"#, TASKS.required_data().text());
             return self.say(on, words::error(words.id, &error), true);
         }
         assert!(self.is_modern() || member(words.params, "task").is_some(), "call {n} is no task: {words:?}");
-        truth.took(n, "task");
+        truth.took(n);
         let task = Task { n, capabilities, status: "working", open: None, waits: None };
         let text = match self.is_modern() {
             true => self.shown(&task, r#""resultType":"task","#),
@@ -58,7 +66,7 @@ impl Server {
         )
     }
 
-    /// A request about a task.
+    /// The server hears a request about a task.
     pub(super) fn about_task(&mut self, words: &Words<'_>, on: Option<u64>, truth: &mut Truth) {
         let n = member(words.params, "taskId").and_then(|id| about(id, "t=")).expect("a task that this server named");
         let Some(at) = self.tasks.iter().position(|task| task.n == n) else {
@@ -92,7 +100,7 @@ impl Server {
         self.say(on, words::result(words.id, &text), true);
     }
 
-    /// A legacy task asks on the stream of the request that waits for its result, and ends with it.
+    /// Lets a legacy task ask, or end, on the stream of the request that waits for its result.
     fn asks_in_result(&mut self, at: usize) {
         let Task { n, status, open, waits, .. } = &mut self.tasks[at];
         let Some((id, on)) = waits.clone() else { return };
@@ -109,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Goes on with one of its tasks. Whether it has any that is not over.
+    /// Continues one of its tasks; returns whether any is open.
     pub(super) fn works(&mut self, ends: bool, chance: &mut Chance, truth: &mut Truth) -> bool {
         let live: Vec<usize> = (0..self.tasks.len()).filter(|at| self.tasks[*at].status != "completed").collect();
         if live.is_empty() {
@@ -128,7 +136,7 @@ impl Server {
             return true;
         }
         if open.is_none() {
-            let (k, kind) = (self.new_question(n, truth), chance.pick(&kinds));
+            let (k, kind) = (truth.new_question(n), chance.pick(&kinds));
             let (method, params) = (kind.method(), kind.params(n, k));
             let text = match is_modern {
                 true => format!(r#""k={n}-{k}":{{"method":"{method}","params":{params}}}"#),
@@ -140,14 +148,14 @@ impl Server {
         true
     }
 
-    /// The answer to a question of a legacy task.
+    /// The question of a legacy task is answered.
     pub(super) fn task_answered(&mut self, k: u64) {
         for task in self.tasks.iter_mut().filter(|task| task.open.as_ref().is_some_and(|(open, _)| *open == k)) {
             (task.open, task.status) = (None, "working");
         }
     }
 
-    /// A request that waited for a task's result is off.
+    /// Forgets requests that wait for the result of a task.
     pub(super) fn result_unwanted(&mut self, is_it: impl Fn(&str, Option<u64>) -> bool) {
         for task in &mut self.tasks {
             task.waits = task.waits.take().filter(|(id, on)| !is_it(id, *on));

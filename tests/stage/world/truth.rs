@@ -1,0 +1,252 @@
+//! The facts of a world, which only the world itself sees, and the invariants that are checked
+//! against them. Each message carries the number of its call and of its question, so that a mix-up
+//! shows where it happens.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::words::{Words, about, member, tag};
+
+thread_local! {
+    /// The events of the world of this thread, for the message of a failure.
+    static STORY: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Takes the events of this thread's world so far.
+pub(super) fn take_story() -> Vec<String> {
+    STORY.take()
+}
+
+/// Notes an event.
+pub(super) fn note(line: String) {
+    STORY.with_borrow_mut(|story| story.push(line));
+}
+
+/// The tool that a call calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// Allowed.
+    Open,
+    /// Denied by a rule, so that it does not exist.
+    Hidden,
+    /// Needs an approval.
+    Asks,
+    /// Becomes a task of its server.
+    Task,
+}
+
+impl Item {
+    pub(super) fn original(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Hidden => "hidden",
+            Self::Asks => "asks",
+            Self::Task => "task",
+        }
+    }
+}
+
+/// One call of a client, over all the requests that it takes.
+#[derive(Debug)]
+pub(super) struct CallTruth {
+    pub(super) client: u64,
+    caller: &'static str,
+    pub(super) item: Item,
+    pub(super) upstream: &'static str,
+    /// How often the request that begins the call arrived at a server's connection.
+    arrived: u32,
+    /// How often a server began to work on it.
+    executed: u32,
+    /// How often a server proved that it did not begin with it.
+    pub(super) proofs: u32,
+    /// A server has answered it.
+    answered: bool,
+    /// How often its client was told the end.
+    ended: u32,
+    /// Its client does not wait for the end any more.
+    pub(super) given_up: bool,
+    /// A person approved it.
+    pub(super) agreed: bool,
+    /// One of its requests was sent twice, so that questions may come twice.
+    pub(super) repeated: bool,
+}
+
+/// One question of a server.
+#[derive(Debug, Default)]
+struct QuestionTruth {
+    shown: u32,
+    /// Its client has answered it.
+    given: bool,
+    /// How often an answer reached the server, a decline in the client's name included.
+    closed: u32,
+}
+
+/// The facts of one world.
+#[derive(Debug, Default)]
+pub(super) struct Truth {
+    calls: Vec<CallTruth>,
+    questions: HashMap<(u64, u64), QuestionTruth>,
+    /// Questions so far.
+    asked: u64,
+    /// The policy denies [`Item::Open`] at present.
+    pub(super) denies_open: bool,
+    /// The servers answer whatever they can.
+    pub(super) rests: bool,
+    /// Calls that had ended or were given up at the last rest.
+    settled: usize,
+}
+
+impl Truth {
+    /// Notes an event.
+    pub(super) fn note(&self, line: impl FnOnce() -> String) {
+        note(line());
+    }
+
+    /// Enters a call that a client makes, and returns its number.
+    pub(super) fn made(&mut self, (client, caller): (u64, &'static str), item: Item, upstream: &'static str) -> u64 {
+        self.calls.push(CallTruth {
+            client,
+            caller,
+            item,
+            upstream,
+            arrived: 0,
+            executed: 0,
+            proofs: 0,
+            answered: false,
+            ended: 0,
+            given_up: false,
+            agreed: false,
+            repeated: false,
+        });
+        self.calls.len() as u64
+    }
+
+    pub(super) fn call(&mut self, n: u64) -> &mut CallTruth {
+        &mut self.calls[usize::try_from(n).unwrap() - 1]
+    }
+
+    pub(super) fn number_of_calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// A message of the gateway arrives at the connection of a server, read or not. Returns the
+    /// number of the call that it begins.
+    pub(super) fn arrived(&mut self, upstream: &str, text: &str) -> Option<u64> {
+        note(format!("{upstream} gets {text}"));
+        let n = call_of(text)?;
+        let name = member(Words::of(text).params, "name").unwrap_or_default().trim_matches('"');
+        let denies_open = self.denies_open;
+        let call = self.call(n);
+        // Behind HTTP a session that may be lost is pinged after the last look at the rules.
+        let is_denied = call.item == Item::Open && call.arrived == 0 && denies_open && upstream == "a";
+        assert!(!is_denied, "call {n} was denied before it was sent");
+        assert_eq!((name, upstream), (call.item.original(), call.upstream), "call {n} went elsewhere");
+        assert_ne!(call.item, Item::Hidden, "call {n} was denied and sent");
+        assert!(call.item != Item::Asks || call.agreed, "call {n} was sent before a person agreed");
+        call.arrived += 1;
+        assert!(call.arrived <= call.proofs + 1, "call {n} was sent again, without a proof that it had not begun");
+        Some(n)
+    }
+
+    /// A server begins to work on a call.
+    pub(super) fn took(&mut self, n: u64) {
+        let call = self.call(n);
+        call.executed += 1;
+        assert!(call.executed <= call.proofs + 1, "call {n} was executed twice");
+    }
+
+    /// A server proves that it did not begin with the call.
+    pub(super) fn proved(&mut self, n: u64) {
+        self.call(n).proofs += 1;
+    }
+
+    /// A server answers a call.
+    pub(super) fn answered(&mut self, n: u64) {
+        self.call(n).answered = true;
+    }
+
+    /// A client is told how its call ended. `text` is the result or the error.
+    pub(super) fn ended(&mut self, n: u64, client: u64, text: &str) {
+        let rests = self.rests;
+        let call = self.call(n);
+        assert_eq!(call.client, client, "client {client} was told of call {n}: {text}");
+        call.ended += 1;
+        assert_eq!(call.ended, 1, "call {n} ended again: {text}");
+        // Behind HTTP an answer may be lost with its stream.
+        let is_stuck = rests && call.upstream == "a" && text.contains("did not answer in time");
+        assert!(!is_stuck, "call {n} waited for ever: {text}");
+        if let Some(of) = about(text, "c=") {
+            assert!(of == n && call.answered, "call {n} got the answer of call {of}: {text}");
+        }
+    }
+
+    /// A server asks a question about call `n`; returns the question's number.
+    pub(super) fn new_question(&mut self, n: u64) -> u64 {
+        self.asked += 1;
+        self.questions.insert((n, self.asked), QuestionTruth::default());
+        self.asked
+    }
+
+    /// The answer to a question is the call once more, not a message to the server.
+    pub(super) fn closes_itself(&mut self, n: u64, k: u64) {
+        self.questions.get_mut(&(n, k)).unwrap().closed = 1;
+    }
+
+    /// Whether its server has answered that call.
+    pub(super) fn has_answered(&mut self, n: u64) -> bool {
+        self.call(n).answered
+    }
+
+    /// A client is shown a question; returns the question. A server that asks and does not wait for
+    /// the answer may reach another client of the same caller, after its call has ended.
+    pub(super) fn shown(&mut self, (client, caller): (u64, &'static str), text: &str) -> (u64, u64) {
+        let (n, k) = numbers(text, "q=").unwrap_or_else(|| panic!("client {client} was asked nothing: {text}"));
+        let CallTruth { client: owner, caller: of, repeated, answered, .. } = *self.call(n);
+        let is_stray = answered && of == caller;
+        assert!(owner == client || is_stray, "client {client} was asked about a call of client {owner}: {text}");
+        assert_eq!(of, caller, "client {client} was asked about a call of another caller: {text}");
+        let question = self.questions.get_mut(&(n, k)).unwrap_or_else(|| panic!("no server asked this: {text}"));
+        question.shown += 1;
+        assert!(question.shown == 1 || repeated, "client {client} was asked again: {text}");
+        (n, k)
+    }
+
+    /// The client answers a question.
+    pub(super) fn given(&mut self, n: u64, k: u64) {
+        self.questions.get_mut(&(n, k)).unwrap().given = true;
+    }
+
+    /// A server hears the answer to a question: `text` is what came under its key or id.
+    pub(super) fn heard(&mut self, n: u64, k: u64, text: &str) {
+        let question = self.questions.get_mut(&(n, k)).unwrap_or_else(|| panic!("never asked: {n}-{k}"));
+        question.closed += 1;
+        assert_eq!(question.closed, 1, "question {n}-{k} was answered again: {text}");
+        if let Some(found) = numbers(text, "a=") {
+            assert_eq!(found, (n, k), "the answer to another question: {text}");
+            assert!(question.given && question.shown > 0, "no client gave this answer: {text}");
+        }
+    }
+
+    /// The world is at rest: each call has ended.
+    pub(super) fn at_rest(&mut self) {
+        for (n, call) in (1..).zip(&self.calls).skip(self.settled) {
+            assert!(call.ended == 1 || call.given_up, "call {n} never ended: {call:?}");
+        }
+        self.settled = self.calls.len();
+    }
+}
+
+/// The number of the call that a message begins.
+pub(super) fn call_of(text: &str) -> Option<u64> {
+    let words = Words::of(text);
+    if words.method != "tools/call" || member(words.params, "requestState").is_some() {
+        return None;
+    }
+    member(words.params, "arguments").and_then(|arguments| member(arguments, "n"))?.parse().ok()
+}
+
+/// The numbers of the call and the question behind a mark.
+pub(super) fn numbers(text: &str, mark: &str) -> Option<(u64, u64)> {
+    let (n, k) = tag(text, mark)?.split_once('-')?;
+    Some((n.parse().ok()?, k.parse().ok()?))
+}
