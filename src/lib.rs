@@ -12,6 +12,7 @@ mod demo;
 pub mod fuzz;
 mod gateway;
 mod listener;
+mod operator;
 mod serve;
 #[cfg(test)]
 mod stage;

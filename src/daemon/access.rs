@@ -72,7 +72,7 @@ impl Access {
 }
 
 /// The callers that the users of `[admin] users` are, as far as the system knows these users.
-pub(super) fn socket_callers(admin: &Admin) -> Vec<String> {
+pub(crate) fn socket_callers(admin: &Admin) -> Vec<String> {
     let access = Access::of(admin).unwrap_or_default();
     access.uids.iter().map(|uid| format!("uid:{uid}")).collect()
 }
@@ -105,7 +105,7 @@ impl Users {
 }
 
 /// Name of an operator in grants and records; `None` for other users of the socket.
-pub(super) fn operator(caller: &str) -> Option<String> {
+pub(crate) fn operator(caller: &str) -> Option<String> {
     match caller {
         LOCAL => Some(format!("uid:{}", rustix::process::getuid().as_raw())),
         ROOT => Some(ROOT.to_owned()),

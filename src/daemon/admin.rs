@@ -29,6 +29,10 @@ use crate::listener::lobby::{Accepted, Guest, Lobby};
 use crate::listener::pieces::Pieces;
 use crate::listener::press::{BodyPace, Pressed};
 use crate::mcp::method::List;
+use crate::operator::request::{MethodEffect, recorded};
+use crate::operator::{
+    approvals as consents, logins as login, logs, pins, restart, tool, tools, upstreams as upstream,
+};
 use crate::policy::OperatorAction;
 use crate::policy::chain::timestamp;
 use crate::serve::lines;
@@ -42,27 +46,16 @@ use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
 mod call;
-mod consents;
 mod hello;
 mod late;
-mod login;
-mod logs;
-mod methods;
-mod pins;
 mod presence;
 mod proof;
-mod restart;
-mod tool;
-mod tools;
-mod upstream;
 
 pub(crate) use self::hello::{Hello, hello_line};
 pub(crate) use self::late::{passes, serve_later};
-pub(crate) use self::pins::{listed, outcome};
 pub(crate) use self::proof::fresh_code;
 
 use self::hello::{HELLO, own_hello, publish};
-use self::methods::{MethodEffect, recorded};
 use self::proof::Proof;
 
 const MAX_HELLO_BYTES: u64 = 64 * 1024;

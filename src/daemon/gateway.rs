@@ -152,11 +152,11 @@ pub(crate) struct Gateway {
     /// Set when the console listens.
     pub(crate) console: OnceLock<Arc<Console>>,
     pub(crate) pins: Pins,
-    pub(super) notices: Arc<Notices>,
+    pub(crate) notices: Arc<Notices>,
     pub(super) wrong_codes: WrongAttempts,
     pub(super) store: Option<Store>,
     /// `None` where nothing outlives the process.
-    pub(super) restore_review: Option<RestoreReview>,
+    pub(crate) restore_review: Option<RestoreReview>,
     /// `None` where nothing outlives the process.
     pub(super) sign_ins: Option<SignIns>,
     /// Set when HTTP is listened to.

@@ -72,7 +72,7 @@ impl Book {
     pub(super) fn list(&mut self) -> Result<Vec<RawObject>, Failure> {
         let answer = match self {
             Self::Daemon(daemon) => daemon.ask("pins.list", None)?,
-            Self::Disk(disk) => parsed(&crate::daemon::admin::listed(&disk.pins.list(), false))?,
+            Self::Disk(disk) => parsed(&crate::operator::pins::listed(&disk.pins.list(), false))?,
         };
         Ok(answer.objects("pins"))
     }
@@ -100,7 +100,7 @@ impl Book {
                 Self::Disk(disk) => {
                     let names = some.iter().map(|pin| Ok((pin.name.clone(), whole(&pin.kind)?)));
                     let names = names.collect::<Result<Vec<_>, Failure>>()?;
-                    parsed(&crate::daemon::admin::listed(&disk.pins.views(&names), true))?
+                    parsed(&crate::operator::pins::listed(&disk.pins.views(&names), true))?
                 }
             };
             out.extend(answer.objects("pins").iter().map(Shown::read));
@@ -197,7 +197,7 @@ impl Disk {
             let decided = self.pins.decide_all(&decisions, method == "pins.approve", &by).await;
             decided.map_err(|error| Failure::new(TEMPFAIL, error))
         })?;
-        parsed(&crate::daemon::admin::outcome(&decisions, &decided))
+        parsed(&crate::operator::pins::outcome(&decisions, &decided))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::tools;
 use crate::daemon::access::operator;
 use crate::daemon::gateway::Gateway;
 use crate::engine::route::Params;
@@ -13,6 +12,7 @@ use crate::listener::credentials::Caller;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
+use crate::operator::tools;
 use crate::wire::id::ClientId;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};

@@ -2,11 +2,11 @@
 
 use tempfile::TempDir;
 
-use super::methods::METHODS;
 use super::*;
 use crate::config;
 use crate::daemon::gateway::{ConfigSource, Loader, StopTimes};
 use crate::gateway::condition::Condition;
+use crate::operator::request::METHODS;
 use crate::policy::consent::{Asked, Shown};
 use crate::policy::{Digest, Event, Evidence, Kind, LOCAL, Said};
 use crate::store::audit::MAIN;

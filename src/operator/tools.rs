@@ -23,7 +23,7 @@ const NEW: &str = "new";
 
 /// The tools; for users other than the operator, those that their caller may see. `as` selects what clients of one kind see, `all`
 /// adds what is withheld, `sizes` the bytes of each tool.
-pub(super) fn list(gateway: &Gateway, caller: &Caller, params: &RawObject) -> Result<RawJson, (i64, String)> {
+pub(crate) fn list(gateway: &Gateway, caller: &Caller, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let Caller { name: caller, access } = caller;
     let operates = operator(caller).is_some();
     let kind = params.string("as");
@@ -93,7 +93,7 @@ fn withheld_tool(dropped: &Dropped) -> RawJson {
 }
 
 /// Why the operator cannot call a tool of that name, exposed or canonical, where it is withheld.
-pub(super) fn withheld(snapshot: &Snapshot, name: &str) -> Option<String> {
+pub(crate) fn withheld(snapshot: &Snapshot, name: &str) -> Option<String> {
     if snapshot.whole.catalog.find(List::Tools, name).is_some() {
         return None;
     }

@@ -17,7 +17,7 @@ use crate::wire::raw::{RawJson, RawObject};
 const NAMED: usize = 20;
 
 /// Adds how many items are withheld, and which and why.
-pub(super) fn add_withheld(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
+pub(crate) fn add_withheld(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
     let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name).collect();
     out.set("withheld", RawJson::number(withheld.len()));
     let named = withheld.iter().take(NAMED).map(|dropped| {
@@ -31,7 +31,7 @@ pub(super) fn add_withheld(out: &mut RawObject, snapshot: &Snapshot, handle: &Ha
 }
 
 /// Adds how many tools are new, and which: they appeared after the first inventory of the launch, and nobody has confirmed them.
-pub(super) fn add_new(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
+pub(crate) fn add_new(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
     let entries = snapshot.whole.catalog.entries().iter();
     let new: Vec<&Entry> = entries.filter(|entry| entry.is_new && entry.upstream_name == handle.name).collect();
     if !new.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn add_new(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle)
 }
 
 /// Adds for how long the upstream is in its state, why, when it is tried again, and what to do.
-pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
+pub(crate) fn add_health(out: &mut RawObject, handle: &Handle) {
     out.set("since-seconds", RawJson::number(handle.health.age().as_secs()));
     out.set_some("next-try-seconds", handle.next_start().map(seconds));
     out.set_some("last-error", handle.health.last_error().map(|error| RawJson::string(&error)));
@@ -53,7 +53,7 @@ pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
 }
 
 /// Adds whose login is in use, and until when.
-pub(super) fn add_login(out: &mut RawObject, handle: &Handle) {
+pub(crate) fn add_login(out: &mut RawObject, handle: &Handle) {
     let Some(LoginView { issuer, account, left, is_refreshing }) =
         handle.keeper.as_ref().and_then(|keeper| keeper.view())
     else {
@@ -67,7 +67,7 @@ pub(super) fn add_login(out: &mut RawObject, handle: &Handle) {
 }
 
 /// Adds the program that is started and the folders in which it was looked for.
-pub(super) fn add_program(out: &mut RawObject, handle: &Handle) {
+pub(crate) fn add_program(out: &mut RawObject, handle: &Handle) {
     let spec = handle.spec.load();
     let folders = searched(&spec);
     let is_open = match &spec.target {
@@ -82,7 +82,7 @@ pub(super) fn add_program(out: &mut RawObject, handle: &Handle) {
 }
 
 /// Adds the items whose calls pass one at a time, because they ask their client where calls share a connection.
-pub(super) fn add_turns(out: &mut RawObject, handle: &Handle) {
+pub(crate) fn add_turns(out: &mut RawObject, handle: &Handle) {
     let names = handle.main.news.turns.askers().names();
     if !names.is_empty() {
         out.set("one-at-a-time", RawJson::list(names.iter().map(|name| RawJson::string(name))));
@@ -90,7 +90,7 @@ pub(super) fn add_turns(out: &mut RawObject, handle: &Handle) {
 }
 
 /// Adds why the server is told that it can ask its clients nothing, where that follows from the callers that there can be.
-pub(super) fn add_input(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
+pub(crate) fn add_input(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
     let link = handle.main.open_link();
     let is_legacy = link.is_some_and(|link| link.agreed().revision.era() == Era::Legacy);
     if is_legacy && handle.spec.load().is_shared_process() && snapshot.config.has_many_callers() {
@@ -101,7 +101,7 @@ pub(super) fn add_input(out: &mut RawObject, snapshot: &Snapshot, handle: &Handl
 }
 
 /// Adds how many items are not offered because the upstream's lists are longer than its `max-inventory`.
-pub(super) fn add_excess(out: &mut RawObject, handle: &Handle) {
+pub(crate) fn add_excess(out: &mut RawObject, handle: &Handle) {
     let excess = List::ALL.into_iter().zip(handle.excess()).filter(|(_, excess)| !excess.is_none());
     let mut left = RawObject::default();
     for (list, excess) in excess {
@@ -115,7 +115,7 @@ pub(super) fn add_excess(out: &mut RawObject, handle: &Handle) {
 
 /// Adds how its messages break the protocol, and which definitions were repaired or are withheld
 /// because they are invalid.
-pub(super) fn add_flaws(out: &mut RawObject, handle: &Handle) {
+pub(crate) fn add_flaws(out: &mut RawObject, handle: &Handle) {
     let lines = handle.health.flaws.lines();
     if !lines.is_empty() {
         out.set("message-flaws", RawJson::list(lines.iter().map(|line| RawJson::string(line))));
@@ -132,7 +132,7 @@ pub(super) fn add_flaws(out: &mut RawObject, handle: &Handle) {
 }
 
 /// Adds the lists that could not be read when they were last asked for, of which clients see what was known before.
-pub(super) fn add_unread(out: &mut RawObject, handle: &Handle) {
+pub(crate) fn add_unread(out: &mut RawObject, handle: &Handle) {
     let unread = handle.unread.all();
     let mut lists = RawObject::default();
     for unread in &unread {

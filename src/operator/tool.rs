@@ -3,17 +3,17 @@
 use crate::catalog::merge::Entry;
 use crate::config::{Auth, Config};
 use crate::daemon::access::socket_callers;
-use crate::daemon::admin::tools::withheld;
 use crate::daemon::gateway::Gateway;
 use crate::mcp::method::List;
 use crate::mcp::weight;
+use crate::operator::tools::withheld;
 use crate::policy::{Annotations, LOCAL, Policy};
 use crate::wire::code;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Shows the tool that `params` name, exposed or canonical.
-pub(super) fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
+pub(crate) fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
     let snapshot = gateway.service.snapshots.load_full();
     let view = &snapshot.whole;

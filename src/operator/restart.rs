@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::daemon::admin::upstream::add_health;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::supervisor::Order;
+use crate::operator::upstreams::add_health;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -13,7 +13,7 @@ use crate::wire::raw::{RawJson, RawObject};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Restarts the upstream that `params` name, for the operator `by`.
-pub(super) async fn operate(gateway: &Gateway, by: &str, params: &RawObject) -> Result<RawJson, (i64, String)> {
+pub(crate) async fn operate(gateway: &Gateway, by: &str, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
     let snapshot = gateway.service.snapshots.load_full();
     let is_off = snapshot.config.off.iter().any(|off| off.as_str() == name);

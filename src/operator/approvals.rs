@@ -10,7 +10,7 @@ use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Runs a method for the operator `by`; `None` when the method belongs elsewhere.
-pub(super) async fn operate(
+pub(crate) async fn operate(
     gateway: &Gateway,
     by: &str,
     method: &str,

@@ -10,7 +10,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 type Refused = (i64, String);
 
-pub(super) async fn operate(gateway: &Gateway, by: &str, method: &str, params: &RawObject) -> Result<RawJson, Refused> {
+pub(crate) async fn operate(gateway: &Gateway, by: &str, method: &str, params: &RawObject) -> Result<RawJson, Refused> {
     let told = |error: PinError| (1, error.to_string());
     gateway.pins.refresh().await.map_err(|error| (1, error.to_string()))?;
     match method {

@@ -7,7 +7,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// What a method does, as far as the audit log needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MethodEffect {
+pub(crate) enum MethodEffect {
     /// Changes nothing.
     Look,
     /// An operator's action, and the param that says what it is about.
@@ -18,7 +18,7 @@ pub(super) enum MethodEffect {
 }
 
 /// All methods. A method that is missing here does not exist.
-pub(super) const METHODS: [(&str, MethodEffect); 27] = [
+pub(crate) const METHODS: [(&str, MethodEffect); 27] = [
     ("approvals.answer", Act(OperatorAction::Approve, Some("id"))),
     ("approvals.list", Look),
     ("approvals.notify", Act(OperatorAction::Notify, None)),
@@ -53,7 +53,7 @@ const TOLD: [&str; 7] = ["outcome", "revoked", "decided", "state", "issuer", "wa
 
 impl MethodEffect {
     /// Returns the effect of a method with these params; `None` if there is no such method.
-    pub(super) fn of(method: &str, params: &RawObject) -> Option<Self> {
+    pub(crate) fn of(method: &str, params: &RawObject) -> Option<Self> {
         let (_, effect) = METHODS.iter().find(|(name, _)| *name == method)?;
         let is_denial = method == "approvals.answer" && params.string("answer").as_deref() == Some("deny");
         Some(if is_denial { Act(OperatorAction::Deny, Some("id")) } else { *effect })
@@ -64,7 +64,7 @@ impl MethodEffect {
 ///
 /// # Errors
 /// As those of the action, and that it cannot be recorded, so that it was not done.
-pub(super) async fn recorded(
+pub(crate) async fn recorded(
     audit: &Audit,
     (action, about): (OperatorAction, Option<&'static str>),
     by: &str,

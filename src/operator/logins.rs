@@ -15,7 +15,7 @@ use crate::wire::raw::{RawJson, RawObject};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Does what the method says.
-pub(super) async fn operate(
+pub(crate) async fn operate(
     gateway: &Gateway,
     by: &str,
     method: &str,

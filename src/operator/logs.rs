@@ -17,7 +17,7 @@ const MOST: usize = 1000;
 
 /// The lines of `name` after the number `after` of the log `log`, at most `most`; with `wait` the answer waits for one. A log of another
 /// id is another log, and all of it is new.
-pub(super) async fn operate(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
+pub(crate) async fn operate(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
     let number = |name: &str| params.get(name).and_then(|raw| raw.parse::<u64>().ok());
     let unknown = || (1, format!("there is no upstream `{}`; `headend status` lists them", foreign::line(&name)));
