@@ -9,6 +9,7 @@ use super::exit::{NO, OK};
 use super::options::Common;
 use super::output::{Failure, print};
 use super::screen::Screen;
+use crate::operator::request::{NoParams, Request};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -56,7 +57,7 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
     }
     let is_startable = !args.no_start && state.is_some() && common.socket.is_none() && !machine::is_denied(common);
     let told = match (daemon, loaded) {
-        (Some(mut daemon), _) => daemon.ask("status", None).ok(),
+        (Some(mut daemon), _) => daemon.ask_object(&Request::Status(NoParams {})).ok(),
         (None, Some(loaded)) if is_startable => servers::started(loaded, &mut found),
         (None, _) => None,
     };

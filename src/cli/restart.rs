@@ -5,8 +5,9 @@ use super::exit::{NO, OK};
 use super::options::Common;
 use super::output::{Failure, print};
 use super::status::unknown;
+use crate::operator::request::{ByName, Request};
+use crate::operator::upstreams::Restarted;
 use crate::wire::foreign;
-use crate::wire::raw::RawObject;
 
 pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
     let mut daemon = daemon::connect(common, "admin", None).map_err(Failure::from).map_err(|failure| {
@@ -16,12 +17,11 @@ pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
         );
         Failure { text, ..failure }
     })?;
-    let params = RawObject::of_strings(&[("name", name)]).encode();
-    let answer = daemon.ask("restart", Some(&params.text())).map_err(|failure| unknown(&mut daemon, name, failure))?;
-    let said = |name: &str| answer.string(name).map(|text| foreign::line(&text).into_owned());
-    let state = said("state").unwrap_or_default();
-    let name = foreign::line(name);
-    match state.as_str() {
+    let request = Request::Restart(ByName { name: name.to_owned() });
+    let answer = daemon.ask(&request).map_err(|failure| unknown(&mut daemon, name, failure))?;
+    let Restarted { state, health, advice, .. } = answer;
+    let (name, state) = (foreign::line(name), foreign::line(&state));
+    match &*state {
         "ready" => print(&format!("{name}: ready\n")),
         // A lazy one that no call needs.
         "idle" => print(&format!("{name}: was started, and is idle until it is needed\n")),
@@ -30,8 +30,8 @@ pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
             Ok(OK)
         }
         _ => {
-            let (why, advice) = (said("last-error").unwrap_or_default(), said("advice"));
-            let advice = advice.map(|advice| format!("; {advice}")).unwrap_or_default();
+            let why = foreign::line(health.last_error.as_deref().unwrap_or_default()).into_owned();
+            let advice = advice.map(|advice| format!("; {}", foreign::line(&advice))).unwrap_or_default();
             Err(Failure::new(NO, format!("{name} is {state}: {why}{advice}")))
         }
     }

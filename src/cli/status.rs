@@ -7,6 +7,7 @@ use super::options::Common;
 use super::output::{Failure, count, print};
 use super::screen::{Colour, Column, Screen};
 use super::source;
+use crate::operator::request::{NoParams, Request};
 use crate::policy::LOCAL;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
@@ -31,7 +32,7 @@ const WORKS: [&str; 5] = ["ready", "idle", "starting", "stopped", "disabled"];
 
 pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8, Failure> {
     let mut daemon = daemon::connect(common, "admin", None).map_err(|failure| beside(common, &failure.into()))?;
-    let status = daemon.ask("status", None)?;
+    let status = daemon.ask_object(&Request::Status(NoParams {}))?;
     let upstreams = status.objects("upstreams");
     let screen = Screen::of_stdout();
     if let Some(name) = name {
@@ -165,7 +166,7 @@ fn approvals(status: &RawObject) -> Option<String> {
 
 /// The daemon's error, with the upstreams that may be meant where there is none of that name.
 pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
-    let Ok(status) = daemon.ask("status", None) else { return failure };
+    let Ok(status) = daemon.ask_object(&Request::Status(NoParams {})) else { return failure };
     let names: Vec<String> = status.objects("upstreams").iter().filter_map(|known| known.string("name")).collect();
     if names.iter().any(|known| known == name) {
         return failure;

@@ -8,9 +8,10 @@ use super::options::Common;
 use super::output::{Failure, count, print};
 use super::screen::{Colour, Column, Screen};
 use crate::mcp::weight::tokens;
+use crate::operator::request::{ByName, Request, ToolsParams};
 use crate::wire::foreign;
 use crate::wire::layout::indented;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::raw::RawObject;
 
 const COLUMNS: [(&str, Column); 7] = [
     ("name", Column { head: "NAME", rank: 0 }),
@@ -63,16 +64,9 @@ pub(super) fn run(common: &Common, args: &ToolsArgs) -> Result<u8, Failure> {
     if let Some(name) = &args.name {
         return show(&mut daemon, name, args.json);
     }
-    let mut params = RawObject::default();
-    for (name, is_set) in [("all", args.all), ("sizes", args.tokens)] {
-        if is_set {
-            params.set(name, RawJson::boolean(true));
-        }
-    }
-    if let Some(kind) = args.kind {
-        params.set("as", RawJson::string(kind.into_str()));
-    }
-    let answer = daemon.ask("tools", Some(&params.encode().text()))?;
+    let kind = args.kind.map(|kind| kind.into_str().to_owned());
+    let params = ToolsParams { kind, all: args.all, sizes: args.tokens };
+    let answer = daemon.ask_object(&Request::Tools(params))?;
     if args.json {
         return print(&format!("{}\n", answer.encode().text()));
     }
@@ -154,8 +148,7 @@ fn sizes(screen: Screen, tools: &[RawObject]) -> String {
 
 /// One tool.
 fn show(daemon: &mut Daemon, name: &str, json: bool) -> Result<u8, Failure> {
-    let params = RawObject::of_strings(&[("name", name)]).encode();
-    let tool = match daemon.ask("tools.show", Some(&params.text())) {
+    let tool = match daemon.ask_object(&Request::Tool(ByName { name: name.to_owned() })) {
         Ok(tool) => tool,
         Err(failure) => return Err(unknown(daemon, name, failure)),
     };
@@ -167,7 +160,7 @@ fn show(daemon: &mut Daemon, name: &str, json: bool) -> Result<u8, Failure> {
 
 /// The daemon's error, with the names that may be meant where there is no such tool.
 pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
-    let Ok(answer) = daemon.ask("tools", None) else { return failure };
+    let Ok(answer) = daemon.ask_object(&Request::Tools(ToolsParams::default())) else { return failure };
     let names: Vec<String> = answer.objects("tools").iter().filter_map(|tool| tool.string("name")).collect();
     if names.iter().any(|known| known == name) || failure.text.starts_with("withheld") {
         return failure;

@@ -37,6 +37,8 @@ use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Parts, Supervised};
 use crate::gateway::turned_away;
 use crate::listener::credentials::Caller;
+use crate::operator::Operator;
+use crate::operator::live::LiveDesk;
 use crate::policy::{Entry, LOCAL, OperatorAction};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
@@ -151,8 +153,8 @@ pub(crate) struct Gateway {
     pub(crate) source: ConfigSource,
     /// Set when the console listens.
     pub(crate) console: OnceLock<Arc<Console>>,
-    pub(crate) pins: Pins,
-    pub(crate) notices: Arc<Notices>,
+    /// The operator's requests, with their records.
+    pub(crate) operator: Operator,
     pub(super) wrong_codes: WrongAttempts,
     pub(super) store: Option<Store>,
     /// `None` where nothing outlives the process.
@@ -320,15 +322,22 @@ impl Gateway {
         let wrong_codes = WrongAttempts::new(OperatorAction::WrongCode, audit, tasks, draining);
         let callback = Arc::clone(&login_parts.callback);
         let logins = Arc::new(PendingLogins::new(callback, supervised.orders.clone()));
+        let desk = LiveDesk {
+            service: Arc::clone(&service),
+            pins,
+            orders: supervised.orders.clone(),
+            logins: Arc::clone(&logins),
+            notices,
+            review: restore_review.clone(),
+        };
         Ok(Self {
+            operator: Operator::new(Arc::new(desk), service.audit.clone()),
             service,
             logins,
             supervised,
             sessions: Arc::new(Sessions::new(session_limits, budget, Some(approvals), kept_sessions)),
             source,
             console: OnceLock::new(),
-            pins,
-            notices,
             wrong_codes,
             store,
             restore_review,

@@ -1,125 +1,115 @@
-//! The operator's methods about open approvals and grants.
+//! Open approvals, blocks and grants of a running gateway.
 
-use crate::daemon::gateway::Gateway;
-use crate::daemon::local_time::local_minute;
-use crate::policy::Digest;
-use crate::policy::consent::{CannotAnswer, GrantRow, PromptId};
-use crate::store::approvals::{PromptRow, Wish, json};
-use crate::store::restored::NOTHING_DUE;
-use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use futures_util::FutureExt as _;
 
-/// Runs a method for the operator `by`; `None` when the method belongs elsewhere.
-pub(crate) async fn operate(
-    gateway: &Gateway,
-    by: &str,
-    method: &str,
-    params: &RawObject,
-) -> Option<Result<RawJson, (i64, String)>> {
-    const METHODS: [&str; 8] = [
-        "approvals.list",
-        "approvals.show",
-        "approvals.answer",
-        "approvals.notify",
-        "approvals.unblock",
-        "grants.list",
-        "grants.reviewed",
-        "grants.revoke",
-    ];
-    if !METHODS.contains(&method) {
-        return None;
-    }
-    Some(match method {
-        "approvals.list" => prompts(gateway).await,
-        "approvals.show" => show(gateway, params).await,
-        "approvals.answer" => answer(gateway, params, by).await,
-        "approvals.notify" => notify(gateway).await,
-        "approvals.unblock" => unblock(gateway, params, by),
-        "grants.list" => Ok(grants(gateway)),
-        "grants.reviewed" => reviewed(gateway).await,
-        _ => revoke(gateway, params, by).await,
-    })
+use super::request::{AnswerManyParams, AnswerParams, RevokeParams};
+use super::views::{ApprovalsView, GrantsView, Revoked, Unblocked, View};
+use super::{ApprovalState, Person, Refusal};
+use crate::policy::Evidence;
+use crate::policy::consent::{ApprovalView, BlockView, CannotAnswer, Closed, GrantView, PromptId};
+use crate::store::approvals::{AnswerOutcome, Approvals};
+
+/// The open approvals of all processes on the store, and the blocks of this one.
+pub(super) async fn list(approvals: &Approvals) -> Result<View, Refusal> {
+    let rows = approvals.all_prompts().await.map_err(Refusal::refused)?;
+    Ok(View::Approvals(ApprovalsView { approvals: rows, blocks: blocks(approvals) }))
 }
 
-async fn prompts(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
-    let rows = gateway.service.approvals.all_prompts().await.map_err(|error| (1, error.to_string()))?;
-    let now = gateway.service.approvals.wall();
-    let own = &gateway.service.approvals;
-    let approval = |row: &PromptRow| {
-        let prompt = json::prompt(row, now);
-        // Only the process that asked knows whether the agent waits.
-        match PromptId::parse(&row.id).filter(|id| own.prompt(id).is_some()) {
-            Some(id) => json::with_wait(&prompt, own.agent_wait(&id)),
-            None => prompt,
-        }
+pub(super) fn blocks(approvals: &Approvals) -> Vec<BlockView> {
+    let now = approvals.wall();
+    approvals.blocks().iter().map(|block| BlockView::new(block, now)).collect()
+}
+
+pub(super) async fn show(approvals: &Approvals, id: &str) -> Result<View, Refusal> {
+    let found = approvals.show(id).await.map_err(Refusal::refused)?;
+    let found = found.ok_or_else(|| Refusal::refused(CannotAnswer::Unknown))?;
+    Ok(View::Approval(Box::new(found)))
+}
+
+/// The state of an approval of this process.
+pub(super) fn state(approvals: &Approvals, id: &str) -> ApprovalState {
+    let Some(id) = PromptId::parse(id) else { return ApprovalState::Unknown };
+    let is_open = |view: &ApprovalView| view.left > 0;
+    if let Some(view) = approvals.view(&id).filter(is_open) {
+        return ApprovalState::Open(Box::new(view));
+    }
+    // An approval that is not open settles at once.
+    let how = approvals.settled(&id).now_or_never().unwrap_or(Closed::TimedOut);
+    ApprovalState::Closed { how, is_late: approvals.was_late(&id) }
+}
+
+/// Answers an approval. One of another process takes the operator's answers alone.
+pub(super) async fn answer(approvals: &Approvals, params: &AnswerParams, by: &Person) -> Result<View, Refusal> {
+    let AnswerParams { id, answer, digest } = params;
+    if by.evidence == Evidence::Operator {
+        let answered = approvals.operator_answers(id, *digest, answer.clone(), &by.name).await;
+        return answered.map(View::Answered).map_err(Refusal::Refused);
+    }
+    let member = PromptId::parse(id).zip(*digest).ok_or_else(|| Refusal::refused(CannotAnswer::NotShown))?;
+    let answered = approvals.answer_shown(&member, answer.answer(approvals.wall()), by.evidence, &by.name).await;
+    let how = answered.map_err(Refusal::refused)?;
+    Ok(View::Answered(AnswerOutcome::of(how, approvals.was_late(&member.0))))
+}
+
+/// Answers several approvals of this process; each is judged by itself.
+pub(super) async fn answer_many(
+    approvals: &Approvals,
+    params: &AnswerManyParams,
+    by: &Person,
+) -> Result<View, Refusal> {
+    let member = |id: &str, digest| Some((PromptId::parse(id)?, digest));
+    let members: Option<Vec<_>> = params.members.iter().map(|one| member(&one.id, one.digest)).collect();
+    let members = members.ok_or_else(|| Refusal::refused(CannotAnswer::Unknown))?;
+    let answer = params.answer.answer(approvals.wall());
+    let answered = if params.is_group {
+        let answered = approvals.answer_group(&members, answer, by.evidence, &by.name).await;
+        answered.map_err(Refusal::refused)?
+    } else {
+        approvals.answer_each(&members, &answer, by.evidence, &by.name).await
     };
-    let approvals = RawJson::list(rows.iter().map(approval));
-    let blocks = gateway.service.approvals.blocks();
-    let blocks = RawJson::list(blocks.iter().map(|block| json::block(block, now)));
-    Ok(RawObject::of([("approvals", approvals), ("blocks", blocks)]).encode())
+    let outcome = |((id, _), one): (&_, Result<Closed, CannotAnswer>)| {
+        one.map(|how| AnswerOutcome::of(how, approvals.was_late(id))).map_err(|why| why.to_string())
+    };
+    Ok(View::AnsweredMany(members.iter().zip(answered).map(outcome).collect()))
 }
 
 /// Ends a block.
-fn unblock(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
-    let id = params.string("id").ok_or_else(|| (code::INVALID_PARAMS, "`id` is missing".to_owned()))?;
-    let ended = gateway.service.approvals.unblock(&id, by);
-    let ended = ended.ok_or_else(|| (1, "no block with that id; it may have ended".to_owned()))?;
-    Ok(RawObject::of_strings(&[("outcome", "unblocked"), ("caller", &ended.caller), ("item", &ended.item)]).encode())
+pub(super) fn unblock(approvals: &Approvals, id: &str, by: &Person) -> Result<View, Refusal> {
+    let ended = approvals.unblock(id, &by.name);
+    let ended = ended.ok_or_else(|| Refusal::refused("no block with that id; it may have ended"))?;
+    let (caller, item) = (ended.caller.to_string(), ended.item.to_string());
+    Ok(View::Unblocked(Unblocked { outcome: "unblocked".to_owned(), caller, item }))
 }
 
-async fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
-    let id = params.string("id").ok_or_else(|| (code::INVALID_PARAMS, "`id` is missing".to_owned()))?;
-    let found = gateway.service.approvals.show(&id).await.map_err(|error| (1, error.to_string()))?;
-    found.ok_or_else(|| (1, CannotAnswer::Unknown.to_string()))
+/// The live grants, the first first.
+pub(super) fn live(approvals: &Approvals) -> Vec<GrantView> {
+    let now = approvals.wall();
+    let grants = approvals.grants();
+    let live = grants.iter().filter(|grant| grant.lifetime().until().is_none_or(|until| until > now));
+    let mut views: Vec<GrantView> = live.map(|grant| GrantView::from(&grant.row())).collect();
+    views.sort_by(|a, b| (a.granted_at, &a.id).cmp(&(b.granted_at, &b.id)));
+    views
 }
 
-async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
-    let wrong = |what: &str| (code::INVALID_PARAMS, what.to_owned());
-    let id = params.string("id").ok_or_else(|| wrong("`id` is missing"))?;
-    let wish = params.string("answer").as_deref().and_then(Wish::parse);
-    let wish = wish.ok_or_else(|| {
-        wrong("`answer` must be deny, once, session, always, always below PATH, or a time such as 8h")
-    })?;
-    let shown = params.string("digest").map(|text| Digest::from_hex(&text).ok_or_else(|| wrong("`digest` is none")));
-    let answered = gateway.service.approvals.operator_answers(&id, shown.transpose()?, wish, by).await;
-    let outcome = answered.map_err(|why| (1, why))?;
-    let mut told = RawObject::of_strings(&[("outcome", &outcome.word)]);
-    if outcome.is_late {
-        told.set("late", RawJson::boolean(true));
+pub(super) fn grants(approvals: &Approvals) -> View {
+    let denials = blocks(approvals).into_iter().filter(BlockView::is_denial);
+    View::Grants(GrantsView { grants: live(approvals), denials: denials.collect() })
+}
+
+pub(super) async fn revoke(approvals: &Approvals, params: &RevokeParams, by: &Person) -> Result<View, Refusal> {
+    let revoked = approvals.revoke(params.checked()?, &by.name).await.map_err(Refusal::refused)?;
+    Ok(View::Revoked(Revoked { revoked }))
+}
+
+impl RevokeParams {
+    /// Returns the grant that they name; `None` for all.
+    ///
+    /// # Errors
+    /// When they name neither one nor all.
+    pub(super) fn checked(&self) -> Result<Option<&str>, Refusal> {
+        if self.id.is_some() == self.all {
+            return Err(Refusal::Params("write either `id` or `all`".to_owned()));
+        }
+        Ok(self.id.as_deref())
     }
-    Ok(told.encode())
-}
-
-/// Sends a notice of no approval.
-async fn notify(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
-    let to = gateway.notices.try_out().await.map_err(|why| (1, why))?;
-    Ok(RawObject::of_strings(&[("to", &to)]).encode())
-}
-
-fn grants(gateway: &Gateway) -> RawJson {
-    let grants = gateway.service.approvals.grants();
-    let mut rows: Vec<GrantRow> = grants.iter().map(|grant| grant.row()).collect();
-    rows.sort_by(|a, b| (a.granted_at, &a.id).cmp(&(b.granted_at, &b.id)));
-    let (now, blocks) = (gateway.service.approvals.wall(), gateway.service.approvals.blocks());
-    let denials = blocks.iter().filter(|block| block.denial.is_some());
-    let denials = RawJson::list(denials.map(|block| json::block(block, now)));
-    RawObject::of([("grants", RawJson::list(rows.iter().map(json::grant))), ("denials", denials)]).encode()
-}
-
-/// Ends the review of a restored store.
-async fn reviewed(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
-    let review = gateway.restore_review.as_ref().ok_or_else(|| (1, NOTHING_DUE.to_owned()))?;
-    let backup_time = review.end().await.map_err(|why| (1, why))?;
-    let outcome = format!("reviewed the backup of {}", local_minute(backup_time));
-    Ok(RawObject::of_strings(&[("outcome", &outcome)]).encode())
-}
-
-async fn revoke(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
-    let id = params.string("id");
-    let all = params.is_true("all");
-    if id.is_some() == all {
-        return Err((code::INVALID_PARAMS, "write either `id` or `all`".to_owned()));
-    }
-    let revoked = gateway.service.approvals.revoke(id.as_deref(), by).await.map_err(|error| (1, error.to_string()))?;
-    Ok(RawObject::of([("revoked", RawJson::number(revoked))]).encode())
 }

@@ -1,97 +1,177 @@
-//! The operator's methods `login.*` and `logout`.
+//! Logins at the upstreams of a running gateway.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use super::request::{EndLoginParams, LoginParams, PasteParams};
+use super::views::View;
+use super::{Person, Refusal, upstreams};
 use crate::base::clock;
-use crate::daemon::gateway::Gateway;
-use crate::gateway::logins::{Done, LIFE, NotTaken, WantedScope, Way};
-use crate::upstream::handle::Handle;
-use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::gateway::logins::{Begun, Done, LIFE, NotTaken, PendingLogins, WantedScope, Way};
+use crate::gateway::service::Service;
+use crate::policy::Evidence;
 
 /// How long the answer waits for the upstream after a login.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Does what the method says.
-pub(crate) async fn operate(
-    gateway: &Gateway,
-    by: &str,
-    method: &str,
-    params: &RawObject,
-) -> Result<RawJson, (i64, String)> {
-    let text = |name: &'static str| params.string(name).ok_or((code::INVALID_PARAMS, format!("params lacks `{name}`")));
-    let refused = |why: String| (1, why);
-    match method {
-        "login.begin" => {
-            let handle = handle(gateway, &text("name")?)?;
-            let way = if params.is_true("paste") { Way::Paste } else { Way::Page };
-            let begun = gateway.logins.begin(&handle, way).await.map_err(refused)?;
-            tracing::info!(upstream.name = %handle.name, by, "login begun by the operator");
-            let mut out =
-                RawObject::of_strings(&[("id", &begun.id), ("upstream", &begun.upstream), ("issuer", &begun.issuer)]);
-            match (way, gateway.console.get()) {
-                (Way::Page, Some(console)) => {
-                    out.set("link", RawJson::string(&format!("{}/login/{}", console.base(), begun.id)));
-                }
-                (Way::Page | Way::Paste, _) => out.set("link", RawJson::string(&begun.address)),
+/// A login that was begun.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct LoginBegun {
+    pub(crate) id: String,
+    pub(crate) upstream: String,
+    pub(crate) issuer: String,
+    /// The address to open: the login's page, or that of the authorization server.
+    pub(crate) link: String,
+    /// Host of the login page, if it is not the issuer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) page_host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scopes: Option<String>,
+    /// The scopes that the present login does not have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) more_scopes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) warning: Option<String>,
+    /// Life of the link.
+    pub(crate) seconds: u64,
+    /// The cookie that binds the login to the browser that began it.
+    #[serde(skip)]
+    pub(crate) cookie: Option<String>,
+}
+
+/// A login that a browser has opened, with the cookie that binds it to that browser.
+#[derive(Clone, Debug)]
+pub(crate) struct LoginOpened {
+    pub(crate) begun: Begun,
+    pub(crate) cookie: String,
+}
+
+/// A login that has ended well.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct LoggedIn {
+    pub(crate) upstream: String,
+    pub(crate) issuer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<String>,
+    /// The state of the upstream once it has connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_error: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct LoggedOut {
+    pub(crate) name: String,
+    pub(crate) was_there: bool,
+}
+
+/// Begins a login. One of the console is bound to the browser that asks.
+pub(super) async fn begin(
+    service: &Service,
+    logins: &PendingLogins,
+    params: &LoginParams,
+    by: &Person,
+) -> Result<View, Refusal> {
+    let handle = upstreams::find(service, &params.name)?;
+    let way = if params.paste { Way::Paste } else { Way::Page };
+    let begun = logins.begin(&handle, way).await.map_err(Refusal::Refused)?;
+    tracing::info!(upstream.name = %handle.name, by = by.name, "login begun by the operator");
+    let cookie = if by.evidence == Evidence::Page {
+        let (_, cookie) =
+            logins.enter(&begun.id).ok_or_else(|| Refusal::refused("too many logins are under way; try again"))?;
+        Some(cookie)
+    } else {
+        None
+    };
+    let link = match (way, service.console.get()) {
+        (Way::Page, Some(base)) => format!("{base}/login/{}", begun.id),
+        (Way::Page | Way::Paste, _) => begun.address,
+    };
+    let names = |is_shown: fn(&WantedScope) -> bool| {
+        let names: Vec<_> = begun.scopes.iter().filter(|scope| is_shown(scope)).map(|scope| &*scope.name).collect();
+        (!names.is_empty()).then(|| names.join(" "))
+    };
+    Ok(View::LoginBegun(Box::new(LoginBegun {
+        scopes: names(|_| true),
+        more_scopes: names(|scope| scope.is_more),
+        id: begun.id,
+        upstream: begun.upstream,
+        issuer: begun.issuer,
+        link,
+        page_host: begun.page_host,
+        warning: begun.warning,
+        seconds: LIFE.as_secs(),
+        cookie,
+    })))
+}
+
+/// Binds a login to the browser that opens its link, once.
+pub(super) fn open(logins: &PendingLogins, id: &str) -> Result<View, Refusal> {
+    let (begun, cookie) = logins.enter(id).ok_or(Refusal::Stranger)?;
+    Ok(View::LoginOpened(Box::new(LoginOpened { begun, cookie })))
+}
+
+/// Waits for the end of a login, and for the upstream after it.
+pub(super) async fn wait(service: &Service, logins: &PendingLogins, id: &str) -> Result<View, Refusal> {
+    let ended = service.draining.run_until_cancelled(logins.ended(id)).await;
+    let stopped = || Refusal::refused("headend is stopping, and the login ends with it; begin another one");
+    let done = ended.ok_or_else(stopped)?.map_err(Refusal::Refused)?;
+    Ok(told(service, done).await)
+}
+
+/// Ends a login with the address at which its browser ended.
+pub(super) async fn paste(service: &Service, logins: &PendingLogins, params: &PasteParams) -> Result<View, Refusal> {
+    let done = logins.pasted(&params.id, &params.address).await.map_err(|error| {
+        Refusal::Refused(match error {
+            NotTaken::Unknown => {
+                "this address does not belong to the login that was begun here; copy the whole address from the browser"
+                    .to_owned()
             }
-            let names = |is_shown: fn(&WantedScope) -> bool| {
-                let names: Vec<_> =
-                    begun.scopes.iter().filter(|scope| is_shown(scope)).map(|scope| &*scope.name).collect();
-                (!names.is_empty()).then(|| RawJson::string(&names.join(" ")))
-            };
-            out.set_some("page-host", begun.page_host.as_deref().map(RawJson::string));
-            out.set_some("scopes", names(|_| true));
-            out.set_some("more-scopes", names(|scope| scope.is_more));
-            out.set_some("warning", begun.warning.as_deref().map(RawJson::string));
-            out.set("seconds", RawJson::number(LIFE.as_secs()));
-            Ok(out.encode())
-        }
-        "login.wait" => {
-            let id = text("id")?;
-            let ended = gateway.service.draining.run_until_cancelled(gateway.logins.ended(&id)).await;
-            let stopped = || refused("headend is stopping, and the login ends with it; begin another one".to_owned());
-            let done = ended.ok_or_else(stopped)?.map_err(refused)?;
-            Ok(told(gateway, &done).await)
-        }
-        "login.paste" => {
-            let done = gateway.logins.pasted(&text("id")?, &text("address")?).await;
-            let done = done.map_err(|error| {
-                refused(match error {
-                    NotTaken::Unknown => {
-                        "this address does not belong to the login that was begun here; copy the whole address from the browser".to_owned()
-                    }
-                    NotTaken::Failed(why) => why,
-                })
-            })?;
-            Ok(told(gateway, &done).await)
-        }
-        "logout" => {
-            let handle = handle(gateway, &text("name")?)?;
-            let was_there = gateway.logins.log_out(&handle).await.map_err(refused)?;
-            tracing::info!(upstream.name = %handle.name, by, was_there, "logged out by the operator");
-            let mut out = RawObject::of_strings(&[("name", handle.name.as_str())]);
-            out.set("was-there", RawJson::boolean(was_there));
-            Ok(out.encode())
-        }
-        other => Err((code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
+            NotTaken::Failed(why) => why,
+        })
+    })?;
+    Ok(told(service, done).await)
+}
+
+/// Ends the login that belongs to a call-back, if one of its cookies binds it.
+pub(super) async fn end(logins: &PendingLogins, params: &EndLoginParams) -> Result<View, Refusal> {
+    let cookies: Vec<&str> = params.cookies.iter().map(String::as_str).collect();
+    match logins.returned(&params.callback, &cookies).await {
+        Ok(done) => Ok(View::LoggedIn(LoggedIn::from(done))),
+        Err(NotTaken::Failed(why)) => Err(Refusal::Refused(why)),
+        Err(NotTaken::Unknown) => Err(Refusal::Stranger),
     }
 }
 
-/// The upstream of that name.
-fn handle(gateway: &Gateway, name: &str) -> Result<Arc<Handle>, (i64, String)> {
-    let snapshot = gateway.service.snapshots.load_full();
-    let found = snapshot.handles.iter().find(|handle| handle.name.as_str() == name).cloned();
-    found.ok_or_else(|| (1, format!("there is no upstream `{name}`; `headend status` lists them")))
+/// Ends the login at an upstream.
+pub(super) async fn log_out(
+    service: &Service,
+    logins: &PendingLogins,
+    name: &str,
+    by: &Person,
+) -> Result<View, Refusal> {
+    let handle = upstreams::find(service, name)?;
+    let was_there = logins.log_out(&handle).await.map_err(Refusal::Refused)?;
+    tracing::info!(upstream.name = %handle.name, by = by.name, was_there, "logged out by the operator");
+    Ok(View::LoggedOut(LoggedOut { name: handle.name.as_str().to_owned(), was_there }))
+}
+
+impl From<Done> for LoggedIn {
+    fn from(Done { upstream, issuer, account }: Done) -> Self {
+        Self { upstream, issuer, account, state: None, last_error: None }
+    }
 }
 
 /// The end of a login, with the state of its upstream once that has connected.
-async fn told(gateway: &Gateway, done: &Done) -> RawJson {
-    let mut out = RawObject::of_strings(&[("upstream", &done.upstream), ("issuer", &done.issuer)]);
-    out.set_some("account", done.account.as_deref().map(RawJson::string));
-    if let Ok(handle) = handle(gateway, &done.upstream) {
+async fn told(service: &Service, done: Done) -> View {
+    let mut view = LoggedIn::from(done);
+    if let Ok(handle) = upstreams::find(service, &view.upstream) {
         let until = clock::now() + PATIENCE;
         handle.main.started(PATIENCE).await;
         // The end of a start is told a moment before the state that comes of it, and the lists are read after it.
@@ -100,8 +180,8 @@ async fn told(gateway: &Gateway, done: &Done) -> RawJson {
         while goes_on(handle.health.state()) && clock::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        out.set("state", RawJson::string(handle.health.state()));
-        out.set_some("last-error", handle.health.last_error().map(|error| RawJson::string(&error)));
+        view.state = Some(handle.health.state().to_owned());
+        view.last_error = handle.health.last_error().map(|error| error.to_string());
     }
-    out.encode()
+    View::LoggedIn(view)
 }

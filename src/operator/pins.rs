@@ -1,88 +1,67 @@
-//! The operator's methods about pins: `pins.list`, `pins.diff`, `pins.show`, `pins.approve`, `pins.reject`. The last two decide one
-//! pin by name, or all of `items`.
+//! Pins: looked at, and decided as they were shown. The same in a gateway and in a store without
+//! one.
 
-use crate::daemon::gateway::Gateway;
-use crate::gateway::supervisor::Order;
-use crate::policy::Digest;
-use crate::store::pins::{Decision, PinError, PinKind, PinView};
-use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use serde::{Deserialize, Serialize};
 
-type Refused = (i64, String);
+use super::request::{PinItems, PinName, PinsParams};
+use super::views::{PinsView, View};
+use super::{Person, Refusal};
+use crate::store::pins::{Decision, PinError, PinKind, PinView, Pins};
 
-pub(crate) async fn operate(gateway: &Gateway, by: &str, method: &str, params: &RawObject) -> Result<RawJson, Refused> {
-    let told = |error: PinError| (1, error.to_string());
-    gateway.pins.refresh().await.map_err(|error| (1, error.to_string()))?;
-    match method {
-        "pins.list" => Ok(listed(&gateway.pins.list(), false)),
-        "pins.diff" => Ok(gateway.pins.find(&name(params)?, kind(params)?).map_err(told)?.to_json(true)),
-        "pins.show" => Ok(listed(&gateway.pins.views(&each(params, |item| Ok((name(item)?, whole(item)?)))?), true)),
-        "pins.approve" | "pins.reject" if params.get("items").is_some() => {
-            let decisions =
-                each(params, |item| Ok(Decision { name: name(item)?, kind: whole(item)?, shown: digest(item)? }))?;
-            let decided = gateway.pins.decide_all(&decisions, method == "pins.approve", by).await;
-            let decided = decided.map_err(|error| (1, error.to_string()))?;
-            show_what_may_be_shown(gateway).await;
-            Ok(outcome(&decisions, &decided))
-        }
-        "pins.approve" | "pins.reject" => {
-            let (shown, name, kind) = (digest(params)?, name(params)?, kind(params)?);
-            let decided = if method == "pins.approve" {
-                gateway.pins.approve(&name, kind, shown, by).await
-            } else {
-                gateway.pins.reject(&name, kind, shown, by).await
-            };
-            let view = decided.map_err(told)?;
-            show_what_may_be_shown(gateway).await;
-            Ok(view.to_json(false))
-        }
-        other => Err((code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
+/// The result of a decision about many pins.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PinsDecided {
+    pub(crate) decided: usize,
+    /// The pins that were left as they are.
+    pub(crate) left: Vec<UndecidedPin>,
+}
+
+/// A pin that was left as it is, and why.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct UndecidedPin {
+    pub(crate) name: String,
+    pub(crate) kind: PinKind,
+    pub(crate) why: String,
+}
+
+/// All pins without their texts.
+pub(super) fn list(pins: &Pins) -> View {
+    View::Pins(PinsView { pins: pins.list().into_iter().map(PinView::without_texts).collect() })
+}
+
+/// One pin with its texts.
+pub(super) fn show(pins: &Pins, PinName { name, kind }: &PinName) -> Result<View, Refusal> {
+    let found = pins.find(name, *kind).map_err(Refusal::refused)?;
+    Ok(View::Pin(Box::new(found)))
+}
+
+/// The pins of these names with their texts, those that there are.
+pub(super) fn texts(pins: &Pins, PinItems { items }: &PinItems) -> View {
+    let wanted: Vec<(String, PinKind)> = items.iter().map(|item| (item.name.clone(), item.kind)).collect();
+    View::Pins(PinsView { pins: pins.views(&wanted) })
+}
+
+/// Approves or rejects one pin, or all of `items`.
+pub(super) async fn decide(pins: &Pins, approve: bool, params: &PinsParams, by: &Person) -> Result<View, Refusal> {
+    if let Some(decisions) = &params.items {
+        let decided = pins.decide_all(decisions, approve, &by.name).await.map_err(Refusal::unusable)?;
+        return Ok(View::PinsDecided(outcome(decisions, &decided)));
     }
+    let lacks = |what: &str| Refusal::Params(format!("params: missing field `{what}`"));
+    let name = params.name.as_deref().ok_or_else(|| lacks("name"))?;
+    let shown = params.digest.ok_or_else(|| lacks("digest"))?;
+    let decided = if approve {
+        pins.approve(name, params.kind, shown, &by.name).await
+    } else {
+        pins.reject(name, params.kind, shown, &by.name).await
+    };
+    Ok(View::Pin(Box::new(decided.map_err(Refusal::refused)?.without_texts())))
 }
 
-fn name(params: &RawObject) -> Result<String, Refused> {
-    params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))
-}
-
-fn kind(params: &RawObject) -> Result<Option<PinKind>, Refused> {
-    let parse = |word: String| word.parse().map_err(|_| (1, format!("there is no kind {word:?}")));
-    params.string("kind").map(parse).transpose()
-}
-
-fn whole(params: &RawObject) -> Result<PinKind, Refused> {
-    kind(params)?.ok_or((code::INVALID_PARAMS, "an item lacks its `kind`".to_owned()))
-}
-
-fn digest(params: &RawObject) -> Result<Digest, Refused> {
-    let shown = params.string("digest").and_then(|text| Digest::from_hex(&text));
-    shown.ok_or((code::INVALID_PARAMS, "params lacks the `digest` of what was shown".to_owned()))
-}
-
-/// The members of `items`.
-fn each<T>(params: &RawObject, read: impl Fn(&RawObject) -> Result<T, Refused>) -> Result<Vec<T>, Refused> {
-    let wrong = || (code::INVALID_PARAMS, "params lacks `items`, a list of objects".to_owned());
-    let items = params.list("items").ok_or_else(wrong)?;
-    items.iter().map(|raw| read(&RawObject::parse(raw).map_err(|_| wrong())?)).collect()
-}
-
-/// Pins as JSON, with their texts where these are asked for.
-pub(crate) fn listed(pins: &[PinView], texts: bool) -> RawJson {
-    RawObject::of([("pins", RawJson::list(pins.iter().map(|pin| pin.to_json(texts))))]).encode()
-}
-
-/// How many pins were decided, and which were left and why.
-pub(crate) fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinError>]) -> RawJson {
+fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinError>]) -> PinsDecided {
     let left = decisions.iter().zip(decided).filter_map(|(decision, decided)| {
         let why = decided.as_ref().err()?.to_string();
-        let told = [("name", &*decision.name), ("kind", decision.kind.into_str()), ("why", &*why)];
-        Some(RawObject::of_strings(&told).encode())
+        Some(UndecidedPin { name: decision.name.clone(), kind: decision.kind, why })
     });
-    let count = decided.iter().filter(|decided| decided.is_ok()).count();
-    RawObject::of([("decided", RawJson::number(count)), ("left", RawJson::list(left))]).encode()
-}
-
-/// Waits until lists and calls reflect the decision.
-async fn show_what_may_be_shown(gateway: &Gateway) {
-    // The order fails only when the gateway shuts down.
-    let _done = Order::ask(&gateway.supervised.orders, |reply| Order::Review { reply }).await;
+    PinsDecided { decided: decided.iter().filter(|decided| decided.is_ok()).count(), left: left.collect() }
 }

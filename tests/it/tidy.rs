@@ -30,6 +30,7 @@ const LAYERS: &[(&str, May)] = &[
     ("gateway", May::AllBut(&[])),
     ("listener", May::AllBut(&[])),
     ("serve", May::AllBut(&[])),
+    ("operator", May::AllBut(&["serve"])),
     ("console", May::AllBut(&["serve"])),
     ("daemon", May::AllBut(&[])),
     ("demo", May::Only(&["wire", "mcp"])),

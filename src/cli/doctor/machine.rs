@@ -15,6 +15,8 @@ use crate::cli::source::{self, Loaded};
 use crate::config::{Config, state_dir};
 use crate::daemon::gateway::{unbound, way_out};
 use crate::daemon::listen::{CONSOLE, METRICS, SERVER};
+use crate::operator::request::{ReloadParams, Request};
+use crate::operator::views::Reloaded;
 use crate::store::directory::Store;
 
 /// Less room than this is a full disk, in bytes.
@@ -169,7 +171,8 @@ fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
         found.add(Level::Warning, "configuration", what, next);
         return;
     }
-    match daemon.ask("reload", Some(r#"{"dry-run":true}"#)).map(|answer| answer.string("plan").unwrap_or_default()) {
+    let rehearsal = Request::Reload(ReloadParams { dry_run: true, ..ReloadParams::default() });
+    match daemon.ask(&rehearsal).map(|Reloaded { plan }| plan) {
         Ok(plan) if plan == "nothing changed" => {}
         Ok(plan) => {
             let what = format!("the file has changes that are not in force: {plan}");

@@ -12,6 +12,7 @@ use crate::cli::serve::{block_on, start_failure};
 use crate::cli::source::{self, Loaded};
 use crate::daemon::admin::status;
 use crate::daemon::gateway::{Gateway, StopTimes};
+use crate::operator::views::View;
 use crate::wire::raw::RawObject;
 
 /// How often, and in which rhythm, it is looked whether upstreams have started: twenty seconds.
@@ -37,7 +38,8 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<RawObject>
         let gateway = Gateway::build(loaded.config, loaded.source, Some(store), &chain, StopTimes::PIPE);
         let gateway = gateway.map_err(start_failure)?;
         for _ in 0..LOOKS {
-            let now = RawObject::parse(&status(&gateway)).unwrap_or_default();
+            let now = View::Status(Box::new(status(&gateway))).json();
+            let now = now.and_then(|json| RawObject::parse(&json)).unwrap_or_default();
             // Before its task has begun, one that starts at once is idle too.
             let is_on_its_way = |upstream: &RawObject| match upstream.string("state").as_deref() {
                 Some("starting") => true,

@@ -1,86 +1,58 @@
 //! A pin as people see it: its state, and its waiting text compared with the approved one.
 
+use crate::store::pins::PinView;
 use crate::wire::foreign;
 use crate::wire::foreign::changes::{Change, changes};
 use crate::wire::foreign::oddities::Oddities;
 use crate::wire::layout::indented;
-use crate::wire::raw::RawObject;
 
 /// Unchanged lines on each side of a change, where the rest of them is left out.
 const CONTEXT: usize = 2;
 /// A longer text is not shown among others, in bytes.
 const MAX_BRIEF: usize = 64 << 10;
 
-/// A pin for display.
-#[derive(Clone, Debug)]
-pub(super) struct Shown {
-    pub(super) name: String,
-    pub(super) kind: String,
-    pub(super) upstream: String,
-    pub(super) state: String,
-    pub(super) why: String,
-    /// A pinned tool that appeared after the first inventory of its upstream's launch.
-    pub(super) is_new: bool,
-    approved: Option<String>,
-    waiting: Option<String>,
-    /// Of the waiting text, else of the approved one.
-    pub(super) digest: String,
+/// A pin for display, with the texts that were asked for.
+pub(super) trait ShownPin {
+    /// All of it, for people: foreign characters that could steer a terminal are visible.
+    fn text(&self, colour: bool) -> String;
+    /// The same without the lines that did not change; `None` where the waiting text cannot be
+    /// shown, or only in part.
+    fn brief(&self, colour: bool) -> Option<String>;
+    /// The digest of the shown text.
+    fn digest(&self) -> String;
 }
 
-impl Shown {
-    pub(super) fn read(object: &RawObject) -> Self {
-        let text = |name: &str| object.string(name).unwrap_or_default();
-        Self {
-            name: text("name"),
-            kind: text("kind"),
-            upstream: text("upstream"),
-            state: text("state"),
-            why: text("why"),
-            is_new: object.is_true("new"),
-            approved: object.string("approved"),
-            waiting: object.string("waiting"),
-            digest: object.string("waiting-digest").unwrap_or_else(|| text("approved-digest")),
-        }
+impl ShownPin for PinView {
+    fn text(&self, colour: bool) -> String {
+        told(self, colour, false)
     }
 
-    /// Whether it waits for the operator.
-    pub(super) fn waits(&self) -> bool {
-        matches!(self.state.as_str(), "changed" | "quarantined")
-    }
-
-    pub(super) fn is_launch(&self) -> bool {
-        self.kind == "launch"
-    }
-
-    /// All of it, for people: foreign characters that could steer a terminal are visible.
-    pub(super) fn text(&self, colour: bool) -> String {
-        self.told(colour, false)
-    }
-
-    /// The same without the lines that did not change; `None` where the waiting text cannot be shown, or only in part.
-    pub(super) fn brief(&self, colour: bool) -> Option<String> {
+    fn brief(&self, colour: bool) -> Option<String> {
         self.waiting.as_ref()?;
-        Some(self.told(colour, true)).filter(|text| text.len() <= MAX_BRIEF)
+        Some(told(self, colour, true)).filter(|text| text.len() <= MAX_BRIEF)
     }
 
-    fn told(&self, colour: bool, brief: bool) -> String {
-        let lines = |text: &Option<String>| text.as_deref().map(indented);
-        let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
-        let new = if self.is_new { ", new: its server added it after its first list" } else { "" };
-        let mut out = format!("{name} ({kind}): {state}, {why}{new}\n");
-        let mut oddities = Oddities::default();
-        self.waiting
-            .iter()
-            .chain(self.approved.iter().filter(|_| self.is_new))
-            .for_each(|text| oddities.look_at_json(text));
-        oddities.told_mixed().iter().for_each(|mixed| out.push_str(&format!("WARNING: {mixed}\n")));
-        match (lines(&self.approved), lines(&self.waiting)) {
-            (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour, brief)),
-            (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
-        }
-        out.push_str(&format!("\ndigest {}\n", foreign::line(&self.digest)));
-        out
+    fn digest(&self) -> String {
+        self.shown().map(|digest| digest.hex()).unwrap_or_default()
     }
+}
+
+fn told(pin: &PinView, colour: bool, brief: bool) -> String {
+    let lines = |text: &Option<String>| text.as_deref().map(indented);
+    let (name, why) = (foreign::line(&pin.name), foreign::line(&pin.by));
+    let (kind, state) = (pin.kind.into_str(), pin.state.into_str());
+    let new = if pin.is_new { ", new: its server added it after its first list" } else { "" };
+    let mut out = format!("{name} ({kind}): {state}, {why}{new}\n");
+    let mut oddities = Oddities::default();
+    let looked_at = pin.waiting.iter().chain(pin.approved.iter().filter(|_| pin.is_new));
+    looked_at.for_each(|text| oddities.look_at_json(text));
+    oddities.told_mixed().iter().for_each(|mixed| out.push_str(&format!("WARNING: {mixed}\n")));
+    match (lines(&pin.approved), lines(&pin.waiting)) {
+        (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour, brief)),
+        (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
+    }
+    out.push_str(&format!("\ndigest {}\n", pin.digest()));
+    out
 }
 
 /// A difference by words: `-[old]-` and `+[new]+`, coloured on a terminal.
@@ -120,18 +92,22 @@ fn shortened(text: &str, is_first: bool, is_last: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::PinState;
+    use crate::store::pins::PinKind;
 
-    fn shown(approved: Option<&str>, waiting: Option<&str>) -> Shown {
-        Shown {
+    fn shown(approved: Option<&str>, waiting: Option<&str>) -> PinView {
+        PinView {
             name: "fx__a\u{1b}[2J".to_owned(),
-            kind: "tool".to_owned(),
+            kind: PinKind::Tool,
             upstream: "fx".to_owned(),
-            state: "changed".to_owned(),
-            why: "the upstream changed it".to_owned(),
+            state: PinState::Changed,
+            by: "the upstream changed it".to_owned(),
             is_new: false,
             approved: approved.map(str::to_owned),
             waiting: waiting.map(str::to_owned),
-            digest: "d1".to_owned(),
+            approved_digest: None,
+            waiting_digest: None,
+            since: 0,
         }
     }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memchr2;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::wire::plain::is_plain;
@@ -144,6 +145,18 @@ impl RawJson {
     /// The text, for logs and for values known to be small; invalid UTF-8 cannot occur in validated JSON.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.parse::<&RawValue>().map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self::trusted(String::from(Box::<str>::from(raw))))
     }
 }
 

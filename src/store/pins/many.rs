@@ -11,10 +11,11 @@ use crate::policy::Digest;
 use crate::store::db::DbError;
 
 /// A pin, and the digest of the text that the operator was shown of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Decision {
     pub(crate) name: String,
     pub(crate) kind: PinKind,
+    #[serde(rename = "digest")]
     pub(crate) shown: Digest,
 }
 
