@@ -37,6 +37,8 @@ use crate::gateway::supervisor::{self, Parts, Supervised};
 use crate::gateway::turned_away;
 use crate::gateway::waiting::held::HeldCalls;
 use crate::listener::credentials::CallerAccess;
+use crate::operator::Operator;
+use crate::operator::live::LiveDesk;
 use crate::policy::{Caller, Entry, OperatorAction};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
@@ -59,6 +61,9 @@ use crate::upstream::owner::Marks;
 use crate::upstream::parks::Parks;
 use crate::upstream::spawner::Intake;
 use crate::wire::frame::Bounds;
+
+pub(crate) use crate::store::approvals::Keeper;
+pub(crate) use crate::store::audit::{MAIN, chain_of_its_own};
 
 mod reload;
 
@@ -151,8 +156,8 @@ pub(crate) struct Gateway {
     pub(crate) source: ConfigSource,
     /// Set when the console listens.
     pub(crate) console: OnceLock<Arc<Console>>,
-    pub(crate) pins: Pins,
-    pub(super) notices: Arc<Notices>,
+    /// The operator's requests, with their records.
+    pub(crate) operator: Operator,
     pub(super) wrong_codes: WrongAttempts,
     pub(super) store: Option<Store>,
     /// `None` where nothing outlives the process.
@@ -241,7 +246,7 @@ impl Gateway {
             }
             clock::not_before(latest);
         }
-        let is_daemon = chain == audit::MAIN;
+        let is_daemon = chain == MAIN;
         let restore_review = db.clone().map(|db| RestoreReview::open(db, is_daemon)).transpose()?;
         let leases = Leases::new(db.clone(), metrics.clone());
         let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
@@ -320,15 +325,22 @@ impl Gateway {
         let wrong_codes = WrongAttempts::new(OperatorAction::WrongCode, audit, tasks, draining);
         let callback = Arc::clone(&login_parts.callback);
         let logins = Arc::new(PendingLogins::new(callback, supervised.orders.clone()));
+        let desk = LiveDesk {
+            service: Arc::clone(&service),
+            pins,
+            orders: supervised.orders.clone(),
+            logins: Arc::clone(&logins),
+            notices,
+            review: restore_review.clone(),
+        };
         Ok(Self {
+            operator: Operator::new(Arc::new(desk), service.audit.clone()),
             service,
             logins,
             supervised,
             sessions: Arc::new(Sessions::new(session_limits, budget, Some(approvals), kept_sessions)),
             source,
             console: OnceLock::new(),
-            pins,
-            notices,
             wrong_codes,
             store,
             restore_review,

@@ -63,7 +63,7 @@ pub(crate) mod subscriptions;
 pub(crate) mod task;
 pub(crate) mod trust;
 pub(crate) mod turns;
-pub(crate) mod unread;
+pub mod unread;
 pub(crate) mod unspoken;
 pub(crate) mod updates;
 pub mod usage;

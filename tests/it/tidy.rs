@@ -30,10 +30,11 @@ const LAYERS: &[(&str, May)] = &[
     ("gateway", May::AllBut(&[])),
     ("listener", May::AllBut(&[])),
     ("serve", May::AllBut(&[])),
+    ("operator", May::AllBut(&["serve"])),
     ("console", May::AllBut(&["serve"])),
     ("daemon", May::AllBut(&[])),
     ("demo", May::Only(&["wire", "mcp"])),
-    ("cli", May::AllBut(&["catalog", "engine", "base", "listener", "console"])),
+    ("cli", May::AllBut(&["catalog", "engine", "base", "store", "listener", "console"])),
     // May import the properties of all layers, for tests and fuzzing alone.
     ("fuzz", May::Only(&[])),
 ];

@@ -50,8 +50,9 @@ pub enum OnChange {
 }
 
 /// Where an item stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, serde::Serialize, serde::Deserialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum PinState {
     Pinned,
     /// Never approved.

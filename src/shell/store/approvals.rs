@@ -19,8 +19,8 @@ use tokio::sync::{Notify, watch};
 use crate::base::clock;
 use crate::config::Consent;
 use crate::policy::consent::{
-    AgentWait, Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt,
-    PromptId, Refused, Shown, Wall,
+    AgentWait, Answer, ApprovalView, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime,
+    Prompt, PromptId, Refused, Shown, Wall,
 };
 use crate::policy::{Entry, Evidence};
 use crate::store::audit::{Audit, RecordSlot};
@@ -33,7 +33,6 @@ mod client_wait;
 mod closed_by;
 mod group;
 mod journal;
-pub mod json;
 mod keep;
 mod keeper;
 mod kept;
@@ -47,7 +46,7 @@ mod unlisted;
 mod wish;
 
 pub use self::keeper::{DAEMON, Keeper};
-pub use self::kept::{AnswerOutcome, Answered, PromptRow, Revoked, Used};
+pub use self::kept::{AnswerOutcome, Answered, Revoked, Used};
 pub use self::seat::Seat;
 pub use self::span::Span;
 pub use self::wish::Wish;
@@ -236,8 +235,8 @@ impl Approvals {
             let (end, now) = (watch::Sender::new(None), clock::now());
             open.waiting.insert(opened.id, Waiting { asked, span, opened: now, end, is_late: false });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                let details = prompt.details(inner.grants.load().places()).encode().text().into_owned();
-                db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
+                let view = ApprovalView::new(prompt, inner.grants.load().places());
+                db.enter_prompt(inner.owner(), view).then(unlisted::unlisted);
             }
             inner.opened.notify_one();
             inner.tell();

@@ -1,11 +1,11 @@
 //! Approvals with texts of many kinds.
 
 use super::{DESTROYS, SENDS, approval};
-use crate::console::desk::Approval;
+use crate::policy::consent::ApprovalView;
 use crate::wire::raw::RawObject;
 
 /// Approvals with texts that have to be readable, or known for what they are.
-pub(super) fn texts() -> Vec<Approval> {
+pub(super) fn texts() -> Vec<ApprovalView> {
     let file =
         (1..=420).fold(String::new(), |text, n| text + &format!("{n:>3}  let value_{n} = compute({n}, \"öäü\")?;\r\n"));
     let json = |members: &[(&str, &str)]| RawObject::of_strings(members).encode().text().into_owned();

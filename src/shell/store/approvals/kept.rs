@@ -1,59 +1,8 @@
-//! Rows of the store about approvals: open prompts, answers to them, uses of grants.
+//! Rows of the store about approvals: answers to them, uses of grants.
 
 use std::sync::Arc;
 
-use crate::policy::consent::{Closed, GrantRow, Prompt, Wall};
-use crate::policy::{Caller, Digest};
-
-/// A prompt as it is listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PromptRow {
-    pub id: String,
-    pub caller: Caller,
-    pub upstream: String,
-    pub kind: String,
-    pub item: String,
-    /// The name by which the client called it.
-    pub exposed: String,
-    pub rule: String,
-    /// The least evidence: `L1`, `L2`, `L3`.
-    pub need: String,
-    pub destructive: bool,
-    /// Whether it can be allowed for a session.
-    pub session: bool,
-    /// [`Prompt::message`].
-    pub message: String,
-    pub opened_at: Wall,
-    pub until: Wall,
-}
-
-impl PromptRow {
-    /// [`Prompt::digest`], in hexadecimal digits.
-    pub fn digest(&self) -> String {
-        Digest::of(self.message.as_bytes()).hex()
-    }
-}
-
-impl From<&Prompt> for PromptRow {
-    fn from(prompt: &Prompt) -> Self {
-        let asked = &prompt.asked;
-        Self {
-            id: prompt.id.to_string(),
-            caller: asked.caller.clone(),
-            upstream: asked.upstream.to_string(),
-            kind: asked.kind.into_str().to_owned(),
-            item: asked.item.to_string(),
-            exposed: prompt.shown.exposed.clone(),
-            rule: asked.rule.to_string(),
-            need: asked.need.into_str().to_owned(),
-            destructive: asked.destructive,
-            session: asked.session.is_some(),
-            message: prompt.message(),
-            opened_at: prompt.opened_at,
-            until: prompt.until,
-        }
-    }
-}
+use crate::policy::consent::{Closed, GrantRow, Wall};
 
 /// An answer of another process.
 #[derive(Clone, Debug)]
@@ -65,11 +14,13 @@ pub struct Answered {
 }
 
 /// The end of an approval by an operator's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AnswerOutcome {
     /// The word of a [`Closed`].
+    #[serde(rename = "outcome")]
     pub word: String,
     /// It was allowed when the agent had been told to stop.
+    #[serde(rename = "late", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_late: bool,
 }
 

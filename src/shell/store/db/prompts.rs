@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use strum::VariantArray as _;
 
 use super::{Db, Operation, Work, meta, no_key, number, signed, unsigned};
-use crate::policy::Caller;
-use crate::policy::consent::Wall;
-use crate::store::approvals::{Answered, DAEMON, Keeper, PromptRow};
+use crate::policy::consent::{ApprovalView, Wall};
+use crate::policy::{Caller, Digest};
+use crate::store::approvals::{Answered, DAEMON, Keeper};
 use crate::store::seal::{Opened, Seals};
 
 /// How long unclaimed answers are kept, in seconds.
@@ -21,21 +21,24 @@ const COLUMNS: &str =
 
 impl Db {
     /// Enters a prompt of the process `owner`.
-    pub fn enter_prompt(&self, owner: String, row: PromptRow, details: String) -> Operation<'_, impl Work<Out = ()>> {
+    pub fn enter_prompt(&self, owner: String, view: ApprovalView) -> Operation<'_, impl Work<Out = ()>> {
         let seals = self.seals.clone();
         self.write(move |connection| {
-            insert(connection, &owner, &row, &details, &seals)?;
-            meta::saw(connection, row.opened_at)
+            insert(connection, &owner, &view, &seals)?;
+            meta::saw(connection, view.opened_at)
         })
     }
 
-    /// The details of an open prompt of any process; `None` where there is none, or they do not open.
-    pub fn prompt_details(&self, id: String) -> Operation<'_, impl Work<Out = Option<String>>> {
+    /// Everything that is kept about an open approval of any process; `None` where there is none,
+    /// it does not open, or a process of an earlier release wrote it.
+    pub fn prompt_details(&self, id: String) -> Operation<'_, impl Work<Out = Option<ApprovalView>>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = "SELECT details FROM prompts WHERE id = ?1";
             let stored = connection.query_row(sql, [&id], |row| row.get::<_, Option<String>>(0)).optional()?.flatten();
-            Ok(stored.and_then(|stored| seals.opened(&place("details", &id), stored)))
+            let text = stored.and_then(|stored| seals.opened(&place("details", &id), stored));
+            let view = text.and_then(|text| serde_json::from_str::<ApprovalView>(&text).ok());
+            Ok(view.filter(|view| view.id == id))
         })
     }
 
@@ -46,7 +49,7 @@ impl Db {
 
     /// Removes the open approvals of all daemons, and returns them with an empty message. The
     /// caller has the lock of the state directory and opened none itself.
-    pub fn remove_prompts_of_daemons(&self) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
+    pub fn remove_prompts_of_daemons(&self) -> Operation<'_, impl Work<Out = Vec<ApprovalView>>> {
         self.write(move |connection| {
             let sql = format!("DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
             let mut statement = connection.prepare(&sql)?;
@@ -56,16 +59,16 @@ impl Db {
     }
 
     /// The open prompts of all processes, oldest first. One whose message does not open is left out.
-    pub fn prompts(&self, now: Wall) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
+    pub fn prompts(&self, now: Wall) -> Operation<'_, impl Work<Out = Vec<ApprovalView>>> {
         self.prompts_of(now, true)
     }
 
     /// The same without those of daemons, for commands that know that no daemon runs.
-    pub fn prompts_without_daemons(&self, now: Wall) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
+    pub fn prompts_without_daemons(&self, now: Wall) -> Operation<'_, impl Work<Out = Vec<ApprovalView>>> {
         self.prompts_of(now, false)
     }
 
-    fn prompts_of(&self, now: Wall, with_daemons: bool) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
+    fn prompts_of(&self, now: Wall, with_daemons: bool) -> Operation<'_, impl Work<Out = Vec<ApprovalView>>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = format!(
@@ -152,14 +155,15 @@ pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result
     Ok(any)
 }
 
-fn insert(connection: &Connection, owner: &str, row: &PromptRow, details: &str, seals: &Seals) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, owner: &str, view: &ApprovalView, seals: &Seals) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO prompts (id, owner, caller, upstream, kind, item, exposed, rule, need, destructive, \
                session, message, opened_at, until, details) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
-    let PromptRow { id, caller, upstream, kind, item, exposed, rule, need, destructive, session, .. } = row;
-    let (opened, until) = (signed(row.opened_at), signed(row.until));
-    let message = sealed(seals, "message", id, &row.message)?;
-    let details = sealed(seals, "details", id, details)?;
+    let ApprovalView { id, caller, upstream, kind, item, exposed, rule, min_evidence, destructive, session, .. } = view;
+    let (opened, until) = (signed(view.opened_at), signed(view.until));
+    let message = sealed(seals, "message", id, &view.message)?;
+    let details = serde_json::to_string(view).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let details = sealed(seals, "details", id, &details)?;
     let values = params![
         id,
         owner,
@@ -169,7 +173,7 @@ fn insert(connection: &Connection, owner: &str, row: &PromptRow, details: &str, 
         item,
         exposed,
         rule,
-        need,
+        min_evidence,
         destructive,
         session,
         message,
@@ -184,14 +188,14 @@ pub(super) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> 
     connection.prepare_cached("DELETE FROM prompts WHERE id = ?1")?.execute([id]).map(|_| ())
 }
 
-fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
+fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<ApprovalView>> {
     let (id, stored): (String, String) = (row.get(0)?, row.get(10)?);
     seals.opened(&place("message", &id), stored).map(|message| row_of(row, message)).transpose()
 }
 
 /// Reads [`COLUMNS`] but the message, which is sealed.
-fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<PromptRow> {
-    Ok(PromptRow {
+fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<ApprovalView> {
+    Ok(ApprovalView {
         id: row.get(0)?,
         caller: caller(row)?,
         upstream: row.get(2)?,
@@ -199,12 +203,14 @@ fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<PromptRow> {
         item: row.get(4)?,
         exposed: row.get(5)?,
         rule: row.get(6)?,
-        need: row.get(7)?,
+        min_evidence: row.get(7)?,
         destructive: row.get(8)?,
         session: row.get(9)?,
+        digest: Digest::of(message.as_bytes()).hex(),
         message,
         opened_at: unsigned(row.get(11)?),
         until: unsigned(row.get(12)?),
+        ..ApprovalView::default()
     })
 }
 

@@ -15,8 +15,23 @@ use super::forms::{Forms, Listed};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Subject of a pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum PinKind {
     Tool,
     Prompt,

@@ -11,10 +11,11 @@ use crate::policy::Digest;
 use crate::store::db::DbError;
 
 /// A pin, and the digest of the text that the operator was shown of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Decision {
     pub name: String,
     pub kind: PinKind,
+    #[serde(rename = "digest")]
     pub shown: Digest,
 }
 
