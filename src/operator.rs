@@ -15,8 +15,8 @@ use self::request::{Effect, Request};
 use self::upstreams::{UpstreamDetail, UpstreamView};
 use self::views::View;
 use crate::gateway::logins::Begun;
+use crate::policy::OperatorAction;
 use crate::policy::consent::{ApprovalView, BlockView, Closed, GrantView, Wall};
-use crate::policy::{Evidence, OperatorAction};
 use crate::store::audit::Audit;
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::pins::PinView;
@@ -29,7 +29,9 @@ pub(crate) mod backup;
 pub(crate) mod live;
 pub(crate) mod logins;
 pub(crate) mod logs;
+mod person;
 pub(crate) mod pins;
+mod refusal;
 pub(crate) mod request;
 pub(crate) mod status;
 pub(crate) mod tool;
@@ -37,64 +39,12 @@ pub(crate) mod tools;
 pub(crate) mod upstreams;
 pub(crate) mod views;
 
+pub(crate) use self::person::Person;
+pub(crate) use self::refusal::Refusal;
+
 /// The refusal of every command that answers, where the configuration lets none answer.
 pub(crate) const NO_COMMAND: &str = "[policy.consent] operator = \"none\": no command answers approvals or decides pins; answer on the console's \
                                      page";
-
-/// The person behind a request, and the channel.
-#[derive(Clone, Debug)]
-pub(crate) struct Person {
-    /// The name in grants and pins.
-    pub(crate) name: String,
-    /// The name in the records of actions.
-    pub(crate) recorded_as: String,
-    pub(crate) evidence: Evidence,
-}
-
-impl Person {
-    /// A user of the admin socket.
-    pub(crate) fn of_socket(name: &str) -> Self {
-        Self { name: name.to_owned(), recorded_as: name.to_owned(), evidence: Evidence::Operator }
-    }
-
-    /// A browser that is signed in to the console, by the name of its session.
-    pub(crate) fn of_console(session: &str) -> Self {
-        Self { name: "console".to_owned(), recorded_as: session.to_owned(), evidence: Evidence::Page }
-    }
-
-    /// The user who runs a command without a daemon.
-    pub(crate) fn of_command() -> Self {
-        let name = format!("uid:{}", rustix::process::getuid().as_raw());
-        Self { recorded_as: format!("command:{name}"), name, evidence: Evidence::Operator }
-    }
-}
-
-/// Why a request is not carried out, as a sentence without its full stop.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
-    /// The request lacks a parameter, or misspells one.
-    #[error("{0}")]
-    Params(String),
-    #[error("{0}")]
-    Refused(String),
-    /// The store cannot be read or written.
-    #[error("{0}")]
-    Unusable(String),
-    /// The login is not that of the browser. A stranger can try as often as it likes, so this
-    /// leaves no record.
-    #[error("no such login")]
-    Stranger,
-}
-
-impl Refusal {
-    pub(crate) fn refused(why: impl std::fmt::Display) -> Self {
-        Self::Refused(why.to_string())
-    }
-
-    pub(crate) fn unusable(why: impl std::fmt::Display) -> Self {
-        Self::Unusable(why.to_string())
-    }
-}
 
 /// The state of an approval.
 #[derive(Clone, Debug)]

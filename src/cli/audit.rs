@@ -10,7 +10,6 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::ends::end_when_unread;
 use super::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
-use super::operator::failure;
 use super::options::Common;
 use super::output::{Failure, follow, print, print_json};
 use super::screen::Screen;
@@ -100,7 +99,7 @@ fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
         Some(dir) => return Err(Failure::new(USAGE, format!("--dir: there is no folder {}", dir.display()))),
         None => log(common)?,
     };
-    let known = log.known_records(&args.heads).map_err(failure)?;
+    let known = log.known_records(&args.heads).map_err(Failure::from)?;
     let reports = log.verify(&known, args.archived).map_err(|error| unreadable(&log, &error))?;
     if reports.is_empty() && !args.json {
         return print(&format!("no records in {}\n", foreign::line(&log.path().display().to_string())));

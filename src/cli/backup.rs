@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::daemon;
 use super::exit::CONFIG;
-use super::operator::failure;
 use super::options::Common;
 use super::output::{Failure, count, print, print_json};
 use super::screen::Screen;
@@ -30,7 +29,7 @@ pub(super) struct BackupArgs {
 pub(super) fn run(common: &Common, args: &BackupArgs) -> Result<u8, Failure> {
     let state = state(common)?;
     let is_configured = source::quiet(common).is_some_and(|config| config.secrets.key.is_some());
-    let done = backup::write(&state, &args.dir, args.with_key, is_configured).map_err(failure)?;
+    let done = backup::write(&state, &args.dir, args.with_key, is_configured).map_err(Failure::from)?;
     if args.json { print_json(&done) } else { print(&text(Screen::of_stdout(), &done)) }
 }
 

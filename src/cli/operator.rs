@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::de::DeserializeOwned;
 
 use super::daemon::{self, Daemon, NoDaemon, strange};
-use super::exit::{NO, SOFTWARE, TEMPFAIL, USAGE};
+use super::exit::{NO, SOFTWARE};
 use super::options::Common;
 use super::output::{Failure, complain};
 use super::{source, terminal};
 use crate::config::Operator;
 use crate::daemon::admin::fresh_code;
+use crate::operator::NO_COMMAND;
 use crate::operator::alone::Alone;
 use crate::operator::request::Request;
-use crate::operator::{NO_COMMAND, Refusal};
 
 /// The daemon, or the store without one.
 pub(super) struct OperatorClient {
@@ -76,7 +76,7 @@ impl OperatorClient {
             permit(&self.common, alone)?;
             *is_permitted = true;
         }
-        let view = alone.perform(request).map_err(failure)?;
+        let view = alone.perform(request).map_err(Failure::from)?;
         static TOLD: AtomicBool = AtomicBool::new(false);
         if alone.has_lost() && !TOLD.swap(true, Ordering::Relaxed) {
             complain(
@@ -95,17 +95,7 @@ impl OperatorClient {
 /// 75 when it cannot be used.
 pub(super) fn alone(common: &Common) -> Result<Alone, Failure> {
     let store = source::existing_store(common)?;
-    Alone::open(store.as_ref(), source::audit(common)).map_err(failure)
-}
-
-/// The failure of a command whose request is not carried out.
-pub(super) fn failure(refusal: Refusal) -> Failure {
-    let code = match refusal {
-        Refusal::Params(_) => USAGE,
-        Refusal::Refused(_) | Refusal::Stranger => NO,
-        Refusal::Unusable(_) => TEMPFAIL,
-    };
-    Failure::new(code, refusal)
+    Alone::open(store.as_ref(), source::audit(common)).map_err(Failure::from)
 }
 
 /// Whether a command may answer approvals and decide pins here, by `[policy.consent] operator`.
@@ -114,7 +104,7 @@ pub(super) fn failure(refusal: Refusal) -> Failure {
 /// 1 when no command may, or the code was not typed; 75 when the store cannot be read.
 fn permit(common: &Common, alone: &Alone) -> Result<(), Failure> {
     let own = source::quiet(common).map_or(Operator::Any, |config| config.consent.operator);
-    match alone.setting(own).map_err(failure)? {
+    match alone.setting(own).map_err(Failure::from)? {
         Operator::Any => Ok(()),
         Operator::Terminal => {
             let code = fresh_code();

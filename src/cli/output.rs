@@ -4,8 +4,9 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-use super::exit::{OK, SOFTWARE};
+use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::screen::Screen;
+use crate::operator::Refusal;
 use crate::wire::foreign;
 
 /// Why a command failed, and its exit code.
@@ -19,6 +20,17 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn new(code: u8, text: impl std::fmt::Display) -> Self {
         Self { code, text: text.to_string() }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal {
+            Refusal::Params(_) => USAGE,
+            Refusal::Refused(_) | Refusal::Stranger => NO,
+            Refusal::Unusable(_) => TEMPFAIL,
+        };
+        Self::new(code, refusal)
     }
 }
 

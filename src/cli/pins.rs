@@ -9,9 +9,8 @@ use super::options::Common;
 use super::output::{Failure, print, print_json};
 use super::screen::{Colour, Column, Screen};
 use super::terminal;
-use crate::operator::pins::{Decision, PinKind, PinView, PinsDecided};
+use crate::operator::pins::{Decision, PinKind, PinView, PinsDecided, PinsView};
 use crate::operator::request::{NoParams, PinItem, PinItems, PinName, PinsParams, Request};
-use crate::operator::views::PinsView;
 use crate::policy::Digest;
 use crate::wire::foreign;
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 
 use super::exit::{CONFIG, USAGE};
-use super::operator::failure;
 use super::options::Common;
 use super::output::Failure;
 use crate::config::{self, Admin, Config, HostCommand, Loading, Located, Target, Template, Warning, guard};
@@ -168,7 +167,7 @@ pub(super) fn audit(common: &Common) -> config::Audit {
 pub(super) fn store(config: &Config) -> Result<Store, Failure> {
     let dir = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    alone::open_state(dir, config.secrets.key.clone(), true).map_err(failure)
+    alone::open_state(dir, config.secrets.key.clone(), true).map_err(Failure::from)
 }
 
 /// The state directory if an earlier run created it, for commands that work without a daemon. They create no key: the
@@ -179,7 +178,7 @@ pub(super) fn store(config: &Config) -> Result<Store, Failure> {
 pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> {
     let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
     let key = quiet(common).and_then(|config| config.secrets.key);
-    alone::open_state(dir, key, false).map(Some).map_err(failure)
+    alone::open_state(dir, key, false).map(Some).map_err(Failure::from)
 }
 
 /// The command by which hosts reach a daemon that is started as this command is, with that

@@ -353,10 +353,10 @@ async fn perform(
         Request::Challenge(params) => proof.challenge(setting, &params.method),
         Request::Prove(params) => proof.prove(&params.code).inspect_err(|_| gateway.wrong_codes.count()),
         Request::Status(_) => Ok(View::Status(Box::new(whole_status(gateway).await))),
-        Request::Tools(params) => tools::list(&gateway.service, caller, params),
+        Request::Tools(params) => tools::list(&gateway.service, caller, params).map(View::Tools),
         Request::Tool(params) => {
             let users = socket_callers(&gateway.service.snapshots.load().config.admin);
-            tool::show(&gateway.service, &params.name, users)
+            tool::show(&gateway.service, &params.name, users).map(Box::new).map(View::Tool)
         }
         Request::Reload(params) => reload(gateway, &by.name, params).await,
         Request::Call(params) => call::call(gateway, caller, params).await,

@@ -43,8 +43,7 @@ use crate::policy::{Caller, Entry, OperatorAction};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
 use crate::store::approvals::Approvals;
-use crate::store::audit::action::WrongAttempts;
-use crate::store::audit::{self, Audit, OpenError};
+use crate::store::audit::{self, Audit, OpenError, action::WrongAttempts};
 use crate::store::db::DbError;
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
@@ -176,8 +175,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the upstreams; no listener is open yet. `chain` names the chain in the audit log, [`audit::MAIN`] for the
-    /// daemon. `times` is how long each step of the end may take.
+    /// Starts the upstreams; no listener is open yet. `chain` names the chain in the audit log.
     ///
     /// # Errors
     /// [`StartError`].
@@ -321,8 +319,8 @@ impl Gateway {
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
         supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
         let notices = Notices::start(&service, &supervised.tasks, &supervised.stop);
-        let (audit, tasks, draining) = (service.audit.clone(), service.tasks.clone(), service.draining.clone());
-        let wrong_codes = WrongAttempts::new(OperatorAction::WrongCode, audit, tasks, draining);
+        let (tasks, draining) = (service.tasks.clone(), service.draining.clone());
+        let wrong_codes = WrongAttempts::new(OperatorAction::WrongCode, service.audit.clone(), tasks, draining);
         let callback = Arc::clone(&login_parts.callback);
         let logins = Arc::new(PendingLogins::new(callback, supervised.orders.clone()));
         let desk = LiveDesk {

@@ -21,6 +21,7 @@ use crate::store::pins::Pins;
 use crate::store::restored::NOTHING_DUE;
 use crate::store::seal::KeySource;
 
+pub(crate) use crate::store::db::wait_until_closed;
 pub(crate) use crate::store::directory::Store;
 
 /// Opens a state directory, or makes it. `key` is the configured key that seals; with `make`, one
@@ -165,9 +166,9 @@ impl OpenStore {
                 let grants = rows.iter().map(GrantView::from).collect();
                 Ok(View::Grants(GrantsView { grants, denials: Vec::new() }))
             }
-            Request::Pins(_) => Ok(pins::list(self.pins()?)),
-            Request::Pin(name) => pins::show(self.pins()?, name),
-            Request::PinTexts(items) => Ok(pins::texts(self.pins()?, items)),
+            Request::Pins(_) => Ok(View::Pins(pins::list(self.pins()?))),
+            Request::Pin(name) => pins::show(self.pins()?, name).map(Box::new).map(View::Pin),
+            Request::PinTexts(items) => Ok(View::Pins(pins::texts(self.pins()?, items))),
             _ => Err(without_daemon()),
         }
     }
@@ -211,7 +212,7 @@ impl OpenStore {
             Request::ApprovePins(params) | Request::RejectPins(params) => {
                 let approve = matches!(request, Request::ApprovePins(_));
                 let pins = self.pins()?.clone();
-                self.runtime.block_on(pins::decide(&pins, approve, params, by))
+                self.runtime.block_on(pins::decide(&pins, approve, params, by)).map(View::from)
             }
             _ => Err(without_daemon()),
         }

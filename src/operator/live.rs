@@ -53,25 +53,32 @@ impl LiveDesk {
             Request::Grants(_) => Ok(approvals::grants(approvals)),
             Request::Revoke(params) => approvals::revoke(approvals, params, by).await,
             Request::Review(_) => self.end_review().await,
-            Request::Pins(_) => self.fresh().await.map(pins::list),
-            Request::Pin(name) => pins::show(self.fresh().await?, name),
-            Request::PinTexts(items) => self.fresh().await.map(|fresh| pins::texts(fresh, items)),
+            Request::Pins(_) => self.fresh().await.map(pins::list).map(View::Pins),
+            Request::Pin(name) => pins::show(self.fresh().await?, name).map(Box::new).map(View::Pin),
+            Request::PinTexts(items) => self.fresh().await.map(|fresh| View::Pins(pins::texts(fresh, items))),
             Request::ApprovePins(params) | Request::RejectPins(params) => {
                 let approve = matches!(request, Request::ApprovePins(_));
                 let decided = pins::decide(self.fresh().await?, approve, params, by).await?;
                 // Lists and calls follow. The order fails only when the gateway shuts down.
                 let _done = Order::ask(&self.orders, |reply| Order::Review { reply }).await;
-                Ok(decided)
+                Ok(decided.into())
             }
-            Request::Restart(ByName { name }) => upstreams::restart(service, &self.orders, name, by).await,
-            Request::Switch(params) => upstreams::switch(service, &self.orders, params, by).await,
-            Request::BeginLogin(params) => logins::begin(service, logins, params, by).await,
-            Request::OpenLogin(by_id) => logins::open(logins, &by_id.id),
-            Request::AwaitLogin(by_id) => logins::wait(service, logins, &by_id.id).await,
-            Request::PasteLogin(params) => logins::paste(service, logins, params).await,
-            Request::EndLogin(params) => logins::end(logins, params).await,
-            Request::LogOut(ByName { name }) => logins::log_out(service, logins, name, by).await,
-            Request::Logs(params) => logs::operate(service, params).await,
+            Request::Restart(ByName { name }) => {
+                upstreams::restart(service, &self.orders, name, by).await.map(Box::new).map(View::Restarted)
+            }
+            Request::Switch(params) => {
+                let restarted = upstreams::switch(service, &self.orders, params, by).await?;
+                Ok(restarted.map_or(View::Empty {}, |restarted| View::Restarted(Box::new(restarted))))
+            }
+            Request::BeginLogin(params) => {
+                logins::begin(service, logins, params, by).await.map(Box::new).map(View::LoginBegun)
+            }
+            Request::OpenLogin(by_id) => logins::open(logins, &by_id.id).map(Box::new).map(View::LoginOpened),
+            Request::AwaitLogin(by_id) => logins::wait(service, logins, &by_id.id).await.map(View::LoggedIn),
+            Request::PasteLogin(params) => logins::paste(service, logins, params).await.map(View::LoggedIn),
+            Request::EndLogin(params) => logins::end(logins, params).await.map(View::LoggedIn),
+            Request::LogOut(ByName { name }) => logins::log_out(service, logins, name, by).await.map(View::LoggedOut),
+            Request::Logs(params) => logs::operate(service, params).await.map(View::Logs),
             // These are about the program around the gateway.
             Request::Call(_)
             | Request::Challenge(_)

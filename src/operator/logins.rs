@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::request::{EndLoginParams, LoginParams, PasteParams};
-use super::views::View;
 use super::{Person, Refusal, upstreams};
 use crate::base::clock;
 use crate::gateway::logins::{Begun, Done, LIFE, NotTaken, PendingLogins, WantedScope, Way};
@@ -78,7 +77,7 @@ pub(super) async fn begin(
     logins: &PendingLogins,
     params: &LoginParams,
     by: &Person,
-) -> Result<View, Refusal> {
+) -> Result<LoginBegun, Refusal> {
     let handle = upstreams::find(service, &params.name)?;
     let way = if params.paste { Way::Paste } else { Way::Page };
     let begun = logins.begin(&handle, way).await.map_err(Refusal::Refused)?;
@@ -98,7 +97,7 @@ pub(super) async fn begin(
         let names: Vec<_> = begun.scopes.iter().filter(|scope| is_shown(scope)).map(|scope| &*scope.name).collect();
         (!names.is_empty()).then(|| names.join(" "))
     };
-    Ok(View::LoginBegun(Box::new(LoginBegun {
+    Ok(LoginBegun {
         scopes: names(|_| true),
         more_scopes: names(|scope| scope.is_more),
         id: begun.id,
@@ -109,17 +108,17 @@ pub(super) async fn begin(
         warning: begun.warning,
         seconds: LIFE.as_secs(),
         cookie,
-    })))
+    })
 }
 
 /// Binds a login to the browser that opens its link, once.
-pub(super) fn open(logins: &PendingLogins, id: &str) -> Result<View, Refusal> {
+pub(super) fn open(logins: &PendingLogins, id: &str) -> Result<LoginOpened, Refusal> {
     let (begun, cookie) = logins.enter(id).ok_or(Refusal::Stranger)?;
-    Ok(View::LoginOpened(Box::new(LoginOpened { begun, cookie })))
+    Ok(LoginOpened { begun, cookie })
 }
 
 /// Waits for the end of a login, and for the upstream after it.
-pub(super) async fn wait(service: &Service, logins: &PendingLogins, id: &str) -> Result<View, Refusal> {
+pub(super) async fn wait(service: &Service, logins: &PendingLogins, id: &str) -> Result<LoggedIn, Refusal> {
     let ended = service.draining.run_until_cancelled(logins.ended(id)).await;
     let stopped = || Refusal::refused("headend is stopping, and the login ends with it; begin another one");
     let done = ended.ok_or_else(stopped)?.map_err(Refusal::Refused)?;
@@ -127,7 +126,11 @@ pub(super) async fn wait(service: &Service, logins: &PendingLogins, id: &str) ->
 }
 
 /// Ends a login with the address at which its browser ended.
-pub(super) async fn paste(service: &Service, logins: &PendingLogins, params: &PasteParams) -> Result<View, Refusal> {
+pub(super) async fn paste(
+    service: &Service,
+    logins: &PendingLogins,
+    params: &PasteParams,
+) -> Result<LoggedIn, Refusal> {
     let done = logins.pasted(&params.id, &params.address).await.map_err(|error| {
         Refusal::Refused(match error {
             NotTaken::Unknown => {
@@ -141,10 +144,10 @@ pub(super) async fn paste(service: &Service, logins: &PendingLogins, params: &Pa
 }
 
 /// Ends the login that belongs to a call-back, if one of its cookies binds it.
-pub(super) async fn end(logins: &PendingLogins, params: &EndLoginParams) -> Result<View, Refusal> {
+pub(super) async fn end(logins: &PendingLogins, params: &EndLoginParams) -> Result<LoggedIn, Refusal> {
     let cookies: Vec<&str> = params.cookies.iter().map(String::as_str).collect();
     match logins.returned(&params.callback, &cookies).await {
-        Ok(done) => Ok(View::LoggedIn(LoggedIn::from(done))),
+        Ok(done) => Ok(LoggedIn::from(done)),
         Err(NotTaken::Failed(why)) => Err(Refusal::Refused(why)),
         Err(NotTaken::Unknown) => Err(Refusal::Stranger),
     }
@@ -156,11 +159,11 @@ pub(super) async fn log_out(
     logins: &PendingLogins,
     name: &str,
     by: &Person,
-) -> Result<View, Refusal> {
+) -> Result<LoggedOut, Refusal> {
     let handle = upstreams::find(service, name)?;
     let was_there = logins.log_out(&handle).await.map_err(Refusal::Refused)?;
     tracing::info!(upstream.name = %handle.name, by = by.name, was_there, "logged out by the operator");
-    Ok(View::LoggedOut(LoggedOut { name: handle.name.as_str().to_owned(), was_there }))
+    Ok(LoggedOut { name: handle.name.as_str().to_owned(), was_there })
 }
 
 impl From<Done> for LoggedIn {
@@ -170,7 +173,7 @@ impl From<Done> for LoggedIn {
 }
 
 /// The end of a login, with the state of its upstream once that has connected.
-async fn told(service: &Service, done: Done) -> View {
+async fn told(service: &Service, done: Done) -> LoggedIn {
     let mut view = LoggedIn::from(done);
     if let Ok(handle) = upstreams::find(service, &view.upstream) {
         let until = clock::now() + PATIENCE;
@@ -185,5 +188,5 @@ async fn told(service: &Service, done: Done) -> View {
         view.state = Some(handle.health.state());
         view.last_error = handle.health.last_error().map(|error| error.to_string());
     }
-    View::LoggedIn(view)
+    view
 }

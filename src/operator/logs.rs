@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::request::LogsParams;
-use super::views::View;
 use super::{Refusal, upstreams};
 use crate::gateway::service::Service;
 use crate::policy::chain::timestamp;
@@ -38,7 +37,7 @@ pub(crate) struct LogLineView {
 
 /// The lines after the number `after` of the log `log`, at most `most`; with `wait` the answer
 /// waits for one. A log of another id is another log, and all of it is new.
-pub(super) async fn operate(service: &Service, params: &LogsParams) -> Result<View, Refusal> {
+pub(super) async fn operate(service: &Service, params: &LogsParams) -> Result<LogView, Refusal> {
     let mut looks = if params.wait { LOOKS } else { 0 };
     let (handle, after) = loop {
         // A restart puts another handle, with another log, in the place of this one.
@@ -63,5 +62,5 @@ pub(super) async fn operate(service: &Service, params: &LogsParams) -> Result<Vi
         from: line.origin.into_str().to_owned(),
         text: line.text,
     });
-    Ok(View::Logs(LogView { log: book.id, last, lines: lines.collect() }))
+    Ok(LogView { log: book.id, last, lines: lines.collect() })
 }

@@ -4,11 +4,21 @@
 use serde::{Deserialize, Serialize};
 
 use super::request::{PinItems, PinName, PinsParams};
-use super::views::{PinsView, View};
 use super::{Person, Refusal};
 use crate::store::pins::{PinError, Pins};
 
 pub(crate) use crate::store::pins::{Decision, PinKind, PinView, matcher};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PinsView {
+    pub(crate) pins: Vec<PinView>,
+}
+
+/// The result of a decision about one pin or about many.
+pub(super) enum DecidedPins {
+    One(Box<PinView>),
+    Many(PinsDecided),
+}
 
 /// The result of a decision about many pins.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -27,27 +37,31 @@ pub(crate) struct UndecidedPin {
 }
 
 /// All pins without their texts.
-pub(super) fn list(pins: &Pins) -> View {
-    View::Pins(PinsView { pins: pins.list().into_iter().map(PinView::without_texts).collect() })
+pub(super) fn list(pins: &Pins) -> PinsView {
+    PinsView { pins: pins.list().into_iter().map(PinView::without_texts).collect() }
 }
 
 /// One pin with its texts.
-pub(super) fn show(pins: &Pins, PinName { name, kind }: &PinName) -> Result<View, Refusal> {
-    let found = pins.find(name, *kind).map_err(Refusal::refused)?;
-    Ok(View::Pin(Box::new(found)))
+pub(super) fn show(pins: &Pins, PinName { name, kind }: &PinName) -> Result<PinView, Refusal> {
+    pins.find(name, *kind).map_err(Refusal::refused)
 }
 
 /// The pins of these names with their texts, those that there are.
-pub(super) fn texts(pins: &Pins, PinItems { items }: &PinItems) -> View {
+pub(super) fn texts(pins: &Pins, PinItems { items }: &PinItems) -> PinsView {
     let wanted: Vec<(String, PinKind)> = items.iter().map(|item| (item.name.clone(), item.kind)).collect();
-    View::Pins(PinsView { pins: pins.views(&wanted) })
+    PinsView { pins: pins.views(&wanted) }
 }
 
 /// Approves or rejects one pin, or all of `items`.
-pub(super) async fn decide(pins: &Pins, approve: bool, params: &PinsParams, by: &Person) -> Result<View, Refusal> {
+pub(super) async fn decide(
+    pins: &Pins,
+    approve: bool,
+    params: &PinsParams,
+    by: &Person,
+) -> Result<DecidedPins, Refusal> {
     if let Some(decisions) = &params.items {
         let decided = pins.decide_all(decisions, approve, &by.name).await.map_err(Refusal::unusable)?;
-        return Ok(View::PinsDecided(outcome(decisions, &decided)));
+        return Ok(DecidedPins::Many(outcome(decisions, &decided)));
     }
     let lacks = |what: &str| Refusal::Params(format!("params: missing field `{what}`"));
     let name = params.name.as_deref().ok_or_else(|| lacks("name"))?;
@@ -57,7 +71,7 @@ pub(super) async fn decide(pins: &Pins, approve: bool, params: &PinsParams, by: 
     } else {
         pins.reject(name, params.kind, shown, &by.name).await
     };
-    Ok(View::Pin(Box::new(decided.map_err(Refusal::refused)?.without_texts())))
+    Ok(DecidedPins::One(Box::new(decided.map_err(Refusal::refused)?.without_texts())))
 }
 
 fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinError>]) -> PinsDecided {

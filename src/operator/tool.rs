@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Refusal;
 use super::tools::{pin, withheld};
-use super::views::View;
 use crate::catalog::merge::Entry;
 use crate::config::{Auth, Config};
 use crate::gateway::service::Service;
@@ -54,7 +53,7 @@ pub(crate) struct ToolCaller {
 }
 
 /// Shows a tool by its exposed or canonical name. `users` are the callers of the socket.
-pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<View, Refusal> {
+pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<ToolDetail, Refusal> {
     let snapshot = service.snapshots.load_full();
     let view = &snapshot.whole;
     let is_canonical = |entry: &Entry| entry.list == List::Tools && *entry.canonical == *name;
@@ -88,7 +87,7 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
         }));
     }
     let text = |name: &str| entry.definition.string(name).unwrap_or_default();
-    Ok(View::Tool(Box::new(ToolDetail {
+    Ok(ToolDetail {
         name: entry.exposed.to_string(),
         upstream: entry.upstream_name.as_str().to_owned(),
         original: entry.original.to_string(),
@@ -105,7 +104,7 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
         bytes: weight::bytes(&entry.exposed, &entry.definition),
         who,
         group: snapshot.config.admin.group.clone(),
-    })))
+    })
 }
 
 /// The callers that the configuration names.

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Refusal;
 use super::request::ToolsParams;
-use super::views::View;
 use crate::catalog::merge::{Dropped, Entry};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
@@ -102,7 +101,7 @@ pub(crate) fn list(
     service: &Service,
     CallerAccess { caller, access }: &CallerAccess,
     params: &ToolsParams,
-) -> Result<View, Refusal> {
+) -> Result<ToolsView, Refusal> {
     let operates = caller.is_operator();
     let offered = match params.kind.as_deref() {
         None | Some("none") => Kinds::default(),
@@ -133,7 +132,7 @@ pub(crate) fn list(
         // A user of the socket who calls one of these later has been shown it.
         service.listed_tools(&snapshot, &client);
     }
-    Ok(View::Tools(ToolsView { tools, withheld: is_whole.then_some(withheld.len()) }))
+    Ok(ToolsView { tools, withheld: is_whole.then_some(withheld.len()) })
 }
 
 /// The tools of the upstream at that place, for the caller `local`.

@@ -10,7 +10,6 @@ use tokio::sync::mpsc;
 
 use super::request::SwitchParams;
 use super::tools::{self, ToolView};
-use super::views::View;
 use super::{Person, Refusal};
 use crate::base::clock;
 use crate::catalog::merge::{Dropped, Entry};
@@ -248,6 +247,8 @@ fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> UpstreamView {
     let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name).collect();
     let new: Vec<&Entry> = entries().filter(|entry| entry.is_new).collect();
     let (flaws, spec) = (handle.flaws(), handle.spec.load());
+    // Before its error: a state that has one is set after it.
+    let state = handle.health.state();
     let facts = UpstreamFacts {
         start: spec.start.into_str().to_owned(),
         revision: match &*handle.main.state() {
@@ -279,12 +280,7 @@ fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> UpstreamView {
         program: program(&spec),
         path: searched(&spec),
     };
-    UpstreamView {
-        name: handle.name.as_str().to_owned(),
-        state: handle.health.state(),
-        facts: Some(Box::new(facts)),
-        advice: handle.advice(),
-    }
+    UpstreamView { name: handle.name.as_str().to_owned(), state, facts: Some(Box::new(facts)), advice: handle.advice() }
 }
 
 fn withheld_item(dropped: &Dropped) -> WithheldItem {
@@ -363,7 +359,7 @@ pub(super) async fn restart(
     orders: &mpsc::Sender<Order>,
     name: &str,
     by: &Person,
-) -> Result<View, Refusal> {
+) -> Result<Restarted, Refusal> {
     let snapshot = service.snapshots.load_full();
     let is_off = snapshot.config.off.iter().any(|off| off.as_str() == name);
     if !is_off && snapshot.config.disabled.iter().any(|spec| spec.name.as_str() == name) {
@@ -382,12 +378,12 @@ pub(super) async fn restart(
     while handle.health.state() == UpstreamState::Starting && clock::now() < until {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    Ok(View::Restarted(Box::new(Restarted {
+    Ok(Restarted {
         name: handle.name.as_str().to_owned(),
         state: handle.health.state(),
         health: health(&handle),
         advice: handle.advice(),
-    })))
+    })
 }
 
 /// Switches an upstream off for as long as the gateway runs, or on again.
@@ -396,15 +392,15 @@ pub(super) async fn switch(
     orders: &mpsc::Sender<Order>,
     params: &SwitchParams,
     by: &Person,
-) -> Result<View, Refusal> {
+) -> Result<Option<Restarted>, Refusal> {
     let SwitchParams { name, on } = params;
     if *on {
-        return restart(service, orders, name, by).await;
+        return restart(service, orders, name, by).await.map(Some);
     }
     let order = |reply| Order::Disable { name: name.clone(), reply };
     Order::ask(orders, order).await.ok_or_else(ends)?.map_err(Refusal::Refused)?;
     tracing::info!(upstream.name = name, by = by.name, "upstream switched off by the operator until the next start");
-    Ok(View::Empty {})
+    Ok(None)
 }
 
 fn ends() -> Refusal {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::logins::{LoggedIn, LoggedOut, LoginBegun, LoginOpened};
 use super::logs::LogView;
-use super::pins::{PinView, PinsDecided};
+use super::pins::{DecidedPins, PinView, PinsDecided, PinsView};
 use super::status::StatusView;
 use super::tool::ToolDetail;
 use super::tools::ToolsView;
@@ -54,7 +54,11 @@ pub(crate) enum View {
 impl View {
     /// Returns the answer as JSON.
     pub(crate) fn json(&self) -> Result<RawJson, serde_json::Error> {
-        serde_json::to_vec(self).map(RawJson::trusted)
+        match self {
+            // A result can be large, and its bytes are within the budget.
+            Self::Raw(json) => Ok(json.clone()),
+            other => serde_json::to_vec(other).map(RawJson::trusted),
+        }
     }
 
     /// Returns the subject of an action that only its outcome tells.
@@ -90,6 +94,15 @@ impl View {
             Self::LoggedOut(LoggedOut { was_there, .. }) => format!("was-there: {was_there}"),
             _ => String::new(),
         })
+    }
+}
+
+impl From<DecidedPins> for View {
+    fn from(decided: DecidedPins) -> Self {
+        match decided {
+            DecidedPins::One(pin) => Self::Pin(pin),
+            DecidedPins::Many(decided) => Self::PinsDecided(decided),
+        }
     }
 }
 
@@ -134,11 +147,6 @@ pub(crate) struct NoticeSent {
 pub(crate) struct ConsoleLink {
     pub(crate) link: String,
     pub(crate) seconds: u64,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct PinsView {
-    pub(crate) pins: Vec<PinView>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -107,7 +107,7 @@ mod tests {
     fn a_difference_reads_word_by_word_and_steers_no_terminal() {
         let (old, new) =
             (r#"{"description":"Reads a file."}"#, r#"{"description":"Sends a file.\u001b[31m\u202e\u3164\n\u2028x"}"#);
-        let text = super::text(&shown(Some(old), Some(new)), false);
+        let text = text(&shown(Some(old), Some(new)), false);
         assert!(text.contains(r#""description": -["Reads]-+["Sends]+ a "#), "{text}");
         for hidden in ['\u{1b}', '\u{202e}', '\u{3164}', '\u{2028}'] {
             assert!(!text.contains(hidden), "{text:?}");
@@ -152,6 +152,6 @@ mod tests {
         assert!(brief(&shown(Some("{}"), None), false).is_none(), "a text whose key is missing");
         let long = format!(r#"{{"description":"{}"}}"#, "x".repeat(MAX_BRIEF));
         assert!(brief(&shown(None, Some(&long)), false).is_none());
-        assert!(super::text(&shown(None, Some(&long)), false).len() > MAX_BRIEF);
+        assert!(text(&shown(None, Some(&long)), false).len() > MAX_BRIEF);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Proof {
 }
 
 impl Proof {
-    pub(super) const fn new(peer: Option<i32>) -> Self {
+    pub(crate) const fn new(peer: Option<i32>) -> Self {
         Self { peer, code: None, wrong: 0, is_given: false }
     }
 
