@@ -50,7 +50,7 @@ use self::serve::ServeArgs;
 use self::stdio::StdioArgs;
 
 use crate::daemon::gateway::StopTimes;
-use crate::store::db;
+use crate::operator::alone::wait_until_closed;
 #[cfg(target_os = "linux")]
 use crate::upstream::process::guard;
 
@@ -294,7 +294,7 @@ pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
         output::complain(&failure.text);
         failure.code
     });
-    db::wait_until_closed(times.store);
+    wait_until_closed(times.store);
     ExitCode::from(code)
 }
 

@@ -20,7 +20,7 @@
 //! Pages work without scripts. With them all pages of a browser share one stream of `/events`, in the background too: it tells of new
 //! questions, and whether the gateway lives. An answer by key or button names an approval and the digest of what was shown of it.
 //!
-//! `desk` is the trait towards the gateway, `live_desk` implements it.
+//! The pages show views of `operator`, and every action of a form is one of its requests.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,15 +45,12 @@ mod argument;
 mod asset;
 mod calls;
 mod card;
-pub(crate) mod desk;
 mod events;
 mod form;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod group_link;
-pub(crate) mod live_desk;
 mod login;
-mod login_desk;
 mod login_page;
 mod page;
 mod questions;

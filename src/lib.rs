@@ -10,6 +10,7 @@ mod daemon;
 mod demo;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod operator;
 #[cfg(test)]
 mod stage;
 

@@ -3,29 +3,31 @@
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use self::group::Group;
-use self::list::{MIN_PREFIX, number};
+use self::list::MIN_PREFIX;
 use super::daemon;
 use super::exit::{NO, OK, USAGE};
+use super::operator::OperatorClient;
 use super::options::Common;
-use super::output::{Failure, date, print};
+use super::output::{Failure, print, print_json};
 use super::screen::Screen;
+use crate::daemon::local_time::local_minute;
+use crate::operator::request::{AnswerParams, ById, NoParams, Request, Wish};
+use crate::operator::views::{AnswerOutcome, ApprovalsView, NoticeSent, Unblocked};
+use crate::policy::Caller;
 use crate::policy::consent::view::Paint;
-use crate::store::approvals::Wish;
+use crate::policy::consent::{ApprovalView, BlockView};
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
 
 mod asker;
 mod group;
 mod list;
-mod place;
 mod shown;
 mod watch;
 
 pub(super) use self::asker::{Asked, Offer, ask};
-pub(super) use self::place::Place;
-pub(super) use self::shown::field;
 
 use self::shown::TRY_AGAIN;
 
@@ -134,14 +136,34 @@ pub(super) fn deny(common: &Common, args: &DenyArgs, json: bool) -> Result<u8, F
     answer(common, &Chosen { ids: &args.ids, wish: Wish::Deny, yes: args.yes, json })
 }
 
-/// The one object whose id is this text or starts with it.
-pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<&'r RawObject, Failure> {
+/// A thing that is named by the start of its id.
+pub(super) trait Named {
+    fn id(&self) -> &str;
+}
+
+impl Named for ApprovalView {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Named for BlockView {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// The one thing whose id is this text or starts with it.
+pub(super) fn one<'r, N: Named + ?Sized>(
+    rows: impl IntoIterator<Item = &'r N>,
+    start: &str,
+    what: &str,
+) -> Result<&'r N, Failure> {
     let start = start.to_ascii_lowercase();
     if start.len() < MIN_PREFIX {
         return Err(Failure::new(USAGE, format!("write at least {MIN_PREFIX} characters of the {what}'s id")));
     }
-    let fits = |row: &&RawObject| row.string("id").is_some_and(|id| id.starts_with(&start));
-    let mut found = rows.iter().filter(fits);
+    let mut found = rows.into_iter().filter(|row| row.id().starts_with(&start));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
         (Some(_), Some(_)) => {
@@ -151,74 +173,75 @@ pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<
     }
 }
 
-/// Returns the id of the object whose id begins with `start`. A whole id is returned as it is, also
-/// if its object is not in the list: the daemon knows whether it has just ended.
-fn id_of(rows: &[RawObject], start: &str, what: &str) -> Result<String, Failure> {
+/// Returns the id of the block whose id begins with `start`. A whole id is returned as it is, also
+/// if its block is not in the list: the daemon knows whether it has just ended.
+fn id_of(rows: &[BlockView], start: &str) -> Result<String, Failure> {
     const WHOLE: usize = 26;
-    match one(rows, start, what) {
-        Ok(row) => Ok(row.string("id").unwrap_or_default()),
+    match one(rows, start, "block") {
+        Ok(row) => Ok(row.id.clone()),
         Err(_) if start.len() == WHOLE => Ok(start.to_ascii_lowercase()),
         Err(failure) => Err(failure),
     }
 }
 
+/// The open approvals, oldest first, and the blocks.
+fn listed(client: &mut OperatorClient) -> Result<ApprovalsView, Failure> {
+    let mut list: ApprovalsView = client.ask(&Request::Approvals(NoParams {}))?;
+    list.approvals.sort_by_key(|row| row.opened_at);
+    Ok(list)
+}
+
 fn unblock(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
-    let mut place = Place::find(common)?;
-    let id = id_of(&place.list("approvals.list", "blocks")?, start, "block")?;
-    let ended = place.unblock(&id)?;
+    let mut client = OperatorClient::find(common)?;
+    let id = id_of(&listed(&mut client)?.blocks, start)?;
+    let ended: Unblocked = client.ask(&Request::Unblock(ById { id }))?;
     if json {
-        return print(&format!("{}\n", foreign::json(&ended.encode().text())));
+        return print_json(&ended);
     }
-    let (item, caller) = (field(&ended, "item"), field(&ended, "caller"));
+    let (item, caller) = (foreign::line(&ended.item), foreign::line(&ended.caller));
     print(&format!("the block has ended: calls of {item} by caller {caller} are asked about again\n"))
 }
 
 fn list(common: &Common, json: bool) -> Result<u8, Failure> {
-    let mut place = Place::find(common)?;
-    let mut rows = place.list("approvals.list", "approvals")?;
-    rows.sort_by_key(|row| number(row, "opened-at"));
-    let blocks = place.list("approvals.list", "blocks")?;
+    let list = listed(&mut OperatorClient::find(common)?)?;
     if json {
-        let lists = [("approvals", &rows), ("blocks", &blocks)];
-        let lists = lists.map(|(name, rows)| (name, RawJson::list(rows.iter().map(RawObject::encode))));
-        return print(&format!("{}\n", RawObject::of(lists).encode().text()));
+        return print_json(&list);
     }
     // Denials are listed by `headend grants`.
-    let blocked: String = blocks.iter().filter(|row| row.get("denied-at").is_none()).map(blocked).collect();
-    if rows.is_empty() {
+    let blocked: String = list.blocks.iter().filter(|block| !block.is_denial()).map(blocked).collect();
+    if list.approvals.is_empty() {
         return print(&format!("no approval is open\n{blocked}"));
     }
     let screen = Screen::of_stdout();
     let ways = "`headend approvals show ID` shows the whole call; answer with `headend approve ID [--for once|session|8h|always] [--below PATH]` \
                 or `headend deny ID`, several at once with their ids";
-    print(&format!("{}{blocked}\n{}", list::table(screen, &rows), screen.paragraph(ways)))
+    print(&format!("{}{blocked}\n{}", list::table(screen, &list.approvals), screen.paragraph(ways)))
 }
 
 fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
-    let mut place = Place::find(common)?;
-    let rows = place.list("approvals.list", "approvals")?;
-    let id = one(&rows, start, "open approval")?.string("id").unwrap_or_default();
-    let approval = place.show(&id)?;
+    let mut client = OperatorClient::find(common)?;
+    let id = one(&listed(&mut client)?.approvals, start, "open approval")?.id.clone();
+    let approval: ApprovalView = client.ask(&Request::Approval(ById { id }))?;
     if json {
-        return print(&format!("{}\n", foreign::json(&approval.encode().text())));
+        return print_json(&approval);
     }
     let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
     print(&(shown::told(&approval, &paint) + &shown::commands(&approval)))
 }
 
 fn notify(common: &Common, json: bool) -> Result<u8, Failure> {
-    let sent = daemon::connect(common, "admin", None)?.ask("approvals.notify", None)?;
+    let sent: NoticeSent = daemon::connect(common, "admin", None)?.ask(&Request::TryNotice(NoParams {}))?;
     if json {
-        return print(&format!("{}\n", foreign::json(&sent.encode().text())));
+        return print_json(&sent);
     }
-    print(&format!("sent: {} took a test notice\n", field(&sent, "to")))
+    print(&format!("sent: {} took a test notice\n", foreign::line(&sent.to)))
 }
 
-/// An approval as it is listed.
-fn listed(row: &RawObject) -> String {
-    let mut text = format!("{}  (needs {})\n", field(row, "id"), field(row, "min-evidence"));
+/// An approval as it is listed before an answer to several.
+fn entry(row: &ApprovalView) -> String {
+    let mut text = format!("{}  (needs {})\n", foreign::line(&row.id), foreign::line(&row.min_evidence));
     let screen = Screen::of_stdout();
-    for line in foreign::block(&row.string("message").unwrap_or_default()).lines() {
+    for line in foreign::block(&row.message).lines() {
         // Deeper than any line of the message begins, so that what goes on is not taken for one.
         text.push_str(&screen.folded(&format!("    {line}"), 15));
     }
@@ -227,14 +250,13 @@ fn listed(row: &RawObject) -> String {
 }
 
 /// A block as it is listed.
-fn blocked(row: &RawObject) -> String {
-    let client = row.string("client").filter(|client| !client.is_empty());
-    let by = client.map_or(String::new(), |client| format!(", client {}", foreign::quoted(&client, 64)));
-    let until = row.get("until").map(|until| date(&until.text())).unwrap_or_default();
-    let (id, item, caller) = (field(row, "id"), field(row, "item"), field(row, "caller"));
+fn blocked(block: &BlockView) -> String {
+    let by = block.client_name().map_or(String::new(), |client| format!(", client {}", foreign::quoted(client, 64)));
+    let [id, item, caller] = [&block.id, &block.item, &block.caller].map(|text| foreign::line(text));
     Screen::of_stdout().paragraph(&format!(
-        "blocked until {until}: calls of {item} by caller {caller}{by}, since approvals were not answered; \
-         `headend approvals unblock {id}` ends this"
+        "blocked until {}: calls of {item} by caller {caller}{by}, since approvals were not answered; \
+         `headend approvals unblock {id}` ends this",
+        local_minute(block.until)
     ))
 }
 
@@ -247,47 +269,58 @@ struct Chosen<'a> {
     json: bool,
 }
 
+/// The answer to one approval, as JSON.
+#[derive(Serialize)]
+struct AnswerReport<'a> {
+    #[serde(flatten)]
+    outcome: &'a AnswerOutcome,
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    how_long: Option<&'a Wish>,
+    id: &'a str,
+    caller: &'a str,
+    upstream: &'a str,
+    kind: &'a str,
+    item: &'a str,
+    rule: &'a str,
+}
+
 fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
     let Chosen { ids, ref wish, json, .. } = *chosen;
-    let mut place = Place::find(common)?;
-    let rows = place.list("approvals.list", "approvals")?;
+    let mut client = OperatorClient::find(common)?;
+    let ApprovalsView { approvals, blocks } = listed(&mut client)?;
     let [start] = ids else {
-        let rows = ids.iter().map(|start| one(&rows, start, "open approval")).collect::<Result<Vec<_>, Failure>>()?;
-        let group = Group { rows, show: listed, wish: wish.clone(), yes: chosen.yes, json };
-        let mut is_permitted = false;
-        return group.answer(|id, digest| {
-            if !std::mem::replace(&mut is_permitted, true) {
-                place.permit(common)?;
-            }
-            place.answer(common, id, Some(digest), wish)
-        });
+        let rows = ids.iter().map(|start| one(&approvals, start, "open approval"));
+        let rows = rows.collect::<Result<Vec<_>, Failure>>()?;
+        return Group { rows, show: entry, wish: wish.clone(), yes: chosen.yes, json }.answer(&mut client);
     };
-    let blocks = if *wish == Wish::Deny { Vec::new() } else { place.list("approvals.list", "blocks")? };
-    let denied: Vec<RawObject> = blocks.into_iter().filter(|row| row.get("denied-at").is_some()).collect();
-    let row = match one(&rows, start, "open approval") {
-        Err(failure) if failure.code == NO => one(&denied, start, "open approval")?,
-        found => found?,
+    let denials = || blocks.iter().filter(|block| block.is_denial() && *wish != Wish::Deny);
+    let (row, denial) = match one(&approvals, start, "open approval") {
+        Err(failure) if failure.code == NO => {
+            let denial = one(denials(), start, "open approval")?;
+            (denied(denial), Some(denial))
+        }
+        found => (found?.clone(), None),
     };
-    if row.get("denied-at").is_some() && !json {
-        let (by, until) = (field(row, "by"), row.get("until").map(|until| date(&until.text())).unwrap_or_default());
+    if let Some(denial) = denial.filter(|_| !json) {
+        let (by, until) = (foreign::line(denial.by.as_deref().unwrap_or_default()), local_minute(denial.until));
         print(&format!("it was denied by {by}, until {until}; this yes takes that back\n"))?;
     }
-    place.permit(common)?;
-    let outcome = place.answer(common, &row.string("id").unwrap_or_default(), None, wish)?;
+    let request = Request::Answer(AnswerParams { id: row.id.clone(), answer: wish.clone(), digest: None });
+    let outcome: AnswerOutcome = client.ask(&request)?;
     let granted = outcome.word == "granted";
     if json {
-        let mut out = RawObject::default();
-        out.set("outcome", RawJson::string(&outcome.word));
-        if outcome.is_late {
-            out.set("late", RawJson::boolean(true));
-        }
-        if granted {
-            out.set("for", RawJson::string(&wish.to_string()));
-        }
-        for name in ["id", "caller", "upstream", "kind", "item", "rule"] {
-            out.set(name, RawJson::string(&row.string(name).unwrap_or_default()));
-        }
-        print(&format!("{}\n", out.encode().text()))?;
+        let ApprovalView { id, caller, upstream, kind, item, rule, .. } = &row;
+        let how_long = Some(wish).filter(|_| granted);
+        print_json(&AnswerReport {
+            outcome: &outcome,
+            how_long,
+            id,
+            caller: caller.name(),
+            upstream,
+            kind,
+            item,
+            rule,
+        })?;
     } else {
         let how_long = match wish {
             Wish::Deny => "; the same call stays refused for 10 minutes, which `headend grants` lists".to_owned(),
@@ -297,10 +330,23 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
             Wish::Always => ", until it or its server changes, any arguments".to_owned(),
             Wish::Below(base) => format!(", until it or its server changes, below {}", foreign::line(base)),
         };
-        let (kind, item, caller) = (field(row, "kind"), field(row, "item"), field(row, "caller"));
+        let [caller, kind, item] = [row.caller.name(), &row.kind, &row.item].map(foreign::line);
         let after = if outcome.is_late { format!("{TRY_AGAIN}\n") } else { String::new() };
         print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n{after}", foreign::line(&outcome.word)))?;
     }
     let done = granted || *wish == Wish::Deny;
     Ok(if done { OK } else { NO })
+}
+
+/// The approval that was denied.
+fn denied(denial: &BlockView) -> ApprovalView {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    ApprovalView {
+        id: denial.id.clone(),
+        caller: Caller::named(&denial.caller),
+        kind: text(&denial.kind),
+        item: denial.item.clone(),
+        rule: text(&denial.rule),
+        ..ApprovalView::default()
+    }
 }

@@ -5,21 +5,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::ends::end_when_unread;
-use super::exit::{CONFIG, NO, OK, SOFTWARE, TEMPFAIL, USAGE};
+use super::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
 use super::options::Common;
-use super::output::{Failure, follow, print};
+use super::output::{Failure, follow, print, print_json};
 use super::screen::Screen;
 use super::source;
 use crate::config;
 use crate::daemon::local_time::local_of;
+use crate::operator::audit::{AuditLog, ChainView, Report};
 use crate::policy::Removal;
 use crate::policy::chain::Sound;
-use crate::store::audit::verify::{Anchor, Report, verify};
-use crate::store::audit::{Folder, kept_in, tail::Tail};
 use crate::wire::foreign;
 
 /// How often `tail -f` looks for new records.
@@ -80,47 +79,38 @@ pub(super) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failure>
     }
 }
 
-/// The state directory, and the folder of the log.
-pub(super) fn places(common: &Common) -> Result<(PathBuf, PathBuf), Failure> {
-    let environment = config::environment;
-    let state = config::state_dir(&environment)
+/// The log of the state directory.
+///
+/// # Errors
+/// 78 when nothing says where it is.
+pub(super) fn log(common: &Common) -> Result<AuditLog, Failure> {
+    let state = config::state_dir(&config::environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    let audit = source::audit(common);
-    let folder = state.join(audit.path);
-    Ok((state, folder))
+    Ok(AuditLog::new(state, &source::audit(common)))
 }
 
-fn unreadable(folder: &Path, error: &io::Error) -> Failure {
-    Failure::new(SOFTWARE, format!("read the audit log in {}: {error}", folder.display()))
+pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> Failure {
+    Failure::new(SOFTWARE, format!("read the audit log in {}: {error}", log.path().display()))
 }
 
 fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
-    let given: Result<Vec<Anchor>, String> = args.heads.iter().map(|text| text.parse()).collect();
-    let mut known = given.map_err(|why| Failure::new(USAGE, format!("--head: {why}")))?;
-    let mut form = None;
-    let folder = match &args.dir {
-        Some(dir) if dir.is_dir() => dir.clone(),
+    let log = match &args.dir {
+        Some(dir) if dir.is_dir() => AuditLog::of_copy(dir.clone()),
         Some(dir) => return Err(Failure::new(USAGE, format!("--dir: there is no folder {}", dir.display()))),
-        None => {
-            let (state, folder) = places(common)?;
-            let (kept, own) = kept_in(&state).map_err(|why| Failure::new(TEMPFAIL, why))?;
-            form = own;
-            known.extend(kept.into_iter().map(Anchor::from));
-            folder
-        }
+        None => log(common)?,
     };
-    let reports = verify(&Folder::at(folder.clone()), &known, form.as_ref(), args.archived);
-    let reports = reports.map_err(|error| unreadable(&folder, &error))?;
-    if reports.is_empty() {
-        print(&if args.json {
-            String::new()
-        } else {
-            format!("no records in {}\n", foreign::line(&folder.display().to_string()))
-        })?;
-        return Ok(OK);
+    let known = log.known_records(&args.heads).map_err(Failure::from)?;
+    let reports = log.verify(&known, args.archived).map_err(|error| unreadable(&log, &error))?;
+    if reports.is_empty() && !args.json {
+        return print(&format!("no records in {}\n", foreign::line(&log.path().display().to_string())));
     }
-    let shown = if args.json { as_json } else { as_text };
-    print(&reports.iter().map(|report| shown(report, &folder)).collect::<String>())?;
+    for report in &reports {
+        if args.json {
+            print_json(&ChainView::new(report, log.path()))?;
+        } else {
+            print(&as_text(report, log.path()))?;
+        }
+    }
     Ok(if reports.iter().all(|report| report.verdict.is_ok()) { OK } else { NO })
 }
 
@@ -166,29 +156,14 @@ fn removed(chain: &str, removals: &[Removal], sound: &Sound) -> String {
     out
 }
 
-fn as_json(report: &Report, folder: &Path) -> String {
-    let object = match &report.verdict {
-        Ok(sound) => json!({
-            "chain": report.chain, "ok": true, "files": report.segments,
-            "seq": sound.head.seq, "hash": sound.head.hash.hex(), "torn": sound.torn,
-            "removed": sound.after.map_or(0, |after| after.seq), "removals": report.removals,
-        }),
-        Err(bad) => json!({
-            "chain": report.chain, "ok": false, "files": report.segments, "file": folder.join(&bad.segment),
-            "line": bad.line, "seq": bad.seq, "what": bad.what.into_str(), "text": bad.what.to_string(),
-        }),
-    };
-    format!("{object}\n")
-}
-
 fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
-    let (_, folder) = places(common)?;
-    let failed = |error| unreadable(&folder, &error);
+    let log = log(common)?;
+    let failed = |error| unreadable(&log, &error);
     let wanted = |line: &str| match &args.caller {
         None => true,
         Some(caller) => member(line, "caller").as_ref() == Some(caller),
     };
-    let (mut tail, mut lines) = Tail::begin(Folder::at(folder.clone()), args.lines, &wanted).map_err(failed)?;
+    let (mut tail, mut lines) = log.tail(args.lines, &wanted).map_err(failed)?;
     // Several chains may be written at the same time.
     lines.sort_by_cached_key(|line| member(line, "ts"));
     let first = lines.len().saturating_sub(args.lines);

@@ -5,17 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::daemon;
-use super::exit::{CONFIG, NO, TEMPFAIL, USAGE};
+use super::exit::CONFIG;
 use super::options::Common;
-use super::output::{Failure, count, print};
+use super::output::{Failure, count, print, print_json};
 use super::screen::Screen;
 use super::source::{self, environment};
-use crate::config::{guard, state_dir};
-use crate::store::backup::{self, Backup, BackupError};
-use crate::store::db::Db;
-use crate::store::seal::KEY_FILE;
+use crate::config::state_dir;
+use crate::operator::backup::{self, BackupView, KeyPlace};
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct BackupArgs {
@@ -29,38 +26,11 @@ pub(super) struct BackupArgs {
     json: bool,
 }
 
-/// The place of the key that opens the sealed values of a backup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(const_into_str, serialize_all = "kebab-case")]
-enum KeyPlace {
-    /// In the backup.
-    Included,
-    /// In the state directory alone.
-    LeftOut,
-    /// In the configuration.
-    Configured,
-    /// There is no key, so nothing is sealed.
-    None,
-}
-
 pub(super) fn run(common: &Common, args: &BackupArgs) -> Result<u8, Failure> {
     let state = state(common)?;
-    if !Db::is_in(&state) {
-        let text = format!("there is no store in {}, so there is nothing to back up", state.display());
-        return Err(Failure::new(NO, text));
-    }
-    guard::directory(&state, false)
-        .map_err(|why| Failure::new(TEMPFAIL, format!("the state directory {} {why}", state.display())))?;
-    let done = backup::write(&state, &args.dir, args.with_key).map_err(|error| {
-        let code = match error {
-            BackupError::Place(_) => USAGE,
-            BackupError::Taken(_) => NO,
-            BackupError::Failed(_) => TEMPFAIL,
-        };
-        Failure::new(code, error)
-    })?;
-    let key = key_of(common, &state, &done);
-    print(&if args.json { json(&state, &done, key) } else { text(Screen::of_stdout(), &state, &done, key) })
+    let is_configured = source::quiet(common).is_some_and(|config| config.secrets.key.is_some());
+    let done = backup::write(&state, &args.dir, args.with_key, is_configured).map_err(Failure::from)?;
+    if args.json { print_json(&done) } else { print(&text(Screen::of_stdout(), &done)) }
 }
 
 /// The state directory of the daemon that answers, else the one of this command.
@@ -75,27 +45,14 @@ fn state(common: &Common) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))
 }
 
-fn key_of(common: &Common, state: &Path, done: &Backup) -> KeyPlace {
-    if done.files.iter().any(|name| name == KEY_FILE) {
-        KeyPlace::Included
-    } else if source::quiet(common).is_some_and(|config| config.secrets.key.is_some()) {
-        KeyPlace::Configured
-    } else if state.join(KEY_FILE).exists() {
-        KeyPlace::LeftOut
-    } else {
-        KeyPlace::None
-    }
-}
-
-fn text(screen: Screen, state: &Path, done: &Backup, key: KeyPlace) -> String {
+fn text(screen: Screen, done: &BackupView) -> String {
     let path = |path: &Path| foreign::word(&path.to_string_lossy()).into_owned();
-    let (state, dir) = (path(state), path(&done.dir));
-    let rows = done.rows;
-    let parts = [count(rows.grants, "grant"), count(rows.pins, "pin"), count(rows.logins, "login")];
+    let (state, dir) = (path(&done.state), path(&done.dir));
+    let parts = [count(done.grants, "grant"), count(done.pins, "pin"), count(done.logins, "login")];
     let catalogs = done.files.iter().filter(|name| name.starts_with("inventory-")).count();
     let has_token = done.files.iter().any(|name| name == "token");
     let token = if has_token { ", the token of clients" } else { "" };
-    let key = match key {
+    let key = match done.key {
         KeyPlace::Included => {
             "The key is in it: who reads the folder can use the logins. Keep it as safe as the state directory."
         }
@@ -116,14 +73,4 @@ fn text(screen: Screen, state: &Path, done: &Backup, key: KeyPlace) -> String {
         format!("to restore: stop headend, move {state} away, run `cp -a {dir} {state}`, start headend"),
     ];
     lines.iter().map(|line| screen.paragraph(line)).collect()
-}
-
-fn json(state: &Path, done: &Backup, key: KeyPlace) -> String {
-    let (dir, state) = (done.dir.display().to_string(), state.display().to_string());
-    let mut out = RawObject::of_strings(&[("dir", &dir), ("state", &state), ("key", key.into_str())]);
-    out.set("files", RawJson::list(done.files.iter().map(|name| RawJson::string(name))));
-    out.set("grants", RawJson::number(done.rows.grants));
-    out.set("pins", RawJson::number(done.rows.pins));
-    out.set("logins", RawJson::number(done.rows.logins));
-    format!("{}\n", foreign::json(&out.encode().text()))
 }

@@ -4,13 +4,16 @@ use std::io::IsTerminal as _;
 
 use clap::Args;
 
-use super::approvals::{self, Asked, Offer, Place};
-use super::daemon::{self, Daemon};
+use super::approvals::{self, Asked, Offer};
+use super::daemon::{self, Daemon, strange};
 use super::exit::{NO, OK, USAGE};
+use super::operator::OperatorClient;
 use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::terminal;
 use super::tools::unknown;
+use crate::operator::request::{NoParams, Request};
+use crate::operator::views::ApprovalsView;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -38,8 +41,11 @@ pub(super) fn run(common: &Common, args: &CallArgs) -> Result<u8, Failure> {
     let arguments = arguments.replace(['\n', '\r'], " ");
     let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, RawJson::string(name).text());
     let mut daemon = daemon::connect(common, "admin", None)?;
-    let call =
-        |daemon: &mut Daemon| daemon.ask("call", Some(&params)).map_err(|failure| unknown(daemon, name, failure));
+    let request = Request::Call(RawJson::trusted(params));
+    let call = |daemon: &mut Daemon| {
+        let result: RawJson = daemon.ask(&request).map_err(|failure| unknown(daemon, name, failure))?;
+        RawObject::parse(&result).map_err(strange)
+    };
     let mut result = call(&mut daemon)?;
     if !args.json && approve(common, &result)? {
         result = call(&mut daemon)?;
@@ -108,12 +114,12 @@ fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
     let Some(id) = approval(result).and_then(|approval| approval.string("id")).filter(|_| terminal::is_here()) else {
         return Ok(false);
     };
-    let mut place = Place::find(common)?;
+    let mut client = OperatorClient::find(common)?;
     // Other users of the socket may look at no approval.
-    if place.list("approvals.list", "approvals").is_err() {
+    if client.ask::<ApprovalsView>(&Request::Approvals(NoParams {})).is_err() {
         return Ok(false);
     }
-    match approvals::ask(common, &mut place, &id, Offer::Once)? {
+    match approvals::ask(&mut client, &id, Offer::Once)? {
         // Another channel may have allowed it, and then it passes.
         Asked::Allowed { .. } | Asked::Gone => Ok(true),
         Asked::Denied => {

@@ -2,13 +2,15 @@
 
 use super::daemon;
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, print, print_json};
+use crate::operator::request::{NoParams, Request};
+use crate::operator::views::ConsoleLink;
 use crate::wire::foreign;
 
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
-    let answer = daemon::connect(common, "admin", None)?.ask_as_operator("console.link", None)?;
+    let answer: ConsoleLink = daemon::connect(common, "admin", None)?.ask(&Request::LinkConsole(NoParams {}))?;
     if json {
-        return print(&format!("{}\n", answer.encode().text()));
+        return print_json(&answer);
     }
-    print(&format!("{}\n", foreign::line(&answer.string("link").unwrap_or_default())))
+    print(&format!("{}\n", foreign::line(&answer.link)))
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{Uid, User};
+use serde::de::DeserializeOwned;
 
 use super::exit::{NO, UNAVAILABLE};
 use super::options::Common;
@@ -14,8 +15,9 @@ use super::output::Failure;
 use super::source::{self, environment};
 use super::terminal;
 use crate::config::state_dir;
-use crate::daemon::admin::{Hello, hello_line};
-use crate::store::address::{DaemonAddress, Machine};
+use crate::daemon::admin::{Hello, hello_line, published_socket};
+use crate::operator::request::{ChallengeParams, ProveParams, Request};
+use crate::operator::views::Challenged;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -48,9 +50,9 @@ pub(super) fn candidates(common: &Common) -> Vec<PathBuf> {
     }
     let configured = source::quiet(common).and_then(|config| config.admin.socket);
     let state = state_dir(&environment);
-    let published = state.as_ref().and_then(|dir| DaemonAddress::find(dir, &Machine::own()));
+    let published = state.as_ref().and_then(|dir| published_socket(dir));
     let own = rustix::process::getuid().as_raw();
-    places(configured, published.map(|address| address.socket), &environment, own, state)
+    places(configured, published, &environment, own, state)
 }
 
 /// The order of the search without `--socket`.
@@ -187,59 +189,57 @@ fn greet(stream: UnixStream, path: &Path, want: &str, profile: Option<&str>) -> 
 }
 
 impl Daemon {
-    /// One admin request.
-    ///
-    /// # Errors
-    /// 1 when the daemon says no, 69 when it goes away.
-    pub(super) fn ask(&mut self, method: &str, params: Option<&str>) -> Result<RawObject, Failure> {
-        self.exchange(method, params)?.map_err(|(_, text)| Failure::new(NO, text))
-    }
-
-    /// One admin request that answers or approves something: the daemon may want a code first that it shows on the terminal.
+    /// Sends a request and reads the answer. The daemon may want a code first that it shows on the
+    /// terminal.
     ///
     /// # Errors
     /// 1 when the daemon says no, or the code is wrong; 69 when it goes away.
-    pub(super) fn ask_as_operator(&mut self, method: &str, params: Option<&str>) -> Result<RawObject, Failure> {
-        if !self.is_proven {
-            let about = RawObject::of_strings(&[("for", method)]).encode();
-            let is_needed = match self.exchange("operator.challenge", Some(&about.text()))? {
-                Ok(answer) => answer.is_true("needed"),
+    pub(super) fn ask<V: DeserializeOwned>(&mut self, request: &Request) -> Result<V, Failure> {
+        let no = |(_, text): (i64, String)| Failure::new(NO, text);
+        if request.is_guarded() && !self.is_proven {
+            let method = request.written().map_err(strange)?.0.to_owned();
+            let is_needed = match self.exchange(&Request::Challenge(ChallengeParams { method }))? {
+                Ok(answer) => answer.parse::<Challenged>().map_err(strange)?.needed,
                 // An older daemon wants no proof.
                 Err((code::METHOD_NOT_FOUND, _)) => false,
-                Err((_, text)) => return Err(Failure::new(NO, text)),
+                Err(refused) => return Err(no(refused)),
             };
             if is_needed {
-                let typed = RawObject::of_strings(&[("code", &terminal::code("code: ")?)]).encode();
-                self.ask("operator.prove", Some(&typed.text()))?;
+                let typed = ProveParams { code: terminal::code("code: ")? };
+                self.exchange(&Request::Prove(typed))?.map_err(no)?;
             }
             self.is_proven = true;
         }
-        self.ask(method, params)
+        serde_json::from_slice(self.exchange(request)?.map_err(no)?.bytes()).map_err(strange)
     }
 
     /// The daemon's answer: a result, or an error's code and text.
-    fn exchange(&mut self, method: &str, params: Option<&str>) -> Result<Result<RawObject, (i64, String)>, Failure> {
+    fn exchange(&mut self, request: &Request) -> Result<Result<RawJson, (i64, String)>, Failure> {
         let gone = |error: std::io::Error| {
             Failure::new(UNAVAILABLE, format!("the connection to the daemon broke: {error}; see the daemon's log"))
         };
-        let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
-        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"{params}}}"#) + "\n";
+        let (method, params) = request.written().map_err(strange)?;
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#) + "\n";
         self.stream.set_read_timeout(Some(PATIENCE)).map_err(gone)?;
         self.stream.write_all(line.as_bytes()).map_err(gone)?;
         let mut answer = String::new();
         if self.reader.read_line(&mut answer).map_err(gone)? == 0 {
             return Err(Failure::new(UNAVAILABLE, "the daemon closed the connection; see its log"));
         }
-        let strange = || Failure::new(UNAVAILABLE, "the daemon's answer is malformed; its version may differ");
-        let answer = serde_json::from_str::<&serde_json::value::RawValue>(answer.trim()).map_err(|_| strange())?;
-        let answer = RawObject::parse(&RawJson::trusted(answer.get().to_owned())).map_err(|_| strange())?;
+        let answer = RawJson::checked(answer.trim().to_owned()).map_err(strange)?;
+        let answer = RawObject::parse(&answer).map_err(strange)?;
         if let Some(error) = answer.get("error") {
-            let error = RawObject::parse(error).map_err(|_| strange())?;
+            let error = RawObject::parse(error).map_err(strange)?;
             let code = error.get("code").and_then(|code| code.parse().ok()).unwrap_or_default();
             return Ok(Err((code, error.string("message").unwrap_or_default())));
         }
-        RawObject::parse(answer.get("result").ok_or_else(strange)?).map(Ok).map_err(|_| strange())
+        answer.get("result").cloned().map(Ok).ok_or_else(|| strange("no result"))
     }
+}
+
+/// The failure of an answer that cannot be read.
+pub(super) fn strange(_: impl std::fmt::Display) -> Failure {
+    Failure::new(UNAVAILABLE, "the daemon's answer is malformed; its version may differ")
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@
 //! `headend stdio` alone starts them: no port, no socket, and only launches that are approved.
 
 use clap::Args;
+use serde::Serialize;
 
 use super::exit::{NO, OK};
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, print, print_json};
 use super::screen::Screen;
-use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::operator::request::{NoParams, Request};
 
 mod clocks;
 mod environment;
@@ -56,7 +56,7 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
     }
     let is_startable = !args.no_start && state.is_some() && common.socket.is_none() && !machine::is_denied(common);
     let told = match (daemon, loaded) {
-        (Some(mut daemon), _) => daemon.ask("status", None).ok(),
+        (Some(mut daemon), _) => daemon.ask(&Request::Status(NoParams {})).ok(),
         (None, Some(loaded)) if is_startable => servers::started(loaded, &mut found),
         (None, _) => None,
     };
@@ -64,20 +64,17 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
         servers::look(&status, &mut found);
     }
     let problems = found.number(Level::Problem);
-    print(&if args.json { json(&found) } else { told::text(Screen::of_stdout(), &found, args.all) })?;
+    if args.json {
+        print_json(&Report { problems, findings: &found.0 })?;
+    } else {
+        print(&told::text(Screen::of_stdout(), &found, args.all))?;
+    }
     Ok(if problems > 0 { NO } else { OK })
 }
 
-fn json(found: &Findings) -> String {
-    let each = found.0.iter().map(|finding| {
-        let Finding { level, about, what, next, quoted } = finding;
-        let members = [("level", level.into_str()), ("about", about), ("what", what), ("next", next)];
-        let mut out = RawObject::of_strings(&members);
-        out.set("quoted", RawJson::list(quoted.iter().map(|line| RawJson::string(line))));
-        out.encode()
-    });
-    let mut out = RawObject::default();
-    out.set("problems", RawJson::number(found.number(Level::Problem)));
-    out.set("findings", RawJson::list(each));
-    foreign::json(&out.encode().text()) + "\n"
+/// All findings as JSON.
+#[derive(Serialize)]
+struct Report<'f> {
+    problems: usize,
+    findings: &'f [Finding],
 }

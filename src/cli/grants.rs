@@ -2,18 +2,17 @@
 
 use clap::{Args, Subcommand};
 
-use super::approvals::{Place, field, one};
-use super::exit::{NO, OK, TEMPFAIL};
+use super::approvals::{Named, one};
+use super::exit::{NO, OK};
+use super::operator::OperatorClient;
 use super::options::Common;
-use super::output::{Failure, date, print};
+use super::output::{Failure, count, print, print_json};
 use super::screen::{Column, Screen};
-use super::{operator, source};
 use crate::daemon::local_time::local_minute;
-use crate::policy::OperatorAction;
-use crate::store::approvals::beside;
-use crate::store::audit::Journal;
-use crate::store::restored::NOTHING_DUE;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::operator::request::{ById, NoParams, Request, RevokeParams};
+use crate::operator::views::{GrantsView, Reviewed, Revoked, Unblocked};
+use crate::policy::consent::GrantView;
+use crate::wire::foreign;
 
 /// Digits of a grant's id.
 const ID_LEN: usize = 16;
@@ -47,53 +46,55 @@ enum What {
 }
 
 pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
-    let mut place = Place::find(common)?;
+    let mut client = OperatorClient::find(common)?;
     if matches!(args.what, Some(What::Reviewed)) {
-        let outcome = reviewed(common, &mut place)?;
-        let object = || RawObject::of_strings(&[("outcome", &outcome)]).encode().text().into_owned();
-        return print(&if args.json { format!("{}\n", object()) } else { format!("{outcome}\n") });
+        let reviewed: Reviewed = client.ask(&Request::Review(NoParams {}))?;
+        return if args.json { print_json(&reviewed) } else { print(&format!("{}\n", reviewed.outcome)) };
     }
-    let rows = place.list("grants.list", "grants")?;
-    let denials = place.list("grants.list", "denials")?;
+    let listed: GrantsView = client.ask(&Request::Grants(NoParams {}))?;
     match args.what.unwrap_or(What::List) {
-        What::List if args.json => {
-            let lists = [("grants", &rows), ("denials", &denials)];
-            let lists = lists.map(|(name, rows)| (name, RawJson::list(rows.iter().map(RawObject::encode))));
-            print(&format!("{}\n", RawObject::of(lists).encode().text()))
-        }
-        What::List | What::Reviewed => list(&rows, &denials),
+        What::List if args.json => print_json(&listed),
+        What::List | What::Reviewed => list(&listed),
         What::Revoke { id, all } => {
-            let listed = [rows, denials].concat();
             let id = id.map(|start| named(&listed, &start)).transpose()?;
-            if let Some(id) = id.as_deref().filter(|id| id.len() > ID_LEN) {
+            if let Some(id) = id.as_ref().filter(|id| id.len() > ID_LEN) {
                 // A denial is named by the approval that was denied.
-                let ended = place.unblock(id)?;
+                let ended: Unblocked = client.ask(&Request::Unblock(ById { id: id.clone() }))?;
                 let told = "the denial is taken back: the same call is asked about again\n";
-                return print(&if args.json { format!("{}\n", ended.encode().text()) } else { told.to_owned() });
+                return if args.json { print_json(&ended) } else { print(told) };
             }
-            let count = revoke(common, &mut place, id.as_deref())?;
+            let params = RevokeParams { all: id.is_none(), id };
+            let answer: Revoked = client.ask(&Request::Revoke(params))?;
             if args.json {
-                print(&format!("{{\"revoked\":{count}}}\n"))?;
+                print_json(&answer)?;
             } else {
-                print(&format!("revoked {count} grant{}\n", if count == 1 { "" } else { "s" }))?;
+                print(&format!("revoked {}\n", count(answer.revoked, "grant")))?;
             }
-            Ok(if count == 0 && !all { NO } else { OK })
+            Ok(if answer.revoked == 0 && !all { NO } else { OK })
         }
     }
 }
 
-/// The id of the grant with that id or start of one. A whole id may be of a grant that cannot be read, and so is not listed.
-fn named(rows: &[RawObject], start: &str) -> Result<String, Failure> {
+impl Named for GrantView {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// The id of the grant or denial with that id or start of one. A whole id may be of a grant that
+/// cannot be read, and so is not listed.
+fn named(listed: &GrantsView, start: &str) -> Result<String, Failure> {
     let is_whole = start.len() == ID_LEN && start.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match one(rows, start, "grant") {
-        Ok(row) => Ok(row.string("id").unwrap_or_default()),
+    let grants = listed.grants.iter().map(|grant| grant as &dyn Named);
+    match one(grants.chain(listed.denials.iter().map(|denial| denial as &dyn Named)), start, "grant") {
+        Ok(row) => Ok(row.id().to_owned()),
         Err(_) if is_whole => Ok(start.to_ascii_lowercase()),
         Err(failure) => Err(failure),
     }
 }
 
-fn list(rows: &[RawObject], denials: &[RawObject]) -> Result<u8, Failure> {
-    if rows.is_empty() && denials.is_empty() {
+fn list(GrantsView { grants, denials }: &GrantsView) -> Result<u8, Failure> {
+    if grants.is_empty() && denials.is_empty() {
         return print("there are no grants\n");
     }
     let columns = [
@@ -109,70 +110,22 @@ fn list(rows: &[RawObject], denials: &[RawObject]) -> Result<u8, Failure> {
     ];
     let columns = columns.map(|(head, rank)| Column { head, rank });
     let mut lines: Vec<Vec<String>> = Vec::new();
-    for row in rows {
-        let names = ["id", "caller", "item", "lifetime", "arguments", "evidence", "by", "uses", "rule"];
-        lines.push(
-            names
-                .map(|name| match (name, row.get("until")) {
-                    ("lifetime", Some(until)) => format!("until {}", date(&until.text())),
-                    ("arguments", _) if row.get("below").is_some() => format!("below {}", field(row, "below")),
-                    _ => field(row, name),
-                })
-                .to_vec(),
-        );
+    for grant in grants {
+        let GrantView { id, caller, item, evidence, by, rule, .. } = grant;
+        let until = grant.until.map(|until| format!("until {}", local_minute(until)));
+        let lifetime = until.as_ref().unwrap_or(&grant.lifetime);
+        let below = grant.below.as_ref().map(|base| format!("below {base}"));
+        let arguments = below.as_ref().unwrap_or(&grant.arguments);
+        let cells = [id, caller, item, lifetime, arguments, evidence, by, &grant.uses.to_string(), rule];
+        lines.push(cells.map(|cell| foreign::line(cell).into_owned()).to_vec());
     }
-    for row in denials {
-        let until = row.get("until").map(|until| date(&until.text())).unwrap_or_default();
-        let [id, caller, item, evidence, by, rule] =
-            ["id", "caller", "item", "evidence", "by", "rule"].map(|name| field(row, name));
-        let (until, exact, uses) = (format!("denied until {until}"), "exact".to_owned(), "-".to_owned());
-        lines.push(vec![id, caller, item, until, exact, evidence, by, uses, rule]);
+    for denial in denials {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let until = format!("denied until {}", local_minute(denial.until));
+        let (evidence, by, rule) = (text(&denial.evidence), text(&denial.by), text(&denial.rule));
+        let [exact, none] = ["exact", "-"].map(str::to_owned);
+        let cells = [&denial.id, &denial.caller, &denial.item, &until, &exact, &evidence, &by, &none, &rule];
+        lines.push(cells.map(|cell| foreign::line(cell).into_owned()).to_vec());
     }
     print(&Screen::of_stdout().plain(&columns, &lines))
-}
-
-/// Ends the review of a restored store, and says of which backup.
-fn reviewed(common: &Common, place: &mut Place) -> Result<String, Failure> {
-    let db = match place {
-        Place::Daemon(daemon) => {
-            let answer = daemon.ask("grants.reviewed", None)?;
-            return Ok(answer.string("outcome").unwrap_or_default());
-        }
-        Place::Nowhere => return Err(Failure::new(NO, NOTHING_DUE)),
-        Place::Store { db, .. } => db,
-    };
-    let unrecorded = |why| Failure::new(TEMPFAIL, format!("not recorded: {why}"));
-    let journal = Journal::open(db, &source::audit(common)).map_err(unrecorded)?;
-    let ended = db.end_restore_review().run_now().map_err(|error| Failure::new(TEMPFAIL, error))?;
-    let outcome = ended.map(|time| format!("reviewed the backup of {}", local_minute(time))).ok_or(NOTHING_DUE);
-    let told = outcome.as_ref().map(String::as_str).map_err(|why| *why);
-    let record = operator::record(OperatorAction::Review, None, told);
-    journal.write([record]).map_err(unrecorded)?;
-    outcome.map_err(|why| Failure::new(NO, why))
-}
-
-fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {
-    match place {
-        Place::Nowhere => Ok(0),
-        Place::Store { db, .. } => {
-            let ended = beside::revoke(db, id, &operator::user()).map_err(|error| Failure::new(TEMPFAIL, error))?;
-            let count = ended.len();
-            let outcome = format!("revoked: {count}");
-            let action = operator::record(OperatorAction::Revoke, id.or(Some("all")), Ok(&outcome));
-            // A full disk must not keep a grant alive: revoke first, then record.
-            let journal = Journal::open(db, &source::audit(common));
-            let written = journal.and_then(|journal| journal.write(ended.into_iter().chain([action])));
-            written.map_err(|why| Failure::new(TEMPFAIL, format!("revoked {count}, but not recorded: {why}")))?;
-            Ok(count)
-        }
-        Place::Daemon(daemon) => {
-            let mut params = RawObject::default();
-            match id {
-                Some(id) => params.set("id", RawJson::string(id)),
-                None => params.set("all", RawJson::trusted("true")),
-            }
-            let answer = daemon.ask("grants.revoke", Some(&params.encode().text()))?;
-            Ok(answer.get("revoked").and_then(|count| count.parse().ok()).unwrap_or(0))
-        }
-    }
 }

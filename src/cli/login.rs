@@ -7,41 +7,31 @@ use super::exit::{NO, OK, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::status::unknown;
+use crate::operator::logins::{LoggedIn, LoggedOut, LoginBegun};
+use crate::operator::request::{ById, ByName, LoginParams, PasteParams, Request};
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// Wrong addresses before the command gives up.
 const TRIES: usize = 5;
 
-/// One member of the daemon's answer about a login, safe to print.
-fn said(answer: &RawObject, name: &str) -> Option<String> {
-    answer.string(name).map(|text| foreign::line(&text).into_owned())
-}
-
 pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failure> {
     let mut daemon = daemon::connect(common, "admin", None)?;
-    let mut params = RawObject::of_strings(&[("name", name)]);
-    params.set("paste", RawJson::boolean(paste));
-    let begun = daemon
-        .ask("login.begin", Some(&params.encode().text()))
-        .map_err(|failure| unknown(&mut daemon, name, failure))?;
-    let of = |name: &str| said(&begun, name).unwrap_or_default();
-    let (upstream, issuer, link) = (of("upstream"), of("issuer"), of("link"));
+    let request = Request::BeginLogin(LoginParams { name: name.to_owned(), paste });
+    let begun: LoginBegun = daemon.ask(&request).map_err(|failure| unknown(&mut daemon, name, failure))?;
+    let [upstream, issuer, link] = [&begun.upstream, &begun.issuer, &begun.link].map(|text| foreign::line(text));
     let mut text = format!("{upstream} wants a login at {issuer}\n");
-    for (member, meaning) in [
-        ("page-host", "Its login page is on another host"),
-        ("scopes", "It asks for these rights"),
-        ("more-scopes", "More than before"),
+    for (value, meaning) in [
+        (&begun.page_host, "Its login page is on another host"),
+        (&begun.scopes, "It asks for these rights"),
+        (&begun.more_scopes, "More than before"),
+        (&begun.warning, "Warning"),
     ] {
-        if let Some(value) = said(&begun, member) {
-            text.push_str(&format!("{meaning}: {value}\n"));
+        if let Some(value) = value {
+            text.push_str(&format!("{meaning}: {}\n", foreign::line(value)));
         }
     }
-    if let Some(warning) = said(&begun, "warning") {
-        text.push_str(&format!("Warning: {warning}\n"));
-    }
-    let id = begun.string("id").unwrap_or_default();
+    let id = &begun.id;
     let done = if paste {
         text.push_str(&format!(
             "\nOpen this address in any browser, and log in there:\n\n{link}\n\n\
@@ -49,7 +39,7 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
              Copy that address, the whole of it, and paste it here.\n\n"
         ));
         print(&text)?;
-        pasted(&mut daemon, &id)?
+        pasted(&mut daemon, id)?
     } else {
         text.push_str(&format!(
             "\nOpen this address in a browser on this machine:\n\n{link}\n\n\
@@ -57,26 +47,25 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
              Waiting for the login ...\n"
         ));
         print(&text)?;
-        daemon.ask("login.wait", Some(&RawObject::of_strings(&[("id", &id)]).encode().text()))?
+        daemon.ask(&Request::AwaitLogin(ById { id: id.clone() }))?
     };
-    let account = said(&done, "account").map(|account| format!(" as {account}")).unwrap_or_default();
+    let account = done.account.map(|account| format!(" as {}", foreign::line(&account))).unwrap_or_default();
     print(&format!("Logged in to {upstream} at {issuer}{account}.\n"))?;
-    let Some(state) = said(&done, "state") else { return Ok(OK) };
-    match state.parse() {
-        Ok(UpstreamState::Ready | UpstreamState::Idle) => Ok(OK),
-        Ok(UpstreamState::Starting) => {
+    match done.state {
+        Some(UpstreamState::Ready | UpstreamState::Idle) | None => Ok(OK),
+        Some(UpstreamState::Starting) => {
             print(&format!("{upstream} is connecting; `headend status {name}` shows what comes of it.\n"))?;
             Ok(OK)
         }
-        _ => {
-            let why = said(&done, "last-error").unwrap_or_default();
-            Err(Failure::new(NO, format!("{upstream} is {state}: {why}")))
+        Some(state) => {
+            let why = done.last_error.unwrap_or_default();
+            Err(Failure::new(NO, format!("{upstream} is {state}: {}", foreign::line(&why))))
         }
     }
 }
 
 /// Asks for the address at which the browser ended, until it is the right one.
-fn pasted(daemon: &mut Daemon, id: &str) -> Result<RawObject, Failure> {
+fn pasted(daemon: &mut Daemon, id: &str) -> Result<LoggedIn, Failure> {
     let mut last = Failure::new(USAGE, "no address was given");
     for _ in 0..TRIES {
         print("address: ")?;
@@ -90,8 +79,8 @@ fn pasted(daemon: &mut Daemon, id: &str) -> Result<RawObject, Failure> {
         if address.trim().is_empty() {
             continue;
         }
-        let params = RawObject::of_strings(&[("id", id), ("address", address.trim())]).encode();
-        match daemon.ask("login.paste", Some(&params.text())) {
+        let params = PasteParams { id: id.to_owned(), address: address.trim().to_owned() };
+        match daemon.ask(&Request::PasteLogin(params)) {
             Err(failure) if failure.text.contains("does not belong to the login") => {
                 complain(&failure.text);
                 last = failure;
@@ -104,10 +93,10 @@ fn pasted(daemon: &mut Daemon, id: &str) -> Result<RawObject, Failure> {
 
 pub(super) fn out(common: &Common, name: &str) -> Result<u8, Failure> {
     let mut daemon = daemon::connect(common, "admin", None)?;
-    let params = RawObject::of_strings(&[("name", name)]).encode();
-    let answer = daemon.ask("logout", Some(&params.text())).map_err(|failure| unknown(&mut daemon, name, failure))?;
+    let request = Request::LogOut(ByName { name: name.to_owned() });
+    let answer: LoggedOut = daemon.ask(&request).map_err(|failure| unknown(&mut daemon, name, failure))?;
     let shown = foreign::line(name);
-    if answer.is_true("was-there") {
+    if answer.was_there {
         print(&format!("Logged out of {shown}. Its tools stay listed, and wait for `headend login {shown}`.\n"))
     } else {
         print(&format!("{shown} had no login.\n"))

@@ -6,12 +6,13 @@ use super::daemon;
 use super::ends::end_when_unread;
 use super::exit::OK;
 use super::options::Common;
-use super::output::{Failure, follow};
+use super::output::{Failure, follow, json_line};
 use super::screen::{Colour, Screen};
 use super::status::unknown;
 use crate::daemon::local_time::local_of;
+use crate::operator::logs::{LogLineView, LogView};
+use crate::operator::request::{LogsParams, Request};
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct LogsArgs {
@@ -34,43 +35,34 @@ pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
     if args.follow {
         end_when_unread();
     }
-    let (mut log, mut last) = (None::<RawJson>, None::<RawJson>);
+    let mut params = LogsParams { name: args.name.clone(), ..LogsParams::default() };
+    params.most = usize::try_from(args.lines).ok();
     loop {
-        let mut params = RawObject::of_strings(&[("name", &args.name)]);
-        for (name, value) in [("log", &log), ("after", &last)] {
-            if let Some(value) = value {
-                params.set(name, value.clone());
-            }
+        let answer = daemon.ask(&Request::Logs(params.clone()));
+        let LogView { log, last, lines } = answer.map_err(|failure| unknown(&mut daemon, &args.name, failure))?;
+        let mut text = String::new();
+        for line in &lines {
+            text.push_str(&shown(screen, line, args.json)?);
         }
-        match last {
-            Some(_) => params.set("wait", RawJson::boolean(true)),
-            None => params.set("most", RawJson::number(args.lines)),
-        }
-        let answer = daemon.ask("logs", Some(&params.encode().text()));
-        let answer = answer.map_err(|failure| unknown(&mut daemon, &args.name, failure))?;
-        let lines = answer.list("lines").unwrap_or_default();
-        let text: String = lines.iter().map(|line| shown(screen, line, args.json)).collect();
         let is_read = text.is_empty() || follow(&text)?;
         if !args.follow || !is_read {
             return Ok(OK);
         }
-        (log, last) = (answer.get("log").cloned(), answer.get("last").cloned());
+        params = LogsParams { log: Some(log), after: Some(last), wait: true, most: None, ..params };
     }
 }
 
 /// A line: its time, its text, and a mark where it is headend's own.
-fn shown(screen: Screen, line: &RawJson, json: bool) -> String {
+fn shown(screen: Screen, line: &LogLineView, json: bool) -> Result<String, Failure> {
     if json {
-        return foreign::json(&line.text()) + "\n";
+        return json_line(line);
     }
-    let line = RawObject::parse(line).unwrap_or_default();
-    let [time, from, text] = ["time", "from", "text"].map(|name| line.string(name).unwrap_or_default());
-    let (time, text) =
-        (screen.paint(Colour::Pale, &foreign::line(&local_of(&time))), foreign::line(&text).into_owned());
+    let time = screen.paint(Colour::Pale, &foreign::line(&local_of(&line.time)));
+    let text = foreign::line(&line.text);
     // A program cannot write the mark: all of its lines stand behind a bar.
-    if from == "stderr" {
+    Ok(if line.from == "stderr" {
         format!("{time} | {text}\n")
     } else {
         format!("{time} {}\n", screen.paint(Colour::Busy, &format!("* {text}")))
-    }
+    })
 }

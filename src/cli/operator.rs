@@ -1,35 +1,110 @@
-//! Commands that act without a daemon: whether they may answer approvals and decide pins, by
-//! `[policy.consent] operator`, and the records of their actions.
+//! The operator's requests of a command: to the running daemon, else to the store.
 
-use super::exit::{NO, TEMPFAIL};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::de::DeserializeOwned;
+
+use super::daemon::{self, Daemon, NoDaemon, strange};
+use super::exit::{NO, SOFTWARE};
 use super::options::Common;
-use super::output::Failure;
+use super::output::{Failure, complain};
 use super::{source, terminal};
 use crate::config::Operator;
 use crate::daemon::admin::fresh_code;
-use crate::policy::{Entry, OperatorAction};
-use crate::store::audit::action;
-use crate::store::db::Db;
+use crate::operator::NO_COMMAND;
+use crate::operator::alone::Alone;
+use crate::operator::request::Request;
 
-/// The person who runs this command, as grants and answers name it.
-pub(super) fn user() -> String {
-    format!("uid:{}", rustix::process::getuid().as_raw())
+/// The daemon, or the store without one.
+pub(super) struct OperatorClient {
+    common: Common,
+    to: Answering,
 }
 
-/// The record of an action of this command on a store without a daemon.
-pub(super) fn record(action: OperatorAction, name: Option<&str>, outcome: Result<&str, &str>) -> Entry {
-    action::entry(action, &format!("command:{}", user()), name, outcome)
+enum Answering {
+    Daemon(Box<Daemon>),
+    Store {
+        alone: Box<Alone>,
+        /// A person has proved to be here, or need not.
+        is_permitted: bool,
+        /// Why no daemon is asked.
+        why: NoDaemon,
+    },
 }
 
-/// The strictest of this command's own configuration and the settings of the daemon and of the gateway of `headend stdio` that ran last,
-/// which no `--config` changes.
+impl OperatorClient {
+    /// Connects to the daemon, or opens the state directory without one.
+    ///
+    /// # Errors
+    /// 69 when `--socket` names a daemon that does not answer, 75 for a store that cannot be used.
+    pub(super) fn find(common: &Common) -> Result<Self, Failure> {
+        let to = match daemon::connect(common, "admin", None) {
+            Ok(daemon) => Answering::Daemon(Box::new(daemon)),
+            Err(failure) if common.socket.is_some() => return Err(failure.into()),
+            Err(why) => Answering::Store { alone: Box::new(alone(common)?), is_permitted: false, why },
+        };
+        Ok(Self { common: common.clone(), to })
+    }
+
+    /// The same, but where there is no store either, that no daemon answers is the failure.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub(super) fn find_something(common: &Common) -> Result<Self, Failure> {
+        let found = Self::find(common)?;
+        match found.to {
+            Answering::Store { alone, why, .. } if !alone.has_store() => Err(why.into()),
+            to @ (Answering::Daemon(_) | Answering::Store { .. }) => Ok(Self { to, ..found }),
+        }
+    }
+
+    /// Whether the store is asked, since no daemon answers.
+    pub(super) const fn is_without_daemon(&self) -> bool {
+        matches!(self.to, Answering::Store { .. })
+    }
+
+    /// Sends a request, and reads the answer.
+    ///
+    /// # Errors
+    /// 1 when the answer is no, 69 when the daemon goes away, 75 when the store cannot be used.
+    pub(super) fn ask<V: DeserializeOwned>(&mut self, request: &Request) -> Result<V, Failure> {
+        let (alone, is_permitted) = match &mut self.to {
+            Answering::Daemon(daemon) => return daemon.ask(request),
+            Answering::Store { alone, is_permitted, .. } => (alone, is_permitted),
+        };
+        if request.is_guarded() && !*is_permitted {
+            permit(&self.common, alone)?;
+            *is_permitted = true;
+        }
+        let view = alone.perform(request).map_err(Failure::from)?;
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        if alone.has_lost() && !TOLD.swap(true, Ordering::Relaxed) {
+            complain(
+                "some open approvals are left out: the key that seals them ([secrets] key) is missing; set it \
+                 as the daemon has it",
+            );
+        }
+        let json = view.json().map_err(|error| Failure::new(SOFTWARE, error))?;
+        serde_json::from_slice(json.bytes()).map_err(strange)
+    }
+}
+
+/// The state directory of a command that finds no daemon.
+///
+/// # Errors
+/// 75 when it cannot be used.
+pub(super) fn alone(common: &Common) -> Result<Alone, Failure> {
+    let store = source::existing_store(common)?;
+    Alone::open(store.as_ref(), source::audit(common)).map_err(Failure::from)
+}
+
+/// Whether a command may answer approvals and decide pins here, by `[policy.consent] operator`.
 ///
 /// # Errors
 /// 1 when no command may, or the code was not typed; 75 when the store cannot be read.
-pub(super) fn permit(common: &Common, db: &Db) -> Result<(), Failure> {
+fn permit(common: &Common, alone: &Alone) -> Result<(), Failure> {
     let own = source::quiet(common).map_or(Operator::Any, |config| config.consent.operator);
-    let kept = db.operator().run_now().map_err(|error| Failure::new(TEMPFAIL, error))?;
-    match own.max(Operator::of_number(kept)) {
+    match alone.setting(own).map_err(Failure::from)? {
         Operator::Any => Ok(()),
         Operator::Terminal => {
             let code = fresh_code();
@@ -39,9 +114,6 @@ pub(super) fn permit(common: &Common, db: &Db) -> Result<(), Failure> {
             }
             Err(Failure::new(NO, "that is not the code that the terminal shows"))
         }
-        Operator::None => {
-            let text = "[policy.consent] operator = \"none\": no command answers approvals or decides pins; answer on the console's page";
-            Err(Failure::new(NO, text))
-        }
+        Operator::None => Err(Failure::new(NO, NO_COMMAND)),
     }
 }

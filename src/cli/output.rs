@@ -2,9 +2,11 @@
 
 use std::io::Write as _;
 
-use super::exit::{OK, SOFTWARE};
+use serde::Serialize;
+
+use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::screen::Screen;
-use crate::daemon::local_time::local_minute;
+use crate::operator::Refusal;
 use crate::wire::foreign;
 
 /// Why a command failed, and its exit code.
@@ -21,9 +23,31 @@ impl Failure {
     }
 }
 
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal {
+            Refusal::Params(_) => USAGE,
+            Refusal::Refused(_) | Refusal::Stranger => NO,
+            Refusal::Unusable(_) => TEMPFAIL,
+        };
+        Self::new(code, refusal)
+    }
+}
+
 /// Writes a result to stdout.
 pub(super) fn print(text: &str) -> Result<u8, Failure> {
     follow(text).map(|_| OK)
+}
+
+/// Writes a result as JSON, with hidden characters spelled as escapes.
+pub(super) fn print_json(result: &impl Serialize) -> Result<u8, Failure> {
+    print(&json_line(result)?)
+}
+
+/// A value as one line of JSON, with hidden characters spelled as escapes.
+pub(super) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::new(SOFTWARE, error))?;
+    Ok(foreign::json(&text) + "\n")
 }
 
 /// Writes a part of a result that goes on. Whether the reader is still there.
@@ -57,9 +81,4 @@ pub(super) fn complain(text: &str) {
 /// A number with its noun: `1 rule`, `2 rules`.
 pub(super) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// Seconds since 1970 as a date that people read.
-pub(super) fn date(seconds: &str) -> String {
-    seconds.parse().map_or_else(|_| seconds.to_owned(), local_minute)
 }

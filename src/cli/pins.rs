@@ -2,21 +2,25 @@
 
 use clap::{Args, Subcommand};
 
-use self::book::{Book, Outcome};
 use self::selection::{Chosen, Selection, counted};
-use self::shown::Shown;
-use super::exit::{NO, OK, USAGE};
+use super::exit::{NO, OK, UNAVAILABLE, USAGE};
+use super::operator::OperatorClient;
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, print, print_json};
 use super::screen::{Colour, Column, Screen};
 use super::terminal;
+use crate::operator::pins::{Decision, PinKind, PinView, PinsDecided, PinsView};
+use crate::operator::request::{NoParams, PinItem, PinItems, PinName, PinsParams, Request};
+use crate::policy::Digest;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
 
-mod book;
 mod selection;
 mod shown;
 
+/// Pins that one request shows.
+const SHOWN_AT_ONCE: usize = 20;
+/// Pins that one request decides.
+const DECIDED_AT_ONCE: usize = 500;
 /// Pins that an error names; it counts the others.
 const NAMED: usize = 20;
 
@@ -72,32 +76,30 @@ struct Decided {
 }
 
 pub(super) fn run(common: &Common, args: &PinsArgs) -> Result<u8, Failure> {
-    let mut book = Book::open(common)?;
+    let mut client = OperatorClient::find_something(common)?;
     match &args.action {
-        None => list(&mut book, args.list),
-        Some(Action::List(args)) => list(&mut book, *args),
-        Some(Action::Diff(chosen)) => diff(&mut book, chosen),
-        Some(Action::Approve { decided, yes }) => decide(&mut book, decided, Verdict::Approve { yes: *yes }),
-        Some(Action::Reject(decided)) => decide(&mut book, decided, Verdict::Reject),
+        None => list(&mut client, args.list),
+        Some(Action::List(args)) => list(&mut client, *args),
+        Some(Action::Diff(chosen)) => diff(&mut client, chosen),
+        Some(Action::Approve { decided, yes }) => decide(&mut client, decided, Verdict::Approve { yes: *yes }),
+        Some(Action::Reject(decided)) => decide(&mut client, decided, Verdict::Reject),
     }
 }
 
-fn list(book: &mut Book, args: ListArgs) -> Result<u8, Failure> {
-    let mut pins = book.list()?;
-    pins.retain(|pin| !args.waiting || Shown::read(pin).waits());
+fn list(client: &mut OperatorClient, args: ListArgs) -> Result<u8, Failure> {
+    let mut pins = summaries(client)?;
+    pins.retain(|pin| !args.waiting || pin.waits());
     if args.json {
-        let mut out = RawObject::default();
-        out.set("pins", RawJson::list(pins.iter().map(RawObject::encode)));
-        return print(&format!("{}\n", out.encode().text()));
+        return print_json(&PinsView { pins });
     }
     if args.waiting && pins.is_empty() {
         return print("nothing waits for approval\n");
     }
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for shown in pins.iter().map(Shown::read) {
-        let digest: String = shown.digest.chars().take(8).collect();
-        let state = if shown.is_new { format!("{}, new", shown.state) } else { shown.state };
-        rows.push([shown.name, shown.kind, state, digest, shown.why].to_vec());
+    for pin in pins {
+        let digest = pin.shown().map(|digest| digest.short()).unwrap_or_default();
+        let state = format!("{}{}", pin.state.into_str(), if pin.is_new { ", new" } else { "" });
+        rows.push([pin.name, pin.kind.into_str().to_owned(), state, digest, pin.by].to_vec());
     }
     let screen = Screen::of_stdout();
     let columns = [("NAME", 0), ("KIND", 0), ("STATE", 0), ("DIGEST", 2), ("WHY", 9)];
@@ -122,26 +124,27 @@ fn list(book: &mut Book, args: ListArgs) -> Result<u8, Failure> {
     print(&format!("{}{hint}", screen.table(&columns, &rows, coloured, note)))
 }
 
-fn diff(book: &mut Book, chosen: &Chosen) -> Result<u8, Failure> {
+fn diff(client: &mut OperatorClient, chosen: &Chosen) -> Result<u8, Failure> {
     let colour = Screen::of_stdout().has_colours();
-    let pins = summaries(book)?;
+    let pins = summaries(client)?;
     // An upstream of which no item waits stands for its launch.
     let is_launch = |name: &String| {
         let of_it = || pins.iter().filter(|pin| pin.upstream == *name);
-        of_it().any(Shown::is_launch) && !of_it().any(|pin| pin.waits() && !pin.is_launch())
+        let launch = |pin: &PinView| pin.kind == PinKind::Launch;
+        of_it().any(launch) && !of_it().any(|pin| pin.waits() && !launch(pin))
     };
     let launch = chosen.launch || chosen.kind.is_none() && !chosen.all && chosen.names.iter().all(is_launch);
     match Selection::of(&pins, &Chosen { launch, ..chosen.clone() })? {
         Selection::Each(names) => {
-            for (name, kind) in names {
-                print(&book.find(&name, kind.as_deref())?.text(colour))?;
+            for name in names {
+                print(&shown::text(&client.ask(&Request::Pin(name))?, colour))?;
             }
             Ok(OK)
         }
         Selection::Many(pins) if pins.is_empty() => print("nothing waits for approval\n"),
         Selection::Many(pins) => {
-            for shown in book.show(&pins)? {
-                print(&format!("{}\n", shown.text(colour)))?;
+            for shown in texts(client, &pins)? {
+                print(&format!("{}\n", shown::text(&shown, colour)))?;
             }
             Ok(OK)
         }
@@ -155,10 +158,10 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn method(self) -> &'static str {
+    fn request(self, params: PinsParams) -> Request {
         match self {
-            Self::Approve { .. } => "pins.approve",
-            Self::Reject => "pins.reject",
+            Self::Approve { .. } => Request::ApprovePins(params),
+            Self::Reject => Request::RejectPins(params),
         }
     }
 
@@ -170,71 +173,92 @@ impl Verdict {
     }
 }
 
-fn decide(book: &mut Book, decided: &Decided, verdict: Verdict) -> Result<u8, Failure> {
-    let pins = summaries(book)?;
+fn decide(client: &mut OperatorClient, decided: &Decided, verdict: Verdict) -> Result<u8, Failure> {
+    let pins = summaries(client)?;
     match Selection::of(&pins, &decided.chosen)? {
-        Selection::Each(names) => each(book, &names, decided.digest.as_deref(), verdict),
+        Selection::Each(names) => each(client, names, decided.digest.as_deref(), verdict),
         Selection::Many(_) if decided.digest.is_some() => {
             Err(Failure::new(USAGE, "--digest is about one item; name that item"))
         }
         Selection::Many(pins) if pins.is_empty() => print("nothing waits for approval\n"),
-        Selection::Many(pins) => many(book, &pins, verdict),
+        Selection::Many(pins) => many(client, &pins, verdict),
     }
 }
 
 /// All pins without their texts.
-fn summaries(book: &mut Book) -> Result<Vec<Shown>, Failure> {
-    Ok(book.list()?.iter().map(Shown::read).collect())
+fn summaries(client: &mut OperatorClient) -> Result<Vec<PinView>, Failure> {
+    client.ask(&Request::Pins(NoParams {})).map(|PinsView { pins }| pins)
+}
+
+/// The same pins with their texts, those that there still are.
+fn texts(client: &mut OperatorClient, pins: &[PinView]) -> Result<Vec<PinView>, Failure> {
+    let mut out = Vec::with_capacity(pins.len());
+    for some in pins.chunks(SHOWN_AT_ONCE) {
+        let items = some.iter().map(|pin| PinItem { name: pin.name.clone(), kind: pin.kind }).collect();
+        out.extend(client.ask::<PinsView>(&Request::PinTexts(PinItems { items }))?.pins);
+    }
+    Ok(out)
+}
+
+/// The digest of the shown text.
+fn digest(pin: &PinView) -> Result<Digest, Failure> {
+    pin.shown().ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))
 }
 
 /// Decides one after the other.
 fn each(
-    book: &mut Book,
-    names: &[(String, Option<String>)],
-    digest: Option<&str>,
+    client: &mut OperatorClient,
+    names: Vec<PinName>,
+    wanted: Option<&str>,
     verdict: Verdict,
 ) -> Result<u8, Failure> {
     let colour = Screen::of_stdout().has_colours();
-    for (name, kind) in names {
-        let shown = book.find(name, kind.as_deref())?;
-        let name = foreign::line(name);
-        if let Some(wanted) = digest
-            && (wanted.len() < 8 || !shown.digest.starts_with(wanted))
+    for name in names {
+        let shown: PinView = client.ask(&Request::Pin(name))?;
+        let (name, kind, is_launch) = (foreign::line(&shown.name), shown.kind, shown.kind == PinKind::Launch);
+        if let Some(wanted) = wanted
+            && (wanted.len() < 8 || !shown::digest(&shown).starts_with(wanted))
         {
-            let text = format!("{name}: it changed, its digest is {} now; see `headend pins diff` again", shown.digest);
+            let text = format!(
+                "{name}: it changed, its digest is {} now; see `headend pins diff` again",
+                shown::digest(&shown)
+            );
             return Err(Failure::new(NO, text));
         }
         // The decision is about the text printed here: its digest goes along.
-        print(&shown.text(colour))?;
+        print(&shown::text(&shown, colour))?;
         // A digest says that its text was looked at before.
-        let is_asked = matches!(verdict, Verdict::Approve { yes: false }) && (digest.is_none() || shown.is_launch());
-        let question = match (shown.is_launch(), shown.waits()) {
+        let is_asked = matches!(verdict, Verdict::Approve { yes: false }) && (wanted.is_none() || is_launch);
+        let question = match (is_launch, shown.waits()) {
             (true, _) => format!("\nStart {name} like this?"),
-            (false, true) => format!("\nApprove this {} as shown?", foreign::line(&shown.kind)),
-            (false, false) => format!("\nConfirm this {} as shown?", foreign::line(&shown.kind)),
+            (false, true) => format!("\nApprove this {} as shown?", kind.into_str()),
+            (false, false) => format!("\nConfirm this {} as shown?", kind.into_str()),
         };
         if is_asked && terminal::is_here() && !terminal::ask(&question)? {
             return Err(Failure::new(NO, format!("not approved: {name}")));
         }
-        book.decide(verdict.method(), &shown)?;
+        let decided = Some(digest(&shown)?);
+        let params = PinsParams { items: None, name: Some(shown.name.clone()), kind: Some(kind), digest: decided };
+        client.ask::<PinView>(&verdict.request(params))?;
         print(&format!("{}: {name}\n", verdict.done()))?;
     }
     Ok(OK)
 }
 
 /// Shows all of them, asks once, and decides about the texts that were shown.
-fn many(book: &mut Book, pins: &[Shown], verdict: Verdict) -> Result<u8, Failure> {
+fn many(client: &mut OperatorClient, pins: &[PinView], verdict: Verdict) -> Result<u8, Failure> {
     let colour = Screen::of_stdout().has_colours();
     let (mut decided, mut left) = (Vec::with_capacity(pins.len()), Vec::new());
-    for shown in book.show(pins)?.into_iter().filter(Shown::waits) {
-        match shown.brief(colour) {
+    for shown in texts(client, pins)?.into_iter().filter(PinView::waits) {
+        match shown::brief(&shown, colour) {
             Some(text) => {
                 print(&format!("{text}\n"))?;
                 decided.push(shown);
             }
             None => left.push(format!(
                 "{} ({}): its text cannot be shown among others; name it alone to decide it",
-                shown.name, shown.kind
+                shown.name,
+                shown.kind.into_str()
             )),
         }
     }
@@ -252,12 +276,19 @@ fn many(book: &mut Book, pins: &[Shown], verdict: Verdict) -> Result<u8, Failure
             return Err(Failure::new(NO, "nothing was approved"));
         }
     }
-    let outcome = if decided.is_empty() { Outcome::default() } else { book.decide_all(verdict.method(), &decided)? };
-    left.extend(outcome.left);
-    if outcome.decided == decided.len() && !decided.is_empty() {
+    let mut count = 0;
+    for some in decided.chunks(DECIDED_AT_ONCE) {
+        let item = |pin: &PinView| Ok(Decision { name: pin.name.clone(), kind: pin.kind, shown: digest(pin)? });
+        let items = some.iter().map(item).collect::<Result<Vec<_>, Failure>>()?;
+        let params = PinsParams { items: Some(items), ..PinsParams::default() };
+        let outcome: PinsDecided = client.ask(&verdict.request(params))?;
+        count += outcome.decided;
+        left.extend(outcome.left.iter().map(|pin| format!("{} ({}): {}", pin.name, pin.kind.into_str(), pin.why)));
+    }
+    if count == decided.len() && !decided.is_empty() {
         print(&format!("{}: {}\n", verdict.done(), counted(&decided)))?;
-    } else if outcome.decided > 0 {
-        print(&format!("{}: {} of {}\n", verdict.done(), outcome.decided, counted(&decided)))?;
+    } else if count > 0 {
+        print(&format!("{}: {} of {}\n", verdict.done(), count, counted(&decided)))?;
     }
     if left.is_empty() {
         return Ok(OK);

@@ -17,11 +17,9 @@ use crate::daemon::access::Access;
 use crate::daemon::admin;
 use crate::daemon::doors::Addresses;
 use crate::daemon::file_watch::FileWatch;
-use crate::daemon::gateway::{Gateway, StartError, StopTimes, now, or_never};
+use crate::daemon::gateway::{Gateway, Keeper, MAIN, StartError, StopTimes, now, or_never};
 use crate::daemon::systemd;
-use crate::store::approvals::Keeper;
-use crate::store::audit::MAIN;
-use crate::store::directory::Store;
+use crate::operator::alone::Store;
 use crate::telemetry::logs;
 
 #[derive(Clone, Debug, Default, Args)]

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::exit::{CONFIG, TEMPFAIL, USAGE};
+use super::exit::{CONFIG, USAGE};
 use super::options::Common;
 use super::output::Failure;
 use crate::config::{self, Admin, Config, HostCommand, Loading, Located, Target, Template, Warning, guard};
 use crate::daemon::gateway::ConfigSource;
-use crate::store::directory::Store;
-use crate::store::seal::KeySource;
+use crate::operator::alone::{self, Store};
 
 /// The embedded default.
 const EMBEDDED: &str = include_str!("../../config/embedded.toml");
@@ -168,8 +167,7 @@ pub(super) fn audit(common: &Common) -> config::Audit {
 pub(super) fn store(config: &Config) -> Result<Store, Failure> {
     let dir = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    let key = KeySource { given: config.secrets.key.clone(), make: true };
-    Store::open(dir, key).map_err(|error| Failure::new(TEMPFAIL, error))
+    alone::open_state(dir, config.secrets.key.clone(), true).map_err(Failure::from)
 }
 
 /// The state directory if an earlier run created it, for commands that work without a daemon. They create no key: the
@@ -179,8 +177,8 @@ pub(super) fn store(config: &Config) -> Result<Store, Failure> {
 /// 75 when other users may write it.
 pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> {
     let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
-    let key = KeySource { given: quiet(common).and_then(|config| config.secrets.key), make: false };
-    Store::open(dir, key).map(Some).map_err(|error| Failure::new(TEMPFAIL, error))
+    let key = quiet(common).and_then(|config| config.secrets.key);
+    alone::open_state(dir, key, false).map(Some).map_err(Failure::from)
 }
 
 /// The command by which hosts reach a daemon that is started as this command is, with that

@@ -4,20 +4,22 @@ use super::daemon::{self, Daemon};
 use super::exit::NO;
 use super::meant::meant;
 use super::options::Common;
-use super::output::{Failure, count, print};
+use super::output::{Failure, count, print, print_json};
 use super::screen::{Colour, Column, Screen};
 use super::source;
-use crate::policy::LOCAL;
+use crate::operator::request::{NoParams, Request};
+use crate::operator::status::{AddressesView, ConnectedClient, OpenApprovals, StatusView};
+use crate::operator::upstreams::{UnreadView, UpstreamFacts, UpstreamView};
+use crate::policy::Caller;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
-use crate::wire::raw::RawObject;
 
-/// Members of an upstream's object and their columns.
+/// Facts of an upstream and their columns.
 const COLUMNS: [(&str, Column); 12] = [
     ("name", Column { head: "UPSTREAM", rank: 0 }),
     ("state", Column { head: "STATE", rank: 0 }),
-    ("since-seconds", Column { head: "SINCE", rank: 1 }),
-    ("next-try-seconds", Column { head: "NEXT TRY", rank: 2 }),
+    ("since", Column { head: "SINCE", rank: 1 }),
+    ("next-try", Column { head: "NEXT TRY", rank: 2 }),
     ("revision", Column { head: "REVISION", rank: 6 }),
     ("tools", Column { head: "TOOLS", rank: 1 }),
     ("prompts", Column { head: "PROMPTS", rank: 7 }),
@@ -30,23 +32,21 @@ const COLUMNS: [(&str, Column); 12] = [
 
 pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8, Failure> {
     let mut daemon = daemon::connect(common, "admin", None).map_err(|failure| beside(common, &failure.into()))?;
-    let status = daemon.ask("status", None)?;
-    let upstreams = status.objects("upstreams");
+    let status: StatusView = daemon.ask(&Request::Status(NoParams {}))?;
     let screen = Screen::of_stdout();
     if let Some(name) = name {
-        let found = upstreams.iter().find(|upstream| upstream.string("name").as_deref() == Some(name));
+        let found = status.upstreams.iter().find(|upstream| upstream.name == name);
         let unknown = || {
-            let names = upstreams.iter().filter_map(|upstream| upstream.string("name"));
-            let meant = meant(name, names);
+            let meant = meant(name, names(&status));
             Failure::new(NO, format!("there is no upstream `{name}`; `headend status` lists them{meant}"))
         };
         let found = found.ok_or_else(unknown)?;
-        return print(&if json { format!("{}\n", found.encode().text()) } else { about(screen, found) });
+        return if json { print_json(found) } else { print(&about(screen, found)) };
     }
     if json {
-        return print(&format!("{}\n", status.encode().text()));
+        return print_json(&status);
     }
-    print(&all(screen, &status, &upstreams))
+    print(&all(screen, &status))
 }
 
 /// The failure to find a daemon, with the gateways that run without one.
@@ -59,122 +59,111 @@ fn beside(common: &Common, failure: &Failure) -> Failure {
 }
 
 /// The gateway and all upstreams.
-fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
-    let number = |name: &str| status.get(name).and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
-    let uptime = status.get("uptime-seconds").and_then(|raw| raw.parse().ok()).map_or_else(|| "-".to_owned(), time);
+fn all(screen: Screen, status: &StatusView) -> String {
     let mut out = screen.paragraph(&format!(
-        "headend {}, up {uptime}, {}, {}, {}",
-        field(status, "version"),
-        count(number("in-flight"), "call") + " in flight",
-        count(number("sessions"), "legacy HTTP session"),
-        count(number("withheld-items"), "item") + " withheld",
+        "headend {}, up {}, {}, {}, {}",
+        foreign::line(&status.version),
+        time(status.uptime_seconds),
+        count(status.in_flight, "call") + " in flight",
+        count(status.sessions, "legacy HTTP session"),
+        count(status.withheld_items, "item") + " withheld",
     ));
-    let config = status.string("config").unwrap_or_else(|| "none, the built-in default or the command line".to_owned());
+    let config = status.config.as_deref().unwrap_or("none, the built-in default or the command line");
     out.push_str(&screen.paragraph(&format!("configuration: {config}")));
-    for line in [addresses(status), clients(status), approvals(status)].into_iter().flatten() {
+    let clients = Some(clients(status));
+    let approvals = status.approvals.as_ref().and_then(approvals);
+    for line in [addresses(&status.addresses), clients, approvals].into_iter().flatten() {
         out.push_str(&screen.paragraph(&line));
     }
-    if let Some(command) = status.string("host-command").filter(|command| command != "headend stdio") {
-        out.push_str(&screen.paragraph(&format!("hosts: {}", foreign::line(&command))));
+    if let Some(command) = status.host_command.as_ref().filter(|command| *command != "headend stdio") {
+        out.push_str(&screen.paragraph(&format!("hosts: {}", foreign::line(command))));
     }
-    for other in status.objects("other-gateways") {
-        let pid = field(&other, "pid");
-        let host = other.string("host").map(|host| format!(" for {}", foreign::line(&host))).unwrap_or_default();
-        let text = format!(
-            "another gateway: `headend stdio`{host} (pid {pid}) runs upstreams of its own on this state directory"
-        );
+    for other in &status.other_gateways {
+        let text = format!("another gateway: {other} runs upstreams of its own on this state directory");
         out.push_str(&screen.paragraph(&text));
     }
     out.push('\n');
-    let degraded = status.objects("degraded");
-    for condition in &degraded {
-        let word = if condition.is_true("stops-calls") { "no call works" } else { "degraded" };
-        out.push_str(&screen.paragraph(&format!(
-            "{word}: {}: {}",
-            field(condition, "reason"),
-            field(condition, "text")
-        )));
+    for condition in &status.degraded {
+        let word = if condition.stops_calls { "no call works" } else { "degraded" };
+        let [reason, text] = [&*condition.reason, &condition.text].map(foreign::line);
+        out.push_str(&screen.paragraph(&format!("{word}: {reason}: {text}")));
     }
-    if let Some(restored) = status.object("restored") {
-        out.push_str(&screen.paragraph(&field(&restored, "text")));
+    if let Some(restored) = &status.restored {
+        out.push_str(&screen.paragraph(&foreign::line(&restored.text)));
         out.push('\n');
     }
-    out.push_str(if degraded.is_empty() { "" } else { "\n" });
-    if upstreams.is_empty() {
+    out.push_str(if status.degraded.is_empty() { "" } else { "\n" });
+    if status.upstreams.is_empty() {
         out.push_str("no upstream is configured; write a table [upstreams.NAME], or run `headend import`\n");
         return out;
     }
-    let columns = COLUMNS.map(|(_, column)| column);
-    let rows: Vec<Vec<String>> =
-        upstreams.iter().map(|upstream| COLUMNS.map(|(name, _)| cell(upstream, name)).to_vec()).collect();
-    let has_errors = screen.fitting(&columns, &rows).contains(&(COLUMNS.len() - 1));
-    out.push_str(&screen.table(&columns, &rows, coloured, |_| None));
-    let mut notes = String::new();
-    for upstream in upstreams {
-        let mut parts: Vec<String> = Vec::new();
-        let has_failed = state_of(upstream).is_none_or(UpstreamState::has_failed);
-        parts.extend(upstream.string("last-error").filter(|_| has_failed && !has_errors));
-        parts.extend(upstream.string("advice"));
-        if !parts.is_empty() {
-            notes.push_str(&screen.paragraph(&format!("{}: {}", field(upstream, "name"), parts.join("; "))));
-        }
-    }
-    notes.extend(upstreams.iter().flat_map(unread).map(|line| screen.paragraph(&line)));
-    if !notes.is_empty() {
-        out.push_str(&format!("\n{notes}"));
-    }
+    out.push_str(&table(screen, &status.upstreams));
     out
 }
 
+/// The upstreams, a row each, and notes on those that need something.
+fn table(screen: Screen, upstreams: &[UpstreamView]) -> String {
+    let columns = COLUMNS.map(|(_, column)| column);
+    let row = |upstream: &UpstreamView| cells(upstream).map(|cell| cell.unwrap_or_else(|| "-".to_owned())).to_vec();
+    let rows: Vec<Vec<String>> = upstreams.iter().map(row).collect();
+    let has_errors = screen.fitting(&columns, &rows).contains(&(COLUMNS.len() - 1));
+    let mut notes = String::new();
+    for upstream in upstreams {
+        let error = upstream.facts.as_ref().and_then(|facts| facts.health.last_error.as_deref());
+        let error = error.filter(|_| upstream.state.has_failed() && !has_errors);
+        let parts: Vec<&str> = error.into_iter().chain(upstream.advice.as_deref()).collect();
+        if !parts.is_empty() {
+            notes.push_str(&screen.paragraph(&format!("{}: {}", foreign::line(&upstream.name), parts.join("; "))));
+        }
+    }
+    notes.extend(upstreams.iter().flat_map(unread).map(|line| screen.paragraph(&line)));
+    let table = screen.table(&columns, &rows, coloured, |_| None);
+    if notes.is_empty() { table } else { format!("{table}\n{notes}") }
+}
+
 /// Where the daemon can be reached.
-fn addresses(status: &RawObject) -> Option<String> {
-    let addresses = status.object("addresses")?;
-    let mcp = addresses.get("mcp").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
-    let others = ["console", "metrics", "socket"].map(|name| Some(format!("{name} {}", addresses.string(name)?)));
-    let parts: Vec<String> = mcp.into_iter().chain(others.into_iter().flatten()).collect();
+fn addresses(AddressesView { mcp, console, metrics, socket }: &AddressesView) -> Option<String> {
+    let others = [("console", console), ("metrics", metrics), ("socket", socket)];
+    let others = others.map(|(name, address)| Some(format!("{name} {}", address.as_ref()?)));
+    let parts: Vec<String> = mcp.iter().flatten().cloned().chain(others.into_iter().flatten()).collect();
     (!parts.is_empty()).then(|| format!("listening: {}", parts.join(", ")))
 }
 
 /// The connected clients by the names that they gave themselves, each with the number of its
 /// connections and its caller.
-fn clients(status: &RawObject) -> Option<String> {
-    status.list("clients")?;
-    let shown = |client: &RawObject| {
-        let name = client.string("name").filter(|name| !name.is_empty()).unwrap_or_else(|| "without a name".to_owned());
-        let caller = client.string("caller").filter(|caller| caller != LOCAL);
+fn clients(status: &StatusView) -> String {
+    let shown = |client: &ConnectedClient| {
+        let name = if client.name.is_empty() { "without a name" } else { &client.name };
+        let caller = Some(&client.caller).filter(|caller| *caller != Caller::local().name());
         let caller = caller.map(|caller| format!(" of {caller}")).unwrap_or_default();
-        match field(client, "connections").as_str() {
-            "1" => format!("{name}{caller}"),
+        match client.connections {
+            1 => format!("{name}{caller}"),
             many => format!("{name}{caller} ({many} times)"),
         }
     };
-    let mut parts: Vec<String> = status.objects("clients").iter().map(shown).collect();
-    parts.extend(status.get("clients-not-shown").map(|more| format!("{} more", more.text())));
-    Some(format!("clients: {}", if parts.is_empty() { "none is connected".to_owned() } else { parts.join(", ") }))
+    let mut parts: Vec<String> = status.clients.iter().map(shown).collect();
+    parts.extend(status.clients_not_shown.map(|more| format!("{more} more")));
+    format!("clients: {}", if parts.is_empty() { "none is connected".to_owned() } else { parts.join(", ") })
 }
 
 /// The open approvals, if there are any.
-fn approvals(status: &RawObject) -> Option<String> {
-    let approvals = status.object("approvals")?;
-    let open = approvals.get("open").and_then(|open| open.parse::<usize>().ok()).filter(|open| *open > 0)?;
-    let age = approvals.get("oldest-seconds").map(|_| field(&approvals, "oldest-seconds")).unwrap_or_default();
-    let oldest = if open == 1 { format!("for {age}") } else { format!("the oldest for {age}") };
-    Some(format!("{} open, {oldest}: `headend approvals`", count(open, "approval")))
+fn approvals(OpenApprovals { open, oldest_seconds }: &OpenApprovals) -> Option<String> {
+    let age = time(oldest_seconds.filter(|_| *open > 0)?);
+    let oldest = if *open == 1 { format!("for {age}") } else { format!("the oldest for {age}") };
+    Some(format!("{} open, {oldest}: `headend approvals`", count(*open, "approval")))
 }
 
 /// The daemon's error, with the upstreams that may be meant where there is none of that name.
 pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
-    let Ok(status) = daemon.ask("status", None) else { return failure };
-    let names: Vec<String> = status.objects("upstreams").iter().filter_map(|known| known.string("name")).collect();
-    if names.iter().any(|known| known == name) {
+    let Ok(status) = daemon.ask::<StatusView>(&Request::Status(NoParams {})) else { return failure };
+    if names(&status).any(|known| known == name) {
         return failure;
     }
-    Failure { text: format!("{}{}", failure.text, meant(name, names)), ..failure }
+    Failure { text: format!("{}{}", failure.text, meant(name, names(&status))), ..failure }
 }
 
-/// The state of an upstream; `None` for one that a later daemon has.
-pub(super) fn state_of(upstream: &RawObject) -> Option<UpstreamState> {
-    upstream.string("state")?.parse().ok()
+fn names(status: &StatusView) -> impl Iterator<Item = String> {
+    status.upstreams.iter().map(|upstream| upstream.name.clone())
 }
 
 /// The colour of a cell: only states have one.
@@ -188,40 +177,49 @@ fn coloured(head: &str, cell: &str) -> Option<Colour> {
     })
 }
 
-/// A member of an upstream, with how many tools are new, how many items are beyond its `max-inventory`, or that they are those of an
-/// earlier reading.
-fn cell(upstream: &RawObject, name: &str) -> String {
-    let is_unread = upstream.object("unread-lists").is_some_and(|lists| lists.get(name).is_some());
-    let shown = format!("{}{}", field(upstream, name), if is_unread { " (not read)" } else { "" });
-    let new = upstream.get("new-tools").filter(|_| name == "tools").map(|count| format!(" ({} new)", count.text()));
-    let shown = shown + &new.unwrap_or_default();
-    let Some(left) = upstream.object("not-offered").and_then(|left| left.object(name)) else { return shown };
-    let least = if left.is_true("or-more") { "at least " } else { "" };
-    format!("{shown} ({least}{} not offered)", field(&left, "items"))
+/// The cells of an upstream's row; `None` for a fact that it does not have.
+fn cells(upstream: &UpstreamView) -> [Option<String>; COLUMNS.len()] {
+    let line = |text: &String| foreign::line(text).into_owned();
+    let facts = upstream.facts.as_deref();
+    let new = facts.filter(|facts| facts.new_tools > 0).map(|facts| format!(" ({} new)", facts.new_tools));
+    [
+        Some(line(&upstream.name)),
+        Some(upstream.state.to_string()),
+        facts.map(|facts| time(facts.health.since_seconds)),
+        facts.and_then(|facts| facts.health.next_try_seconds).map(time),
+        facts.and_then(|facts| facts.revision.as_ref()).map(line),
+        facts.map(|facts| items(facts, "tools", facts.tools, &new.unwrap_or_default())),
+        facts.map(|facts| items(facts, "prompts", facts.prompts, "")),
+        facts.map(|facts| items(facts, "resources", facts.resources, "")),
+        facts.map(|facts| facts.withheld.to_string()),
+        facts.map(|facts| facts.in_flight.to_string()),
+        facts.map(|facts| facts.restarts.to_string()),
+        facts.and_then(|facts| facts.health.last_error.as_ref()).map(line),
+    ]
+}
+
+/// The number of items of a list, how many of them are new, how many are beyond `max-inventory`,
+/// and whether they are those of an earlier reading.
+fn items(facts: &UpstreamFacts, list: &str, number: usize, new: &str) -> String {
+    let unread = if facts.unread_lists.contains_key(list) { " (not read)" } else { "" };
+    let shown = format!("{number}{unread}{new}");
+    let Some(left) = facts.not_offered.get(list) else { return shown };
+    let least = if left.or_more { "at least " } else { "" };
+    format!("{shown} ({least}{} not offered)", left.items)
 }
 
 /// A line about each list that could not be read.
-fn unread(upstream: &RawObject) -> Vec<String> {
-    let lists = upstream.object("unread-lists").unwrap_or_default();
-    let line = |name: &str| {
-        let list = lists.object(name)?;
-        let (why, attempts, next) = (field(&list, "why"), field(&list, "attempts"), field(&list, "next-try-seconds"));
-        let server = field(upstream, "name");
-        Some(format!(
+fn unread(upstream: &UpstreamView) -> Vec<String> {
+    let server = foreign::line(&upstream.name);
+    let line = |(name, list): (&str, &UnreadView)| {
+        let (why, attempts, next) = (foreign::line(&list.why), list.attempts, time(list.next_try_seconds));
+        format!(
             "{server}: its {name} could not be read ({why}; attempts: {attempts}); clients see what was known, next try in {next}"
-        ))
+        )
     };
-    ["tools", "prompts", "resources", "resource-templates"].into_iter().filter_map(line).collect()
-}
-
-/// A member as one line; times in the unit that fits.
-fn field(object: &RawObject, name: &str) -> String {
-    let Some(raw) = object.get(name) else { return "-".to_owned() };
-    let text = object.string(name).unwrap_or_else(|| raw.text().into_owned());
-    match text.parse() {
-        Ok(seconds) if name.ends_with("-seconds") && name != "uptime-seconds" => time(seconds),
-        _ => foreign::line(&text).into_owned(),
-    }
+    let lists = ["tools", "prompts", "resources", "resource-templates"].into_iter();
+    let facts = upstream.facts.as_ref();
+    lists.filter_map(|name| Some((name, facts?.unread_lists.get(name)?))).map(line).collect()
 }
 
 pub(super) fn time(seconds: u64) -> String {
@@ -233,82 +231,82 @@ pub(super) fn time(seconds: u64) -> String {
     }
 }
 
-/// Everything about one upstream: a line for each member, then what its program said last.
-fn about(screen: Screen, upstream: &RawObject) -> String {
-    let names = [
-        "advice",
-        "repairs",
-        "start",
-        "incarnation",
-        "sessions",
-        "one-at-a-time",
-        "input",
-        "resource-templates",
-        "program",
-    ];
-    let names = COLUMNS.iter().map(|(name, _)| *name).chain(names).filter(|name| upstream.get(name).is_some());
-    let mut pairs: Vec<(String, String)> =
-        names.map(|name| (name.trim_end_matches("-seconds").to_owned(), cell(upstream, name))).collect();
-    let path = upstream.get("path").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
-    for (at, folder) in path.into_iter().enumerate() {
-        pairs.push((if at == 0 { "PATH" } else { "" }.to_owned(), foreign::line(&folder).into_owned()));
+/// Everything about one upstream: a line for each fact, then what its program said last.
+fn about(screen: Screen, upstream: &UpstreamView) -> String {
+    let line = |text: &String| foreign::line(text).into_owned();
+    let advice = ("advice", upstream.advice.as_ref().map(line));
+    let known = COLUMNS.iter().map(|(name, _)| *name).zip(cells(upstream)).chain([advice]);
+    let Some(facts) = &upstream.facts else { return screen.pairs(&pairs(known)) };
+    let turns = facts.one_at_a_time.join(", ");
+    let templates = items(facts, "resource-templates", facts.resource_templates, "");
+    let mut pairs = pairs(known.chain([
+        ("repairs", facts.repairs.map(|repairs| repairs.to_string())),
+        ("start", Some(line(&facts.start))),
+        ("incarnation", Some(facts.incarnation.to_string())),
+        ("sessions", Some(facts.sessions.to_string())),
+        ("one-at-a-time", Some(line(&turns)).filter(|names| !names.is_empty())),
+        ("input", facts.input.as_ref().map(line)),
+        ("resource-templates", Some(templates)),
+        ("program", facts.program.as_ref().map(line)),
+    ]));
+    for (at, folder) in facts.path.iter().enumerate() {
+        pairs.push((if at == 0 { "PATH" } else { "" }.to_owned(), line(folder)));
     }
     let mut out = screen.pairs(&pairs);
-    let invalid =
-        upstream.get("invalid-definitions").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
-    if !invalid.is_empty() {
-        out.push_str("\ndefinitions that are not as the protocol wants them:\n");
-        invalid.iter().for_each(|line| out.push_str(&screen.indented("  ", line)));
-        if upstream.get("invalid-definitions-not-shown").is_some() {
-            out.push_str(&format!("  and {} more\n", field(upstream, "invalid-definitions-not-shown")));
+    let not_shown = facts.invalid_definitions_not_shown;
+    let more = if not_shown > 0 { format!("  and {not_shown} more\n") } else { String::new() };
+    let definitions = ("definitions", &facts.invalid_definitions, more);
+    for (what, lines, more) in [definitions, ("messages", &facts.message_flaws, String::new())] {
+        if !lines.is_empty() {
+            out.push_str(&format!("\n{what} that are not as the protocol wants them:\n"));
+            lines.iter().for_each(|line| out.push_str(&screen.indented("  ", line)));
+            out.push_str(&more);
         }
     }
-    let flaws = upstream.get("message-flaws").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
-    if !flaws.is_empty() {
-        out.push_str("\nmessages that are not as the protocol wants them:\n");
-        flaws.iter().for_each(|line| out.push_str(&screen.indented("  ", line)));
-    }
     unread(upstream).iter().for_each(|line| out.push_str(&format!("\n{}", screen.paragraph(line))));
-    out.push_str(&withheld(screen, upstream));
-    out.push_str(&new(upstream));
-    let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    out.push_str(&withheld(screen, facts));
+    out.push_str(&new(facts));
+    let stderr = &facts.health.stderr;
     if !stderr.is_empty() {
         out.push_str("\nlast lines of stderr:\n");
         stderr.iter().for_each(|line| out.push_str(&format!("  {}\n", foreign::line(line))));
-        out.push_str(&format!("`headend logs {}` has more\n", field(upstream, "name")));
+        out.push_str(&format!("`headend logs {}` has more\n", foreign::line(&upstream.name)));
     }
     out
 }
 
+/// The facts that there are, with their names.
+fn pairs<'n>(facts: impl Iterator<Item = (&'n str, Option<String>)>) -> Vec<(String, String)> {
+    facts.filter_map(|(name, fact)| Some((name.to_owned(), fact?))).collect()
+}
+
 /// A line for each withheld item of an upstream that the daemon names, and nothing where there is none.
-fn withheld(screen: Screen, upstream: &RawObject) -> String {
-    let named = upstream.objects("withheld-list");
+fn withheld(screen: Screen, facts: &UpstreamFacts) -> String {
+    let named = &facts.withheld_list;
     if named.is_empty() {
         return String::new();
     }
     let mut out = "\nwithheld:\n".to_owned();
-    for item in &named {
-        let [name, kind, why] = ["name", "kind", "why"].map(|member| field(item, member));
-        out.push_str(&screen.indented("  ", &format!("{name} ({kind}): {why}")));
+    for item in named {
+        let [name, why] = [&item.name, &item.why].map(|text| foreign::line(text));
+        out.push_str(&screen.indented("  ", &format!("{name} ({}): {why}", item.kind.into_str())));
     }
-    let all = upstream.get("withheld").and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
-    match all.saturating_sub(named.len()) {
+    match facts.withheld.saturating_sub(named.len()) {
         0 => out,
         more => format!("{out}  and {more} more; `headend tools --all` and `headend pins --waiting` list them\n"),
     }
 }
 
 /// The new tools of an upstream that the daemon names, and how they are confirmed; nothing where there is none.
-fn new(upstream: &RawObject) -> String {
-    let named = upstream.get("new-tools-list").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+fn new(facts: &UpstreamFacts) -> String {
+    let named = &facts.new_tools_list;
     if named.is_empty() {
         return String::new();
     }
     let mut out =
         "\nnew tools (no rule over claims allows their calls before `headend pins approve NAME`):\n".to_owned();
     named.iter().for_each(|name| out.push_str(&format!("  {}\n", foreign::line(name))));
-    let all = upstream.get("new-tools").and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
-    match all.saturating_sub(named.len()) {
+    match facts.new_tools.saturating_sub(named.len()) {
         0 => out,
         more => format!("{out}  and {more} more; `headend tools` lists them\n"),
     }

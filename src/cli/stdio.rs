@@ -14,11 +14,8 @@ use super::output::Failure;
 use super::source::{self, Loaded};
 use super::{relay, serve};
 use crate::config::{Filter, Profile, ShownHints};
-use crate::daemon::gateway::{Gateway, StopTimes};
+use crate::daemon::gateway::{Gateway, Keeper, StopTimes, chain_of_its_own};
 use crate::serve::lines::{self, LineClient};
-use crate::store::approvals::Keeper;
-use crate::store::audit::chain_of_its_own;
-use crate::store::directory::Store;
 
 /// Name of the profile that `--transparent` makes.
 const TRANSPARENT: &str = "transparent";
@@ -49,7 +46,7 @@ pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     if args.upstreams.is_empty() && !args.no_daemon {
         let patience = config.map(|config| config.stdio).unwrap_or_default().reconnect_timeout;
         let store = source::existing_store(common).ok().flatten();
-        let is_held = || store.as_ref().is_some_and(Store::has_daemon);
+        let is_held = || store.as_ref().is_some_and(|store| store.has_daemon());
         let door = Door::of(common, args.profile.clone());
         match door.choose(is_held, patience)? {
             HostServer::Attach(daemon) => {
@@ -119,7 +116,7 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: Sto
     // Upstreams of the command line keep nothing on disk. Those of a file need an audit log, so without a state
     // directory headend serves nothing.
     let store = if inline { None } else { Some(source::store(&loaded.config)?) };
-    let presence = store.as_ref().map(Store::announce).transpose();
+    let presence = store.as_ref().map(|store| store.announce()).transpose();
     let gateway = Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own(), times)
         .map_err(serve::start_failure)?;
     gateway.service.approvals.keep_operator(Keeper::Alone);

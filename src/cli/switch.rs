@@ -13,11 +13,10 @@ use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::{operator, source};
 use crate::config::{self, guard};
+use crate::operator::request::{ReloadParams, Request};
+use crate::operator::views::Reloaded;
 use crate::policy::OperatorAction;
-use crate::store::audit::Journal;
-use crate::store::directory::Store;
 use crate::wire::foreign;
-use crate::wire::raw::RawObject;
 
 /// Switches an upstream on or off, in the file that has its table and in the daemon, if one runs.
 pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> {
@@ -64,10 +63,9 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
         exchange(path, Some(&text), &edited).map_err(written)?;
         let outcome = match daemon {
             Some(mut daemon) => {
-                let action = if on { "enable" } else { "disable" };
-                let params = RawObject::of_strings(&[("for", action), ("name", name)]).encode();
-                let answer = daemon.ask("reload", Some(&params.text()));
-                answer.map(|answer| answer.string("plan").unwrap_or_default())
+                let action = Some(if on { "enable" } else { "disable" }.to_owned());
+                let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
+                daemon.ask(&Request::Reload(params)).map(|Reloaded { plan }| plan)
             }
             None => {
                 let checked = config::load(&main).outcome.map(|_| "no daemon runs, so it holds from its next start");
@@ -93,12 +91,8 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
 /// there, so the switch holds without its record too.
 fn record(common: &Common, name: &str, on: bool, outcome: Result<&str, &str>) {
     let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
-    let written = source::existing_store(common).map_err(|failure| failure.text).and_then(|store| {
-        let Some(store) = store.filter(Store::has_db) else { return Ok(()) };
-        let db = store.db().map_err(|error| error.to_string())?;
-        let journal = Journal::open(&db, &source::audit(common))?;
-        journal.write([operator::record(action, Some(name), outcome)])
-    });
+    let store = operator::alone(common).map_err(|failure| failure.text);
+    let written = store.and_then(|mut alone| alone.record(action, name, outcome));
     if let Err(why) = written {
         complain(&format!("not recorded in the audit log: {why}"));
     }

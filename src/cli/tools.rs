@@ -5,21 +5,23 @@ use clap::{Args, ValueEnum};
 use super::daemon::{self, Daemon};
 use super::meant::meant;
 use super::options::Common;
-use super::output::{Failure, count, print};
+use super::output::{Failure, count, print, print_json};
 use super::screen::{Colour, Column, Screen};
 use crate::mcp::weight::tokens;
+use crate::operator::request::{ByName, Request, ToolsParams};
+use crate::operator::tool::{ToolCaller, ToolDetail};
+use crate::operator::tools::{ToolView, ToolsView};
 use crate::wire::foreign;
 use crate::wire::layout::indented;
-use crate::wire::raw::{RawJson, RawObject};
 
-const COLUMNS: [(&str, Column); 7] = [
-    ("name", Column { head: "NAME", rank: 0 }),
-    ("upstream", Column { head: "UPSTREAM", rank: 3 }),
-    ("original", Column { head: "ORIGINAL", rank: 4 }),
-    ("canonical", Column { head: "CANONICAL", rank: 5 }),
-    ("pin", Column { head: "PIN", rank: 1 }),
-    ("effect", Column { head: "EFFECT", rank: 0 }),
-    ("withheld", Column { head: "WITHHELD", rank: 9 }),
+const COLUMNS: [Column; 7] = [
+    Column { head: "NAME", rank: 0 },
+    Column { head: "UPSTREAM", rank: 3 },
+    Column { head: "ORIGINAL", rank: 4 },
+    Column { head: "CANONICAL", rank: 5 },
+    Column { head: "PIN", rank: 1 },
+    Column { head: "EFFECT", rank: 0 },
+    Column { head: "WITHHELD", rank: 9 },
 ];
 
 #[derive(Clone, Debug, Args)]
@@ -63,39 +65,31 @@ pub(super) fn run(common: &Common, args: &ToolsArgs) -> Result<u8, Failure> {
     if let Some(name) = &args.name {
         return show(&mut daemon, name, args.json);
     }
-    let mut params = RawObject::default();
-    for (name, is_set) in [("all", args.all), ("sizes", args.tokens)] {
-        if is_set {
-            params.set(name, RawJson::boolean(true));
-        }
-    }
-    if let Some(kind) = args.kind {
-        params.set("as", RawJson::string(kind.into_str()));
-    }
-    let answer = daemon.ask("tools", Some(&params.encode().text()))?;
-    if args.json {
-        return print(&format!("{}\n", answer.encode().text()));
-    }
-    let tools = answer.objects("tools");
+    let kind = args.kind.map(|kind| kind.into_str().to_owned());
+    let params = ToolsParams { kind, all: args.all, sizes: args.tokens };
+    let answer: ToolsView = daemon.ask(&Request::Tools(params))?;
     let screen = Screen::of_stdout();
-    if args.tokens {
-        return print(&sizes(screen, &tools));
+    match args {
+        ToolsArgs { json: true, .. } => print_json(&answer),
+        ToolsArgs { tokens: true, .. } => print(&sizes(screen, &answer.tools)),
+        ToolsArgs { all, .. } => print(&list(screen, &answer, *all)),
     }
-    print(&list(screen, &answer, &tools, args.all))
 }
 
-fn list(screen: Screen, answer: &RawObject, tools: &[RawObject], all: bool) -> String {
+fn list(screen: Screen, ToolsView { tools, withheld }: &ToolsView, all: bool) -> String {
     let columns = COLUMNS.get(..if all { 7 } else { 6 }).unwrap_or_default();
-    let text = |tool: &RawObject, name: &str| tool.string(name).unwrap_or_default();
-    let rows: Vec<Vec<String>> =
-        tools.iter().map(|tool| columns.iter().map(|(name, _)| text(tool, name)).collect()).collect();
-    let columns: Vec<Column> = columns.iter().map(|(_, column)| *column).collect();
-    let is_beside = screen.fitting(&columns, &rows).contains(&6);
+    let row = |tool: &ToolView| {
+        let ToolView { name, upstream, original, canonical, pin, effect, withheld, .. } = tool.clone();
+        let mut row = vec![name, upstream, original, canonical, pin, effect.unwrap_or_default()];
+        row.extend(all.then(|| withheld.unwrap_or_default()));
+        row
+    };
+    let rows: Vec<Vec<String>> = tools.iter().map(row).collect();
+    let is_beside = screen.fitting(columns, &rows).contains(&6);
     let note = |at: usize| rows.get(at)?.get(6).filter(|why| all && !is_beside && !why.is_empty()).cloned();
-    let mut out = screen.table(&columns, &rows, coloured, note);
-    let has = |pins: &[&str]| tools.iter().any(|tool| pins.contains(&text(tool, "pin").as_str()));
-    let withheld = answer.get("withheld").and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
-    let hint = match withheld {
+    let mut out = screen.table(columns, &rows, coloured, note);
+    let has = |pins: &[&str]| tools.iter().any(|tool| pins.contains(&tool.pin.as_str()));
+    let hint = match withheld.unwrap_or_default() {
         _ if all && !has(&["changed", "quarantined"]) => None,
         _ if all => Some("`headend pins --waiting` lists what waits for your approval".to_owned()),
         0 => None,
@@ -124,14 +118,13 @@ fn coloured(head: &str, cell: &str) -> Option<Colour> {
 }
 
 /// The sizes of servers and of tools, the largest first.
-fn sizes(screen: Screen, tools: &[RawObject]) -> String {
-    let mut each: Vec<(usize, String)> = Vec::new();
-    let mut servers: Vec<(usize, String, usize)> = Vec::new();
-    for tool in tools {
-        let bytes = tool.get("bytes").and_then(|raw| raw.parse::<usize>().ok()).unwrap_or_default();
-        let [name, server] = ["name", "upstream"].map(|member| tool.string(member).unwrap_or_default());
+fn sizes(screen: Screen, tools: &[ToolView]) -> String {
+    let mut each: Vec<(usize, &str)> = Vec::new();
+    let mut servers: Vec<(usize, &str, usize)> = Vec::new();
+    for ToolView { name, upstream: server, bytes, .. } in tools {
+        let bytes = bytes.unwrap_or_default();
         each.push((bytes, name));
-        match servers.iter_mut().find(|(_, known, _)| *known == server) {
+        match servers.iter_mut().find(|(_, known, _)| known == server) {
             Some((sum, _, tools)) => (*sum, *tools) = (*sum + bytes, *tools + 1),
             None => servers.push((bytes, server, 1)),
         }
@@ -154,21 +147,16 @@ fn sizes(screen: Screen, tools: &[RawObject]) -> String {
 
 /// One tool.
 fn show(daemon: &mut Daemon, name: &str, json: bool) -> Result<u8, Failure> {
-    let params = RawObject::of_strings(&[("name", name)]).encode();
-    let tool = match daemon.ask("tools.show", Some(&params.text())) {
-        Ok(tool) => tool,
-        Err(failure) => return Err(unknown(daemon, name, failure)),
-    };
-    if json {
-        return print(&format!("{}\n", tool.encode().text()));
-    }
-    print(&about(Screen::of_stdout(), &tool))
+    let tool = daemon.ask::<ToolDetail>(&Request::Tool(ByName { name: name.to_owned() }));
+    let tool = tool.map_err(|failure| unknown(daemon, name, failure))?;
+    if json { print_json(&tool) } else { print(&about(Screen::of_stdout(), &tool)) }
 }
 
 /// The daemon's error, with the names that may be meant where there is no such tool.
 pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
-    let Ok(answer) = daemon.ask("tools", None) else { return failure };
-    let names: Vec<String> = answer.objects("tools").iter().filter_map(|tool| tool.string("name")).collect();
+    let answer = daemon.ask(&Request::Tools(ToolsParams::default()));
+    let Ok(ToolsView { tools, .. }) = answer else { return failure };
+    let names: Vec<String> = tools.into_iter().map(|tool| tool.name).collect();
     if names.iter().any(|known| known == name) || failure.text.starts_with("withheld") {
         return failure;
     }
@@ -176,54 +164,48 @@ pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Fail
     Failure { text, ..failure }
 }
 
-fn about(screen: Screen, tool: &RawObject) -> String {
-    let text = |name: &str| tool.string(name).unwrap_or_default();
-    let bytes = tool.get("bytes").and_then(|raw| raw.parse::<usize>().ok()).unwrap_or_default();
-    let hints = tool.get("hints").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
-    let hints = if hints.is_empty() { "nothing in particular".to_owned() } else { hints.join(", ") };
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for name in ["name", "title", "upstream", "original", "canonical", "pin"] {
-        if !text(name).is_empty() {
-            pairs.push((name.to_owned(), text(name)));
-        }
-    }
-    pairs.push(("size".to_owned(), format!("{bytes} bytes, about {} tokens", tokens(bytes))));
-    pairs.push(("hints".to_owned(), text("hints-of-server")));
-    if !text("hints-of-operator").is_empty() {
-        pairs.push((String::new(), text("hints-of-operator")));
+fn about(screen: Screen, tool: &ToolDetail) -> String {
+    let hints = if tool.hints.is_empty() { "nothing in particular".to_owned() } else { tool.hints.join(", ") };
+    let ToolDetail { name, title, upstream, original, canonical, pin, .. } = tool;
+    let named = [
+        ("name", name),
+        ("title", title),
+        ("upstream", upstream),
+        ("original", original),
+        ("canonical", canonical),
+        ("pin", pin),
+    ];
+    let named = named.into_iter().filter(|(_, text)| !text.is_empty());
+    let mut pairs: Vec<(String, String)> = named.map(|(name, text)| (name.to_owned(), text.clone())).collect();
+    pairs.push(("size".to_owned(), format!("{} bytes, about {} tokens", tool.bytes, tokens(tool.bytes))));
+    pairs.push(("hints".to_owned(), tool.hints_of_server.clone()));
+    if !tool.hints_of_operator.is_empty() {
+        pairs.push((String::new(), tool.hints_of_operator.clone()));
     }
     pairs.push((String::new(), format!("rules take it for: {hints}")));
     let mut out = screen.pairs(&pairs);
     out.push_str("\ndescription, in its server's words:\n");
-    for line in foreign::block(&text("description")).lines() {
+    for line in foreign::block(&tool.description).lines() {
         out.push_str(&screen.indented("  | ", line));
     }
-    for (name, head) in [("input-schema", "arguments"), ("output-schema", "structured results")] {
-        let Some(schema) = tool.get(name) else { continue };
+    for (schema, head) in [(&tool.input_schema, "arguments"), (&tool.output_schema, "structured results")] {
+        let Some(schema) = schema else { continue };
         out.push_str(&format!("\nschema of its {head}:\n"));
         for line in foreign::block(&indented(&schema.text())).lines() {
             out.push_str(&format!("  | {line}\n"));
         }
     }
-    let who = tool.objects("who");
     let columns = ["CALLER", "PROFILE", "CALLS IT", "EFFECT"].map(|head| Column { head, rank: 0 });
-    let rows = who.iter().map(|row| {
-        let cell = |name: &str| row.string(name).unwrap_or_default();
-        let profile = Some(cell("profile")).filter(|name| !name.is_empty()).unwrap_or_else(|| "-".to_owned());
-        vec![cell("caller"), profile, cell("name"), cell("effect")]
+    let rows = tool.who.iter().cloned().map(|ToolCaller { caller, profile, name, effect }| {
+        vec![caller, if profile.is_empty() { "-".to_owned() } else { profile }, name, effect]
     });
     out.push_str("\nwho may call it, as long as no rule on arguments applies:\n");
     out.push_str(&screen.table(&columns, &rows.collect::<Vec<_>>(), coloured, |_| None));
-    if let Some(group) = tool.string("group") {
+    if let Some(group) = &tool.group {
         let line = format!("members of the group {group} are callers too, each as uid:NUMBER");
         out.push_str(&screen.paragraph(&line));
     }
-    out.push_str(&format!(
-        "\n{}",
-        screen.paragraph(&format!(
-            "`headend policy test --tool {}` explains a decision",
-            foreign::word(&text("canonical"))
-        ))
-    ));
+    let test = format!("`headend policy test --tool {}` explains a decision", foreign::word(canonical));
+    out.push_str(&format!("\n{}", screen.paragraph(&test)));
     out
 }

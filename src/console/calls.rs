@@ -75,7 +75,7 @@ struct Calls {
 /// Answers a request for the page.
 pub(super) async fn show(console: &Console, frame: Frame, query: &str) -> Response<ReplyBody> {
     let query = read(query);
-    let found = console.desk.calls(query.clone()).await;
+    let found = console.desk().calls(query.clone()).await;
     let (status, problem) = match &found {
         Ok(_) => (StatusCode::OK, None),
         Err(CannotSearch::NoLog) => {
@@ -91,7 +91,7 @@ pub(super) async fn show(console: &Console, frame: Frame, query: &str) -> Respon
         }
     };
     let page = found.unwrap_or_default();
-    let now = console.desk.now();
+    let now = console.desk().now();
     let search::Page { rows, tally, next, is_cut } = page;
     let damaged = (tally.damaged + tally.unread > 0).then(|| {
         let place = tally.example.as_deref().or(tally.why.as_deref()).unwrap_or_default();

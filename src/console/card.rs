@@ -1,9 +1,8 @@
 //! The card of an open approval.
 
 use super::argument::{Argument, arguments};
-use super::desk::Approval;
 use super::text::{Piece, When, block, capitalised, json, span, visible};
-use crate::policy::consent::{AgentWait, Kept, Wall};
+use crate::policy::consent::{ApprovalView, Wall};
 use crate::policy::{Evidence, Hints, Kind, Said};
 use crate::wire::foreign;
 use crate::wire::layout::indented;
@@ -22,7 +21,7 @@ pub(crate) struct Effect {
 }
 
 /// The words of those who state something about the item; nobody has verified them.
-fn effects(approval: &Approval) -> Vec<Effect> {
+fn effects(approval: &ApprovalView) -> Vec<Effect> {
     if approval.kind != Kind::Tool.into_str() {
         // The protocol lets other items do nothing else.
         return vec![Effect { tone: "calm", text: "Only reads".to_owned() }];
@@ -39,7 +38,7 @@ fn effects(approval: &Approval) -> Vec<Effect> {
 }
 
 /// The effect in a word or two.
-fn mark(approval: &Approval) -> Effect {
+fn mark(approval: &ApprovalView) -> Effect {
     let (tone, text) = match (approval.destructive, approval.kind != Kind::Tool.into_str()) {
         (true, _) => ("danger", "May delete"),
         (false, true) => ("calm", "Only reads"),
@@ -74,7 +73,7 @@ pub(crate) struct Card {
     pub(crate) digest: String,
     pub(crate) caller: String,
     pub(crate) upstream: String,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) canonical: Option<String>,
     pub(crate) rule: String,
@@ -116,39 +115,40 @@ pub(crate) struct Card {
 }
 
 /// Whether the agent still waits, in a sentence.
-fn told_of_agent(agent: AgentWait) -> String {
-    match agent {
-        AgentWait::Waits { left: Some(left) } => format!("The agent waits, {} left.", span(left)),
-        AgentWait::Waits { left: None } => "The agent waits.".to_owned(),
-        AgentWait::Stopped => "The agent was told to stop: after a yes, tell it to try again.".to_owned(),
+fn told_of_agent(approval: &ApprovalView) -> String {
+    match (approval.waits, approval.wait_left) {
+        (Some(true), Some(left)) => format!("The agent waits, {} left.", span(left)),
+        (Some(true), None) => "The agent waits.".to_owned(),
+        (Some(false) | None, _) => "The agent was told to stop: after a yes, tell it to try again.".to_owned(),
     }
 }
 
 impl Card {
     /// A card beside others, with the beginning of long arguments.
-    pub(crate) fn new(approval: &Approval, now: Wall) -> Self {
+    pub(crate) fn new(approval: &ApprovalView, now: Wall) -> Self {
         Self::bounded(approval, now, MAX_BRIEF)
     }
 
     /// The card of a page of its own.
-    pub(crate) fn whole(approval: &Approval, now: Wall) -> Self {
+    pub(crate) fn whole(approval: &ApprovalView, now: Wall) -> Self {
         let exact = match &approval.arguments {
-            Kept::Whole(text) if text.len() <= MAX_WHOLE => {
+            Some(json_text) if json_text.bytes().len() <= MAX_WHOLE => {
+                let text = json_text.text();
                 // Deep nesting would be mostly indents.
-                let lines = indented(text);
-                let exact: &str = if lines.len() <= 4 * MAX_WHOLE { &lines } else { text };
+                let lines = indented(&text);
+                let exact: &str = if lines.len() <= 4 * MAX_WHOLE { &lines } else { &text };
                 Some(json(exact))
             }
-            Kept::Whole(_) | Kept::Beginning(_) => None,
+            Some(_) | None => None,
         };
         Self { exact, ..Self::bounded(approval, now, MAX_WHOLE) }
     }
 
-    fn bounded(approval: &Approval, now: Wall, bound: usize) -> Self {
-        let view = approval.arguments.view(bound);
+    fn bounded(approval: &ApprovalView, now: Wall, bound: usize) -> Self {
+        let view = approval.arguments_view(bound);
         let all = view.as_ref().map(arguments).unwrap_or_default();
         let (values, mut texts): (Vec<_>, Vec<_>) = all.into_iter().partition(|argument| argument.value.is_some());
-        if let Kept::Beginning(text) = &approval.arguments {
+        if let Some(text) = &approval.arguments_beginning {
             texts.push(Argument::beginning(text, bound));
         }
         let left_out = view.as_ref().map(|view| view.left_out).filter(|left_out| left_out.values > 0);
@@ -157,39 +157,39 @@ impl Card {
             digest: approval.digest.clone(),
             caller: visible(approval.caller.name()),
             upstream: visible(&approval.upstream),
-            kind: approval.kind,
+            kind: approval.kind.clone(),
             name: visible(&approval.exposed),
-            canonical: (approval.canonical != approval.exposed).then(|| visible(&approval.canonical)),
+            canonical: (approval.item != approval.exposed).then(|| visible(&approval.item)),
             rule: visible(&approval.rule),
             effects: effects(approval),
             mark: mark(approval),
             brief: brief(&values, &texts),
             destructive: approval.destructive,
             client: approval.client.as_deref().map(visible),
-            outcome: visible(&approval.outcome),
+            outcome: approval.outcome.as_deref().map(visible).unwrap_or_default(),
             description: approval.description.as_deref().map(block).unwrap_or_default(),
             no_arguments: values.is_empty() && texts.is_empty() && left_out.is_none(),
             values,
             texts,
             left_out: left_out.map(|left_out| format!("{}.", left_out.told())),
             exact: None,
-            arguments_bytes: approval.arguments_bytes,
-            hidden: approval.hidden.clone(),
-            mixed: approval.mixed.as_deref().map(capitalised),
-            arguments_digest: approval.arguments_digest.clone(),
-            definition_digest: approval.definition_digest.clone(),
-            has_session: approval.has_session,
-            below: approval.below.iter().map(|offer| visible(&offer.base)).collect(),
-            below_word: if approval.below.iter().any(|offer| offer.base.contains("://")) {
+            arguments_bytes: approval.arguments_bytes.unwrap_or_default(),
+            hidden: approval.oddities.told_hidden(),
+            mixed: approval.oddities.told_mixed().as_deref().map(capitalised),
+            arguments_digest: approval.arguments_digest.clone().unwrap_or_default(),
+            definition_digest: approval.definition_digest.clone().unwrap_or_default(),
+            has_session: approval.session,
+            below: approval.offers().iter().map(|offer| visible(&offer.base)).collect(),
+            below_word: if approval.offers().iter().any(|offer| offer.base.contains("://")) {
                 "Always for this site"
             } else {
                 "Always below this folder"
             },
-            covers: approval.below.first().map(|offer| visible(&offer.covers)).unwrap_or_default(),
-            answerable: approval.need <= Evidence::Page,
+            covers: approval.offers().first().map(|offer| visible(&offer.covers)).unwrap_or_default(),
+            answerable: approval.is_met_by(Evidence::Page),
             asked: When::past(now, approval.opened_at),
             left: span(approval.until.saturating_sub(now)),
-            agent: told_of_agent(approval.agent),
+            agent: told_of_agent(approval),
         }
     }
 }

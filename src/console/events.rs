@@ -10,12 +10,13 @@ use futures_util::stream;
 use http::Response;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::desk::{Approval, Part};
 use super::session::Visitor;
 use super::site::Console;
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply;
+use crate::operator::Part;
+use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -52,8 +53,8 @@ pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Respon
     let follower = Follower {
         console: Arc::clone(console),
         visitor: visitor.clone(),
-        watches: console.desk.watches().into_iter().map(seen).collect(),
-        counts: console.desk.counts(),
+        watches: console.desk().watches().into_iter().map(seen).collect(),
+        counts: console.desk().counts(),
         known: HashSet::new(),
         greeted: false,
         _place: place,
@@ -121,7 +122,7 @@ impl Follower {
                 parts.push(*part);
             }
         }
-        let counts = self.console.desk.counts();
+        let counts = self.console.desk().counts();
         parts.extend(counts.iter().filter(|count| !self.counts.contains(count)).map(|(part, _)| *part));
         self.counts = counts;
         parts
@@ -130,7 +131,7 @@ impl Follower {
     /// The event with the number of open approvals and, unless it is the first, those that came since the last one: their callers and
     /// items, not their arguments.
     fn waiting(&mut self, is_first: bool) -> String {
-        let open = self.console.desk.approvals();
+        let open = self.console.desk().approvals();
         let new = open.iter().filter(|approval| !is_first && !self.known.contains(&approval.id)).take(MAX_TOLD);
         let mut out = RawObject::default();
         out.set("new", RawJson::list(new.map(told)));
@@ -146,7 +147,7 @@ impl Follower {
 }
 
 /// An approval as a notification.
-fn told(approval: &Approval) -> RawJson {
+fn told(approval: &ApprovalView) -> RawJson {
     let short = |text: &str| foreign::short(text, MAX_NAME);
     let title = format!("{} waits for your answer", short(&approval.exposed));
     let effect = if approval.destructive { " It may delete." } else { "" };

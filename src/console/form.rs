@@ -1,5 +1,6 @@
 //! The fields of a posted form.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -8,13 +9,16 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use url::form_urlencoded;
 
-use super::desk::Member;
 use super::reply;
 use crate::listener::body::ReplyBody;
+use crate::operator::request::{Member, Wish};
+use crate::policy::Digest;
 use crate::wire::coding;
 
 const MAX_BODY: usize = 64 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(10);
+/// The time of the answer "for 1 hour".
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Fields of a form.
 pub(super) struct Form(Vec<(String, String)>);
@@ -30,7 +34,23 @@ impl Form {
     /// The approvals that it names, each with the digest of what was shown; `None` where one is malformed.
     pub(super) fn members(&self) -> Option<Vec<Member>> {
         let values = self.0.iter().filter(|(field, _)| field == "member").map(|(_, value)| value.split_once(':'));
-        values.map(|member| member.map(|(id, digest)| (id.to_owned(), digest.to_owned()))).collect()
+        let member = |(id, digest): (&str, &str)| Some(Member { id: id.to_owned(), digest: Digest::from_hex(digest)? });
+        values.map(|value| value.and_then(member)).collect()
+    }
+
+    /// The digest of what was shown.
+    pub(super) fn digest(&self) -> Option<Digest> {
+        self.field("digest").and_then(Digest::from_hex)
+    }
+
+    /// The operator's answer, by its word.
+    pub(super) fn answer(&self) -> Option<Wish> {
+        match self.field("answer")? {
+            "hour" => Some(Wish::For(HOUR)),
+            "below" => self.field("below").map(|base| Wish::Below(Arc::from(base))),
+            word @ ("deny" | "once" | "session" | "always") => Wish::parse(word),
+            _ => None,
+        }
     }
 }
 

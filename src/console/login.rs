@@ -19,11 +19,13 @@ use super::reply;
 use super::session::{Notice, Visitor};
 use super::site::Console;
 use super::text::visible;
-use crate::gateway::logins::{Begun, Done, LIFE, NotTaken};
+use crate::gateway::logins::{Begun, LIFE};
 use crate::listener::body::ReplyBody;
 use crate::login::authorize::Callback;
-use crate::policy::OperatorAction;
-use crate::store::audit::Unrecorded;
+use crate::operator::logins::{LoggedIn, LoginOpened};
+use crate::operator::request::{ById, EndLoginParams, Request};
+use crate::operator::views::View;
+use crate::operator::{Person, Refusal};
 
 pub(super) const CALLBACK: &str = "/oauth/callback";
 /// Begin of the names of cookies; several logins may be under way in one browser.
@@ -36,13 +38,13 @@ const OTHER: &str = "This address does not belong to a login that was begun in t
 
 /// The page behind a link; for the operator also after the link was opened. Opening it changes nothing.
 pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<ReplyBody> {
-    if let Some(begun) = console.desk.login(id) {
+    if let Some(begun) = console.desk().login(id) {
         let (upstream, issuer) = (visible(&begun.upstream), visible(&begun.issuer));
         let Begun { page_host, scopes, warning, .. } = begun;
         let page = LoginPage { id: id.to_owned(), upstream, issuer, page_host, scopes, warning };
         return reply::page(StatusCode::OK, &page);
     }
-    match console.desk.opened_login(id).filter(|_| is_operator) {
+    match console.desk().opened_login(id).filter(|_| is_operator) {
         Some(begun) => reply::page(StatusCode::OK, &address(begun)),
         None => reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE),
     }
@@ -50,19 +52,15 @@ pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<R
 
 /// Its button: binds the login to this browser and shows the address of the authorization server.
 pub(super) async fn enter(console: &Console, id: &str, visitor: Option<&Visitor>) -> Response<ReplyBody> {
-    let record = console.audit.begin(OperatorAction::LoginOpen, &name_of(visitor), None).await;
-    let mut record = match record {
-        Ok(record) => record,
-        Err(error) => return unrecorded(&error),
-    };
-    let Some((begun, cookie)) = console.desk.open_login(id) else {
-        // A stranger can try addresses as often as it likes.
-        record.forget();
-        return reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE);
-    };
-    record.set_name(&begun.upstream);
-    record.end(Ok(&begun.issuer));
-    bound(reply::page(StatusCode::OK, &address(begun)), id, &cookie)
+    let request = Request::OpenLogin(ById { id: id.to_owned() });
+    match console.operator.perform(&request, &Person::of_console(&name_of(visitor))).await {
+        Ok(View::LoginOpened(opened)) => {
+            let LoginOpened { begun, cookie } = *opened;
+            bound(reply::page(StatusCode::OK, &address(begun)), id, &cookie)
+        }
+        Ok(_) | Err(Refusal::Stranger) => reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE),
+        Err(refusal) => reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not done", &action::sentence(&refusal)),
+    }
 }
 
 /// The button on an upstream's page: begins a login, binds it to this browser and leads on to the address.
@@ -70,8 +68,8 @@ pub(super) async fn enter(console: &Console, id: &str, visitor: Option<&Visitor>
 /// # Errors
 /// The notice for that page.
 pub(super) async fn begin(console: &Console, upstream: &str, visitor: &Visitor) -> Result<Response<ReplyBody>, Notice> {
-    let (begun, cookie) = action::log_in(console, upstream, visitor).await?;
-    Ok(bound(reply::see(&format!("/login/{}", begun.id)), &begun.id, &cookie))
+    let (id, cookie) = action::log_in(console, upstream, visitor).await?;
+    Ok(bound(reply::see(&format!("/login/{id}")), &id, &cookie))
 }
 
 fn address(begun: Begun) -> LoginAddress {
@@ -120,25 +118,10 @@ async fn end(
     visitor: Option<&Visitor>,
     callback: Callback,
 ) -> Response<ReplyBody> {
-    let (own, headers, by) = (Arc::clone(console), head.headers.clone(), name_of(visitor));
-    let action = async move {
-        let mut record = match own.audit.begin(OperatorAction::LoginEnd, &by, None).await {
-            Ok(record) => record,
-            Err(error) => return unrecorded(&error),
-        };
-        let ended = own.desk.end_login(callback, cookies(&headers)).await;
-        match &ended {
-            Ok(done) => {
-                record.set_name(&done.upstream);
-                record.end(Ok(&done.issuer));
-            }
-            Err(NotTaken::Failed(why)) => record.end(Err(why)),
-            // No login has ended. A stranger can try call-backs as often as it likes.
-            Err(NotTaken::Unknown) => record.forget(),
-        }
-        outcome(ended)
-    };
-    console.act(action).await
+    let cookies = cookies(&head.headers).into_iter().map(str::to_owned).collect();
+    let request = Request::EndLogin(EndLoginParams { callback, cookies });
+    let (own, by) = (Arc::clone(console), Person::of_console(&name_of(visitor)));
+    console.act(async move { outcome(own.operator.perform(&request, &by).await) }).await
 }
 
 /// The browser as the audit log names it: by its session, if it is signed in. The cookie of a login
@@ -147,27 +130,22 @@ fn name_of(visitor: Option<&Visitor>) -> String {
     visitor.map_or_else(|| "console".to_owned(), Visitor::name)
 }
 
-/// The page about an action that cannot be recorded.
-fn unrecorded(error: &Unrecorded) -> Response<ReplyBody> {
-    reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not done", &format!("Nothing was done: {error}."))
-}
-
-fn outcome(ended: Result<Done, NotTaken>) -> Response<ReplyBody> {
+fn outcome(ended: Result<View, Refusal>) -> Response<ReplyBody> {
     match ended {
-        Ok(done) => {
-            let account = done.account.map(|account| format!(" as {}", visible(&account))).unwrap_or_default();
-            let (upstream, issuer) = (visible(&done.upstream), visible(&done.issuer));
+        Ok(View::LoggedIn(LoggedIn { upstream, issuer, account, .. })) => {
+            let account = account.map(|account| format!(" as {}", visible(&account))).unwrap_or_default();
+            let (upstream, issuer) = (visible(&upstream), visible(&issuer));
             let text =
                 format!("headend is logged in to {upstream} at {issuer}{account}. Calls that waited for it go on.");
             reply::page(StatusCode::OK, &LoginDone { upstream, text })
         }
-        Err(NotTaken::Failed(why)) => {
+        Ok(_) | Err(Refusal::Stranger) => reply::page(StatusCode::BAD_REQUEST, &LoginRefused { text: OTHER }),
+        Err(refusal) => {
             let text = format!(
-                "The login has failed: {why}. Begin another one: on the page of its upstream, or with headend login."
+                "The login has failed: {refusal}. Begin another one: on the page of its upstream, or with headend login."
             );
             reply::wrong(StatusCode::BAD_REQUEST, "Not logged in", &text)
         }
-        Err(NotTaken::Unknown) => reply::page(StatusCode::BAD_REQUEST, &LoginRefused { text: OTHER }),
     }
 }
 

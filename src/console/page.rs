@@ -4,17 +4,19 @@ use askama::Template;
 
 use super::argument::RowKind;
 use super::card::Card;
-use super::desk::{BlockView, GrantView, PinView, UpstreamView};
 use super::group_link::GroupLink;
 use super::questions::Questions;
 use super::session::Notice;
 use super::text::{Piece, PieceKind, When, ago, block, capitalised, counted, diff, span, visible};
-use crate::policy::consent::{self, Lifetime, Wall};
-use crate::policy::{Evidence, PinState};
+use crate::operator::pins::{PinKind, PinView};
+use crate::operator::upstreams::{HealthView, UpstreamFacts, UpstreamView};
+use crate::policy::PinState;
+use crate::policy::consent::{self, BlockView, GrantView, Wall};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign::hidden_in;
 use crate::wire::foreign::oddities::Oddities;
+use crate::wire::layout::indented;
 
 /// The current page, for the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +83,7 @@ pub(crate) struct Tile {
     /// Mark of the state.
     pub(crate) tone: &'static str,
     pub(crate) offers: String,
-    pub(crate) revision: &'static str,
+    pub(crate) revision: String,
     pub(crate) in_flight: usize,
     pub(crate) restarts: u64,
     pub(crate) error: Option<String>,
@@ -93,8 +95,11 @@ pub(crate) struct Tile {
 
 impl Tile {
     pub(crate) fn new(upstream: &UpstreamView) -> Self {
-        let UpstreamView { state, tools, prompts, resources, not_offered, in_flight, restarts, .. } = *upstream;
-        let offered = [(tools, "tool"), (prompts, "prompt"), (resources, "resource")];
+        let none = UpstreamFacts::default();
+        let (state, facts) = (upstream.state, upstream.facts.as_deref().unwrap_or(&none));
+        let resources = facts.resources + facts.resource_templates;
+        let offered = [(facts.tools, "tool"), (facts.prompts, "prompt"), (resources, "resource")];
+        let not_offered: usize = facts.not_offered.values().map(|excess| excess.items).sum();
         let mut offers: Vec<String> =
             offered.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| counted(n, word)).collect();
         offers.extend((not_offered > 0).then(|| format!("{not_offered} more not offered")));
@@ -112,21 +117,21 @@ impl Tile {
                 "calm"
             },
             offers: if offers.is_empty() { "offers nothing yet".to_owned() } else { offers.join(", ") },
-            revision: upstream.revision.unwrap_or("–"),
-            in_flight,
-            restarts,
-            error: upstream.last_error.as_ref().filter(|_| state.has_failed()).map(|error| visible(error)),
-            waits: (state.has_failed() || state == UpstreamState::Starting).then(|| waits(upstream)),
+            revision: facts.revision.clone().unwrap_or_else(|| "–".to_owned()),
+            in_flight: facts.in_flight,
+            restarts: facts.restarts,
+            error: facts.health.last_error.as_ref().filter(|_| state.has_failed()).map(|error| visible(error)),
+            waits: (state.has_failed() || state == UpstreamState::Starting).then(|| waits(upstream, &facts.health)),
             wants_login: state.wants_login(),
         }
     }
 }
 
 /// For how long an upstream has been in its state, and what comes next.
-fn waits(upstream: &UpstreamView) -> String {
-    let next = upstream.next_try.map(|seconds| format!(", tried again in {}", span(seconds))).unwrap_or_default();
+fn waits(upstream: &UpstreamView, health: &HealthView) -> String {
+    let next = health.next_try_seconds.map(|seconds| format!(", tried again in {}", span(seconds))).unwrap_or_default();
     let advice = upstream.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-    format!("{} for {}{next}{advice}.", capitalised(upstream.state.into_str()), span(upstream.age))
+    format!("{} for {}{next}{advice}.", capitalised(upstream.state.into_str()), span(health.since_seconds))
 }
 
 /// A decision's row.
@@ -179,10 +184,10 @@ impl BlockRow {
         Self {
             id: block.id.clone(),
             caller: visible(&block.caller),
-            client: block.client.as_deref().map(visible),
+            client: block.client_name().map(visible),
             item: visible(&block.item),
             left: span(block.until.saturating_sub(now)),
-            denied_by: block.denied_by.as_deref().map(visible),
+            denied_by: block.by.as_deref().map(visible),
         }
     }
 }
@@ -192,7 +197,7 @@ impl BlockRow {
 pub(crate) struct Granted {
     pub(crate) id: String,
     pub(crate) caller: String,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: String,
     pub(crate) item: String,
     pub(crate) destructive: bool,
     pub(crate) lifetime: String,
@@ -206,35 +211,36 @@ pub(crate) struct Granted {
 
 impl Granted {
     pub(crate) fn new(grant: &GrantView, now: Wall) -> Self {
-        let lifetime = match grant.lifetime {
-            Lifetime::Once => "once".to_owned(),
-            Lifetime::Session => "this session".to_owned(),
-            Lifetime::Until(end) => format!("{} more", span(end.saturating_sub(now))),
-            Lifetime::UntilChanged => "always, until it changes".to_owned(),
+        let lifetime = match (grant.lifetime.as_str(), grant.until) {
+            ("until", Some(end)) => format!("{} more", span(end.saturating_sub(now))),
+            ("until-changed", _) => "always, until it changes".to_owned(),
+            ("session", _) => "this session".to_owned(),
+            (word, _) => word.to_owned(),
         };
-        let used = match (grant.uses, grant.last_used) {
-            (0, _) | (_, None) => "not yet".to_owned(),
-            (uses, Some(last)) => {
-                format!("{}, {}", counted(usize::try_from(uses).unwrap_or(usize::MAX), "time"), ago(now, last))
+        let used = match grant.uses {
+            0 => "not yet".to_owned(),
+            uses => {
+                let times = counted(usize::try_from(uses).unwrap_or(usize::MAX), "time");
+                format!("{times}, {}", ago(now, grant.last_used))
             }
         };
         Self {
             id: grant.id.clone(),
             caller: visible(&grant.caller),
-            kind: grant.kind,
+            kind: grant.kind.clone(),
             item: visible(&grant.item),
             destructive: grant.destructive,
             lifetime,
-            scope: match &grant.below {
-                Some(below) => format!("below {}. {}", visible(&below.base), visible(&below.covers)),
-                None if grant.exact => "these arguments only".to_owned(),
-                None => "any arguments".to_owned(),
+            scope: match (&grant.below, &grant.covers) {
+                (Some(base), Some(covers)) => format!("below {}. {}", visible(base), visible(covers)),
+                _ if grant.arguments == "exact" => "these arguments only".to_owned(),
+                _ => "any arguments".to_owned(),
             },
             by: visible(&grant.by),
-            level: match grant.evidence {
-                Evidence::Client => "asked in the client",
-                Evidence::Page => "in the console",
-                Evidence::Operator => "on the command line",
+            level: match grant.evidence.as_str() {
+                "L1" => "asked in the client",
+                "L2" => "in the console",
+                _ => "on the command line",
             },
             rule: visible(&grant.rule),
             at: When::past(now, grant.granted_at),
@@ -249,8 +255,8 @@ pub(crate) struct Review {
     pub(crate) upstream: String,
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// As the form returns it: unchanged.
-    pub(crate) key: super::desk::PinKey,
+    /// The name as the form returns it: unchanged.
+    pub(crate) key: String,
     pub(crate) digest: String,
     pub(crate) short: String,
     pub(crate) anchor: String,
@@ -275,28 +281,30 @@ impl Review {
     /// `None` when nothing waits.
     pub(crate) fn new(pin: &PinView, now: Wall) -> Option<Self> {
         let waiting = pin.waiting.as_ref().or_else(|| pin.approved.as_ref().filter(|_| pin.is_new))?;
+        let waiting = &*indented(waiting);
         let pieces = match pin.approved.as_ref().filter(|_| !pin.is_new) {
-            Some(approved) => diff(approved, waiting),
+            Some(approved) => diff(&indented(approved), waiting),
             None => block(waiting),
         };
+        let digest = pin.shown().map(|digest| digest.hex()).unwrap_or_default();
         let hidden = hidden_in(waiting);
         let mut oddities = Oddities::default();
         oddities.look_at_json(waiting);
-        let short: String = pin.waiting_digest.chars().take(8).collect();
+        let short: String = digest.chars().take(8).collect();
         Some(Self {
-            upstream: visible(&pin.key.upstream),
-            kind: visible(&pin.key.kind),
-            name: visible(&pin.key.name),
+            upstream: visible(&pin.upstream),
+            kind: pin.kind.into_str().to_owned(),
+            name: visible(&pin.name),
             anchor: format!("pin-{short}"),
-            digest: pin.waiting_digest.clone(),
+            digest,
             short,
             new: pin.approved.is_none() || pin.is_new,
             added: pin.is_new,
             rejected: pin.state == PinState::Rejected,
-            launch: pin.key.kind == "launch",
-            key: pin.key.clone(),
+            launch: pin.kind == PinKind::Launch,
+            key: pin.name.clone(),
             since: When::past(now, pin.since),
-            why: visible(&pin.why),
+            why: visible(&pin.by),
             hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
             mixed: oddities.told_mixed().as_deref().map(capitalised),
             pieces,
@@ -316,8 +324,8 @@ impl Pinned {
     pub(crate) fn all(pins: &[PinView]) -> Vec<Self> {
         let mut out: Vec<(String, Vec<String>)> = Vec::new();
         for pin in pins.iter().filter(|pin| pin.state == PinState::Pinned && !pin.is_new) {
-            let (upstream, kind) = (visible(&pin.key.upstream), visible(&pin.key.kind));
-            let name = if kind == "launch" { kind } else { format!("{} ({kind})", visible(&pin.key.name)) };
+            let (upstream, kind) = (visible(&pin.upstream), pin.kind.into_str());
+            let name = if kind == "launch" { kind.to_owned() } else { format!("{} ({kind})", visible(&pin.name)) };
             match out.iter_mut().find(|(known, _)| *known == upstream) {
                 Some((_, names)) => names.push(name),
                 None => out.push((upstream, vec![name])),

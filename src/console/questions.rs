@@ -1,9 +1,8 @@
 //! The open approvals on the overview: one line each until they are opened, those of one caller about one item together.
 
 use super::card::Card;
-use super::desk::Approval;
 use super::group_link::GroupLink;
-use crate::policy::consent::Wall;
+use crate::policy::consent::{ApprovalView, Wall};
 
 /// So many are open from the start.
 const FEW: usize = 3;
@@ -31,15 +30,15 @@ pub(crate) struct QuestionGroup {
 
 impl Questions {
     /// In the order of the oldest of each group.
-    pub(crate) fn new(approvals: &[Approval], now: Wall) -> Self {
-        let mut groups: Vec<Vec<&Approval>> = Vec::new();
+    pub(crate) fn new(approvals: &[ApprovalView], now: Wall) -> Self {
+        let mut groups: Vec<Vec<&ApprovalView>> = Vec::new();
         for approval in approvals.iter().take(MAX_LISTED) {
             match groups.iter_mut().find(|group| group.first().is_some_and(|first| first.is_beside(approval))) {
                 Some(group) => group.push(approval),
                 None => groups.push(vec![approval]),
             }
         }
-        let group = |group: Vec<&Approval>| QuestionGroup {
+        let group = |group: Vec<&ApprovalView>| QuestionGroup {
             link: group.first().filter(|_| group.len() > 1).map(|first| GroupLink::to(first, group.len())),
             cards: group.into_iter().map(|approval| Card::new(approval, now)).collect(),
         };

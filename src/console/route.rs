@@ -13,7 +13,6 @@ use super::action;
 use super::asset;
 use super::calls;
 use super::card::Card;
-use super::desk::Found;
 use super::events;
 use super::form::{Form, form};
 use super::group_link::GroupLink;
@@ -26,11 +25,12 @@ use super::questions::Questions;
 use super::reply::{self, COOKIE};
 use super::session::{NoEntry, Visitor, session_name};
 use super::site::{Console, Seat};
-use super::text::visible;
+use super::text::{capitalised, visible};
 use super::upstream_page::{UpstreamPage, name_in};
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::closing;
+use crate::operator::ApprovalState;
 use crate::policy::OperatorAction;
 
 /// Number of decisions on the overview, and on their own page.
@@ -170,9 +170,9 @@ fn keeps_notice(headers: &HeaderMap) -> bool {
 
 /// A page for a signed-in browser.
 async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<ReplyBody> {
-    let desk = &console.desk;
+    let desk = console.desk();
     let now = desk.now();
-    let pins = desk.pins().await;
+    let pins = desk.pins();
     let frame = |section| Frame {
         section,
         csrf: visitor.csrf.clone(),
@@ -190,7 +190,8 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             tiles.sort_by_key(|tile| tile.tone != "danger");
             let troubled = tiles.iter().filter(|tile| tile.tone == "danger").count();
             let questions = Questions::new(&desk.approvals(), now);
-            let troubles = desk.troubles().iter().map(|trouble| visible(trouble)).collect();
+            let troubles =
+                desk.troubles().iter().map(|trouble| format!("{}.", capitalised(&visible(trouble)))).collect();
             let blocks = desk.blocks().iter().map(|block| BlockRow::new(block, now)).collect();
             let frame = frame(Section::Overview);
             reply::page(ok, &Overview { frame, questions, blocks, troubles, troubled, tiles, rows: rows(FEW) })
@@ -212,7 +213,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             let mut of: HashMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
             let [caller, kind, item] = ["caller", "kind", "item"].map(|name| of.remove(name).unwrap_or_default());
             let mut approvals = desk.approvals();
-            approvals.retain(|one| one.caller.key() == caller && one.kind == kind && one.canonical == item);
+            approvals.retain(|one| one.caller.key() == caller && one.kind == kind && one.item == item);
             let cards = approvals.iter().map(|approval| Card::new(approval, now)).collect();
             reply::page(ok, &Group::new(frame(Section::Other), cards))
         }
@@ -220,17 +221,16 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
         "/decisions" => reply::page(ok, &Decisions { frame: frame(Section::Decisions), rows: rows(ALL) }),
         path => match path.strip_prefix("/approvals/").filter(|id| is_id(id)) {
             Some(id) => match desk.approval(id) {
-                Found::Open(approval) => {
+                ApprovalState::Open(approval) => {
                     let card = Card::whole(&approval, now);
                     let count = desk.approvals().iter().filter(|other| other.is_beside(&approval)).count();
                     let group = (count > 1).then(|| GroupLink::to(&approval, count));
                     reply::page(ok, &OneApproval { frame: frame(Section::Other), card, group })
                 }
-                Found::Closed(ending) => {
-                    let is_late = desk.was_late(id);
-                    reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending), is_late))
+                ApprovalState::Closed { how, is_late } => {
+                    reply::page(ok, &Closed::new(frame(Section::Other), id, Some(how), is_late))
                 }
-                Found::Unknown => {
+                ApprovalState::Unknown => {
                     reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None, false))
                 }
             },
@@ -266,7 +266,7 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
         return reply::forbidden("The form does not belong to your session. Reload the page and try again.");
     }
     if path == "/sign-out" {
-        let record = console.audit.begin(OperatorAction::SignOut, &visitor.name(), None).await;
+        let record = console.operator.audit().begin(OperatorAction::SignOut, &visitor.name(), None).await;
         console.doors.leave(&visitor).await;
         // A sign-out waits for no place in the log, so there is a record.
         record.into_iter().for_each(|record| record.end(Ok("")));
@@ -315,7 +315,7 @@ async fn enter(
     wrong: &str,
 ) -> Response<ReplyBody> {
     let page = |status, problem: String| reply::page(status, &SignIn { then: then.to_owned(), problem: Some(problem) });
-    let mut record = match console.audit.begin(OperatorAction::SignIn, "console", Some(by_what)).await {
+    let mut record = match console.operator.audit().begin(OperatorAction::SignIn, "console", Some(by_what)).await {
         Ok(record) => record,
         Err(error) => return page(StatusCode::SERVICE_UNAVAILABLE, format!("Not signed in: {error}.")),
     };

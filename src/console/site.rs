@@ -8,7 +8,6 @@ use http::{Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::desk::Desk;
 use super::reply;
 use super::session::{self, Doors};
 use crate::base::clock;
@@ -17,8 +16,8 @@ use crate::listener::address::Network;
 use crate::listener::body::ReplyBody;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::Standing;
+use crate::operator::{Desk, Operator};
 use crate::policy::OperatorAction;
-use crate::store::audit::Audit;
 use crate::store::audit::action::WrongAttempts;
 
 /// Connections of signed-in browsers at once; a browser opens six.
@@ -33,9 +32,8 @@ pub(super) const MAX_STREAMS: usize = 48;
 
 /// A console that can be served.
 pub(crate) struct Console {
-    pub(super) desk: Arc<dyn Desk>,
+    pub(super) operator: Operator,
     pub(super) doors: Doors,
-    pub(super) audit: Audit,
     /// Wrong tokens and links.
     pub(super) wrong_sign_ins: WrongAttempts,
     pub(super) guard: Guard,
@@ -54,22 +52,19 @@ impl std::fmt::Debug for Console {
 }
 
 impl Console {
-    /// `doors` know the operator's token; streams end when `stop` fires. Actions are recorded in
-    /// `audit`.
+    /// `doors` know the operator's token; streams end when `stop` fires.
     pub(crate) fn new(
-        desk: Arc<dyn Desk>,
+        operator: Operator,
         doors: Doors,
-        audit: Audit,
         local: SocketAddr,
         tasks: TaskGroup,
         stop: CancellationToken,
     ) -> Self {
-        let (wrong, log) = (OperatorAction::WrongSignIn, audit.clone());
+        let (wrong, log) = (OperatorAction::WrongSignIn, operator.audit().clone());
         Self {
-            desk,
+            operator,
             doors,
             wrong_sign_ins: WrongAttempts::new(wrong, log, tasks.clone(), stop.clone()),
-            audit,
             // Only its own host and origin, whatever the configuration allows other listeners.
             guard: Guard::new(local, &[], &[], MAX_HEAD),
             base: format!("http://{local}").into(),
@@ -79,6 +74,11 @@ impl Console {
             tasks,
             stop,
         }
+    }
+
+    /// The data of the pages.
+    pub(super) fn desk(&self) -> &dyn Desk {
+        self.operator.desk()
     }
 
     /// The console's address, without a slash at the end.

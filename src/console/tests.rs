@@ -4,13 +4,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use self::fake::{FakeDesk, HOSTILE, approval, hostile};
-use super::desk::{Approval, Desk};
+use self::fake::{FakeDesk, HOSTILE, approval, digest, hostile};
 use super::site::MAX_ACTIONS;
 use super::*;
 use crate::base::local_time::local_clock;
 use crate::base::task_group::TaskGroup;
+use crate::operator::{Desk, Operator};
 use crate::policy::Said;
+use crate::policy::consent::ApprovalView;
 use crate::store::audit::Audit;
 
 mod actions;
@@ -89,7 +90,7 @@ impl Stage {
         let doors = Doors::new(TOKEN, None, crate::base::clock::uptime());
         let tasks = TaskGroup::default();
         let live = Arc::clone(&desk) as Arc<dyn Desk>;
-        let console = Arc::new(Console::new(live, doors, audit, address, tasks.clone(), stop.clone()));
+        let console = Arc::new(Console::new(Operator::new(live, audit), doors, address, tasks.clone(), stop.clone()));
         let lobby = Lobby::new("console", ANONYMOUS, None);
         tasks.spawn("console", serve(Arc::clone(&console), listener, lobby));
         Self { console, desk, address, stop }
@@ -228,7 +229,7 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
     let csrf = stage.get("/", &mine).await.csrf();
     let foreign = stage.get("/", &other).await.csrf();
     let own = format!("http://{}", stage.address);
-    let digest = format!("{:0>64}", "k7hq9cmv2r5wjd8x");
+    let digest = digest("k7hq9cmv2r5wjd8x");
     let good = format!("csrf={csrf}&answer=once&digest={digest}");
     let path = "/approvals/k7hq9cmv2r5wjd8x";
     let cookie = ("Cookie", mine.as_str());
@@ -257,7 +258,7 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
     let headers = [cookie, ("Origin", own.as_str()), ("Sec-Fetch-Site", "same-origin")];
     let done = stage.send("POST", path, &headers, &good).await;
     assert_eq!((done.status, done.header("location")), (303, Some("/")));
-    assert_eq!(stage.desk.done(), ["answer k7hq9cmv2r5wjd8x Once"]);
+    assert_eq!(stage.desk.done(), ["answer k7hq9cmv2r5wjd8x once"]);
     let told = "Allowed once: postgres__execute_sql for local, with exactly these arguments.";
     let refreshed = stage.send("GET", "/", &[cookie, ("headend-refresh", "1")], "").await;
     assert!(!refreshed.body.contains(told), "the script takes no notice away");
@@ -290,13 +291,13 @@ async fn every_button_reaches_the_desk() {
     let until = local_clock(stage.desk.now() + 3600);
     let hour = format!("with any arguments, until {until}, or until the tool or its server changes.");
     for (word, reply) in
-        [("deny", "Deny"), ("once", "Once"), ("session", "Session"), ("hour", "Hour"), ("always", "Always")]
+        [("deny", "deny"), ("once", "once"), ("session", "session"), ("hour", "1h"), ("always", "always")]
     {
         stage.desk.ask(approval("a1", "x", "x", Said::default(), 1, "{}"));
-        let other = format!("csrf={csrf}&answer={word}&digest={:0>64}", "a2");
+        let other = format!("csrf={csrf}&answer={word}&digest={}", digest("a2"));
         stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &other).await;
         assert!(stage.get("/", &cookie).await.body.contains("It is not what was shown."), "{word}");
-        let body = format!("csrf={csrf}&answer={word}&digest={:0>64}", "a1");
+        let body = format!("csrf={csrf}&answer={word}&digest={}", digest("a1"));
         assert_eq!(stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &body).await.status, 303, "{word}");
         assert_eq!(stage.desk.done().last().unwrap(), &format!("answer a1 {reply}"));
         let told = match word {
@@ -319,19 +320,19 @@ async fn every_button_reaches_the_desk() {
     let pin = |digest: &str, answer: &str| {
         format!("csrf={csrf}&upstream=github&kind=tool&name=create_issue&digest={digest}&answer={answer}")
     };
-    stage.send("POST", "/pins", &[("Cookie", &cookie)], &pin("0000", "approve")).await;
+    stage.send("POST", "/pins", &[("Cookie", &cookie)], &pin(&fake::digest("x"), "approve")).await;
     assert!(stage.get("/pins", &cookie).await.body.contains("It changed again meanwhile"));
     stage.send("POST", "/pins", &[("Cookie", &cookie)], &pin(digest, "reject")).await;
-    assert_eq!(stage.desk.done().last().unwrap(), "reject github create_issue");
+    assert_eq!(stage.desk.done().last().unwrap(), "reject create_issue");
     stage.send("POST", "/pins", &[("Cookie", &cookie)], &pin(digest, "approve")).await;
-    assert_eq!(stage.desk.done().last().unwrap(), "approve github create_issue");
+    assert_eq!(stage.desk.done().last().unwrap(), "approve create_issue");
     let card = page.split("<article ").find(|card| card.contains("<bdi>move_file</bdi>")).unwrap();
     assert!(card.contains("Confirm it") && card.contains("Clients see it"), "{card}");
     assert!(card.contains("Letters of several scripts in one word"), "{card}");
     let digest = card.split("name=\"digest\" value=\"").nth(1).unwrap().split('"').next().unwrap();
     let form = format!("csrf={csrf}&upstream=files&kind=tool&name=move_file&digest={digest}&answer=approve");
     stage.send("POST", "/pins", &[("Cookie", &cookie)], &form).await;
-    assert_eq!(stage.desk.done().last().unwrap(), "approve files move_file");
+    assert_eq!(stage.desk.done().last().unwrap(), "approve move_file");
     assert!(!stage.get("/pins", &cookie).await.body.contains("Confirm it"));
     assert_eq!(
         stage.send("POST", "/pins", &[("Cookie", &cookie)], &format!("csrf={csrf}&answer=approve")).await.status,
@@ -349,7 +350,7 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
         stage.desk.ask(approval(id, "x", "x", Said::default(), 1, "{}"));
     }
     // A prompt of the same name is of no group with the tool.
-    stage.desk.ask(Approval { kind: "prompt", ..approval("p1", "x", "x", Said::default(), 1, "{}") });
+    stage.desk.ask(ApprovalView { kind: "prompt".to_owned(), ..approval("p1", "x", "x", Said::default(), 1, "{}") });
     let link = "/group?caller=user+local&#38;kind=tool&#38;item=x";
     for path in ["/", "/approvals/a1"] {
         assert!(stage.get(path, &cookie).await.body.contains(link), "{path}");
@@ -357,7 +358,7 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
     let page = stage.get("/group?caller=user+local&kind=tool&item=x", &cookie).await;
     assert!(!page.body.contains("value=\"p1:"), "{}", page.body);
     let csrf = page.csrf();
-    let value = |id: &str| format!("{id}:{id:0>64}");
+    let value = |id: &str| format!("{id}:{}", digest(id));
     for id in ["a1", "a2", "a3"] {
         assert!(page.body.contains(&format!("name=\"member\" value=\"{}\"", value(id))), "{id}: {}", page.body);
     }
@@ -375,9 +376,9 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
     assert_eq!(stage.desk.done(), [""; 0]);
     let done = stage.send("POST", "/group", &headers, &form(&["a1", "a3"], "once")).await;
     assert_eq!((done.status, done.header("location")), (303, Some("/")));
-    assert_eq!(stage.desk.done(), ["answer a1 Once", "answer a3 Once"]);
+    assert_eq!(stage.desk.done(), ["answer a1 once", "answer a3 once"]);
     assert!(stage.get("/", &cookie).await.body.contains("Allowed once: 2 of 2."));
-    let again = format!("csrf={csrf}&answer=deny&member={}&member=a4:{:0>64}", value("a2"), "x");
+    let again = format!("csrf={csrf}&answer=deny&member={}&member=a4:{}", value("a2"), digest("x"));
     stage.send("POST", "/group", &headers, &again).await;
     let told = stage.get("/", &cookie).await.body;
     assert!(told.contains("Denied: 1 of 2. Not answered: 1 (It is not what was shown.)"), "{told}");

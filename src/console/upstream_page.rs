@@ -2,13 +2,13 @@
 
 use askama::Template;
 
-use super::desk::{ToolView, UpstreamDetail};
-use super::login_desk::HeldLogin;
 use super::page::{Frame, Tile};
 use super::text::{Piece, PieceKind, block, capitalised, counted, moment, span, visible};
 use crate::base::local_time::{local, zone};
 use crate::gateway::snapshot::{LogLine, Origin};
 use crate::mcp::weight;
+use crate::operator::tools::ToolView;
+use crate::operator::upstreams::{LoginInUse, UpstreamDetail, UpstreamFacts, WithheldItem};
 use crate::policy::consent::Wall;
 
 /// The name in the path of such a page.
@@ -29,6 +29,10 @@ pub(crate) struct UpstreamPage {
     wants_login: bool,
     /// Whose login is in use, where and for how long.
     login: Option<String>,
+    /// The program that is started.
+    program: Option<String>,
+    /// Sentences about what a person would not expect of the server.
+    remarks: Vec<String>,
     lines: Vec<Line>,
     /// The zone of their times.
     zone: String,
@@ -54,7 +58,7 @@ struct Tool {
     is_new: bool,
     by_operator: Option<String>,
     by_server: String,
-    effect: &'static str,
+    effect: String,
     tone: &'static str,
     bytes: usize,
     tokens: usize,
@@ -68,21 +72,25 @@ struct Withheld {
 
 impl UpstreamPage {
     pub(crate) fn new(frame: Frame, detail: &UpstreamDetail) -> Self {
-        let UpstreamDetail { view, is_off, login, lines, tools, withheld } = detail;
-        let bytes: usize = tools.iter().map(|tool| tool.bytes).sum();
+        let UpstreamDetail { view, is_off, takes_login, wants_login, lines, tools, withheld } = detail;
+        let none = UpstreamFacts::default();
+        let facts = view.facts.as_deref().unwrap_or(&none);
+        let bytes: usize = tools.iter().filter_map(|tool| tool.bytes).sum();
         let mut tools: Vec<Tool> = tools.iter().map(Tool::new).collect();
         // The largest first, as `headend tools --tokens` has them.
         tools.sort_by_key(|tool| std::cmp::Reverse(tool.bytes));
-        let withheld = withheld.iter().map(|(name, why)| Withheld { name: visible(name), why: visible(why) }).collect();
+        let withheld = withheld.iter().map(Withheld::new).collect();
         let tile = Tile::new(view);
         let offers = tile.offers.trim_start_matches("offers ").to_owned();
         Self {
             frame,
-            tile: Tile { error: view.last_error.as_ref().map(|error| visible(error)), offers, ..tile },
-            age: span(view.age),
+            tile: Tile { error: facts.health.last_error.as_deref().map(visible), offers, ..tile },
+            age: span(facts.health.since_seconds),
             is_off: *is_off,
-            wants_login: login.as_ref().is_some_and(|login| login.is_wanted),
-            login: login.as_ref().and_then(|login| login.held.as_ref()).map(held),
+            wants_login: *wants_login,
+            login: facts.login.as_ref().filter(|_| *takes_login).map(held),
+            program: facts.program.as_deref().map(visible),
+            remarks: remarks(facts).iter().map(|remark| visible(remark)).collect(),
             lines: lines.iter().map(Line::new).collect(),
             zone: lines.last().map(|line| zone(line.at / 1000)).unwrap_or_default(),
             total: format!("{}, about {} tokens together", counted(tools.len(), "tool"), weight::tokens(bytes)),
@@ -92,9 +100,29 @@ impl UpstreamPage {
     }
 }
 
-fn held(login: &HeldLogin) -> String {
+/// The facts of `headend status NAME` that a person would not expect, one sentence each.
+fn remarks(facts: &UpstreamFacts) -> Vec<String> {
+    let unread = facts.unread_lists.iter().map(|(list, unread)| {
+        format!(
+            "Its {list} could not be read ({}; attempts: {}). Clients see what was known; next try in {}.",
+            unread.why,
+            unread.attempts,
+            span(unread.next_try_seconds)
+        )
+    });
+    let definitions = facts.invalid_definitions.iter();
+    let definitions = definitions.map(|line| format!("Not as the protocol wants it, definition: {line}"));
+    let more = (facts.invalid_definitions_not_shown > 0)
+        .then(|| format!("And {} more such definitions.", facts.invalid_definitions_not_shown));
+    let turns = (!facts.one_at_a_time.is_empty())
+        .then(|| format!("Calls of these pass one at a time: {}.", facts.one_at_a_time.join(", ")));
+    let input = facts.input.as_deref().map(|why| format!("{}.", capitalised(why)));
+    unread.chain(definitions).chain(more).chain(turns).chain(input).collect()
+}
+
+fn held(login: &LoginInUse) -> String {
     let account = login.account.as_ref().map(|account| format!("{} at ", visible(account))).unwrap_or_default();
-    let left = login.left.map(|left| format!("; its token ends in {}", span(left))).unwrap_or_default();
+    let left = login.token_seconds.map(|left| format!("; its token ends in {}", span(left))).unwrap_or_default();
     format!("{account}{}{left}", visible(&login.issuer))
 }
 
@@ -106,6 +134,12 @@ impl Line {
     }
 }
 
+impl Withheld {
+    fn new(item: &WithheldItem) -> Self {
+        Self { name: visible(&item.name), why: visible(&item.why) }
+    }
+}
+
 impl Tool {
     fn new(tool: &ToolView) -> Self {
         Self {
@@ -113,14 +147,14 @@ impl Tool {
             is_new: tool.is_new,
             by_operator: tool.said.by_operator().as_deref().map(capitalised),
             by_server: capitalised(&tool.said.by_server()),
-            effect: tool.effect,
-            tone: match tool.effect {
+            effect: tool.effect.clone().unwrap_or_default(),
+            tone: match tool.effect.as_deref().unwrap_or_default() {
                 "allow" => "good",
                 "deny" => "danger",
                 _ => "warn",
             },
-            bytes: tool.bytes,
-            tokens: weight::tokens(tool.bytes),
+            bytes: tool.bytes.unwrap_or_default(),
+            tokens: weight::tokens(tool.bytes.unwrap_or_default()),
         }
     }
 }

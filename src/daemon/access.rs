@@ -102,7 +102,7 @@ impl Users {
 }
 
 /// Name of an operator in grants and records; `None` for other users of the socket.
-pub(super) fn operator(caller: &Caller) -> Option<String> {
+pub(crate) fn operator(caller: &Caller) -> Option<String> {
     let uid = || format!("uid:{}", rustix::process::getuid().as_raw());
     caller.is_operator().then(|| if caller.is_local() { uid() } else { caller.name().to_owned() })
 }

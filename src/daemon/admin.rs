@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -19,61 +18,44 @@ use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::config::guard;
-use crate::daemon::access::{Access, UNGREETED, Users, operator};
+use crate::daemon::access::{Access, UNGREETED, Users, operator, socket_callers};
 use crate::daemon::gateway::Gateway;
 use crate::gateway::answer::Answer;
 use crate::gateway::client::quota::Good;
-use crate::gateway::condition::conditions;
 use crate::listener::credentials::CallerAccess;
 use crate::listener::lobby::{Accepted, Guest, Lobby};
 use crate::listener::pieces::Pieces;
 use crate::listener::press::{BodyPace, Pressed};
-use crate::mcp::method::List;
+use crate::operator::request::{Effect, Malformed, ReloadParams, Request};
+use crate::operator::views::{ConsoleLink, Reloaded, View};
+use crate::operator::{Person, Refusal, tool, tools};
 use crate::policy::OperatorAction;
-use crate::policy::chain::timestamp;
 use crate::serve::lines;
-use crate::store::db::Health;
-use crate::store::directory::Store;
-use crate::store::presence::OtherGateway;
-use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::session::link::LinkState;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame};
-use crate::wire::message::{self, Message, Request};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::message::{self, Message, Request as MessageRequest};
+use crate::wire::raw::RawJson;
 
 mod call;
-mod consents;
 mod hello;
 mod late;
-mod login;
-mod logs;
-mod methods;
-mod pins;
-mod presence;
-mod proof;
-mod restart;
-mod tool;
-mod tools;
-mod upstream;
+pub(crate) mod proof;
+mod status;
 
-pub(crate) use self::hello::{Hello, hello_line};
+pub(crate) use self::hello::{Hello, hello_line, published_socket};
 pub(crate) use self::late::{passes, serve_later};
-pub(crate) use self::pins::{listed, outcome};
 pub(crate) use self::proof::fresh_code;
+pub(crate) use self::status::status;
 
 use self::hello::{HELLO, own_hello, publish};
-use self::methods::{MethodEffect, recorded};
 use self::proof::Proof;
+use self::status::whole_status;
 
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
 /// Longest request of the operator, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 20;
 /// Time from the connection to the end of the hello.
 const HELLO_TIME: Duration = Duration::from_secs(10);
-
-/// Methods for socket users who are not the operator: those that any client has.
-const FOR_EVERYBODY: [&str; 2] = ["tools", "call"];
 
 /// Binds the socket and replaces one without a daemon.
 ///
@@ -321,180 +303,87 @@ async fn admin(
     }
 }
 
-async fn operate(
+pub(crate) async fn operate(
     gateway: &Arc<Gateway>,
     caller: &CallerAccess,
     proof: &mut Proof,
-    request: &Request,
+    message: &MessageRequest,
 ) -> Result<RawJson, (i64, String)> {
-    let method = request.method.as_str();
+    let method = message.method.as_str();
     gateway.service.admission.admit(&caller.caller, 1).map_err(|over| (1, over.to_string()))?;
-    let by = match operator(&caller.caller) {
-        Some(by) => by,
-        None if FOR_EVERYBODY.contains(&method) => String::new(),
-        None => return Err((1, "only root and the user that runs headend may do that".to_owned())),
+    let params = message.params.clone().unwrap_or(RawJson::EMPTY_OBJECT);
+    let request = Request::parse(method, &params);
+    let by = match (operator(&caller.caller), &request) {
+        (Some(by), _) => Person::of_socket(&by),
+        // The requests that any client may make.
+        (None, Some(Ok(Request::Tools(_) | Request::Call(_)))) => Person::of_socket(""),
+        (None, _) => return Err((1, "only root and the user that runs headend may do that".to_owned())),
     };
-    let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
-    let effect = MethodEffect::of(method, &params);
-    let effect = effect.ok_or_else(|| (code::METHOD_NOT_FOUND, format!("no admin method {method:?}")))?;
-    // Boxed: a record beside each method would make the future of a connection larger.
-    let performed = Box::pin(perform(gateway, caller, &by, proof, request, &params));
-    match effect {
-        MethodEffect::Look | MethodEffect::RecordedElsewhere => performed.await,
-        MethodEffect::Act(action, about) => {
-            recorded(&gateway.service.audit, (action, about), &by, &params, performed).await
+    let request = request.ok_or_else(|| (code::METHOD_NOT_FOUND, format!("no admin method {method:?}")))?;
+    let request = match request {
+        Ok(request) => request,
+        Err(Malformed { effect, why }) => {
+            if let Effect::Act(action) = effect {
+                gateway.operator.refused(action, &by, &why).await;
+            }
+            return Err((code::INVALID_PARAMS, why));
         }
-    }
+    };
+    // Boxed: a record beside each request would make the future of a connection larger.
+    let performed = Box::pin(perform(gateway, caller, &by, proof, &request));
+    let view = gateway.operator.recorded(&request, &by, performed).await.map_err(|refusal| match refusal {
+        Refusal::Params(why) => (code::INVALID_PARAMS, why),
+        other @ (Refusal::Refused(_) | Refusal::Unusable(_) | Refusal::Stranger) => (1, other.to_string()),
+    })?;
+    view.json().map_err(|error| (1, error.to_string()))
 }
 
-/// Runs a method that is there.
+/// Carries a request out: those about the program around the gateway here.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other requests are about the gateway itself")]
 async fn perform(
     gateway: &Arc<Gateway>,
     caller: &CallerAccess,
-    by: &str,
+    by: &Person,
     proof: &mut Proof,
     request: &Request,
-    params: &RawObject,
-) -> Result<RawJson, (i64, String)> {
-    let method = request.method.as_str();
+) -> Result<View, Refusal> {
     let setting = gateway.service.snapshots.load().config.consent.operator;
-    if let Some(outcome) = proof.operate(setting, method, params) {
-        if method == "operator.prove" && outcome.is_err() {
-            gateway.wrong_codes.count();
+    proof.check(setting, request)?;
+    match request {
+        Request::Challenge(params) => proof.challenge(setting, &params.method),
+        Request::Prove(params) => proof.prove(&params.code).inspect_err(|_| gateway.wrong_codes.count()),
+        Request::Status(_) => Ok(View::Status(Box::new(whole_status(gateway).await))),
+        Request::Tools(params) => tools::list(&gateway.service, caller, params).map(View::Tools),
+        Request::Tool(params) => {
+            let users = socket_callers(&gateway.service.snapshots.load().config.admin);
+            tool::show(&gateway.service, &params.name, users).map(Box::new).map(View::Tool)
         }
-        return outcome;
-    }
-    if let Some(outcome) = consents::operate(gateway, by, method, params).await {
-        return outcome;
-    }
-    match method {
-        "status" => Ok(presence::with_approvals(gateway, status(gateway)).await),
-        "tools" => tools::list(gateway, caller, params),
-        "tools.show" => tool::show(gateway, params),
-        "reload" => reload(gateway, by, params).await,
-        "logs" => logs::operate(gateway, params).await,
-        "restart" => restart::operate(gateway, by, params).await,
-        "call" => call::call(gateway, caller, request).await,
-        "login.begin" | "login.wait" | "login.paste" | "logout" => login::operate(gateway, by, method, params).await,
-        "console.link" => console_link(gateway),
-        _ => pins::operate(gateway, by, method, params).await,
+        Request::Reload(params) => reload(gateway, &by.name, params).await,
+        Request::Call(params) => call::call(gateway, caller, params).await,
+        Request::LinkConsole(_) => console_link(gateway),
+        _ => gateway.operator.desk().carry_out(request, by).await,
     }
 }
 
 /// Reads the configuration again, for `headend enable` and `disable` after they have changed it, or
 /// says what would change.
-async fn reload(gateway: &Gateway, by: &str, params: &RawObject) -> Result<RawJson, (i64, String)> {
-    let action = match params.string("for").as_deref() {
+async fn reload(gateway: &Gateway, by: &str, params: &ReloadParams) -> Result<View, Refusal> {
+    let action = match params.action.as_deref() {
         Some("enable") => Some(OperatorAction::Enable),
         Some("disable") => Some(OperatorAction::Disable),
         Some(_) | None => None,
     };
-    let switched = action.and_then(|action| Some((action, params.string("name")?)));
-    let file = params.string("config").map(PathBuf::from);
-    let plan = if params.is_true("dry-run") {
-        gateway.rehearse(file.as_deref())
+    let plan = if params.dry_run {
+        gateway.rehearse(params.config.as_deref())
     } else {
-        gateway.reload(by, switched.as_ref().map(|(action, name)| (*action, name.as_str()))).await
+        gateway.reload(by, action.zip(params.name.as_deref())).await
     };
-    plan.map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode()).map_err(|why| (1, why))
-}
-
-/// The gateway and its upstreams, as `headend status --json` prints them.
-pub(crate) fn status(gateway: &Gateway) -> RawJson {
-    let service = &gateway.service;
-    let snapshot = service.snapshots.load_full();
-    let upstreams = snapshot.handles.iter().enumerate().map(|(index, handle)| {
-        let state = handle.main.state();
-        let items = |list: List| {
-            let mine = |e: &&crate::catalog::merge::Entry| e.upstream == index && e.list == list;
-            RawJson::number(snapshot.whole.catalog.entries().iter().filter(mine).count())
-        };
-        let mut out =
-            RawObject::of_strings(&[("name", handle.name.as_str()), ("state", handle.health.state().into_str())]);
-        out.set("start", RawJson::string(handle.spec.load().start.into_str()));
-        if let LinkState::Ready(link) = &*state {
-            out.set("revision", RawJson::string(link.agreed().revision.as_str()));
-        }
-        out.set("incarnation", RawJson::number(handle.incarnation.load(Ordering::Relaxed)));
-        out.set("sessions", RawJson::number(handle.lanes.len() as u64));
-        upstream::add_turns(&mut out, handle);
-        out.set("restarts", RawJson::number(handle.main.restarts.load(Ordering::Relaxed)));
-        out.set("in-flight", RawJson::number(handle.in_flight.load(Ordering::Relaxed)));
-        out.set("tools", items(List::Tools));
-        out.set("prompts", items(List::Prompts));
-        out.set("resources", items(List::Resources));
-        out.set("resource-templates", items(List::Templates));
-        upstream::add_input(&mut out, &snapshot, handle);
-        upstream::add_excess(&mut out, handle);
-        upstream::add_flaws(&mut out, handle);
-        upstream::add_unread(&mut out, handle);
-        upstream::add_withheld(&mut out, &snapshot, handle);
-        upstream::add_new(&mut out, &snapshot, handle);
-        upstream::add_health(&mut out, handle);
-        upstream::add_login(&mut out, handle);
-        upstream::add_program(&mut out, handle);
-        out.encode()
-    });
-    let disabled = snapshot.config.disabled.iter().map(|spec| {
-        let mut out =
-            RawObject::of_strings(&[("name", spec.name.as_str()), ("state", UpstreamState::Disabled.into_str())]);
-        if snapshot.config.off.contains(&spec.name) {
-            let advice = format!("off until headend starts again; `headend restart {}` starts it now", spec.name);
-            out.set("advice", RawJson::string(&advice));
-        }
-        out.encode()
-    });
-    let in_flight: usize = snapshot.handles.iter().map(|h| h.in_flight.load(Ordering::Relaxed)).sum();
-    let mut out = RawObject::default();
-    out.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
-    let config = gateway.source.path.as_ref().map(|path| RawJson::string(&path.display().to_string()));
-    out.set_some("config", config);
-    out.set("uptime-seconds", RawJson::number(clock::since(service.started).as_secs()));
-    out.set("generation", RawJson::number(snapshot.generation));
-    out.set("sessions", RawJson::number(gateway.sessions.len()));
-    out.set("in-flight", RawJson::number(in_flight));
-    presence::add(&mut out, gateway);
-    out.set("withheld-items", RawJson::number(snapshot.dropped.len()));
-    let degraded = conditions(service).into_iter().map(|condition| {
-        let mut out = RawObject::of_strings(&[("reason", condition.reason), ("text", &condition.text)]);
-        out.set("stops-calls", RawJson::boolean(condition.stops_calls));
-        out.encode()
-    });
-    out.set("degraded", RawJson::list(degraded));
-    let command = service.host_command.get().map(|command| RawJson::string(&command.line()));
-    out.set_some("host-command", command);
-    let others = gateway.store.as_ref().map(Store::other_gateways).unwrap_or_default();
-    out.set("other-gateways", RawJson::list(others.iter().map(other_gateway)));
-    out.set_some("store", service.approvals.store_health().map(|store| store_status(store)));
-    out.set("upstreams", RawJson::list(upstreams.chain(disabled)));
-    out.encode()
-}
-
-/// A gateway of `headend stdio` that runs on the state directory of this one.
-fn other_gateway(other: &OtherGateway) -> RawJson {
-    let mut out = RawObject::of([("pid", RawJson::number(u64::from(other.pid)))]);
-    out.set_some("host", other.host.as_deref().map(RawJson::string));
-    out.encode()
-}
-
-/// Whether the store takes writes, and if not, why and since when.
-fn store_status(store: &Health) -> RawJson {
-    let mut out = RawObject::default();
-    let trouble = store.trouble();
-    out.set("writable", RawJson::boolean(trouble.is_none()));
-    if let Some(trouble) = trouble {
-        out.set("why", RawJson::string(&trouble.why));
-        out.set("since", RawJson::string(&timestamp(trouble.since.saturating_mul(1000))));
-    }
-    out.encode()
+    plan.map(|plan| View::Reloaded(Reloaded { plan: plan.to_string() })).map_err(Refusal::Refused)
 }
 
 /// A link that signs in to the console. Its holder is the operator.
-fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
-    let off = || (1, "the console is off; see `[console] listen`".to_owned());
+fn console_link(gateway: &Gateway) -> Result<View, Refusal> {
+    let off = || Refusal::refused("the console is off; see `[console] listen`");
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
-    Ok(RawObject::of([("link", RawJson::string(&link)), ("seconds", RawJson::number(life.as_secs()))]).encode())
+    Ok(View::ConsoleLink(ConsoleLink { link, seconds: life.as_secs() }))
 }
-
-#[cfg(test)]
-mod tests;

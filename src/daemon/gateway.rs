@@ -36,12 +36,13 @@ use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Parts, Supervised};
 use crate::listener::credentials::CallerAccess;
+use crate::operator::Operator;
+use crate::operator::live::LiveDesk;
 use crate::policy::{Caller, Entry, OperatorAction};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
 use crate::store::approvals::Approvals;
-use crate::store::audit::action::WrongAttempts;
-use crate::store::audit::{self, Audit, OpenError};
+use crate::store::audit::{self, Audit, OpenError, action::WrongAttempts};
 use crate::store::db::DbError;
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
@@ -57,6 +58,9 @@ use crate::upstream::login::parts::LoginParts;
 use crate::upstream::net::client::HttpClient;
 use crate::upstream::process::mark::Marks;
 use crate::upstream::spawner::Intake;
+
+pub(crate) use crate::store::approvals::Keeper;
+pub(crate) use crate::store::audit::{MAIN, chain_of_its_own};
 
 mod reload;
 
@@ -149,8 +153,8 @@ pub(crate) struct Gateway {
     pub(crate) source: ConfigSource,
     /// Set when the console listens.
     pub(crate) console: OnceLock<Arc<Console>>,
-    pub(crate) pins: Pins,
-    pub(super) notices: Arc<Notices>,
+    /// The operator's requests, with their records.
+    pub(crate) operator: Operator,
     pub(super) wrong_codes: WrongAttempts,
     pub(super) store: Option<Store>,
     /// `None` where nothing outlives the process.
@@ -169,8 +173,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the upstreams; no listener is open yet. `chain` names the chain in the audit log, [`audit::MAIN`] for the
-    /// daemon. `times` is how long each step of the end may take.
+    /// Starts the upstreams; no listener is open yet. `chain` names the chain in the audit log.
     ///
     /// # Errors
     /// [`StartError`].
@@ -239,7 +242,7 @@ impl Gateway {
             }
             clock::not_before(latest);
         }
-        let is_daemon = chain == audit::MAIN;
+        let is_daemon = chain == MAIN;
         let restore_review = db.clone().map(|db| RestoreReview::open(db, is_daemon)).transpose()?;
         let leases = Leases::new(db.clone(), metrics.clone());
         let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
@@ -313,19 +316,26 @@ impl Gateway {
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
         supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
         let notices = Notices::start(&service, &supervised.tasks, &supervised.stop);
-        let (audit, tasks, draining) = (service.audit.clone(), service.tasks.clone(), service.draining.clone());
-        let wrong_codes = WrongAttempts::new(OperatorAction::WrongCode, audit, tasks, draining);
+        let (tasks, draining) = (service.tasks.clone(), service.draining.clone());
+        let wrong_codes = WrongAttempts::new(OperatorAction::WrongCode, service.audit.clone(), tasks, draining);
         let callback = Arc::clone(&login_parts.callback);
         let logins = Arc::new(PendingLogins::new(callback, supervised.orders.clone()));
+        let desk = LiveDesk {
+            service: Arc::clone(&service),
+            pins,
+            orders: supervised.orders.clone(),
+            logins: Arc::clone(&logins),
+            notices,
+            review: restore_review.clone(),
+        };
         Ok(Self {
+            operator: Operator::new(Arc::new(desk), service.audit.clone()),
             service,
             logins,
             supervised,
             sessions: Arc::new(Sessions::new(session_limits, budget, Some(approvals), kept_sessions)),
             source,
             console: OnceLock::new(),
-            pins,
-            notices,
             wrong_codes,
             store,
             restore_review,

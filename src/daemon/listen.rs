@@ -11,7 +11,6 @@ use crate::base::clock;
 use crate::base::fair_slots::FairSlots;
 use crate::base::tally::Tally;
 use crate::config::{Config, MAX_HEADER_FIELD};
-use crate::console::live_desk::LiveDesk;
 use crate::console::{self, Console, Doors};
 use crate::daemon::doors::{Addresses, room};
 use crate::daemon::gateway::{Gateway, StartError};
@@ -114,12 +113,9 @@ impl Gateway {
             // A token that is never shown: links are the only way in.
             None => Store::fresh_token(),
         };
-        let (orders, logins) = (self.supervised.orders.clone(), Arc::clone(&self.logins));
-        let desk = Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), orders, logins));
         let doors = Doors::new(&token, self.sign_ins.clone(), clock::uptime());
-        let (audit, tasks, draining) =
-            (self.service.audit.clone(), self.service.tasks.clone(), self.service.draining.clone());
-        let console = Console::new(desk, doors, audit, local, tasks, draining);
+        let (tasks, draining) = (self.service.tasks.clone(), self.service.draining.clone());
+        let console = Console::new(self.operator.clone(), doors, local, tasks, draining);
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());
         self.service.console.get_or_init(|| base.to_string());

@@ -4,18 +4,18 @@
 //! HTTP session's calls ([`http::exchange`]), calls that wait for their turn ([`turns`]), watched resources ([`updates`]), parked calls
 //! ([`call::parks`]), the last challenge and failure of a login ([`login::tokens`]; calls with a good token take no lock).
 
-pub(crate) mod actor;
+pub mod actor;
 pub mod call;
-pub(crate) mod http;
-pub(crate) mod line;
+pub mod http;
+pub mod line;
 pub mod login;
 pub mod net;
 pub mod process;
 pub mod session;
-pub(crate) mod session_news;
-pub(crate) mod shared;
+pub mod session_news;
+pub mod shared;
 pub mod spawner;
 pub mod state;
-pub(crate) mod subscriptions;
-pub(crate) mod turns;
-pub(crate) mod updates;
+pub mod subscriptions;
+pub mod turns;
+pub mod updates;

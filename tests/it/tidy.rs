@@ -32,10 +32,11 @@ const LAYERS: &[(&str, May)] = &[
     ("gateway", May::AllBut(&[])),
     ("listener", May::AllBut(&[])),
     ("serve", May::AllBut(&["upstream"])),
+    ("operator", May::AllBut(&["serve"])),
     ("console", May::AllBut(&["serve", "upstream"])),
     ("daemon", May::AllBut(&[])),
     ("demo", May::Only(&["wire", "mcp"])),
-    ("cli", May::AllBut(&["catalog", "engine", "base", "listener", "console"])),
+    ("cli", May::AllBut(&["catalog", "engine", "base", "store", "listener", "console"])),
     // May import the properties of all layers, but only for tests and fuzzing.
     ("fuzz", May::Only(&[])),
 ];

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::place::Place;
 use super::shown;
-use crate::cli::exit::{NO, UNAVAILABLE};
-use crate::cli::options::Common;
+use crate::cli::exit::NO;
+use crate::cli::operator::OperatorClient;
 use crate::cli::output::{Failure, print};
 use crate::cli::screen::Screen;
 use crate::cli::terminal::{self, Reply, YES_OR_NO};
+use crate::operator::request::{AnswerParams, ById, NoParams, Request, Wish};
+use crate::operator::views::{AnswerOutcome, ApprovalsView};
 use crate::policy::consent::view::Paint;
-use crate::store::approvals::Wish;
-use crate::wire::digest::Digest;
+use crate::policy::consent::{ApprovalView, OfferView};
 use crate::wire::foreign;
-use crate::wire::raw::RawObject;
 
 const EIGHT_HOURS: Duration = Duration::from_secs(8 * 3600);
 
@@ -50,17 +49,16 @@ pub(in crate::cli) enum Offer {
 ///
 /// # Errors
 /// Why it could not be asked about, or the answer could not be given.
-pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str, offer: Offer) -> Result<Asked, Failure> {
-    let approval = match place.show(id) {
+pub(in crate::cli) fn ask(client: &mut OperatorClient, id: &str, offer: Offer) -> Result<Asked, Failure> {
+    let approval: ApprovalView = match client.ask(&Request::Approval(ById { id: id.to_owned() })) {
         Ok(approval) => approval,
         Err(failure) if failure.code == NO => return Ok(Asked::Gone),
         Err(failure) => return Err(failure),
     };
-    let old = || Failure::new(UNAVAILABLE, "the daemon is older than this program and lists no digests; restart it");
-    let digest = approval.string("digest").as_deref().and_then(Digest::from_hex).ok_or_else(old)?;
+    let digest = Some(shown::digest(&approval)?);
     let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
     print(&format!("{}\n", shown::told(&approval, &paint)))?;
-    let below: Vec<String> = approval.objects("below").iter().filter_map(|one| one.string("base")).collect();
+    let below = approval.offers();
     let (question, choices) = match offer {
         Offer::Once => ("Allow this call once?", YES_OR_NO),
         Offer::Longer if below.is_empty() => {
@@ -70,13 +68,13 @@ pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str, offer: O
             ("Allow this call?", "[y: once, 8: any arguments for 8 h, a: always, b1 or b PATH: always below it, n: no]")
         }
     };
-    let wish = match terminal::reply(question, choices, || is_open(place, id))? {
+    let wish = match terminal::reply(question, choices, || is_open(client, id))? {
         Reply::Yes => Wish::Once,
         Reply::No => Wish::Deny,
         Reply::Word(word) => match word.to_ascii_lowercase().as_str() {
             "8" | "8h" if offer == Offer::Longer => Wish::For(EIGHT_HOURS),
             "a" | "always" if offer == Offer::Longer => Wish::Always,
-            _ if offer == Offer::Longer => match chosen(&word, &below) {
+            _ if offer == Offer::Longer => match chosen(&word, below) {
                 Some(base) => Wish::Below(base),
                 None => return Ok(Asked::Left),
             },
@@ -85,8 +83,8 @@ pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str, offer: O
         Reply::Withdrawn => return Ok(Asked::Gone),
         Reply::Over => return Ok(Asked::Over),
     };
-    place.permit(common)?;
-    let outcome = place.answer(common, id, Some(digest), &wish)?;
+    let request = Request::Answer(AnswerParams { id: id.to_owned(), answer: wish.clone(), digest });
+    let outcome: AnswerOutcome = client.ask(&request)?;
     match (wish, outcome.word.as_str()) {
         (Wish::Deny, "denied") => Ok(Asked::Denied),
         (wish, "granted") if wish != Wish::Deny => Ok(Asked::Allowed { wish, is_late: outcome.is_late }),
@@ -95,17 +93,17 @@ pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str, offer: O
 }
 
 /// The folder or site that an answer such as `b`, `b2` or `b /srv/project` names.
-fn chosen(word: &str, below: &[String]) -> Option<Arc<str>> {
+fn chosen(word: &str, below: &[OfferView]) -> Option<Arc<str>> {
     let rest = word.strip_prefix(['b', 'B'])?;
     if let Some(base) = rest.strip_prefix(' ').map(str::trim).filter(|base| !base.is_empty()) {
         return Some(Arc::from(base));
     }
     let number: usize = if rest.is_empty() { 1 } else { rest.parse().ok()? };
-    below.get(number.checked_sub(1)?).map(|base| Arc::from(base.as_str()))
+    below.get(number.checked_sub(1)?).map(|offer| Arc::from(offer.base.as_str()))
 }
 
 /// Whether the approval is still open; in doubt it is, and the answer shows it.
-fn is_open(place: &mut Place, id: &str) -> bool {
-    let is_it = |row: &RawObject| row.string("id").as_deref() == Some(id);
-    place.list("approvals.list", "approvals").map_or(true, |rows| rows.iter().any(is_it))
+fn is_open(client: &mut OperatorClient, id: &str) -> bool {
+    let list = client.ask(&Request::Approvals(NoParams {}));
+    list.map_or(true, |ApprovalsView { approvals, .. }| approvals.iter().any(|row| row.id == id))
 }

@@ -1,19 +1,22 @@
 //! One answer to several approvals of one caller about one item: all are shown, then a person is asked once.
 
-use super::shown::TRY_AGAIN;
-use crate::cli::exit::{NO, OK, UNAVAILABLE, USAGE};
-use crate::cli::output::{Failure, print};
+use serde::Serialize;
+
+use super::shown::{TRY_AGAIN, digest};
+use crate::cli::exit::{NO, OK, USAGE};
+use crate::cli::operator::OperatorClient;
+use crate::cli::output::{Failure, print, print_json};
 use crate::cli::terminal;
-use crate::store::approvals::{AnswerOutcome, Wish};
-use crate::wire::digest::Digest;
+use crate::operator::request::{AnswerParams, Request, Wish};
+use crate::operator::views::AnswerOutcome;
+use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// The approvals that the command line names, and the answer to them.
 pub(super) struct Group<'r> {
-    pub(super) rows: Vec<&'r RawObject>,
+    pub(super) rows: Vec<&'r ApprovalView>,
     /// Writes one as it is listed.
-    pub(super) show: fn(&RawObject) -> String,
+    pub(super) show: fn(&ApprovalView) -> String,
     pub(super) wish: Wish,
     /// Without a question.
     pub(super) yes: bool,
@@ -25,10 +28,7 @@ impl Group<'_> {
     ///
     /// # Errors
     /// 64 for an answer that no group can have, or without a terminal to ask on; 1 when they are no group, or the person says no.
-    pub(super) fn answer(
-        self,
-        answer: impl FnMut(&str, Digest) -> Result<AnswerOutcome, Failure>,
-    ) -> Result<u8, Failure> {
+    pub(super) fn answer(self, client: &mut OperatorClient) -> Result<u8, Failure> {
         let verb = match &self.wish {
             Wish::Deny => "Deny",
             Wish::Once => "Allow once",
@@ -37,14 +37,13 @@ impl Group<'_> {
                 return Err(Failure::new(USAGE, text));
             }
         };
-        let mut members: Vec<&RawObject> = Vec::with_capacity(self.rows.len());
+        let mut members: Vec<&ApprovalView> = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
-            if !members.iter().any(|member| member.string("id") == row.string("id")) {
+            if !members.iter().any(|member| member.id == row.id) {
                 members.push(row);
             }
         }
-        let group = |row: &RawObject| ["caller", "kind", "item"].map(|name| row.string(name));
-        if members.iter().any(|row| members.first().is_some_and(|first| group(row) != group(first))) {
+        if members.iter().any(|row| members.first().is_some_and(|first| !row.is_beside(first))) {
             return Err(Failure::new(NO, "they are of several callers or items; answer those of each alone"));
         }
         if !self.json {
@@ -53,7 +52,7 @@ impl Group<'_> {
         if !self.yes {
             self.confirm(verb, members.len())?;
         }
-        self.each(&members, answer)
+        self.each(&members, client)
     }
 
     fn confirm(&self, verb: &str, count: usize) -> Result<(), Failure> {
@@ -70,20 +69,14 @@ impl Group<'_> {
         Err(Failure::new(NO, "nothing was answered"))
     }
 
-    fn each(
-        &self,
-        members: &[&RawObject],
-        mut answer: impl FnMut(&str, Digest) -> Result<AnswerOutcome, Failure>,
-    ) -> Result<u8, Failure> {
+    fn each(&self, members: &[&ApprovalView], client: &mut OperatorClient) -> Result<u8, Failure> {
         let mut told = Vec::with_capacity(members.len());
         let wanted = if self.wish == Wish::Deny { "denied" } else { "granted" };
         let (mut all, mut is_late) = (true, false);
         for row in members {
-            let id = row.string("id").unwrap_or_default();
-            let old =
-                || Failure::new(UNAVAILABLE, "the daemon is older than this program and lists no digests; restart it");
-            let digest = row.string("digest").as_deref().and_then(Digest::from_hex).ok_or_else(old)?;
-            let (outcome, why) = match answer(&id, digest) {
+            let digest = Some(digest(row)?);
+            let params = AnswerParams { id: row.id.clone(), answer: self.wish.clone(), digest };
+            let (outcome, why) = match client.ask::<AnswerOutcome>(&Request::Answer(params)) {
                 Ok(outcome) => {
                     is_late |= outcome.is_late;
                     (outcome.word, None)
@@ -92,21 +85,12 @@ impl Group<'_> {
                 Err(failure) => return Err(failure),
             };
             all &= outcome == wanted;
-            told.push((id, outcome, why));
+            told.push(MemberReport { id: row.id.clone(), outcome, why });
         }
         if self.json {
-            let answers = told.iter().map(|(id, outcome, why)| {
-                let mut out = RawObject::of_strings(&[("id", id), ("outcome", outcome)]);
-                if let Some(why) = why {
-                    out.set("why", RawJson::string(why));
-                }
-                out.encode()
-            });
-            let mut out = RawObject::default();
-            out.set("answers", RawJson::list(answers));
-            print(&format!("{}\n", out.encode().text()))?;
+            print_json(&GroupReport { answers: told })?;
         } else {
-            let lines = told.iter().map(|(id, outcome, why)| {
+            let lines = told.iter().map(|MemberReport { id, outcome, why }| {
                 let why = why.as_ref().map(|why| format!(": {}", foreign::line(why))).unwrap_or_default();
                 format!("{}: {}{why}\n", foreign::line(id), foreign::line(outcome))
             });
@@ -119,4 +103,19 @@ impl Group<'_> {
         }
         Ok(if all { OK } else { NO })
     }
+}
+
+/// The answers to several approvals, as JSON.
+#[derive(Serialize)]
+struct GroupReport {
+    answers: Vec<MemberReport>,
+}
+
+/// The answer to one of several approvals.
+#[derive(Serialize)]
+struct MemberReport {
+    id: String,
+    outcome: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
 }

@@ -2,10 +2,10 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::shown::field;
 use crate::cli::screen::{Column, Screen, shortened};
 use crate::cli::status::time;
-use crate::wire::raw::RawObject;
+use crate::policy::consent::ApprovalView;
+use crate::wire::foreign;
 
 /// A shorter start of an id is refused.
 pub(super) const MIN_PREFIX: usize = 4;
@@ -24,18 +24,18 @@ const COLUMNS: [Column; 7] = [
 ];
 
 /// The rows as a table, in their order. Arguments are cut where the screen ends.
-pub(super) fn table(screen: Screen, rows: &[RawObject]) -> String {
-    let ids: Vec<String> = rows.iter().map(|row| field(row, "id")).collect();
+pub(super) fn table(screen: Screen, rows: &[ApprovalView]) -> String {
+    let ids: Vec<String> = rows.iter().map(|row| foreign::line(&row.id).into_owned()).collect();
     let length = (MIN_PREFIX.max(ID)..).find(|length| are_apart(&ids, *length)).unwrap_or(ID);
     let mut cells: Vec<Vec<String>> = rows
         .iter()
         .zip(&ids)
         .map(|(row, id)| {
-            let ago = format!("{} ago", time(number(row, "age")));
-            let (left, message) = (time(number(row, "left")), row.string("message").unwrap_or_default());
-            let [caller, needs, item] = ["caller", "min-evidence", "item"].map(|name| field(row, name));
+            let (ago, left) = (format!("{} ago", time(row.age)), time(row.left));
+            let [caller, needs, item] =
+                [row.caller.name(), &row.min_evidence, &row.item].map(|text| foreign::line(text).into_owned());
             let id = id.chars().take(length).collect();
-            vec![id, ago, left, caller, needs, item, arguments(&message)]
+            vec![id, ago, left, caller, needs, item, arguments(&row.message)]
         })
         .collect();
     let width = |at: usize, head: &str| {
@@ -46,11 +46,6 @@ pub(super) fn table(screen: Screen, rows: &[RawObject]) -> String {
     let room = screen.room(taken).max(LEAST_ARGUMENTS);
     cells.iter_mut().filter_map(|row| row.last_mut()).for_each(|cell| *cell = shortened(cell, room));
     screen.plain(&COLUMNS, &cells)
-}
-
-/// A member that is a number; 0 without one.
-pub(super) fn number(row: &RawObject, name: &str) -> u64 {
-    row.get(name).and_then(|raw| raw.parse().ok()).unwrap_or_default()
 }
 
 /// Whether the first so many characters tell each id from the others.
@@ -80,7 +75,6 @@ fn arguments(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::raw::RawJson;
 
     #[test]
     fn an_approval_is_one_line_whatever_its_arguments_are() {
@@ -88,11 +82,8 @@ mod tests {
             let message = format!(
                 "headend asks\narguments: 9 bytes\n  path: \"/x\"\n  text:\n    | {text}\ndefinition 1\nNo answer"
             );
-            let mut row =
-                RawObject::of_strings(&[("id", id), ("caller", "local"), ("item", "fx__edit"), ("message", &message)]);
-            row.set("age", RawJson::number(75_u64));
-            row.set("left", RawJson::number(825_u64));
-            row
+            let [id, item] = [id, "fx__edit"].map(str::to_owned);
+            ApprovalView { id, item, message, age: 75, left: 825, ..ApprovalView::default() }
         };
         let rows = [row("abcdefghijkl", &"\"long\" ".repeat(40)), row("abcdefghizzz", "\"\u{1b}[2J\"")];
         for width in [40, 80, 200] {

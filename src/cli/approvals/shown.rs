@@ -1,101 +1,108 @@
 //! An open approval in full: who asks for what, all of the arguments, and what a yes would do.
 
+use crate::cli::exit::UNAVAILABLE;
+use crate::cli::output::Failure;
+use crate::cli::status::time;
+use crate::policy::Digest;
+use crate::policy::consent::ApprovalView;
 use crate::policy::consent::view::{Paint, View};
 use crate::wire::foreign;
 use crate::wire::foreign::marked::Marked;
-use crate::wire::raw::RawObject;
 
 /// The next step after a yes that came when the agent had been told to stop.
 pub(super) const TRY_AGAIN: &str = "Tell the agent to try again.";
 
 /// All of it, for people. Colours are those of `paint`.
-pub(super) fn told(approval: &RawObject, paint: &Paint) -> String {
-    let text = |name: &str| approval.string(name).unwrap_or_default();
-    let number = |name: &str| approval.get(name).and_then(|raw| raw.parse::<u64>().ok()).unwrap_or_default();
-    let quoted = |name: &str| Marked::quoted(&text(name));
+pub(super) fn told(approval: &ApprovalView, paint: &Paint) -> String {
     let mut out = String::new();
     let mut row = |name: &str, parts: &[Marked]| {
         out.push_str(&format!("{name:<11}"));
         parts.iter().for_each(|part| paint.marked(part, "", &mut out));
         out.push('\n');
     };
-    let own = Marked::own;
-    let says = approval.string("client").map(|client| Marked::quoted(&client));
-    match says {
-        Some(client) => row("caller:", &[quoted("caller"), own(", says it is "), client, own(" (not verified)")]),
-        None => row("caller:", &[quoted("caller")]),
+    let (own, quoted) = (Marked::own, Marked::quoted);
+    let caller = quoted(approval.caller.name());
+    match &approval.client {
+        Some(client) => row("caller:", &[caller, own(", says it is "), quoted(client), own(" (not verified)")]),
+        None => row("caller:", &[caller]),
     }
-    row("upstream:", &[quoted("upstream")]);
-    let kind = format!("{}:", field(approval, "kind"));
-    if text("item") == text("exposed") {
-        row(&kind, &[quoted("item")]);
+    row("upstream:", &[quoted(&approval.upstream)]);
+    let kind = format!("{}:", foreign::line(&approval.kind));
+    if approval.item == approval.exposed {
+        row(&kind, &[quoted(&approval.item)]);
     } else {
-        row(&kind, &[quoted("item"), own(" (called "), quoted("exposed"), own(")")]);
+        row(&kind, &[quoted(&approval.item), own(" (called "), quoted(&approval.exposed), own(")")]);
     }
-    if let Some(effect) = approval.string("effect") {
-        row("effect:", &[Marked::of(&effect)]);
+    if let Some(effect) = &approval.effect {
+        row("effect:", &[Marked::of(effect)]);
     }
-    row("time:", &[own(&format!("asked {} ago, {} left", span(number("age")), span(number("left"))))]);
-    let agent = match (approval.get("waits").map(|waits| waits.text() == "true"), approval.get("wait-left")) {
+    row("time:", &[own(&format!("asked {} ago, {} left", time(approval.age), time(approval.left)))]);
+    let agent = match (approval.waits, approval.wait_left) {
         (None, _) => None,
-        (Some(true), Some(_)) => Some(format!("waits, {} left", span(number("wait-left")))),
+        (Some(true), Some(left)) => Some(format!("waits, {} left", time(left))),
         (Some(true), None) => Some("waits".to_owned()),
         (Some(false), _) => Some("was told to stop; after a yes, tell it to try again".to_owned()),
     };
     if let Some(agent) = agent {
         row("agent:", &[own(&agent)]);
     }
-    for warning in approval.list("warnings").unwrap_or_default() {
-        let warning = warning.parse::<String>().unwrap_or_default();
-        out.extend([paint.alarm, "WARNING:   ", &foreign::line(&warning), paint.off, "\n"]);
+    for warning in approval.warnings.iter().flatten() {
+        out.extend([paint.alarm, "WARNING:   ", &foreign::line(warning), paint.off, "\n"]);
     }
     out.push('\n');
     out.push_str(&arguments(approval, paint));
-    if let Some(description) = approval.string("description") {
+    if let Some(description) = &approval.description {
         out.push_str("\nThe description, as the server wrote it:\n");
-        out.push_str(&barred(&description, paint));
+        out.push_str(&barred(description, paint));
     }
-    let (rule, need) = (quoted("rule"), field(approval, "min-evidence"));
-    let [arguments, definition] = ["arguments-digest", "definition-digest"].map(|name| field(approval, name));
+    let digest = |digest: &Option<String>| foreign::line(digest.as_deref().unwrap_or_default()).into_owned();
+    let (arguments, definition) = (digest(&approval.arguments_digest), digest(&approval.definition_digest));
+    let (need, rule) = (foreign::line(&approval.min_evidence), quoted(&approval.rule));
     out.push_str(&format!("\narguments {arguments}, definition {definition}, needs {need}, rule {rule}\n"));
-    if let Some(outcome) = approval.string("outcome") {
-        out.push_str(&format!("\n{}\n", foreign::line(&outcome)));
+    if let Some(outcome) = &approval.outcome {
+        out.push_str(&format!("\n{}\n", foreign::line(outcome)));
     }
     out.push_str(&below(approval));
     out
 }
 
+/// The digest of what was shown, which an answer names.
+pub(super) fn digest(approval: &ApprovalView) -> Result<Digest, Failure> {
+    let old = || Failure::new(UNAVAILABLE, "the daemon is older than this program and lists no digests; restart it");
+    Digest::from_hex(&approval.digest).ok_or_else(old)
+}
+
 /// The grants below a folder that are offered, by numbers.
-fn below(approval: &RawObject) -> String {
-    let offers = approval.objects("below");
+fn below(approval: &ApprovalView) -> String {
+    let offers = approval.offers();
     let mut out = String::new();
     for (at, offer) in offers.iter().enumerate() {
         out.push_str(&format!(
             "{}b{}  always below {}\n",
             if at == 0 { "\n" } else { "" },
             at + 1,
-            field(offer, "base")
+            foreign::line(&offer.base)
         ));
     }
-    offers.first().map_or(String::new(), |offer| format!("{out}    {}\n", field(offer, "covers")))
+    offers.first().map_or(String::new(), |offer| format!("{out}    {}\n", foreign::line(&offer.covers)))
 }
 
 /// The commands that answer it.
-pub(super) fn commands(approval: &RawObject) -> String {
-    let id = field(approval, "id");
-    let below = if approval.objects("below").is_empty() { "" } else { " [--below PATH]" };
+pub(super) fn commands(approval: &ApprovalView) -> String {
+    let id = foreign::line(&approval.id);
+    let below = if approval.offers().is_empty() { "" } else { " [--below PATH]" };
     format!("headend approve {id} [--for once|session|8h|always]{below}\nheadend deny {id}\n")
 }
 
 /// The arguments as they are read, all of those that were kept.
-fn arguments(approval: &RawObject, paint: &Paint) -> String {
-    let size = field(approval, "arguments-bytes");
-    let Some(json) = approval.get("arguments") else {
-        let Some(beginning) = approval.string("arguments-beginning") else {
+fn arguments(approval: &ApprovalView, paint: &Paint) -> String {
+    let size = approval.arguments_bytes.unwrap_or_default();
+    let Some(json) = &approval.arguments else {
+        let Some(beginning) = &approval.arguments_beginning else {
             // A process of an earlier release asked.
-            return foreign::block(&approval.string("message").unwrap_or_default()).into_owned() + "\n";
+            return foreign::block(&approval.message).into_owned() + "\n";
         };
-        let text = foreign::block(&beginning);
+        let text = foreign::block(beginning);
         return format!("The arguments, {size} bytes, are too long to be kept. This is how they begin:\n{text}");
     };
     let view = View::of(&json.text(), usize::MAX / 4);
@@ -117,30 +124,14 @@ fn barred(text: &str, paint: &Paint) -> String {
     out
 }
 
-/// A member as text on one line.
-pub(in crate::cli) fn field(object: &RawObject, name: &str) -> String {
-    let text = object.string(name).or_else(|| object.get(name).map(|raw| raw.text().into_owned()));
-    foreign::line(&text.unwrap_or_default()).into_owned()
-}
-
-/// A stretch of time in one unit.
-fn span(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        _ => format!("{} h", seconds / 3600),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::wire::raw::RawJson;
 
     fn shown(json: &'static str) -> String {
-        let approval = RawObject::parse(&RawJson::trusted(json)).unwrap();
+        let approval: ApprovalView = serde_json::from_str(json).unwrap();
         told(&approval, &Paint::NONE) + &commands(&approval)
     }
 

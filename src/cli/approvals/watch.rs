@@ -6,19 +6,20 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::asker::{Asked, Offer, ask};
-use super::place::Place;
-use super::shown::{TRY_AGAIN, field};
+use super::shown::TRY_AGAIN;
 use crate::cli::daemon;
 use crate::cli::ends::end_when_unread;
 use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
+use crate::cli::operator::OperatorClient;
 use crate::cli::options::Common;
-use crate::cli::output::{Failure, complain, follow, print};
+use crate::cli::output::{Failure, complain, follow, json_line, print};
 use crate::cli::screen::Screen;
 use crate::cli::terminal;
 use crate::daemon::local_time::local;
-use crate::store::approvals::Wish;
+use crate::operator::request::{NoParams, Request, Wish};
+use crate::operator::views::ApprovalsView;
+use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
-use crate::wire::raw::RawObject;
 
 /// How often it asks for the list: the approvals of other processes on the store come without a signal.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
         end_when_unread();
     }
     // Where nothing answers at the start, that is said at once.
-    let mut place = Some(Place::find(common)?);
+    let mut client = Some(OperatorClient::find(common)?);
     if asks {
         print(&Screen::of_stdout().paragraph(
             "y allows a call once, 8 any arguments for 8 hours, a any arguments until the tool or its server changes, b those below a \
@@ -40,45 +41,44 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     }
     let mut seen: HashSet<String> = HashSet::new();
     loop {
-        let Some(rows) = rows(common, &mut place)? else {
+        let Some(rows) = rows(common, &mut client)? else {
             std::thread::sleep(LOOK);
             continue;
         };
-        let id = |row: &RawObject| row.string("id").unwrap_or_default();
-        seen.retain(|known| rows.iter().any(|row| id(row) == *known));
-        let fresh: Vec<&RawObject> = rows.iter().filter(|row| !seen.contains(&id(row))).collect();
-        if let (Some(place), Some(row), true) = (&mut place, fresh.first(), asks) {
-            seen.insert(id(row));
-            if !asked(common, place, &id(row), fresh.len() - 1)? {
+        seen.retain(|known| rows.iter().any(|row| row.id == *known));
+        let fresh: Vec<&ApprovalView> = rows.iter().filter(|row| !seen.contains(&row.id)).collect();
+        if let (Some(client), Some(row), true) = (&mut client, fresh.first(), asks) {
+            seen.insert(row.id.clone());
+            if !asked(client, &row.id, fresh.len() - 1)? {
                 return Ok(OK);
             }
             // The others may have been answered meanwhile.
             continue;
         }
         for row in fresh {
-            seen.insert(id(row));
-            if !follow(&line(row, json))? {
+            seen.insert(row.id.clone());
+            if !follow(&line(row, json)?)? {
                 return Ok(OK);
             }
         }
         std::thread::sleep(LOOK);
-        if matches!(place, Some(Place::Store { .. } | Place::Nowhere)) && daemon::connect(common, "admin", None).is_ok()
-        {
-            place = None;
+        let is_alone = client.as_ref().is_some_and(OperatorClient::is_without_daemon);
+        if is_alone && daemon::connect(common, "admin", None).is_ok() {
+            client = None;
         }
     }
 }
 
 /// The open approvals; `None` while the daemon is gone.
-fn rows(common: &Common, place: &mut Option<Place>) -> Result<Option<Vec<RawObject>>, Failure> {
-    let found = match place.take() {
+fn rows(common: &Common, client: &mut Option<OperatorClient>) -> Result<Option<Vec<ApprovalView>>, Failure> {
+    let found = match client.take() {
         Some(found) => Ok(found),
-        None => Place::find(common),
+        None => OperatorClient::find(common),
     };
     let listed = found.and_then(|mut found| {
-        let rows = found.list("approvals.list", "approvals")?;
-        *place = Some(found);
-        Ok(rows)
+        let list: ApprovalsView = found.ask(&Request::Approvals(NoParams {}))?;
+        *client = Some(found);
+        Ok(list.approvals)
     });
     match listed {
         Ok(rows) => Ok(Some(rows)),
@@ -88,10 +88,10 @@ fn rows(common: &Common, place: &mut Option<Place>) -> Result<Option<Vec<RawObje
 }
 
 /// Asks about one, while so many others wait. Whether to go on.
-fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<bool, Failure> {
+fn asked(client: &mut OperatorClient, id: &str, others: usize) -> Result<bool, Failure> {
     let waiting = if others == 0 { String::new() } else { format!("{others} more behind this one\n") };
     print(&format!("\n{waiting}"))?;
-    let text = match ask(common, place, id, Offer::Longer) {
+    let text = match ask(client, id, Offer::Longer) {
         Ok(Asked::Over) => return Ok(false),
         Ok(Asked::Allowed { wish, is_late }) => {
             format!("allowed {}{}", how_long(&wish), if is_late { format!(". {TRY_AGAIN}") } else { String::new() })
@@ -120,14 +120,14 @@ fn how_long(wish: &Wish) -> String {
 }
 
 /// An approval in one line.
-fn line(row: &RawObject, json: bool) -> String {
+fn line(row: &ApprovalView, json: bool) -> Result<String, Failure> {
     if json {
-        return foreign::json(&row.encode().text()) + "\n";
+        return json_line(row);
     }
-    let opened = row.get("opened-at").and_then(|raw| raw.parse::<u64>().ok()).unwrap_or_default();
-    let time = local(opened);
-    let [id, caller, kind, item, need] = ["id", "caller", "kind", "item", "min-evidence"].map(|name| field(row, name));
-    format!("{time} {id} {caller} {kind} {item} (needs {need})\n")
+    let time = local(row.opened_at);
+    let ApprovalView { id, caller, kind, item, min_evidence, .. } = row;
+    let [id, caller, kind, item, need] = [id.as_str(), caller.name(), kind, item, min_evidence].map(foreign::line);
+    Ok(format!("{time} {id} {caller} {kind} {item} (needs {need})\n"))
 }
 
 /// Ctrl-C is the way to end this, and no failure.

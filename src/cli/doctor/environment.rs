@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::finding::{Findings, Level};
 use crate::cli::source::environment;
 use crate::config::{Config, Notified, Notify, Target, Template, is_program, known_directories};
-use crate::store::pins::program_of;
+use crate::operator::upstreams::program_of;
 
 /// Variables that name files or folders of certificates.
 const CERTIFICATES: [&str; 5] =

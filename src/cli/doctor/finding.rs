@@ -1,8 +1,10 @@
 //! Findings of the doctor.
 
+use serde::Serialize;
+
 /// How grave a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
-#[strum(const_into_str, serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Level {
     Ok,
     Note,
@@ -11,7 +13,7 @@ pub(super) enum Level {
 }
 
 /// One finding.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
     /// The thing that was looked at: `configuration`, `port`, the name of an upstream.

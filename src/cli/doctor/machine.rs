@@ -15,7 +15,8 @@ use crate::cli::source::{self, Loaded};
 use crate::config::{Config, state_dir};
 use crate::daemon::gateway::{unbound, way_out};
 use crate::daemon::listen::{CONSOLE, METRICS, SERVER};
-use crate::store::directory::Store;
+use crate::operator::request::{ReloadParams, Request};
+use crate::operator::views::Reloaded;
 
 /// Less room than this is a full disk, in bytes.
 const LEAST_ROOM: u64 = 64 << 20;
@@ -169,7 +170,8 @@ fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
         found.add(Level::Warning, "configuration", what, next);
         return;
     }
-    match daemon.ask("reload", Some(r#"{"dry-run":true}"#)).map(|answer| answer.string("plan").unwrap_or_default()) {
+    let rehearsal = Request::Reload(ReloadParams { dry_run: true, ..ReloadParams::default() });
+    match daemon.ask(&rehearsal).map(|Reloaded { plan }| plan) {
         Ok(plan) if plan == "nothing changed" => {}
         Ok(plan) => {
             let what = format!("the file has changes that are not in force: {plan}");
@@ -215,7 +217,7 @@ pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
     match source::existing_store(common) {
         Ok(store) => {
             found.ok(about, shown.to_string());
-            for other in store.iter().flat_map(Store::other_gateways) {
+            for other in store.iter().flat_map(|store| store.other_gateways()) {
                 let what = format!("{other} runs on this state directory, with upstreams of its own");
                 let next = "where a daemon runs, restart that host: it then uses the daemon's upstreams";
                 found.add(Level::Note, "gateways", what, next);

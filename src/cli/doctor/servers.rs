@@ -10,11 +10,13 @@ use super::signs::step;
 use crate::cli::exit::OK;
 use crate::cli::serve::{block_on, start_failure};
 use crate::cli::source::{self, Loaded};
-use crate::cli::status::state_of;
+use crate::config::Start;
 use crate::daemon::admin::status;
 use crate::daemon::gateway::{Gateway, StopTimes};
+use crate::gateway::condition::UPSTREAMS;
+use crate::operator::status::StatusView;
+use crate::operator::upstreams::{HealthView, UpstreamFacts, UpstreamView};
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::wire::raw::RawObject;
 
 /// How often, and in which rhythm, it is looked whether upstreams have started: twenty seconds.
 const LOOKS: u32 = 200;
@@ -25,7 +27,7 @@ const QUOTED: usize = 5;
 const CHAIN: &str = "doctor";
 
 /// Starts the upstreams in this process, waits for what comes of it, and ends them.
-pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<RawObject> {
+pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<StatusView> {
     let store = match source::store(&loaded.config) {
         Ok(store) => store,
         Err(failure) => {
@@ -39,14 +41,15 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<RawObject>
         let gateway = Gateway::build(loaded.config, loaded.source, Some(store), &chain, StopTimes::PIPE);
         let gateway = gateway.map_err(start_failure)?;
         for _ in 0..LOOKS {
-            let now = RawObject::parse(&status(&gateway)).unwrap_or_default();
+            let now = status(&gateway);
             // Before its task has begun, one that starts at once is idle too.
-            let is_on_its_way = |upstream: &RawObject| match state_of(upstream) {
-                Some(UpstreamState::Starting) => true,
-                Some(UpstreamState::Idle) => upstream.string("start").as_deref() == Some("eager"),
-                _ => false,
+            let is_eager = |upstream: &UpstreamView| {
+                upstream.facts.as_ref().is_some_and(|facts| facts.start == Start::Eager.into_str())
             };
-            let waits = now.objects("upstreams").iter().any(is_on_its_way);
+            let is_on_its_way = |upstream: &UpstreamView| {
+                upstream.state == UpstreamState::Starting || upstream.state == UpstreamState::Idle && is_eager(upstream)
+            };
+            let waits = now.upstreams.iter().any(is_on_its_way);
             told = Some(now);
             if !waits {
                 break;
@@ -63,50 +66,46 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<RawObject>
 }
 
 /// A finding for each upstream that needs something, and one for the others.
-pub(super) fn look(status: &RawObject, found: &mut Findings) {
-    for condition in status.list("degraded").unwrap_or_default() {
-        let condition = RawObject::parse(&condition).unwrap_or_default();
-        let text = |name: &str| condition.string(name).unwrap_or_default();
-        // Upstreams have findings of their own.
-        if text("reason") != "upstreams" {
-            found.problem(
-                &text("reason"),
-                text("text"),
-                "it goes on by itself when that is mended; `headend status` says so",
-            );
-        }
+pub(super) fn look(status: &StatusView, found: &mut Findings) {
+    // Upstreams have findings of their own.
+    for condition in status.degraded.iter().filter(|condition| condition.reason != UPSTREAMS) {
+        let next = "it goes on by itself when that is mended; `headend status` says so";
+        found.problem(&condition.reason, condition.text.clone(), next);
     }
-    if let Some(text) = status.object("restored").and_then(|restored| restored.string("text")) {
+    if let Some(restored) = &status.restored {
         let next = "`headend grants` lists the grants; `headend grants reviewed` ends this notice";
-        found.add(Level::Warning, "restored", text, next);
+        found.add(Level::Warning, "restored", restored.text.clone(), next);
     }
-    let mut ready: Vec<String> = Vec::new();
-    for upstream in status.objects("upstreams") {
-        let text = |name: &str| upstream.string(name).unwrap_or_default();
-        let (name, state) = (text("name"), text("state"));
-        let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    let (mut ready, none): (Vec<&str>, _) = (Vec::new(), UpstreamFacts::default());
+    for UpstreamView { name, state, facts, advice } in &status.upstreams {
+        let facts = facts.as_deref().unwrap_or(&none);
+        let HealthView { stderr, last_error, .. } = &facts.health;
         let quoted = stderr.iter().skip(stderr.len().saturating_sub(QUOTED)).cloned().collect();
-        match state_of(&upstream) {
-            Some(UpstreamState::Ready) => ready.push(name),
-            Some(UpstreamState::Idle) => found.ok(&name, "starts with its first call"),
-            Some(UpstreamState::Stopped | UpstreamState::Disabled) => found.add(Level::Note, &name, state, ""),
-            Some(UpstreamState::Starting) => {
+        match state {
+            UpstreamState::Ready => ready.push(name),
+            UpstreamState::Idle => found.ok(name, "starts with its first call"),
+            UpstreamState::Stopped | UpstreamState::Disabled => found.add(Level::Note, name, state.to_string(), ""),
+            UpstreamState::Starting => {
                 let next = format!(
                     "if it downloads something, wait: `headend logs -f {name}` shows what it writes; else run its `command` by hand"
                 );
-                found.add(Level::Warning, &name, "it has not answered yet", next);
+                found.add(Level::Warning, name, "it has not answered yet", next);
             }
-            _ if found.0.iter().any(|finding| finding.about == name && finding.level == Level::Problem) => {}
-            _ => {
-                let why = text("last-error");
-                let mut said: Vec<&str> = stderr.iter().map(String::as_str).collect();
-                said.push(&why);
+            UpstreamState::NeedsLogin
+            | UpstreamState::LoginExpired
+            | UpstreamState::Refused
+            | UpstreamState::Misconfigured
+            | UpstreamState::Down => {
+                if found.0.iter().any(|finding| finding.about == *name && finding.level == Level::Problem) {
+                    continue;
+                }
+                let why = last_error.as_deref().unwrap_or_default();
+                let said: Vec<&str> = stderr.iter().map(String::as_str).chain([why]).collect();
                 let missing = why.split_once("command `").and_then(|(_, rest)| rest.split_once("` not found in PATH"));
-                let way = missing.map(|(word, _)| way_to(&name, word));
-                let next = way
-                    .or_else(|| step(&name, &said))
-                    .or_else(|| upstream.string("advice").filter(|advice| advice.contains("; ")));
-                let is_program = upstream.get("program").is_some() || upstream.get("path").is_some();
+                let way = missing.map(|(word, _)| way_to(name, word));
+                let next =
+                    way.or_else(|| step(name, &said)).or_else(|| advice.clone().filter(|advice| advice.contains("; ")));
+                let is_program = facts.program.is_some() || !facts.path.is_empty();
                 let by_hand = || {
                     if !is_program {
                         return format!(
@@ -119,7 +118,7 @@ pub(super) fn look(status: &RawObject, found: &mut Findings) {
                          so a banner belongs to stderr; then `headend restart {name}`"
                     )
                 };
-                found.problem(&name, format!("{state}: {why}"), next.unwrap_or_else(by_hand));
+                found.problem(name, format!("{state}: {why}"), next.unwrap_or_else(by_hand));
                 found.quoting(quoted);
             }
         }

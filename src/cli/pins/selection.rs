@@ -2,14 +2,11 @@
 
 use clap::Args;
 
-use super::shown::Shown;
 use crate::cli::exit::{NO, USAGE};
 use crate::cli::output::Failure;
-use crate::store::pins::matcher;
+use crate::operator::pins::{PinKind, PinView, matcher};
+use crate::operator::request::PinName;
 use crate::wire::foreign;
-
-/// Kind of a launch among the kinds of items.
-const LAUNCH: &str = "launch";
 
 /// The pins that a command is about.
 #[derive(Clone, Debug, Default, Args)]
@@ -31,32 +28,41 @@ pub(super) struct Chosen {
 /// The pins that the names mean.
 pub(super) enum Selection {
     /// Each by its own name, whatever its state, with its kind where that was said.
-    Each(Vec<(String, Option<String>)>),
+    Each(Vec<PinName>),
     /// Of all upstreams, of one or of a pattern: what waits.
-    Many(Vec<Shown>),
+    Many(Vec<PinView>),
+}
+
+impl Chosen {
+    /// # Errors
+    /// 1 for a word that is no kind.
+    fn kind(&self) -> Result<Option<PinKind>, Failure> {
+        let unknown = |word: &String| Failure::new(NO, format!("there is no kind {word:?}"));
+        self.kind.as_ref().map(|word| word.parse().map_err(|_| unknown(word))).transpose()
+    }
 }
 
 impl Selection {
     /// # Errors
     /// 64 for a pattern that is none, 1 where nothing that waits is meant.
-    pub(super) fn of(pins: &[Shown], chosen: &Chosen) -> Result<Self, Failure> {
-        let kind = if chosen.launch { Some(LAUNCH) } else { chosen.kind.as_deref() };
+    pub(super) fn of(pins: &[PinView], chosen: &Chosen) -> Result<Self, Failure> {
+        let kind = if chosen.launch { Some(PinKind::Launch) } else { chosen.kind()? };
         // The launch of an upstream has the upstream's name, and so is meant only where it is said.
-        let of_kind = |pin: &&Shown| kind.map_or(!pin.is_launch(), |kind| pin.kind == kind);
+        let of_kind = |pin: &&PinView| kind.map_or(pin.kind != PinKind::Launch, |kind| pin.kind == kind);
         let waiting = || pins.iter().filter(|pin| pin.waits()).filter(of_kind);
         if chosen.all {
             return Ok(Self::Many(waiting().cloned().collect()));
         }
         let mut each = Vec::new();
-        let mut many: Vec<Shown> = Vec::new();
+        let mut many: Vec<PinView> = Vec::new();
         let mut is_many = false;
         for name in &chosen.names {
             if pins.iter().filter(of_kind).any(|pin| pin.name == *name) {
-                each.push((name.clone(), kind.map(str::to_owned)));
+                each.push(PinName { name: name.clone(), kind });
                 many.extend(waiting().filter(|pin| pin.name == *name).cloned());
                 continue;
             }
-            let found: Vec<Shown> = if kind != Some(LAUNCH) && pins.iter().any(|pin| pin.upstream == *name) {
+            let found: Vec<PinView> = if kind != Some(PinKind::Launch) && pins.iter().any(|pin| pin.upstream == *name) {
                 waiting().filter(|pin| pin.upstream == *name).cloned().collect()
             } else if name.contains(['*', '?', '[', '{']) {
                 let matches = matcher(name).map_err(|why| Failure::new(USAGE, why))?;
@@ -74,17 +80,19 @@ impl Selection {
         if !is_many {
             return Ok(Self::Each(each));
         }
-        if let Some((name, _)) = each.iter().find(|(name, _)| many.iter().all(|pin| pin.name != *name)) {
+        if let Some(PinName { name, .. }) =
+            each.iter().find(|PinName { name, .. }| many.iter().all(|pin| pin.name != *name))
+        {
             return Err(nothing_waits(pins, name));
         }
-        many.sort_by(|a, b| (&a.upstream, &a.kind, &a.name).cmp(&(&b.upstream, &b.kind, &b.name)));
+        many.sort_by(|a, b| (&a.upstream, a.kind.into_str(), &a.name).cmp(&(&b.upstream, b.kind.into_str(), &b.name)));
         many.dedup_by(|a, b| (&a.kind, &a.name) == (&b.kind, &b.name));
         Ok(Self::Many(many))
     }
 }
 
-fn nothing_waits(pins: &[Shown], name: &str) -> Failure {
-    let launch = pins.iter().find(|pin| pin.is_launch() && pin.name == name && pin.waits());
+fn nothing_waits(pins: &[PinView], name: &str) -> Failure {
+    let launch = pins.iter().find(|pin| pin.kind == PinKind::Launch && pin.name == name && pin.waits());
     let shown = foreign::line(name);
     let text = match launch {
         Some(_) => format!("no item of {shown} waits for approval, but its launch does; add --launch for that"),
@@ -94,13 +102,13 @@ fn nothing_waits(pins: &[Shown], name: &str) -> Failure {
 }
 
 /// How many of what: `3 items of fx (2 tools, 1 prompt)`.
-pub(super) fn counted(pins: &[Shown]) -> String {
-    let mut kinds: Vec<(&str, usize)> = Vec::new();
+pub(super) fn counted(pins: &[PinView]) -> String {
+    let mut kinds: Vec<(PinKind, usize)> = Vec::new();
     let mut upstreams: Vec<&str> = Vec::new();
     for pin in pins {
         match kinds.iter_mut().find(|(kind, _)| *kind == pin.kind) {
             Some((_, count)) => *count += 1,
-            None => kinds.push((&pin.kind, 1)),
+            None => kinds.push((pin.kind, 1)),
         }
         if !upstreams.contains(&pin.upstream.as_str()) {
             upstreams.push(&pin.upstream);
@@ -110,10 +118,10 @@ pub(super) fn counted(pins: &[Shown]) -> String {
         [one] => foreign::line(one).into_owned(),
         several => format!("{} upstreams", several.len()),
     };
-    let plural = |kind: &str, count: usize| match (kind, count) {
-        (kind, 1) => kind.to_owned(),
-        (LAUNCH, _) => "launches".to_owned(),
-        (kind, _) => format!("{kind}s"),
+    let plural = |kind: PinKind, count: usize| match (kind, count) {
+        (kind, 1) => kind.into_str().to_owned(),
+        (PinKind::Launch, _) => "launches".to_owned(),
+        (kind, _) => format!("{}s", kind.into_str()),
     };
     let kinds: Vec<String> =
         kinds.into_iter().map(|(kind, count)| format!("{count} {}", plural(kind, count))).collect();
@@ -128,12 +136,12 @@ mod tests {
     use super::*;
     use crate::wire::raw::RawObject;
 
-    fn pin(upstream: &str, kind: &str, name: &str, state: &str) -> Shown {
-        let members = [("upstream", upstream), ("kind", kind), ("name", name), ("state", state)];
-        Shown::read(&RawObject::of_strings(&members))
+    fn pin(upstream: &str, kind: &str, name: &str, state: &str) -> PinView {
+        let members = [("upstream", upstream), ("kind", kind), ("name", name), ("state", state), ("why", "")];
+        RawObject::of_strings(&members).encode().parse().unwrap()
     }
 
-    fn pins() -> Vec<Shown> {
+    fn pins() -> Vec<PinView> {
         [
             ("a", "launch", "a", "pinned"),
             ("a", "tool", "a__x", "changed"),
@@ -156,11 +164,13 @@ mod tests {
     fn told(chosen: &Chosen) -> String {
         match Selection::of(&pins(), chosen) {
             Ok(Selection::Each(each)) => {
-                let told = each.into_iter().map(|(name, kind)| format!("{name}/{}", kind.unwrap_or_default()));
+                let told = each
+                    .into_iter()
+                    .map(|PinName { name, kind }| format!("{name}/{}", kind.map_or("", |kind| kind.into_str())));
                 format!("each {}", told.collect::<Vec<_>>().join(" "))
             }
             Ok(Selection::Many(many)) => {
-                let told = many.iter().map(|pin| format!("{}/{}", pin.name, pin.kind));
+                let told = many.iter().map(|pin| format!("{}/{}", pin.name, pin.kind.into_str()));
                 format!("many {}", told.collect::<Vec<_>>().join(" "))
             }
             Err(failure) => format!("{} {}", failure.code, failure.text),

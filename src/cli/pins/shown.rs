@@ -1,86 +1,50 @@
 //! A pin as people see it: its state, and its waiting text compared with the approved one.
 
+use crate::operator::pins::PinView;
 use crate::wire::foreign;
 use crate::wire::foreign::changes::{Change, changes};
 use crate::wire::foreign::oddities::Oddities;
 use crate::wire::layout::indented;
-use crate::wire::raw::RawObject;
 
 /// Unchanged lines on each side of a change, where the rest of them is left out.
 const CONTEXT: usize = 2;
 /// A longer text is not shown among others, in bytes.
 const MAX_BRIEF: usize = 64 << 10;
 
-/// A pin for display.
-#[derive(Clone, Debug)]
-pub(super) struct Shown {
-    pub(super) name: String,
-    pub(super) kind: String,
-    pub(super) upstream: String,
-    pub(super) state: String,
-    pub(super) why: String,
-    /// A pinned tool that appeared after the first inventory of its upstream's launch.
-    pub(super) is_new: bool,
-    approved: Option<String>,
-    waiting: Option<String>,
-    /// Of the waiting text, else of the approved one.
-    pub(super) digest: String,
+/// All of a pin with its texts, for people: foreign characters that could steer a terminal are
+/// visible.
+pub(super) fn text(pin: &PinView, colour: bool) -> String {
+    told(pin, colour, false)
 }
 
-impl Shown {
-    pub(super) fn read(object: &RawObject) -> Self {
-        let text = |name: &str| object.string(name).unwrap_or_default();
-        Self {
-            name: text("name"),
-            kind: text("kind"),
-            upstream: text("upstream"),
-            state: text("state"),
-            why: text("why"),
-            is_new: object.is_true("new"),
-            approved: object.string("approved"),
-            waiting: object.string("waiting"),
-            digest: object.string("waiting-digest").unwrap_or_else(|| text("approved-digest")),
-        }
-    }
+/// The same without the lines that did not change; `None` where the waiting text cannot be shown,
+/// or only in part.
+pub(super) fn brief(pin: &PinView, colour: bool) -> Option<String> {
+    pin.waiting.as_ref()?;
+    Some(told(pin, colour, true)).filter(|text| text.len() <= MAX_BRIEF)
+}
 
-    /// Whether it waits for the operator.
-    pub(super) fn waits(&self) -> bool {
-        matches!(self.state.as_str(), "changed" | "quarantined")
-    }
+/// The digest of the shown text.
+pub(super) fn digest(pin: &PinView) -> String {
+    pin.shown().map(|digest| digest.hex()).unwrap_or_default()
+}
 
-    pub(super) fn is_launch(&self) -> bool {
-        self.kind == "launch"
+fn told(pin: &PinView, colour: bool, brief: bool) -> String {
+    let lines = |text: &Option<String>| text.as_deref().map(indented);
+    let (name, why) = (foreign::line(&pin.name), foreign::line(&pin.by));
+    let (kind, state) = (pin.kind.into_str(), pin.state.into_str());
+    let new = if pin.is_new { ", new: its server added it after its first list" } else { "" };
+    let mut out = format!("{name} ({kind}): {state}, {why}{new}\n");
+    let mut oddities = Oddities::default();
+    let looked_at = pin.waiting.iter().chain(pin.approved.iter().filter(|_| pin.is_new));
+    looked_at.for_each(|text| oddities.look_at_json(text));
+    oddities.told_mixed().iter().for_each(|mixed| out.push_str(&format!("WARNING: {mixed}\n")));
+    match (lines(&pin.approved), lines(&pin.waiting)) {
+        (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour, brief)),
+        (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
     }
-
-    /// All of it, for people: foreign characters that could steer a terminal are visible.
-    pub(super) fn text(&self, colour: bool) -> String {
-        self.told(colour, false)
-    }
-
-    /// The same without the lines that did not change; `None` where the waiting text cannot be shown, or only in part.
-    pub(super) fn brief(&self, colour: bool) -> Option<String> {
-        self.waiting.as_ref()?;
-        Some(self.told(colour, true)).filter(|text| text.len() <= MAX_BRIEF)
-    }
-
-    fn told(&self, colour: bool, brief: bool) -> String {
-        let lines = |text: &Option<String>| text.as_deref().map(indented);
-        let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
-        let new = if self.is_new { ", new: its server added it after its first list" } else { "" };
-        let mut out = format!("{name} ({kind}): {state}, {why}{new}\n");
-        let mut oddities = Oddities::default();
-        self.waiting
-            .iter()
-            .chain(self.approved.iter().filter(|_| self.is_new))
-            .for_each(|text| oddities.look_at_json(text));
-        oddities.told_mixed().iter().for_each(|mixed| out.push_str(&format!("WARNING: {mixed}\n")));
-        match (lines(&self.approved), lines(&self.waiting)) {
-            (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour, brief)),
-            (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
-        }
-        out.push_str(&format!("\ndigest {}\n", foreign::line(&self.digest)));
-        out
-    }
+    out.push_str(&format!("\ndigest {}\n", digest(pin)));
+    out
 }
 
 /// A difference by words: `-[old]-` and `+[new]+`, coloured on a terminal.
@@ -120,18 +84,22 @@ fn shortened(text: &str, is_first: bool, is_last: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operator::pins::PinKind;
+    use crate::policy::PinState;
 
-    fn shown(approved: Option<&str>, waiting: Option<&str>) -> Shown {
-        Shown {
+    fn shown(approved: Option<&str>, waiting: Option<&str>) -> PinView {
+        PinView {
             name: "fx__a\u{1b}[2J".to_owned(),
-            kind: "tool".to_owned(),
+            kind: PinKind::Tool,
             upstream: "fx".to_owned(),
-            state: "changed".to_owned(),
-            why: "the upstream changed it".to_owned(),
+            state: PinState::Changed,
+            by: "the upstream changed it".to_owned(),
             is_new: false,
             approved: approved.map(str::to_owned),
             waiting: waiting.map(str::to_owned),
-            digest: "d1".to_owned(),
+            approved_digest: None,
+            waiting_digest: None,
+            since: 0,
         }
     }
 
@@ -139,20 +107,21 @@ mod tests {
     fn a_difference_reads_word_by_word_and_steers_no_terminal() {
         let (old, new) =
             (r#"{"description":"Reads a file."}"#, r#"{"description":"Sends a file.\u001b[31m\u202e\u3164\n\u2028x"}"#);
-        let text = shown(Some(old), Some(new)).text(false);
+        let text = text(&shown(Some(old), Some(new)), false);
         assert!(text.contains(r#""description": -["Reads]-+["Sends]+ a "#), "{text}");
         for hidden in ['\u{1b}', '\u{202e}', '\u{3164}', '\u{2028}'] {
             assert!(!text.contains(hidden), "{text:?}");
         }
-        assert!(shown(Some(old), Some(new)).text(true).contains("\u{1b}[32m"), "colours of our own");
-        assert!(shown(None, Some(new)).text(false).contains("Sends"));
-        assert!(!shown(Some(old), None).text(false).contains("-["));
-        let mixed = shown(Some(old), Some(r#"{"name":"p\u0430y","description":"one\nДва"}"#)).text(false);
+        assert!(super::text(&shown(Some(old), Some(new)), true).contains("\u{1b}[32m"), "colours of our own");
+        assert!(super::text(&shown(None, Some(new)), false).contains("Sends"));
+        assert!(!super::text(&shown(Some(old), None), false).contains("-["));
+        let mixed = super::text(&shown(Some(old), Some(r#"{"name":"p\u0430y","description":"one\nДва"}"#)), false);
         let warning = "WARNING: letters of several scripts in one word: \"p\u{430}y\" (\u{430} is U+0430)\n";
         assert!(mixed.contains(warning), "{mixed}");
         assert!(!text.contains("WARNING"), "{text}");
         let of = |maximum: &str| format!(r#"{{"maximum":{maximum}}}"#);
-        let text = shown(Some(&of("12345678901234567890123")), Some(&of("12345678901234567890124"))).text(false);
+        let text =
+            super::text(&shown(Some(&of("12345678901234567890123")), Some(&of("12345678901234567890124"))), false);
         assert!(text.contains("-[12345678901234567890123]-+[12345678901234567890124]+"), "digits are kept: {text}");
     }
 
@@ -163,26 +132,26 @@ mod tests {
             format!(r#"{{"a":"{one}","list":[{}],"z":"{two}"}}"#, rest.join(","))
         };
         let (old, new) = (of("old words", "same"), of("new words", "same"));
-        let text = shown(Some(&old), Some(&new)).brief(false).unwrap();
+        let text = brief(&shown(Some(&old), Some(&new)), false).unwrap();
         assert!(text.contains(r#"  "a": -["old]-+["new]+ words","#), "{text}");
         assert!(
             text.contains("lines as approved ...") && text.contains("    0,") && !text.contains("    9,"),
             "{text}"
         );
         assert!(!text.contains("same"), "{text}");
-        let text = shown(Some(&old), Some(&of("new words", "other"))).brief(false).unwrap();
+        let text = brief(&shown(Some(&old), Some(&of("new words", "other"))), false).unwrap();
         assert!(text.contains("    0,") && !text.contains("    9,") && text.contains("    19\n"), "{text}");
         assert!(text.contains(r#"-["same"]-+["other"]+"#), "{text}");
-        let all = shown(None, Some(&new)).brief(false).unwrap();
+        let all = brief(&shown(None, Some(&new)), false).unwrap();
         assert!(all.contains("    9,") && all.contains("same"), "a new one is shown as a whole: {all}");
-        assert!(shown(Some(&old), Some(&new)).text(false).contains("    9,"));
+        assert!(super::text(&shown(Some(&old), Some(&new)), false).contains("    9,"));
     }
 
     #[test]
     fn what_cannot_be_shown_as_a_whole_is_not_shown_among_others() {
-        assert!(shown(Some("{}"), None).brief(false).is_none(), "a text whose key is missing");
+        assert!(brief(&shown(Some("{}"), None), false).is_none(), "a text whose key is missing");
         let long = format!(r#"{{"description":"{}"}}"#, "x".repeat(MAX_BRIEF));
-        assert!(shown(None, Some(&long)).brief(false).is_none());
-        assert!(shown(None, Some(&long)).text(false).len() > MAX_BRIEF);
+        assert!(brief(&shown(None, Some(&long)), false).is_none());
+        assert!(text(&shown(None, Some(&long)), false).len() > MAX_BRIEF);
     }
 }

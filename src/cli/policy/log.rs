@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use crate::cli::audit::places;
-use crate::cli::exit::SOFTWARE;
+use crate::cli::audit::{self, unreadable};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain};
 use crate::config;
+use crate::operator::audit::{AuditLog, PeriodRead, Tally};
 use crate::policy::chain::{Line, timestamp};
-use crate::store::audit::Folder;
-use crate::store::audit::past::{Begin, Found, Past, Tally};
 use crate::wire::foreign;
 
 /// A clock that went back may put later records before earlier ones, by so much at most.
@@ -26,20 +24,10 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
 /// The log from some time on.
 #[derive(Debug)]
 pub(super) struct Log {
-    folder: Folder,
+    log: AuditLog,
     /// The date of the oldest record that counts, and the one where reading ends.
     since: String,
     end: String,
-}
-
-/// The result of reading.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Reading {
-    pub(super) records: u64,
-    /// The dates of the oldest and the latest.
-    pub(super) from: Option<String>,
-    pub(super) to: Option<String>,
-    pub(super) tally: Tally,
 }
 
 impl Log {
@@ -48,65 +36,41 @@ impl Log {
     /// # Errors
     /// 78 when nothing says where it is.
     pub(super) fn of(common: &Common, age: Duration) -> Result<Self, Failure> {
-        let (_, folder) = places(common)?;
         let now = u64::try_from(OffsetDateTime::now_utc().unix_timestamp()).unwrap_or_default();
         let date = |age: Duration| timestamp(now.saturating_sub(age.as_secs()).saturating_mul(1000));
-        Ok(Self { folder: Folder::at(folder), since: date(age), end: date(age.saturating_add(SLACK)) })
+        Ok(Self { log: audit::log(common)?, since: date(age), end: date(age.saturating_add(SLACK)) })
     }
 
     /// Reads all records that count, the latest first. Damaged lines are counted.
     ///
     /// # Errors
     /// 70 when the folder cannot be read.
-    pub(super) fn read(&self, take: &mut dyn FnMut(&Line<'_>)) -> Result<Reading, Failure> {
-        let failed =
-            |error| Failure::new(SOFTWARE, format!("read the audit log in {}: {error}", self.folder.path().display()));
-        let mut past = Past::begin(self.folder.clone(), &Begin::Latest).map_err(failed)?;
-        let mut reading = Reading::default();
-        while let Some(found) = past.next() {
-            let Found::Record { line, .. } = found else { continue };
-            if *line.ts < *self.end {
-                break;
-            }
-            if *line.ts < *self.since {
-                continue;
-            }
-            reading.records += 1;
-            if reading.to.is_none() {
-                reading.to = Some(line.ts.clone().into_owned());
-            }
-            line.ts.as_ref().clone_into(reading.from.get_or_insert_default());
-            take(&line);
-        }
-        reading.tally = past.tally();
-        Ok(reading)
+    pub(super) fn read(&self, take: &mut dyn FnMut(&Line<'_>)) -> Result<PeriodRead, Failure> {
+        self.log.read(&self.since, &self.end, take).map_err(|error| unreadable(&self.log, &error))
     }
 }
 
-impl Reading {
-    /// `2026-11-16 10:15 to 2026-11-23 09:40`.
-    pub(super) fn period(&self) -> Option<String> {
-        let minute = |date: &String| date.get(..16).unwrap_or(date).replace('T', " ");
-        Some(format!("{} to {} UTC", minute(self.from.as_ref()?), minute(self.to.as_ref()?)))
-    }
+/// `2026-11-16 10:15 to 2026-11-23 09:40`.
+pub(super) fn period(read: &PeriodRead) -> Option<String> {
+    let minute = |date: &String| date.get(..16).unwrap_or(date).replace('T', " ");
+    Some(format!("{} to {} UTC", minute(read.from.as_ref()?), minute(read.to.as_ref()?)))
+}
 
-    /// Says on stderr what could not be read.
-    pub(super) fn warn(&self) {
-        let Tally { damaged, example, unread, why, .. } = &self.tally;
-        if *damaged > 0 {
-            let place = example.as_deref().unwrap_or("-");
-            complain(&format!(
-                "{damaged} damaged {} left out, the first in {}; run headend audit verify",
-                if *damaged == 1 { "line was" } else { "lines were" },
-                foreign::line(place)
-            ));
-        }
-        if let Some(why) = why {
-            complain(&format!(
-                "{unread} {} not read: {}",
-                if *unread == 1 { "chain was" } else { "chains were" },
-                foreign::line(why)
-            ));
-        }
+/// Says on stderr what could not be read.
+pub(super) fn warn(Tally { damaged, example, unread, why, .. }: &Tally) {
+    if *damaged > 0 {
+        let place = example.as_deref().unwrap_or("-");
+        complain(&format!(
+            "{damaged} damaged {} left out, the first in {}; run headend audit verify",
+            if *damaged == 1 { "line was" } else { "lines were" },
+            foreign::line(place)
+        ));
+    }
+    if let Some(why) = why {
+        complain(&format!(
+            "{unread} {} not read: {}",
+            if *unread == 1 { "chain was" } else { "chains were" },
+            foreign::line(why)
+        ));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::log::{Log, Reading, age};
+use super::log::{Log, age, period, warn};
 use super::suggest::{lines_of, refused};
 use crate::cli::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
 use crate::cli::options::Common;
@@ -15,6 +15,7 @@ use crate::cli::output::{Failure, print};
 use crate::cli::source;
 use crate::config::{Config, guard};
 use crate::gateway::decision::dry_run::{Offered, offered};
+use crate::operator::audit::PeriodRead;
 use crate::policy::habit::{Change, Counts, Replay};
 use crate::policy::{Caller, Effect, Kind, Policy};
 use crate::wire::foreign;
@@ -38,7 +39,7 @@ pub(crate) struct ReplayArgs {
 
 /// Everything that is printed.
 struct Report {
-    reading: Reading,
+    reading: PeriodRead,
     before: Counts,
     after: Counts,
     undecided: u64,
@@ -83,7 +84,7 @@ pub(crate) fn run(common: &Common, args: &ReplayArgs) -> Result<u8, Failure> {
         uncalled: uncalled(&policy, &replay, &offered, &callers),
         reading,
     };
-    report.reading.warn();
+    warn(&report.reading.tally);
     print(&if args.json { json(&report) } else { text(&report) })?;
     Ok(report.verdict())
 }
@@ -117,7 +118,7 @@ fn uncalled(
 }
 
 fn text(report: &Report) -> String {
-    let Some(period) = report.reading.period() else {
+    let Some(period) = period(&report.reading) else {
         return "The audit log has no records of that time.\n".to_owned();
     };
     let mut out = format!("Audit log, {period}, {} records\n\n", report.reading.records);

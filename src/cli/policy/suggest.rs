@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use toml_edit::{Array, DocumentMut};
 
-use super::log::{Log, Reading, age};
+use super::log::{Log, age, period, warn};
 use crate::cli::exit::{OK, SOFTWARE};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, count, print};
@@ -15,10 +15,10 @@ use crate::cli::source;
 use crate::config::{Config, show};
 use crate::daemon::own_places::own_places;
 use crate::gateway::decision::dry_run::{Offered, offered};
+use crate::operator::audit::PeriodRead;
 use crate::policy::consent::Places;
 use crate::policy::habit::{Approvals, Catalogue, ENOUGH, Habits, Known, LeftOut, Replay, Suggestion, Why};
 use crate::policy::{Kind, PolicyProblem};
-use crate::store::directory::Store;
 use crate::wire::foreign;
 
 /// Columns of what is printed, where names allow it.
@@ -80,7 +80,7 @@ struct Tried {
 
 /// Everything that is printed.
 struct Report {
-    reading: Reading,
+    reading: PeriodRead,
     questions: u64,
     saved: u64,
     beyond: u64,
@@ -93,10 +93,10 @@ pub(crate) fn run(common: &Common, args: &SuggestArgs) -> Result<u8, Failure> {
     let store = source::existing_store(common)?;
     let offered = offered(&loaded.config, store.as_ref()).map_err(|text| Failure::new(SOFTWARE, text))?;
     let log = Log::of(common, args.since)?;
-    let (source, state) = (&loaded.source, store.as_ref().map(Store::dir));
+    let (source, state) = (&loaded.source, store.as_ref().map(|store| store.dir()));
     let places = own_places(source.path.as_deref(), &source.files.lock(), state);
     let report = report(&loaded.config, &Present::of(&loaded.config, &offered, places), &log)?;
-    report.reading.warn();
+    warn(&report.reading.tally);
     print(&if args.json { json(&report) } else { text(&report, args.since) })?;
     Ok(OK)
 }
@@ -138,7 +138,7 @@ fn text(report: &Report, since: Duration) -> String {
     let mut out = String::new();
     let mut say = |text: &str| out.push_str(&comment(text));
     let since = crate::config::duration_text(since);
-    match report.reading.period() {
+    match period(&report.reading) {
         None => say(&format!("The audit log has no records of the last {since}.")),
         Some(period) => say(&format!("Audit log, {period}: {}.", count(as_usize(report.questions), "question"))),
     }

@@ -9,8 +9,7 @@ use super::*;
 use crate::catalog::inventory::Inventory;
 use crate::config;
 use crate::daemon::gateway::ConfigSource;
-use crate::store::directory::Store;
-use crate::store::seal::KeySource;
+use crate::operator::alone::open_state;
 use crate::wire::raw::RawJson;
 
 /// One side of a pipe in memory.
@@ -56,7 +55,7 @@ fn gateway(dir: &Path, marker: &Path) -> Gateway {
     fs::write(&path, text).unwrap();
     let loading = config::load(&path);
     let (config, _) = loading.outcome.unwrap();
-    let store = Store::open(dir.join("state"), KeySource { given: None, make: true }).unwrap();
+    let store = open_state(dir.join("state"), None, true).unwrap();
     let kept = r#"{"version":1,"revision":"2025-06-18","tools":[{"name":"read","inputSchema":{"type":"object"}}],"prompts":[],"resources":[],"resourceTemplates":[]}"#;
     let (inventory, revision) = Inventory::from_json(&RawJson::trusted(kept)).unwrap();
     store.remember(&config.upstreams[0].launch_identity(), &inventory, revision).unwrap();

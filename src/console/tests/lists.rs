@@ -71,12 +71,25 @@ async fn an_upstream_has_a_page_with_its_last_words_tools_and_two_actions() {
     let post = |action: &str| format!("csrf={}&do={action}", broken.csrf());
     assert_eq!(stage.send("POST", path, &headers, "do=restart").await.status, 403);
     assert_eq!(stage.send("POST", path, &headers, &post("command")).await.status, 400);
-    for (action, done) in [("restart", "Restart files"), ("disable", "Disable files"), ("enable", "Enable files")] {
+    for wanted in [
+        "Its tools could not be read (cut off; attempts: 2). Clients see what was known; next try in 9 s.",
+        "Not as the protocol wants it, definition: tool `x`",
+        "Calls of these pass one at a time: files__ask.",
+        "Several callers share its process.",
+        "<dt>Program</dt><dd><bdi>/usr/bin/files</bdi></dd>",
+    ] {
+        assert!(page.contains(wanted), "as `status NAME` says it: {wanted}: {page}");
+    }
+    for (action, done, told) in [
+        ("restart", "Restart files", "Restarted; its state is ready now."),
+        ("disable", "Disable files", "Disabled until headend starts again."),
+        ("enable", "Enable files", "Enabled; its state is ready now."),
+    ] {
         let answer = stage.send("POST", path, &headers, &post(action)).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some(path)), "{action}");
         assert_eq!(stage.desk.done().last().unwrap(), done);
         let page = stage.get(path, &cookie).await.body;
-        assert!(page.contains("Did it: "), "{action}");
+        assert!(page.contains(told), "{action}");
         let is_off = page.contains("the next start of headend starts it again");
         assert_eq!(is_off, action == "disable");
         assert_eq!(page.contains("value=\"enable\""), is_off);

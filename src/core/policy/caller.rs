@@ -8,6 +8,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// The name of the user that runs the gateway; the generated token authenticates as this user too.
 /// The configuration need not name it.
 pub const LOCAL: &str = "local";
@@ -139,6 +141,27 @@ impl Eq for Caller {}
 impl Hash for Caller {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key().hash(state);
+    }
+}
+
+/// The caller with the fewest rights: every client.
+impl Default for Caller {
+    fn default() -> Self {
+        Self::anyone().clone()
+    }
+}
+
+/// The name, as people and commands know a caller.
+impl Serialize for Caller {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// The caller that a name stands for: [`Caller::named`].
+impl<'de> Deserialize<'de> for Caller {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|name| Self::named(&name))
     }
 }
 

@@ -61,6 +61,7 @@ mod prompt;
 mod shown;
 pub mod unattended;
 pub mod view;
+mod views;
 
 pub use self::answer::{Answer, CannotAnswer};
 pub use self::below::{Below, CannotBelow, Places};
@@ -69,6 +70,7 @@ pub use self::fatigue::{CallBlock, DENIED, Denial};
 pub use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
 pub use self::prompt::Prompt;
 pub use self::shown::{Kept, Shown};
+pub use self::views::{ApprovalView, BlockView, GrantView, OfferView};
 
 /// Seconds since 1970, by a clock that never goes back, not even over restarts.
 pub type Wall = u64;

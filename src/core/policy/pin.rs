@@ -48,9 +48,10 @@ pub enum OnChange {
     Accept,
 }
 
-/// The state of a pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+/// Where an item stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, serde::Serialize, serde::Deserialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum PinState {
     Pinned,
     /// A text waits, and no text is approved.

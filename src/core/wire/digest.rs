@@ -4,6 +4,8 @@ use std::fmt;
 
 use data_encoding::HEXLOWER;
 use ring::digest::{Context, SHA256, digest};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::wire::canonical::{canonical, ordered};
 use crate::wire::raw::RawJson;
@@ -80,6 +82,19 @@ pub(crate) fn hexadecimal<const BYTES: usize>(bytes: [u8; BYTES]) -> [[u8; 2]; B
         *pair = [digit(byte >> 4), digit(byte & 15)];
     }
     out
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.hex())
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::from_hex(&text).ok_or_else(|| Error::custom("not a digest of 64 hexadecimal digits"))
+    }
 }
 
 impl fmt::Debug for Digest {

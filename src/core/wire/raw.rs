@@ -7,10 +7,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memchr2;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::wire::plain::is_plain;
@@ -68,6 +70,17 @@ impl RawJson {
 
     pub fn boolean(value: bool) -> Self {
         Self::trusted(if value { "true" } else { "false" })
+    }
+
+    /// Shares a text that is JSON, without a copy.
+    pub fn shared(text: &Arc<str>) -> Self {
+        struct Shared(Arc<str>);
+        impl AsRef<[u8]> for Shared {
+            fn as_ref(&self) -> &[u8] {
+                self.0.as_bytes()
+            }
+        }
+        Self(Bytes::from_owner(Shared(Arc::clone(text))))
     }
 
     /// Writes an array of these values.
@@ -148,6 +161,18 @@ impl RawJson {
     /// Returns the text, for logs and for values known to be small. Validated JSON is always UTF-8.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.parse::<&RawValue>().map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self::trusted(String::from(Box::<str>::from(raw))))
     }
 }
 
@@ -270,12 +295,6 @@ impl RawObject {
     /// Returns the elements of a member that is an array.
     pub fn list(&self, name: &str) -> Option<Vec<RawJson>> {
         elements(self.get(name)?).ok()
-    }
-
-    /// Returns the objects in a member that is an array; empty if it is no array.
-    pub fn objects(&self, name: &str) -> Vec<Self> {
-        let list = self.list(name).unwrap_or_default();
-        list.iter().filter_map(|raw| Self::parse(raw).ok()).collect()
     }
 
     pub fn is_true(&self, name: &str) -> bool {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::tools;
 use crate::daemon::gateway::Gateway;
 use crate::engine::route::Params;
 use crate::gateway::call::ClientEvent;
@@ -12,44 +11,43 @@ use crate::listener::credentials::CallerAccess;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
+use crate::operator::views::View;
+use crate::operator::{Refusal, tools};
 use crate::wire::id::ClientId;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Calls a tool for a user of the socket.
-pub(super) async fn call(
-    gateway: &Arc<Gateway>,
-    caller: &CallerAccess,
-    request: &Request,
-) -> Result<RawJson, (i64, String)> {
+pub(crate) async fn call(gateway: &Arc<Gateway>, caller: &CallerAccess, params: &RawJson) -> Result<View, Refusal> {
     gateway.service.settled().await;
     let CallerAccess { caller, access } = caller.clone();
-    let params = Params::read(request.params.as_ref());
+    let raw = Some(params.clone());
+    let params = Params::read(raw.as_ref());
     let tool = params.as_ref().ok().and_then(|params| params.object.string("name")).unwrap_or_default();
     if caller.is_operator()
         && let Some(why) = tools::withheld(&gateway.service.snapshots.load(), &tool)
     {
-        return Err((1, why));
+        return Err(Refusal::Refused(why));
     }
     let client = ClientContext::new(caller, access, None, Revision::preferred(Era::Legacy));
     // Whether the command still waits is not known here.
     let client = ClientContext { can_wait: false, ..client };
-    let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
+    let id = ClientId::from_raw(RawJson::trusted("1")).ok_or_else(|| Refusal::refused("no id"))?;
     let method = Method::ToolsCall.as_str().to_owned();
-    let asked = Request { id, method, params: request.params.clone() };
+    let asked = Request { id, method, params: raw };
     debug_assert!(!Meta::default().has_claim());
     let answer = match gateway.service.handle(&client, &asked, params) {
         Handled::Answer(answer) => answer,
         Handled::Later(answer) => answer.await,
-        Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),
+        Handled::Overloaded => return Err(Refusal::refused("too many calls in flight")),
         Handled::Call(mut call) => loop {
             if let ClientEvent::Done(answer) = call.next().await {
                 break answer;
             }
         },
     };
-    answer.outcome.map_err(|error| {
+    answer.outcome.map(View::Raw).map_err(|error| {
         let message = RawObject::parse(&error).ok().and_then(|e| e.string("message"));
-        (1, message.unwrap_or_else(|| "the call failed".to_owned()))
+        Refusal::Refused(message.unwrap_or_else(|| "the call failed".to_owned()))
     })
 }

@@ -20,6 +20,11 @@ pub(super) fn publish(gateway: &Gateway, socket: &Path) -> Option<(DaemonAddress
     Some((address, state))
 }
 
+/// Returns the socket's address that a daemon of this machine has written into the state directory.
+pub(crate) fn published_socket(state: &Path) -> Option<PathBuf> {
+    DaemonAddress::find(state, &Machine::own()).map(|address| address.socket)
+}
+
 /// First line of either side.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Hello {

@@ -13,13 +13,12 @@ use rustix::fs::{Mode, OFlags, fstat, major, minor};
 
 use crate::base::clock;
 use crate::config::Operator;
+use crate::operator::request::Request;
+use crate::operator::views::{Challenged, View};
+use crate::operator::{NO_COMMAND, Refusal};
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
 
-/// The methods that answer approvals, take denials back, decide pins, or open the console to a
-/// browser.
-const GUARDED: [&str; 5] = ["approvals.answer", "approvals.unblock", "pins.approve", "pins.reject", LINK];
-/// The one that stays where no command may answer: somebody has to get to the page.
+/// The method that stays where no command may answer: a person has to get to the page.
 const LINK: &str = "console.link";
 /// Wrong codes after which the connection gets no other.
 const MAX_WRONG: u8 = 3;
@@ -28,7 +27,7 @@ const MAX_SHOWN: usize = 200;
 
 /// The state of one connection.
 #[derive(Debug)]
-pub(super) struct Proof {
+pub(crate) struct Proof {
     /// The process that connected.
     peer: Option<i32>,
     code: Option<String>,
@@ -37,34 +36,19 @@ pub(super) struct Proof {
 }
 
 impl Proof {
-    pub(super) const fn new(peer: Option<i32>) -> Self {
+    pub(crate) const fn new(peer: Option<i32>) -> Self {
         Self { peer, code: None, wrong: 0, is_given: false }
     }
 
-    /// Runs a method of the proof, or refuses one that needs it; `None` for all others.
-    pub(super) fn operate(
-        &mut self,
-        operator: Operator,
-        method: &str,
-        params: &RawObject,
-    ) -> Option<Result<RawJson, (i64, String)>> {
-        match method {
-            "operator.challenge" => Some(self.challenge(operator, &params.string("for").unwrap_or_default())),
-            "operator.prove" => Some(self.prove(&params.string("code").unwrap_or_default())),
-            _ if GUARDED.contains(&method) => self.check(operator, method).err().map(Err),
-            _ => None,
-        }
-    }
-
     /// Whether a code is needed for the method; shows it then.
-    fn challenge(&mut self, operator: Operator, method: &str) -> Result<RawJson, (i64, String)> {
+    pub(super) fn challenge(&mut self, operator: Operator, method: &str) -> Result<View, Refusal> {
         let is_needed = !self.is_given && operator != Operator::Any;
-        if may_never(operator, method) {
-            return Err(never());
+        if operator == Operator::None && method != LINK {
+            return Err(Refusal::refused(NO_COMMAND));
         }
         if is_needed {
             if self.wrong >= MAX_WRONG {
-                return Err((1, "too many wrong codes; run the command again".to_owned()));
+                return Err(Refusal::refused("too many wrong codes; run the command again"));
             }
             let code = fresh_code();
             self.code = None;
@@ -73,49 +57,45 @@ impl Proof {
                     "[policy.consent] operator = \"{}\" needs a terminal that the daemon can write to: {why}",
                     operator.into_str()
                 );
-                (1, text)
+                Refusal::Refused(text)
             })?;
             self.code = Some(code);
         }
-        Ok(RawObject::of([("needed", RawJson::boolean(is_needed))]).encode())
+        Ok(View::Challenged(Challenged { needed: is_needed }))
     }
 
     /// A code counts once, right or wrong.
-    fn prove(&mut self, typed: &str) -> Result<RawJson, (i64, String)> {
-        let code = self.code.take().ok_or_else(|| (1, "no code was shown".to_owned()))?;
+    pub(super) fn prove(&mut self, typed: &str) -> Result<View, Refusal> {
+        let code = self.code.take().ok_or_else(|| Refusal::refused("no code was shown"))?;
         let typed: String = typed.chars().filter(char::is_ascii_alphanumeric).collect();
         if !typed.eq_ignore_ascii_case(&code) {
             self.wrong = self.wrong.saturating_add(1);
-            return Err((1, "that is not the code that the terminal shows".to_owned()));
+            return Err(Refusal::refused("that is not the code that the terminal shows"));
         }
         self.is_given = true;
-        Ok(RawObject::default().encode())
+        Ok(View::Empty {})
     }
 
-    fn check(&self, operator: Operator, method: &str) -> Result<(), (i64, String)> {
-        if may_never(operator, method) {
-            return Err(never());
+    /// Refuses a request that needs the proof and has none.
+    pub(super) fn check(&self, operator: Operator, request: &Request) -> Result<(), Refusal> {
+        if !request.is_guarded() {
+            return Ok(());
+        }
+        if operator == Operator::None && !matches!(request, Request::LinkConsole(_)) {
+            return Err(Refusal::refused(NO_COMMAND));
         }
         if operator == Operator::Any || self.is_given {
             return Ok(());
         }
-        let text = "this needs a code that the daemon shows on the terminal; run headend's own command there";
-        Err((1, text.to_owned()))
+        Err(Refusal::refused(
+            "this needs a code that the daemon shows on the terminal; run headend's own command there",
+        ))
     }
 }
 
 /// Eight letters and digits that nobody guesses.
 pub(crate) fn fresh_code() -> String {
     BASE32_NOPAD.encode(&clock::random::<5>()).to_ascii_lowercase()
-}
-
-fn may_never(operator: Operator, method: &str) -> bool {
-    operator == Operator::None && method != LINK
-}
-
-fn never() -> (i64, String) {
-    let text = "[policy.consent] operator = \"none\": no command answers approvals or decides pins; answer on the console's page";
-    (1, text.to_owned())
 }
 
 /// Writes the code to the controlling terminal of that process.
@@ -173,26 +153,32 @@ fn read(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::raw::RawJson;
 
     #[test]
     fn what_answers_or_approves_needs_the_proof() {
-        let (mut proof, none) = (Proof::new(None), RawObject::default());
-        for method in GUARDED {
-            let refused = |proof: &mut Proof, operator| proof.operate(operator, method, &none).is_some();
-            assert!(!refused(&mut proof, Operator::Any), "{method}");
-            assert!(refused(&mut proof, Operator::Terminal), "{method}");
-            assert!(refused(&mut proof, Operator::None), "{method}");
+        let mut proof = Proof::new(None);
+        let read = |method: &str| {
+            let params = RawJson::trusted(r#"{"id":"a","answer":"once"}"#);
+            Request::parse(method, &params).unwrap().unwrap()
+        };
+        for method in ["approvals.answer", "approvals.unblock", "pins.approve", "pins.reject", LINK] {
+            assert!(proof.check(Operator::Any, &read(method)).is_ok(), "{method}");
+            assert!(proof.check(Operator::Terminal, &read(method)).is_err(), "{method}");
+            assert!(proof.check(Operator::None, &read(method)).is_err(), "{method}");
         }
-        assert!(proof.operate(Operator::None, "approvals.list", &none).is_none(), "looking needs none");
+        assert!(proof.check(Operator::None, &read("approvals.list")).is_ok(), "looking needs none");
         assert!(proof.challenge(Operator::Terminal, "pins.approve").is_err(), "nobody knows whose terminal");
-        assert!(proof.challenge(Operator::Any, "pins.approve").unwrap().text().contains("false"));
+        let needed = proof.challenge(Operator::Any, "pins.approve");
+        assert!(matches!(needed, Ok(View::Challenged(Challenged { needed: false }))));
         assert!(proof.prove("").is_err(), "no code was shown");
         proof.code = Some("abcdefgh".to_owned());
         assert!(proof.prove("abcdefgx").is_err() && proof.prove("abcdefgh").is_err(), "a code counts once");
         proof.code = Some("abcdefgh".to_owned());
         assert!(proof.prove(" ABCD-efgh\n").is_ok());
-        assert!(proof.check(Operator::Terminal, "pins.approve").is_ok());
-        assert!(proof.check(Operator::None, LINK).is_ok() && proof.check(Operator::None, "pins.approve").is_err());
+        assert!(proof.check(Operator::Terminal, &read("pins.approve")).is_ok());
+        assert!(proof.check(Operator::None, &read(LINK)).is_ok());
+        assert!(proof.check(Operator::None, &read("pins.approve")).is_err());
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Reports what does not work now, for `status`, `/readyz` and the metrics, and whether it stops
 //! calls.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::base::clock;
 use crate::base::local_time::local;
@@ -17,11 +20,12 @@ const NAMED: usize = 10;
 /// Time after which a restarting upstream counts as not available.
 const SLOW_RESTART: Duration = Duration::from_secs(10);
 
-/// A part of the gateway that does not work now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Something that does not work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Condition {
     /// One of [`Condition::REASONS`].
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// A sentence for the operator.
     pub text: String,
     /// True if no call works while it lasts, under any policy.
@@ -46,12 +50,12 @@ pub fn conditions(service: &Service) -> Vec<Condition> {
     let now = clock::uptime();
     let audit = service.audit.trouble().map(|(why, stops_calls)| {
         let then = if stops_calls { "calls are refused until it does" } else { "calls go on unrecorded" };
-        Condition { reason: AUDIT, text: format!("the audit log takes no records ({why}); {then}"), stops_calls }
+        Condition { reason: AUDIT.into(), text: format!("the audit log takes no records ({why}); {then}"), stops_calls }
     });
-    let loss = || Some(Condition { reason: AUDIT, text: service.audit.loss()?, stops_calls: false });
-    let short = |shortage, reason, text: &str| {
+    let loss = || Some(Condition { reason: AUDIT.into(), text: service.audit.loss()?, stops_calls: false });
+    let short = |shortage, reason: &'static str, text: &str| {
         let is_on = service.metrics.is_short_of(shortage, now);
-        is_on.then(|| Condition { reason, text: text.to_owned(), stops_calls: false })
+        is_on.then(|| Condition { reason: reason.into(), text: text.to_owned(), stops_calls: false })
     };
     let descriptors =
         "no file descriptor was left for a connection or process; raise the limit (`LimitNOFILE`, `ulimit -n`)";
@@ -61,13 +65,13 @@ pub fn conditions(service: &Service) -> Vec<Condition> {
         let since = local(trouble.since);
         let then = "what it holds stays in force, and first sights, approvals, once-grants and limits are refused";
         let text = format!("the store takes no writes since {since} ({}); {then}", trouble.why);
-        Condition { reason: STORE, text, stops_calls: false }
+        Condition { reason: STORE.into(), text, stops_calls: false }
     });
     let configuration = service.refused_reload.load_full().map(|refused| {
         let since = local(refused.since);
         let then = "the one of before stays in force; `headend check` names every problem";
         let text = format!("the configuration was refused at {since} ({}); {then}", refused.why);
-        Condition { reason: CONFIGURATION, text, stops_calls: false }
+        Condition { reason: CONFIGURATION.into(), text, stops_calls: false }
     });
     audit
         .or_else(loss)
@@ -104,7 +108,11 @@ fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
             down.len() - NAMED
         ),
     };
-    Some(Condition { reason: UPSTREAMS, text: format!("not available: {text}; see `headend status`"), stops_calls })
+    Some(Condition {
+        reason: UPSTREAMS.into(),
+        text: format!("not available: {text}; see `headend status`"),
+        stops_calls,
+    })
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::base::slots::{Slot, Slots};
 use crate::base::task_group::TaskGroup;
 use crate::config::{Notified, Notify};
 use crate::gateway::service::Service;
-use crate::policy::consent::{AgentWait, Prompt, PromptId};
+use crate::policy::consent::{ApprovalView, PromptId};
 
 mod failed;
 mod notice;
@@ -27,7 +27,7 @@ mod post;
 mod program;
 
 use self::failed::{Failed, TIME};
-use self::notice::{ListedApproval, notice, trial};
+use self::notice::{LISTED, notice, trial};
 use self::post::{Tls, post};
 
 /// Delay of a notice, so that approvals opened together are in one.
@@ -95,17 +95,16 @@ impl Notices {
             let open = self.service.approvals.prompts();
             let ids: HashSet<PromptId> = open.iter().map(|prompt| prompt.id).collect();
             told.retain(|id| ids.contains(id));
-            let fresh: Vec<&Prompt> = open.iter().filter(|prompt| !told.contains(&prompt.id)).collect();
+            let fresh: Vec<PromptId> = open.iter().map(|prompt| prompt.id).filter(|id| !told.contains(id)).collect();
             if fresh.is_empty() {
                 continue;
             }
             let page = self.page();
-            let now = self.service.approvals.wall();
-            let waits = |prompt: &Prompt| self.service.approvals.agent_wait(&prompt.id) != AgentWait::Stopped;
-            let told_now: Vec<ListedApproval<'_>> =
-                fresh.iter().map(|prompt| ListedApproval { prompt, waits: waits(prompt) }).collect();
-            let notice = notice(&told_now, open.len(), notify.arguments, page.as_deref(), now);
-            told.extend(fresh.iter().map(|prompt| prompt.id));
+            let listed: Vec<ApprovalView> =
+                fresh.iter().take(LISTED).filter_map(|id| self.service.approvals.view(id)).collect();
+            let more = fresh.len().saturating_sub(LISTED);
+            let notice = notice(&listed, more, open.len(), notify.arguments, page.as_deref());
+            told.extend(fresh);
             next = clock::now() + PAUSE;
             let this = Arc::clone(self);
             self.tasks.spawn("notice", async move { this.deliver(&notify, notice, place).await });

@@ -21,8 +21,8 @@ use tokio::sync::{Notify, watch};
 use crate::base::clock;
 use crate::config::Consent;
 use crate::policy::consent::{
-    AgentWait, Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt,
-    PromptId, Refused, Shown, Wall,
+    AgentWait, Answer, ApprovalView, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime,
+    Prompt, PromptId, Refused, Shown, Wall,
 };
 use crate::policy::{Entry, Evidence};
 use crate::store::audit::{Audit, RecordSlot};
@@ -36,7 +36,6 @@ mod client_wait;
 mod closed_by;
 mod group;
 mod journal;
-pub mod json;
 mod keep;
 mod numbers;
 mod operator;
@@ -51,7 +50,7 @@ pub use self::answer_outcome::AnswerOutcome;
 pub use self::seat::Seat;
 pub use self::span::Span;
 pub use self::wish::Wish;
-pub use crate::store::port::{Keeper, PromptRow};
+pub use crate::store::port::Keeper;
 
 use self::closed_by::By;
 
@@ -240,8 +239,8 @@ impl Approvals {
             let (end, now) = (watch::Sender::new(None), clock::now());
             open.waiting.insert(opened.id, Waiting { asked, span, opened: now, end, is_late: false });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                let details = prompt.details(inner.grants.load().places()).encode().text().into_owned();
-                db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
+                let view = ApprovalView::new(prompt, inner.grants.load().places());
+                db.enter_prompt(inner.owner(), view).then(unlisted::unlisted);
             }
             inner.opened.notify_one();
             inner.tell();

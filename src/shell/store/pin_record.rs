@@ -19,7 +19,22 @@ pub use self::launch_text::is_private;
 pub(in crate::store) use self::launch_text::{describe, words};
 
 /// Subject of a pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum PinKind {
     Tool,

@@ -34,8 +34,7 @@ mod sign_ins;
 mod states;
 
 pub use self::approvals::{
-    Answered, ApprovalChanges, ApprovalOperations, DAEMON, GrantOperations, Keeper, PromptOperations, PromptRow,
-    Revoked, Used,
+    Answered, ApprovalChanges, ApprovalOperations, DAEMON, GrantOperations, Keeper, PromptOperations, Revoked, Used,
 };
 pub use self::audit::{AuditHead, AuditOperations};
 pub use self::error::DbError;

@@ -1,10 +1,26 @@
 //! States of upstreams, under the words that status, console and metrics use for them.
 
+use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-/// The state of an upstream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr, VariantArray)]
+/// State of an upstream.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    Serialize,
+    Deserialize,
+)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum UpstreamState {
     /// Lazy and not running: its first call starts it.
     #[default]

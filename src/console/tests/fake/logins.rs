@@ -1,11 +1,13 @@
 //! One login that nobody has opened, one that was opened, and upstreams that want and have one.
-
-use futures_util::future::BoxFuture;
+#![expect(clippy::wildcard_enum_match_arm, reason = "a form makes some requests alone")]
 
 use super::FakeDesk;
-use crate::console::login_desk::{HeldLogin, LoginDesk, LoginView};
-use crate::gateway::logins::{Begun, Done, NotTaken, WantedScope};
-use crate::login::authorize::Callback;
+use crate::gateway::logins::{Begun, WantedScope};
+use crate::operator::Refusal;
+use crate::operator::logins::{LoggedIn, LoggedOut, LoginBegun, LoginOpened};
+use crate::operator::request::{ById, ByName, EndLoginParams, LoginParams, Request};
+use crate::operator::upstreams::LoginInUse;
+use crate::operator::views::View;
 
 /// The ids of both logins; the value of the cookie and the state of the opened one.
 pub(in crate::console::tests) const NEW: &str = "Nm3yxXKpWq1uVb0sEfJ2gA";
@@ -13,16 +15,13 @@ pub(in crate::console::tests) const OPENED: &str = "k2VbZt0sEfJ2gANm3yxXKp";
 pub(in crate::console::tests) const COOKIE: &str = "the-cookie-of-the-login";
 const STATE: &str = "the-state";
 
-pub(super) fn view(upstream: &str) -> Option<LoginView> {
-    let held = HeldLogin {
+/// The login that the upstream `wiki` has.
+pub(super) fn held() -> LoginInUse {
+    LoginInUse {
         issuer: "https://login.example.com".to_owned(),
         account: Some("alice@example.com".to_owned()),
-        left: Some(3240),
-    };
-    match upstream {
-        "docs" => Some(LoginView { is_wanted: true, held: None }),
-        "wiki" => Some(LoginView { is_wanted: false, held: Some(held) }),
-        _ => None,
+        token_seconds: Some(3240),
+        refreshing: false,
     }
 }
 
@@ -32,7 +31,7 @@ fn issuer(id: &str) -> String {
     format!("https://{host}/realms/a-long-name-of-a-realm")
 }
 
-fn begun(id: &str) -> Begun {
+pub(super) fn begun(id: &str) -> Begun {
     let redirect = "http://127.0.0.1:8628/oauth/callback".to_owned();
     Begun {
         id: id.to_owned(),
@@ -49,44 +48,47 @@ fn begun(id: &str) -> Begun {
     }
 }
 
-impl LoginDesk for FakeDesk {
-    fn log_in<'a>(&'a self, upstream: &'a str) -> BoxFuture<'a, Result<(Begun, String), String>> {
-        Box::pin(async move {
-            if upstream != "docs" {
-                return Err(format!("`{upstream}` takes no login."));
+impl FakeDesk {
+    pub(super) fn log_in_or_out(&self, request: &Request) -> Result<View, Refusal> {
+        match request {
+            Request::BeginLogin(LoginParams { name, .. }) if name == "docs" => {
+                self.did(format!("log in {name}"));
+                let Begun { id, upstream, issuer, address, .. } = begun(OPENED);
+                Ok(View::LoginBegun(Box::new(LoginBegun {
+                    id,
+                    upstream,
+                    issuer,
+                    link: address,
+                    page_host: None,
+                    scopes: None,
+                    more_scopes: None,
+                    warning: None,
+                    seconds: 600,
+                    cookie: Some(COOKIE.to_owned()),
+                })))
             }
-            self.did(format!("log in {upstream}"));
-            Ok((begun(OPENED), COOKIE.to_owned()))
-        })
-    }
-
-    fn login(&self, id: &str) -> Option<Begun> {
-        (id == NEW).then(|| begun(id))
-    }
-
-    fn open_login(&self, id: &str) -> Option<(Begun, String)> {
-        (id == NEW).then(|| (begun(id), COOKIE.to_owned()))
-    }
-
-    fn opened_login(&self, id: &str) -> Option<Begun> {
-        (id == OPENED).then(|| begun(id))
-    }
-
-    fn end_login<'a>(&'a self, callback: Callback, cookies: Vec<&'a str>) -> BoxFuture<'a, Result<Done, NotTaken>> {
-        let is_own = callback.state.is_some_and(|state| state.expose() == STATE) && cookies.contains(&COOKIE);
-        Box::pin(async move {
-            if !is_own {
-                return Err(NotTaken::Unknown);
+            Request::BeginLogin(LoginParams { name, .. }) => Err(Refusal::Refused(format!("`{name}` takes no login"))),
+            Request::OpenLogin(ById { id }) if id == NEW => {
+                Ok(View::LoginOpened(Box::new(LoginOpened { begun: begun(id), cookie: COOKIE.to_owned() })))
             }
-            let account = Some(super::HOSTILE.to_owned());
-            Ok(Done { upstream: "docs".to_owned(), issuer: "https://login.example.com".to_owned(), account })
-        })
-    }
-
-    fn log_out<'a>(&'a self, upstream: &'a str) -> BoxFuture<'a, Result<String, String>> {
-        Box::pin(async move {
-            self.did(format!("log out {upstream}"));
-            Ok("Logged out.".to_owned())
-        })
+            Request::EndLogin(EndLoginParams { callback, cookies }) => {
+                let is_of_state = callback.state.as_ref().is_some_and(|state| state.expose() == STATE);
+                if !is_of_state || !cookies.iter().any(|cookie| cookie == COOKIE) {
+                    return Err(Refusal::Stranger);
+                }
+                Ok(View::LoggedIn(LoggedIn {
+                    upstream: "docs".to_owned(),
+                    issuer: "https://login.example.com".to_owned(),
+                    account: Some(super::HOSTILE.to_owned()),
+                    state: None,
+                    last_error: None,
+                }))
+            }
+            Request::LogOut(ByName { name }) => {
+                self.did(format!("log out {name}"));
+                Ok(View::LoggedOut(LoggedOut { name: name.clone(), was_there: true }))
+            }
+            _ => Err(Refusal::Stranger),
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! An open approval, and the message that a person reads.
 
-use super::below::{Below, Places};
 use super::shown::Kept;
 use super::view::Paint;
 use super::{Asked, PromptId, Shown, Wall};
 use crate::policy::kind::Kind;
 use crate::wire::digest::Digest;
 use crate::wire::foreign::quoted;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// Longest message, in bytes.
 const MAX_MESSAGE: usize = 2048;
@@ -116,33 +114,6 @@ impl Prompt {
     /// Returns a sentence about the effect of a yes.
     pub fn outcome(&self) -> String {
         outcome(self.asked.kind, &self.asked.upstream)
-    }
-
-    /// Encodes the details that a person is shown beyond the message, for other processes.
-    /// `arguments` are the exact ones; `arguments-beginning` replaces them if they are too long to
-    /// be kept. `below` are the grants below a folder that are offered, the narrowest first.
-    pub fn details(&self, places: &Places) -> RawObject {
-        let Self { asked, shown, .. } = self;
-        let (arguments, definition) = (asked.arguments.short(), asked.definition.short());
-        let (effect, outcome) = (self.effect(), self.outcome());
-        let mut out = RawObject::of_strings(&[("effect", &effect), ("outcome", &outcome)]);
-        if let Some(client) = &shown.client {
-            out.set("client", RawJson::string(&client.to_string()));
-        }
-        if let Some(description) = &shown.description {
-            out.set("description", RawJson::string(description));
-        }
-        out.set("warnings", RawJson::list(self.warnings().iter().map(|text| RawJson::string(text))));
-        out.set("arguments-bytes", RawJson::number(shown.arguments_bytes));
-        out.set("arguments-digest", RawJson::string(&arguments));
-        out.set("definition-digest", RawJson::string(&definition));
-        match &shown.arguments {
-            Kept::Whole(json) => out.set("arguments", RawJson::trusted(json.to_string())),
-            Kept::Beginning(text) => out.set("arguments-beginning", RawJson::string(text)),
-        }
-        let offer = |one: &Below| RawObject::of_strings(&[("base", one.base()), ("covers", &one.told())]).encode();
-        out.set("below", RawJson::list(Below::offers(asked, shown, places).iter().map(offer)));
-        out
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::mcp::annotations::{Annotations, Hints, Said};
 use crate::mcp::client_name::ClientName;
 use crate::policy::permit::Permit;
-use crate::wire::raw::RawJson;
+use crate::wire::raw::{RawJson, RawObject};
 
 mod clients;
 mod many;
@@ -182,8 +182,11 @@ fn a_client_says_who_it_is_and_a_long_description_is_cut() {
 
 #[test]
 fn other_processes_get_all_of_the_arguments_or_a_beginning_that_says_so() {
-    let details =
-        |arguments: &str| prompt(asked(), "delete", Said::default(), Some(arguments)).details(&Places::default());
+    let details = |arguments: &str| {
+        let prompt = prompt(asked(), "delete", Said::default(), Some(arguments));
+        let text = serde_json::to_string(&ApprovalView::new(&prompt, &Places::default())).unwrap();
+        RawObject::parse(&RawJson::trusted(text)).unwrap()
+    };
     let whole = details("{ \"a\" : [1.50, \"\\u202e\"]\n}");
     assert_eq!(whole.get("arguments").unwrap().text(), r#"{"a":[1.50,"\u202e"]}"#);
     assert_eq!(

@@ -4,13 +4,13 @@
 
 use bytes::Bytes;
 
+use crate::policy::consent::ApprovalView;
 use crate::policy::consent::view::Paint;
-use crate::policy::consent::{Kept, Prompt, Wall};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Most approvals that one notice lists; the rest are counted.
-const LISTED: usize = 20;
+/// Approvals that one notice lists; the others are counted.
+pub(super) const LISTED: usize = 20;
 /// Longest arguments that a notice has as a whole, in bytes; of longer ones it has the beginning of
 /// their view.
 const ARGUMENTS: usize = 4096;
@@ -18,24 +18,14 @@ const ARGUMENTS: usize = 4096;
 /// Advice about an approval whose agent was told to stop.
 const ADVICE: &str = "Tell the agent to try again.";
 
-/// An approval that a notice lists.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ListedApproval<'p> {
-    pub(super) prompt: &'p Prompt,
-    /// True if the agent still waits.
-    pub(super) waits: bool,
-}
-
-/// Returns a notice that lists these approvals; `open` is the number of all open ones.
-pub(super) fn notice(
-    fresh: &[ListedApproval<'_>],
-    open: usize,
-    arguments: bool,
-    page: Option<&str>,
-    now: Wall,
-) -> Bytes {
-    let listed = fresh.iter().take(LISTED).map(|listed| approval(*listed, arguments, page, now));
-    line(listed.collect(), fresh.len().saturating_sub(LISTED), open, page)
+/// A notice of these approvals and of `more` that it does not list, `open` being all that are.
+pub(super) fn notice(listed: &[ApprovalView], more: usize, open: usize, arguments: bool, page: Option<&str>) -> Bytes {
+    let mut out = RawObject::default();
+    out.set("open", RawJson::number(open));
+    out.set("more", RawJson::number(more));
+    add(&mut out, "page", page);
+    out.set("approvals", RawJson::list(listed.iter().map(|view| approval(view, arguments, page))));
+    encode(&out)
 }
 
 /// Returns a test notice, marked as one, with an approval that does not exist.
@@ -48,36 +38,25 @@ pub(super) fn trial(page: Option<&str>) -> Bytes {
     encode(&RawObject::of([("test", RawJson::boolean(true)), ("approvals", approvals)]))
 }
 
-fn line(approvals: Vec<RawJson>, more: usize, open: usize, page: Option<&str>) -> Bytes {
+fn approval(view: &ApprovalView, arguments: bool, page: Option<&str>) -> RawJson {
+    let waits = view.waits == Some(true);
     let mut out = RawObject::default();
-    out.set("open", RawJson::number(open));
-    out.set("more", RawJson::number(more));
-    add(&mut out, "page", page);
-    out.set("approvals", RawJson::list(approvals));
-    encode(&out)
-}
-
-fn approval(listed: ListedApproval<'_>, arguments: bool, page: Option<&str>, now: Wall) -> RawJson {
-    let ListedApproval { prompt, waits } = listed;
-    let texts = [("caller", prompt.asked.caller.name()), ("item", &*prompt.asked.item), ("effect", &prompt.effect())];
-    let mut out = RawObject::default();
-    for (name, text) in texts {
-        add(&mut out, name, Some(text));
-    }
-    add(&mut out, "client", prompt.shown.client.as_ref().map(ToString::to_string).as_deref());
-    out.set("age", RawJson::number(now.saturating_sub(prompt.opened_at)));
+    add(&mut out, "caller", Some(view.caller.name()));
+    add(&mut out, "item", Some(&view.item));
+    add(&mut out, "effect", view.effect.as_deref());
+    add(&mut out, "client", view.client.as_deref());
+    out.set("age", RawJson::number(view.age));
     out.set("waits", RawJson::boolean(waits));
     add(&mut out, "after-a-yes", Some(ADVICE).filter(|_| !waits));
-    add(&mut out, "page", page.map(|page| format!("{page}/approvals/{}", prompt.id)).as_deref());
-    let kept = &prompt.shown.arguments;
-    match kept {
+    add(&mut out, "page", page.map(|page| format!("{page}/approvals/{}", view.id)).as_deref());
+    match &view.arguments {
         _ if !arguments => {}
-        Kept::Whole(json) if json.len() <= ARGUMENTS => {
-            out.set("arguments", RawJson::trusted(foreign::json(json)));
+        Some(json) if json.bytes().len() <= ARGUMENTS => {
+            out.set("arguments", RawJson::trusted(foreign::json(&json.text())));
         }
-        Kept::Whole(text) | Kept::Beginning(text) => {
-            let view = kept.view(ARGUMENTS).map(|view| view.told(&Paint::NONE));
-            let told = view.as_deref().unwrap_or(text);
+        _ => {
+            let whole = view.arguments_view(ARGUMENTS).map(|whole| whole.told(&Paint::NONE));
+            let told = whole.as_deref().or(view.arguments_beginning.as_deref()).unwrap_or_default();
             let end = told.char_indices().map(|(at, _)| at).take_while(|at| *at <= ARGUMENTS).last().unwrap_or(0);
             let beginning = if told.len() > ARGUMENTS { told.get(..end).unwrap_or_default() } else { told };
             out.set("arguments-beginning", RawJson::string(&foreign::block(beginning)));
@@ -104,7 +83,7 @@ mod tests {
 
     use super::*;
     use crate::mcp::client_name::ClientName;
-    use crate::policy::consent::{Asked, PromptId, Shown};
+    use crate::policy::consent::{AgentWait, Asked, Places, Prompt, PromptId, Shown};
     use crate::policy::{Caller, Digest, Evidence, Kind, Said};
 
     fn prompt(number: u8, arguments: &str) -> Prompt {
@@ -130,9 +109,11 @@ mod tests {
     }
 
     fn read(prompts: &[Prompt], arguments: bool, page: Option<&str>) -> Value {
-        let listed: Vec<ListedApproval<'_>> =
-            prompts.iter().map(|prompt| ListedApproval { prompt, waits: prompt.until > 900 }).collect();
-        let line = notice(&listed, 30, arguments, page, 42);
+        let wait =
+            |prompt: &Prompt| if prompt.until > 900 { AgentWait::Waits { left: None } } else { AgentWait::Stopped };
+        let view = |prompt: &Prompt| ApprovalView::new(prompt, &Places::default()).at(42).with_wait(wait(prompt));
+        let listed: Vec<ApprovalView> = prompts.iter().take(LISTED).map(view).collect();
+        let line = notice(&listed, prompts.len() - listed.len(), 30, arguments, page);
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
         serde_json::from_slice(&line).unwrap()
     }

@@ -3,11 +3,13 @@
 use crate::policy::consent::Closed;
 
 /// The end of an approval by an operator's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AnswerOutcome {
     /// The word of a [`Closed`].
+    #[serde(rename = "outcome")]
     pub word: String,
     /// It was allowed when the agent had been told to stop.
+    #[serde(rename = "late", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_late: bool,
 }
 

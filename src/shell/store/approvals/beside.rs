@@ -5,47 +5,70 @@ use std::time::Duration;
 
 use super::AnswerOutcome;
 use super::journal::revocation;
-use super::{Approvals, PromptRow, Wish, json};
+use super::{Approvals, Wish};
 use crate::base::clock;
-use crate::policy::consent::{CannotAnswer, PromptId, Wall};
+use crate::policy::consent::{ApprovalView, CannotAnswer, Prompt, PromptId, Wall};
 use crate::policy::{Digest, Entry, Evidence};
 use crate::store::db::{Db, DbError};
 use crate::store::lock;
 use crate::store::port::{Answered, Revoked};
-use crate::wire::raw::RawJson;
 
 /// How long the owner of a prompt may take to take an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Approvals {
-    /// The open prompts of all processes that share the store, the oldest first.
+    /// The open approvals of all processes that share the store, the oldest first, as rows.
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn all_prompts(&self) -> Result<Vec<PromptRow>, DbError> {
-        match &self.inner.db {
-            Some(db) => db.prompts(self.wall(), true).run().await,
-            None => Ok(self.prompts().iter().map(PromptRow::from).collect()),
-        }
+    pub async fn all_prompts(&self) -> Result<Vec<ApprovalView>, DbError> {
+        let now = self.wall();
+        let rows = match &self.inner.db {
+            Some(db) => db.prompts(now, true).run().await?,
+            None => self.views().into_iter().map(ApprovalView::row).collect(),
+        };
+        let row = |row: ApprovalView| {
+            // Only the process that asked knows whether the agent waits.
+            let own = PromptId::parse(&row.id).filter(|id| self.prompt(id).is_some());
+            let row = row.at(now);
+            own.map_or(row.clone(), |id| row.with_wait(self.agent_wait(&id)))
+        };
+        Ok(rows.into_iter().map(row).collect())
     }
 
-    /// An open prompt of any process that shares the store, with everything that a person is shown; `None` where there is none.
+    /// The open approvals of this process, the oldest first.
+    pub fn views(&self) -> Vec<ApprovalView> {
+        let now = self.wall();
+        let open = self.prompts().into_iter().filter(|prompt| prompt.until > now);
+        open.map(|prompt| self.view_of(&prompt)).collect()
+    }
+
+    /// Returns everything about an open approval of this process.
+    pub fn view(&self, id: &PromptId) -> Option<ApprovalView> {
+        self.prompt(id).map(|prompt| self.view_of(&prompt))
+    }
+
+    fn view_of(&self, prompt: &Prompt) -> ApprovalView {
+        let view = ApprovalView::new(prompt, self.grants().places());
+        view.at(self.wall()).with_wait(self.agent_wait(&prompt.id))
+    }
+
+    /// An open approval of any process that shares the store, with everything that a person is
+    /// shown; `None` where there is none.
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn show(&self, id: &str) -> Result<Option<RawJson>, DbError> {
+    pub async fn show(&self, id: &str) -> Result<Option<ApprovalView>, DbError> {
         let now = self.wall();
-        if let Some(prompt) = PromptId::parse(id).and_then(|id| self.prompt(&id)) {
-            let details = prompt.details(self.grants().places()).encode();
-            let whole = json::whole(&PromptRow::from(&prompt), &details.text(), now);
-            return Ok(Some(json::with_wait(&whole, self.agent_wait(&prompt.id))));
+        if let Some(view) = PromptId::parse(id).and_then(|id| self.view(&id)) {
+            return Ok(Some(view));
         }
         let Some(db) = &self.inner.db else { return Ok(None) };
         let rows = db.prompts(now, true).run().await?;
-        let Some(row) = rows.iter().find(|row| row.id == id) else { return Ok(None) };
+        let Some(row) = rows.into_iter().find(|row| row.id == id) else { return Ok(None) };
         let details = db.prompt_details(id.to_owned()).run().await?;
-        Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
+        Ok(Some(details.unwrap_or(row).at(now)))
     }
 
     /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was
@@ -82,35 +105,27 @@ fn now(db: &Db) -> Result<Wall, DbError> {
     Ok(clock::since_1970().as_secs())
 }
 
-/// The open prompts in a store without a daemon, the oldest first. Blocks. Leaves out those of a
-/// daemon that was killed, which the next daemon ends.
+/// The open approvals in a store without a daemon, the oldest first, as rows. Blocks. Leaves out
+/// those of a daemon that was killed, which the next daemon ends.
 ///
 /// # Errors
 /// When the database cannot be read.
-pub fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
+pub fn prompts(db: &Db) -> Result<Vec<ApprovalView>, DbError> {
     let now = now(db)?;
     let without_daemons = lock::while_free(db.dir(), || db.prompts(now, false).run_now());
-    without_daemons.unwrap_or_else(|| db.prompts(now, true).run_now())
+    let rows = without_daemons.unwrap_or_else(|| db.prompts(now, true).run_now());
+    Ok(rows?.into_iter().map(|row| row.at(now)).collect())
 }
 
-/// The same as an object with a list of that name. Blocks.
+/// An open approval in a store without a daemon, with everything that a person is shown; `None`
+/// where there is none. Blocks.
 ///
 /// # Errors
 /// When the database cannot be read.
-pub fn listed(db: &Db, name: &str) -> Result<RawJson, DbError> {
-    let now = now(db)?;
-    Ok(json::list(name, prompts(db)?.iter().map(|row| json::prompt(row, now))))
-}
-
-/// An open prompt in a store without a daemon, with everything that a person is shown; `None` where there is none. Blocks.
-///
-/// # Errors
-/// When the database cannot be read.
-pub fn show(db: &Db, id: &str) -> Result<Option<RawJson>, DbError> {
-    let (rows, now) = (prompts(db)?, now(db)?);
-    let Some(row) = rows.iter().find(|row| row.id == id) else { return Ok(None) };
+pub fn show(db: &Db, id: &str) -> Result<Option<ApprovalView>, DbError> {
+    let Some(row) = prompts(db)?.into_iter().find(|row| row.id == id) else { return Ok(None) };
     let details = db.prompt_details(id.to_owned()).run_now()?;
-    Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
+    Ok(Some(details.unwrap_or(row).at(now(db)?)))
 }
 
 /// The operator's answer to a prompt of another process: left in the store for it. Says what came of it, within a few seconds.

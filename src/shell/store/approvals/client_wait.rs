@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Approvals, Open, PromptRow, Span, unlisted};
+use super::{Approvals, Open, Span, unlisted};
 use crate::policy::Caller;
-use crate::policy::consent::{AgentWait, Closed, Grant, Lifetime, PromptId};
+use crate::policy::consent::{AgentWait, ApprovalView, Closed, Grant, Lifetime, PromptId};
 
 impl Approvals {
     /// Returns the time since 1970 at which the client of an approval was asked in the answer of
@@ -25,8 +25,8 @@ impl Approvals {
         waiting.span = Span::Person(Duration::MAX);
         let Some(prompt) = desk.extend(id, waiting.span.life(consent)) else { return };
         if let Some(db) = &inner.db {
-            let details = prompt.details(inner.grants.load().places()).encode().text().into_owned();
-            db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
+            let view = ApprovalView::new(prompt, inner.grants.load().places());
+            db.enter_prompt(inner.owner(), view).then(unlisted::unlisted);
         }
         inner.tell();
     }

@@ -53,7 +53,19 @@ impl Approvals {
         if !is_one || members.len() > MAX_MEMBERS {
             return Err(CannotAnswer::NotAGroup);
         }
-        Ok(join_all(members.iter().map(|member| self.answer_shown(member, answer.clone(), evidence, by))).await)
+        Ok(self.answer_each(members, &answer, evidence, by).await)
+    }
+
+    /// Answers prompts of this process, each where it is the one that was shown, of whatever
+    /// callers and items.
+    pub async fn answer_each(
+        &self,
+        members: &[Member],
+        answer: &Answer,
+        evidence: Evidence,
+        by: &str,
+    ) -> Vec<Result<Closed, CannotAnswer>> {
+        join_all(members.iter().map(|member| self.answer_shown(member, answer.clone(), evidence, by))).await
     }
 }
 

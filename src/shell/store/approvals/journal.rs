@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::closed_by::By;
-use super::{Approvals, Inner, PromptRow};
-use crate::policy::consent::{Asked, CallBlock, CannotAnswer, Closed, Grant, PromptId};
+use super::{Approvals, Inner};
+use crate::policy::consent::{ApprovalView, Asked, CallBlock, CannotAnswer, Closed, Grant, PromptId};
 use crate::policy::{Entry, Event, Kind};
 use crate::store::audit::{Audit, RecordSlot};
 
@@ -38,9 +38,8 @@ impl Inner {
         }
     }
 
-    /// Records that an approval ended with the daemon that opened it, which could not record that
-    /// itself.
-    pub(super) fn superseded(&self, row: &PromptRow) {
+    /// Records that an approval ended with the daemon that opened it, which could not record that.
+    pub(super) fn superseded(&self, row: &ApprovalView) {
         self.record(Entry {
             caller: Some(row.caller.clone()),
             upstream: Some(Arc::from(row.upstream.as_str())),

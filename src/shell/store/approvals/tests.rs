@@ -4,7 +4,7 @@ use crate::mcp::client_name::ClientName;
 use crate::policy::{Caller, Digest, Entry, Event, Kind, Said};
 use crate::store::lock::StateLock;
 use crate::telemetry::metrics::Metrics;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::raw::RawJson;
 
 mod below;
 mod full_queue;
@@ -352,22 +352,21 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     approvals.settle().await;
     let beside = Db::open(dir.path()).unwrap();
     let listed = beside::prompts(&beside).unwrap();
-    assert_eq!(listed, [PromptRow::from(&approvals.prompt(&id).unwrap())]);
-    let whole = |shown: Option<RawJson>| RawObject::parse(&shown.unwrap()).unwrap();
+    let own = approvals.view(&id).unwrap();
+    assert_eq!(own.waits, Some(false), "no call waits for it");
+    assert_eq!(listed, [ApprovalView { waits: None, ..own.clone().row() }]);
     let (there, here) = (beside::show(&beside, &id.to_string()), approvals.show(&id.to_string()).await);
-    for shown in [whole(there.unwrap()), whole(here.unwrap())] {
-        assert_eq!(
-            (shown.string("id"), shown.string("client")),
-            (Some(id.to_string()), Some("claude-code 2.1".to_owned()))
-        );
-        assert_eq!(shown.get("arguments").map(|json| json.text().into_owned()).as_deref(), Some(r#"{"text":"x"}"#));
-        assert!(shown.get("left").is_some() && shown.string("message").is_some());
-    }
+    let (there, here) = (there.unwrap().unwrap(), here.unwrap().unwrap());
+    assert_eq!(here, own);
+    assert_eq!(there, ApprovalView { waits: None, said: there.said, oddities: there.oddities.clone(), ..here });
+    assert_eq!((&*own.id, own.client.as_deref()), (&*id.to_string(), Some("claude-code 2.1")));
+    assert_eq!(own.arguments.unwrap().text(), r#"{"text":"x"}"#);
+    assert!(own.left > 0 && !own.message.is_empty());
     let stop = tokio_util::sync::CancellationToken::new();
     let (ran, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
         let other = beside::answer(&beside, &id.to_string(), Some(Digest::of(b"x")), Wish::Always, "uid:1").await;
         assert!(other.is_err_and(|why| why.contains("not what was shown")));
-        let shown = Digest::from_hex(&listed[0].digest());
+        let shown = Digest::from_hex(&listed[0].digest);
         let outcome = beside::answer(&beside, &id.to_string(), shown, Wish::Always, "uid:1").await;
         stop.cancel();
         outcome

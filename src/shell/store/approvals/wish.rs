@@ -14,8 +14,9 @@ const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Prefix of an answer that names a folder or site.
 const BELOW: &str = "always below ";
 
-/// An operator's answer. A time starts when the answer is applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An operator's answer. A time starts when the answer counts.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Wish {
     Deny,
     Once,
@@ -53,6 +54,21 @@ impl Wish {
             Self::Always => Answer::Allow(Lifetime::UntilChanged),
             Self::Below(base) => Answer::AllowBelow(Arc::clone(base)),
         }
+    }
+}
+
+impl TryFrom<String> for Wish {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        const WRONG: &str = "`answer` must be deny, once, session, always, always below PATH, or a time such as 8h";
+        Self::parse(&text).ok_or(WRONG)
+    }
+}
+
+impl From<Wish> for String {
+    fn from(wish: Wish) -> Self {
+        wish.to_string()
     }
 }
 

@@ -10,11 +10,12 @@ use crate::policy::Digest;
 use crate::store::db::DbError;
 use crate::store::pin_record::{PinKey, PinKind, Step};
 
-/// A pin to be decided, with the digest of the text that the operator was shown.
-#[derive(Clone, Debug)]
+/// A pin, and the digest of the text that the operator was shown of it.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Decision {
     pub name: String,
     pub kind: PinKind,
+    #[serde(rename = "digest")]
     pub shown: Digest,
 }
 

@@ -1,32 +1,39 @@
 //! Pins as people see them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::policy::{Digest, PinState};
 use crate::store::pin_record::{PinKey, PinKind, Record};
-use crate::wire::raw::{RawJson, RawObject};
 
-/// A pin for the command line and the console. Its texts come from the upstream and must be
-/// escaped.
-#[derive(Clone, Debug)]
+/// One pin. Texts are an upstream's and must be escaped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct PinView {
-    pub upstream: String,
-    pub kind: PinKind,
     /// Canonical name, or the upstream's name for a launch.
     pub name: String,
+    pub kind: PinKind,
+    pub upstream: String,
     pub state: PinState,
-    /// Canonical text that was approved.
-    pub approved: Option<String>,
+    /// Reason for the state.
+    #[serde(rename = "why")]
+    pub by: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     /// Digest of that text.
     pub approved_digest: Option<Digest>,
-    /// Canonical text that waits or was rejected.
-    pub waiting: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     /// Digest of that text.
     pub waiting_digest: Option<Digest>,
-    /// True for a pinned tool that appeared after the first inventory of its upstream's launch and
-    /// that no operator has confirmed.
+    /// The canonical text that was approved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved: Option<String>,
+    /// The canonical text that waits or was rejected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
+    /// A pinned tool that appeared after the first inventory of its upstream's launch, and that no operator has confirmed.
+    #[serde(rename = "new", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_new: bool,
-    /// The person or circumstance behind the state.
-    pub by: String,
-    /// Time of the last change, in seconds since 1970.
+    /// Since when, in seconds since 1970.
+    #[serde(default)]
     pub since: u64,
 }
 
@@ -50,35 +57,18 @@ impl PinView {
         }
     }
 
-    #[cfg(test)]
-    /// Returns the digest for a decision about the shown text.
+    /// Returns the digest that a decision about the shown text names.
     pub fn shown(&self) -> Option<Digest> {
         self.waiting_digest.or(self.approved_digest)
     }
 
-    /// Encodes the pin as JSON for the admin socket; `texts` adds the texts.
-    pub fn to_json(&self, texts: bool) -> RawJson {
-        let mut out = RawObject::of_strings(&[
-            ("name", &self.name),
-            ("kind", self.kind.into_str()),
-            ("upstream", &self.upstream),
-            ("state", self.state.into_str()),
-            ("why", &self.by),
-        ]);
-        for (name, digest) in [("approved-digest", self.approved_digest), ("waiting-digest", self.waiting_digest)] {
-            if let Some(digest) = digest {
-                out.set(name, RawJson::string(&digest.hex()));
-            }
-        }
-        for (name, text) in [("approved", &self.approved), ("waiting", &self.waiting)] {
-            if let Some(text) = text.as_ref().filter(|_| texts) {
-                out.set(name, RawJson::string(text));
-            }
-        }
-        if self.is_new {
-            out.set("new", RawJson::boolean(true));
-        }
-        out.set("since", RawJson::number(self.since));
-        out.encode()
+    /// Whether it waits for the operator.
+    pub const fn waits(&self) -> bool {
+        matches!(self.state, PinState::Changed | PinState::Quarantined)
+    }
+
+    #[must_use]
+    pub fn without_texts(self) -> Self {
+        Self { approved: None, waiting: None, ..self }
     }
 }

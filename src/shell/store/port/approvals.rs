@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::error::DbError;
 use super::operation::Operation;
-use crate::policy::consent::{GrantRow, Prompt, Wall};
-use crate::policy::{Caller, Digest};
+use crate::policy::consent::{ApprovalView, GrantRow, Wall};
 
 /// Beginning of a daemon's name among the owners of open approvals.
 pub const DAEMON: &str = "daemon-";
@@ -20,56 +19,6 @@ pub enum Keeper {
     /// One of `headend stdio`.
     #[strum(serialize = "operator_alone")]
     Alone,
-}
-
-/// A prompt as it is listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PromptRow {
-    pub id: String,
-    pub caller: Caller,
-    pub upstream: String,
-    pub kind: String,
-    pub item: String,
-    /// The name by which the client called it.
-    pub exposed: String,
-    pub rule: String,
-    /// The least evidence: `L1`, `L2`, `L3`.
-    pub need: String,
-    pub destructive: bool,
-    /// Whether it can be allowed for a session.
-    pub session: bool,
-    /// [`Prompt::message`].
-    pub message: String,
-    pub opened_at: Wall,
-    pub until: Wall,
-}
-
-impl PromptRow {
-    /// [`Prompt::digest`], in hexadecimal digits.
-    pub fn digest(&self) -> String {
-        Digest::of(self.message.as_bytes()).hex()
-    }
-}
-
-impl From<&Prompt> for PromptRow {
-    fn from(prompt: &Prompt) -> Self {
-        let asked = &prompt.asked;
-        Self {
-            id: prompt.id.to_string(),
-            caller: asked.caller.clone(),
-            upstream: asked.upstream.to_string(),
-            kind: asked.kind.into_str().to_owned(),
-            item: asked.item.to_string(),
-            exposed: prompt.shown.exposed.clone(),
-            rule: asked.rule.to_string(),
-            need: asked.need.into_str().to_owned(),
-            destructive: asked.destructive,
-            session: asked.session.is_some(),
-            message: prompt.message(),
-            opened_at: prompt.opened_at,
-            until: prompt.until,
-        }
-    }
 }
 
 /// An answer of another process.
@@ -152,22 +101,22 @@ pub trait GrantOperations {
 /// details, which have the arguments in them, are sealed.
 pub trait PromptOperations {
     /// Enters a prompt of the process `owner`.
-    fn enter_prompt(&self, owner: String, row: PromptRow, details: String) -> Operation<'_, ()>;
+    fn enter_prompt(&self, owner: String, view: ApprovalView) -> Operation<'_, ()>;
 
-    /// The details of an open prompt of any process; `None` where there is none, or they do not
-    /// open.
-    fn prompt_details(&self, id: String) -> Operation<'_, Option<String>>;
+    /// Everything that is kept about an open approval of any process; `None` where there is none,
+    /// it does not open, or a process of an earlier release wrote it.
+    fn prompt_details(&self, id: String) -> Operation<'_, Option<ApprovalView>>;
 
     /// Removes a closed prompt.
     fn remove_prompt(&self, id: String) -> Operation<'_, ()>;
 
     /// Removes the open approvals of all daemons, and returns them with an empty message. The
     /// caller has the lock of the state directory and opened none itself.
-    fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<PromptRow>>;
+    fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<ApprovalView>>;
 
     /// The open prompts, oldest first: of all processes, or without those of daemons, for commands
     /// that know that no daemon runs. One whose message does not open is left out.
-    fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<PromptRow>>;
+    fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<ApprovalView>>;
 
     /// Leaves an answer for the owner of an open prompt; false where there is no such prompt. A
     /// second answer replaces one that was not taken.

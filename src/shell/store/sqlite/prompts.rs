@@ -4,9 +4,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use strum::VariantArray as _;
 
 use super::{Sqlite, meta, no_key, signed, unsigned};
-use crate::policy::Caller;
-use crate::policy::consent::Wall;
-use crate::store::port::{Answered, DAEMON, Keeper, Operation, PromptOperations, PromptRow};
+use crate::policy::consent::{ApprovalView, Wall};
+use crate::policy::{Caller, Digest};
+use crate::store::port::{Answered, DAEMON, Keeper, Operation, PromptOperations};
 use crate::store::seal::{Opened, Seals};
 
 /// How long unclaimed answers are kept, in seconds.
@@ -16,20 +16,22 @@ const COLUMNS: &str =
     "id, caller, upstream, kind, item, exposed, rule, need, destructive, session, message, opened_at, until";
 
 impl PromptOperations for Sqlite {
-    fn enter_prompt(&self, owner: String, row: PromptRow, details: String) -> Operation<'_, ()> {
+    fn enter_prompt(&self, owner: String, view: ApprovalView) -> Operation<'_, ()> {
         let seals = self.seals.clone();
         self.write(move |connection| {
-            insert(connection, &owner, &row, &details, &seals)?;
-            meta::saw(connection, row.opened_at)
+            insert(connection, &owner, &view, &seals)?;
+            meta::saw(connection, view.opened_at)
         })
     }
 
-    fn prompt_details(&self, id: String) -> Operation<'_, Option<String>> {
+    fn prompt_details(&self, id: String) -> Operation<'_, Option<ApprovalView>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = "SELECT details FROM prompts WHERE id = ?1";
             let stored = connection.query_row(sql, [&id], |row| row.get::<_, Option<String>>(0)).optional()?.flatten();
-            Ok(stored.and_then(|stored| seals.opened(&place("details", &id), stored)))
+            let text = stored.and_then(|stored| seals.opened(&place("details", &id), stored));
+            let view = text.and_then(|text| serde_json::from_str::<ApprovalView>(&text).ok());
+            Ok(view.filter(|view| view.id == id))
         })
     }
 
@@ -37,7 +39,7 @@ impl PromptOperations for Sqlite {
         self.write(move |connection| delete(connection, &id))
     }
 
-    fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<PromptRow>> {
+    fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<ApprovalView>> {
         self.write(move |connection| {
             let sql = format!("DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
             let mut statement = connection.prepare(&sql)?;
@@ -46,7 +48,7 @@ impl PromptOperations for Sqlite {
         })
     }
 
-    fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<PromptRow>> {
+    fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<ApprovalView>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = format!(
@@ -107,7 +109,7 @@ fn sealed(seals: &Seals, column: &str, id: &str, text: &str) -> rusqlite::Result
 }
 
 /// Seals messages and details that were written before there was a key, or with an earlier key. True where there was one.
-pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
+pub(crate) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     let mut any = false;
     for column in ["message", "details"] {
         let mut statement =
@@ -127,14 +129,15 @@ pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result
     Ok(any)
 }
 
-fn insert(connection: &Connection, owner: &str, row: &PromptRow, details: &str, seals: &Seals) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, owner: &str, view: &ApprovalView, seals: &Seals) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO prompts (id, owner, caller, upstream, kind, item, exposed, rule, need, destructive, \
                session, message, opened_at, until, details) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
-    let PromptRow { id, caller, upstream, kind, item, exposed, rule, need, destructive, session, .. } = row;
-    let (opened, until) = (signed(row.opened_at), signed(row.until));
-    let message = sealed(seals, "message", id, &row.message)?;
-    let details = sealed(seals, "details", id, details)?;
+    let ApprovalView { id, caller, upstream, kind, item, exposed, rule, min_evidence, destructive, session, .. } = view;
+    let (opened, until) = (signed(view.opened_at), signed(view.until));
+    let message = sealed(seals, "message", id, &view.message)?;
+    let details = serde_json::to_string(view).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let details = sealed(seals, "details", id, &details)?;
     let values = params![
         id,
         owner,
@@ -144,7 +147,7 @@ fn insert(connection: &Connection, owner: &str, row: &PromptRow, details: &str, 
         item,
         exposed,
         rule,
-        need,
+        min_evidence,
         destructive,
         session,
         message,
@@ -155,18 +158,18 @@ fn insert(connection: &Connection, owner: &str, row: &PromptRow, details: &str, 
     connection.prepare_cached(sql)?.execute(values).map(|_| ())
 }
 
-pub(super) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> {
+pub(crate) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM prompts WHERE id = ?1")?.execute([id]).map(|_| ())
 }
 
-fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
+fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<ApprovalView>> {
     let (id, stored): (String, String) = (row.get(0)?, row.get(10)?);
     seals.opened(&place("message", &id), stored).map(|message| row_of(row, message)).transpose()
 }
 
 /// Reads [`COLUMNS`] but the message, which is sealed.
-fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<PromptRow> {
-    Ok(PromptRow {
+fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<ApprovalView> {
+    Ok(ApprovalView {
         id: row.get(0)?,
         caller: caller(row)?,
         upstream: row.get(2)?,
@@ -174,12 +177,14 @@ fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<PromptRow> {
         item: row.get(4)?,
         exposed: row.get(5)?,
         rule: row.get(6)?,
-        need: row.get(7)?,
+        min_evidence: row.get(7)?,
         destructive: row.get(8)?,
         session: row.get(9)?,
+        digest: Digest::of(message.as_bytes()).hex(),
         message,
         opened_at: unsigned(row.get(11)?),
         until: unsigned(row.get(12)?),
+        ..ApprovalView::default()
     })
 }
 
@@ -190,7 +195,7 @@ fn caller(row: &Row<'_>) -> rusqlite::Result<Caller> {
 }
 
 /// Answers for the prompts of the process `owner` that it has not judged.
-pub(super) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<Vec<Answered>> {
+pub(crate) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<Vec<Answered>> {
     let sql = "SELECT answers.prompt, answers.answer, answers.by FROM answers JOIN prompts ON prompts.id = answers.prompt \
                WHERE prompts.owner = ?1 AND answers.outcome IS NULL ORDER BY answers.at, answers.prompt";
     let mut statement = connection.prepare_cached(sql)?;
@@ -200,7 +205,7 @@ pub(super) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<
 
 /// Drops expired rows, also those of processes that ended without doing so. The next daemon ends
 /// and records those of daemons.
-pub(super) fn sweep(connection: &Connection, now: Wall) -> rusqlite::Result<()> {
+pub(crate) fn sweep(connection: &Connection, now: Wall) -> rusqlite::Result<()> {
     let sql = "DELETE FROM prompts WHERE until <= ?1 AND substr(owner, 1, length(?2)) <> ?2";
     connection.execute(sql, params![signed(now), DAEMON])?;
     connection.execute("DELETE FROM answers WHERE at <= ?1", [signed(now.saturating_sub(KEPT))]).map(|_| ())

@@ -319,7 +319,7 @@ impl Remote {
 pub struct Pass(Option<u64>);
 
 /// Returns whether an answer may be about the credentials.
-pub fn is_refusal(status: StatusCode) -> bool {
+pub(crate) fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 

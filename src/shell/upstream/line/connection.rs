@@ -82,7 +82,7 @@ impl StdioLink {
 
 /// News from the task, for the code that runs it.
 #[derive(Debug)]
-pub enum StdioNews {
+pub(crate) enum StdioNews {
     Ready(StdioLink),
     Inventory(Inventory),
     /// How the last reading of a list ended.
@@ -100,7 +100,7 @@ pub enum StdioNews {
 
 /// The reason why the task ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     pub why: String,
     /// How the next start should ask for the era, if this connection has shown that.
     pub next: Option<EraHint>,
@@ -110,14 +110,14 @@ pub struct Ended {
 
 /// A request of the gateway that its carrier could not deliver.
 #[derive(Debug)]
-pub struct Refused {
+pub(crate) struct Refused {
     pub id: RawJson,
     pub failure: Failure,
 }
 
 /// The settings of a connection.
 #[derive(Clone, Debug)]
-pub struct StdioOptions {
+pub(crate) struct StdioOptions {
     pub peer: PeerOptions,
     pub intake: Intake,
     /// Fires when the operator wants unread lists to be read again.
@@ -170,7 +170,7 @@ struct Connection<'a> {
 
 /// Waits until lists were judged, and returns how long that took. Never resolves if none are
 /// judged.
-pub async fn next_judged(judged: &mut Option<watch::Receiver<Duration>>) -> Duration {
+pub(crate) async fn next_judged(judged: &mut Option<watch::Receiver<Duration>>) -> Duration {
     if let Some(judged) = judged
         && judged.changed().await.is_ok()
     {
@@ -191,7 +191,7 @@ async fn refused(refusals: &mut Option<mpsc::Receiver<Refused>>) -> Refused {
 
 /// Runs the protocol over a child's pipes until one of them ends. Returning drops the pipes, which
 /// is the first step of stopping the child.
-pub async fn run(
+pub(crate) async fn run(
     (mut stdin, mut stdout): (impl AsyncWrite + Unpin, impl AsyncRead + Unpin),
     mut refusals: Option<mpsc::Receiver<Refused>>,
     options: StdioOptions,

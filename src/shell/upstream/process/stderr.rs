@@ -18,7 +18,7 @@ const STDERR_LINES_PER_SECOND: u32 = 50;
 
 /// Reads a child's stderr to its end, so that the child never blocks on it. Logs lines within the
 /// rate, and keeps the last ones without secrets.
-pub async fn drain(health: Arc<Health>, stderr: impl AsyncRead + Unpin, words: LastWords) {
+pub(crate) async fn drain(health: Arc<Health>, stderr: impl AsyncRead + Unpin, words: LastWords) {
     let (mut stderr, upstream) = (stderr, health.upstream());
     let mut decoder = LineDecoder::new(STDERR_LINE_BYTES);
     let (mut window, mut logged, mut suppressed) = (clock::now(), 0_u32, 0_u64);

@@ -2,8 +2,7 @@
 //! read.
 
 use super::*;
-use crate::policy::consent::Places;
-use crate::store::approvals::json;
+use crate::policy::consent::{GrantView, Places};
 
 fn call(path: &str) -> (RawJson, Asked, Shown) {
     let json = RawJson::trusted(format!(r#"{{"path":"{path}","content":"x"}}"#));
@@ -32,9 +31,8 @@ async fn an_operator_allows_calls_below_a_folder_until_that_is_revoked() {
     let (_, asked, shown) = call("/srv/app/a");
     let id = approvals.ask(asked.clone(), shown).unwrap().to_string();
     let offered = approvals.show(&id).await.unwrap().unwrap();
-    let offered = RawObject::parse(&offered).unwrap().objects("below");
-    let bases: Vec<Option<String>> = offered.iter().map(|one| one.string("base")).collect();
-    assert_eq!(bases, [Some("/srv/app".to_owned()), Some("/srv".to_owned())]);
+    let bases: Vec<&str> = offered.offers().iter().map(|one| one.base.as_str()).collect();
+    assert_eq!(bases, ["/srv/app", "/srv"]);
     for (base, why) in [("/", "home"), ("/srv/other", "is not below"), ("/home/me", "home"), ("x", "absolute")] {
         let refused = approvals.operator_answers(&id, None, Wish::Below(Arc::from(base)), "uid:1").await.unwrap_err();
         assert!(refused.contains(why), "{base}: {refused}");
@@ -56,10 +54,10 @@ async fn an_operator_allows_calls_below_a_folder_until_that_is_revoked() {
     let next = guarded(kept(&dir));
     assert_eq!(holds(&next), [true, false, false, false], "over a restart");
     let row = next.grants().iter().next().unwrap().row();
-    let listed = RawObject::parse(&json::grant(&row)).unwrap();
-    let texts = ["arguments", "below", "lifetime"].map(|name| listed.string(name).unwrap());
+    let listed = GrantView::from(&row);
+    let texts = [&listed.arguments, listed.below.as_ref().unwrap(), &listed.lifetime];
     assert_eq!(texts, ["below", "/srv/app", "until-changed"]);
-    assert!(listed.string("covers").unwrap().contains("Symbolic links"));
+    assert!(listed.covers.unwrap().contains("Symbolic links"));
     assert_eq!(next.revoke(Some(&row.id), "uid:1").await.unwrap(), 1);
     assert_eq!(holds(&next), [false; 4]);
 }

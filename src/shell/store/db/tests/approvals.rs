@@ -1,9 +1,9 @@
 //! Grants, open approvals and the answers to them.
 
 use super::*;
-use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime};
-use crate::policy::{Action, Caller, Evidence};
-use crate::store::port::{Answered, PromptRow, Used};
+use crate::policy::consent::{ApprovalView, Arguments, Asked, GrantRow, Lifetime};
+use crate::policy::{Action, Caller, Digest, Evidence};
+use crate::store::port::{Answered, Used};
 
 /// Longer than any of the histories.
 const UNUSED: u64 = 1_000_000;
@@ -66,9 +66,11 @@ fn a_grant_is_kept_once_and_ends_once_over_all_processes() {
     });
 }
 
-fn prompt(id: u8) -> PromptRow {
+/// A row of the list, as an engine returns it.
+fn row(id: u8) -> ApprovalView {
     let text = |text: &str| text.to_owned();
-    PromptRow {
+    let message = format!("message {id}");
+    ApprovalView {
         id: id.to_string(),
         caller: Caller::named("ci"),
         upstream: text("fx"),
@@ -76,13 +78,18 @@ fn prompt(id: u8) -> PromptRow {
         item: text("fx__echo"),
         exposed: text("fx__echo"),
         rule: text("ask-all"),
-        need: text("L1"),
-        destructive: false,
-        session: false,
-        message: format!("message {id}"),
+        min_evidence: text("L1"),
+        digest: Digest::of(message.as_bytes()).hex(),
+        message,
         opened_at: 1,
         until: 100,
+        ..ApprovalView::default()
     }
+}
+
+/// The same approval with everything that is kept about it.
+fn view(id: u8) -> ApprovalView {
+    ApprovalView { effect: Some(format!("effect {id}")), ..row(id) }
 }
 
 #[test]
@@ -96,7 +103,7 @@ fn an_approval_is_shown_to_all_and_an_answer_reaches_its_owner_until_it_has_judg
             let (db, name) = (&dbs[*process], id.to_string());
             match what {
                 0 if !open.contains_key(id) => {
-                    db.enter_prompt(owner(*process), prompt(*id), format!("details {id}")).run_now().unwrap();
+                    db.enter_prompt(owner(*process), view(*id)).run_now().unwrap();
                     open.insert(*id, *process);
                 }
                 1 => {
@@ -118,11 +125,11 @@ fn an_approval_is_shown_to_all_and_an_answer_reaches_its_owner_until_it_has_judg
             }
             let outcome = answers.get(id).and_then(|(_, outcome)| outcome.clone());
             assert_eq!(db.outcome(name.clone()).run_now().unwrap(), outcome);
-            let details = open.contains_key(id).then(|| format!("details {id}"));
+            let details = open.contains_key(id).then(|| view(*id));
             assert_eq!(db.prompt_details(name).run_now().unwrap(), details);
             for with_daemons in [true, false] {
                 let shown = open.iter().filter(|(_, process)| with_daemons || **process == 0);
-                let expected: Vec<_> = shown.map(|(id, _)| prompt(*id)).collect();
+                let expected: Vec<_> = shown.map(|(id, _)| row(*id)).collect();
                 assert_eq!(db.prompts(3, with_daemons).run_now().unwrap(), expected);
             }
             let changes = dbs[0].approvals_changed(owner(0), -1).run_now().unwrap().unwrap();

@@ -1,19 +1,31 @@
-//! The admin socket's methods on a gateway in this process, with a state directory of its own.
+//! The operator's requests on a gateway in this process, with a state directory of its own: every
+//! action from every face, and its one record.
 
+use std::collections::BTreeSet;
+
+use strum::VariantArray as _;
 use tempfile::TempDir;
 
-use super::methods::METHODS;
+use super::alone::Alone;
+use super::request::*;
+use super::status::StatusView;
 use super::*;
 use crate::config;
-use crate::daemon::gateway::{ConfigSource, Loader, StopTimes};
-use crate::gateway::condition::Condition;
+use crate::daemon::access::operator;
+use crate::daemon::admin::proof::Proof;
+use crate::daemon::admin::{operate, status};
+use crate::daemon::gateway::{ConfigSource, Gateway, Loader, StopTimes};
+use crate::gateway::condition::{Condition, conditions};
+use crate::listener::credentials::CallerAccess;
 use crate::policy::consent::{Asked, Shown};
-use crate::policy::{Caller, Digest, Event, Evidence, Kind, LOCAL, Said};
+use crate::policy::{Caller, Digest, Event, Evidence, Kind, LOCAL, OperatorAction, Said};
+use crate::store::approvals::Wish;
 use crate::store::audit::MAIN;
-use crate::store::audit::search::Query;
 use crate::store::directory::Store;
 use crate::store::seal::KeySource;
 use crate::wire::id::ClientId;
+use crate::wire::message;
+use crate::wire::raw::{RawJson, RawObject};
 
 /// A gateway with one upstream, which has no program to start.
 struct Stage {
@@ -42,7 +54,7 @@ impl Stage {
     async fn ask(&self, caller: &str, method: &str, params: &str) -> Result<RawJson, (i64, String)> {
         let caller = CallerAccess { caller: Caller::named(caller), ..self.gateway.own_caller() };
         let (id, params) = (ClientId::from_raw(RawJson::trusted("1")).unwrap(), RawJson::trusted(params.to_owned()));
-        let request = Request { id, method: method.to_owned(), params: Some(params) };
+        let request = message::Request { id, method: method.to_owned(), params: Some(params) };
         operate(&self.gateway, &caller, &mut Proof::new(None), &request).await
     }
 
@@ -81,10 +93,10 @@ impl Stage {
 async fn a_lost_record_is_a_reason_for_degraded() {
     let stage = Stage::set();
     let service = &stage.gateway.service;
-    let reasons = || conditions(service).into_iter().map(|condition| condition.reason).collect::<Vec<_>>();
-    let degraded = || status(&stage.gateway).text().contains("found no place in its queue");
+    let has_reason = || conditions(service).iter().any(|condition| condition.reason == "audit-log");
+    let degraded = || serde_json::to_string(&status(&stage.gateway)).unwrap().contains("found no place in its queue");
     let writer = service.audit.hold().await;
-    assert!(!reasons().contains(&"audit-log") && !degraded());
+    assert!(!has_reason() && !degraded());
     while service.audit.loss().is_none() {
         drop(service.audit.record(crate::policy::Entry::new(Event::Outcome), false));
     }
@@ -109,7 +121,7 @@ async fn a_refused_configuration_is_a_reason_for_degraded_until_one_is_applied()
         drop(stage.ask("local", "reload", "{}").await.unwrap_err());
         let Condition { text, stops_calls, .. } = found().unwrap();
         assert!(text.contains(first) && !text.contains('\n') && !stops_calls, "{text}");
-        assert!(status(&stage.gateway).text().contains(first));
+        assert!(serde_json::to_string(&status(&stage.gateway)).unwrap().contains(first));
     }
     let since = stage.gateway.service.refused_reload.load_full().unwrap().since;
     stage.gateway.service.reload_ended(Err("later\nand more"));
@@ -120,35 +132,148 @@ async fn a_refused_configuration_is_a_reason_for_degraded_until_one_is_applied()
 }
 
 #[tokio::test]
-async fn each_method_that_is_more_than_a_look_leaves_one_record_and_a_look_leaves_none() {
+async fn a_status_that_a_command_has_read_has_the_same_members() {
+    let stage = Stage::set();
+    let text = |status: &StatusView| serde_json::to_string(status).unwrap();
+    let running = status(&stage.gateway);
+    let browser = Person::of_console("console:01234567");
+    let off = Request::Switch(SwitchParams { name: "fx".to_owned(), on: false });
+    stage.gateway.operator.perform(&off, &browser).await.unwrap();
+    let disabled = status(&stage.gateway);
+    assert_eq!([&running, &disabled].map(|status| status.upstreams[0].facts.is_some()), [true, false]);
+    for status in [running, disabled] {
+        let read: StatusView = serde_json::from_str(&text(&status)).unwrap();
+        assert_eq!(text(&read), text(&status));
+    }
+}
+
+/// Actions whose records are written where they are carried out: sessions of the console, and
+/// changes of files.
+const ELSEWHERE: [OperatorAction; 5] = [
+    OperatorAction::Reload,
+    OperatorAction::SignIn,
+    OperatorAction::SignOut,
+    OperatorAction::WrongCode,
+    OperatorAction::WrongSignIn,
+];
+
+/// What the console asks for; most of it is refused, which is on record too.
+fn requests_of_the_console(id: &str) -> Vec<Request> {
+    let (digest, name, by_id) = (Digest::of(b"shown"), || "fx".to_owned(), || ById { id: id.to_owned() });
+    let member = Member { id: id.to_owned(), digest };
+    let pins = PinsParams { name: Some(name()), digest: Some(digest), ..PinsParams::default() };
+    let answer = |answer| AnswerParams { id: id.to_owned(), answer, digest: Some(digest) };
+    let many = |answer| AnswerManyParams { members: vec![member.clone()], answer, is_group: true };
+    vec![
+        Request::Answer(answer(Wish::Once)),
+        Request::Answer(answer(Wish::Deny)),
+        Request::AnswerMany(many(Wish::Once)),
+        Request::AnswerMany(many(Wish::Deny)),
+        Request::Unblock(by_id()),
+        Request::Revoke(RevokeParams { id: Some(id.to_owned()), all: false }),
+        Request::ApprovePins(pins.clone()),
+        Request::RejectPins(pins),
+        Request::BeginLogin(LoginParams { name: name(), paste: false }),
+        Request::LogOut(ByName { name: name() }),
+        Request::Switch(SwitchParams { name: name(), on: false }),
+        Request::Switch(SwitchParams { name: name(), on: true }),
+        Request::Restart(ByName { name: name() }),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_action_leaves_one_record_from_each_face_and_a_look_leaves_none() {
     let stage = Stage::set();
     let own = operator(Caller::local()).unwrap();
-    let mut before = 0;
-    for (method, effect) in METHODS {
+    let (mut before, mut seen) = (0, BTreeSet::new());
+    for (method, effect) in Request::METHODS {
         // Enough for some methods; the others are refused, which is on record too.
-        let id = if method == "approvals.answer" { stage.open_approval("fx__a") } else { String::new() };
+        let id = if *method == "approvals.answer" { stage.open_approval("fx__a") } else { String::new() };
         let params = format!(r#"{{"name":"fx","id":"{id}","answer":"once","code":"wrong"}}"#);
         let outcome = stage.ask(LOCAL, method, &params).await;
         let actions = stage.actions().await;
-        let wanted = match (method, effect) {
-            (_, MethodEffect::Act(action, _)) => vec![(action.into_str(), &*own)],
+        let wanted = match (*method, effect) {
+            (_, Effect::Act(action)) => vec![(action.into_str(), &*own)],
             ("reload", _) => vec![("reload", &*own)],
             ("operator.prove", _) => vec![("wrong-code", "unknown")],
             // A call is a decision, and one of nothing is none.
-            ("call", _) | (_, MethodEffect::Look) => vec![],
-            (_, MethodEffect::RecordedElsewhere) => panic!("{method}: where?"),
+            ("call", _) | (_, Effect::Look) => vec![],
+            (_, Effect::Elsewhere) => panic!("{method}: where?"),
         };
         let new: Vec<_> = actions[before..].iter().map(|[action, by, ..]| (&**action, &**by)).collect();
         assert_eq!(new, wanted, "{method}: {outcome:?}");
-        for [.., result, why] in &actions[before..] {
+        for [action, .., result, why] in &actions[before..] {
+            seen.insert(action.clone());
             assert_eq!(result, if outcome.is_ok() { "done" } else { "refused" }, "{method}");
-            assert!(!why.is_empty(), "{method}");
+            assert!(!why.is_empty() || *method == "console.link", "{method}");
         }
         before = actions.len();
     }
+    let browser = Person::of_console("console:01234567");
+    for request in requests_of_the_console(&stage.open_approval("fx__b")) {
+        let outcome = stage.gateway.operator.perform(&request, &browser).await;
+        let actions = stage.actions().await;
+        assert_eq!(actions.len(), before + 1, "{request:?}: {outcome:?}");
+        let [action, by, _, result, _] = &actions[before];
+        let Effect::Act(wanted) = request.effect() else { panic!("{request:?} is a look") };
+        assert_eq!((&**action, &**by), (wanted.into_str(), "console:01234567"), "{request:?}");
+        let is_done = outcome.as_ref().is_ok_and(|view| view.outcome().is_ok());
+        assert_eq!(result, if is_done { "done" } else { "refused" }, "{request:?}");
+        seen.insert(action.clone());
+        before += 1;
+    }
+    let stranger = EndLoginParams { callback: Default::default(), cookies: Vec::new() };
+    for request in [Request::OpenLogin(ById { id: "guess".to_owned() }), Request::EndLogin(stranger)] {
+        let outcome = stage.gateway.operator.perform(&request, &browser).await;
+        assert_eq!(outcome.map(|_| ()), Err(Refusal::Stranger), "strangers try as often as they like");
+        assert_eq!(stage.actions().await.len(), before);
+        let Effect::Act(action) = request.effect() else { panic!("{request:?} is a look") };
+        seen.insert(action.into_str().to_owned());
+    }
+    let all = OperatorAction::VARIANTS.iter().filter(|action| !ELSEWHERE.contains(action));
+    let missing: Vec<_> = all.map(|action| action.into_str()).filter(|action| !seen.contains(*action)).collect();
+    assert_eq!(missing, [""; 0], "an action that no face has here");
     let foreign = stage.ask("uid:4711", "restart", r#"{"name":"fx"}"#).await;
     assert!(foreign.is_err() && stage.ask(LOCAL, "no.such", "{}").await.is_err());
     assert_eq!(stage.actions().await.len(), before, "neither is an operator's action");
+}
+
+#[test]
+fn each_action_without_a_daemon_leaves_one_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path().join("state"), KeySource::default()).unwrap();
+    drop(store.db().unwrap());
+    let mut alone = Alone::open(Some(&store), config::Audit::default()).unwrap();
+    let actions = || {
+        let files = std::fs::read_dir(dir.path().join("state/audit")).into_iter().flatten();
+        let texts = files.filter_map(|file| std::fs::read_to_string(file.unwrap().path()).ok());
+        let lines: Vec<String> = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+        let is_action = |line: &&String| line.contains(r#""event":"action""#);
+        lines.iter().filter(is_action).cloned().collect::<Vec<_>>()
+    };
+    let mut before = 0;
+    let review = Request::Review(NoParams {});
+    for request in requests_of_the_console("abcd").into_iter().chain([review]) {
+        let outcome = alone.perform(&request);
+        let all = actions();
+        let Effect::Act(action) = request.effect() else { panic!("{request:?} is a look") };
+        let is_possible = matches!(
+            action,
+            OperatorAction::Approve
+                | OperatorAction::Deny
+                | OperatorAction::Revoke
+                | OperatorAction::Review
+                | OperatorAction::PinsApprove
+                | OperatorAction::PinsReject
+        ) && !matches!(request, Request::AnswerMany(_));
+        assert_eq!(all.len() - before, usize::from(is_possible), "{request:?}: {outcome:?}");
+        if is_possible {
+            let word = format!(r#""action":"{}""#, action.into_str());
+            let new = all.iter().filter(|line| line.contains(&word)).count();
+            assert!(new > 0 && all.iter().all(|line| line.contains(r#""by":"command:uid:"#)), "{all:?}");
+        }
+        before = all.len();
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,39 @@
+//! The status of the daemon: the gateway's, with the addresses, clients and sessions of the
+//! program.
+
+use crate::daemon::gateway::Gateway;
+use crate::operator::status::{AddressesView, OpenApprovals, RestoredView, StatusView};
+use crate::store::directory::Store;
+use crate::store::restored::RestoreReview;
+
+/// The gateway and its upstreams, as `headend status --json` prints them.
+pub(crate) fn status(gateway: &Gateway) -> StatusView {
+    let review = gateway.restore_review.as_ref().and_then(RestoreReview::backup_time);
+    let mut status = StatusView {
+        config: gateway.source.path.as_ref().map(|path| path.display().to_string()),
+        sessions: gateway.sessions.len(),
+        addresses: addresses(gateway),
+        restored: review.map(RestoredView::new),
+        other_gateways: gateway.store.as_ref().map(Store::other_gateways).unwrap_or_default(),
+        ..StatusView::new(&gateway.service)
+    };
+    status.set_clients(gateway.service.clients.counted(gateway.sessions.clients()));
+    status
+}
+
+/// The status with the approvals that are open, also those of other processes on the same store.
+pub(super) async fn whole_status(gateway: &Gateway) -> StatusView {
+    let rows = gateway.service.approvals.all_prompts().await;
+    StatusView { approvals: rows.ok().map(|rows| OpenApprovals::from(&*rows)), ..status(gateway) }
+}
+
+fn addresses(gateway: &Gateway) -> AddressesView {
+    let socket = gateway.socket.get().map(|path| path.display().to_string());
+    let Some(listens) = gateway.addresses.get() else { return AddressesView { socket, ..AddressesView::default() } };
+    AddressesView {
+        mcp: Some(listens.endpoints.clone()),
+        console: listens.console.as_ref().map(|base| format!("{base}/")),
+        metrics: listens.metrics.map(|address| format!("http://{address}/metrics")),
+        socket,
+    }
+}

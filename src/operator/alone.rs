@@ -1,0 +1,251 @@
+//! The operator's requests to a store without a daemon, for commands. Blocks.
+#![expect(clippy::wildcard_enum_match_arm, reason = "all other requests need a daemon")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::request::{AnswerParams, Effect, Request, RevokeParams};
+use super::views::{ApprovalsView, GrantsView, Reviewed, Revoked, View};
+use super::{Person, Refusal, pins};
+use crate::base::local_time::local_minute;
+use crate::config::secret::Secret;
+use crate::config::{self, Operator};
+use crate::policy::consent::GrantView;
+use crate::policy::{Entry, OperatorAction};
+use crate::store::approvals::beside;
+use crate::store::audit::{Journal, action};
+use crate::store::db::{Db, DbError};
+use crate::store::pins::Pins;
+use crate::store::restored::NOTHING_DUE;
+use crate::store::seal::KeySource;
+
+pub(crate) use crate::store::db::wait_until_closed;
+pub(crate) use crate::store::directory::Store;
+
+/// Opens a state directory, or makes it. `key` is the configured key that seals; with `make`, one
+/// is made where there is none.
+///
+/// # Errors
+/// When it cannot be used.
+pub(crate) fn open_state(dir: PathBuf, key: Option<Secret>, make: bool) -> Result<Store, Refusal> {
+    Store::open(dir, KeySource { given: key, make }).map_err(Refusal::unusable)
+}
+
+/// A state directory without a daemon; one that is not there yet holds nothing.
+pub(crate) struct Alone {
+    store: Option<OpenStore>,
+    person: Person,
+}
+
+struct OpenStore {
+    db: Db,
+    runtime: tokio::runtime::Runtime,
+    /// The audit log as the command's configuration wants it.
+    audit: config::Audit,
+    /// Opened for the first action.
+    journal: Option<Journal>,
+    /// Opened for the first look.
+    pins: Option<Pins>,
+    /// Audit records of changes of pins that are not written yet.
+    news: Arc<Mutex<Vec<Entry>>>,
+}
+
+impl Alone {
+    /// Opens the state directory, if there is a database in it.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub(crate) fn open(store: Option<&Store>, audit: config::Audit) -> Result<Self, Refusal> {
+        let open = |store: &Store| {
+            let db = store.db().map_err(Refusal::unusable)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let runtime = runtime.map_err(Refusal::unusable)?;
+            Ok(OpenStore { db, runtime, audit, journal: None, pins: None, news: Arc::default() })
+        };
+        let store = store.filter(|store| store.has_db()).map(open).transpose()?;
+        Ok(Self { store, person: Person::of_command() })
+    }
+
+    /// Whether there is a store.
+    pub(crate) const fn has_store(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Whether open approvals are left out because the key that seals them is missing.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.db.has_lost())
+    }
+
+    /// The strictest of the command's own setting and those of the gateways that ran last, which no
+    /// `--config` changes.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn setting(&self, own: Operator) -> Result<Operator, Refusal> {
+        let Some(store) = &self.store else { return Ok(Operator::Any) };
+        let kept = store.db.operator().run_now().map_err(Refusal::unusable)?;
+        Ok(own.max(Operator::of_number(kept)))
+    }
+
+    /// Carries a request out, and records it if it is an action.
+    ///
+    /// # Errors
+    /// Why it is not carried out, also because it cannot be recorded; or that it was, and is not on
+    /// record.
+    pub(crate) fn perform(&mut self, request: &Request) -> Result<View, Refusal> {
+        let by = &self.person;
+        let Some(store) = &mut self.store else { return nothing(request) };
+        match request.effect() {
+            Effect::Act(_) if !is_possible(request) => Err(without_daemon()),
+            Effect::Act(action) => store.recorded(request, action, by),
+            Effect::Look | Effect::Elsewhere => store.look(request),
+        }
+    }
+
+    /// Records an action that was done beside the store, if there is one.
+    ///
+    /// # Errors
+    /// Why it is not on record.
+    pub(crate) fn record(
+        &mut self,
+        action: OperatorAction,
+        name: &str,
+        outcome: Result<&str, &str>,
+    ) -> Result<(), String> {
+        let record = action::entry(action, &self.person.recorded_as, Some(name), outcome);
+        self.store.as_mut().map_or(Ok(()), |store| store.journal()?.write([record]))
+    }
+}
+
+/// The answer where there is no store yet.
+fn nothing(request: &Request) -> Result<View, Refusal> {
+    match request {
+        Request::Approvals(_) => Ok(View::Approvals(ApprovalsView::default())),
+        Request::Grants(_) => Ok(View::Grants(GrantsView::default())),
+        Request::Revoke(_) => Ok(View::Revoked(Revoked { revoked: 0 })),
+        Request::Review(_) => Err(Refusal::refused(NOTHING_DUE)),
+        Request::Approval(_) => Err(unknown()),
+        Request::Answer(_) => Err(Refusal::refused("no approval is open")),
+        _ => Err(without_daemon()),
+    }
+}
+
+/// Whether an action can be carried out without a daemon.
+const fn is_possible(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Answer(_) | Request::Revoke(_) | Request::Review(_) | Request::ApprovePins(_) | Request::RejectPins(_)
+    )
+}
+
+fn without_daemon() -> Refusal {
+    Refusal::refused("no daemon answers; a block of a `headend stdio` without one ends with it, or by itself")
+}
+
+fn unknown() -> Refusal {
+    Refusal::refused("no open approval with that id; it was answered or has expired")
+}
+
+impl OpenStore {
+    fn look(&mut self, request: &Request) -> Result<View, Refusal> {
+        match request {
+            // Blocks are in the memory of a gateway.
+            Request::Approvals(_) => {
+                let approvals = beside::prompts(&self.db).map_err(Refusal::unusable)?;
+                Ok(View::Approvals(ApprovalsView { approvals, blocks: Vec::new() }))
+            }
+            Request::Approval(by_id) => {
+                let found = beside::show(&self.db, &by_id.id).map_err(Refusal::unusable)?;
+                Ok(View::Approval(Box::new(found.ok_or_else(unknown)?)))
+            }
+            // Grants have no sealed columns.
+            Request::Grants(_) => {
+                let rows = self.db.grants().run_now().map_err(Refusal::unusable)?;
+                let grants = rows.iter().map(GrantView::from).collect();
+                Ok(View::Grants(GrantsView { grants, denials: Vec::new() }))
+            }
+            Request::Pins(_) => Ok(View::Pins(pins::list(self.pins()?))),
+            Request::Pin(name) => pins::show(self.pins()?, name).map(Box::new).map(View::Pin),
+            Request::PinTexts(items) => Ok(View::Pins(pins::texts(self.pins()?, items))),
+            _ => Err(without_daemon()),
+        }
+    }
+
+    /// Carries an action out and writes its record after those of its changes. An action that
+    /// takes something back takes effect whatever becomes of its record; another one needs a log
+    /// that can be opened.
+    fn recorded(&mut self, request: &Request, action: OperatorAction, by: &Person) -> Result<View, Refusal> {
+        let opened = self.journal().map(drop);
+        if let (Err(why), false) = (&opened, action.is_immediate()) {
+            return Err(Refusal::Unusable(format!("nothing was done: it could not be recorded: {why}")));
+        }
+        let mut news = Vec::new();
+        let outcome = self.act(request, by, &mut news);
+        news.append(&mut self.news.lock());
+        let told = outcome.as_ref().map_err(ToString::to_string).and_then(|view| view.outcome());
+        let told = told.as_deref().map_err(String::as_str);
+        news.push(action::entry(action, &by.recorded_as, request.about().as_deref(), told));
+        let written = self.journal().and_then(|journal| journal.write(news));
+        match (outcome, written) {
+            (Ok(_), Err(why)) => {
+                let told = told.map(|told| format!("{told}, but ")).unwrap_or_default();
+                Err(Refusal::Unusable(format!("{told}not recorded: {why}")))
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    fn act(&mut self, request: &Request, by: &Person, news: &mut Vec<Entry>) -> Result<View, Refusal> {
+        match request {
+            Request::Answer(AnswerParams { id, answer, digest }) => {
+                let answered = beside::answer(&self.db, id, *digest, answer.clone(), &by.name);
+                self.runtime.block_on(answered).map(View::Answered).map_err(Refusal::Refused)
+            }
+            Request::Revoke(params) => self.revoke(params, by, news),
+            Request::Review(_) => {
+                let ended = self.db.end_restore_review().run_now().map_err(Refusal::unusable)?;
+                let time = ended.ok_or_else(|| Refusal::refused(NOTHING_DUE))?;
+                Ok(View::Reviewed(Reviewed { outcome: format!("reviewed the backup of {}", local_minute(time)) }))
+            }
+            Request::ApprovePins(params) | Request::RejectPins(params) => {
+                let approve = matches!(request, Request::ApprovePins(_));
+                let pins = self.pins()?.clone();
+                self.runtime.block_on(pins::decide(&pins, approve, params, by)).map(View::from)
+            }
+            _ => Err(without_daemon()),
+        }
+    }
+
+    /// Takes grants back; other processes notice within two seconds.
+    fn revoke(&self, params: &RevokeParams, by: &Person, news: &mut Vec<Entry>) -> Result<View, Refusal> {
+        let ended = beside::revoke(&self.db, params.checked()?, &by.name).map_err(Refusal::unusable)?;
+        let revoked = ended.len();
+        news.extend(ended);
+        Ok(View::Revoked(Revoked { revoked }))
+    }
+
+    fn journal(&mut self) -> Result<&Journal, String> {
+        let journal = match self.journal.take() {
+            Some(journal) => journal,
+            None => Journal::open(&self.db, &self.audit)?,
+        };
+        Ok(self.journal.insert(journal))
+    }
+
+    fn pins(&mut self) -> Result<&Pins, Refusal> {
+        let pins = match self.pins.take() {
+            Some(pins) => pins,
+            None => self.open_pins().map_err(Refusal::unusable)?,
+        };
+        Ok(self.pins.insert(pins))
+    }
+
+    fn open_pins(&self) -> Result<Pins, DbError> {
+        let pins = Pins::open(self.db.clone())?;
+        let told = Arc::clone(&self.news);
+        pins.on_change(Box::new(move |news| told.lock().extend(news.entries())));
+        Ok(pins)
+    }
+}

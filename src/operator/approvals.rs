@@ -1,0 +1,115 @@
+//! Open approvals, blocks and grants of a running gateway.
+
+use futures_util::FutureExt as _;
+
+use super::request::{AnswerManyParams, AnswerParams, RevokeParams};
+use super::views::{ApprovalsView, GrantsView, Revoked, Unblocked, View};
+use super::{ApprovalState, Person, Refusal};
+use crate::policy::Evidence;
+use crate::policy::consent::{ApprovalView, BlockView, CannotAnswer, Closed, GrantView, PromptId};
+use crate::store::approvals::{AnswerOutcome, Approvals};
+
+/// The open approvals of all processes on the store, and the blocks of this one.
+pub(super) async fn list(approvals: &Approvals) -> Result<View, Refusal> {
+    let rows = approvals.all_prompts().await.map_err(Refusal::refused)?;
+    Ok(View::Approvals(ApprovalsView { approvals: rows, blocks: blocks(approvals) }))
+}
+
+pub(super) fn blocks(approvals: &Approvals) -> Vec<BlockView> {
+    let now = approvals.wall();
+    approvals.blocks().iter().map(|block| BlockView::new(block, now)).collect()
+}
+
+pub(super) async fn show(approvals: &Approvals, id: &str) -> Result<View, Refusal> {
+    let found = approvals.show(id).await.map_err(Refusal::refused)?;
+    let found = found.ok_or_else(|| Refusal::refused(CannotAnswer::Unknown))?;
+    Ok(View::Approval(Box::new(found)))
+}
+
+/// The state of an approval of this process.
+pub(super) fn state(approvals: &Approvals, id: &str) -> ApprovalState {
+    let Some(id) = PromptId::parse(id) else { return ApprovalState::Unknown };
+    let is_open = |view: &ApprovalView| view.left > 0;
+    if let Some(view) = approvals.view(&id).filter(is_open) {
+        return ApprovalState::Open(Box::new(view));
+    }
+    // An approval that is not open settles at once.
+    let how = approvals.settled(&id).now_or_never().unwrap_or(Closed::TimedOut);
+    ApprovalState::Closed { how, is_late: approvals.was_late(&id) }
+}
+
+/// Answers an approval. One of another process takes the operator's answers alone.
+pub(super) async fn answer(approvals: &Approvals, params: &AnswerParams, by: &Person) -> Result<View, Refusal> {
+    let AnswerParams { id, answer, digest } = params;
+    if by.evidence == Evidence::Operator {
+        let answered = approvals.operator_answers(id, *digest, answer.clone(), &by.name).await;
+        return answered.map(View::Answered).map_err(Refusal::Refused);
+    }
+    let member = PromptId::parse(id).zip(*digest).ok_or_else(|| Refusal::refused(CannotAnswer::NotShown))?;
+    let answered = approvals.answer_shown(&member, answer.answer(approvals.wall()), by.evidence, &by.name).await;
+    let how = answered.map_err(Refusal::refused)?;
+    Ok(View::Answered(AnswerOutcome::of(how, approvals.was_late(&member.0))))
+}
+
+/// Answers several approvals of this process; each is judged by itself.
+pub(super) async fn answer_many(
+    approvals: &Approvals,
+    params: &AnswerManyParams,
+    by: &Person,
+) -> Result<View, Refusal> {
+    let member = |id: &str, digest| Some((PromptId::parse(id)?, digest));
+    let members: Option<Vec<_>> = params.members.iter().map(|one| member(&one.id, one.digest)).collect();
+    let members = members.ok_or_else(|| Refusal::refused(CannotAnswer::Unknown))?;
+    let answer = params.answer.answer(approvals.wall());
+    let answered = if params.is_group {
+        let answered = approvals.answer_group(&members, answer, by.evidence, &by.name).await;
+        answered.map_err(Refusal::refused)?
+    } else {
+        approvals.answer_each(&members, &answer, by.evidence, &by.name).await
+    };
+    let outcome = |((id, _), one): (&_, Result<Closed, CannotAnswer>)| {
+        one.map(|how| AnswerOutcome::of(how, approvals.was_late(id))).map_err(|why| why.to_string())
+    };
+    Ok(View::AnsweredMany(members.iter().zip(answered).map(outcome).collect()))
+}
+
+/// Ends a block.
+pub(super) fn unblock(approvals: &Approvals, id: &str, by: &Person) -> Result<View, Refusal> {
+    let ended = approvals.unblock(id, &by.name);
+    let ended = ended.ok_or_else(|| Refusal::refused("no block with that id; it may have ended"))?;
+    let (caller, item) = (ended.caller.to_string(), ended.item.to_string());
+    Ok(View::Unblocked(Unblocked { outcome: "unblocked".to_owned(), caller, item }))
+}
+
+/// The live grants, the first first.
+pub(super) fn live(approvals: &Approvals) -> Vec<GrantView> {
+    let now = approvals.wall();
+    let grants = approvals.grants();
+    let live = grants.iter().filter(|grant| grant.lifetime().until().is_none_or(|until| until > now));
+    let mut views: Vec<GrantView> = live.map(|grant| GrantView::from(&grant.row())).collect();
+    views.sort_by(|a, b| (a.granted_at, &a.id).cmp(&(b.granted_at, &b.id)));
+    views
+}
+
+pub(super) fn grants(approvals: &Approvals) -> View {
+    let denials = blocks(approvals).into_iter().filter(BlockView::is_denial);
+    View::Grants(GrantsView { grants: live(approvals), denials: denials.collect() })
+}
+
+pub(super) async fn revoke(approvals: &Approvals, params: &RevokeParams, by: &Person) -> Result<View, Refusal> {
+    let revoked = approvals.revoke(params.checked()?, &by.name).await.map_err(Refusal::refused)?;
+    Ok(View::Revoked(Revoked { revoked }))
+}
+
+impl RevokeParams {
+    /// Returns the grant that they name; `None` for all.
+    ///
+    /// # Errors
+    /// When they name neither one nor all.
+    pub(super) fn checked(&self) -> Result<Option<&str>, Refusal> {
+        if self.id.is_some() == self.all {
+            return Err(Refusal::Params("write either `id` or `all`".to_owned()));
+        }
+        Ok(self.id.as_deref())
+    }
+}

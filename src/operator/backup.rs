@@ -1,0 +1,72 @@
+//! A backup of a state directory, with a daemon and without one.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::Refusal;
+use crate::config::guard;
+use crate::store::backup::{self, BackupError};
+use crate::store::db::Db;
+use crate::store::seal::KEY_FILE;
+
+/// The place of the key that opens the sealed values of a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KeyPlace {
+    /// In the backup.
+    Included,
+    /// In the state directory alone.
+    LeftOut,
+    /// In the configuration.
+    Configured,
+    /// There is no key, so nothing is sealed.
+    None,
+}
+
+/// A finished backup.
+#[derive(Debug, Serialize)]
+pub(crate) struct BackupView {
+    /// The folder, with links resolved.
+    pub(crate) dir: PathBuf,
+    pub(crate) state: PathBuf,
+    pub(crate) key: KeyPlace,
+    /// Names of its files.
+    pub(crate) files: Vec<String>,
+    /// Live grants.
+    pub(crate) grants: usize,
+    pub(crate) pins: usize,
+    /// Logins at upstreams, sealed.
+    pub(crate) logins: usize,
+}
+
+/// Writes a backup of the state directory `state` to `to`, which must be absent or an empty folder.
+/// `is_configured`: the key is in the configuration. Blocks.
+///
+/// # Errors
+/// Why there is none; nothing is left then.
+pub(crate) fn write(state: &Path, to: &Path, with_key: bool, is_configured: bool) -> Result<BackupView, Refusal> {
+    if !Db::is_in(state) {
+        let text = format!("there is no store in {}, so there is nothing to back up", state.display());
+        return Err(Refusal::Refused(text));
+    }
+    let unsafe_place = |why| Refusal::unusable(format!("the state directory {} {why}", state.display()));
+    guard::directory(state, false).map_err(unsafe_place)?;
+    let done = backup::write(state, to, with_key).map_err(|error| match error {
+        BackupError::Place(why) => Refusal::Params(why),
+        BackupError::Taken(why) => Refusal::Refused(why),
+        BackupError::Failed(why) => Refusal::Unusable(why),
+    })?;
+    let key = if done.files.iter().any(|name| name == KEY_FILE) {
+        KeyPlace::Included
+    } else if is_configured {
+        KeyPlace::Configured
+    } else if state.join(KEY_FILE).exists() {
+        KeyPlace::LeftOut
+    } else {
+        KeyPlace::None
+    };
+    let (rows, state) = (done.rows, state.to_owned());
+    let (grants, pins, logins) = (rows.grants, rows.pins, rows.logins);
+    Ok(BackupView { dir: done.dir, state, key, files: done.files, grants, pins, logins })
+}

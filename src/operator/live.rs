@@ -1,0 +1,193 @@
+//! The operator's requests to a running gateway.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, watch};
+
+use super::request::{ByName, Request};
+use super::upstreams::{self, UpstreamDetail, UpstreamView};
+use super::views::{NoticeSent, Reviewed, View};
+use super::{ApprovalState, Desk, Part, Person, Refusal, approvals, logins, logs, pins};
+use crate::base::local_time::local_minute;
+use crate::config::HostCommand;
+use crate::gateway::condition::{self, conditions};
+use crate::gateway::logins::{Begun, PendingLogins};
+use crate::gateway::notify::Notices;
+use crate::gateway::service::Service;
+use crate::gateway::supervisor::Order;
+use crate::policy::consent::{ApprovalView, BlockView, GrantView, Wall};
+use crate::store::audit::search::{CannotSearch, Page, Query};
+use crate::store::pins::{PinView, Pins};
+use crate::store::recent::DecisionView;
+use crate::store::restored::{NOTHING_DUE, RestoreReview};
+
+/// A running gateway, without the program around it.
+#[derive(Debug)]
+pub(crate) struct LiveDesk {
+    pub(crate) service: Arc<Service>,
+    pub(crate) pins: Pins,
+    /// The supervisor's queue.
+    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) logins: Arc<PendingLogins>,
+    pub(crate) notices: Arc<Notices>,
+    /// `None` where nothing outlives the process.
+    pub(crate) review: Option<RestoreReview>,
+}
+
+impl LiveDesk {
+    async fn perform(&self, request: &Request, by: &Person) -> Result<View, Refusal> {
+        let (service, logins) = (&*self.service, &*self.logins);
+        let approvals = &*service.approvals;
+        match request {
+            Request::Approvals(_) => approvals::list(approvals).await,
+            Request::Approval(by_id) => approvals::show(approvals, &by_id.id).await,
+            Request::Answer(params) => approvals::answer(approvals, params, by).await,
+            Request::AnswerMany(params) => approvals::answer_many(approvals, params, by).await,
+            Request::Unblock(by_id) => approvals::unblock(approvals, &by_id.id, by),
+            Request::TryNotice(_) => {
+                let to = self.notices.try_out().await.map_err(Refusal::Refused)?;
+                Ok(View::NoticeSent(NoticeSent { to }))
+            }
+            Request::Grants(_) => Ok(approvals::grants(approvals)),
+            Request::Revoke(params) => approvals::revoke(approvals, params, by).await,
+            Request::Review(_) => self.end_review().await,
+            Request::Pins(_) => self.fresh().await.map(pins::list).map(View::Pins),
+            Request::Pin(name) => pins::show(self.fresh().await?, name).map(Box::new).map(View::Pin),
+            Request::PinTexts(items) => self.fresh().await.map(|fresh| View::Pins(pins::texts(fresh, items))),
+            Request::ApprovePins(params) | Request::RejectPins(params) => {
+                let approve = matches!(request, Request::ApprovePins(_));
+                let decided = pins::decide(self.fresh().await?, approve, params, by).await?;
+                // Lists and calls follow. The order fails only when the gateway shuts down.
+                let _done = Order::ask(&self.orders, |reply| Order::Review { reply }).await;
+                Ok(decided.into())
+            }
+            Request::Restart(ByName { name }) => {
+                upstreams::restart(service, &self.orders, name, by).await.map(Box::new).map(View::Restarted)
+            }
+            Request::Switch(params) => {
+                let restarted = upstreams::switch(service, &self.orders, params, by).await?;
+                Ok(restarted.map_or(View::Empty {}, |restarted| View::Restarted(Box::new(restarted))))
+            }
+            Request::BeginLogin(params) => {
+                logins::begin(service, logins, params, by).await.map(Box::new).map(View::LoginBegun)
+            }
+            Request::OpenLogin(by_id) => logins::open(logins, &by_id.id).map(Box::new).map(View::LoginOpened),
+            Request::AwaitLogin(by_id) => logins::wait(service, logins, &by_id.id).await.map(View::LoggedIn),
+            Request::PasteLogin(params) => logins::paste(service, logins, params).await.map(View::LoggedIn),
+            Request::EndLogin(params) => logins::end(logins, params).await.map(View::LoggedIn),
+            Request::LogOut(ByName { name }) => logins::log_out(service, logins, name, by).await.map(View::LoggedOut),
+            Request::Logs(params) => logs::operate(service, params).await.map(View::Logs),
+            // These are about the program around the gateway.
+            Request::Call(_)
+            | Request::Challenge(_)
+            | Request::LinkConsole(_)
+            | Request::Prove(_)
+            | Request::Reload(_)
+            | Request::Status(_)
+            | Request::Tool(_)
+            | Request::Tools(_) => Err(Refusal::refused("the gateway itself cannot do that")),
+        }
+    }
+
+    /// The pins as all processes on the store have left them.
+    async fn fresh(&self) -> Result<&Pins, Refusal> {
+        self.pins.refresh().await.map_err(Refusal::refused)?;
+        Ok(&self.pins)
+    }
+
+    /// Ends the review of a restored store.
+    async fn end_review(&self) -> Result<View, Refusal> {
+        let review = self.review.as_ref().ok_or_else(|| Refusal::refused(NOTHING_DUE))?;
+        let backup_time = review.end().await.map_err(Refusal::Refused)?;
+        Ok(View::Reviewed(Reviewed { outcome: format!("reviewed the backup of {}", local_minute(backup_time)) }))
+    }
+}
+
+impl Desk for LiveDesk {
+    fn carry_out<'a>(&'a self, request: &'a Request, by: &'a Person) -> BoxFuture<'a, Result<View, Refusal>> {
+        Box::pin(self.perform(request, by))
+    }
+
+    fn now(&self) -> Wall {
+        self.service.approvals.wall()
+    }
+
+    fn approvals(&self) -> Vec<ApprovalView> {
+        self.service.approvals.views()
+    }
+
+    fn approval(&self, id: &str) -> ApprovalState {
+        approvals::state(&self.service.approvals, id)
+    }
+
+    fn blocks(&self) -> Vec<BlockView> {
+        approvals::blocks(&self.service.approvals)
+    }
+
+    fn grants(&self) -> Vec<GrantView> {
+        let mut grants = approvals::live(&self.service.approvals);
+        grants.reverse();
+        grants
+    }
+
+    fn pins(&self) -> Vec<PinView> {
+        self.pins.list()
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        let others = conditions(&self.service).into_iter().filter(|condition| condition.reason != condition::UPSTREAMS);
+        others.map(|condition| condition.text).collect()
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamView> {
+        // One that its file disables has no page.
+        let all = upstreams::all(&self.service.snapshots.load()).into_iter();
+        all.filter(|upstream| upstream.facts.is_some() || upstream.advice.is_some()).collect()
+    }
+
+    fn upstream(&self, name: &str) -> Option<UpstreamDetail> {
+        upstreams::detail(&self.service.snapshots.load(), name)
+    }
+
+    fn host_command(&self) -> Option<String> {
+        self.service.host_command.get().map(HostCommand::line)
+    }
+
+    fn decisions(&self, at_most: usize) -> Vec<DecisionView> {
+        self.service.recent.last(at_most)
+    }
+
+    fn calls(&self, query: Query) -> BoxFuture<'_, Result<Page, CannotSearch>> {
+        Box::pin(self.service.audit.search(query))
+    }
+
+    fn login(&self, id: &str) -> Option<Begun> {
+        self.logins.shown(id)
+    }
+
+    fn opened_login(&self, id: &str) -> Option<Begun> {
+        self.logins.opened(id)
+    }
+
+    fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {
+        let approvals = self.service.approvals.changed();
+        vec![
+            (Part::Approvals, approvals.clone()),
+            (Part::Grants, approvals),
+            (Part::Upstreams, self.service.generation.clone()),
+            (Part::Pins, self.pins.changes()),
+        ]
+    }
+
+    fn counts(&self) -> Vec<(Part, u64)> {
+        // An upstream that goes down signals only its own calls.
+        let mut states = DefaultHasher::new();
+        for handle in &self.service.snapshots.load_full().handles {
+            (handle.name.as_str(), handle.health.state()).hash(&mut states);
+        }
+        self.troubles().hash(&mut states);
+        vec![(Part::Upstreams, states.finish()), (Part::Decisions, self.service.recent.count())]
+    }
+}

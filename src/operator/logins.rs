@@ -1,0 +1,192 @@
+//! Logins at the upstreams of a running gateway.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::request::{EndLoginParams, LoginParams, PasteParams};
+use super::{Person, Refusal, upstreams};
+use crate::base::clock;
+use crate::gateway::logins::{Begun, Done, LIFE, NotTaken, PendingLogins, WantedScope, Way};
+use crate::gateway::service::Service;
+use crate::policy::Evidence;
+use crate::telemetry::upstream_state::UpstreamState;
+
+/// How long the answer waits for the upstream after a login.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A login that was begun.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct LoginBegun {
+    pub(crate) id: String,
+    pub(crate) upstream: String,
+    pub(crate) issuer: String,
+    /// The address to open: the login's page, or that of the authorization server.
+    pub(crate) link: String,
+    /// Host of the login page, if it is not the issuer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) page_host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scopes: Option<String>,
+    /// The scopes that the present login does not have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) more_scopes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) warning: Option<String>,
+    /// Life of the link.
+    pub(crate) seconds: u64,
+    /// The cookie that binds the login to the browser that began it.
+    #[serde(skip)]
+    pub(crate) cookie: Option<String>,
+}
+
+/// A login that a browser has opened, with the cookie that binds it to that browser.
+#[derive(Clone, Debug)]
+pub(crate) struct LoginOpened {
+    pub(crate) begun: Begun,
+    pub(crate) cookie: String,
+}
+
+/// A login that has ended well.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct LoggedIn {
+    pub(crate) upstream: String,
+    pub(crate) issuer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<String>,
+    /// The state of the upstream once it has connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<UpstreamState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_error: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct LoggedOut {
+    pub(crate) name: String,
+    pub(crate) was_there: bool,
+}
+
+/// Begins a login. One of the console is bound to the browser that asks.
+pub(super) async fn begin(
+    service: &Service,
+    logins: &PendingLogins,
+    params: &LoginParams,
+    by: &Person,
+) -> Result<LoginBegun, Refusal> {
+    let handle = upstreams::find(service, &params.name)?;
+    let way = if params.paste { Way::Paste } else { Way::Page };
+    let begun = logins.begin(&handle, way).await.map_err(Refusal::Refused)?;
+    tracing::info!(upstream.name = %handle.name, by = by.name, "login begun by the operator");
+    let cookie = if by.evidence == Evidence::Page {
+        let (_, cookie) =
+            logins.enter(&begun.id).ok_or_else(|| Refusal::refused("too many logins are under way; try again"))?;
+        Some(cookie)
+    } else {
+        None
+    };
+    let link = match (way, service.console.get()) {
+        (Way::Page, Some(base)) => format!("{base}/login/{}", begun.id),
+        (Way::Page | Way::Paste, _) => begun.address,
+    };
+    let names = |is_shown: fn(&WantedScope) -> bool| {
+        let names: Vec<_> = begun.scopes.iter().filter(|scope| is_shown(scope)).map(|scope| &*scope.name).collect();
+        (!names.is_empty()).then(|| names.join(" "))
+    };
+    Ok(LoginBegun {
+        scopes: names(|_| true),
+        more_scopes: names(|scope| scope.is_more),
+        id: begun.id,
+        upstream: begun.upstream,
+        issuer: begun.issuer,
+        link,
+        page_host: begun.page_host,
+        warning: begun.warning,
+        seconds: LIFE.as_secs(),
+        cookie,
+    })
+}
+
+/// Binds a login to the browser that opens its link, once.
+pub(super) fn open(logins: &PendingLogins, id: &str) -> Result<LoginOpened, Refusal> {
+    let (begun, cookie) = logins.enter(id).ok_or(Refusal::Stranger)?;
+    Ok(LoginOpened { begun, cookie })
+}
+
+/// Waits for the end of a login, and for the upstream after it.
+pub(super) async fn wait(service: &Service, logins: &PendingLogins, id: &str) -> Result<LoggedIn, Refusal> {
+    let ended = service.draining.run_until_cancelled(logins.ended(id)).await;
+    let stopped = || Refusal::refused("headend is stopping, and the login ends with it; begin another one");
+    let done = ended.ok_or_else(stopped)?.map_err(Refusal::Refused)?;
+    Ok(told(service, done).await)
+}
+
+/// Ends a login with the address at which its browser ended.
+pub(super) async fn paste(
+    service: &Service,
+    logins: &PendingLogins,
+    params: &PasteParams,
+) -> Result<LoggedIn, Refusal> {
+    let done = logins.pasted(&params.id, &params.address).await.map_err(|error| {
+        Refusal::Refused(match error {
+            NotTaken::Unknown => {
+                "this address does not belong to the login that was begun here; copy the whole address from the browser"
+                    .to_owned()
+            }
+            NotTaken::Failed(why) => why,
+        })
+    })?;
+    Ok(told(service, done).await)
+}
+
+/// Ends the login that belongs to a call-back, if one of its cookies binds it.
+pub(super) async fn end(logins: &PendingLogins, params: &EndLoginParams) -> Result<LoggedIn, Refusal> {
+    let cookies: Vec<&str> = params.cookies.iter().map(String::as_str).collect();
+    match logins.returned(&params.callback, &cookies).await {
+        Ok(done) => Ok(LoggedIn::from(done)),
+        Err(NotTaken::Failed(why)) => Err(Refusal::Refused(why)),
+        Err(NotTaken::Unknown) => Err(Refusal::Stranger),
+    }
+}
+
+/// Ends the login at an upstream.
+pub(super) async fn log_out(
+    service: &Service,
+    logins: &PendingLogins,
+    name: &str,
+    by: &Person,
+) -> Result<LoggedOut, Refusal> {
+    let handle = upstreams::find(service, name)?;
+    let was_there = logins.log_out(&handle).await.map_err(Refusal::Refused)?;
+    tracing::info!(upstream.name = %handle.name, by = by.name, was_there, "logged out by the operator");
+    Ok(LoggedOut { name: handle.name.as_str().to_owned(), was_there })
+}
+
+impl From<Done> for LoggedIn {
+    fn from(Done { upstream, issuer, account }: Done) -> Self {
+        Self { upstream, issuer, account, state: None, last_error: None }
+    }
+}
+
+/// The end of a login, with the state of its upstream once that has connected.
+async fn told(service: &Service, done: Done) -> LoggedIn {
+    let mut view = LoggedIn::from(done);
+    if let Ok(handle) = upstreams::find(service, &view.upstream) {
+        let until = clock::now() + PATIENCE;
+        handle.main.started(PATIENCE).await;
+        // The end of a start is told a moment before the state that comes of it, and the lists are
+        // read after it.
+        let is_whole = || handle.main.listed.load(Ordering::Relaxed);
+        let goes_on = |state| state == UpstreamState::Starting || (state == UpstreamState::Ready && !is_whole());
+        while goes_on(handle.health.state()) && clock::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        view.state = Some(handle.health.state());
+        view.last_error = handle.health.last_error().map(|error| error.to_string());
+    }
+    view
+}

@@ -1,0 +1,83 @@
+//! Pins: looked at, and decided as they were shown. The same in a gateway and in a store without
+//! one.
+
+use serde::{Deserialize, Serialize};
+
+use super::request::{PinItems, PinName, PinsParams};
+use super::{Person, Refusal};
+use crate::store::pins::{PinError, Pins};
+
+pub(crate) use crate::store::pins::{Decision, PinKind, PinView, matcher};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PinsView {
+    pub(crate) pins: Vec<PinView>,
+}
+
+/// The result of a decision about one pin or about many.
+pub(super) enum DecidedPins {
+    One(Box<PinView>),
+    Many(PinsDecided),
+}
+
+/// The result of a decision about many pins.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PinsDecided {
+    pub(crate) decided: usize,
+    /// The pins that were left as they are.
+    pub(crate) left: Vec<UndecidedPin>,
+}
+
+/// A pin that was left as it is, and why.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct UndecidedPin {
+    pub(crate) name: String,
+    pub(crate) kind: PinKind,
+    pub(crate) why: String,
+}
+
+/// All pins without their texts.
+pub(super) fn list(pins: &Pins) -> PinsView {
+    PinsView { pins: pins.list().into_iter().map(PinView::without_texts).collect() }
+}
+
+/// One pin with its texts.
+pub(super) fn show(pins: &Pins, PinName { name, kind }: &PinName) -> Result<PinView, Refusal> {
+    pins.find(name, *kind).map_err(Refusal::refused)
+}
+
+/// The pins of these names with their texts, those that there are.
+pub(super) fn texts(pins: &Pins, PinItems { items }: &PinItems) -> PinsView {
+    let wanted: Vec<(String, PinKind)> = items.iter().map(|item| (item.name.clone(), item.kind)).collect();
+    PinsView { pins: pins.views(&wanted) }
+}
+
+/// Approves or rejects one pin, or all of `items`.
+pub(super) async fn decide(
+    pins: &Pins,
+    approve: bool,
+    params: &PinsParams,
+    by: &Person,
+) -> Result<DecidedPins, Refusal> {
+    if let Some(decisions) = &params.items {
+        let decided = pins.decide_all(decisions, approve, &by.name).await.map_err(Refusal::unusable)?;
+        return Ok(DecidedPins::Many(outcome(decisions, &decided)));
+    }
+    let lacks = |what: &str| Refusal::Params(format!("params: missing field `{what}`"));
+    let name = params.name.as_deref().ok_or_else(|| lacks("name"))?;
+    let shown = params.digest.ok_or_else(|| lacks("digest"))?;
+    let decided = if approve {
+        pins.approve(name, params.kind, shown, &by.name).await
+    } else {
+        pins.reject(name, params.kind, shown, &by.name).await
+    };
+    Ok(DecidedPins::One(Box::new(decided.map_err(Refusal::refused)?.without_texts())))
+}
+
+fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinError>]) -> PinsDecided {
+    let left = decisions.iter().zip(decided).filter_map(|(decision, decided)| {
+        let why = decided.as_ref().err()?.to_string();
+        Some(UndecidedPin { name: decision.name.clone(), kind: decision.kind, why })
+    });
+    PinsDecided { decided: decided.iter().filter(|decided| decided.is_ok()).count(), left: left.collect() }
+}

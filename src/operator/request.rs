@@ -1,0 +1,327 @@
+//! Requests of an operator: the methods of the admin socket with their params, and what the
+//! console alone does.
+#![expect(clippy::wildcard_enum_match_arm, reason = "most requests have no subject and no number")]
+
+use serde::{Deserialize, Serialize};
+
+use self::Effect::{Act, Elsewhere, Look};
+use super::pins::{Decision, PinKind};
+use crate::login::authorize::Callback;
+use crate::policy::{Digest, OperatorAction};
+use crate::wire::raw::RawJson;
+
+pub(crate) use crate::store::approvals::Wish;
+
+/// The effect of a request, as far as the audit log needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Changes nothing.
+    Look,
+    /// An operator's action.
+    Act(OperatorAction),
+    /// Recorded where it is carried out: a call as a decision, a reload together with those by
+    /// signal, a wrong code once a minute.
+    Elsewhere,
+}
+
+/// A request of the socket that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Malformed {
+    pub(crate) effect: Effect,
+    pub(crate) why: String,
+}
+
+/// Makes the enum of all requests from one table: methods of the socket, then the others.
+macro_rules! requests {
+    (
+        socket { $($(#[$doc:meta])* $name:ident($params:ty) = $method:literal, $effect:expr;)+ }
+        console { $($(#[$own_doc:meta])* $own:ident($own_params:ty), $own_effect:expr;)+ }
+    ) => {
+        /// A request of an operator.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Request {
+            $($(#[$doc])* $name($params),)+
+            $($(#[$own_doc])* $own($own_params),)+
+        }
+
+        impl Request {
+            /// The methods of the socket.
+            #[cfg(test)]
+            pub(crate) const METHODS: &[(&str, Effect)] = &[$(($method, $effect)),+];
+
+            /// Reads a request of the socket; `None` if there is no such method.
+            pub(crate) fn parse(method: &str, params: &RawJson) -> Option<Result<Self, Malformed>> {
+                if method == "call" {
+                    // Its arguments can be large, and their bytes are within the budget.
+                    return Some(Ok(Self::Call(params.clone())));
+                }
+                Some(match method {
+                    $($method => params
+                        .parse()
+                        .map(Self::$name)
+                        .map_err(|error| Malformed { effect: $effect, why: format!("params: {error}") }),)+
+                    _ => return None,
+                })
+            }
+
+            /// The method and the params of a request on the socket.
+            pub(crate) fn written(&self) -> Result<(&'static str, String), serde_json::Error> {
+                Ok(match self {
+                    $(Self::$name(params) => ($method, serde_json::to_string(params)?),)+
+                    $(Self::$own(_) => return Err(serde::ser::Error::custom("no method of the socket")),)+
+                })
+            }
+
+            /// The effect of this request.
+            pub(crate) fn effect(&self) -> Effect {
+                match self {
+                    Self::Answer(AnswerParams { answer: Wish::Deny, .. })
+                    | Self::AnswerMany(AnswerManyParams { answer: Wish::Deny, .. }) => Act(OperatorAction::Deny),
+                    Self::Switch(SwitchParams { on: false, .. }) => Act(OperatorAction::Disable),
+                    $(Self::$name(_) => $effect,)+
+                    $(Self::$own(_) => $own_effect,)+
+                }
+            }
+        }
+    };
+}
+
+requests! {
+    socket {
+        /// Answers an open approval.
+        Answer(AnswerParams) = "approvals.answer", Act(OperatorAction::Approve);
+        Approvals(NoParams) = "approvals.list", Look;
+        /// Sends a test notice of an approval.
+        TryNotice(NoParams) = "approvals.notify", Act(OperatorAction::Notify);
+        Approval(ById) = "approvals.show", Look;
+        /// Ends a block or takes a denial back.
+        Unblock(ById) = "approvals.unblock", Act(OperatorAction::Unblock);
+        /// Calls a tool.
+        Call(RawJson) = "call", Elsewhere;
+        /// Makes a link that signs in to the console.
+        LinkConsole(NoParams) = "console.link", Act(OperatorAction::ConsoleLink);
+        Grants(NoParams) = "grants.list", Look;
+        /// Ends the review of a restored store.
+        Review(NoParams) = "grants.reviewed", Act(OperatorAction::Review);
+        Revoke(RevokeParams) = "grants.revoke", Act(OperatorAction::Revoke);
+        BeginLogin(LoginParams) = "login.begin", Act(OperatorAction::LoginBegin);
+        /// Ends a login with the address at which its browser ended.
+        PasteLogin(PasteParams) = "login.paste", Act(OperatorAction::LoginEnd);
+        /// Waits for the end of a login.
+        AwaitLogin(ById) = "login.wait", Look;
+        LogOut(ByName) = "logout", Act(OperatorAction::Logout);
+        Logs(LogsParams) = "logs", Look;
+        /// Asks whether a code is needed, which the terminal shows then.
+        Challenge(ChallengeParams) = "operator.challenge", Look;
+        Prove(ProveParams) = "operator.prove", Elsewhere;
+        ApprovePins(PinsParams) = "pins.approve", Act(OperatorAction::PinsApprove);
+        /// One pin with its texts.
+        Pin(PinName) = "pins.diff", Look;
+        Pins(NoParams) = "pins.list", Look;
+        RejectPins(PinsParams) = "pins.reject", Act(OperatorAction::PinsReject);
+        /// Some pins with their texts.
+        PinTexts(PinItems) = "pins.show", Look;
+        Reload(ReloadParams) = "reload", Elsewhere;
+        Restart(ByName) = "restart", Act(OperatorAction::Restart);
+        Status(NoParams) = "status", Look;
+        Tools(ToolsParams) = "tools", Look;
+        Tool(ByName) = "tools.show", Look;
+    }
+    console {
+        /// Answers several approvals as they were shown.
+        AnswerMany(AnswerManyParams), Act(OperatorAction::Approve);
+        /// Switches an upstream of the running gateway off until it ends, or on again.
+        Switch(SwitchParams), Act(OperatorAction::Enable);
+        /// Binds a login to the browser that opens its link.
+        OpenLogin(ById), Act(OperatorAction::LoginOpen);
+        /// Ends the login that belongs to a call-back.
+        EndLogin(EndLoginParams), Act(OperatorAction::LoginEnd);
+    }
+}
+
+impl Request {
+    /// Whether a person has to prove to be at the terminal, if the configuration wants that.
+    pub(crate) const fn is_guarded(&self) -> bool {
+        matches!(
+            self,
+            Self::Answer(_) | Self::Unblock(_) | Self::ApprovePins(_) | Self::RejectPins(_) | Self::LinkConsole(_)
+        )
+    }
+
+    /// The subject of an action, for its record.
+    pub(crate) fn about(&self) -> Option<String> {
+        match self {
+            Self::Answer(AnswerParams { id, .. }) | Self::Unblock(ById { id }) => Some(id.clone()),
+            Self::Revoke(RevokeParams { all: true, .. }) => Some("all".to_owned()),
+            Self::Revoke(RevokeParams { id, .. }) => id.clone(),
+            Self::ApprovePins(pins) | Self::RejectPins(pins) => pins.name.clone().filter(|_| pins.items.is_none()),
+            Self::BeginLogin(LoginParams { name, .. })
+            | Self::LogOut(ByName { name })
+            | Self::Restart(ByName { name })
+            | Self::Switch(SwitchParams { name, .. }) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
+    /// The number of things that an action is about, where it names several.
+    pub(crate) fn count(&self) -> Option<usize> {
+        match self {
+            Self::AnswerMany(AnswerManyParams { members, .. }) => Some(members.len()),
+            Self::ApprovePins(pins) | Self::RejectPins(pins) => pins.items.as_ref().map(Vec::len),
+            _ => None,
+        }
+    }
+}
+
+/// The params of a method that has none.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct NoParams {}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ById {
+    pub(crate) id: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ByName {
+    pub(crate) name: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AnswerParams {
+    pub(crate) id: String,
+    pub(crate) answer: Wish,
+    /// Digest of the approval as it was shown.
+    #[serde(default)]
+    pub(crate) digest: Option<Digest>,
+}
+
+/// An approval and the digest of what was shown of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    pub(crate) digest: Digest,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerManyParams {
+    pub(crate) members: Vec<Member>,
+    pub(crate) answer: Wish,
+    /// All are of one caller about one item.
+    pub(crate) is_group: bool,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RevokeParams {
+    pub(crate) id: Option<String>,
+    pub(crate) all: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LoginParams {
+    pub(crate) name: String,
+    /// The browser is on another machine: its last address is pasted.
+    #[serde(default)]
+    pub(crate) paste: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PasteParams {
+    pub(crate) id: String,
+    pub(crate) address: String,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct EndLoginParams {
+    pub(crate) callback: Callback,
+    /// The cookies of logins that came with the call-back.
+    pub(crate) cookies: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct LogsParams {
+    pub(crate) name: String,
+    /// The log that `after` is a line of.
+    pub(crate) log: Option<u64>,
+    pub(crate) after: Option<u64>,
+    /// The answer waits for a line.
+    pub(crate) wait: bool,
+    /// The most lines of the answer.
+    pub(crate) most: Option<usize>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ChallengeParams {
+    /// The method that is to follow.
+    #[serde(rename = "for")]
+    pub(crate) method: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProveParams {
+    pub(crate) code: String,
+}
+
+/// A decision about one pin by its name, or about all of `items`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PinsParams {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) items: Option<Vec<Decision>>,
+    pub(crate) name: Option<String>,
+    pub(crate) kind: Option<PinKind>,
+    /// Digest of the text that was shown.
+    pub(crate) digest: Option<Digest>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PinName {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) kind: Option<PinKind>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PinItem {
+    pub(crate) name: String,
+    pub(crate) kind: PinKind,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PinItems {
+    pub(crate) items: Vec<PinItem>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct ReloadParams {
+    /// `enable` or `disable`, after the command has edited the file.
+    #[serde(rename = "for")]
+    pub(crate) action: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) dry_run: bool,
+    /// Another file to rehearse.
+    pub(crate) config: Option<std::path::PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SwitchParams {
+    pub(crate) name: String,
+    pub(crate) on: bool,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ToolsParams {
+    /// The kind of client whose view is listed: `none`, `forms` or `all`.
+    #[serde(rename = "as")]
+    pub(crate) kind: Option<String>,
+    /// Withheld tools too.
+    pub(crate) all: bool,
+    /// With the bytes of each tool.
+    pub(crate) sizes: bool,
+}

@@ -1,0 +1,150 @@
+//! The status of a gateway.
+
+use serde::{Deserialize, Serialize};
+
+use super::upstreams::{UpstreamView, all};
+use crate::base::clock;
+use crate::gateway::condition::{Condition, conditions};
+use crate::gateway::service::Service;
+use crate::policy::chain::timestamp;
+use crate::policy::consent::ApprovalView;
+use crate::store::db::Health;
+use crate::store::presence::OtherGateway;
+use crate::store::restored;
+
+/// Names of clients that are listed; the others are counted.
+const MOST_CLIENTS: usize = 100;
+
+/// The gateway and its upstreams. The program that runs it sets its addresses and sessions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct StatusView {
+    pub(crate) version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<String>,
+    pub(crate) uptime_seconds: u64,
+    pub(crate) generation: u64,
+    pub(crate) sessions: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) addresses: AddressesView,
+    pub(crate) clients: Vec<ConnectedClient>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) clients_not_shown: Option<usize>,
+    /// The review that a restored store waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restored: Option<RestoredView>,
+    pub(crate) withheld_items: usize,
+    pub(crate) degraded: Vec<Condition>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host_command: Option<String>,
+    pub(crate) other_gateways: Vec<OtherGateway>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) store: Option<StoreView>,
+    pub(crate) upstreams: Vec<UpstreamView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) approvals: Option<OpenApprovals>,
+}
+
+/// The addresses that a gateway listens on.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct AddressesView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mcp: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) console: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) metrics: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) socket: Option<String>,
+}
+
+/// Connected clients by the name that they give themselves, which nothing proves.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ConnectedClient {
+    pub(crate) name: String,
+    pub(crate) caller: String,
+    pub(crate) connections: usize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct RestoredView {
+    pub(crate) text: String,
+    pub(crate) backup_time: String,
+}
+
+/// Whether the store takes writes, and if not, why and since when.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StoreView {
+    pub(crate) writable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<String>,
+}
+
+/// The open approvals of all processes on the store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct OpenApprovals {
+    pub(crate) open: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) oldest_seconds: Option<u64>,
+}
+
+impl StatusView {
+    /// The status of a gateway, without what the program that runs it alone knows.
+    pub(crate) fn new(service: &Service) -> Self {
+        let snapshot = service.snapshots.load_full();
+        let upstreams = all(&snapshot);
+        let in_flight = upstreams.iter().filter_map(|upstream| upstream.facts.as_ref()).map(|facts| facts.in_flight);
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: clock::since(service.started).as_secs(),
+            generation: snapshot.generation,
+            in_flight: in_flight.sum(),
+            withheld_items: snapshot.dropped.len(),
+            degraded: conditions(service),
+            host_command: service.host_command.get().map(|command| command.line()),
+            store: service.approvals.store_health().map(|store| StoreView::from(&**store)),
+            upstreams,
+            ..Self::default()
+        }
+    }
+
+    /// Sets the connected clients: caller, name and number of each, most first.
+    pub(crate) fn set_clients<N: ToString>(&mut self, counted: Vec<(impl ToString, N, usize)>) {
+        let more: usize = counted.iter().skip(MOST_CLIENTS).map(|(.., count)| count).sum();
+        let listed = counted.into_iter().take(MOST_CLIENTS);
+        let client = |(caller, name, connections): (_, N, usize)| ConnectedClient {
+            name: name.to_string(),
+            caller: ToString::to_string(&caller),
+            connections,
+        };
+        self.clients = listed.map(client).collect();
+        self.clients_not_shown = (more > 0).then_some(more);
+    }
+}
+
+impl From<&Health> for StoreView {
+    fn from(store: &Health) -> Self {
+        let trouble = store.trouble();
+        let since = trouble.as_ref().map(|trouble| timestamp(trouble.since.saturating_mul(1000)));
+        Self { writable: trouble.is_none(), why: trouble.map(|trouble| trouble.why), since }
+    }
+}
+
+impl RestoredView {
+    /// A review that is due, of the backup of that time in seconds since 1970.
+    pub(crate) fn new(backup_time: u64) -> Self {
+        Self { text: restored::due(backup_time), backup_time: timestamp(backup_time.saturating_mul(1000)) }
+    }
+}
+
+impl From<&[ApprovalView]> for OpenApprovals {
+    fn from(rows: &[ApprovalView]) -> Self {
+        Self { open: rows.len(), oldest_seconds: rows.iter().map(|row| row.age).max() }
+    }
+}

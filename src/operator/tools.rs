@@ -1,0 +1,163 @@
+//! The tools of a running gateway: the catalog, what a kind of client sees of it, and what is
+//! withheld.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Refusal;
+use super::request::ToolsParams;
+use crate::catalog::merge::{Dropped, Entry};
+use crate::gateway::client::ClientContext;
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::Snapshot;
+use crate::listener::credentials::CallerAccess;
+use crate::mcp::kinds::Kinds;
+use crate::mcp::method::List;
+use crate::mcp::version::{Era, Revision};
+use crate::mcp::weight;
+use crate::policy::{Caller, Policy, Said};
+
+/// The `pin` of a tool that something else than its pin withholds.
+const WITHHELD: &str = "withheld";
+
+/// A list of tools.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ToolsView {
+    pub(crate) tools: Vec<ToolView>,
+    /// The number of withheld tools, for the operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) withheld: Option<usize>,
+}
+
+/// A tool in a list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ToolView {
+    pub(crate) name: String,
+    pub(crate) upstream: String,
+    pub(crate) original: String,
+    pub(crate) canonical: String,
+    /// `pinned`, `new`, or why it is withheld: `changed`, `quarantined`, `rejected`, `withheld`.
+    pub(crate) pin: String,
+    /// `allow`, `ask`, `deny` or `limit`, as far as rules do not look at arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) effect: Option<String>,
+    /// The size that hosts hand to a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<usize>,
+    /// Why it is withheld.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) withheld: Option<String>,
+    #[serde(skip)]
+    pub(crate) said: Said,
+    #[serde(skip)]
+    pub(crate) is_new: bool,
+}
+
+impl ToolView {
+    fn new(entry: &Entry, effect: &str) -> Self {
+        Self {
+            name: entry.exposed.to_string(),
+            upstream: entry.upstream_name.as_str().to_owned(),
+            original: entry.original.to_string(),
+            canonical: entry.canonical.to_string(),
+            // The catalog contains pinned items only.
+            pin: pin(entry).to_owned(),
+            effect: Some(effect.to_owned()),
+            said: entry.said,
+            is_new: entry.is_new,
+            ..Self::default()
+        }
+    }
+
+    fn with_size(self, entry: &Entry) -> Self {
+        Self { bytes: Some(weight::bytes(&entry.exposed, &entry.definition)), ..self }
+    }
+}
+
+impl From<&Dropped> for ToolView {
+    fn from(dropped: &Dropped) -> Self {
+        Self {
+            name: dropped.exposed.clone().unwrap_or_else(|| dropped.item.clone()),
+            upstream: dropped.upstream.as_str().to_owned(),
+            original: dropped.item.clone(),
+            canonical: dropped.canonical(),
+            pin: dropped.pin.unwrap_or(WITHHELD).to_owned(),
+            withheld: Some(dropped.why.clone()),
+            ..Self::default()
+        }
+    }
+}
+
+/// The word for the pin of a tool in the catalog; no operator has confirmed one that is new.
+pub(super) const fn pin(entry: &Entry) -> &'static str {
+    if entry.is_new { "new" } else { "pinned" }
+}
+
+/// The tools; for users other than the operator, those that their caller may see. `as` selects what
+/// clients of one kind see, `all` adds what is withheld, `sizes` the bytes of each tool.
+pub(crate) fn list(
+    service: &Service,
+    CallerAccess { caller, access }: &CallerAccess,
+    params: &ToolsParams,
+) -> Result<ToolsView, Refusal> {
+    let operates = caller.is_operator();
+    let offered = match params.kind.as_deref() {
+        None | Some("none") => Kinds::default(),
+        Some("forms") => Kinds { form: true, ..Kinds::default() },
+        Some("all") => Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true },
+        Some(_) => return Err(Refusal::Params("`as` must be none, forms or all".to_owned())),
+    };
+    if params.all && !operates {
+        return Err(Refusal::refused("only root and the user that runs headend may see what is withheld"));
+    }
+    let snapshot = service.snapshots.load_full();
+    let view = &snapshot.whole;
+    let client = ClientContext::new(caller.clone(), Arc::clone(access), None, Revision::preferred(Era::Legacy));
+    let viewer = ClientContext { offered, ..client.clone() };
+    let is_whole = operates && params.kind.is_none();
+    let is_shown = |at: &usize| is_whole || view.visible(&snapshot.policy, *at, viewer.viewer());
+    let entries = view.catalog.entries().iter().enumerate();
+    let shown = entries.filter(|(at, entry)| entry.list == List::Tools && is_shown(at));
+    let tools = shown.filter_map(|(at, _)| view.item(at)).map(|(entry, rules)| {
+        let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry);
+        let tool = ToolView::new(entry, effect.into_str());
+        if params.sizes { tool.with_size(entry) } else { tool }
+    });
+    let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| concerns_tools(dropped)).collect();
+    let more = withheld.iter().filter(|_| params.all).map(|dropped| ToolView::from(*dropped));
+    let tools = tools.chain(more).collect();
+    Ok(ToolsView { tools, withheld: is_whole.then_some(withheld.len()) })
+}
+
+/// The tools of the upstream at that place, for the caller `local`.
+pub(super) fn of_upstream(snapshot: &Snapshot, index: usize) -> Vec<ToolView> {
+    let entries = snapshot.whole.catalog.entries().iter().enumerate();
+    let tools = entries.filter(|(_, entry)| entry.upstream == index && entry.list == List::Tools);
+    let view = |(entry, rules): (&Entry, _)| {
+        let effect = Policy::effect(&snapshot.policy, rules, Caller::local(), "", entry);
+        ToolView::new(entry, effect.into_str()).with_size(entry)
+    };
+    tools.filter_map(|(at, _)| snapshot.whole.item(at)).map(view).collect()
+}
+
+fn concerns_tools(dropped: &Dropped) -> bool {
+    dropped.list.is_none_or(|list| list == List::Tools)
+}
+
+/// Why the operator cannot call a tool of that name, exposed or canonical, where it is withheld.
+pub(crate) fn withheld(snapshot: &Snapshot, name: &str) -> Option<String> {
+    if snapshot.whole.catalog.find(List::Tools, name).is_some() {
+        return None;
+    }
+    let is_named = |dropped: &&Dropped| match dropped.list {
+        Some(List::Tools) => dropped.exposed.as_deref() == Some(name) || dropped.canonical() == name,
+        Some(List::Prompts | List::Resources | List::Templates) => false,
+        None => {
+            let spec = snapshot.config.upstreams.iter().find(|spec| spec.name == dropped.upstream);
+            spec.is_some_and(|spec| !spec.prefix.is_empty() && name.starts_with(spec.prefix.as_str()))
+        }
+    };
+    snapshot.dropped.iter().find(is_named).map(|dropped| format!("withheld: {}", dropped.told()))
+}

@@ -1,0 +1,412 @@
+//! Upstreams of a running gateway: everything that is known about each, and the actions on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::request::SwitchParams;
+use super::tools::{self, ToolView};
+use super::{Person, Refusal};
+use crate::base::clock;
+use crate::catalog::merge::{Dropped, Entry};
+use crate::config::{Target, Upstream};
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::Snapshot;
+use crate::gateway::supervisor::Order;
+use crate::mcp::method::List;
+use crate::mcp::version::Era;
+use crate::policy::Evidence;
+use crate::store::pins::{PinKind, searched};
+use crate::telemetry::upstream_state::UpstreamState;
+use crate::upstream::session::handle::Handle;
+use crate::upstream::session::link::LinkState;
+use crate::upstream::state::logbook::LogLine;
+use crate::wire::foreign;
+
+pub(crate) use crate::store::pins::program_of;
+
+/// Withheld items and new tools that are named; all are counted.
+const NAMED: usize = 20;
+/// Lines of an upstream's log on its page.
+const MAX_LINES: usize = 60;
+/// Withheld items on it.
+const MAX_WITHHELD: usize = 100;
+
+/// One upstream. One that is disabled has a name, a state and an advice alone.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct UpstreamView {
+    pub(crate) name: String,
+    pub(crate) state: UpstreamState,
+    #[serde(flatten)]
+    pub(crate) facts: Option<Box<UpstreamFacts>>,
+    /// The next step for the operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) advice: Option<String>,
+}
+
+/// The facts of an upstream that is not disabled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct UpstreamFacts {
+    pub(crate) start: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) revision: Option<String>,
+    pub(crate) incarnation: u64,
+    /// Sessions of single callers.
+    pub(crate) sessions: u64,
+    /// Items whose calls pass one at a time, because they ask their client where calls share a
+    /// connection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) one_at_a_time: Vec<String>,
+    pub(crate) restarts: u64,
+    pub(crate) in_flight: usize,
+    pub(crate) tools: usize,
+    pub(crate) prompts: usize,
+    pub(crate) resources: usize,
+    pub(crate) resource_templates: usize,
+    /// Why the server is told that it can ask its clients nothing, where that follows from the
+    /// callers that there can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) input: Option<String>,
+    /// Items beyond `max-inventory`, by their list.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) not_offered: BTreeMap<String, ExcessView>,
+    /// How its messages break the protocol.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) message_flaws: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) repairs: Option<usize>,
+    /// Definitions that were repaired, or are withheld because they are invalid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) invalid_definitions: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) invalid_definitions_not_shown: usize,
+    /// Lists that could not be read when they were last asked for, of which clients see those of
+    /// before.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) unread_lists: BTreeMap<String, UnreadView>,
+    pub(crate) withheld: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) withheld_list: Vec<WithheldItem>,
+    /// Tools that appeared after the first inventory of the launch, and that no operator has
+    /// confirmed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) new_tools: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) new_tools_list: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) health: HealthView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) login: Option<LoginInUse>,
+    /// The program that is started, and the folders in which it was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) path: Vec<String>,
+}
+
+/// For how long an upstream is in its state, why, and when it is tried again.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct HealthView {
+    pub(crate) since_seconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_try_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) stderr: Vec<String>,
+}
+
+/// Items of a list beyond `max-inventory`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct ExcessView {
+    pub(crate) items: usize,
+    pub(crate) or_more: bool,
+}
+
+/// A list that could not be read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct UnreadView {
+    pub(crate) why: String,
+    pub(crate) attempts: u64,
+    pub(crate) since_seconds: u64,
+    pub(crate) next_try_seconds: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WithheldItem {
+    pub(crate) name: String,
+    pub(crate) kind: PinKind,
+    pub(crate) why: String,
+}
+
+/// The login that is in use.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct LoginInUse {
+    pub(crate) issuer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<String>,
+    /// Time until its token ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_seconds: Option<u64>,
+    pub(crate) refreshing: bool,
+}
+
+/// An upstream after a restart.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct Restarted {
+    pub(crate) name: String,
+    pub(crate) state: UpstreamState,
+    #[serde(flatten)]
+    pub(crate) health: HealthView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) advice: Option<String>,
+}
+
+/// One upstream with everything on its page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UpstreamDetail {
+    pub(crate) view: UpstreamView,
+    /// Switched off for as long as this daemon runs.
+    pub(crate) is_off: bool,
+    /// A person can log in there.
+    pub(crate) takes_login: bool,
+    /// The upstream waits for a login.
+    pub(crate) wants_login: bool,
+    /// The last lines of its log, the latest last.
+    pub(crate) lines: Vec<LogLine>,
+    pub(crate) tools: Vec<ToolView>,
+    pub(crate) withheld: Vec<WithheldItem>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// The upstream of that name.
+pub(super) fn find(service: &Service, name: &str) -> Result<Arc<Handle>, Refusal> {
+    let snapshot = service.snapshots.load_full();
+    let found = snapshot.handles.iter().find(|handle| handle.name.as_str() == name).cloned();
+    let unknown = || format!("there is no upstream `{}`; `headend status` lists them", foreign::line(name));
+    found.ok_or_else(|| Refusal::Refused(unknown()))
+}
+
+/// All upstreams in the order of the configuration, then those that are disabled.
+pub(crate) fn all(snapshot: &Snapshot) -> Vec<UpstreamView> {
+    let running = snapshot.handles.iter().enumerate().map(|(index, handle)| view(snapshot, index, handle));
+    running.chain(snapshot.config.disabled.iter().map(|spec| disabled(snapshot, spec))).collect()
+}
+
+/// Everything about an upstream of that name that is running or was switched off.
+pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> {
+    let Some(index) = snapshot.handles.iter().position(|handle| handle.name.as_str() == name) else {
+        let is_it = |spec: &&Upstream| spec.name.as_str() == name && snapshot.config.off.contains(&spec.name);
+        let view = disabled(snapshot, snapshot.config.disabled.iter().find(is_it)?);
+        return Some(UpstreamDetail { view, is_off: true, ..UpstreamDetail::default() });
+    };
+    let handle = snapshot.handles.get(index)?;
+    let withheld = snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name);
+    let takes_login = handle.keeper.as_ref().is_some_and(|keeper| keeper.takes_person());
+    Some(UpstreamDetail {
+        view: view(snapshot, index, handle),
+        is_off: false,
+        takes_login,
+        wants_login: takes_login && handle.health.standing().awaits_login(),
+        lines: handle.health.log.after(0, MAX_LINES),
+        tools: tools::of_upstream(snapshot, index),
+        withheld: withheld.take(MAX_WITHHELD).map(withheld_item).collect(),
+    })
+}
+
+fn disabled(snapshot: &Snapshot, spec: &Upstream) -> UpstreamView {
+    let name = spec.name.as_str();
+    let is_off = snapshot.config.off.contains(&spec.name);
+    UpstreamView {
+        name: name.to_owned(),
+        state: UpstreamState::Disabled,
+        facts: None,
+        advice: is_off.then(|| format!("off until headend starts again; `headend restart {name}` starts it now")),
+    }
+}
+
+/// An upstream; `index` is its place in the snapshot.
+fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> UpstreamView {
+    let entries = || snapshot.whole.catalog.entries().iter().filter(|entry| entry.upstream == index);
+    let items = |list: List| entries().filter(|entry| entry.list == list).count();
+    let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name).collect();
+    let new: Vec<&Entry> = entries().filter(|entry| entry.is_new).collect();
+    let (flaws, spec) = (handle.flaws(), handle.spec.load());
+    // Before its error: a state that has one is set after it.
+    let state = handle.health.state();
+    let facts = UpstreamFacts {
+        start: spec.start.into_str().to_owned(),
+        revision: match &*handle.main.state() {
+            LinkState::Ready(link) => Some(link.agreed().revision.as_str().to_owned()),
+            LinkState::Idle | LinkState::Starting | LinkState::Down { .. } | LinkState::Stopped => None,
+        },
+        incarnation: handle.incarnation.load(Ordering::Relaxed),
+        sessions: handle.lanes.len() as u64,
+        one_at_a_time: handle.main.news.turns.askers().names().iter().map(ToString::to_string).collect(),
+        restarts: handle.main.restarts.load(Ordering::Relaxed),
+        in_flight: handle.in_flight.load(Ordering::Relaxed),
+        tools: items(List::Tools),
+        prompts: items(List::Prompts),
+        resources: items(List::Resources),
+        resource_templates: items(List::Templates),
+        input: input(snapshot, handle),
+        not_offered: not_offered(handle),
+        message_flaws: handle.health.flaws.lines(),
+        repairs: (!flaws.lines.is_empty()).then_some(flaws.repairs),
+        invalid_definitions: flaws.lines.clone(),
+        invalid_definitions_not_shown: flaws.more,
+        unread_lists: unread(handle),
+        withheld: withheld.len(),
+        withheld_list: withheld.into_iter().take(NAMED).map(withheld_item).collect(),
+        new_tools: new.len(),
+        new_tools_list: new.iter().take(NAMED).map(|entry| entry.canonical.to_string()).collect(),
+        health: health(handle),
+        login: login(handle),
+        program: program(&spec),
+        path: searched(&spec),
+    };
+    UpstreamView { name: handle.name.as_str().to_owned(), state, facts: Some(Box::new(facts)), advice: handle.advice() }
+}
+
+fn withheld_item(dropped: &Dropped) -> WithheldItem {
+    let kind = dropped.list.map_or(PinKind::Launch, PinKind::of);
+    WithheldItem { name: dropped.canonical(), kind, why: dropped.why.clone() }
+}
+
+fn health(handle: &Handle) -> HealthView {
+    HealthView {
+        since_seconds: handle.health.age().as_secs(),
+        next_try_seconds: handle.next_start().map(seconds),
+        last_error: handle.health.last_error().map(|error| error.to_string()),
+        stderr: handle.health.stderr().iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn login(handle: &Handle) -> Option<LoginInUse> {
+    let view = handle.keeper.as_ref()?.view()?;
+    Some(LoginInUse {
+        issuer: view.issuer,
+        account: view.account,
+        token_seconds: view.left.map(|left| left.as_secs()),
+        refreshing: view.is_refreshing,
+    })
+}
+
+/// The program that is started, unless its name is a secret.
+fn program(spec: &Upstream) -> Option<String> {
+    let is_open = match &spec.target {
+        Target::Stdio { command, .. } => command.first().is_some_and(|word| !spec.target.hides_program(word)),
+        Target::Http { .. } => false,
+    };
+    program_of(spec).filter(|_| is_open).map(|program| program.display().to_string())
+}
+
+fn input(snapshot: &Snapshot, handle: &Handle) -> Option<String> {
+    let link = handle.main.open_link();
+    let is_legacy = link.is_some_and(|link| link.agreed().revision.era() == Era::Legacy);
+    let is_mute = is_legacy && handle.spec.load().is_shared_process() && snapshot.config.has_many_callers();
+    is_mute.then(|| {
+        "the server can ask no client anything, and may hide tools for that: several callers share its process; \
+         `instance = \"per-caller\"` gives each caller a process of its own"
+            .to_owned()
+    })
+}
+
+fn not_offered(handle: &Handle) -> BTreeMap<String, ExcessView> {
+    let excess = List::ALL.into_iter().zip(handle.excess()).filter(|(_, excess)| !excess.is_none());
+    let view = |excess: crate::catalog::inventory::Excess| ExcessView { items: excess.items, or_more: excess.or_more };
+    excess.map(|(list, excess)| (name(list), view(excess))).collect()
+}
+
+fn unread(handle: &Handle) -> BTreeMap<String, UnreadView> {
+    let all = handle.unread.all();
+    let views = all.iter().map(|unread| {
+        let view = UnreadView {
+            why: unread.trouble.why.clone(),
+            attempts: u64::from(unread.trouble.attempts),
+            since_seconds: unread.age().as_secs(),
+            next_try_seconds: seconds(unread.trouble.again.saturating_duration_since(clock::now())),
+        };
+        (name(unread.list), view)
+    });
+    views.collect()
+}
+
+/// The member of an upstream's object that counts the items of a list.
+fn name(list: List) -> String {
+    if list == List::Templates { "resource-templates" } else { list.member() }.to_owned()
+}
+
+/// Whole seconds, of which the last may have begun.
+const fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + if wait.subsec_nanos() > 0 { 1 } else { 0 }
+}
+
+/// Starts an upstream anew, and one that was switched off.
+pub(super) async fn restart(
+    service: &Service,
+    orders: &mpsc::Sender<Order>,
+    name: &str,
+    by: &Person,
+) -> Result<Restarted, Refusal> {
+    let snapshot = service.snapshots.load_full();
+    let is_off = snapshot.config.off.iter().any(|off| off.as_str() == name);
+    if !is_off && snapshot.config.disabled.iter().any(|spec| spec.name.as_str() == name) {
+        let text = format!("`{name}` is disabled; write `enabled = true` in its table, then `headend reload`");
+        return Err(Refusal::Refused(text));
+    }
+    let order = |reply| Order::Restart { name: name.to_owned(), reply };
+    let restarted = Order::ask(orders, order).await.ok_or_else(ends)?;
+    let handle = restarted.map_err(Refusal::Refused)?;
+    tracing::info!(upstream.name = %handle.name, by = by.name, "upstream restarted by the operator");
+    // A browser waits shorter for its page than a command for its answer.
+    let patience = Duration::from_secs(if by.evidence == Evidence::Page { 5 } else { 30 });
+    let until = clock::now() + patience;
+    handle.main.started(patience).await;
+    // The end of a start is told a moment before the state that comes of it.
+    while handle.health.state() == UpstreamState::Starting && clock::now() < until {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(Restarted {
+        name: handle.name.as_str().to_owned(),
+        state: handle.health.state(),
+        health: health(&handle),
+        advice: handle.advice(),
+    })
+}
+
+/// Switches an upstream off for as long as the gateway runs, or on again.
+pub(super) async fn switch(
+    service: &Service,
+    orders: &mpsc::Sender<Order>,
+    params: &SwitchParams,
+    by: &Person,
+) -> Result<Option<Restarted>, Refusal> {
+    let SwitchParams { name, on } = params;
+    if *on {
+        return restart(service, orders, name, by).await.map(Some);
+    }
+    let order = |reply| Order::Disable { name: name.clone(), reply };
+    Order::ask(orders, order).await.ok_or_else(ends)?.map_err(Refusal::Refused)?;
+    tracing::info!(upstream.name = name, by = by.name, "upstream switched off by the operator until the next start");
+    Ok(None)
+}
+
+fn ends() -> Refusal {
+    Refusal::refused("the gateway is shutting down")
+}

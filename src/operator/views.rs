@@ -1,0 +1,161 @@
+//! The answers to an operator's requests. Their JSON is that of the admin socket and of `--json`.
+#![expect(clippy::wildcard_enum_match_arm, reason = "most views are of no action")]
+
+use serde::{Deserialize, Serialize};
+
+use super::logins::{LoggedIn, LoggedOut, LoginBegun, LoginOpened};
+use super::logs::LogView;
+use super::pins::{DecidedPins, PinView, PinsDecided, PinsView};
+use super::status::StatusView;
+use super::tool::ToolDetail;
+use super::tools::ToolsView;
+use super::upstreams::Restarted;
+use crate::policy::consent::{ApprovalView, BlockView, GrantView};
+use crate::wire::raw::RawJson;
+
+pub(crate) use crate::store::approvals::AnswerOutcome;
+
+/// The answer to a request.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum View {
+    Approvals(ApprovalsView),
+    Approval(Box<ApprovalView>),
+    Answered(AnswerOutcome),
+    /// The result for each approval, in their order, which is not sent.
+    #[serde(skip)]
+    AnsweredMany(Vec<Result<AnswerOutcome, String>>),
+    Unblocked(Unblocked),
+    Grants(GrantsView),
+    Revoked(Revoked),
+    Reviewed(Reviewed),
+    NoticeSent(NoticeSent),
+    ConsoleLink(ConsoleLink),
+    Pins(PinsView),
+    Pin(Box<PinView>),
+    PinsDecided(PinsDecided),
+    Restarted(Box<Restarted>),
+    LoginBegun(Box<LoginBegun>),
+    #[serde(skip)]
+    LoginOpened(Box<LoginOpened>),
+    LoggedIn(LoggedIn),
+    LoggedOut(LoggedOut),
+    Logs(LogView),
+    Status(Box<StatusView>),
+    Tools(ToolsView),
+    Tool(Box<ToolDetail>),
+    Challenged(Challenged),
+    Reloaded(Reloaded),
+    /// The result of a call, as the server sent it.
+    Raw(RawJson),
+    Empty {},
+}
+
+impl View {
+    /// Returns the answer as JSON.
+    pub(crate) fn json(&self) -> Result<RawJson, serde_json::Error> {
+        match self {
+            // A result can be large, and its bytes are within the budget.
+            Self::Raw(json) => Ok(json.clone()),
+            other => serde_json::to_vec(other).map(RawJson::trusted),
+        }
+    }
+
+    /// Returns the subject of an action that only its outcome tells.
+    pub(crate) fn about(&self) -> Option<&str> {
+        match self {
+            // The id of a login opens its page, so records have the name of its upstream instead.
+            Self::LoginOpened(opened) => Some(&opened.begun.upstream),
+            Self::LoggedIn(done) => Some(&done.upstream),
+            _ => None,
+        }
+    }
+
+    /// Returns the outcome of an action in a few words, none of which is a secret; an error if
+    /// it was carried out in part.
+    pub(crate) fn outcome(&self) -> Result<String, String> {
+        Ok(match self {
+            Self::Answered(answered) => format!("outcome: {}", answered.word),
+            Self::AnsweredMany(answered) => {
+                let done = answered.iter().filter(|one| one.is_ok()).count();
+                let text = format!("answered: {done} of {}", answered.len());
+                return if done == answered.len() { Ok(text) } else { Err(text) };
+            }
+            Self::Unblocked(unblocked) => format!("outcome: {}", unblocked.outcome),
+            Self::Revoked(Revoked { revoked }) => format!("revoked: {revoked}"),
+            Self::Reviewed(Reviewed { outcome }) => format!("outcome: {outcome}"),
+            Self::NoticeSent(NoticeSent { to }) => format!("to: {to}"),
+            Self::Pin(pin) => format!("state: {}", pin.state.into_str()),
+            Self::PinsDecided(decided) => format!("decided: {}", decided.decided),
+            Self::Restarted(restarted) => format!("state: {}", restarted.state),
+            Self::LoginBegun(begun) => format!("issuer: {}", begun.issuer),
+            Self::LoginOpened(opened) => format!("issuer: {}", opened.begun.issuer),
+            Self::LoggedIn(done) => format!("issuer: {}", done.issuer),
+            Self::LoggedOut(LoggedOut { was_there, .. }) => format!("was-there: {was_there}"),
+            _ => String::new(),
+        })
+    }
+}
+
+impl From<DecidedPins> for View {
+    fn from(decided: DecidedPins) -> Self {
+        match decided {
+            DecidedPins::One(pin) => Self::Pin(pin),
+            DecidedPins::Many(decided) => Self::PinsDecided(decided),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ApprovalsView {
+    pub(crate) approvals: Vec<ApprovalView>,
+    pub(crate) blocks: Vec<BlockView>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct GrantsView {
+    pub(crate) grants: Vec<GrantView>,
+    pub(crate) denials: Vec<BlockView>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Unblocked {
+    pub(crate) outcome: String,
+    pub(crate) caller: String,
+    pub(crate) item: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Revoked {
+    pub(crate) revoked: usize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Reviewed {
+    pub(crate) outcome: String,
+}
+
+/// The notifier that took a test notice.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NoticeSent {
+    pub(crate) to: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ConsoleLink {
+    pub(crate) link: String,
+    pub(crate) seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Challenged {
+    pub(crate) needed: bool,
+}
+
+/// The changes of a reload, for people.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Reloaded {
+    pub(crate) plan: String,
+}
