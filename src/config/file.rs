@@ -39,8 +39,7 @@ pub(super) struct Text<'a> {
 
 /// The texts, the sources of secrets, and the findings so far.
 pub(super) struct Source<'a> {
-    /// Each text with its position in bytes if all of them were joined: positions are counted that
-    /// way.
+    /// Each text with its position in bytes in all texts joined.
     texts: Vec<(usize, Text<'a>)>,
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     pub(super) read: &'a dyn Fn(&Path) -> io::Result<String>,
@@ -48,7 +47,6 @@ pub(super) struct Source<'a> {
     pub(super) observed: Observed,
 }
 
-/// The findings so far.
 #[derive(Default)]
 struct Found {
     problems: Vec<(Place, Problem)>,
@@ -273,7 +271,6 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// Reads a string, a number or a boolean.
     pub(super) fn scalar(&self) -> Option<Scalar> {
         self.is(|| json!({ "type": ["string", "number", "boolean"] }));
         match self.value {
@@ -335,13 +332,11 @@ impl<'s> Node<'s> {
         time
     }
 
-    /// Reads a word of a closed set.
     pub(super) fn choice<T: Choice>(&self) -> Option<T> {
         let words: Vec<(&str, T)> = T::VARIANTS.iter().map(|value| ((*value).into(), *value)).collect();
         self.choice_of(&words)
     }
 
-    /// Reads one of these words.
     pub(super) fn choice_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         self.is(|| json!({ "enum": names }));
@@ -458,7 +453,6 @@ impl<'s> Table<'s> {
         items.into_iter().flatten().filter_map(|node| node.table()).collect()
     }
 
-    /// Reads an absolute path.
     pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
         let node = self.take(key)?;
         let path = PathBuf::from(node.string()?);

@@ -135,18 +135,13 @@ fn no_files_import_each_other_in_a_circle() {
     assert!(told.is_empty(), "{told}Move what both sides need into a file of its own, below them.");
 }
 
-/// Folders whose entries still import each other: the rows that `store/db` writes are the types of the modules above it.
-const CIRCLES_LEFT: &[&str] = &["store"];
-
 #[test]
 fn no_folders_import_each_other_in_a_circle() {
     let all = all_imports();
     let folders = all.keys().filter_map(|module| Some(module.rsplit_once("::")?.0));
     for folder in folders.collect::<BTreeSet<_>>() {
         let told = told_circles(&within(&all, folder));
-        let is_left = CIRCLES_LEFT.contains(&folder);
-        let why = "move what both sides need beside them, or correct the list";
-        assert_eq!(!told.is_empty(), is_left, "{folder}: {told}{why}");
+        assert!(told.is_empty(), "{folder}: {told}Move what both sides need beside them.");
     }
 }
 
@@ -182,9 +177,10 @@ const CROWDED: &[(&str, usize)] = &[
     ("src/core/mcp", 24),
     ("src/core/policy", 29),
     ("src/core/wire", 24),
+    ("src/shell/store", 23),
     ("src/shell/store/sqlite", 22),
-    ("tests/it", 68),
-    ("tests/stage", 52),
+    ("tests/it", 69),
+    ("tests/stage", 53),
 ];
 
 #[test]

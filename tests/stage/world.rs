@@ -48,8 +48,8 @@ use self::words::about;
 /// Rounds of one world, between which its connections stay. Each is one interleaving.
 const ROUNDS: u64 = 20;
 /// Interleavings of each pair of eras, and in the gate.
-const INTERLEAVINGS: u64 = 1_500;
-const IN_GATE: u64 = 6_000;
+const INTERLEAVINGS: u64 = 500;
+const IN_GATE: u64 = 2_000;
 /// Events of one round before it comes to rest.
 const EVENTS: usize = 24;
 /// Clients at any time.
