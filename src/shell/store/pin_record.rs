@@ -1,4 +1,4 @@
-//! Records of definitions and launches, and their changes by a step of the state machine.
+//! Records of pinned definitions and launches, and the steps that change them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub use self::forms::{Forms, Listed};
 pub use self::launch_text::is_private;
 pub(in crate::store) use self::launch_text::{describe, words};
 
-/// Subject of a pin.
+/// The kind of thing that a pin is about.
 #[derive(
     Clone,
     Copy,
@@ -41,7 +41,7 @@ pub enum PinKind {
     Prompt,
     Resource,
     Template,
-    /// How an upstream is started or reached.
+    /// The way in which an upstream is started or reached.
     Launch,
 }
 
@@ -56,12 +56,12 @@ impl PinKind {
     }
 }
 
-/// Key of a pin.
+/// The identity of a pin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PinKey {
     pub upstream: UpstreamName,
     pub kind: PinKind,
-    /// The upstream's own name or URI; of a launch, nothing.
+    /// The upstream's own name or URI of the item; empty for a launch.
     pub name: String,
 }
 
@@ -70,7 +70,7 @@ impl PinKey {
         Self { upstream: upstream.clone(), kind: PinKind::Launch, name: String::new() }
     }
 
-    /// Its name for people: the canonical name, or the upstream's for a launch.
+    /// Returns the name that people see: the canonical name, or the upstream's name for a launch.
     pub fn canonical(&self) -> String {
         match self.kind {
             PinKind::Tool | PinKind::Prompt => canonical(&self.upstream, &self.name),
@@ -80,19 +80,20 @@ impl PinKey {
     }
 }
 
-/// A pin, the texts of its digests, and the reason for its state.
+/// A pin with the texts of its digests, and the reason for its state.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub pin: Pin,
     pub approved: Option<Arc<str>>,
     pub waiting: Option<Arc<str>>,
-    /// Who, or which circumstance.
+    /// The person or circumstance behind the state.
     pub by: Arc<str>,
-    /// When, in seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub at: u64,
-    /// Of tools and launches.
+    /// Confirmations of a tool, or of a launch's inventory; unused for other kinds.
     pub confirmed: Confirmed,
-    /// The approved and the waiting digest, as far as their texts were in doubt when they were seen.
+    /// Those of the approved and the waiting digest whose texts were in doubt when they were
+    /// listed.
     pub doubted: Vec<Digest>,
     pub forms: Forms,
 }
@@ -104,7 +105,7 @@ pub struct Text {
     pub text: Arc<str>,
 }
 
-/// Something that happens to a pin.
+/// An event that changes a pin.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// The upstream lists the item.
@@ -114,12 +115,13 @@ pub enum Step {
         trust: Trust,
         on_change: OnChange,
         doubt: Option<String>,
-        /// Where its list is complete.
+        /// The complete reading of the tools; `None` if the list may not be complete.
         reading: Option<Reading>,
-        /// Every client sees it.
+        /// True if every client sees the item.
         is_for_all: bool,
     },
-    /// The upstream has listed its tools; the step of its launch, after those of the tools.
+    /// The upstream has listed all of its tools. A step of its launch, taken after the steps of the
+    /// tools.
     Listed(Reading),
     /// The upstream is to be started. `words` is the part of the text that the configuration says; `folders` are those of
     /// `launch_text::is_same`.
@@ -140,7 +142,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The person who decides; `None` for a step of an upstream.
+    /// Returns the person who decides; `None` for a step of an upstream.
     pub(in crate::store) const fn by(&self) -> Option<&Arc<str>> {
         match self {
             Self::Approve { by, .. } | Self::Reject { by, .. } => Some(by),
@@ -150,13 +152,14 @@ impl Step {
 }
 
 impl Record {
-    /// Whether the text of each digest could be read. A sealed text without its key cannot.
+    /// Returns true if there is a text for each digest. A sealed text without its key is missing.
     fn has_texts(&self) -> bool {
         self.pin.approved().is_some() == self.approved.is_some()
             && self.pin.waiting().is_some() == self.waiting.is_some()
     }
 
-    /// Whether the records differ, so that the later one has to be stored.
+    /// Returns true if the records differ in anything but author and time, so that the later one
+    /// has to be stored.
     pub fn differs(&self, after: &Self) -> bool {
         self.pin != after.pin
             || self.approved.is_some() != after.approved.is_some()
@@ -165,10 +168,11 @@ impl Record {
             || self.doubted != after.doubted
     }
 
-    /// The digest by which this pin knows a listed item: the pinned or the waiting one where the two differ at most by order that
-    /// means nothing, or by repairs that an earlier version did not make; else the item's own.
+    /// Returns the digest under which this pin knows a listed item: the approved or the waiting one
+    /// if the texts differ only by order without meaning, or by repairs that an earlier version did
+    /// not make; else the item's own.
     ///
-    /// Of a rejected text any order stays rejected, unless it is the pinned text as it was pinned.
+    /// A rejected text stays rejected in any order, unless the item is exactly the approved text.
     pub fn known_as(&self, listed: Listed) -> Digest {
         let (approved, waiting) = (self.pin.approved(), self.pin.waiting());
         if waiting.is_none() && approved == Some(listed.digest) {
@@ -191,34 +195,37 @@ impl Record {
         known.unwrap_or(listed.digest)
     }
 
-    /// The listed item as clients get it under this pin, where that is not as it was listed.
+    /// Returns the item in its approved form; `None` if it is listed in that form already.
     pub(in crate::store) fn shown(&self, item: &Definition, digest: Digest) -> Option<Definition> {
         let is_same = digest == item.digest && self.forms.approved(self.approved.as_ref()).is_exactly(Listed::of(item));
         let text = self.approved.as_deref().filter(|_| !is_same)?;
         Some(item.pinned_as(digest, text))
     }
 
-    /// The digest that clients may see, if any; of a launch, that which may be started.
+    /// Returns the digest that clients may see, or for a launch the one that may be started; `None`
+    /// unless the pin is plainly pinned.
     pub(in crate::store) fn visible(&self) -> Option<Digest> {
         self.pin.approved().filter(|_| self.pin.state() == PinState::Pinned)
     }
 
-    /// Of a launch: whether such a tool of this list belongs to its first inventory.
+    /// For a launch: returns true if a tool of this reading belongs to the launch's first
+    /// inventory.
     pub(in crate::store) fn takes(&self, reading: Reading, is_for_all: bool) -> bool {
         self.visible() == Some(reading.launch) && self.confirmed.takes(reading, is_for_all)
     }
 
-    /// Of a launch: how far it is confirmed after this list.
+    /// For a launch: returns the confirmations after this reading.
     pub(in crate::store) fn after(&self, reading: Reading) -> Confirmed {
         if self.visible() == Some(reading.launch) { self.confirmed.after(reading) } else { self.confirmed }
     }
 
-    /// Of a tool: whether it is not known for this launch, which is approved.
+    /// For a tool: returns true if the launch is approved and the tool is not confirmed for it.
     pub(in crate::store) fn awaits_confirmation(&self, launch: Option<&Self>) -> bool {
         launch.and_then(Self::visible).is_some_and(|launch| !self.confirmed.is_for(launch))
     }
 
-    /// Of a tool with this definition. Without an approved launch it is new.
+    /// For a tool with this definition: returns whether it is new and whether its text is in doubt.
+    /// Without an approved launch it is new.
     pub(in crate::store) fn standing(&self, launch: Option<&Self>, digest: Digest) -> Standing {
         if self.visible() != Some(digest) {
             return Standing::default();
@@ -228,8 +235,9 @@ impl Record {
         Standing { is_new, is_doubtful: self.doubted.contains(&digest) }
     }
 
-    /// Why this text waits whatever `on-change` says: its hints promise more than those of the pinned text, or of no text that
-    /// can be read.
+    /// Returns a reason if the hints of this text promise more than those of the approved text;
+    /// such a text waits even if `on-change` accepts changes. An approved text that cannot be read
+    /// counts as one without hints.
     fn loosened_by(&self, text: &Text) -> Option<String> {
         let hints = |text: &str| {
             let definition = RawObject::parse(&RawJson::trusted(text.to_owned()));
@@ -240,10 +248,11 @@ impl Record {
         (is_other && hints(&text.text).loosen(&pinned)).then(|| "its hints promise more than before".to_owned())
     }
 
-    /// The next record. `launch`: that of the upstream's launch, if the step is about a tool.
+    /// Computes the record after a step. `launch` is the launch record of the upstream, if the step
+    /// is about a tool.
     ///
     /// # Errors
-    /// [`Undecided`]; the record stays.
+    /// [`Undecided`], if an operator's decision does not apply; the record stays as it is.
     pub fn step(before: Option<&Self>, launch: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
         let mut confirmed = before.map(|before| before.confirmed).unwrap_or_default();
         let mut doubted = before.map(|before| before.doubted.clone()).unwrap_or_default();
@@ -296,7 +305,7 @@ impl Record {
         };
         let (approved, waiting) = (pin.approved().and_then(text), pin.waiting().and_then(text));
         Ok(match before.filter(|before| before.pin == pin) {
-            // Texts that did not open earlier and do now.
+            // The pin is the same, and texts that could not be unsealed before are there now.
             Some(before) => Self { approved, waiting, confirmed, doubted, forms: Forms::default(), ..before.clone() },
             None => Self { pin, approved, waiting, by, at: now, confirmed, doubted, forms: Forms::default() },
         })
@@ -304,7 +313,8 @@ impl Record {
 }
 
 impl Record {
-    /// The approved digest if a launch is the approved one, or leads to another version of its program.
+    /// Returns the approved digest if a launch is the approved one, or is equivalent: it has the
+    /// same words and leads to another version of its program.
     pub(in crate::store) fn approved_as(&self, launch: &Text, folders: &[PathBuf]) -> Option<Digest> {
         let approved = self.pin.approved()?;
         let is_same = |text: &Arc<str>| launch_text::is_same(text, &launch.text, folders);

@@ -1,7 +1,9 @@
-//! The kept texts of a pin, as a listed item is compared with them. Each is read once, when an item first differs from it.
+//! Comparison of listed items with the stored texts of a pin. Each text is parsed once, when an
+//! item first differs from it.
 //!
-//! A digest leaves out order that means nothing, and is of the repaired definition. Digests that 0.1.0 wrote are exact and of the
-//! definition as it came; grants are bound to them, so they stay, and the text beside them says what they mean.
+//! A digest is that of the repaired definition without order that has no meaning. Digests of
+//! release 0.1.0 are exact and of the definition as it was listed. Grants are bound to them, so
+//! they stay, and the stored text shows which definition they mean.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,12 +12,12 @@ use crate::mcp::method::List;
 use crate::policy::Digest;
 use crate::wire::raw::RawJson;
 
-/// A listed item, as far as its pin is compared with it.
+/// The parts of a listed item that are compared with its pin.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
     pub list: List,
     pub digest: Digest,
-    /// Order included.
+    /// Digest that includes the order.
     pub exact: Digest,
 }
 
@@ -25,31 +27,31 @@ impl Listed {
     }
 }
 
-/// The pinned and the waiting text.
+/// Results of parsing the approved and the waiting text of a pin.
 #[derive(Clone, Debug, Default)]
 pub struct Forms {
     approved: Form,
     waiting: Form,
 }
 
-/// One text.
+/// Results of parsing one text, each computed at first use.
 #[derive(Clone, Debug, Default)]
 struct Form {
-    /// Of the text as it is kept.
+    /// Digest of the text as it is stored.
     bytes: OnceLock<Digest>,
     read: OnceLock<Option<Read>>,
 }
 
-/// A text, read as a definition is read today.
+/// The digests of a text, parsed as a definition is today.
 #[derive(Clone, Copy, Debug)]
 struct Read {
-    /// Of the text, as 0.1.0 took it.
+    /// Digest as release 0.1.0 computed it.
     plain: Digest,
     digest: Digest,
     exact: Digest,
 }
 
-/// A text that may be there, beside what is known of it.
+/// A stored text, which may be missing, with the results of parsing it.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept<'r> {
     text: Option<&'r Arc<str>>,
@@ -67,21 +69,22 @@ impl Forms {
 }
 
 impl Kept<'_> {
-    /// Whether an item is this text, order included.
+    /// Returns true if an item is this text, including the order.
     pub fn is_exactly(self, listed: Listed) -> bool {
         let Some(text) = self.text else { return false };
-        // Texts are kept in their canonical form.
+        // Texts are stored in their canonical form.
         *self.form.bytes.get_or_init(|| Digest::of(text.as_bytes())) == listed.exact
             || self.read(listed.list).is_some_and(|read| read.exact == listed.exact)
     }
 
-    /// Whether an item is this text, whose digest was written down as that.
+    /// Returns true if an item is this text without regard to order and repairs. `digest` is the
+    /// digest under which the text was stored.
     pub fn is_of(self, digest: Digest, listed: Listed) -> bool {
         if digest == listed.digest {
             return true;
         }
         let read = self.read(listed.list);
-        // A text that is not of its digest says nothing about it.
+        // If the text does not match its digest, it says nothing about it.
         read.is_some_and(|read| read.digest == listed.digest && [read.plain, read.digest].contains(&digest))
     }
 

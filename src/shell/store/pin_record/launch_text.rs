@@ -1,4 +1,5 @@
-//! The text of a launch, whose digest is pinned: the words of the configuration, and the program that they lead to.
+//! The text of a launch, whose digest is pinned: the words of the configuration, and the program
+//! that they lead to.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,8 @@ use crate::config::{Target, Upstream, is_same_place};
 use crate::wire::canonical::canonical;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A launch as a canonical text: the words of the configuration, and the program that they lead to.
+/// Builds the canonical text of a launch: the words of the configuration, and the program that they
+/// lead to.
 pub(in crate::store) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
     let mut out = RawObject::default();
     match &spec.target {
@@ -32,12 +34,12 @@ fn text(object: &RawObject) -> String {
     canonical.unwrap_or_else(|| encoded.text().into_owned())
 }
 
-/// The text of a launch as it is stored.
+/// Parses the stored text of a launch.
 fn read(launch: &str) -> Option<RawObject> {
     RawObject::parse(&RawJson::checked(launch.to_owned()).ok()?).ok()
 }
 
-/// The part of a launch's text that the configuration says.
+/// Returns the part of a launch's text that comes from the configuration.
 pub(in crate::store) fn words(launch: &str) -> String {
     read(launch).map_or_else(
         || launch.to_owned(),
@@ -48,14 +50,15 @@ pub(in crate::store) fn words(launch: &str) -> String {
     )
 }
 
-/// Whether two launches have the same words and lead to the same program, of which each may be another version below one of the folders.
+/// Returns true if two launches have the same words and lead to the same program, or to versions of
+/// it below one of the folders.
 pub(super) fn is_same(one: &str, other: &str, folders: &[PathBuf]) -> bool {
     let program = |launch: &str| read(launch).and_then(|object| object.string("program"));
     let (Some(from), Some(to)) = (program(one), program(other)) else { return false };
     words(one) == words(other) && is_same_place(Path::new(&*from), Path::new(&*to), folders)
 }
 
-/// Whether a launch's text is kept sealed: the query of a URL may hold a secret.
+/// Returns true if a launch's text must be sealed: the query of a URL may hold a secret.
 pub fn is_private(launch: &str) -> bool {
     let url = read(launch).and_then(|object| object.string("url"));
     url.is_some_and(|url| url.contains('?'))

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use crate::catalog::name::UpstreamName;
 use crate::store::pin_record::{PinKey, PinKind, Record};
 
-/// All records, by key.
+/// All records in memory, by key.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     records: HashMap<UpstreamName, HashMap<PinKind, HashMap<String, Record>>>,
-    /// Number of the last change on disk that is in it.
+    /// Number of the last change in the store that the records include.
     pub(super) epoch: u64,
 }
 
@@ -22,12 +22,13 @@ impl Book {
         self.get(&key.upstream, key.kind, &key.name)
     }
 
-    /// The launch of an upstream.
+    /// Returns the launch record of an upstream.
     pub(super) fn launch(&self, upstream: &UpstreamName) -> Option<&Record> {
         self.get(upstream, PinKind::Launch, "")
     }
 
-    /// The launch of a tool's upstream; `None` for other pins, which are never new.
+    /// Returns the launch record of a tool's upstream; `None` for other kinds of pins, which are
+    /// never new.
     pub(super) fn launch_of_tool(&self, key: &PinKey) -> Option<&Record> {
         self.launch(&key.upstream).filter(|_| key.kind == PinKind::Tool)
     }
@@ -42,7 +43,7 @@ impl Book {
         }
     }
 
-    /// The records of one kind of an upstream.
+    /// Returns the records of one kind of an upstream, by name.
     pub(super) fn kind(&self, upstream: &UpstreamName, kind: PinKind) -> impl Iterator<Item = (&String, &Record)> {
         self.records.get(upstream).and_then(|kinds| kinds.get(&kind)).into_iter().flatten()
     }
