@@ -1,10 +1,10 @@
-//! The operator's service: all that an operator can see and do, for every face. The admin socket,
-//! the console and the commands present its [`View`]s and hold no rule of their own.
+//! The operator's service: everything an operator can see and do, shared by the admin socket, the
+//! console and the commands, which present its [`View`]s and contain no rules of their own.
 //!
-//! A [`Request`] is what an operator asks for, a [`View`] the answer. [`live::LiveDesk`] carries
-//! requests out in a running gateway, [`alone::Alone`] in a store without a daemon. An action that
-//! changes something leaves one record in the audit log, once its outcome is known: [`Operator`]
-//! writes it for the first, [`alone`] for the second.
+//! A [`Request`] is answered by a [`View`]. [`live::LiveDesk`] carries requests out in a running
+//! gateway, [`alone::Alone`] in a store without a daemon. An action that changes something leaves
+//! one record in the audit log, written once its outcome is known: [`Operator`] writes it for a
+//! running gateway, [`alone`] for a store without a daemon.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ pub(crate) mod views;
 pub(crate) use self::person::Person;
 pub(crate) use self::refusal::Refusal;
 
-/// The refusal of every command that answers, where the configuration lets none answer.
+/// The refusal of every command that answers an approval or decides a pin, used if the
+/// configuration accepts neither from commands.
 pub(crate) const NO_COMMAND: &str = "[policy.consent] operator = \"none\": no command answers approvals or decides pins; answer on the console's \
                                      page";
 
@@ -52,13 +53,13 @@ pub(crate) enum ApprovalState {
     Open(Box<ApprovalView>),
     Closed {
         how: Closed,
-        /// The yes came when the agent had been told to stop.
+        /// True if the approval was allowed after the agent had been told to stop.
         is_late: bool,
     },
     Unknown,
 }
 
-/// A part of the operator's data that changes by itself.
+/// A part of the operator's data whose changes are announced to open pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum Part {
@@ -69,44 +70,45 @@ pub(crate) enum Part {
     Decisions,
 }
 
-/// A gateway as its operator meets it: requests, and what pages show, which is read quickly and
-/// never waits for a disk.
+/// A running gateway as its operator sees it: it carries out requests and returns the data that
+/// pages show. The methods that return no future read memory and never wait for a disk.
 pub(crate) trait Desk: Send + Sync + 'static {
-    /// Carries a request out and records nothing. A change is durable when the future is ready.
+    /// Carries out a request without recording it. A change is durable once the future is ready.
     fn carry_out<'a>(&'a self, request: &'a Request, by: &'a Person) -> BoxFuture<'a, Result<View, Refusal>>;
-    /// The current time, on the clock of all times in the views.
+    /// Returns the current time, on the clock of all times in the views.
     fn now(&self) -> Wall;
-    /// Open approvals of this process, oldest first.
+    /// Returns the open approvals of this process, oldest first.
     fn approvals(&self) -> Vec<ApprovalView>;
     fn approval(&self, id: &str) -> ApprovalState;
-    /// Calls that are refused for a while, the first to end first.
+    /// Returns the blocks in force, each of which refuses certain calls for a while; the first to
+    /// end comes first.
     fn blocks(&self) -> Vec<BlockView>;
-    /// Live grants, latest first.
+    /// Returns the live grants, latest first.
     fn grants(&self) -> Vec<GrantView>;
     fn pins(&self) -> Vec<PinView>;
-    /// A sentence for each thing that does not work, but for upstreams, which [`Desk::upstreams`]
-    /// has.
+    /// Returns a sentence for each condition that degrades the gateway, except failed upstreams,
+    /// which [`Desk::upstreams`] returns.
     fn troubles(&self) -> Vec<String>;
     fn upstreams(&self) -> Vec<UpstreamView>;
     fn upstream(&self, name: &str) -> Option<UpstreamDetail>;
-    /// The command by which hosts reach this daemon, where one exists.
+    /// Returns the command that connects an MCP host to this daemon, if there is one.
     fn host_command(&self) -> Option<String>;
-    /// The last decisions, latest first.
+    /// Returns the last `at_most` decisions, latest first.
     fn decisions(&self, at_most: usize) -> Vec<DecisionView>;
-    /// One page of the decisions in the audit log.
+    /// Searches the audit log for decisions and returns one page of them.
     fn calls(&self, query: Query) -> BoxFuture<'_, Result<Page, CannotSearch>>;
-    /// The login behind a link that no browser has opened.
+    /// Returns the login behind a link that no browser has opened yet.
     fn login(&self, id: &str) -> Option<Begun>;
-    /// The login behind a link that was opened.
+    /// Returns the login behind a link that was opened.
     fn opened_login(&self, id: &str) -> Option<Begun>;
-    /// Channels that signal at once when a part has changed.
+    /// Returns a channel for each part that signals its changes at once.
     fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)>;
-    /// Numbers for parts that change often or have no channel; another number means that the part
-    /// has changed. An open page checks them every few seconds.
+    /// Returns a number for each part that changes often or has no channel; a different number
+    /// means that the part has changed. An open page compares them every few seconds.
     fn counts(&self) -> Vec<(Part, u64)>;
 }
 
-/// A desk whose actions are on record.
+/// Carries out an operator's requests on a [`Desk`] and writes the audit record of each action.
 #[derive(Clone)]
 pub(crate) struct Operator {
     desk: Arc<dyn Desk>,
@@ -132,15 +134,16 @@ impl Operator {
         &self.audit
     }
 
-    /// Carries a request out for a person, and records it if it is an action.
+    /// Carries out a request for a person, and records its outcome if the request is an action.
     ///
     /// # Errors
-    /// Why it is not carried out, also because it cannot be recorded.
+    /// If the request is refused or fails, also because it cannot be recorded.
     pub(crate) async fn perform(&self, request: &Request, by: &Person) -> Result<View, Refusal> {
         self.recorded(request, by, self.desk.carry_out(request, by)).await
     }
 
-    /// Awaits `performed`, which carries the request out, and records it if it is an action.
+    /// Awaits `performed`, which carries out the request, and records its outcome if the request is
+    /// an action. If no record can be begun, `performed` is never polled.
     ///
     /// # Errors
     /// As [`Self::perform`].
@@ -170,7 +173,8 @@ impl Operator {
         outcome
     }
 
-    /// Records an action that was refused before it was understood.
+    /// Records the refusal of an action whose request could not be read. A failure to record is
+    /// ignored.
     pub(crate) async fn refused(&self, action: OperatorAction, by: &Person, why: &str) {
         if let Ok(record) = self.audit.begin(action, &by.recorded_as, None).await {
             record.end(Err(why));

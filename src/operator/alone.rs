@@ -1,4 +1,5 @@
-//! The operator's requests to a store without a daemon, for commands. Blocks.
+//! Carries out an operator's requests on a state directory without a daemon, for the command line,
+//! and writes the audit records. Everything here blocks the thread.
 #![expect(clippy::wildcard_enum_match_arm, reason = "all other requests need a daemon")]
 
 use std::path::PathBuf;
@@ -24,39 +25,41 @@ use crate::store::seal::KeySource;
 pub(crate) use crate::store::db::wait_until_closed;
 pub(crate) use crate::store::directory::Store;
 
-/// Opens a state directory, or makes it. `key` is the configured key that seals; with `make`, one
-/// is made where there is none.
+/// Opens a state directory, or creates it. `key` is the configured key that seals values; with
+/// `make`, a missing key is generated.
 ///
 /// # Errors
-/// When it cannot be used.
+/// If the directory or the key cannot be used.
 pub(crate) fn open_state(dir: PathBuf, key: Option<Secret>, make: bool) -> Result<Store, Refusal> {
     Store::open(dir, KeySource { given: key, make }).map_err(Refusal::unusable)
 }
 
-/// A state directory without a daemon; one that is not there yet holds nothing.
+/// The operator's service for a state directory without a daemon. If the directory has no database
+/// yet, lists are empty and most actions are refused.
 pub(crate) struct Alone {
     store: Option<OpenStore>,
     person: Person,
 }
 
+/// An opened database, with everything that its requests need.
 struct OpenStore {
     db: Db,
     runtime: tokio::runtime::Runtime,
-    /// The audit log as the command's configuration wants it.
+    /// The settings of the audit log, from the command's configuration.
     audit: config::Audit,
-    /// Opened for the first action.
+    /// The audit log; opened by the first action.
     journal: Option<Journal>,
-    /// Opened for the first look.
+    /// The pins; opened by the first request that needs them.
     pins: Option<Pins>,
-    /// Audit records of changes of pins that are not written yet.
+    /// Audit records of pin changes, not yet written to the log.
     news: Arc<Mutex<Vec<Entry>>>,
 }
 
 impl Alone {
-    /// Opens the state directory, if there is a database in it.
+    /// Opens the database of the state directory, if it has one.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// If the database cannot be used.
     pub(crate) fn open(store: Option<&Store>, audit: config::Audit) -> Result<Self, Refusal> {
         let open = |store: &Store| {
             let db = store.db().map_err(Refusal::unusable)?;
@@ -68,32 +71,34 @@ impl Alone {
         Ok(Self { store, person: Person::of_command() })
     }
 
-    /// Whether there is a store.
+    /// Returns true if the state directory has a database.
     pub(crate) const fn has_store(&self) -> bool {
         self.store.is_some()
     }
 
-    /// Whether open approvals are left out because the key that seals them is missing.
+    /// Returns true if open approvals are left out of the list because the key that seals them is
+    /// missing.
     pub(crate) fn has_lost(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.db.has_lost())
     }
 
-    /// The strictest of the command's own setting and those of the gateways that ran last, which no
-    /// `--config` changes.
+    /// Returns the stricter of the command's own setting and the setting that the gateways which
+    /// ran last left in the store, which no `--config` changes. Without a store, any operator is
+    /// accepted.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     pub(crate) fn setting(&self, own: Operator) -> Result<Operator, Refusal> {
         let Some(store) = &self.store else { return Ok(Operator::Any) };
         let kept = store.db.operator().run_now().map_err(Refusal::unusable)?;
         Ok(own.max(Operator::of_number(kept)))
     }
 
-    /// Carries a request out, and records it if it is an action.
+    /// Carries out a request, and records its outcome if the request is an action.
     ///
     /// # Errors
-    /// Why it is not carried out, also because it cannot be recorded; or that it was, and is not on
-    /// record.
+    /// If the request is refused or fails, also because it cannot be recorded; or if the action
+    /// took effect but its record could not be written.
     pub(crate) fn perform(&mut self, request: &Request) -> Result<View, Refusal> {
         let by = &self.person;
         let Some(store) = &mut self.store else { return nothing(request) };
@@ -104,10 +109,10 @@ impl Alone {
         }
     }
 
-    /// Records an action that was done beside the store, if there is one.
+    /// Records an action that was carried out elsewhere. Without a store, does nothing.
     ///
     /// # Errors
-    /// Why it is not on record.
+    /// If the record cannot be written.
     pub(crate) fn record(
         &mut self,
         action: OperatorAction,
@@ -119,7 +124,7 @@ impl Alone {
     }
 }
 
-/// The answer where there is no store yet.
+/// Answers a request to a state directory without a database.
 fn nothing(request: &Request) -> Result<View, Refusal> {
     match request {
         Request::Approvals(_) => Ok(View::Approvals(ApprovalsView::default())),
@@ -132,7 +137,7 @@ fn nothing(request: &Request) -> Result<View, Refusal> {
     }
 }
 
-/// Whether an action can be carried out without a daemon.
+/// Returns true for an action that needs no daemon.
 const fn is_possible(request: &Request) -> bool {
     matches!(
         request,
@@ -173,9 +178,9 @@ impl OpenStore {
         }
     }
 
-    /// Carries an action out and writes its record after those of its changes. An action that
-    /// takes something back takes effect whatever becomes of its record; another one needs a log
-    /// that can be opened.
+    /// Carries out an action, then writes the audit records of its changes and of the action
+    /// itself. If the log cannot be opened, nothing is done, unless the action takes something
+    /// back: such an action takes effect even if it cannot be recorded.
     fn recorded(&mut self, request: &Request, action: OperatorAction, by: &Person) -> Result<View, Refusal> {
         let opened = self.journal().map(drop);
         if let (Err(why), false) = (&opened, action.is_immediate()) {
@@ -218,7 +223,7 @@ impl OpenStore {
         }
     }
 
-    /// Takes grants back; other processes notice within two seconds.
+    /// Revokes grants and adds their records to `news`. Other processes notice within two seconds.
     fn revoke(&self, params: &RevokeParams, by: &Person, news: &mut Vec<Entry>) -> Result<View, Refusal> {
         let ended = beside::revoke(&self.db, params.checked()?, &by.name).map_err(Refusal::unusable)?;
         let revoked = ended.len();

@@ -1,4 +1,4 @@
-//! Open approvals, blocks and grants of a running gateway.
+//! Lists, answers and revokes the open approvals, blocks and grants of a running gateway.
 
 use futures_util::FutureExt as _;
 
@@ -9,7 +9,7 @@ use crate::policy::Evidence;
 use crate::policy::consent::{ApprovalView, BlockView, CannotAnswer, Closed, GrantView, PromptId};
 use crate::store::approvals::{AnswerOutcome, Approvals};
 
-/// The open approvals of all processes on the store, and the blocks of this one.
+/// Lists the open approvals of all processes on the store, and the blocks of this process.
 pub(super) async fn list(approvals: &Approvals) -> Result<View, Refusal> {
     let rows = approvals.all_prompts().await.map_err(Refusal::refused)?;
     Ok(View::Approvals(ApprovalsView { approvals: rows, blocks: blocks(approvals) }))
@@ -26,19 +26,21 @@ pub(super) async fn show(approvals: &Approvals, id: &str) -> Result<View, Refusa
     Ok(View::Approval(Box::new(found)))
 }
 
-/// The state of an approval of this process.
+/// Returns the state of an approval of this process.
 pub(super) fn state(approvals: &Approvals, id: &str) -> ApprovalState {
     let Some(id) = PromptId::parse(id) else { return ApprovalState::Unknown };
     let is_open = |view: &ApprovalView| view.left > 0;
     if let Some(view) = approvals.view(&id).filter(is_open) {
         return ApprovalState::Open(Box::new(view));
     }
-    // An approval that is not open settles at once.
+    // A closed approval settles at once, so its future is ready.
     let how = approvals.settled(&id).now_or_never().unwrap_or(Closed::TimedOut);
     ApprovalState::Closed { how, is_late: approvals.was_late(&id) }
 }
 
-/// Answers an approval. One of another process takes the operator's answers alone.
+/// Answers an approval. The operator (evidence L3) can answer approvals of all processes on the
+/// store; other evidence answers approvals of this process alone, and names the digest that was
+/// shown.
 pub(super) async fn answer(approvals: &Approvals, params: &AnswerParams, by: &Person) -> Result<View, Refusal> {
     let AnswerParams { id, answer, digest } = params;
     if by.evidence == Evidence::Operator {
@@ -51,7 +53,8 @@ pub(super) async fn answer(approvals: &Approvals, params: &AnswerParams, by: &Pe
     Ok(View::Answered(AnswerOutcome::of(how, approvals.was_late(&member.0))))
 }
 
-/// Answers several approvals of this process; each is judged by itself.
+/// Answers several approvals of this process, each judged by itself. Approvals that are sent as one
+/// group are all refused if they differ in caller or item.
 pub(super) async fn answer_many(
     approvals: &Approvals,
     params: &AnswerManyParams,
@@ -73,7 +76,7 @@ pub(super) async fn answer_many(
     Ok(View::AnsweredMany(members.iter().zip(answered).map(outcome).collect()))
 }
 
-/// Ends a block.
+/// Ends a block before its time.
 pub(super) fn unblock(approvals: &Approvals, id: &str, by: &Person) -> Result<View, Refusal> {
     let ended = approvals.unblock(id, &by.name);
     let ended = ended.ok_or_else(|| Refusal::refused("no block with that id; it may have ended"))?;
@@ -81,7 +84,7 @@ pub(super) fn unblock(approvals: &Approvals, id: &str, by: &Person) -> Result<Vi
     Ok(View::Unblocked(Unblocked { outcome: "unblocked".to_owned(), caller, item }))
 }
 
-/// The live grants, the first first.
+/// Returns the live grants, oldest first.
 pub(super) fn live(approvals: &Approvals) -> Vec<GrantView> {
     let now = approvals.wall();
     let grants = approvals.grants();
@@ -102,10 +105,10 @@ pub(super) async fn revoke(approvals: &Approvals, params: &RevokeParams, by: &Pe
 }
 
 impl RevokeParams {
-    /// Returns the grant that they name; `None` for all.
+    /// Returns the id of the grant to revoke; `None` for all grants.
     ///
     /// # Errors
-    /// When they name neither one nor all.
+    /// If the params name both one grant and all, or neither.
     pub(super) fn checked(&self) -> Result<Option<&str>, Refusal> {
         if self.id.is_some() == self.all {
             return Err(Refusal::Params("write either `id` or `all`".to_owned()));

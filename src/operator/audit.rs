@@ -1,5 +1,5 @@
-//! The audit log of a state directory, which is read from its files beside a daemon and without
-//! one.
+//! Reads and verifies the audit log of a state directory from its files, with or without a running
+//! daemon.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,22 @@ pub(crate) use crate::store::audit::past::Tally;
 pub(crate) use crate::store::audit::tail::Tail;
 pub(crate) use crate::store::audit::verify::Report;
 
-/// The files of an audit log, and the state directory whose store knows the last records.
+/// The folder of an audit log, and the state directory whose store knows its last records.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditLog {
     folder: Folder,
-    /// `None` for a copy of the log.
+    /// The state directory; `None` for a copy of the log.
     state: Option<PathBuf>,
 }
 
-/// Records that must be in a log.
+/// Records that a log must contain, known from the store or from the command line.
 pub(crate) struct KnownRecords {
     anchors: Vec<Anchor>,
-    /// The form of the installation's records.
+    /// The form of this installation's records, if the store knows it.
     form: Option<Form>,
 }
 
-/// The verdict on one chain.
+/// The verdict on one chain, as `headend audit verify` shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct ChainView<'r> {
     chain: &'r str,
@@ -50,23 +50,23 @@ enum ChainVerdict<'r> {
     Bad { file: PathBuf, line: u64, seq: u64, what: &'static str, text: String },
 }
 
-/// The records of a period that were read.
+/// Totals of the records of a period that were read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PeriodRead {
     pub(crate) records: u64,
-    /// The dates of the oldest and the latest.
+    /// Dates of the oldest (`from`) and the latest (`to`) record.
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
     pub(crate) tally: Tally,
 }
 
 impl AuditLog {
-    /// The log of a state directory, which need not be there yet.
+    /// Names the log of a state directory. Nothing is opened, and the directory may be missing.
     pub(crate) fn new(state: PathBuf, settings: &config::Audit) -> Self {
         Self { folder: Folder::at(state.join(&settings.path)), state: Some(state) }
     }
 
-    /// A copy of a log, without a store.
+    /// Names a copy of a log, which has no store beside it.
     pub(crate) fn of_copy(folder: PathBuf) -> Self {
         Self { folder: Folder::at(folder), state: None }
     }
@@ -75,11 +75,12 @@ impl AuditLog {
         self.folder.path()
     }
 
-    /// Returns the records that the store knows, and those written `CHAIN:SEQ:HASH`. They are to be
-    /// read before the log is verified.
+    /// Returns the records that the log must contain: those the store knows, and those of
+    /// `written`, each as `CHAIN:SEQ:HASH`. Call it before [`Self::verify`]: a record that is added
+    /// in between would be reported as missing otherwise.
     ///
     /// # Errors
-    /// For a record that is written otherwise, or when the store cannot be read.
+    /// If an entry of `written` is malformed, or the store cannot be read.
     pub(crate) fn known_records(&self, written: &[String]) -> Result<KnownRecords, Refusal> {
         let anchors: Result<Vec<Anchor>, String> = written.iter().map(|text| text.parse()).collect();
         let mut anchors = anchors.map_err(|why| Refusal::Params(format!("--head: {why}")))?;
@@ -89,28 +90,28 @@ impl AuditLog {
         Ok(KnownRecords { anchors, form })
     }
 
-    /// Verifies every chain. With `archived`, the oldest files of a chain may be elsewhere.
+    /// Verifies every chain. With `archived`, the oldest files of a chain may be absent.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// If a file cannot be read.
     pub(crate) fn verify(&self, known: &KnownRecords, archived: bool) -> io::Result<Vec<Report>> {
         verify::verify(&self.folder, &known.anchors, known.form.as_ref(), archived)
     }
 
-    /// Returns the last `count` lines of each chain that `wanted` wants; the reader goes on behind
-    /// them.
+    /// Returns the last `count` lines of each chain for which `wanted` is true, and a reader that
+    /// continues after them.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// If a file cannot be read.
     pub(crate) fn tail(&self, count: usize, wanted: &dyn Fn(&str) -> bool) -> io::Result<(Tail, Vec<String>)> {
         Tail::begin(self.folder.clone(), count, wanted)
     }
 
-    /// Reads the records since the date `since`, the latest first, and ends at the first one before
-    /// the date `end`. Damaged lines are counted.
+    /// Passes the records from the date `since` on to `take`, latest first, and stops at the first
+    /// record before the date `end`. Damaged lines are counted.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// If the folder cannot be read.
     pub(crate) fn read(&self, since: &str, end: &str, take: &mut dyn FnMut(&Line<'_>)) -> io::Result<PeriodRead> {
         let mut past = Past::begin(self.folder.clone(), &Begin::Latest)?;
         let mut read = PeriodRead::default();
@@ -135,7 +136,7 @@ impl AuditLog {
 }
 
 impl<'r> ChainView<'r> {
-    /// Returns the verdict of a report about the log in `folder`.
+    /// Converts a report about the log in `folder`.
     pub(crate) fn new(report: &'r Report, folder: &Path) -> Self {
         let verdict = match &report.verdict {
             Ok(sound) => ChainVerdict::Sound {

@@ -1,4 +1,4 @@
-//! A backup of a state directory, with a daemon and without one.
+//! Writes a backup of a state directory, with or without a running daemon.
 
 use std::path::{Path, PathBuf};
 
@@ -10,41 +10,41 @@ use crate::store::backup::{self, BackupError};
 use crate::store::db::Db;
 use crate::store::seal::KEY_FILE;
 
-/// The place of the key that opens the sealed values of a backup.
+/// Location of the key that opens the sealed values of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum KeyPlace {
-    /// In the backup.
+    /// The key is in the backup.
     Included,
-    /// In the state directory alone.
+    /// The key is in the state directory alone.
     LeftOut,
-    /// In the configuration.
+    /// The key is in the configuration.
     Configured,
-    /// There is no key, so nothing is sealed.
+    /// There is no key, so no value is sealed.
     None,
 }
 
 /// A finished backup.
 #[derive(Debug, Serialize)]
 pub(crate) struct BackupView {
-    /// The folder, with links resolved.
+    /// Folder of the backup, with symbolic links resolved.
     pub(crate) dir: PathBuf,
     pub(crate) state: PathBuf,
     pub(crate) key: KeyPlace,
-    /// Names of its files.
+    /// Names of the files in the backup.
     pub(crate) files: Vec<String>,
-    /// Live grants.
+    /// Number of live grants.
     pub(crate) grants: usize,
     pub(crate) pins: usize,
-    /// Logins at upstreams, sealed.
+    /// Number of logins at upstreams, which are sealed.
     pub(crate) logins: usize,
 }
 
 /// Writes a backup of the state directory `state` to `to`, which must be absent or an empty folder.
-/// `is_configured`: the key is in the configuration. Blocks.
+/// `is_configured` is true if the key is in the configuration. Blocks the thread.
 ///
 /// # Errors
-/// Why there is none; nothing is left then.
+/// If no backup is written; nothing is left in `to` then.
 pub(crate) fn write(state: &Path, to: &Path, with_key: bool, is_configured: bool) -> Result<BackupView, Refusal> {
     if !Db::is_in(state) {
         let text = format!("there is no store in {}, so there is nothing to back up", state.display());

@@ -1,4 +1,4 @@
-//! The operator's requests to a running gateway.
+//! Carries out an operator's requests in a running gateway.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -23,16 +23,17 @@ use crate::store::pins::{PinView, Pins};
 use crate::store::recent::DecisionView;
 use crate::store::restored::{NOTHING_DUE, RestoreReview};
 
-/// A running gateway, without the program around it.
+/// The parts of a running gateway that an operator's requests act on. Requests about the daemon
+/// around it (status, reload, console links) are refused here.
 #[derive(Debug)]
 pub(crate) struct LiveDesk {
     pub(crate) service: Arc<Service>,
     pub(crate) pins: Pins,
-    /// The supervisor's queue.
+    /// Orders to the supervisor.
     pub(crate) orders: mpsc::Sender<Order>,
     pub(crate) logins: Arc<PendingLogins>,
     pub(crate) notices: Arc<Notices>,
-    /// `None` where nothing outlives the process.
+    /// The review that a restored store waits for; `None` if the gateway keeps no state.
     pub(crate) review: Option<RestoreReview>,
 }
 
@@ -59,7 +60,8 @@ impl LiveDesk {
             Request::ApprovePins(params) | Request::RejectPins(params) => {
                 let approve = matches!(request, Request::ApprovePins(_));
                 let decided = pins::decide(self.fresh().await?, approve, params, by).await?;
-                // Lists and calls follow. The order fails only when the gateway shuts down.
+                // Wait until lists and calls follow the decision. The order fails only during
+                // shutdown.
                 let _done = Order::ask(&self.orders, |reply| Order::Review { reply }).await;
                 Ok(decided.into())
             }
@@ -79,7 +81,7 @@ impl LiveDesk {
             Request::EndLogin(params) => logins::end(logins, params).await.map(View::LoggedIn),
             Request::LogOut(ByName { name }) => logins::log_out(service, logins, name, by).await.map(View::LoggedOut),
             Request::Logs(params) => logs::operate(service, params).await.map(View::Logs),
-            // These are about the program around the gateway.
+            // The program around the gateway answers these.
             Request::Call(_)
             | Request::Challenge(_)
             | Request::LinkConsole(_)
@@ -91,13 +93,13 @@ impl LiveDesk {
         }
     }
 
-    /// The pins as all processes on the store have left them.
+    /// Rereads the pins, which other processes on the store may have changed, and returns them.
     async fn fresh(&self) -> Result<&Pins, Refusal> {
         self.pins.refresh().await.map_err(Refusal::refused)?;
         Ok(&self.pins)
     }
 
-    /// Ends the review of a restored store.
+    /// Ends the review that a restored store waits for.
     async fn end_review(&self) -> Result<View, Refusal> {
         let review = self.review.as_ref().ok_or_else(|| Refusal::refused(NOTHING_DUE))?;
         let backup_time = review.end().await.map_err(Refusal::Refused)?;
@@ -142,7 +144,7 @@ impl Desk for LiveDesk {
     }
 
     fn upstreams(&self) -> Vec<UpstreamView> {
-        // One that its file disables has no page.
+        // An upstream that the configuration file disables has no page, so it is left out.
         let all = upstreams::all(&self.service.snapshots.load()).into_iter();
         all.filter(|upstream| upstream.facts.is_some() || upstream.advice.is_some()).collect()
     }
@@ -182,7 +184,7 @@ impl Desk for LiveDesk {
     }
 
     fn counts(&self) -> Vec<(Part, u64)> {
-        // An upstream that goes down signals only its own calls.
+        // An upstream that goes down signals only its own calls, so its state is hashed here.
         let mut states = DefaultHasher::new();
         for handle in &self.service.snapshots.load_full().handles {
             (handle.name.as_str(), handle.health.state()).hash(&mut states);

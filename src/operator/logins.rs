@@ -1,4 +1,4 @@
-//! Logins at the upstreams of a running gateway.
+//! Begins, finishes and ends logins at the upstreams of a running gateway.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,43 +13,44 @@ use crate::gateway::service::Service;
 use crate::policy::Evidence;
 use crate::telemetry::upstream_state::UpstreamState;
 
-/// How long the answer waits for the upstream after a login.
+/// Longest wait for the upstream to connect after its login.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A login that was begun.
+/// A login that was begun and waits for a browser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LoginBegun {
     pub(crate) id: String,
     pub(crate) upstream: String,
     pub(crate) issuer: String,
-    /// The address to open: the login's page, or that of the authorization server.
+    /// The address to open: the console's page for this login, or the authorization server's own
+    /// address if the console is off or the result is pasted.
     pub(crate) link: String,
-    /// Host of the login page, if it is not the issuer's.
+    /// Host of the authorization server's login page, if it is not the issuer's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) page_host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scopes: Option<String>,
-    /// The scopes that the present login does not have.
+    /// Requested scopes that the present login does not have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) more_scopes: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) warning: Option<String>,
-    /// Life of the link.
+    /// Lifetime of the login in seconds.
     pub(crate) seconds: u64,
-    /// The cookie that binds the login to the browser that began it.
+    /// Cookie that binds the login to the browser that began it; set for the console alone.
     #[serde(skip)]
     pub(crate) cookie: Option<String>,
 }
 
-/// A login that a browser has opened, with the cookie that binds it to that browser.
+/// A login whose link a browser has opened, and the cookie that binds it to that browser.
 #[derive(Clone, Debug)]
 pub(crate) struct LoginOpened {
     pub(crate) begun: Begun,
     pub(crate) cookie: String,
 }
 
-/// A login that has ended well.
+/// A login that succeeded, and the state of its upstream afterwards.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LoggedIn {
@@ -57,13 +58,14 @@ pub(crate) struct LoggedIn {
     pub(crate) issuer: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<String>,
-    /// The state of the upstream once it has connected.
+    /// State of the upstream after the wait for its connection; `None` if nothing waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<UpstreamState>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_error: Option<String>,
 }
 
+/// Result of a logout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LoggedOut {
@@ -71,7 +73,8 @@ pub(crate) struct LoggedOut {
     pub(crate) was_there: bool,
 }
 
-/// Begins a login. One of the console is bound to the browser that asks.
+/// Begins a login at the upstream that `params` names. A login from the console is bound to the
+/// browser that asks, at once.
 pub(super) async fn begin(
     service: &Service,
     logins: &PendingLogins,
@@ -111,13 +114,14 @@ pub(super) async fn begin(
     })
 }
 
-/// Binds a login to the browser that opens its link, once.
+/// Binds a login to the browser that opens its link. Each link can be opened once.
 pub(super) fn open(logins: &PendingLogins, id: &str) -> Result<LoginOpened, Refusal> {
     let (begun, cookie) = logins.enter(id).ok_or(Refusal::Stranger)?;
     Ok(LoginOpened { begun, cookie })
 }
 
-/// Waits for the end of a login, and for the upstream after it.
+/// Waits until a login ends, then until its upstream has connected. Fails when the daemon shuts
+/// down.
 pub(super) async fn wait(service: &Service, logins: &PendingLogins, id: &str) -> Result<LoggedIn, Refusal> {
     let ended = service.draining.run_until_cancelled(logins.ended(id)).await;
     let stopped = || Refusal::refused("headend is stopping, and the login ends with it; begin another one");
@@ -125,7 +129,8 @@ pub(super) async fn wait(service: &Service, logins: &PendingLogins, id: &str) ->
     Ok(told(service, done).await)
 }
 
-/// Ends a login with the address at which its browser ended.
+/// Finishes a login with the pasted address at which its browser ended, then waits until its
+/// upstream has connected.
 pub(super) async fn paste(
     service: &Service,
     logins: &PendingLogins,
@@ -143,7 +148,8 @@ pub(super) async fn paste(
     Ok(told(service, done).await)
 }
 
-/// Ends the login that belongs to a call-back, if one of its cookies binds it.
+/// Finishes the login that belongs to a call-back, if one of the cookies binds it to this browser.
+/// Does not wait for the upstream.
 pub(super) async fn end(logins: &PendingLogins, params: &EndLoginParams) -> Result<LoggedIn, Refusal> {
     let cookies: Vec<&str> = params.cookies.iter().map(String::as_str).collect();
     match logins.returned(&params.callback, &cookies).await {
@@ -153,7 +159,7 @@ pub(super) async fn end(logins: &PendingLogins, params: &EndLoginParams) -> Resu
     }
 }
 
-/// Ends the login at an upstream.
+/// Ends the login at an upstream, and restarts the upstream if there was a login.
 pub(super) async fn log_out(
     service: &Service,
     logins: &PendingLogins,
@@ -172,14 +178,15 @@ impl From<Done> for LoggedIn {
     }
 }
 
-/// The end of a login, with the state of its upstream once that has connected.
+/// Waits until the upstream has connected and read its lists, or for [`PATIENCE`], and returns the
+/// login with the upstream's state.
 async fn told(service: &Service, done: Done) -> LoggedIn {
     let mut view = LoggedIn::from(done);
     if let Ok(handle) = upstreams::find(service, &view.upstream) {
         let until = clock::now() + PATIENCE;
         handle.main.started(PATIENCE).await;
-        // The end of a start is told a moment before the state that comes of it, and the lists are
-        // read after it.
+        // The start signals its end a moment before it sets the state, and the lists are read after
+        // that.
         let is_whole = || handle.main.listed.load(Ordering::Relaxed);
         let goes_on = |state| state == UpstreamState::Starting || (state == UpstreamState::Ready && !is_whole());
         while goes_on(handle.health.state()) && clock::now() < until {

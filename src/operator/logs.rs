@@ -1,4 +1,4 @@
-//! The log of one upstream, and the lines that are added to it.
+//! Returns lines from the log of one upstream, and waits for new ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,37 +10,40 @@ use super::{Refusal, upstreams};
 use crate::gateway::service::Service;
 use crate::policy::chain::timestamp;
 
-/// How often, and in which rhythm, an answer that waits for a line looks for another log: twenty
-/// seconds.
+/// Number of looks, and the time between them, while a request waits for a line: twenty seconds in
+/// total. Each look also finds the new log of a restarted upstream.
 const LOOKS: u32 = 40;
 const LOOK: Duration = Duration::from_millis(500);
-/// Lines in one answer.
+/// Most lines in one answer.
 const MOST: usize = 1000;
 
-/// Lines of a log.
+/// Lines of an upstream's log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LogView {
-    /// The log's number; that of another process is another log.
+    /// Id of the log. Each process of the gateway, and each restart of an upstream, has another
+    /// log.
     pub(crate) log: u64,
-    /// The number of the last line.
+    /// Number of the last line of this answer; the `after` of the next request.
     pub(crate) last: u64,
     pub(crate) lines: Vec<LogLineView>,
 }
 
+/// A line of an upstream's log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LogLineView {
     pub(crate) time: String,
-    /// `stderr` or `headend`.
+    /// Author of the line: `stderr` or `headend`.
     pub(crate) from: String,
     pub(crate) text: String,
 }
 
-/// The lines after the number `after` of the log `log`, at most `most`; with `wait` the answer
-/// waits for one. A log of another id is another log, and all of it is new.
+/// Returns the lines after line `after` of the log `log`, at most `most`. With `wait`, waits up to
+/// twenty seconds for a new line. If `log` is not the current log, returns its lines from the
+/// beginning.
 pub(super) async fn operate(service: &Service, params: &LogsParams) -> Result<LogView, Refusal> {
     let mut looks = if params.wait { LOOKS } else { 0 };
     let (handle, after) = loop {
-        // A restart puts another handle, with another log, in the place of this one.
+        // A restart replaces the handle and its log.
         let handle = upstreams::find(service, &params.name)?;
         let book = &handle.health.log;
         let after = params.after.filter(|_| params.log == Some(book.id)).unwrap_or(0);

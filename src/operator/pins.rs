@@ -1,5 +1,4 @@
-//! Pins: looked at, and decided as they were shown. The same in a gateway and in a store without
-//! one.
+//! Shows pins and decides them, in a running gateway and in a store without a daemon.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,22 +8,24 @@ use crate::store::pins::{PinError, Pins};
 
 pub(crate) use crate::store::pins::{Decision, PinKind, PinView, matcher};
 
+/// A list of pins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PinsView {
     pub(crate) pins: Vec<PinView>,
 }
 
-/// The result of a decision about one pin or about many.
+/// Result of a decision about one pin or about many.
 pub(super) enum DecidedPins {
     One(Box<PinView>),
     Many(PinsDecided),
 }
 
-/// The result of a decision about many pins.
+/// Result of a decision about many pins.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PinsDecided {
+    /// Number of pins that were approved or rejected.
     pub(crate) decided: usize,
-    /// The pins that were left as they are.
+    /// Pins that were left as they are.
     pub(crate) left: Vec<UndecidedPin>,
 }
 
@@ -36,23 +37,24 @@ pub(crate) struct UndecidedPin {
     pub(crate) why: String,
 }
 
-/// All pins without their texts.
+/// Returns all pins without their texts.
 pub(super) fn list(pins: &Pins) -> PinsView {
     PinsView { pins: pins.list().into_iter().map(PinView::without_texts).collect() }
 }
 
-/// One pin with its texts.
+/// Returns one pin with its texts.
 pub(super) fn show(pins: &Pins, PinName { name, kind }: &PinName) -> Result<PinView, Refusal> {
     pins.find(name, *kind).map_err(Refusal::refused)
 }
 
-/// The pins of these names with their texts, those that there are.
+/// Returns the named pins with their texts; names without a pin are left out.
 pub(super) fn texts(pins: &Pins, PinItems { items }: &PinItems) -> PinsView {
     let wanted: Vec<(String, PinKind)> = items.iter().map(|item| (item.name.clone(), item.kind)).collect();
     PinsView { pins: pins.views(&wanted) }
 }
 
-/// Approves or rejects one pin, or all of `items`.
+/// Approves or rejects one pin, or all of `items`. Each decision names the digest of the text that
+/// was shown.
 pub(super) async fn decide(
     pins: &Pins,
     approve: bool,

@@ -1,18 +1,19 @@
-//! The reason why a request is not carried out.
+//! The errors of operator requests.
 
-/// Why a request is not carried out, as a sentence without its full stop.
+/// Why a request is not carried out. The text is a sentence without its full stop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// The request lacks a parameter, or misspells one.
+    /// The request lacks a parameter, or has an invalid one.
     #[error("{0}")]
     Params(String),
+    /// The request cannot be carried out in the present state, or may not be.
     #[error("{0}")]
     Refused(String),
     /// The store cannot be read or written.
     #[error("{0}")]
     Unusable(String),
-    /// The login is not that of the browser. A stranger can try as often as it likes, so this
-    /// leaves no record.
+    /// No login is bound to this browser. Anyone who reaches the console can cause this any number
+    /// of times, so it leaves no audit record.
     #[error("no such login")]
     Stranger,
 }

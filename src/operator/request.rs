@@ -1,5 +1,5 @@
-//! Requests of an operator: the methods of the admin socket with their params, and what the
-//! console alone does.
+//! An operator's requests and their params: the methods of the admin socket, and the requests that
+//! only the console makes.
 #![expect(clippy::wildcard_enum_match_arm, reason = "most requests have no subject and no number")]
 
 use serde::{Deserialize, Serialize};
@@ -12,32 +12,33 @@ use crate::wire::raw::RawJson;
 
 pub(crate) use crate::store::approvals::Wish;
 
-/// The effect of a request, as far as the audit log needs to know.
+/// The effect of a request, as far as the audit log is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Changes nothing.
+    /// The request changes nothing.
     Look,
-    /// An operator's action.
+    /// The request is an action, which is recorded.
     Act(OperatorAction),
-    /// Recorded where it is carried out: a call as a decision, a reload together with those by
-    /// signal, a wrong code once a minute.
+    /// The request is recorded by the code that carries it out: a call as a decision, a reload
+    /// together with reloads by signal, a wrong code at most once a minute.
     Elsewhere,
 }
 
-/// A request of the socket that cannot be read.
+/// A request on the admin socket whose params cannot be read.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) effect: Effect,
     pub(crate) why: String,
 }
 
-/// Makes the enum of all requests from one table: methods of the socket, then the others.
+/// Defines [`Request`] from one table: first the methods of the admin socket, then the requests of
+/// the console.
 macro_rules! requests {
     (
         socket { $($(#[$doc:meta])* $name:ident($params:ty) = $method:literal, $effect:expr;)+ }
         console { $($(#[$own_doc:meta])* $own:ident($own_params:ty), $own_effect:expr;)+ }
     ) => {
-        /// A request of an operator.
+        /// An operator's request.
         #[derive(Clone, Debug)]
         pub(crate) enum Request {
             $($(#[$doc])* $name($params),)+
@@ -45,14 +46,15 @@ macro_rules! requests {
         }
 
         impl Request {
-            /// The methods of the socket.
+            /// Methods of the admin socket, with their effects.
             #[cfg(test)]
             pub(crate) const METHODS: &[(&str, Effect)] = &[$(($method, $effect)),+];
 
-            /// Reads a request of the socket; `None` if there is no such method.
+            /// Reads a request of the admin socket; `None` if there is no such method.
             pub(crate) fn parse(method: &str, params: &RawJson) -> Option<Result<Self, Malformed>> {
                 if method == "call" {
-                    // Its arguments can be large, and their bytes are within the budget.
+                    // Not parsed here: the arguments of a call can be large, and their bytes are
+                    // counted in the byte budget.
                     return Some(Ok(Self::Call(params.clone())));
                 }
                 Some(match method {
@@ -64,7 +66,7 @@ macro_rules! requests {
                 })
             }
 
-            /// The method and the params of a request on the socket.
+            /// Returns the method and the JSON params of this request for the admin socket.
             pub(crate) fn written(&self) -> Result<(&'static str, String), serde_json::Error> {
                 Ok(match self {
                     $(Self::$name(params) => ($method, serde_json::to_string(params)?),)+
@@ -72,7 +74,7 @@ macro_rules! requests {
                 })
             }
 
-            /// The effect of this request.
+            /// Returns the effect of this request.
             pub(crate) fn effect(&self) -> Effect {
                 match self {
                     Self::Answer(AnswerParams { answer: Wish::Deny, .. })
@@ -105,21 +107,23 @@ requests! {
         Review(NoParams) = "grants.reviewed", Act(OperatorAction::Review);
         Revoke(RevokeParams) = "grants.revoke", Act(OperatorAction::Revoke);
         BeginLogin(LoginParams) = "login.begin", Act(OperatorAction::LoginBegin);
-        /// Ends a login with the address at which its browser ended.
+        /// Finishes a login with the address at which its browser ended.
         PasteLogin(PasteParams) = "login.paste", Act(OperatorAction::LoginEnd);
         /// Waits for the end of a login.
         AwaitLogin(ById) = "login.wait", Look;
         LogOut(ByName) = "logout", Act(OperatorAction::Logout);
         Logs(LogsParams) = "logs", Look;
-        /// Asks whether a code is needed, which the terminal shows then.
+        /// Asks whether the method that follows needs a code; if so, the daemon shows one on the
+        /// terminal.
         Challenge(ChallengeParams) = "operator.challenge", Look;
+        /// Sends the code that the terminal shows.
         Prove(ProveParams) = "operator.prove", Elsewhere;
         ApprovePins(PinsParams) = "pins.approve", Act(OperatorAction::PinsApprove);
-        /// One pin with its texts.
+        /// Shows one pin with its texts.
         Pin(PinName) = "pins.diff", Look;
         Pins(NoParams) = "pins.list", Look;
         RejectPins(PinsParams) = "pins.reject", Act(OperatorAction::PinsReject);
-        /// Some pins with their texts.
+        /// Shows several pins with their texts.
         PinTexts(PinItems) = "pins.show", Look;
         Reload(ReloadParams) = "reload", Elsewhere;
         Restart(ByName) = "restart", Act(OperatorAction::Restart);
@@ -130,17 +134,18 @@ requests! {
     console {
         /// Answers several approvals as they were shown.
         AnswerMany(AnswerManyParams), Act(OperatorAction::Approve);
-        /// Switches an upstream of the running gateway off until it ends, or on again.
+        /// Switches an upstream off until the daemon ends, or on again.
         Switch(SwitchParams), Act(OperatorAction::Enable);
         /// Binds a login to the browser that opens its link.
         OpenLogin(ById), Act(OperatorAction::LoginOpen);
-        /// Ends the login that belongs to a call-back.
+        /// Finishes the login that a call-back belongs to.
         EndLogin(EndLoginParams), Act(OperatorAction::LoginEnd);
     }
 }
 
 impl Request {
-    /// Whether a person has to prove to be at the terminal, if the configuration wants that.
+    /// Returns true if a person must prove to be at the terminal for this request, when the
+    /// configuration asks for proofs.
     pub(crate) const fn is_guarded(&self) -> bool {
         matches!(
             self,
@@ -148,7 +153,7 @@ impl Request {
         )
     }
 
-    /// The subject of an action, for its record.
+    /// Returns the subject of an action, for its audit record.
     pub(crate) fn about(&self) -> Option<String> {
         match self {
             Self::Answer(AnswerParams { id, .. }) | Self::Unblock(ById { id }) => Some(id.clone()),
@@ -163,7 +168,7 @@ impl Request {
         }
     }
 
-    /// The number of things that an action is about, where it names several.
+    /// Returns the number of subjects of an action that names several.
     pub(crate) fn count(&self) -> Option<usize> {
         match self {
             Self::AnswerMany(AnswerManyParams { members, .. }) => Some(members.len()),
@@ -191,12 +196,12 @@ pub(crate) struct ByName {
 pub(crate) struct AnswerParams {
     pub(crate) id: String,
     pub(crate) answer: Wish,
-    /// Digest of the approval as it was shown.
+    /// Digest of the approval as it was shown to the person.
     #[serde(default)]
     pub(crate) digest: Option<Digest>,
 }
 
-/// An approval and the digest of what was shown of it.
+/// An approval, named together with the digest of what was shown of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) id: String,
@@ -207,7 +212,7 @@ pub(crate) struct Member {
 pub(crate) struct AnswerManyParams {
     pub(crate) members: Vec<Member>,
     pub(crate) answer: Wish,
-    /// All are of one caller about one item.
+    /// True if the approvals must all be of one caller and one item.
     pub(crate) is_group: bool,
 }
 
@@ -221,7 +226,8 @@ pub(crate) struct RevokeParams {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LoginParams {
     pub(crate) name: String,
-    /// The browser is on another machine: its last address is pasted.
+    /// True if the browser is on another machine: the address at which it ends is pasted into the
+    /// command.
     #[serde(default)]
     pub(crate) paste: bool,
 }
@@ -235,7 +241,7 @@ pub(crate) struct PasteParams {
 #[derive(Clone, Debug)]
 pub(crate) struct EndLoginParams {
     pub(crate) callback: Callback,
-    /// The cookies of logins that came with the call-back.
+    /// Values of the login cookies that came with the call-back.
     pub(crate) cookies: Vec<String>,
 }
 
@@ -243,19 +249,20 @@ pub(crate) struct EndLoginParams {
 #[serde(default)]
 pub(crate) struct LogsParams {
     pub(crate) name: String,
-    /// The log that `after` is a line of.
+    /// Id of the log that `after` counts in.
     pub(crate) log: Option<u64>,
+    /// Number of the last line that the client has.
     pub(crate) after: Option<u64>,
-    /// The answer waits for a line.
+    /// True if the answer waits for a new line.
     pub(crate) wait: bool,
-    /// The most lines of the answer.
+    /// Most lines in the answer.
     pub(crate) most: Option<usize>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ChallengeParams {
-    /// The method that is to follow.
+    /// The guarded method that follows.
     #[serde(rename = "for")]
     pub(crate) method: String,
 }
@@ -274,7 +281,7 @@ pub(crate) struct PinsParams {
     pub(crate) items: Option<Vec<Decision>>,
     pub(crate) name: Option<String>,
     pub(crate) kind: Option<PinKind>,
-    /// Digest of the text that was shown.
+    /// Digest of the text that was shown to the person.
     pub(crate) digest: Option<Digest>,
 }
 
@@ -304,7 +311,7 @@ pub(crate) struct ReloadParams {
     pub(crate) action: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) dry_run: bool,
-    /// Another file to rehearse.
+    /// Another configuration file to try, for `dry_run`.
     pub(crate) config: Option<std::path::PathBuf>,
 }
 
@@ -317,11 +324,11 @@ pub(crate) struct SwitchParams {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ToolsParams {
-    /// The kind of client whose view is listed: `none`, `forms` or `all`.
+    /// Kind of client whose view is listed: `none`, `forms` or `all`.
     #[serde(rename = "as")]
     pub(crate) kind: Option<String>,
-    /// Withheld tools too.
+    /// True to list withheld tools too.
     pub(crate) all: bool,
-    /// With the bytes of each tool.
+    /// True to add the size of each tool in bytes.
     pub(crate) sizes: bool,
 }

@@ -1,4 +1,4 @@
-//! The status of a gateway.
+//! The status of a gateway, as `headend status` and the admin socket show it.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +12,11 @@ use crate::store::db::Health;
 use crate::store::presence::OtherGateway;
 use crate::store::restored;
 
-/// Names of clients that are listed; the others are counted.
+/// Most clients that are listed; the others are counted.
 const MOST_CLIENTS: usize = 100;
 
-/// The gateway and its upstreams. The program that runs it sets its addresses and sessions.
+/// The status of a gateway and its upstreams. [`StatusView::new`] leaves out addresses and
+/// sessions, which the daemon sets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct StatusView {
@@ -45,7 +46,7 @@ pub(crate) struct StatusView {
     pub(crate) approvals: Option<OpenApprovals>,
 }
 
-/// The addresses that a gateway listens on.
+/// Addresses that a gateway listens on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AddressesView {
@@ -59,7 +60,8 @@ pub(crate) struct AddressesView {
     pub(crate) socket: Option<String>,
 }
 
-/// Connected clients by the name that they give themselves, which nothing proves.
+/// Connections of one caller's clients with the same name. Clients name themselves; nothing proves
+/// the name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConnectedClient {
@@ -68,6 +70,7 @@ pub(crate) struct ConnectedClient {
     pub(crate) connections: usize,
 }
 
+/// A review that is due after a restore.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RestoredView {
@@ -75,7 +78,7 @@ pub(crate) struct RestoredView {
     pub(crate) backup_time: String,
 }
 
-/// Whether the store takes writes, and if not, why and since when.
+/// Whether the store accepts writes, and if not, why and since when.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoreView {
     pub(crate) writable: bool,
@@ -85,7 +88,7 @@ pub(crate) struct StoreView {
     pub(crate) since: Option<String>,
 }
 
-/// The open approvals of all processes on the store.
+/// Number and age of the open approvals of all processes on the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct OpenApprovals {
@@ -95,7 +98,8 @@ pub(crate) struct OpenApprovals {
 }
 
 impl StatusView {
-    /// The status of a gateway, without what the program that runs it alone knows.
+    /// Reads the status of a gateway. Facts that only the program around it knows stay at their
+    /// defaults.
     pub(crate) fn new(service: &Service) -> Self {
         let snapshot = service.snapshots.load_full();
         let upstreams = all(&snapshot);
@@ -114,7 +118,9 @@ impl StatusView {
         }
     }
 
-    /// Sets the connected clients: caller, name and number of each, most first.
+    /// Sets the connected clients from tuples of caller, name and number of connections, which are
+    /// sorted by number, largest first. Lists the first [`MOST_CLIENTS`] and counts the connections
+    /// of the others.
     pub(crate) fn set_clients<N: ToString>(&mut self, counted: Vec<(impl ToString, N, usize)>) {
         let more: usize = counted.iter().skip(MOST_CLIENTS).map(|(.., count)| count).sum();
         let listed = counted.into_iter().take(MOST_CLIENTS);
@@ -137,7 +143,7 @@ impl From<&Health> for StoreView {
 }
 
 impl RestoredView {
-    /// A review that is due, of the backup of that time in seconds since 1970.
+    /// Describes the review of a backup taken at `backup_time`, in seconds since 1970.
     pub(crate) fn new(backup_time: u64) -> Self {
         Self { text: restored::due(backup_time), backup_time: timestamp(backup_time.saturating_mul(1000)) }
     }

@@ -1,5 +1,5 @@
-//! The operator's requests on a gateway in this process, with a state directory of its own: every
-//! action from every face, and its one record.
+//! Tests operator requests on a gateway in this process: every action, from every face, leaves
+//! exactly one audit record.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ use crate::wire::id::ClientId;
 use crate::wire::message;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A gateway with one upstream, which has no program to start.
+/// A gateway with one upstream whose program does not exist, in a temporary directory.
 struct Stage {
     gateway: Arc<Gateway>,
     dir: TempDir,
@@ -50,7 +50,7 @@ impl Stage {
         Self { gateway: Arc::new(gateway), dir }
     }
 
-    /// Asks as the user of that name.
+    /// Sends a request as the user `caller`.
     async fn ask(&self, caller: &str, method: &str, params: &str) -> Result<RawJson, (i64, String)> {
         let caller = CallerAccess { caller: Caller::named(caller), ..self.gateway.own_caller() };
         let (id, params) = (ClientId::from_raw(RawJson::trusted("1")).unwrap(), RawJson::trusted(params.to_owned()));
@@ -58,7 +58,7 @@ impl Stage {
         operate(&self.gateway, &caller, &mut Proof::new(None), &request).await
     }
 
-    /// Opens an approval of a call. Returns its id.
+    /// Opens an approval of a call by the caller `ci` and returns its id.
     fn open_approval(&self, item: &str) -> String {
         let asked = Asked {
             caller: Caller::named("ci"),
@@ -77,7 +77,7 @@ impl Stage {
         self.gateway.service.approvals.ask(asked, shown).unwrap().to_string()
     }
 
-    /// The members `action`, `by`, `name`, `result` and `why` of all actions in the log.
+    /// Reads the members `action`, `by`, `name`, `result` and `why` of all actions in the log.
     async fn actions(&self) -> Vec<[String; 5]> {
         self.gateway.service.audit.flush().await;
         let log = self.dir.path().join("state/audit/audit-main-000001.jsonl");
@@ -147,8 +147,7 @@ async fn a_status_that_a_command_has_read_has_the_same_members() {
     }
 }
 
-/// Actions whose records are written where they are carried out: sessions of the console, and
-/// changes of files.
+/// Actions that other code records: sessions of the console, reloads and wrong codes.
 const ELSEWHERE: [OperatorAction; 5] = [
     OperatorAction::Reload,
     OperatorAction::SignIn,
@@ -157,7 +156,7 @@ const ELSEWHERE: [OperatorAction; 5] = [
     OperatorAction::WrongSignIn,
 ];
 
-/// What the console asks for; most of it is refused, which is on record too.
+/// Requests that the console makes. Most of them are refused, which is recorded too.
 fn requests_of_the_console(id: &str) -> Vec<Request> {
     let (digest, name, by_id) = (Digest::of(b"shown"), || "fx".to_owned(), || ById { id: id.to_owned() });
     let member = Member { id: id.to_owned(), digest };
@@ -187,7 +186,7 @@ async fn each_action_leaves_one_record_from_each_face_and_a_look_leaves_none() {
     let own = operator(Caller::local()).unwrap();
     let (mut before, mut seen) = (0, BTreeSet::new());
     for (method, effect) in Request::METHODS {
-        // Enough for some methods; the others are refused, which is on record too.
+        // The params suit some methods; the others are refused, which is recorded too.
         let id = if *method == "approvals.answer" { stage.open_approval("fx__a") } else { String::new() };
         let params = format!(r#"{{"name":"fx","id":"{id}","answer":"once","code":"wrong"}}"#);
         let outcome = stage.ask(LOCAL, method, &params).await;
@@ -196,7 +195,7 @@ async fn each_action_leaves_one_record_from_each_face_and_a_look_leaves_none() {
             (_, Effect::Act(action)) => vec![(action.into_str(), &*own)],
             ("reload", _) => vec![("reload", &*own)],
             ("operator.prove", _) => vec![("wrong-code", "unknown")],
-            // A call is a decision, and one of nothing is none.
+            // A call is recorded as a decision, and a call of no tool is not recorded.
             ("call", _) | (_, Effect::Look) => vec![],
             (_, Effect::Elsewhere) => panic!("{method}: where?"),
         };
@@ -314,7 +313,7 @@ async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
     }
     assert_eq!(actions.len(), 6);
 
-    // The other readers of the log pass the records over.
+    // Searches of the log skip these records.
     let page = stage.gateway.service.audit.search(Query::default()).await.unwrap();
     assert_eq!((page.rows.len(), page.tally.damaged), (0, 0));
     let log = std::fs::read_to_string(stage.dir.path().join("state/audit/audit-main-000001.jsonl")).unwrap();
@@ -341,7 +340,7 @@ async fn a_param_that_a_method_does_not_read_is_no_name_in_its_record() {
         ("reload", r#"{"for":"enable","name":"github"}"#.to_owned(), ["reload", ""]),
         ("reload", r#"{"for":"disable","name":"fx"}"#.to_owned(), ["reload", ""]),
     ] {
-        // Most are refused, which is on record too.
+        // Most of these are refused, which is recorded too.
         drop(stage.ask(LOCAL, method, &params).await);
         let actions = stage.actions().await;
         let [action, _, name, ..] = actions.last().unwrap();

@@ -1,4 +1,4 @@
-//! One tool with its definition, its hints and who may call it.
+//! Shows one tool: its definition, its hints, and the effect of the rules for each known caller.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::policy::{Annotations, Caller, Policy};
 use crate::wire::foreign;
 use crate::wire::raw::RawJson;
 
-/// A tool.
+/// A tool, as `headend tools NAME` shows it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct ToolDetail {
@@ -23,27 +23,27 @@ pub(crate) struct ToolDetail {
     pub(crate) canonical: String,
     /// `pinned` or `new`.
     pub(crate) pin: String,
-    /// For the caller `local`.
+    /// Effect of the rules for the caller `local`, without a profile.
     pub(crate) effect: String,
     pub(crate) title: String,
     pub(crate) description: String,
     pub(crate) hints_of_server: String,
     pub(crate) hints_of_operator: String,
-    /// The hints that rules go by.
+    /// Hints that the rules use, joined from the operator's, the server's and the defaults.
     pub(crate) hints: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) input_schema: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output_schema: Option<RawJson>,
-    /// The size that hosts hand to a model.
+    /// Bytes of the name and definition that hosts pass to a model.
     pub(crate) bytes: usize,
     pub(crate) who: Vec<ToolCaller>,
-    /// The group whose members are callers too.
+    /// Group of the admin socket, whose members are callers too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<String>,
 }
 
-/// What the rules say about a caller's calls, by a profile or without one.
+/// Effect of the rules for one caller's calls of the tool, in one profile or in none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ToolCaller {
     pub(crate) caller: String,
@@ -52,7 +52,8 @@ pub(crate) struct ToolCaller {
     pub(crate) effect: String,
 }
 
-/// Shows a tool by its exposed or canonical name. `users` are the callers of the socket.
+/// Looks a tool up by its exposed or canonical name. `users` are callers of the admin socket to
+/// list besides those of the configuration.
 pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<ToolDetail, Refusal> {
     let snapshot = service.snapshots.load_full();
     let view = &snapshot.whole;
@@ -73,7 +74,7 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
             effect: Policy::effect(&snapshot.policy, rules, caller, "", entry).into_str().to_owned(),
         })
         .collect();
-    // In the order of the file; the table of views has none.
+    // In the order of the configuration file; the map of profiles has no order.
     for profile in &snapshot.config.profiles {
         let Some(view) = snapshot.profiles.get(&profile.name) else { continue };
         let same = |other: &Entry| other.list == List::Tools && other.canonical == entry.canonical;
@@ -107,7 +108,7 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
     })
 }
 
-/// The callers that the configuration names.
+/// Returns `local` and the callers that the configuration names.
 fn callers(config: &Config) -> impl Iterator<Item = Caller> {
     let named = match &config.server.auth {
         Auth::Token { tokens } => tokens.as_slice(),
@@ -116,7 +117,7 @@ fn callers(config: &Config) -> impl Iterator<Item = Caller> {
     std::iter::once(Caller::local().clone()).chain(named.iter().filter_map(|(name, _)| Caller::token(name)))
 }
 
-/// The hints that rules go by.
+/// Returns the words of the hints that the rules use.
 fn words(annotations: &Annotations) -> Vec<String> {
     let Annotations { read_only, destructive, idempotent, open_world, known_destructive: _ } = *annotations;
     let words = [

@@ -1,5 +1,5 @@
-//! The tools of a running gateway: the catalog, what a kind of client sees of it, and what is
-//! withheld.
+//! Lists the tools of a running gateway: the whole catalog or one kind of client's view of it, and
+//! withheld tools.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::mcp::version::{Era, Revision};
 use crate::mcp::weight;
 use crate::policy::{Caller, Policy, Said};
 
-/// The `pin` of a tool that something else than its pin withholds.
+/// Value of `pin` for a tool that is withheld for a reason other than its pin.
 const WITHHELD: &str = "withheld";
 
 /// A list of tools.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ToolsView {
     pub(crate) tools: Vec<ToolView>,
-    /// The number of withheld tools, for the operator.
+    /// Number of withheld tools, told to the operator alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) withheld: Option<usize>,
 }
@@ -38,15 +38,15 @@ pub(crate) struct ToolView {
     pub(crate) upstream: String,
     pub(crate) original: String,
     pub(crate) canonical: String,
-    /// `pinned`, `new`, or why it is withheld: `changed`, `quarantined`, `rejected`, `withheld`.
+    /// `pinned` or `new`; for a withheld tool `changed`, `quarantined`, `rejected` or `withheld`.
     pub(crate) pin: String,
-    /// `allow`, `ask`, `deny` or `limit`, as far as rules do not look at arguments.
+    /// Effect of the rules that do not look at arguments: `allow`, `ask`, `deny` or `limit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) effect: Option<String>,
-    /// The size that hosts hand to a model.
+    /// Bytes of the name and definition that hosts pass to a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<usize>,
-    /// Why it is withheld.
+    /// Reason why the tool is withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) withheld: Option<String>,
     #[serde(skip)]
@@ -90,13 +90,14 @@ impl From<&Dropped> for ToolView {
     }
 }
 
-/// The word for the pin of a tool in the catalog; no operator has confirmed one that is new.
+/// Returns the word for the pin of a tool in the catalog: `new` until an operator confirms it.
 pub(super) const fn pin(entry: &Entry) -> &'static str {
     if entry.is_new { "new" } else { "pinned" }
 }
 
-/// The tools; for users other than the operator, those that their caller may see. `as` selects what
-/// clients of one kind see, `all` adds what is withheld, `sizes` the bytes of each tool.
+/// Lists the tools that a user may see: the operator sees the whole catalog, another user the tools
+/// of its caller. `as` limits the list to the view of one kind of client, `all` adds withheld
+/// tools, `sizes` adds the bytes of each tool.
 pub(crate) fn list(
     service: &Service,
     CallerAccess { caller, access }: &CallerAccess,
@@ -131,7 +132,8 @@ pub(crate) fn list(
     Ok(ToolsView { tools, withheld: is_whole.then_some(withheld.len()) })
 }
 
-/// The tools of the upstream at that place, for the caller `local`.
+/// Lists the tools of one upstream with their sizes, as the rules treat the caller `local`. `index`
+/// is the upstream's index in the snapshot.
 pub(super) fn of_upstream(snapshot: &Snapshot, index: usize) -> Vec<ToolView> {
     let entries = snapshot.whole.catalog.entries().iter().enumerate();
     let tools = entries.filter(|(_, entry)| entry.upstream == index && entry.list == List::Tools);
@@ -146,7 +148,8 @@ fn concerns_tools(dropped: &Dropped) -> bool {
     dropped.list.is_none_or(|list| list == List::Tools)
 }
 
-/// Why the operator cannot call a tool of that name, exposed or canonical, where it is withheld.
+/// Returns why a tool with that exposed or canonical name is withheld; `None` if it is listed or
+/// unknown.
 pub(crate) fn withheld(snapshot: &Snapshot, name: &str) -> Option<String> {
     if snapshot.whole.catalog.find(List::Tools, name).is_some() {
         return None;

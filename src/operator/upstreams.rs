@@ -1,4 +1,4 @@
-//! Upstreams of a running gateway: everything that is known about each, and the actions on them.
+//! Shows the upstreams of a running gateway, and restarts, disables or enables them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::wire::foreign;
 
 pub(crate) use crate::store::pins::program_of;
 
-/// Withheld items and new tools that are named; all are counted.
+/// Most withheld items, and most new tools, that a status names; all of them are counted.
 const NAMED: usize = 20;
-/// Lines of an upstream's log on its page.
+/// Most log lines on an upstream's page.
 const MAX_LINES: usize = 60;
-/// Withheld items on it.
+/// Most withheld items on an upstream's page.
 const MAX_WITHHELD: usize = 100;
 
-/// One upstream. One that is disabled has a name, a state and an advice alone.
+/// An upstream in a status. A disabled upstream has no facts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct UpstreamView {
@@ -44,12 +44,12 @@ pub(crate) struct UpstreamView {
     pub(crate) state: UpstreamState,
     #[serde(flatten)]
     pub(crate) facts: Option<Box<UpstreamFacts>>,
-    /// The next step for the operator.
+    /// Next step for the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<String>,
 }
 
-/// The facts of an upstream that is not disabled.
+/// Facts about an upstream that is not disabled.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamFacts {
@@ -57,10 +57,10 @@ pub(crate) struct UpstreamFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<String>,
     pub(crate) incarnation: u64,
-    /// Sessions of single callers.
+    /// Number of sessions that belong to single callers, besides the shared one.
     pub(crate) sessions: u64,
-    /// Items whose calls pass one at a time, because they ask their client where calls share a
-    /// connection.
+    /// Items whose calls run one at a time, because the server asks the client during them and
+    /// several calls share a connection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) one_at_a_time: Vec<String>,
     pub(crate) restarts: u64,
@@ -69,32 +69,31 @@ pub(crate) struct UpstreamFacts {
     pub(crate) prompts: usize,
     pub(crate) resources: usize,
     pub(crate) resource_templates: usize,
-    /// Why the server is told that it can ask its clients nothing, where that follows from the
-    /// callers that there can be.
+    /// Reason why the server is told that no client can be asked anything; set if several callers
+    /// may share its process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) input: Option<String>,
-    /// Items beyond `max-inventory`, by their list.
+    /// Items beyond `max-inventory`, by list.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) not_offered: BTreeMap<String, ExcessView>,
-    /// How its messages break the protocol.
+    /// How messages of the server break the protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) message_flaws: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) repairs: Option<usize>,
-    /// Definitions that were repaired, or are withheld because they are invalid.
+    /// Definitions that were repaired, or that are withheld because they are invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) invalid_definitions: Vec<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) invalid_definitions_not_shown: usize,
-    /// Lists that could not be read when they were last asked for, of which clients see those of
-    /// before.
+    /// Lists that could not be read the last time. Clients still see their previous content.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) unread_lists: BTreeMap<String, UnreadView>,
     pub(crate) withheld: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) withheld_list: Vec<WithheldItem>,
-    /// Tools that appeared after the first inventory of the launch, and that no operator has
-    /// confirmed.
+    /// Number of tools that appeared after the first inventory of the launch and that no operator
+    /// has confirmed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) new_tools: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -103,14 +102,17 @@ pub(crate) struct UpstreamFacts {
     pub(crate) health: HealthView,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) login: Option<LoginInUse>,
-    /// The program that is started, and the folders in which it was looked for.
+    /// Path of the program that is started; left out for a disabled or HTTP upstream, or if the
+    /// name is a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) program: Option<String>,
+    /// Folders that the program was looked for in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) path: Vec<String>,
 }
 
-/// For how long an upstream is in its state, why, and when it is tried again.
+/// Time that an upstream has been in its state, the last error and stderr lines, and the time until
+/// the next try.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct HealthView {
@@ -123,7 +125,7 @@ pub(crate) struct HealthView {
     pub(crate) stderr: Vec<String>,
 }
 
-/// Items of a list beyond `max-inventory`.
+/// Number of items of a list beyond `max-inventory`; at least that number if `or_more`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct ExcessView {
@@ -131,7 +133,7 @@ pub(crate) struct ExcessView {
     pub(crate) or_more: bool,
 }
 
-/// A list that could not be read.
+/// A list that could not be read, with the number of attempts and the time of the next one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct UnreadView {
@@ -141,6 +143,7 @@ pub(crate) struct UnreadView {
     pub(crate) next_try_seconds: u64,
 }
 
+/// An item or launch that is withheld from clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WithheldItem {
     pub(crate) name: String,
@@ -148,20 +151,20 @@ pub(crate) struct WithheldItem {
     pub(crate) why: String,
 }
 
-/// The login that is in use.
+/// The login that an upstream uses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct LoginInUse {
     pub(crate) issuer: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<String>,
-    /// Time until its token ends.
+    /// Seconds until the access token expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_seconds: Option<u64>,
     pub(crate) refreshing: bool,
 }
 
-/// An upstream after a restart.
+/// State of an upstream after a restart.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct Restarted {
@@ -173,17 +176,17 @@ pub(crate) struct Restarted {
     pub(crate) advice: Option<String>,
 }
 
-/// One upstream with everything on its page.
+/// An upstream with everything that its page shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UpstreamDetail {
     pub(crate) view: UpstreamView,
-    /// Switched off for as long as this daemon runs.
+    /// True if the operator switched the upstream off until this daemon ends.
     pub(crate) is_off: bool,
-    /// A person can log in there.
+    /// True if a person can log in at this upstream.
     pub(crate) takes_login: bool,
-    /// The upstream waits for a login.
+    /// True if the upstream waits for a login.
     pub(crate) wants_login: bool,
-    /// The last lines of its log, the latest last.
+    /// Last lines of the upstream's log, oldest first.
     pub(crate) lines: Vec<LogLine>,
     pub(crate) tools: Vec<ToolView>,
     pub(crate) withheld: Vec<WithheldItem>,
@@ -194,7 +197,7 @@ const fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The upstream of that name.
+/// Finds a running upstream by name; refused if there is none.
 pub(super) fn find(service: &Service, name: &str) -> Result<Arc<Handle>, Refusal> {
     let snapshot = service.snapshots.load_full();
     let found = snapshot.handles.iter().find(|handle| handle.name.as_str() == name).cloned();
@@ -202,13 +205,14 @@ pub(super) fn find(service: &Service, name: &str) -> Result<Arc<Handle>, Refusal
     found.ok_or_else(|| Refusal::Refused(unknown()))
 }
 
-/// All upstreams in the order of the configuration, then those that are disabled.
+/// Returns all upstreams in the order of the configuration, then the disabled ones.
 pub(crate) fn all(snapshot: &Snapshot) -> Vec<UpstreamView> {
     let running = snapshot.handles.iter().enumerate().map(|(index, handle)| view(snapshot, index, handle));
     running.chain(snapshot.config.disabled.iter().map(|spec| disabled(snapshot, spec))).collect()
 }
 
-/// Everything about an upstream of that name that is running or was switched off.
+/// Returns everything about the upstream `name`, running or switched off; `None` if there is no
+/// such upstream or the configuration file disables it.
 pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> {
     let Some(index) = snapshot.handles.iter().position(|handle| handle.name.as_str() == name) else {
         let is_it = |spec: &&Upstream| spec.name.as_str() == name && snapshot.config.off.contains(&spec.name);
@@ -240,14 +244,14 @@ fn disabled(snapshot: &Snapshot, spec: &Upstream) -> UpstreamView {
     }
 }
 
-/// An upstream; `index` is its place in the snapshot.
+/// Reads the state and facts of an upstream; `index` is its index in the snapshot.
 fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> UpstreamView {
     let entries = || snapshot.whole.catalog.entries().iter().filter(|entry| entry.upstream == index);
     let items = |list: List| entries().filter(|entry| entry.list == list).count();
     let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name).collect();
     let new: Vec<&Entry> = entries().filter(|entry| entry.is_new).collect();
     let (flaws, spec) = (handle.flaws(), handle.spec.load());
-    // Before its error: a state that has one is set after it.
+    // Read before the error: a state that has an error is set after it.
     let state = handle.health.state();
     let facts = UpstreamFacts {
         start: spec.start.into_str().to_owned(),
@@ -307,7 +311,7 @@ fn login(handle: &Handle) -> Option<LoginInUse> {
     })
 }
 
-/// The program that is started, unless its name is a secret.
+/// Returns the path of the program that is started, unless its name is a secret.
 fn program(spec: &Upstream) -> Option<String> {
     let is_open = match &spec.target {
         Target::Stdio { command, .. } => command.first().is_some_and(|word| !spec.target.hides_program(word)),
@@ -347,17 +351,18 @@ fn unread(handle: &Handle) -> BTreeMap<String, UnreadView> {
     views.collect()
 }
 
-/// The member of an upstream's object that counts the items of a list.
+/// Returns the name of a list in the JSON of a status.
 fn name(list: List) -> String {
     if list == List::Templates { "resource-templates" } else { list.member() }.to_owned()
 }
 
-/// Whole seconds, of which the last may have begun.
+/// Rounds up to whole seconds.
 const fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + if wait.subsec_nanos() > 0 { 1 } else { 0 }
 }
 
-/// Starts an upstream anew, and one that was switched off.
+/// Restarts an upstream, or starts one that was switched off, and waits for the result: 5 s for a
+/// browser, 30 s for a command. Refused if the configuration file disables the upstream.
 pub(super) async fn restart(
     service: &Service,
     orders: &mpsc::Sender<Order>,
@@ -374,11 +379,11 @@ pub(super) async fn restart(
     let restarted = Order::ask(orders, order).await.ok_or_else(ends)?;
     let handle = restarted.map_err(Refusal::Refused)?;
     tracing::info!(upstream.name = %handle.name, by = by.name, "upstream restarted by the operator");
-    // A browser waits shorter for its page than a command for its answer.
+    // A browser waits less patiently for a page than a command for its answer.
     let patience = Duration::from_secs(if by.evidence == Evidence::Page { 5 } else { 30 });
     let until = clock::now() + patience;
     handle.main.started(patience).await;
-    // The end of a start is told a moment before the state that comes of it.
+    // The start signals its end a moment before it sets the state.
     while handle.health.state() == UpstreamState::Starting && clock::now() < until {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -390,7 +395,8 @@ pub(super) async fn restart(
     })
 }
 
-/// Switches an upstream off for as long as the gateway runs, or on again.
+/// Switches an upstream off until the daemon ends, or on again by a restart. Returns `None` after
+/// switching off.
 pub(super) async fn switch(
     service: &Service,
     orders: &mpsc::Sender<Order>,

@@ -1,4 +1,5 @@
-//! The answers to an operator's requests. Their JSON is that of the admin socket and of `--json`.
+//! The answers to an operator's requests. Their JSON is part of the admin socket's protocol and of
+//! the output of `--json`.
 #![expect(clippy::wildcard_enum_match_arm, reason = "most views are of no action")]
 
 use serde::{Deserialize, Serialize};
@@ -15,14 +16,15 @@ use crate::wire::raw::RawJson;
 
 pub(crate) use crate::store::approvals::AnswerOutcome;
 
-/// The answer to a request.
+/// The answer to an operator's request.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum View {
     Approvals(ApprovalsView),
     Approval(Box<ApprovalView>),
     Answered(AnswerOutcome),
-    /// The result for each approval, in their order, which is not sent.
+    /// Results of a joint answer, in the order of the approvals. Used by the console alone, never
+    /// sent.
     #[serde(skip)]
     AnsweredMany(Vec<Result<AnswerOutcome, String>>),
     Unblocked(Unblocked),
@@ -46,33 +48,33 @@ pub(crate) enum View {
     Tool(Box<ToolDetail>),
     Challenged(Challenged),
     Reloaded(Reloaded),
-    /// The result of a call, as the server sent it.
+    /// Result of a call, exactly as the server sent it.
     Raw(RawJson),
     Empty {},
 }
 
 impl View {
-    /// Returns the answer as JSON.
+    /// Encodes the answer as JSON.
     pub(crate) fn json(&self) -> Result<RawJson, serde_json::Error> {
         match self {
-            // A result can be large, and its bytes are within the budget.
+            // Not copied: a result can be large, and its bytes are counted in the byte budget.
             Self::Raw(json) => Ok(json.clone()),
             other => serde_json::to_vec(other).map(RawJson::trusted),
         }
     }
 
-    /// Returns the subject of an action that only its outcome tells.
+    /// Returns the subject of an action, if only the outcome tells it.
     pub(crate) fn about(&self) -> Option<&str> {
         match self {
-            // The id of a login opens its page, so records have the name of its upstream instead.
+            // Records name the upstream, since the id of a login opens its page.
             Self::LoginOpened(opened) => Some(&opened.begun.upstream),
             Self::LoggedIn(done) => Some(&done.upstream),
             _ => None,
         }
     }
 
-    /// Returns the outcome of an action in a few words, none of which is a secret; an error if
-    /// it was carried out in part.
+    /// Returns the outcome of an action in a few words without secrets, as `Err` if only a part of
+    /// it was carried out.
     pub(crate) fn outcome(&self) -> Result<String, String> {
         Ok(match self {
             Self::Answered(answered) => format!("outcome: {}", answered.word),
@@ -106,6 +108,7 @@ impl From<DecidedPins> for View {
     }
 }
 
+/// Open approvals, and blocks that refuse calls for a while.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ApprovalsView {
@@ -113,6 +116,7 @@ pub(crate) struct ApprovalsView {
     pub(crate) blocks: Vec<BlockView>,
 }
 
+/// Live grants, and denials in force.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GrantsView {
@@ -120,6 +124,7 @@ pub(crate) struct GrantsView {
     pub(crate) denials: Vec<BlockView>,
 }
 
+/// A block that was ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Unblocked {
     pub(crate) outcome: String,
@@ -127,34 +132,38 @@ pub(crate) struct Unblocked {
     pub(crate) item: String,
 }
 
+/// Number of grants that were revoked.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Revoked {
     pub(crate) revoked: usize,
 }
 
+/// Result of ending the review of a restored store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reviewed {
     pub(crate) outcome: String,
 }
 
-/// The notifier that took a test notice.
+/// The notifier that a test notice was sent to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NoticeSent {
     pub(crate) to: String,
 }
 
+/// A one-time link that signs in to the console, and its lifetime in seconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ConsoleLink {
     pub(crate) link: String,
     pub(crate) seconds: u64,
 }
 
+/// Whether the following method needs the code that the terminal shows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Challenged {
     pub(crate) needed: bool,
 }
 
-/// The changes of a reload, for people.
+/// The changes that a reload made or would make, as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reloaded {
     pub(crate) plan: String,
