@@ -1,26 +1,28 @@
-//! The console: server-rendered pages for the operator, on a loopback listener of their own.
+//! The console: server-rendered pages for the operator, on a loopback listener of their own. Pages
+//! show views of `operator`, and every action of a form is one of its requests.
 //!
 //! # Who gets in
-//! The file `console-token` in the state directory, or a link from `headend console`, which the daemon makes for root
-//! and the local user alone. Either proves the operator, so a signed-in browser may answer approvals (evidence L2)
-//! *and* approve pins and launches, which the command line decides otherwise. The tokens of MCP clients sign nobody in,
-//! and an address that a client is shown (`/approvals/<id>`) carries no authority: it leads to the sign-in page.
+//! A browser signs in with the token in the file `console-token` of the state directory, or with a
+//! link from `headend console`, which the daemon makes for root and its own user alone. Either
+//! proves the operator, so a signed-in browser may answer approvals (evidence L2) *and* approve
+//! pins and launches, which otherwise takes the command line. Tokens of MCP clients sign no browser
+//! in, and the address that a client is shown (`/approvals/<id>`) carries no authority: it leads to
+//! the sign-in page.
 //!
 //! # What a page can do
-//! Reading changes nothing. Every change is a POST with the session's cookie, the CSRF token of that session, and, if
-//! the browser says where it comes from, from a page of this very origin. It is carried out to its end, even if the browser goes away
-//! before the answer. Only the POST behind its button uses a
-//! one-time link up, so programs that fetch links burn nothing.
+//! Reading changes nothing. Every change is a POST with the session's cookie and that session's
+//! CSRF token; if the browser states the origin of the form, it must be this origin. The action
+//! runs to its end even if the browser disconnects before the answer. A one-time link is used up by
+//! the POST behind its button only, so programs that fetch links ahead use none up.
 //!
 //! # Escaping
-//! Templates escape everything. In foreign text hidden characters are spelled out as well, and longer texts have a
-//! labelled block.
+//! Templates escape everything. Hidden characters in foreign text are spelled out as well, and
+//! longer texts have a labelled block.
 //!
 //! # Scripts
-//! Pages work without scripts. With them all pages of a browser share one stream of `/events`, in the background too: it tells of new
-//! questions, and whether the gateway lives. An answer by key or button names an approval and the digest of what was shown of it.
-//!
-//! The pages show views of `operator`, and every action of a form is one of its requests.
+//! Pages work without scripts. With scripts, all pages of a browser share one stream of `/events`,
+//! also in the background: it announces new approvals and shows that the gateway is alive. An
+//! answer by key or button names an approval and the digest of what was shown of it.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -61,9 +63,9 @@ mod site;
 mod text;
 mod upstream_page;
 
-/// Bounds of connections that are not signed in.
+/// Bounds of connections that have not signed in.
 pub(crate) const ANONYMOUS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
-/// Most file descriptors that the console uses.
+/// Most file descriptors that the console uses at once.
 pub(crate) const DESCRIPTORS: usize = MAX_CONNECTIONS + ANONYMOUS.descriptors();
 const PATIENCE: Patience = Patience {
     first_byte: Duration::from_secs(10),
@@ -72,11 +74,12 @@ const PATIENCE: Patience = Patience {
     write: Duration::from_secs(30),
 };
 
-/// Binds the listener. If another program has the default address, for example the console of another user, any free
-/// port will do. An address that the operator wrote (`chosen`) must be free.
+/// Binds the listener and returns it with its address. If another program has the default address,
+/// for example the console of another user, binds any free port and logs that. An address that the
+/// operator configured (`chosen`) must be free.
 ///
 /// # Errors
-/// When no address is free.
+/// If no address is free.
 pub(crate) async fn bind(address: SocketAddr, chosen: bool) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = match TcpListener::bind(address).await {
         Err(error) if !chosen && error.kind() == io::ErrorKind::AddrInUse => {
@@ -91,7 +94,7 @@ pub(crate) async fn bind(address: SocketAddr, chosen: bool) -> io::Result<(TcpLi
     Ok((listener, local))
 }
 
-/// Accepts browsers until the console stops.
+/// Accepts connections of browsers until the console stops.
 pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: Arc<Lobby<Network>>) {
     let connected = |stream, _, guest| {
         let own = Arc::clone(&console);
@@ -100,7 +103,7 @@ pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: A
     lobby.serve(listener, &console.stop, connected).await;
 }
 
-/// Serves one connection.
+/// Serves the requests of one connection.
 pub(crate) async fn connection(
     console: &Arc<Console>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -116,7 +119,7 @@ pub(crate) async fn connection(
     let bounds = |http: &mut Builder| {
         http.max_buf_size(MAX_HEAD);
     };
-    // A browser that disconnects is not worth a log line.
+    // Errors are dropped: a browser that disconnects is not worth a log line.
     drop(connection::serve(paced, &phase, bounds, answer, &console.stop).await);
 }
 

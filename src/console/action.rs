@@ -1,5 +1,5 @@
-//! The actions behind the forms: each is a request of the operator, and its outcome a notice for
-//! the next page. `None` stands for a form that lacks a field.
+//! Carries out the actions behind the console's forms. Each sends one request to the operator's
+//! service and returns a notice for the next page, or `None` if the form lacks a field.
 #![expect(clippy::wildcard_enum_match_arm, reason = "each action has one kind of view, or two")]
 
 use super::form::Form;
@@ -15,7 +15,7 @@ use crate::operator::views::{AnswerOutcome, Revoked, View};
 use crate::operator::{ApprovalState, Person, Refusal};
 use crate::policy::consent::{ApprovalView, DENIED};
 
-/// What the operator does after a yes that came when the agent had been told to stop.
+/// Advice after an approval was allowed when the agent had already been told to stop.
 const TRY_AGAIN: &str = " Tell the agent to try again.";
 
 impl Notice {
@@ -28,18 +28,19 @@ impl Notice {
     }
 }
 
-/// A refusal as a sentence for the operator.
+/// Writes a refusal as a sentence for the operator.
 pub(crate) fn sentence(refusal: &Refusal) -> String {
     format!("{}.", capitalised(&refusal.to_string()))
 }
 
-/// Carries a request out for the browser, and tells the outcome.
+/// Carries out a request for the browser. The notice comes from `told` if the request succeeds,
+/// else from the refusal.
 async fn perform(console: &Console, visitor: &Visitor, request: Request, told: impl FnOnce(View) -> Notice) -> Notice {
     let done = console.operator.perform(&request, &Person::of_console(&visitor.name())).await;
     done.map_or_else(|refusal| Notice::bad(sentence(&refusal)), told)
 }
 
-/// Answers one approval as it was shown.
+/// Answers one approval, as it was shown: the form names the digest.
 pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form: &Form) -> Option<Notice> {
     let (answer, digest) = (form.answer()?, Some(form.digest()?));
     let asked = match console.desk().approval(id) {
@@ -56,7 +57,7 @@ pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form:
     Some(perform(console, visitor, request, notice).await)
 }
 
-/// An answer and how far it goes.
+/// Describes an answer and the calls that it covers, as a sentence for the operator.
 fn told(asked: Option<&ApprovalView>, answer: &Wish, now: u64) -> String {
     let Some(asked) = asked else { return if *answer == Wish::Deny { "Denied.".into() } else { "Allowed.".into() } };
     let (name, caller) = (visible(&asked.exposed), visible(asked.caller.name()));
@@ -80,7 +81,7 @@ fn told(asked: Option<&ApprovalView>, answer: &Wish, now: u64) -> String {
     }
 }
 
-/// Answers approvals of one group: allows each once, or denies them.
+/// Allows the checked approvals of one group once each, or denies them.
 pub(super) async fn answer_group(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
     let answer = form.answer()?;
     let members = form.members()?;
@@ -90,7 +91,7 @@ pub(super) async fn answer_group(console: &Console, visitor: &Visitor, form: &Fo
     Some(answer_many(console, visitor, AnswerManyParams { members, answer, is_group: true }).await)
 }
 
-/// Denies the approvals that were listed, of whatever caller and item.
+/// Denies all approvals that the overview listed, of any caller and item.
 pub(super) async fn deny_all(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
     let members = form.members().filter(|_| form.field("answer") == Some("deny"))?;
     Some(answer_many(console, visitor, AnswerManyParams { members, answer: Wish::Deny, is_group: false }).await)
@@ -121,7 +122,7 @@ pub(super) async fn unblock(console: &Console, visitor: &Visitor, form: &Form) -
     Some(perform(console, visitor, request, |_| Notice::good(text)).await)
 }
 
-/// Takes a grant back.
+/// Revokes a grant.
 pub(super) async fn revoke(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
     let request = Request::Revoke(RevokeParams { id: Some(form.field("id")?.to_owned()), all: false });
     let notice = |view| match view {
@@ -131,7 +132,7 @@ pub(super) async fn revoke(console: &Console, visitor: &Visitor, form: &Form) ->
     Some(perform(console, visitor, request, notice).await)
 }
 
-/// Approves or rejects a definition or launch as it was shown.
+/// Approves or rejects a definition or launch, as it was shown: the form names the digest.
 pub(super) async fn judge_pin(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
     let kind = Some(form.field("kind")?.parse().ok()?);
     let (name, digest) = (Some(form.field("name")?.to_owned()), Some(form.digest()?));
@@ -144,7 +145,7 @@ pub(super) async fn judge_pin(console: &Console, visitor: &Visitor, form: &Form)
     Some(perform(console, visitor, request, |_| Notice::good(text)).await)
 }
 
-/// Restarts an upstream of the running daemon, switches it off or on, or ends the login there.
+/// Restarts an upstream, switches it off or on until the daemon ends, or ends its login.
 pub(super) async fn steer(console: &Console, name: &str, visitor: &Visitor, form: &Form) -> Option<Notice> {
     let name = name.to_owned();
     let (request, did) = match form.field("do")? {
@@ -165,10 +166,10 @@ pub(super) async fn steer(console: &Console, name: &str, visitor: &Visitor, form
     Some(perform(console, visitor, request, notice).await)
 }
 
-/// Begins a login at an upstream: its id and the cookie that binds it to this browser.
+/// Begins a login at an upstream and returns its id and the cookie that binds it to this browser.
 ///
 /// # Errors
-/// The notice for the upstream's page.
+/// The notice for the upstream's page, if no login was begun.
 pub(crate) async fn log_in(console: &Console, upstream: &str, visitor: &Visitor) -> Result<(String, String), Notice> {
     let request = Request::BeginLogin(LoginParams { name: upstream.to_owned(), paste: false });
     let begun = console.operator.perform(&request, &Person::of_console(&visitor.name())).await;

@@ -1,33 +1,34 @@
-//! The arguments of a call as a card shows them.
+//! Lays out the arguments of a call for the card of its approval.
 
 use super::text::{Piece, marked};
 use crate::policy::consent::view::{Block, Content, EditLine, TextLine, View};
 use crate::wire::foreign::changes::Change;
 use crate::wire::foreign::marked::Marked;
 
-/// Unchanged lines that stay on each side of a change.
+/// Unchanged lines shown on each side of a change.
 const CONTEXT: usize = 2;
 
-/// One value with its place.
+/// One value of the arguments, with the path to it.
 #[derive(Debug, Default)]
 pub(crate) struct Argument {
+    /// Path of the value inside the arguments.
     pub(crate) place: Vec<Piece>,
-    /// A value on one line; of any other the rows are shown.
+    /// The value if it fits on one line; otherwise `None`, and `rows` are shown.
     pub(crate) value: Option<Vec<Piece>>,
-    /// How much it is.
+    /// Size of the value, in words.
     pub(crate) size: String,
     pub(crate) is_edit: bool,
     pub(crate) rows: Vec<Row>,
-    /// How much of it is not shown.
+    /// Sentence about the part that is not shown.
     pub(crate) cut: Option<String>,
 }
 
-/// One line of a text.
+/// One line of a longer text.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) kind: RowKind,
     pub(crate) pieces: Vec<Piece>,
-    /// The mark of the line's end.
+    /// Mark that shows how the line ends.
     pub(crate) end: &'static str,
 }
 
@@ -36,12 +37,12 @@ pub(crate) enum RowKind {
     Kept,
     Removed,
     Added,
-    /// So many unchanged lines that are left out.
+    /// Stands for this many unchanged lines, which are left out.
     Gap(usize),
 }
 
 impl Argument {
-    /// The beginning of arguments that were too long to be kept.
+    /// Shows the beginning of arguments that were too long to be kept, at most `most` bytes of it.
     pub(crate) fn beginning(text: &str, most: usize) -> Self {
         let (head, at) = Marked::beginning(text, most);
         let row = Row { kind: RowKind::Kept, pieces: marked(&head), end: "" };
@@ -65,7 +66,7 @@ impl Row {
     }
 }
 
-/// The values of a view in their order.
+/// Converts the blocks of a view, in their order.
 pub(crate) fn arguments(view: &View) -> Vec<Argument> {
     view.blocks.iter().map(argument).collect()
 }
@@ -77,7 +78,8 @@ fn argument(block: &Block) -> Argument {
     match &block.content {
         Content::Value(value) => Argument { place, value: Some(marked(value)), ..none },
         Content::Text { lines, size, cut } => {
-            // The mark of the line before says that the text ends with that line.
+            // An empty last line is left out: the mark of the line before shows that the text ends
+            // there.
             let ends = lines.last().is_some_and(|line| line.text.is_empty()) && lines.len() > 1 && *cut == 0;
             let shown = lines.len() - usize::from(ends);
             let rows = lines.iter().take(shown).map(|line| Row::of(RowKind::Kept, line)).collect();
@@ -98,7 +100,8 @@ fn argument(block: &Block) -> Argument {
     }
 }
 
-/// The lines of an edit; of unchanged stretches those beside a change.
+/// Returns the lines of an edit. Long unchanged stretches are shortened to the lines beside a
+/// change.
 fn folded(lines: &[EditLine]) -> Vec<Row> {
     let mut rows = Vec::with_capacity(lines.len());
     let mut at = 0;

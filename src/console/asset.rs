@@ -1,4 +1,4 @@
-//! The files that are built in, and the icon with a number.
+//! Serves the console's built-in files, and its icon with the number of open approvals.
 
 use http::Response;
 
@@ -7,10 +7,10 @@ use crate::listener::body::ReplyBody;
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const ICON: &str = "image/svg+xml";
-/// From here on the icon says that there are more.
+/// From this number on the icon shows `99+`.
 const MANY: u8 = 100;
 
-/// The file with that path.
+/// Returns the response for a path under `/static/`; `None` if there is no such file.
 pub(super) fn find(path: &str) -> Option<Response<ReplyBody>> {
     let name = path.strip_prefix("/static/")?;
     Some(match name {
@@ -27,7 +27,8 @@ pub(super) fn find(path: &str) -> Option<Response<ReplyBody>> {
     })
 }
 
-/// The icon with a number of open approvals. It is drawn here, so that the pages need no images but those of the console.
+/// Draws the icon with a number of open approvals, from 1 to [`MANY`]. Drawn by the server, so that
+/// pages need no images but the console's own.
 fn numbered(number: &str) -> Option<String> {
     let count: u8 = number.parse().ok().filter(|count| (1..=MANY).contains(count))?;
     let text = if count == MANY { "99+".to_owned() } else { count.to_string() };

@@ -1,4 +1,5 @@
-//! The page of calls: decisions of the audit log by a filter, the latest first, days back. Reading changes nothing.
+//! The page of calls: searches the audit log for decisions by a filter and shows them, latest
+//! first.
 
 use askama::Template;
 use http::{Response, StatusCode};
@@ -16,14 +17,14 @@ use crate::store::audit::past::Cursor;
 use crate::store::audit::search::{self, CannotSearch, Query};
 use crate::telemetry::metrics::OutcomeLabel;
 
-/// Bytes of a filter's text.
+/// Most bytes of one text of the filter.
 const MAX_TEXT: usize = 256;
-/// Words of decisions, and how the page says them.
+/// Decisions as the log writes them, and as the page shows them.
 const DECISIONS: [(&str, &str); 4] = [("allow", "allowed"), ("ask", "asked"), ("deny", "denied"), ("limit", "limited")];
-/// How approvals end, beside the outcomes of calls.
+/// Ways in which approvals end, which the filter offers besides the outcomes of calls.
 const ANSWERS: [&str; 5] = ["granted", "denied", "dismissed", "timed-out", "unanswered"];
 
-/// A choice of a list.
+/// An option of a selection list in the filter.
 #[derive(Debug)]
 struct Choice {
     value: &'static str,
@@ -31,7 +32,7 @@ struct Choice {
     is_chosen: bool,
 }
 
-/// A call's row.
+/// The row of one call.
 #[derive(Debug)]
 struct Row {
     at: When,
@@ -44,7 +45,7 @@ struct Row {
     rule: String,
     why: String,
     outcome: String,
-    /// The person behind it, and how long the call took.
+    /// Duration of the call, and the person who allowed or denied it.
     more: Option<String>,
     arguments: Vec<Piece>,
 }
@@ -58,21 +59,22 @@ struct Calls {
     decisions: Vec<Choice>,
     outcomes: Vec<Choice>,
     rows: Vec<Row>,
-    /// The zone of their times.
+    /// Time zone of the times in `rows`.
     zone: String,
-    /// Why there are none.
+    /// Reason why no search took place.
     problem: Option<&'static str>,
-    /// How much was read.
+    /// Number of records that were read, in words.
     read: String,
     damaged: Option<String>,
-    /// The address of the next page, and whether this one ended before it was full.
+    /// Address of the next page, with older calls.
     older: Option<String>,
+    /// True if the search ended before the page was full.
     is_cut: bool,
-    /// The address of the first page, on a later one.
+    /// Address of the first page; `None` on the first page.
     newest: Option<String>,
 }
 
-/// Answers a request for the page.
+/// Searches the audit log by the filter in `query` and renders the page.
 pub(super) async fn show(console: &Console, frame: Frame, query: &str) -> Response<ReplyBody> {
     let query = read(query);
     let found = console.desk().calls(query.clone()).await;
@@ -120,7 +122,7 @@ pub(super) async fn show(console: &Console, frame: Frame, query: &str) -> Respon
     reply::page(status, &page)
 }
 
-/// The outcomes of calls and of approvals, each once.
+/// Returns the outcomes of calls and of approvals, each once.
 fn outcomes() -> impl Iterator<Item = (&'static str, String)> {
     let calls = OutcomeLabel::VARIANTS.iter().map(|label| label.into_str());
     let answers =
@@ -132,12 +134,13 @@ fn choices(all: impl Iterator<Item = (&'static str, String)>, chosen: &str) -> V
     all.map(|(value, text)| Choice { value, text, is_chosen: value == chosen }).collect()
 }
 
-/// A word of the log as words.
+/// Replaces the hyphens and underscores of a log word by spaces.
 fn words(word: &str) -> String {
     word.replace(['_', '-'], " ")
 }
 
-/// Reads the query of an address. What is not understood wants nothing in particular.
+/// Reads the filter from the query of an address. Unknown fields and malformed cursors are ignored,
+/// and long values are cut.
 fn read(query: &str) -> Query {
     let mut out = Query::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -164,7 +167,7 @@ fn read(query: &str) -> Query {
     out
 }
 
-/// The address of a page with the same filter.
+/// Returns the address of a page with this filter, after the record at `after`.
 fn address(query: &Query, after: Option<&Cursor>) -> String {
     let Query { caller, client, item, rule, decision, outcome, day, .. } = query;
     let mut out = Serializer::new(String::from("/calls?"));
@@ -214,7 +217,7 @@ impl Row {
     }
 }
 
-/// A time that a call took.
+/// Formats the duration of a call.
 fn took(us: u64) -> String {
     match us {
         0..1000 => format!("{us} µs"),
@@ -223,8 +226,8 @@ fn took(us: u64) -> String {
     }
 }
 
-/// The moment of a record: the time of the day for people, with the day where it is not today, and
-/// with the zone where that is another one than now.
+/// Formats the time of a record: the time of day, with the date if it is not today, and with the
+/// zone if it differs from the present one.
 fn moment(date: &str, now: Wall) -> When {
     let (shown, today) = (local_of(date), local(now));
     let is_now = |part: std::ops::RangeFrom<usize>| shown.get(part.clone()) == today.get(part);

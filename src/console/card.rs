@@ -1,4 +1,4 @@
-//! The card of an open approval.
+//! The card of an open approval: everything the operator needs to see before answering.
 
 use super::argument::{Argument, arguments};
 use super::text::{Piece, When, block, capitalised, json, span, visible};
@@ -7,23 +7,25 @@ use crate::policy::{Evidence, Hints, Kind, Said};
 use crate::wire::foreign;
 use crate::wire::layout::indented;
 
-/// Bytes of the arguments on a card beside others, and on a page of its own.
+/// Most bytes of the arguments on a card beside others (`MAX_BRIEF`), and on a page of its own
+/// (`MAX_WHOLE`).
 const MAX_BRIEF: usize = 8 * 1024;
 const MAX_WHOLE: usize = 64 * 1024;
-/// Characters of them in a list.
+/// Most characters of the arguments on one line of a list.
 const MAX_LINE: usize = 240;
 
-/// A possible effect of a call in words, and its mark.
+/// A possible effect of a call, in words and with a colour.
 #[derive(Debug)]
 pub(crate) struct Effect {
     pub(crate) tone: &'static str,
     pub(crate) text: String,
 }
 
-/// The words of those who state something about the item; nobody has verified them.
+/// Returns the hints of the operator and of the server about the item. They are claims that headend
+/// has not verified.
 fn effects(approval: &ApprovalView) -> Vec<Effect> {
     if approval.kind != Kind::Tool.into_str() {
-        // The protocol lets other items do nothing else.
+        // Under the protocol, items other than tools only read.
         return vec![Effect { tone: "calm", text: "Only reads".to_owned() }];
     }
     let tone = |hints: &Hints| match (hints.destructive, hints.read_only) {
@@ -37,7 +39,7 @@ fn effects(approval: &ApprovalView) -> Vec<Effect> {
     by_operator.into_iter().chain([by_server]).collect()
 }
 
-/// The effect in a word or two.
+/// Returns the effect of the call in a few words.
 fn mark(approval: &ApprovalView) -> Effect {
     let (tone, text) = match (approval.destructive, approval.kind != Kind::Tool.into_str()) {
         (true, _) => ("danger", "May delete"),
@@ -49,7 +51,7 @@ fn mark(approval: &ApprovalView) -> Effect {
     Effect { tone, text: text.to_owned() }
 }
 
-/// The beginning of the arguments in one line, hidden characters spelled out.
+/// Returns the beginning of the arguments in one line, with hidden characters spelled out.
 fn brief(values: &[Argument], texts: &[Argument]) -> String {
     let mut out = String::new();
     for one in values.iter().chain(texts) {
@@ -65,11 +67,11 @@ fn brief(values: &[Argument], texts: &[Argument]) -> String {
     foreign::short(&out, MAX_LINE)
 }
 
-/// An open approval.
+/// The card of one open approval.
 #[derive(Debug)]
 pub(crate) struct Card {
     pub(crate) id: String,
-    /// Digest of what is shown, which an answer to several approvals names.
+    /// Digest of what is shown. An answer to several approvals names it.
     pub(crate) digest: String,
     pub(crate) caller: String,
     pub(crate) upstream: String,
@@ -78,21 +80,23 @@ pub(crate) struct Card {
     pub(crate) canonical: Option<String>,
     pub(crate) rule: String,
     pub(crate) effects: Vec<Effect>,
-    /// The effect in a word, and the beginning of the arguments, for a list.
+    /// Effect of the call in a few words, for a list.
     pub(crate) mark: Effect,
+    /// Beginning of the arguments in one line, for a list.
     pub(crate) brief: String,
     pub(crate) destructive: bool,
-    /// The name that the client gives itself.
+    /// Name that the client gives itself.
     pub(crate) client: Option<String>,
     pub(crate) outcome: String,
     pub(crate) description: Vec<Piece>,
-    /// Short ones, then those in lines.
+    /// Arguments that fit on one line.
     pub(crate) values: Vec<Argument>,
+    /// Arguments that take several lines.
     pub(crate) texts: Vec<Argument>,
     pub(crate) no_arguments: bool,
-    /// How much of the arguments is not shown.
+    /// Sentence about the arguments that are not shown.
     pub(crate) left_out: Option<String>,
-    /// The arguments exactly as they are sent, on the page of one approval.
+    /// Arguments exactly as they are sent, indented; on the page of one approval alone.
     pub(crate) exact: Option<Vec<Piece>>,
     pub(crate) arguments_bytes: usize,
     pub(crate) hidden: Option<String>,
@@ -100,21 +104,22 @@ pub(crate) struct Card {
     pub(crate) arguments_digest: String,
     pub(crate) definition_digest: String,
     pub(crate) has_session: bool,
-    /// Folders or the site below which it can be allowed, the nearest first.
+    /// Folders, or the site, below which the calls can be allowed, the nearest first.
     pub(crate) below: Vec<String>,
     /// Sentences about the calls that a grant below the nearest folder covers.
     pub(crate) covers: String,
-    /// The words of its button.
+    /// Label of the button that allows calls below a folder or site.
     pub(crate) below_word: &'static str,
-    /// Whether the console's evidence suffices to allow it.
+    /// True if the console's evidence (L2) suffices to allow the call.
     pub(crate) answerable: bool,
     pub(crate) asked: When,
+    /// Time until the approval expires.
     pub(crate) left: String,
-    /// Whether the agent still waits.
+    /// Sentence that says whether the agent still waits.
     pub(crate) agent: String,
 }
 
-/// Whether the agent still waits, in a sentence.
+/// Returns a sentence that says whether the agent still waits for the answer.
 fn told_of_agent(approval: &ApprovalView) -> String {
     match (approval.waits, approval.wait_left) {
         (Some(true), Some(left)) => format!("The agent waits, {} left.", span(left)),
@@ -124,17 +129,17 @@ fn told_of_agent(approval: &ApprovalView) -> String {
 }
 
 impl Card {
-    /// A card beside others, with the beginning of long arguments.
+    /// Makes a card that is shown beside others, with the beginning of long arguments.
     pub(crate) fn new(approval: &ApprovalView, now: Wall) -> Self {
         Self::bounded(approval, now, MAX_BRIEF)
     }
 
-    /// The card of a page of its own.
+    /// Makes the card for a page of its own, with the exact arguments if they are not too long.
     pub(crate) fn whole(approval: &ApprovalView, now: Wall) -> Self {
         let exact = match &approval.arguments {
             Some(json_text) if json_text.bytes().len() <= MAX_WHOLE => {
                 let text = json_text.text();
-                // Deep nesting would be mostly indents.
+                // Deeply nested JSON would be mostly indentation, so it stays on one line.
                 let lines = indented(&text);
                 let exact: &str = if lines.len() <= 4 * MAX_WHOLE { &lines } else { &text };
                 Some(json(exact))

@@ -20,30 +20,34 @@ use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Changes within this time become one event.
+/// Time after a change in which further changes join the same event.
 const GATHER: Duration = Duration::from_millis(300);
-/// Interval of keep-alives. They name every part, since times on the page ("3 min ago") grow old.
+/// Interval of keep-alives. A keep-alive names every part, since times on the page ("3 min ago")
+/// grow old.
 const BEAT: Duration = Duration::from_secs(20);
 
-/// New approvals that one event names, and characters of a name in it. More are one notification.
+/// Most new approvals that one event names, and most characters of a name in it.
 const MAX_TOLD: usize = 4;
 const MAX_NAME: usize = 80;
-/// How often to check parts without a channel.
+/// Interval at which parts without a channel are checked.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// The state of one page's event stream.
 struct Follower {
     console: Arc<Console>,
     visitor: Visitor,
-    /// Parts with a channel, and the number last sent.
+    /// Parts with a channel, each with the number that was last announced.
     watches: Vec<(Part, watch::Receiver<u64>, u64)>,
+    /// Parts without a channel, each with the number that was last announced.
     counts: Vec<(Part, u64)>,
-    /// The approvals that the page has heard of.
+    /// Ids of the approvals that the page has been told of.
     known: HashSet<String>,
+    /// True once the first event was sent.
     greeted: bool,
     _place: OwnedSemaphorePermit,
 }
 
-/// The stream for one page; `None` when too many are open.
+/// Opens the event stream of one page; `None` if too many streams are open.
 pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Response<ReplyBody>> {
     let place = Arc::clone(&console.streams).try_acquire_owned().ok()?;
     let seen = |(part, mut watch): (Part, watch::Receiver<u64>)| {
@@ -65,7 +69,8 @@ pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Respon
 async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
     if !follower.greeted {
         follower.greeted = true;
-        // A change between the page and the stream is not lost: the first event names every part.
+        // The first event names every part, so a change between the page and its stream is not
+        // lost.
         let text = format!("retry: 3000\n\n{}{}", event(follower.all()), follower.waiting(true));
         return Some((text.into(), follower));
     }
@@ -82,7 +87,8 @@ async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
 }
 
 impl Follower {
-    /// The next parts to announce; after [`BEAT`] without a change, all of them.
+    /// Waits for changes and returns the parts to announce. Returns all parts after [`BEAT`]
+    /// without a change, or if the session has ended.
     async fn wait(&mut self) -> Vec<Part> {
         let start = clock::now();
         loop {
@@ -100,7 +106,7 @@ impl Follower {
         }
     }
 
-    /// Resolves when a channel signals.
+    /// Waits until a channel signals.
     async fn woken(&mut self) {
         let mut changes: Vec<_> = self.watches.iter_mut().map(|(_, watch, _)| Box::pin(watch.changed())).collect();
         while !changes.is_empty() {
@@ -128,8 +134,8 @@ impl Follower {
         parts
     }
 
-    /// The event with the number of open approvals and, unless it is the first, those that came since the last one: their callers and
-    /// items, not their arguments.
+    /// Returns the event with the number of open approvals. Unless it is the first, it names the
+    /// new ones since the last event, by caller and item, without their arguments.
     fn waiting(&mut self, is_first: bool) -> String {
         let open = self.console.desk().approvals();
         let new = open.iter().filter(|approval| !is_first && !self.known.contains(&approval.id)).take(MAX_TOLD);
@@ -146,7 +152,7 @@ impl Follower {
     }
 }
 
-/// An approval as a notification.
+/// Describes an approval for a notification of the browser.
 fn told(approval: &ApprovalView) -> RawJson {
     let short = |text: &str| foreign::short(text, MAX_NAME);
     let title = format!("{} waits for your answer", short(&approval.exposed));

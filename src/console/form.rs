@@ -1,4 +1,4 @@
-//! The fields of a posted form.
+//! Reads posted forms and their fields.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,33 +17,34 @@ use crate::wire::coding;
 
 const MAX_BODY: usize = 64 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// The time of the answer "for 1 hour".
+/// Lifetime of the grant behind the answer "for 1 hour".
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Fields of a form.
+/// The fields of a posted form, in their order.
 pub(super) struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// The value of a field that occurs once.
+    /// Returns the value of a field; `None` if it is missing or repeated.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str());
         let value = values.next()?;
         values.next().is_none().then_some(value)
     }
 
-    /// The approvals that it names, each with the digest of what was shown; `None` where one is malformed.
+    /// Returns the approvals that the form names, each with the digest of what was shown; `None` if
+    /// one is malformed.
     pub(super) fn members(&self) -> Option<Vec<Member>> {
         let values = self.0.iter().filter(|(field, _)| field == "member").map(|(_, value)| value.split_once(':'));
         let member = |(id, digest): (&str, &str)| Some(Member { id: id.to_owned(), digest: Digest::from_hex(digest)? });
         values.map(|value| value.and_then(member)).collect()
     }
 
-    /// The digest of what was shown.
+    /// Returns the digest of what was shown.
     pub(super) fn digest(&self) -> Option<Digest> {
         self.field("digest").and_then(Digest::from_hex)
     }
 
-    /// The operator's answer, by its word.
+    /// Returns the operator's answer.
     pub(super) fn answer(&self) -> Option<Wish> {
         match self.field("answer")? {
             "hour" => Some(Wish::For(HOUR)),
@@ -55,6 +56,9 @@ impl Form {
 }
 
 /// Reads the form of a request.
+///
+/// # Errors
+/// The response, if the request is no plain form, is too large or arrives too slowly.
 pub(super) async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Box<Response<ReplyBody>>> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();

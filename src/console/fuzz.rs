@@ -1,4 +1,4 @@
-//! Properties of the console's pages for any text.
+//! Properties of the console's pages that hold for any text.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use super::route::{is_id, is_link, own_page};
@@ -7,7 +7,8 @@ use crate::wire::foreign::{hidden_in, turns_direction};
 use crate::wire::fuzz::{halves, value};
 use crate::wire::layout::indented;
 
-/// Nothing on a page is hidden, and no link leads away from it. The bytes are an old text, a line feed and a new one.
+/// Checks that a page hides no character and links to no other site. The bytes are an old text, a
+/// line feed and a new text.
 pub(crate) fn text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let line = visible(&text);

@@ -1,21 +1,22 @@
-//! The way to the approvals of one caller about one item.
+//! Links to the page of all open approvals of one caller about one item.
 
 use url::form_urlencoded;
 
 use super::text::visible;
 use crate::policy::consent::ApprovalView;
 
-/// A link to the approvals of one caller about one item, where there are several.
+/// A link to the open approvals of one caller about one item.
 #[derive(Debug)]
 pub(crate) struct GroupLink {
     pub(crate) href: String,
     pub(crate) caller: String,
     pub(crate) name: String,
+    /// Number of approvals in the group.
     pub(crate) count: usize,
 }
 
 impl GroupLink {
-    /// To the group of this approval, of which so many are open.
+    /// Makes the link to the group of this approval, of which `count` are open.
     pub(crate) fn to(approval: &ApprovalView, count: usize) -> Self {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("caller", approval.caller.key()).append_pair("kind", &approval.kind);

@@ -1,10 +1,13 @@
-//! Logins at upstreams: the pages between the operator and an authorization server, and its call-back.
+//! Logins at upstreams: the pages between the operator and an authorization server, and its
+//! call-back.
 //!
-//! A login is begun on an upstream's page by the operator, or by a one-time link, which is the operator's: no sign-in is asked for. Either
-//! binds it to this browser by a cookie of its own: `SameSite=Lax`, since the browser comes back from another site, and for the path of
-//! the call-back alone. The call-back is the one GET that changes something; its state and the cookie take the place of the form's
-//! token, and both are used once. The same holds for the address that a person pastes, since the browser could not be sent back here:
-//! its form goes to the path of the call-back, so the cookie comes with it.
+//! A login is begun on an upstream's page by the signed-in operator, or by a one-time link, which
+//! needs no sign-in because only the operator gets it. Either way a cookie of its own binds the
+//! login to this browser. The cookie is `SameSite=Lax`, since the browser returns from another
+//! site, and is limited to the path of the call-back. The call-back is the one GET that changes
+//! something: its state and the cookie replace the form's CSRF token, and both work once. An
+//! address that a person pastes, because the browser could not be sent back here, is treated alike:
+//! its form posts to the path of the call-back, so that the cookie is sent along.
 
 use std::sync::Arc;
 
@@ -28,7 +31,7 @@ use crate::operator::views::View;
 use crate::operator::{Person, Refusal};
 
 pub(super) const CALLBACK: &str = "/oauth/callback";
-/// Begin of the names of cookies; several logins may be under way in one browser.
+/// Prefix of the names of login cookies. Several logins may be under way in one browser.
 const NAME: &str = "headend-login-";
 const GONE: &str = "This login has ended, was opened in another browser, or is older than ten minutes. Begin another one: on the page \
                     of its upstream, or with headend login.";
@@ -36,7 +39,8 @@ const OTHER: &str = "This address does not belong to a login that was begun in t
                      address from the browser that has just logged in. Logins end after ten minutes; one that was begun with --paste \
                      takes the address at that command alone.";
 
-/// The page behind a link; for the operator also after the link was opened. Opening it changes nothing.
+/// Shows the page behind a login's link. After the link was opened, only the signed-in operator
+/// sees its page. Changes nothing.
 pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<ReplyBody> {
     if let Some(begun) = console.desk().login(id) {
         let (upstream, issuer) = (visible(&begun.upstream), visible(&begun.issuer));
@@ -50,7 +54,8 @@ pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<R
     }
 }
 
-/// Its button: binds the login to this browser and shows the address of the authorization server.
+/// Opens a login, for the button on its page: binds it to this browser and shows the address of the
+/// authorization server.
 pub(super) async fn enter(console: &Console, id: &str, visitor: Option<&Visitor>) -> Response<ReplyBody> {
     let request = Request::OpenLogin(ById { id: id.to_owned() });
     match console.operator.perform(&request, &Person::of_console(&name_of(visitor))).await {
@@ -63,10 +68,11 @@ pub(super) async fn enter(console: &Console, id: &str, visitor: Option<&Visitor>
     }
 }
 
-/// The button on an upstream's page: begins a login, binds it to this browser and leads on to the address.
+/// Begins a login, for the button on an upstream's page: binds it to this browser and redirects to
+/// the login's page.
 ///
 /// # Errors
-/// The notice for that page.
+/// The notice for the upstream's page.
 pub(super) async fn begin(console: &Console, upstream: &str, visitor: &Visitor) -> Result<Response<ReplyBody>, Notice> {
     let (id, cookie) = action::log_in(console, upstream, visitor).await?;
     Ok(bound(reply::see(&format!("/login/{id}")), &id, &cookie))
@@ -85,9 +91,9 @@ fn address(begun: Begun) -> LoginAddress {
     }
 }
 
-/// Sets the cookie of a login.
+/// Adds the cookie of a login to a response.
 fn bound(mut response: Response<ReplyBody>, id: &str, cookie: &str) -> Response<ReplyBody> {
-    // Letters, digits, `-` and `_` alone, like the id.
+    // Ids and cookies consist of letters, digits, `-` and `_`.
     let name: String = id.chars().take(8).collect();
     let text = format!("{NAME}{name}={cookie}; HttpOnly; SameSite=Lax; Path={CALLBACK}; Max-Age={}", LIFE.as_secs());
     if let Ok(text) = HeaderValue::from_str(&text) {
@@ -96,12 +102,12 @@ fn bound(mut response: Response<ReplyBody>, id: &str, cookie: &str) -> Response<
     response
 }
 
-/// The browser comes back.
+/// Finishes a login when the browser returns to the call-back.
 pub(super) async fn ended(console: &Arc<Console>, head: &Parts, visitor: Option<&Visitor>) -> Response<ReplyBody> {
     end(console, head, visitor, Callback::of_query(head.uri.query().unwrap_or_default())).await
 }
 
-/// The address at which a browser ended that could not come back.
+/// Finishes a login with the pasted address of a browser that could not return here.
 pub(super) async fn pasted(
     console: &Arc<Console>,
     head: &Parts,
@@ -124,8 +130,8 @@ async fn end(
     console.act(async move { outcome(own.operator.perform(&request, &by).await) }).await
 }
 
-/// The browser as the audit log names it: by its session, if it is signed in. The cookie of a login
-/// proves that the browser is the one that opened it.
+/// Returns the browser's name for the audit log: that of its session if it is signed in. An
+/// unsigned browser is accepted because the cookie of the login proves that it opened the login.
 fn name_of(visitor: Option<&Visitor>) -> String {
     visitor.map_or_else(|| "console".to_owned(), Visitor::name)
 }
@@ -149,7 +155,8 @@ fn outcome(ended: Result<View, Refusal>) -> Response<ReplyBody> {
     }
 }
 
-/// The values of the cookies of logins. Other programs on this address may have set some of that name; all are tried.
+/// Returns the values of all login cookies. Programs on other ports of this address may have set
+/// cookies with such names, so all of them are tried.
 fn cookies(headers: &HeaderMap) -> Vec<&str> {
     let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));

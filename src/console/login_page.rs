@@ -4,36 +4,38 @@ use askama::Template;
 
 use crate::gateway::logins::WantedScope;
 
-/// The page behind the link of a login.
+/// The page behind a login's link, before it is opened.
 #[derive(Debug, Template)]
 #[template(path = "login.html", config = "src/console/askama.toml")]
 pub(crate) struct LoginPage {
     pub(crate) id: String,
     pub(crate) upstream: String,
     pub(crate) issuer: String,
-    /// Host of the login page, if it is not the issuer's.
+    /// Host of the authorization server's login page, if it is not the issuer's.
     pub(crate) page_host: Option<String>,
     pub(crate) scopes: Vec<WantedScope>,
     pub(crate) warning: Option<String>,
 }
 
-/// The way to the authorization server, for the browser that goes on with a login, and the way back for one that cannot be sent here.
+/// The page with the address of the authorization server, and with a field for the address at which
+/// the browser ends if it cannot return here.
 #[derive(Debug, Template)]
 #[template(path = "login_address.html", config = "src/console/askama.toml")]
 pub(crate) struct LoginAddress {
     pub(crate) upstream: String,
     pub(crate) issuer: String,
-    /// Host of the login page, if it is not the issuer's.
+    /// Host of the authorization server's login page, if it is not the issuer's.
     pub(crate) page_host: Option<String>,
     pub(crate) scopes: Vec<WantedScope>,
     pub(crate) address: String,
-    /// Where the browser is sent after the login, and whether that is this console.
+    /// Address that the browser is sent to after the login.
     pub(crate) redirect: String,
+    /// True if `redirect` leads to this console.
     pub(crate) comes_here: bool,
     pub(crate) warning: Option<String>,
 }
 
-/// The end of a login.
+/// The page after a successful login.
 #[derive(Debug, Template)]
 #[template(path = "login_done.html", config = "src/console/askama.toml")]
 pub(crate) struct LoginDone {
@@ -41,7 +43,8 @@ pub(crate) struct LoginDone {
     pub(crate) text: String,
 }
 
-/// An answer that belongs to no login of this browser; another address can be pasted.
+/// The page after an answer that belongs to no login of this browser. Another address can be
+/// pasted.
 #[derive(Debug, Template)]
 #[template(path = "login_refused.html", config = "src/console/askama.toml")]
 pub(crate) struct LoginRefused {
