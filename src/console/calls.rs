@@ -61,7 +61,7 @@ struct Calls {
     rows: Vec<Row>,
     /// Time zone of the times in `rows`.
     zone: String,
-    /// Reason why no search took place.
+    /// Reason why the search failed.
     problem: Option<&'static str>,
     /// Number of records that were read, in words.
     read: String,

@@ -139,7 +139,8 @@ impl Card {
         let exact = match &approval.arguments {
             Some(json_text) if json_text.bytes().len() <= MAX_WHOLE => {
                 let text = json_text.text();
-                // Deeply nested JSON would be mostly indentation, so it stays on one line.
+                // Indented JSON that is deeply nested would be mostly blanks, so the text is not
+                // indented then.
                 let lines = indented(&text);
                 let exact: &str = if lines.len() <= 4 * MAX_WHOLE { &lines } else { &text };
                 Some(json(exact))

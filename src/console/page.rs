@@ -1,4 +1,5 @@
-//! The pages as values for the templates in `pages/`. Foreign text is made visible here and escaped there.
+//! The pages as values for the templates in `pages/`. Constructors make hidden characters of
+//! foreign text visible; the templates escape it.
 
 use askama::Template;
 
@@ -18,7 +19,7 @@ use crate::wire::foreign::hidden_in;
 use crate::wire::foreign::oddities::Oddities;
 use crate::wire::layout::indented;
 
-/// The current page, for the navigation.
+/// The section of the current page, for the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Overview,
@@ -30,35 +31,37 @@ pub(crate) enum Section {
     Other,
 }
 
-/// Common parts of every page of a signed-in browser.
+/// Parts common to every page of a signed-in browser.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) section: Section,
     pub(crate) csrf: String,
     pub(crate) notice: Option<Notice>,
-    /// Numbers of open approvals and of waiting pins.
+    /// Number of open approvals.
     pub(crate) waiting: usize,
+    /// Number of pins that wait for a review.
     pub(crate) pins_waiting: usize,
 }
 
-/// A page in the navigation.
+/// A link of the navigation.
 #[derive(Debug)]
 pub(crate) struct NavLink {
     pub(crate) path: &'static str,
     pub(crate) name: &'static str,
     pub(crate) is_current: bool,
-    /// The number that waits there, and the word for it.
+    /// Number of things that wait there (`count`), and the word after it (`counts`).
     pub(crate) count: usize,
     pub(crate) counts: &'static str,
 }
 
 impl Frame {
-    /// The navigation, in its order.
+    /// Returns the links of the navigation, in their order.
     pub(crate) fn links(&self) -> Vec<NavLink> {
         let link = |section, path, name, count, counts| NavLink {
             path,
             name,
-            // The calls page leads to the same records as that of the last decisions, and to more of them.
+            // The decisions page is marked as the calls page, which shows the same records and
+            // more.
             is_current: self.section == section || self.section == Section::Decisions && section == Section::Calls,
             count,
             counts,
@@ -73,23 +76,24 @@ impl Frame {
     }
 }
 
-/// An upstream's tile.
+/// The tile of an upstream, on the overview and on its own page.
 #[derive(Debug)]
 pub(crate) struct Tile {
     pub(crate) name: String,
-    /// Its own page.
+    /// Address of the upstream's page.
     pub(crate) href: String,
     pub(crate) state: &'static str,
-    /// Mark of the state.
+    /// Colour of the state.
     pub(crate) tone: &'static str,
     pub(crate) offers: String,
     pub(crate) revision: String,
     pub(crate) in_flight: usize,
     pub(crate) restarts: u64,
     pub(crate) error: Option<String>,
-    /// For how long it has not been ready, when it is tried again, and what to do.
+    /// Sentence about an upstream that is not ready: for how long, when it is tried again, and what
+    /// to do. `None` unless it has failed or is starting.
     pub(crate) waits: Option<String>,
-    /// It waits for a login, which its own page gives.
+    /// True if the upstream waits for a login, which its page offers.
     pub(crate) wants_login: bool,
 }
 
@@ -127,14 +131,15 @@ impl Tile {
     }
 }
 
-/// For how long an upstream has been in its state, and what comes next.
+/// Returns a sentence: for how long an upstream has been in its state, when it is tried again, and
+/// what to do.
 fn waits(upstream: &UpstreamView, health: &HealthView) -> String {
     let next = health.next_try_seconds.map(|seconds| format!(", tried again in {}", span(seconds))).unwrap_or_default();
     let advice = upstream.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
     format!("{} for {}{next}{advice}.", capitalised(upstream.state.into_str()), span(health.since_seconds))
 }
 
-/// A decision's row.
+/// The row of a decision.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) at: When,
@@ -168,7 +173,7 @@ impl Row {
     }
 }
 
-/// The row of a refusal of calls for a while.
+/// The row of a block, which refuses calls for a while.
 #[derive(Debug)]
 pub(crate) struct BlockRow {
     pub(crate) id: String,
@@ -192,7 +197,7 @@ impl BlockRow {
     }
 }
 
-/// A grant's row.
+/// The row of a grant.
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) id: String,
@@ -249,19 +254,19 @@ impl Granted {
     }
 }
 
-/// A pin that waits for approval.
+/// A pin that waits for the operator's review, with the changes of its text.
 #[derive(Debug)]
 pub(crate) struct Review {
     pub(crate) upstream: String,
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// The name as the form returns it: unchanged.
+    /// The unchanged name, which the form sends back.
     pub(crate) key: String,
     pub(crate) digest: String,
     pub(crate) short: String,
     pub(crate) anchor: String,
     pub(crate) new: bool,
-    /// Clients see it already.
+    /// True if the tool is new and clients see it already.
     pub(crate) added: bool,
     pub(crate) rejected: bool,
     pub(crate) launch: bool,
@@ -273,12 +278,12 @@ pub(crate) struct Review {
 }
 
 impl Review {
-    /// Whether the operator should review it: a rejected pin was reviewed.
+    /// Returns true if the operator should review the pin. A rejected pin was reviewed already.
     pub(crate) fn is_due(pin: &PinView) -> bool {
         pin.is_new || (pin.waiting.is_some() && pin.state != PinState::Rejected)
     }
 
-    /// `None` when nothing waits.
+    /// Compares the waiting text of a pin with the approved one; `None` if nothing waits.
     pub(crate) fn new(pin: &PinView, now: Wall) -> Option<Self> {
         let waiting = pin.waiting.as_ref().or_else(|| pin.approved.as_ref().filter(|_| pin.is_new))?;
         let waiting = &*indented(waiting);
@@ -312,7 +317,7 @@ impl Review {
     }
 }
 
-/// The pins of one upstream that match their approved text.
+/// The pins of one upstream that match their approved texts.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     pub(crate) upstream: String,
@@ -321,6 +326,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
+    /// Groups the matching pins by upstream.
     pub(crate) fn all(pins: &[PinView]) -> Vec<Self> {
         let mut out: Vec<(String, Vec<String>)> = Vec::new();
         for pin in pins.iter().filter(|pin| pin.state == PinState::Pinned && !pin.is_new) {
@@ -337,7 +343,7 @@ impl Pinned {
     }
 }
 
-/// The end of an approval, as a heading and a sentence.
+/// Returns a heading and a sentence for the end of an approval.
 const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
     match ending {
         consent::Closed::Granted => {
@@ -358,12 +364,13 @@ const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
     }
 }
 
+/// The page of the open approvals of one caller about one item.
 #[derive(Debug, Template)]
 #[template(path = "group.html", config = "src/console/askama.toml")]
 pub(crate) struct Group {
     pub(crate) frame: Frame,
     pub(crate) cards: Vec<Card>,
-    /// Whether the console's evidence suffices to allow one of them.
+    /// True if the console's evidence (L2) suffices to allow at least one of the calls.
     answerable: bool,
 }
 
@@ -374,6 +381,7 @@ impl Group {
     }
 }
 
+/// The first page: open approvals, blocks, upstreams and the last decisions.
 #[derive(Debug, Template)]
 #[template(path = "overview.html", config = "src/console/askama.toml")]
 pub(crate) struct Overview {
@@ -382,32 +390,35 @@ pub(crate) struct Overview {
     pub(crate) troubles: Vec<String>,
     pub(crate) blocks: Vec<BlockRow>,
     pub(crate) tiles: Vec<Tile>,
+    /// Number of upstreams that have failed.
     pub(crate) troubled: usize,
     pub(crate) rows: Vec<Row>,
 }
 
+/// The page of one open approval.
 #[derive(Debug, Template)]
 #[template(path = "approval.html", config = "src/console/askama.toml")]
 pub(crate) struct OneApproval {
     pub(crate) frame: Frame,
     pub(crate) card: Card,
-    /// Where others of its caller and item are open.
+    /// Link to the other open approvals of this caller about this item, if there are any.
     pub(crate) group: Option<GroupLink>,
 }
 
+/// The page of an approval that has ended or is unknown.
 #[derive(Debug, Template)]
 #[template(path = "closed.html", config = "src/console/askama.toml")]
 pub(crate) struct Closed {
     pub(crate) frame: Frame,
     pub(crate) title: &'static str,
     pub(crate) text: &'static str,
-    /// It was allowed when the agent had been told to stop.
+    /// True if the call was allowed after the agent had been told to stop.
     pub(crate) is_late: bool,
     pub(crate) id: String,
 }
 
 impl Closed {
-    /// `None`: an unknown id.
+    /// Makes the page; `ending` is `None` if the id is unknown.
     pub(crate) fn new(frame: Frame, id: &str, ending: Option<consent::Closed>, is_late: bool) -> Self {
         let unknown = (
             "Not known",
@@ -418,6 +429,7 @@ impl Closed {
     }
 }
 
+/// The page of live grants.
 #[derive(Debug, Template)]
 #[template(path = "grants.html", config = "src/console/askama.toml")]
 pub(crate) struct Grants {
@@ -425,6 +437,7 @@ pub(crate) struct Grants {
     pub(crate) grants: Vec<Granted>,
 }
 
+/// The page of pins: those to review, then those that match.
 #[derive(Debug, Template)]
 #[template(path = "pins.html", config = "src/console/askama.toml")]
 pub(crate) struct Pins {
@@ -433,15 +446,17 @@ pub(crate) struct Pins {
     pub(crate) pinned: Vec<Pinned>,
 }
 
+/// The page of all upstreams.
 #[derive(Debug, Template)]
 #[template(path = "upstreams.html", config = "src/console/askama.toml")]
 pub(crate) struct Upstreams {
     pub(crate) frame: Frame,
-    /// The command by which hosts reach this daemon.
+    /// Command that connects an MCP host to this daemon.
     pub(crate) host_command: Option<String>,
     pub(crate) tiles: Vec<Tile>,
 }
 
+/// The page of the last decisions.
 #[derive(Debug, Template)]
 #[template(path = "decisions.html", config = "src/console/askama.toml")]
 pub(crate) struct Decisions {
@@ -449,6 +464,7 @@ pub(crate) struct Decisions {
     pub(crate) rows: Vec<Row>,
 }
 
+/// The sign-in page; `then` is the page to show after it.
 #[derive(Debug, Template)]
 #[template(path = "sign_in.html", config = "src/console/askama.toml")]
 pub(crate) struct SignIn {
@@ -456,13 +472,14 @@ pub(crate) struct SignIn {
     pub(crate) problem: Option<String>,
 }
 
+/// The page behind a one-time link, whose button signs in.
 #[derive(Debug, Template)]
 #[template(path = "open.html", config = "src/console/askama.toml")]
 pub(crate) struct Open {
     pub(crate) link: String,
 }
 
-/// A page with a short text, for signed-in and other browsers.
+/// A page with a short text, for browsers that are signed in or not.
 #[derive(Debug, Template)]
 #[template(path = "plain.html", config = "src/console/askama.toml")]
 pub(crate) struct Plain {

@@ -1,35 +1,38 @@
-//! The open approvals on the overview: one line each until they are opened, those of one caller about one item together.
+//! The open approvals on the overview, one line each until they are opened. Approvals of one caller
+//! about one item stand together.
 
 use super::card::Card;
 use super::group_link::GroupLink;
 use crate::policy::consent::{ApprovalView, Wall};
 
-/// So many are open from the start.
+/// Most approvals that are opened from the start.
 const FEW: usize = 3;
-/// Most that are listed; the others come when these are answered.
+/// Most approvals that are listed. The others appear as these are answered.
 const MAX_LISTED: usize = 200;
 
-/// All that are listed.
+/// The open approvals on the overview, in groups.
 #[derive(Debug)]
 pub(crate) struct Questions {
     pub(crate) groups: Vec<QuestionGroup>,
-    /// How many wait, and how many of them are listed.
+    /// Number of open approvals.
     pub(crate) count: usize,
+    /// Number of approvals in `groups`.
     pub(crate) listed: usize,
-    /// Whether each is open from the start.
+    /// True if so few approvals wait that each is opened from the start.
     pub(crate) are_few: bool,
 }
 
-/// Those of one caller about one item.
+/// Open approvals of one caller about one item.
 #[derive(Debug)]
 pub(crate) struct QuestionGroup {
-    /// Where there are several.
+    /// Link to the group's own page; `None` for a single approval.
     pub(crate) link: Option<GroupLink>,
     pub(crate) cards: Vec<Card>,
 }
 
 impl Questions {
-    /// In the order of the oldest of each group.
+    /// Groups open approvals, which are given oldest first. Groups keep the order of their oldest
+    /// approval.
     pub(crate) fn new(approvals: &[ApprovalView], now: Wall) -> Self {
         let mut groups: Vec<Vec<&ApprovalView>> = Vec::new();
         for approval in approvals.iter().take(MAX_LISTED) {

@@ -1,4 +1,4 @@
-//! The console's responses. All carry the same headers.
+//! Builds the console's responses, which all carry the same security headers.
 
 use askama::Template;
 use bytes::Bytes;
@@ -9,17 +9,17 @@ use super::page::Plain;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::with_status;
 
-/// Name of the session's cookie. `__Host-` needs TLS, which a loopback listener lacks.
+/// Name of the session's cookie. The prefix `__Host-` needs TLS, which a loopback listener lacks.
 pub(crate) const COOKIE: &str = "headend-console";
 
-/// No content from elsewhere, none inline, and no frame around it.
+/// Content security policy: no content from other origins, none inline, and no frame around a page.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// Headers of every response.
 ///
-/// The referrer stays on this origin. Without any referrer, browsers send `Origin: null` with forms, and so could a
-/// foreign page.
+/// The referrer stays on this origin. It is not switched off, since browsers would then send
+/// `Origin: null` with forms, which a foreign page can send too.
 const HEADERS: [(&str, &str); 8] = [
     ("content-security-policy", POLICY),
     ("x-content-type-options", "nosniff"),
@@ -31,7 +31,7 @@ const HEADERS: [(&str, &str); 8] = [
     ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
 ];
 
-/// Adds the headers of every response.
+/// Adds the headers of every response, replacing others of the same names.
 pub(crate) fn finish(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     for (name, value) in HEADERS {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -39,7 +39,7 @@ pub(crate) fn finish(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     response
 }
 
-/// A page.
+/// Renders a page. If that fails, logs an error and responds with status 500.
 pub(crate) fn page(status: StatusCode, page: &impl Template) -> Response<ReplyBody> {
     match page.render() {
         Ok(text) => with(status, "text/html; charset=utf-8", text.into()),
@@ -50,12 +50,12 @@ pub(crate) fn page(status: StatusCode, page: &impl Template) -> Response<ReplyBo
     }
 }
 
-/// A file embedded in the program, or an image that was drawn for its request.
+/// Responds with a file embedded in the program, or with an image drawn for the request.
 pub(crate) fn file(kind: &'static str, text: impl Into<Bytes>) -> Response<ReplyBody> {
     with(StatusCode::OK, kind, text.into())
 }
 
-/// A page with an error.
+/// Responds with a page that describes an error.
 pub(crate) fn wrong(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
     page(status, &Plain { title: title.to_owned(), text: text.to_owned() })
 }
@@ -80,12 +80,12 @@ pub(crate) fn retry_later(mut response: Response<ReplyBody>, seconds: u64) -> Re
     response
 }
 
-/// The refusal of a request that finds no place, to be tried again in ten seconds.
+/// Refuses a request because a limit is reached: status 503, with a retry after ten seconds.
 pub(crate) fn busy(text: &str) -> Response<ReplyBody> {
     retry_later(wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text), 10)
 }
 
-/// Redirects to another page of the console, with GET.
+/// Redirects to another page of the console, which the browser loads with GET.
 pub(crate) fn see(path: &str) -> Response<ReplyBody> {
     let mut response = with(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());
     let location = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
@@ -93,7 +93,7 @@ pub(crate) fn see(path: &str) -> Response<ReplyBody> {
     response
 }
 
-/// Sets the session's cookie, or clears it.
+/// Sets the session's cookie, or removes it if `value` is `None`.
 pub(crate) fn with_cookie(mut response: Response<ReplyBody>, value: Option<&str>) -> Response<ReplyBody> {
     let text = match value {
         Some(value) => format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/"),

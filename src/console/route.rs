@@ -1,4 +1,4 @@
-//! One request of a browser: its session, its page, its action.
+//! Routes one request of a browser: finds its session, then shows a page or carries out an action.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ use crate::listener::reply::closing;
 use crate::operator::ApprovalState;
 use crate::policy::OperatorAction;
 
-/// Number of decisions on the overview, and on their own page.
+/// Number of decisions on the overview (`FEW`) and on their own page (`ALL`).
 const FEW: usize = 8;
 const ALL: usize = 200;
-/// Header of the script's own requests. They leave a notice for the page that the operator sees next, unless they ask for what was
-/// told.
+/// Header of the requests that the page's script makes. They leave the notice for the page that the
+/// operator sees next, unless the value is [`TOLD`]: then the script shows it.
 const REFRESH: &str = "headend-refresh";
 const TOLD: &str = "told";
 
-/// Serves one request.
+/// Serves one request: checks host, origin and session, then routes it by method and path.
 pub(super) async fn handle(
     console: &Arc<Console>,
     request: http::Request<Incoming>,
@@ -83,24 +83,27 @@ fn is_read(method: &Method) -> bool {
     method == Method::GET || method == Method::HEAD
 }
 
-/// Browsers say where a form comes from. Other programs say nothing, and have no cookie of another program.
+/// Returns false if the browser says that another site sent the form. Programs other than browsers
+/// send no such header, and have no cookie of a browser.
 fn same_site(headers: &HeaderMap) -> bool {
     headers.get_all("sec-fetch-site").iter().all(|site| site == "same-origin" || site == "none")
 }
 
-/// The session of the request's cookie.
+/// Finds the session of the request's cookie, and extends it unless the page's script made the
+/// request.
 ///
-/// A cookie is not bound to a port, so programs on other ports of this address may have set any number of that name,
-/// and some that are not text. All are tried; the bound on the head limits their number.
+/// A cookie is not bound to a port, so programs on other ports of this address may have set any
+/// number of cookies with this name, some of which are not text. All are tried; the limit on the
+/// head bounds their number.
 fn visitor(console: &Console, head: &Parts) -> Option<Visitor> {
-    // An open page asks by itself, so that says nothing of a person.
+    // An open page sends these requests by itself, so they prove no activity of a person.
     let active = !head.headers.contains_key(REFRESH) && head.uri.path() != "/events";
     let pairs = head.headers.get_all(COOKIES).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
     let mut own = pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(COOKIE.as_bytes())?.strip_prefix(b"="));
     own.find_map(|value| console.doors.visitor(str::from_utf8(value).ok()?, active, clock::uptime()))
 }
 
-/// The path if it is a page of the console, else that of the overview.
+/// Returns the path if it is a page of the console, else `/`. Keeps redirects inside the console.
 pub(super) fn own_page(path: &str) -> &str {
     let known = matches!(path, "/" | "/grants" | "/pins" | "/upstreams" | "/decisions" | "/calls");
     let approval = path.strip_prefix("/approvals/").is_some_and(is_id);
@@ -111,7 +114,7 @@ pub(super) fn is_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// Whether a text after `/open/` is base64url of the length of a secret.
+/// Returns true if the text after `/open/` is base64url of about the length of a secret.
 pub(super) fn is_link(link: &str) -> bool {
     (20..=64).contains(&link.len()) && link.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
@@ -119,7 +122,8 @@ pub(super) fn is_link(link: &str) -> bool {
 async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) -> Response<ReplyBody> {
     let path = head.uri.path();
     if let Some(link) = path.strip_prefix("/open/") {
-        // The same page for every link: opening it reveals nothing and uses nothing up.
+        // Every link gets the same page, so opening it neither reveals whether the link is valid
+        // nor uses it up.
         return if is_link(link) {
             reply::page(StatusCode::OK, &Open { link: link.to_owned() })
         } else {
@@ -130,7 +134,7 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
         return login::show(console, id, visitor.is_some());
     }
     if path == login::CALLBACK {
-        // A program that fetches addresses ahead has no cookie, and ends nothing.
+        // A program that prefetches addresses has no login cookie, so it ends no login.
         return if head.method == Method::HEAD {
             reply::method_not_allowed("GET")
         } else {
@@ -168,7 +172,7 @@ fn keeps_notice(headers: &HeaderMap) -> bool {
     headers.get(REFRESH).is_some_and(|value| value != TOLD)
 }
 
-/// A page for a signed-in browser.
+/// Shows a page to a signed-in browser. Consumes the session's notice, unless the script keeps it.
 async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<ReplyBody> {
     let desk = console.desk();
     let now = desk.now();
@@ -186,7 +190,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
     match head.uri.path() {
         "/" => {
             let mut tiles = tiles();
-            // Upstreams in trouble come first; the rest keeps the order of the configuration.
+            // Failed upstreams come first; the others keep the order of the configuration.
             tiles.sort_by_key(|tile| tile.tone != "danger");
             let troubled = tiles.iter().filter(|tile| tile.tone == "danger").count();
             let questions = Questions::new(&desk.approvals(), now);
@@ -268,7 +272,7 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
     if path == "/sign-out" {
         let record = console.operator.audit().begin(OperatorAction::SignOut, &visitor.name(), None).await;
         console.doors.leave(&visitor).await;
-        // A sign-out waits for no place in the log, so there is a record.
+        // A sign-out never waits for room in the log, so there is a record.
         record.into_iter().for_each(|record| record.end(Ok("")));
         return reply::with_cookie(reply::see("/sign-in"), None);
     }
@@ -282,7 +286,8 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
     console.act(async move { Box::pin(perform(&own, &path, &visitor, &form)).await }).await
 }
 
-/// Runs the action of a form on that page.
+/// Runs the action of a form that was posted to `path`, leaves its notice for the session, and
+/// redirects.
 async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) -> Response<ReplyBody> {
     let done = match path {
         "/blocks" => action::unblock(console, visitor, form).await,
@@ -305,8 +310,8 @@ async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) 
     reply::see(if is_of_overview { "/" } else { path })
 }
 
-/// Signs in by a token or link, and redirects into the console, or shows the sign-in page with the
-/// error.
+/// Signs in with a token or link (`open`), records that, and redirects to `then`. On failure,
+/// counts the attempt and shows the sign-in page with the error.
 async fn enter(
     console: &Console,
     by_what: &str,

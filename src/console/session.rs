@@ -1,11 +1,13 @@
-//! Sign-in: sessions, one-time links, and a bound on wrong guesses.
+//! Signs browsers in: sessions, one-time links, and a limit on wrong attempts.
 //!
-//! No secret is kept in the clear: cookies and links are known by their SHA-256 digests, and the CSRF token of a session is made of
-//! its cookie. The digests of cookies are in the store, so a sign-in outlives the daemon; it ends with sign-out, 12 idle hours, 30
-//! days, or another `console-token`. An open page that updates itself is idle.
+//! No secret is kept in the clear: cookies and links are stored as SHA-256 digests, and a session's
+//! CSRF token is derived from its cookie. The digests of cookies are in the store, so a sign-in
+//! outlives the daemon. It ends with sign-out, after 12 idle hours, after 30 days, or when
+//! `console-token` changes. A page that stays open and updates itself counts as idle.
 //!
-//! Browsers do not bind a cookie to a port, so any other server on the same loopback address gets it too when the same browser
-//! visits it. Such a program already runs on this machine; the end of the sign-in ends its access.
+//! Browsers do not bind a cookie to a port, so any other server on the same loopback address
+//! receives it too when the same browser visits it. Such a program already runs on this machine;
+//! the end of the sign-in ends its access.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,55 +20,60 @@ use crate::base::clock;
 use crate::store::sign_ins::{Key, SignIn, SignIns};
 use crate::wire::digest::Digest;
 
-/// How long a link from `headend console` is valid.
+/// Lifetime of a link from `headend console`.
 pub(crate) const LINK_LIFE: Duration = Duration::from_secs(15 * 60);
-/// Unused links; the oldest gives way.
+/// Most unused links; one more replaces the oldest.
 const MAX_LINKS: usize = 16;
-/// How long a session may be idle.
+/// Idle time after which a session ends.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// How long a session may last, however busy it is.
+/// Longest life of a session, however busy it is.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A later end is written to the store when it is later by this.
+/// Least extension of a session that is written to the store.
 const STRIDE: Duration = Duration::from_secs(10 * 60);
-/// Most sessions; the oldest gives way.
+/// Most sessions; one more replaces the session that ends first.
 pub(crate) const MAX_SESSIONS: usize = 64;
-/// Wrong sign-ins of all browsers within [`WINDOW`], before headend asks the next to wait.
+/// Wrong sign-ins of all browsers within [`WINDOW`] after which the next must wait.
 const MAX_WRONG: usize = 5;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// All sessions and unused links.
+/// All sessions of the console, its unused links, and the operator's token.
 pub(crate) struct Doors {
-    /// `None` where nothing outlives the process.
+    /// The store that keeps sessions; `None` if the gateway keeps no state.
     store: Option<SignIns>,
     inner: Mutex<Inner>,
 }
 
+/// The state behind the lock of [`Doors`].
 struct Inner {
     /// Digest of the operator's token.
     token: Key,
     sessions: HashMap<Key, Session>,
+    /// Digests of the unused links, each with its end on the uptime clock.
     links: HashMap<Key, Duration>,
+    /// Times of the recent wrong sign-ins, oldest first.
     wrong: Vec<Duration>,
 }
 
-/// Its times are those of the process.
+/// A signed-in browser. All times are on the uptime clock.
 struct Session {
-    /// It ends then unless it is used before, and in any case at `last`.
+    /// End of the session; each use postpones it, up to `last`.
     until: Duration,
+    /// Latest possible end of the session.
     last: Duration,
-    /// The end that the store knows.
+    /// The value of `until` that the store has.
     kept: Duration,
+    /// Notice for the next page.
     notice: Option<Notice>,
 }
 
-/// Result of an action, shown on the next page.
+/// The result of an action, shown on the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) good: bool,
     pub(crate) text: String,
 }
 
-/// A request with a valid session.
+/// The session of a request, which was open when the request arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     key: Key,
@@ -74,27 +81,29 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    /// The session as the audit log names it.
+    /// Returns the name of the session in the audit log.
     pub(crate) fn name(&self) -> String {
         name_of(&self.key)
     }
 
-    /// Whether a form was made for this session.
+    /// Returns true if `csrf` is the CSRF token of this session. Compares in constant time.
     pub(crate) fn sent(&self, csrf: &str) -> bool {
         self.csrf.as_bytes().ct_eq(csrf.as_bytes()).into()
     }
 }
 
-/// Why a sign-in failed.
+/// The reason why a sign-in failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoEntry {
+    /// The token or link is wrong.
     Wrong,
-    /// Wrong, after too many others.
+    /// The token or link is wrong, after too many others; with the time to wait.
     TooMany(Duration),
 }
 
 impl Doors {
-    /// `token` is the operator's. Blocks where there is a store.
+    /// Loads the open sessions of this token from the store, which drops all others. `token` is the
+    /// operator's. Blocks if there is a store.
     pub(crate) fn new(token: &str, store: Option<SignIns>, now: Duration) -> Self {
         let token = key(token);
         let wall = clock::since_1970().as_secs();
@@ -107,7 +116,8 @@ impl Doors {
         Self { store, inner: Mutex::new(Inner { token, sessions, links: HashMap::new(), wrong: Vec::new() }) }
     }
 
-    /// The operator's token was read again. Another one ends every session and link.
+    /// Takes the operator's token after it was read again. A different token ends every session and
+    /// link.
     pub(crate) fn renew(&self, token: &str) {
         let token = key(token);
         let mut inner = self.inner.lock();
@@ -124,13 +134,14 @@ impl Doors {
         tracing::warn!("the console has another token: all browsers are signed out");
     }
 
-    /// Signs in with the operator's token. Returns the cookie's value.
+    /// Begins a session with the operator's token and returns the cookie's value.
     ///
-    /// The right token works after any number of wrong ones, so no program on this machine can lock the operator out.
-    /// It has 256 bits: the bound limits log lines, not guesses.
+    /// The right token works after any number of wrong ones, so that no program on this machine can
+    /// lock the operator out. The token has 256 bits: the limit on wrong attempts bounds log lines,
+    /// not guesses.
     ///
     /// # Errors
-    /// [`NoEntry`].
+    /// [`NoEntry`], if the token is wrong.
     pub(crate) fn enter(&self, token: &str, now: Duration) -> Result<String, NoEntry> {
         let mut inner = self.inner.lock();
         if key(token.trim())[..].ct_eq(&inner.token[..]).into() {
@@ -139,7 +150,7 @@ impl Doors {
         Err(inner.wrong(now))
     }
 
-    /// Makes a link that signs in once.
+    /// Makes the secret of a link that signs in once.
     pub(crate) fn make_link(&self, now: Duration) -> String {
         let link = secret();
         let mut inner = self.inner.lock();
@@ -153,12 +164,11 @@ impl Doors {
         link
     }
 
-    /// Signs in with a link and uses it up.
-    ///
-    /// A valid link works after any number of wrong sign-ins.
+    /// Begins a session with a link, uses the link up, and returns the cookie's value. A valid link
+    /// works after any number of wrong sign-ins.
     ///
     /// # Errors
-    /// [`NoEntry`].
+    /// [`NoEntry`], if the link is unknown, used or too old.
     pub(crate) fn use_link(&self, link: &str, now: Duration) -> Result<String, NoEntry> {
         let mut inner = self.inner.lock();
         match inner.links.remove(&key(link)) {
@@ -167,7 +177,8 @@ impl Doors {
         }
     }
 
-    /// The session of a cookie. `active` requests put its end off.
+    /// Finds the open session of a cookie. An `active` request postpones the session's end; a
+    /// session that is past its end is removed.
     pub(crate) fn visitor(&self, cookie: &str, active: bool, now: Duration) -> Option<Visitor> {
         let id = key(cookie);
         let mut inner = self.inner.lock();
@@ -187,12 +198,13 @@ impl Doors {
         Some(Visitor { key: id, csrf: csrf(cookie) })
     }
 
-    /// Whether the session is still open; does not count as activity.
+    /// Returns true if the session is still open. Does not count as activity.
     pub(crate) fn is_open(&self, visitor: &Visitor, now: Duration) -> bool {
         self.inner.lock().sessions.get(&visitor.key).is_some_and(|session| session.until > now)
     }
 
-    /// Signs out; the store knows it when this returns.
+    /// Ends a session. Returns once its removal is on disk, or is remembered to be retried after a
+    /// failed write.
     pub(crate) async fn leave(&self, visitor: &Visitor) {
         self.inner.lock().sessions.remove(&visitor.key);
         if let Some(store) = &self.store {
@@ -216,7 +228,8 @@ impl Doors {
         cookie
     }
 
-    /// Under the lock, so that the store hears of one session in order.
+    /// Writes a session to the store in the background. The caller holds the lock, so that the
+    /// store gets the states of one session in order.
     fn keep(&self, id: Key, session: &mut Session, token: Key, now: Duration) {
         session.kept = session.until;
         let Some(store) = &self.store else { return };
@@ -226,6 +239,7 @@ impl Doors {
         store.keep(SignIn { id, until: at(session.until), last: at(session.last) }, token);
     }
 
+    /// Removes a session from the store in the background.
     fn ended(&self, id: Key) {
         if let Some(store) = &self.store {
             store.catch_up();
@@ -240,13 +254,14 @@ impl Doors {
         }
     }
 
+    /// Takes the notice that waits for the session's next page.
     pub(crate) fn told(&self, visitor: &Visitor) -> Option<Notice> {
         self.inner.lock().sessions.get_mut(&visitor.key)?.notice.take()
     }
 }
 
 impl Inner {
-    /// Counts a wrong sign-in, unless there were too many.
+    /// Counts a wrong sign-in, unless there were too many already, and returns the error.
     fn wrong(&mut self, now: Duration) -> NoEntry {
         self.wrong.retain(|at| *at + WINDOW > now);
         match self.wrong.first() {
@@ -259,22 +274,24 @@ impl Inner {
     }
 }
 
-/// 256 random bits as text.
+/// Returns 256 random bits as base64url.
 fn secret() -> String {
     BASE64URL_NOPAD.encode(&clock::random::<32>())
 }
 
-/// The session of a cookie as the audit log names it.
+/// Returns the name that the audit log uses for the session of a cookie.
 pub(crate) fn session_name(cookie: &str) -> String {
     name_of(&key(cookie))
 }
 
-/// Four bytes of the digest tell sessions apart, and nothing of the cookie.
+/// Returns the name of a session. Four bytes of its digest distinguish sessions, and reveal nothing
+/// of the cookie.
 fn name_of(id: &Key) -> String {
     format!("console:{}", HEXLOWER.encode(id.first_chunk::<4>().unwrap_or(&[0; 4])))
 }
 
-/// The CSRF token of a session: whoever knows it knows nothing of the cookie, and the store knows neither.
+/// Derives the CSRF token of a session from its cookie. The token reveals nothing of the cookie,
+/// and the store has neither of them.
 fn csrf(cookie: &str) -> String {
     BASE64URL_NOPAD.encode(&key(&format!("form of {cookie}")))
 }
@@ -362,7 +379,7 @@ mod tests {
             );
         }
 
-        // The time of a process begins anew; the end of a session does not.
+        // The uptime clock starts at another time in each process; the ends of sessions stay.
         let (doors, db) = open(TOKEN, at(500));
         assert!(doors.visitor(&stays, true, at(500)).is_none(), "its place was needed");
         assert!(doors.visitor(&left, true, at(500)).is_none(), "signed out is signed out");
@@ -400,7 +417,7 @@ mod tests {
         assert!(doors.visitor(&left, true, at(1)).is_none(), "here at once");
         db.all_so_far().run_now().unwrap();
         db.refuse_writes(false);
-        // The store looks again by itself after a moment.
+        // The store checks by itself after a moment whether the disk is writable.
         let writable = || db.health().is_writable();
         (0..500).find(|_| {
             writable() || {

@@ -1,4 +1,5 @@
-//! One console: data for its pages, its sessions, and bounds on its connections.
+//! The state of the running console: the operator's service, its sessions, and limits on its
+//! connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,26 +21,31 @@ use crate::operator::{Desk, Operator};
 use crate::policy::OperatorAction;
 use crate::store::audit::action::WrongAttempts;
 
-/// Connections of signed-in browsers at once; a browser opens six.
+/// Most connections of signed-in browsers at once. A browser opens six.
 pub(super) const MAX_CONNECTIONS: usize = 128;
-/// Most actions at once, those whose browser has gone away among them.
+/// Most actions at once, including those whose browser has disconnected.
 pub(super) const MAX_ACTIONS: usize = 64;
-/// Longest head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a
-/// program on another port must not be able to lock the operator out with cookies.
+/// Longest request head in bytes. Browsers send the cookies of all ports of an address, up to 180
+/// of 4 KiB each, and a program on another port must not be able to lock the operator out with
+/// cookies.
 pub(super) const MAX_HEAD: usize = 768 * 1024;
-/// Most pages that follow `/events`.
+/// Most event streams at once.
 pub(super) const MAX_STREAMS: usize = 48;
 
-/// A console that can be served.
+/// The running console, shared by all its connections.
 pub(crate) struct Console {
     pub(super) operator: Operator,
     pub(super) doors: Doors,
-    /// Wrong tokens and links.
+    /// Counter of wrong tokens and links, for the audit log.
     pub(super) wrong_sign_ins: WrongAttempts,
     pub(super) guard: Guard,
+    /// Address of the console, without a slash at the end.
     base: Arc<str>,
+    /// Slots for connections of signed-in browsers.
     pub(super) places: Arc<Semaphore>,
+    /// Slots for event streams.
     pub(super) streams: Arc<Semaphore>,
+    /// Slots for actions.
     pub(super) actions: Arc<Semaphore>,
     pub(super) tasks: TaskGroup,
     pub(super) stop: CancellationToken,
@@ -52,7 +58,7 @@ impl std::fmt::Debug for Console {
 }
 
 impl Console {
-    /// `doors` know the operator's token; streams end when `stop` fires.
+    /// Makes the console for the listener's address `local`. Its streams end when `stop` fires.
     pub(crate) fn new(
         operator: Operator,
         doors: Doors,
@@ -65,7 +71,8 @@ impl Console {
             operator,
             doors,
             wrong_sign_ins: WrongAttempts::new(wrong, log, tasks.clone(), stop.clone()),
-            // Only its own host and origin, whatever the configuration allows other listeners.
+            // The console admits its own host and origin alone, even if the configuration admits
+            // others on other listeners.
             guard: Guard::new(local, &[], &[], MAX_HEAD),
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
@@ -76,18 +83,18 @@ impl Console {
         }
     }
 
-    /// The data of the pages.
+    /// Returns the data that pages show.
     pub(super) fn desk(&self) -> &dyn Desk {
         self.operator.desk()
     }
 
-    /// The console's address, without a slash at the end.
+    /// Returns the console's address, without a slash at the end.
     pub(crate) fn base(&self) -> &Arc<str> {
         &self.base
     }
 
-    /// Runs an action of a browser to its end, even if the browser goes away: no login and no decision stays half done. Without a place
-    /// the answer is 503.
+    /// Runs a browser's action to its end, even if the browser disconnects, so that no login or
+    /// decision stays half done. Responds with status 503 if too many actions are running.
     pub(super) async fn act(
         &self,
         action: impl Future<Output = Response<ReplyBody>> + Send + 'static,
@@ -105,16 +112,16 @@ impl Console {
         })
     }
 
-    /// The operator's token was read again; another one ends every sign-in.
+    /// Takes the operator's token after it was read again. A different token ends every sign-in.
     pub(crate) fn renew(&self, token: &str) {
         self.doors.renew(token);
     }
 
-    /// A link that signs in once, and how long it is valid.
+    /// Makes a link that signs in once, and returns it with its lifetime.
     pub(crate) fn link(&self) -> (String, Duration) {
         (format!("{}/open/{}", self.base, self.doors.make_link(clock::uptime())), session::LINK_LIFE)
     }
 }
 
-/// State of a browser's connection: anonymous until a request has the cookie of a session.
+/// The state of a browser's connection: anonymous until a request has the cookie of a session.
 pub(super) type Seat = Standing<Network, OwnedSemaphorePermit>;

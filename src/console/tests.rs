@@ -1,4 +1,4 @@
-//! The console over a real socket, with invented data.
+//! Tests the console over real connections, with invented data.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -23,7 +23,7 @@ mod lists;
 mod logins;
 
 const TOKEN: &str = "the-operators-token-of-this-test";
-/// Every page that needs a session.
+/// Paths of pages that need a session.
 const PAGES: &[&str] = &[
     "/",
     "/grants",
@@ -40,9 +40,10 @@ const PAGES: &[&str] = &[
     "/group?caller=user+local&kind=tool&item=mail__send",
 ];
 
-/// A label, headers, a body, and the status that they get.
+/// One request of a table of cases: a label, headers, a body, and the expected status.
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, u16);
 
+/// A console on a free port, which stops when this is dropped.
 struct Stage {
     console: Arc<Console>,
     desk: Arc<FakeDesk>,
@@ -56,6 +57,7 @@ impl Drop for Stage {
     }
 }
 
+/// A response.
 struct Got {
     status: u16,
     head: String,
@@ -83,7 +85,7 @@ impl Stage {
         Self::set_with(desk, Audit::none()).await
     }
 
-    /// The same with a log of actions.
+    /// Starts the console with an audit log for its actions.
     async fn set_with(desk: FakeDesk, audit: Audit) -> Self {
         let (listener, address) = bind("127.0.0.1:0".parse().unwrap(), true).await.unwrap();
         let (desk, stop) = (Arc::new(desk), CancellationToken::new());
@@ -349,7 +351,7 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
     for id in ["a1", "a2", "a3"] {
         stage.desk.ask(approval(id, "x", "x", Said::default(), 1, "{}"));
     }
-    // A prompt of the same name is of no group with the tool.
+    // An MCP prompt with the same name as the tool is not in the tool's group.
     stage.desk.ask(ApprovalView { kind: "prompt".to_owned(), ..approval("p1", "x", "x", Said::default(), 1, "{}") });
     let link = "/group?caller=user+local&#38;kind=tool&#38;item=x";
     for path in ["/", "/approvals/a1"] {
@@ -362,7 +364,7 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
     for id in ["a1", "a2", "a3"] {
         assert!(page.body.contains(&format!("name=\"member\" value=\"{}\"", value(id))), "{id}: {}", page.body);
     }
-    // One more came after the page was made.
+    // One more approval was opened after the page was made.
     stage.desk.ask(approval("a4", "x", "x", Said::default(), 1, "{}"));
     let form = |ids: &[&str], answer: &str| {
         let members: String = ids.iter().map(|id| format!("&member={}", value(id))).collect();

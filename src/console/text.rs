@@ -1,4 +1,5 @@
-//! Text for people: what is hidden made visible, words that changed, times in words.
+//! Prepares text for the operator: spells hidden characters out, marks changed words, and writes
+//! times in words.
 
 use std::fmt::Write as _;
 
@@ -11,12 +12,12 @@ use crate::wire::foreign::marked::Marked;
 use crate::wire::foreign::{self, is_hidden};
 use crate::wire::tokens::{Kind, Tokens};
 
-/// Unchanged lines that stay on each side of a change.
+/// Unchanged lines shown on each side of a change.
 const CONTEXT: usize = 2;
-/// Changes with no more bytes than these between them are one.
+/// Most bytes between two changes that are shown as one.
 const MAX_BRIDGE: usize = 4;
 
-/// A piece of text, and what it is.
+/// A piece of text of one kind, which a template renders as one element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) kind: PieceKind,
@@ -24,45 +25,45 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Words of ours.
+    /// Makes a piece of headend's own words.
     pub(crate) fn plain(text: &str) -> Self {
         Self { kind: PieceKind::Plain, text: text.to_owned() }
     }
 }
 
-/// What a piece of text is.
+/// The kind of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceKind {
     Plain,
-    /// A character that would not be seen, or would change what is seen; written as an escape.
+    /// A character that is invisible or changes how other text looks; written as an escape.
     Hidden,
-    /// The name of a member of an object.
+    /// The name of an object's member.
     Key,
     Added,
     Removed,
-    /// Stands for unchanged lines that are left out.
+    /// A note in place of unchanged lines that are left out.
     Gap,
 }
 
-/// Our own words as the beginning of a sentence.
+/// Returns the text with its first letter in upper case.
 pub(crate) fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Foreign text in one line of our own.
+/// Spells out the hidden characters of foreign text, for use within one line of headend's own text.
 pub(crate) fn visible(text: &str) -> String {
     foreign::line(text).into_owned()
 }
 
-/// Foreign text in a block of its own: lines stay lines.
+/// Spells out the hidden characters of foreign text, for a block of its own that keeps its lines.
 pub(crate) fn block(text: &str) -> Vec<Piece> {
     let mut pieces = Pieces::default();
     pieces.foreign(PieceKind::Plain, text);
     pieces.0
 }
 
-/// Text that was spelled out already.
+/// Converts text whose hidden characters were spelled out already.
 pub(crate) fn marked(text: &Marked) -> Vec<Piece> {
     let piece = |(hidden, text): (bool, &str)| {
         let kind = if hidden { PieceKind::Hidden } else { PieceKind::Plain };
@@ -71,7 +72,8 @@ pub(crate) fn marked(text: &Marked) -> Vec<Piece> {
     text.parts().map(piece).collect()
 }
 
-/// Indented JSON: names of members and escapes of hidden characters stand out.
+/// Splits indented JSON into pieces in which members' names and escapes of hidden characters are
+/// marked.
 pub(crate) fn json(text: &str) -> Vec<Piece> {
     let mut pieces = Pieces::default();
     for line in text.split_inclusive('\n') {
@@ -85,13 +87,13 @@ pub(crate) fn json(text: &str) -> Vec<Piece> {
     pieces.0
 }
 
-/// `"name"` and what follows it, where a line begins with the name of a member.
+/// Splits a line after the name of a member, if it begins with one.
 fn key_of(line: &str) -> Option<(&str, &str)> {
     let first = Tokens::of(line.as_bytes()).next().filter(|first| first.kind == Kind::Key)?;
     line.split_at_checked(first.end)
 }
 
-/// Adds text in which hidden characters, plain or escaped, are marked.
+/// Adds JSON text. Hidden characters, plain or escaped, become pieces of their own.
 fn mark(pieces: &mut Pieces, kind: PieceKind, text: &str) {
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -106,7 +108,7 @@ fn mark(pieces: &mut Pieces, kind: PieceKind, text: &str) {
         } else {
             pieces.push(kind, [c]);
         }
-        // An escaped backslash does not begin another escape.
+        // An escaped backslash begins no other escape.
         let step = if rest.starts_with("\\\\") { 2 } else { c.len_utf8() };
         if step == 2 && c == '\\' {
             pieces.push(kind, ['\\']);
@@ -115,7 +117,8 @@ fn mark(pieces: &mut Pieces, kind: PieceKind, text: &str) {
     }
 }
 
-/// The length of `\u202e` or `\u{202e}` where the text begins with the escape of a hidden character.
+/// Returns the length of the escape at the beginning of the text, such as `\u202e` or `\u{202e}`,
+/// if it stands for a hidden character.
 fn escape_of_hidden(text: &str) -> Option<usize> {
     let rest = text.strip_prefix("\\u")?;
     let (digits, length) = match rest.strip_prefix('{') {
@@ -126,16 +129,18 @@ fn escape_of_hidden(text: &str) -> Option<usize> {
         None => (rest.get(..4)?, 6),
     };
     let code = u32::from_str_radix(digits, 16).ok()?;
-    // Half of a pair is no character; pairs stand for what lies beyond, which includes the invisible copy of ASCII.
+    // Half of a surrogate pair counts as hidden: pairs stand for characters beyond U+FFFF, among
+    // them an invisible copy of ASCII.
     let hidden = char::from_u32(code).is_none_or(|c| is_hidden(c) || matches!(c, '\n' | '\t'));
     hidden.then_some(length)
 }
 
+/// Pieces under construction; neighbours of one kind are merged.
 #[derive(Debug, Default)]
 struct Pieces(Vec<Piece>);
 
 impl Pieces {
-    /// Adds foreign text, in which hidden characters are marked.
+    /// Adds foreign text. Hidden characters become pieces of their own.
     fn foreign(&mut self, kind: PieceKind, text: &str) {
         for (c, hidden) in foreign::characters(text) {
             if hidden {
@@ -146,7 +151,7 @@ impl Pieces {
         }
     }
 
-    /// Adds characters to the last piece if that is of the same kind.
+    /// Adds characters, to the last piece if it is of the same kind.
     fn push(&mut self, kind: PieceKind, chars: impl IntoIterator<Item = char>) {
         let mut chars = chars.into_iter().peekable();
         if chars.peek().is_none() {
@@ -159,7 +164,7 @@ impl Pieces {
     }
 }
 
-/// What changed between two texts, word by word; unchanged lines far from any change are left out.
+/// Compares two texts word by word. Unchanged lines far from any change are left out.
 pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
     let piece = |(change, text)| {
         let kind = match change {
@@ -172,7 +177,8 @@ pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
     fold(joined(changes(old, new).into_iter().map(piece).collect()))
 }
 
-/// Changes that little more than a blank divides become one, so that a changed sentence does not fall into single words.
+/// Merges changes with little more than a blank between them, so that a changed sentence is not
+/// split into single words.
 fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
     let (mut removed, mut added) = (String::new(), String::new());
@@ -199,8 +205,9 @@ fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
     out
 }
 
+/// Adds the pending removed and added texts as pieces, and empties them.
 fn flush(out: &mut Vec<Piece>, removed: &mut String, added: &mut String) {
-    // What a bridge put on one side alone is no change of that side.
+    // Blanks alone come from between two changes of the other side, so they are no change here.
     let pure = |text: &String| text.chars().all(|c| c == ' ') && !text.is_empty();
     if pure(removed) && !added.is_empty() {
         removed.clear();
@@ -237,7 +244,7 @@ fn fold(pieces: Vec<Piece>) -> Vec<Piece> {
     out
 }
 
-/// A moment, for people and for machines.
+/// A time for people (`words`) and for machines (`moment`).
 #[derive(Debug)]
 pub(crate) struct When {
     pub(crate) words: String,
@@ -250,7 +257,7 @@ impl When {
     }
 }
 
-/// A stretch of time in one unit: `12 s`, `3 min`, `2 h`, `5 days`.
+/// Writes a duration in one unit: `12 s`, `3 min`, `2 h`, `5 days`.
 pub(crate) fn span(seconds: u64) -> String {
     match seconds {
         0..90 => format!("{seconds} s"),
@@ -260,7 +267,7 @@ pub(crate) fn span(seconds: u64) -> String {
     }
 }
 
-/// How long ago something was.
+/// Writes how long ago `then` was.
 pub(crate) fn ago(now: Wall, then: Wall) -> String {
     match now.saturating_sub(then) {
         0..2 => "just now".to_owned(),
@@ -268,13 +275,13 @@ pub(crate) fn ago(now: Wall, then: Wall) -> String {
     }
 }
 
-/// A moment as machines read it, in UTC.
+/// Writes a time as RFC 3339 in UTC; empty if it is out of range.
 pub(crate) fn moment(at: Wall) -> String {
     let time = i64::try_from(at).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }
 
-/// `1 tool`, `2 tools`.
+/// Writes a number with its noun: `1 tool`, `2 tools`.
 pub(crate) fn counted(count: usize, one: &str) -> String {
     let mut text = format!("{count} {one}");
     if count != 1 && write!(text, "s").is_err() {

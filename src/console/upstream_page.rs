@@ -1,4 +1,5 @@
-//! The page of one upstream: its state, its last lines, its tools, and the actions on it.
+//! The page of one upstream: its state, the last lines of its log, its tools, and the buttons that
+//! act on it.
 
 use askama::Template;
 
@@ -11,47 +12,49 @@ use crate::operator::tools::ToolView;
 use crate::operator::upstreams::{LoginInUse, UpstreamDetail, UpstreamFacts, WithheldItem};
 use crate::policy::consent::Wall;
 
-/// The name in the path of such a page.
+/// Returns the upstream's name from the path of its page; `None` for any other path.
 pub(crate) fn name_in(path: &str) -> Option<&str> {
     let name = path.strip_prefix("/upstreams/")?;
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     ((1..=64).contains(&name.len()) && name.bytes().all(is_name)).then_some(name)
 }
 
+/// The page of one upstream.
 #[derive(Debug, Template)]
 #[template(path = "upstream.html", config = "src/console/askama.toml")]
 pub(crate) struct UpstreamPage {
     pub(crate) frame: Frame,
     tile: Tile,
-    /// How long it has been in its state.
+    /// Time that the upstream has been in its state.
     age: String,
     is_off: bool,
     wants_login: bool,
-    /// Whose login is in use, where and for how long.
+    /// Account, issuer and remaining time of the login in use.
     login: Option<String>,
-    /// The program that is started.
+    /// Path of the program that is started.
     program: Option<String>,
-    /// Sentences about what a person would not expect of the server.
+    /// Sentences about unexpected facts of the server.
     remarks: Vec<String>,
     lines: Vec<Line>,
-    /// The zone of their times.
+    /// Time zone of the times in `lines`.
     zone: String,
     tools: Vec<Tool>,
+    /// Number and size of all tools, in words.
     total: String,
     withheld: Vec<Withheld>,
 }
 
-/// A line of its log.
+/// A line of the upstream's log.
 #[derive(Debug)]
 struct Line {
     clock: String,
     moment: String,
-    /// It is headend's.
+    /// True if headend wrote the line.
     is_own: bool,
     pieces: Vec<Piece>,
 }
 
-/// A tool's row.
+/// The row of a tool.
 #[derive(Debug)]
 struct Tool {
     name: String,
@@ -64,6 +67,7 @@ struct Tool {
     tokens: usize,
 }
 
+/// The row of an item that is withheld from clients.
 #[derive(Debug)]
 struct Withheld {
     name: String,
@@ -77,7 +81,7 @@ impl UpstreamPage {
         let facts = view.facts.as_deref().unwrap_or(&none);
         let bytes: usize = tools.iter().filter_map(|tool| tool.bytes).sum();
         let mut tools: Vec<Tool> = tools.iter().map(Tool::new).collect();
-        // The largest first, as `headend tools --tokens` has them.
+        // Largest first, as in `headend tools --tokens`.
         tools.sort_by_key(|tool| std::cmp::Reverse(tool.bytes));
         let withheld = withheld.iter().map(Withheld::new).collect();
         let tile = Tile::new(view);
@@ -100,7 +104,7 @@ impl UpstreamPage {
     }
 }
 
-/// The facts of `headend status NAME` that a person would not expect, one sentence each.
+/// Returns one sentence for each unexpected fact that `headend status NAME` shows too.
 fn remarks(facts: &UpstreamFacts) -> Vec<String> {
     let unread = facts.unread_lists.iter().map(|(list, unread)| {
         format!(
@@ -120,6 +124,7 @@ fn remarks(facts: &UpstreamFacts) -> Vec<String> {
     unread.chain(definitions).chain(more).chain(turns).chain(input).collect()
 }
 
+/// Describes a login: account, issuer and remaining time.
 fn held(login: &LoginInUse) -> String {
     let account = login.account.as_ref().map(|account| format!("{} at ", visible(account))).unwrap_or_default();
     let left = login.token_seconds.map(|left| format!("; its token ends in {}", span(left))).unwrap_or_default();

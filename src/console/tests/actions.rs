@@ -1,4 +1,4 @@
-//! Every form of the console is an action on record, with the session that sent it.
+//! Tests that every form of the console is recorded as an action, with the session that sent it.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::store::audit::{MAIN, Options};
 use crate::store::db::Db;
 use crate::telemetry::metrics::Metrics;
 
-/// A console with a log of its actions.
+/// A console with an audit log of its actions.
 struct LoggedStage {
     stage: Stage,
     audit: Audit,
@@ -35,7 +35,8 @@ impl LoggedStage {
         Self { stage: Stage::set_with(FakeDesk::busy(), audit.clone()).await, audit, dir }
     }
 
-    /// The members `action`, `by`, `name` and `result` of all records, whose event is an action.
+    /// Reads the members `action`, `by`, `name` and `result` of all records, each of which must be
+    /// an action.
     async fn actions(&self) -> Vec<[String; 4]> {
         self.audit.flush().await;
         let log = std::fs::read_to_string(self.dir.path().join("audit/audit-main-000001.jsonl")).unwrap_or_default();
@@ -48,7 +49,7 @@ impl LoggedStage {
     }
 }
 
-/// Paths and bodies of all forms on a page that change something, one for each button.
+/// Returns the path and body of each form on a page that changes something, one for each button.
 fn forms(page: &str) -> Vec<(String, String)> {
     let attribute = |tag: &str, name: &str| {
         let value = tag.split_once(&format!(" {name}=\""))?.1.split('"').next()?;

@@ -1,4 +1,4 @@
-//! The choice "Always below this folder" on a card, and grants below a folder in the list.
+//! Tests the choice "Always below this folder" on a card, and grants below a folder in the list.
 
 use super::*;
 use crate::policy::consent::{ApprovalView, GrantView, OfferView};

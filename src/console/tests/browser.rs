@@ -1,11 +1,11 @@
-//! Every page in a real browser.
+//! Checks the console's pages in a real browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::*;
 
-/// A browser and its driver, or why there is none.
+/// Returns the paths of Node.js, of its modules and of a browser, or says what is missing.
 fn browser() -> Result<(PathBuf, PathBuf, PathBuf), &'static str> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let peers = std::env::var_os("HEADEND_TEST_PEERS").map_or_else(|| root.join("target/peers"), PathBuf::from);
@@ -23,8 +23,8 @@ fn browser() -> Result<(PathBuf, PathBuf, PathBuf), &'static str> {
     Ok((node, modules, named.or(found).ok_or("no browser is installed")?))
 }
 
-/// Checks every page in a real browser, in light and dark, wide and narrow, with and without scripts.
-/// `HEADEND_TEST_SHOTS` names a folder for pictures.
+/// Checks every page in a real browser, in light and dark, wide and narrow, with and without
+/// scripts. Screenshots go to the folder that `HEADEND_TEST_SHOTS` names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pages_work_in_a_browser_for_everybody() {
     let (node, modules, browser) = match browser() {
@@ -52,7 +52,7 @@ async fn the_pages_work_in_a_browser_for_everybody() {
     for wanted in ["answer z3n8ytf6b4lqsg2v deny", "answer pb4xw2nkd7q3tz6m once", "revoke a1b2c3d4e5f60718"] {
         assert!(done.iter().any(|line| line == wanted), "{wanted}: {done:?}\n{said}");
     }
-    // By keys alone: every third is denied.
+    // Answers by keys alone: every third approval is denied.
     let answered = crowded.desk.done();
     let denied = answered.iter().filter(|line| line.ends_with(" deny")).count();
     assert_eq!((answered.len(), denied), (40, 13), "{answered:?}\n{said}");

@@ -1,4 +1,4 @@
-//! Invented data for the console, some of it hostile. It records the actions.
+//! A fake gateway for the console: serves invented data, some of it hostile, and notes the actions.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a form makes some requests alone")]
 
 use futures_util::future::BoxFuture;
@@ -32,7 +32,7 @@ use self::grants::{blocks, grants};
 use self::texts::{MAIL, NEW, OLD, SQL};
 use self::upstreams::upstreams;
 
-/// The current time, of everything.
+/// The current time of all invented data.
 const NOW: Wall = 1_790_000_000;
 
 pub(super) struct FakeDesk {
@@ -40,9 +40,9 @@ pub(super) struct FakeDesk {
     blocks: Mutex<Vec<BlockView>>,
     grants: Mutex<Vec<GrantView>>,
     pins: Mutex<Vec<PinView>>,
-    /// The upstream that is switched off.
+    /// Name of the upstream that is switched off.
     off: Mutex<String>,
-    /// The actions, one line each.
+    /// Actions so far, one line each.
     pub(super) done: Mutex<Vec<String>>,
     changes: watch::Sender<u64>,
 }
@@ -88,7 +88,7 @@ impl FakeDesk {
         desk
     }
 
-    /// Forty questions of two callers about four tools.
+    /// Forty approvals of two callers about four tools.
     pub(super) fn crowded() -> Self {
         let desk = Self::empty();
         let tools = [
@@ -109,7 +109,7 @@ impl FakeDesk {
         desk
     }
 
-    /// Texts of many kinds: the ids of their approvals say which.
+    /// Approvals with texts of many kinds; their ids name the kind.
     pub(super) fn with_texts() -> Self {
         let desk = Self::empty();
         *desk.approvals.lock() = texts::texts();
@@ -179,12 +179,12 @@ pub(crate) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age:
     }
 }
 
-/// The digest of the invented approval of that id.
+/// Returns the digest of the invented approval `id`.
 pub(crate) fn digest(id: &str) -> String {
     Digest::of(id.as_bytes()).hex()
 }
 
-/// An approval whose every text is hostile.
+/// Returns an approval in which every text is hostile.
 pub(crate) fn hostile(id: &str) -> ApprovalView {
     let text = RawJson::string(HOSTILE).text().into_owned();
     let arguments = format!(

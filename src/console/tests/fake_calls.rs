@@ -1,10 +1,10 @@
-//! Invented calls for the console, some of them hostile.
+//! Invented calls for the page of calls, some of them hostile.
 
 use super::fake::HOSTILE;
 use crate::store::audit::past::Tally;
 use crate::store::audit::search::{self, Page, Query};
 
-/// The calls that a filter wants.
+/// Returns a page of the invented calls that have the decision of the filter.
 pub(super) fn page(query: &Query) -> Page {
     let row = |decision: &str, item: &str, client: &str, outcome: &str| search::Row {
         date: "2026-11-21T09:59:58.250Z".to_owned(),

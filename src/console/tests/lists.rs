@@ -1,4 +1,4 @@
-//! Many questions on one page, and the page of one upstream.
+//! Tests pages with many open approvals, and the page of one upstream.
 
 use super::fake::approval;
 use super::*;

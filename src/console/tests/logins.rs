@@ -1,4 +1,5 @@
-//! The pages of logins: begun by the button, bound to a browser, ended by its call-back or by a pasted address.
+//! Tests the pages of logins: begun by the button, bound to a browser, finished by the call-back or
+//! by a pasted address.
 
 use super::fake::logins::{COOKIE, NEW, OPENED};
 use super::*;

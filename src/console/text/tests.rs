@@ -1,3 +1,5 @@
+//! Tests how text is cut into pieces, compared and marked.
+
 use super::*;
 
 fn shown(pieces: &[Piece]) -> String {

@@ -1,9 +1,9 @@
-//! Grants and blocks.
+//! Invented grants and blocks.
 
 use super::{HOSTILE, NOW};
 use crate::policy::consent::{BlockView, GrantView};
 
-/// A block after approvals that nobody answered, and one of a denial.
+/// Returns a block after unanswered approvals, and a block after a denial.
 pub(super) fn blocks() -> Vec<BlockView> {
     let block = |id: &str, client: Option<&str>, denied_by: Option<&str>| BlockView {
         id: id.to_owned(),

@@ -1,4 +1,5 @@
-//! One login that nobody has opened, one that was opened, and upstreams that want and have one.
+//! Invented logins: one that no browser has opened, one that was opened, and upstreams that want or
+//! have a login.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a form makes some requests alone")]
 
 use super::FakeDesk;
@@ -9,13 +10,13 @@ use crate::operator::request::{ById, ByName, EndLoginParams, LoginParams, Reques
 use crate::operator::upstreams::LoginInUse;
 use crate::operator::views::View;
 
-/// The ids of both logins; the value of the cookie and the state of the opened one.
+/// Ids of the two logins, and the cookie and state of the opened one.
 pub(in crate::console::tests) const NEW: &str = "Nm3yxXKpWq1uVb0sEfJ2gA";
 pub(in crate::console::tests) const OPENED: &str = "k2VbZt0sEfJ2gANm3yxXKp";
 pub(in crate::console::tests) const COOKIE: &str = "the-cookie-of-the-login";
 const STATE: &str = "the-state";
 
-/// The login that the upstream `wiki` has.
+/// Returns the login of the upstream `wiki`.
 pub(super) fn held() -> LoginInUse {
     LoginInUse {
         issuer: "https://login.example.com".to_owned(),
@@ -25,7 +26,7 @@ pub(super) fn held() -> LoginInUse {
     }
 }
 
-/// The opened login's page is on another host than its issuer.
+/// Returns the issuer of a login. The login page of the opened one is on another host.
 fn issuer(id: &str) -> String {
     let host = if id == OPENED { "sso.example.com" } else { "login.xn--exmple-cua.com" };
     format!("https://{host}/realms/a-long-name-of-a-realm")

@@ -1,10 +1,10 @@
-//! Upstreams in every state.
+//! Invented upstreams in every state.
 
 use super::logins;
 use crate::operator::upstreams::{HealthView, UnreadView, UpstreamFacts, UpstreamView};
 use crate::telemetry::upstream_state::UpstreamState::{self, Down, Idle, NeedsLogin, Ready, Starting, Stopped};
 
-/// The advice for a program that is missing.
+/// Advice for an upstream whose program is missing.
 const INSTALL: &str = "install it, or correct `command`";
 
 pub(super) fn upstreams() -> Vec<UpstreamView> {
@@ -54,7 +54,7 @@ pub(super) fn upstreams() -> Vec<UpstreamView> {
     rows.into_iter().map(view).collect()
 }
 
-/// Facts that a person would not expect.
+/// Returns facts that a person would not expect.
 fn odd() -> UpstreamFacts {
     let unread = UnreadView { why: "cut off".to_owned(), attempts: 2, since_seconds: 5, next_try_seconds: 9 };
     UpstreamFacts {
