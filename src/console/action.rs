@@ -97,6 +97,8 @@ pub(super) async fn deny_all(console: &Console, visitor: &Visitor, form: &Form) 
     Some(answer_many(console, visitor, AnswerManyParams { members, answer: Wish::Deny, is_group: false }).await)
 }
 
+/// Answers several approvals and says how many were answered, and why the first of the others was
+/// not.
 async fn answer_many(console: &Console, visitor: &Visitor, params: AnswerManyParams) -> Notice {
     let verb = if params.answer == Wish::Deny { "Denied" } else { "Allowed once" };
     let notice = |view| {

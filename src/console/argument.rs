@@ -71,6 +71,7 @@ pub(crate) fn arguments(view: &View) -> Vec<Argument> {
     view.blocks.iter().map(argument).collect()
 }
 
+/// Lays out one block of a view.
 fn argument(block: &Block) -> Argument {
     let mut place = if block.place.is_empty() { vec![Piece::plain("(all)")] } else { marked(&block.place) };
     let more = |cut: usize| (cut > 0).then(|| format!("{cut} bytes more are not shown here."));

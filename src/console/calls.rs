@@ -130,6 +130,7 @@ fn outcomes() -> impl Iterator<Item = (&'static str, String)> {
     calls.chain(answers).map(|word| (word, words(word)))
 }
 
+/// Makes the options of a selection list, of which `chosen` is selected.
 fn choices(all: impl Iterator<Item = (&'static str, String)>, chosen: &str) -> Vec<Choice> {
     all.map(|(value, text)| Choice { value, text, is_chosen: value == chosen }).collect()
 }

@@ -150,6 +150,7 @@ impl Card {
         Self { exact, ..Self::bounded(approval, now, MAX_WHOLE) }
     }
 
+    /// Makes a card with at most `bound` bytes of the arguments.
     fn bounded(approval: &ApprovalView, now: Wall, bound: usize) -> Self {
         let view = approval.arguments_view(bound);
         let all = view.as_ref().map(arguments).unwrap_or_default();

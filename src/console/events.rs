@@ -66,6 +66,7 @@ pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Respon
     Some(reply::events(stream::unfold(follower, next)))
 }
 
+/// Waits for the next event of the stream; `None` when the console stops or the session has ended.
 async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
     if !follower.greeted {
         follower.greeted = true;
@@ -120,6 +121,7 @@ impl Follower {
         std::future::pending().await
     }
 
+    /// Returns the parts that have changed since the last call, and remembers their numbers.
     fn changed(&mut self) -> Vec<Part> {
         let mut parts = Vec::new();
         for (part, watch, told) in &mut self.watches {
@@ -146,6 +148,7 @@ impl Follower {
         format!("event: waiting\ndata: {}\n\n", out.encode().text())
     }
 
+    /// Returns all parts, some of them twice.
     fn all(&self) -> Vec<Part> {
         let watched = self.watches.iter().map(|(part, ..)| *part);
         watched.chain(self.counts.iter().map(|(part, _)| *part)).collect()
@@ -166,6 +169,7 @@ fn told(approval: &ApprovalView) -> RawJson {
     RawObject::of_strings(&[("id", &approval.id), ("title", &title), ("text", &text)]).encode()
 }
 
+/// Encodes an event that names the changed parts, each once.
 fn event(mut parts: Vec<Part>) -> String {
     parts.sort_unstable();
     parts.dedup();

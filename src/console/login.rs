@@ -78,6 +78,7 @@ pub(super) async fn begin(console: &Console, upstream: &str, visitor: &Visitor) 
     Ok(bound(reply::see(&format!("/login/{id}")), &id, &cookie))
 }
 
+/// Makes the page with the authorization server's address.
 fn address(begun: Begun) -> LoginAddress {
     LoginAddress {
         upstream: visible(&begun.upstream),
@@ -118,6 +119,8 @@ pub(super) async fn pasted(
     end(console, head, visitor, callback).await
 }
 
+/// Finishes a login with the call-back and the browser's login cookies, even if the browser
+/// disconnects.
 async fn end(
     console: &Arc<Console>,
     head: &Parts,
@@ -136,6 +139,7 @@ fn name_of(visitor: Option<&Visitor>) -> String {
     visitor.map_or_else(|| "console".to_owned(), Visitor::name)
 }
 
+/// Makes the page that shows how a login ended.
 fn outcome(ended: Result<View, Refusal>) -> Response<ReplyBody> {
     match ended {
         Ok(View::LoggedIn(LoggedIn { upstream, issuer, account, .. })) => {

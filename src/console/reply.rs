@@ -68,6 +68,7 @@ pub(crate) fn forbidden(text: &str) -> Response<ReplyBody> {
     wrong(StatusCode::FORBIDDEN, "Refused", text)
 }
 
+/// Refuses a method; `allow` lists the methods that the address takes.
 pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
     let text = "This address does not take such a request.";
     let mut response = wrong(StatusCode::METHOD_NOT_ALLOWED, "Not possible", text);
@@ -75,6 +76,7 @@ pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
     response
 }
 
+/// Adds the time after which the browser may retry, in seconds.
 pub(crate) fn retry_later(mut response: Response<ReplyBody>, seconds: u64) -> Response<ReplyBody> {
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     response

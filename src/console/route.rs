@@ -110,6 +110,7 @@ pub(super) fn own_page(path: &str) -> &str {
     if known || approval || name_in(path).is_some() { path } else { "/" }
 }
 
+/// Returns true if the text has the form of an approval's id.
 pub(super) fn is_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
@@ -119,6 +120,7 @@ pub(super) fn is_link(link: &str) -> bool {
     (20..=64).contains(&link.len()) && link.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
+/// Serves a GET or HEAD request. Nothing but a login's call-back changes anything here.
 async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) -> Response<ReplyBody> {
     let path = head.uri.path();
     if let Some(link) = path.strip_prefix("/open/") {
@@ -161,6 +163,7 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
     show(console, head, &visitor).await
 }
 
+/// Redirects to the sign-in page, which leads back to `path` if that is a page of the console.
 fn to_sign_in(path: &str) -> Response<ReplyBody> {
     match own_page(path) {
         "/" => reply::see("/sign-in"),
@@ -168,6 +171,7 @@ fn to_sign_in(path: &str) -> Response<ReplyBody> {
     }
 }
 
+/// Returns true if the request leaves the session's notice for a later page.
 fn keeps_notice(headers: &HeaderMap) -> bool {
     headers.get(REFRESH).is_some_and(|value| value != TOLD)
 }
@@ -246,6 +250,8 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
     }
 }
 
+/// Serves a POST request: signs in or out, goes on with a login, or carries out the action of a
+/// form.
 async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, form: Form) -> Response<ReplyBody> {
     let path = head.uri.path();
     let now = clock::uptime();

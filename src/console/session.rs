@@ -213,6 +213,8 @@ impl Doors {
         }
     }
 
+    /// Begins a session, in place of the one that ends first if there are too many, and returns the
+    /// cookie's value.
     fn begin(&self, inner: &mut Inner, now: Duration) -> String {
         inner.sessions.retain(|_, session| session.until > now);
         if inner.sessions.len() >= MAX_SESSIONS
@@ -296,6 +298,7 @@ fn csrf(cookie: &str) -> String {
     BASE64URL_NOPAD.encode(&key(&format!("form of {cookie}")))
 }
 
+/// Returns the SHA-256 digest of a secret, by which it is known.
 fn key(text: &str) -> Key {
     *Digest::of(text.as_bytes()).bytes()
 }

@@ -145,15 +145,18 @@ const fn is_possible(request: &Request) -> bool {
     )
 }
 
+/// Returns the refusal of a request that only a daemon can carry out.
 fn without_daemon() -> Refusal {
     Refusal::refused("no daemon answers; a block of a `headend stdio` without one ends with it, or by itself")
 }
 
+/// Returns the refusal for an approval that is not open.
 fn unknown() -> Refusal {
     Refusal::refused("no open approval with that id; it was answered or has expired")
 }
 
 impl OpenStore {
+    /// Answers a request that changes nothing.
     fn look(&mut self, request: &Request) -> Result<View, Refusal> {
         match request {
             // Blocks are in the memory of a gateway.
@@ -202,6 +205,8 @@ impl OpenStore {
         }
     }
 
+    /// Carries out an action. Adds the audit records of its changes to `news`, except those of
+    /// pins, which the pins report themselves.
     fn act(&mut self, request: &Request, by: &Person, news: &mut Vec<Entry>) -> Result<View, Refusal> {
         match request {
             Request::Answer(AnswerParams { id, answer, digest }) => {
@@ -231,6 +236,7 @@ impl OpenStore {
         Ok(View::Revoked(Revoked { revoked }))
     }
 
+    /// Returns the audit log, which the first call opens.
     fn journal(&mut self) -> Result<&Journal, String> {
         let journal = match self.journal.take() {
             Some(journal) => journal,
@@ -239,6 +245,7 @@ impl OpenStore {
         Ok(self.journal.insert(journal))
     }
 
+    /// Returns the pins, which the first call loads.
     fn pins(&mut self) -> Result<&Pins, Refusal> {
         let pins = match self.pins.take() {
             Some(pins) => pins,
@@ -247,6 +254,7 @@ impl OpenStore {
         Ok(self.pins.insert(pins))
     }
 
+    /// Loads the pins and collects the audit records of their changes in `news`.
     fn open_pins(&self) -> Result<Pins, DbError> {
         let pins = Pins::open(self.db.clone())?;
         let told = Arc::clone(&self.news);

@@ -15,11 +15,13 @@ pub(super) async fn list(approvals: &Approvals) -> Result<View, Refusal> {
     Ok(View::Approvals(ApprovalsView { approvals: rows, blocks: blocks(approvals) }))
 }
 
+/// Returns the blocks of this process.
 pub(super) fn blocks(approvals: &Approvals) -> Vec<BlockView> {
     let now = approvals.wall();
     approvals.blocks().iter().map(|block| BlockView::new(block, now)).collect()
 }
 
+/// Shows one open approval of any process on the store; refused if it is not open.
 pub(super) async fn show(approvals: &Approvals, id: &str) -> Result<View, Refusal> {
     let found = approvals.show(id).await.map_err(Refusal::refused)?;
     let found = found.ok_or_else(|| Refusal::refused(CannotAnswer::Unknown))?;
@@ -94,11 +96,13 @@ pub(super) fn live(approvals: &Approvals) -> Vec<GrantView> {
     views
 }
 
+/// Lists the live grants, and the denials in force in this process.
 pub(super) fn grants(approvals: &Approvals) -> View {
     let denials = blocks(approvals).into_iter().filter(BlockView::is_denial);
     View::Grants(GrantsView { grants: live(approvals), denials: denials.collect() })
 }
 
+/// Revokes one grant or all, and returns their number.
 pub(super) async fn revoke(approvals: &Approvals, params: &RevokeParams, by: &Person) -> Result<View, Refusal> {
     let revoked = approvals.revoke(params.checked()?, &by.name).await.map_err(Refusal::refused)?;
     Ok(View::Revoked(Revoked { revoked }))

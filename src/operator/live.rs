@@ -38,6 +38,7 @@ pub(crate) struct LiveDesk {
 }
 
 impl LiveDesk {
+    /// Carries out a request without recording it.
     async fn perform(&self, request: &Request, by: &Person) -> Result<View, Refusal> {
         let (service, logins) = (&*self.service, &*self.logins);
         let approvals = &*service.approvals;

@@ -76,6 +76,7 @@ pub(super) async fn decide(
     Ok(DecidedPins::One(Box::new(decided.map_err(Refusal::refused)?.without_texts())))
 }
 
+/// Counts the decisions that were carried out, and lists the others with their reasons.
 fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinError>]) -> PinsDecided {
     let left = decisions.iter().zip(decided).filter_map(|(decision, decided)| {
         let why = decided.as_ref().err()?.to_string();

@@ -233,6 +233,7 @@ pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> 
     })
 }
 
+/// Describes an upstream that is disabled in the configuration file or switched off.
 fn disabled(snapshot: &Snapshot, spec: &Upstream) -> UpstreamView {
     let name = spec.name.as_str();
     let is_off = snapshot.config.off.contains(&spec.name);
@@ -320,6 +321,8 @@ fn program(spec: &Upstream) -> Option<String> {
     program_of(spec).filter(|_| is_open).map(|program| program.display().to_string())
 }
 
+/// Returns why the server can ask no client anything: it is a legacy server whose process several
+/// callers may share. `None` if it can ask.
 fn input(snapshot: &Snapshot, handle: &Handle) -> Option<String> {
     let link = handle.main.open_link();
     let is_legacy = link.is_some_and(|link| link.agreed().revision.era() == Era::Legacy);
@@ -331,12 +334,14 @@ fn input(snapshot: &Snapshot, handle: &Handle) -> Option<String> {
     })
 }
 
+/// Returns the number of items beyond `max-inventory`, for each list that has some.
 fn not_offered(handle: &Handle) -> BTreeMap<String, ExcessView> {
     let excess = List::ALL.into_iter().zip(handle.excess()).filter(|(_, excess)| !excess.is_none());
     let view = |excess: crate::catalog::inventory::Excess| ExcessView { items: excess.items, or_more: excess.or_more };
     excess.map(|(list, excess)| (name(list), view(excess))).collect()
 }
 
+/// Returns the lists that could not be read the last time, each with the reason and the next try.
 fn unread(handle: &Handle) -> BTreeMap<String, UnreadView> {
     let all = handle.unread.all();
     let views = all.iter().map(|unread| {
@@ -413,6 +418,7 @@ pub(super) async fn switch(
     Ok(None)
 }
 
+/// Returns the refusal for orders that the supervisor no longer takes.
 fn ends() -> Refusal {
     Refusal::refused("the gateway is shutting down")
 }
