@@ -76,7 +76,7 @@ impl Frame {
     }
 }
 
-/// The tile of an upstream, on the overview and on its own page.
+/// The tile of an upstream, on the overview, the list of upstreams and its own page.
 #[derive(Debug)]
 pub(crate) struct Tile {
     pub(crate) name: String,
