@@ -17,7 +17,8 @@ use crate::scenario::{Call, Era, Scenario, Session, Target, first_stamp};
 /// Time of calls before the first one counts.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
-/// How long a load may last beyond its measured time: a target that stops answering must not stop the run.
+/// How long a load may last beyond its measured time: a target that stops answering must not stop
+/// the run.
 const GRACE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
@@ -28,7 +29,7 @@ pub(crate) struct Options {
     /// A file with the bearer token to send.
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// Which kind of client to be.
+    /// Kind of client to play.
     #[arg(long, default_value = "legacy")]
     era: Era,
     /// How many connections, each with one call in flight.
@@ -153,7 +154,7 @@ struct Window {
 struct Caller {
     connection: Connection,
     session: Session,
-    /// None where whole lists are read.
+    /// The call to make; `None` if whole lists are read.
     call: Option<Call>,
     tools: usize,
     id: u64,
@@ -172,7 +173,8 @@ impl Caller {
         })
     }
 
-    /// Calls until the window ends. Returns the time of each call that ended within it, in nanoseconds.
+    /// Makes calls until the window ends. Returns the time of each call that ended within it, in
+    /// nanoseconds.
     async fn run(mut self, window: Window) -> anyhow::Result<Vec<u32>> {
         let mut latencies = Vec::new();
         let mut before = Instant::now();

@@ -124,7 +124,8 @@ impl Server {
         Self { script: Script::new(tools, eras), answers, sessions: AtomicU64::new(0) }
     }
 
-    /// Answers one request. Sessions are handed out and not checked; the end-to-end tests check them.
+    /// Answers one request. Sessions are handed out and not checked; the end-to-end tests check
+    /// them.
     async fn handle(&self, request: Request<Incoming>) -> Result<Response<Pieces>, hyper::Error> {
         let method = request.method().clone();
         if method == Method::GET {
@@ -210,7 +211,8 @@ impl Pieces {
         Self { ready: events.collect::<Vec<_>>().into_iter(), sized: false, stays_open: false }
     }
 
-    /// A stream that begins with a comment, so that its head is sent at once, and never ends.
+    /// Returns a stream that begins with a comment, so that its head is sent at once, and never
+    /// ends.
     fn open() -> Self {
         Self { ready: vec![Bytes::from_static(b":\n\n")].into_iter(), sized: false, stays_open: true }
     }

@@ -25,7 +25,7 @@ impl Damage {
         Self { rng, said: Vec::new(), pass, late: None }
     }
 
-    /// The bytes to write in place of a line, its end included.
+    /// Returns the bytes to write in place of a line, its end included.
     pub(crate) fn of(&mut self, line: &str) -> Vec<u8> {
         let whole = [line.as_bytes(), b"\n"].concat();
         self.said.push(whole.clone());

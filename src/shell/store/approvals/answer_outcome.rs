@@ -8,7 +8,7 @@ pub struct AnswerOutcome {
     /// The word of a [`Closed`].
     #[serde(rename = "outcome")]
     pub word: String,
-    /// It was allowed when the agent had been told to stop.
+    /// True if the answer came after the agent had been told to stop.
     #[serde(rename = "late", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_late: bool,
 }

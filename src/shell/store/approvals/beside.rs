@@ -71,8 +71,8 @@ impl Approvals {
         Ok(Some(details.unwrap_or(row).at(now)))
     }
 
-    /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was
-    /// shown of it. Says what came of it.
+    /// Answers an approval of any process as the operator, and returns the outcome. `shown` is the
+    /// digest of the view that the operator saw.
     ///
     /// # Errors
     /// Why it does not count.
@@ -99,7 +99,8 @@ impl Approvals {
     }
 }
 
-/// The time of a store without a daemon, in seconds since 1970: no earlier than any process of it has seen. Blocks.
+/// The time of a store without a daemon, in seconds since 1970: no earlier than any process of it
+/// has seen. Blocks.
 fn now(db: &Db) -> Result<Wall, DbError> {
     clock::not_before(db.latest_time().run_now()?);
     Ok(clock::since_1970().as_secs())
@@ -128,7 +129,8 @@ pub fn show(db: &Db, id: &str) -> Result<Option<ApprovalView>, DbError> {
     Ok(Some(details.unwrap_or(row).at(now(db)?)))
 }
 
-/// The operator's answer to a prompt of another process: left in the store for it. Says what came of it, within a few seconds.
+/// The operator's answer to a prompt of another process: left in the store for it. Says what came
+/// of it, within a few seconds.
 ///
 /// # Errors
 /// Why it does not count, or that the other process did not take it.
@@ -151,8 +153,8 @@ pub async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &s
     Err("the process that asked did not take the answer; it may be gone, so nothing was granted".to_owned())
 }
 
-/// Revokes one grant of a store without a daemon, or all, and returns their records. Other processes notice within two
-/// seconds. Blocks.
+/// Revokes one grant of a store without a daemon, or all, and returns their records. Other
+/// processes notice within two seconds. Blocks.
 ///
 /// # Errors
 /// When the store cannot be written.

@@ -69,17 +69,17 @@ pub trait ApprovalOperations {
     /// Enters a live grant and removes the prompt that it answers.
     fn keep_grant(&self, row: GrantRow, prompt: String) -> Operation<'_, ()>;
 
-    /// The changes for the process `owner`, if another process has changed the store since
+    /// Returns the changes for the process `owner`, if another process has changed the store since
     /// `version`.
     fn approvals_changed(&self, owner: String, version: i64) -> Operation<'_, Option<ApprovalChanges>>;
 
-    /// The work of each minute: adds uses, ends expired grants, drops old ones.
+    /// Adds uses, ends expired grants and drops old ones, once a minute.
     fn settle_approvals(&self, used: Vec<Used>, unused: Wall, now: Wall) -> Operation<'_, ()>;
 }
 
 /// Operations on grants. Every process enters and ends them.
 pub trait GrantOperations {
-    /// All live grants. A malformed row covers nothing.
+    /// Returns all live grants. A malformed row covers nothing.
     fn grants(&self) -> Operation<'_, Vec<GrantRow>>;
 
     /// Takes the one use of a once-grant: true for exactly one caller over all processes.
@@ -103,8 +103,8 @@ pub trait PromptOperations {
     /// Enters a prompt of the process `owner`.
     fn enter_prompt(&self, owner: String, view: ApprovalView) -> Operation<'_, ()>;
 
-    /// Everything that is kept about an open approval of any process; `None` where there is none,
-    /// it does not open, or a process of an earlier release wrote it.
+    /// Returns everything that is kept about an open approval of any process; `None` where there is
+    /// none, it does not open, or a process of an earlier release wrote it.
     fn prompt_details(&self, id: String) -> Operation<'_, Option<ApprovalView>>;
 
     /// Removes a closed prompt.
@@ -114,15 +114,15 @@ pub trait PromptOperations {
     /// caller has the lock of the state directory and opened none itself.
     fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<ApprovalView>>;
 
-    /// The open prompts, oldest first: of all processes, or without those of daemons, for commands
-    /// that know that no daemon runs. One whose message does not open is left out.
+    /// Returns the open prompts, oldest first: of all processes, or without those of daemons, for
+    /// commands that know that no daemon runs. One whose message does not open is left out.
     fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<ApprovalView>>;
 
     /// Leaves an answer for the owner of an open prompt; false where there is no such prompt. A
     /// second answer replaces one that was not taken.
     fn leave_answer(&self, answered: Answered, now: Wall) -> Operation<'_, bool>;
 
-    /// The owner's verdict about an answer, once there is one.
+    /// Returns the owner's verdict about an answer, once there is one.
     fn outcome(&self, prompt: String) -> Operation<'_, Option<String>>;
 
     /// Reports the outcome to the process that left an answer.
@@ -131,6 +131,6 @@ pub trait PromptOperations {
     /// Keeps a gateway's setting for the operator's commands.
     fn keep_operator(&self, keeper: Keeper, setting: u64) -> Operation<'_, ()>;
 
-    /// The strictest setting of the gateways that ran last, 0 where there was none.
+    /// Returns the strictest setting of the gateways that ran last, 0 where there was none.
     fn operator(&self) -> Operation<'_, u64>;
 }

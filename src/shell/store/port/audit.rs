@@ -16,7 +16,7 @@ pub struct AuditHead {
 /// Operations on heads of chains, which the writer of a chain alone keeps, and the secret of the
 /// installation.
 pub trait AuditOperations {
-    /// The heads of all chains.
+    /// Returns the heads of all chains.
     fn audit_heads(&self) -> Operation<'_, Vec<AuditHead>>;
 
     /// Replaces the head of a chain.

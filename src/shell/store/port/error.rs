@@ -36,7 +36,7 @@ pub enum DbError {
 }
 
 impl DbError {
-    /// Whether nothing is wrong with the file, but that it takes no writes.
+    /// Returns whether the only fault of the file is that it takes no writes.
     pub const fn is_unwritable(&self) -> bool {
         matches!(self, Self::NotWritable { .. })
     }

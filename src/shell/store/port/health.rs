@@ -27,12 +27,12 @@ pub struct Trouble {
 }
 
 impl Health {
-    /// Whether the last attempt to write succeeded.
+    /// Returns whether the last attempt to write succeeded.
     pub fn is_writable(&self) -> bool {
         !self.unwritable.load(Ordering::Acquire)
     }
 
-    /// Why it takes no writes, while that is so.
+    /// Returns the reason why the store takes no writes, while that is so.
     pub fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().clone()
     }

@@ -23,13 +23,13 @@ pub struct Taken {
 /// Operations on pins. The texts of launches whose URL has a query are sealed; the digests beside
 /// them, which decide, are not.
 pub trait PinOperations {
-    /// All pins, once their private texts are sealed with the key of now. Blocks.
+    /// Returns all pins, once their private texts are sealed with the key of now. Blocks.
     ///
     /// # Errors
     /// When they cannot be read; none is left out.
     fn open_pins(&self) -> Result<PinTable, DbError>;
 
-    /// All pins, if their number of changes is not `known`.
+    /// Returns all pins, if their number of changes is not `known`.
     fn pins_changed(&self, known: u64) -> Operation<'_, Option<PinTable>>;
 
     /// Removes pins, then takes steps from the records in the store, which another process may have

@@ -24,8 +24,8 @@ pub trait SessionOperations {
     /// notes below it.
     fn end_sessions_below(&self, floor: Floor) -> Operation<'_, ()>;
 
-    /// The ended sessions whose ids have not expired. Rows of others are removed where the store
-    /// takes writes. Blocks.
+    /// Returns the ended sessions whose ids have not expired. Rows of others are removed where the
+    /// store takes writes. Blocks.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -44,6 +44,7 @@ pub trait SessionOperations {
     /// Drops a resource that a session watches no longer.
     fn drop_resource(&self, name: SessionName, slot: u64) -> Operation<'_, ()>;
 
-    /// The kept part of a session; `None` where a part of it does not open, since its key is gone.
+    /// Returns the kept part of a session; `None` where a part of it does not open, since its key
+    /// is gone.
     fn kept_session(&self, name: SessionName) -> Operation<'_, Option<SessionRows>>;
 }

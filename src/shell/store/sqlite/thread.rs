@@ -1,7 +1,8 @@
-//! The database's thread: does the operations that wait together, and gets the file back when its disk takes writes again.
+//! The database's thread: does the operations that wait together, and gets the file back when its
+//! disk takes writes again.
 //!
-//! While it takes none, the thread tries again by itself, after 0.25 s and then at most every 5 s. Operations go on meanwhile: what only
-//! reads, or finds that nothing is to be written, succeeds.
+//! While it takes none, the thread tries again by itself, after 0.25 s and then at most every 5 s.
+//! Operations go on meanwhile: what only reads, or finds that nothing is to be written, succeeds.
 
 #[cfg(any(test, feature = "testing"))]
 use std::cell::RefCell;
@@ -33,7 +34,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(super) struct Thread {
     path: PathBuf,
     connection: Connection,
-    /// What was copied, where the connection is one to a copy in memory.
+    /// The fingerprint of the copied file, if the connection is to a copy in memory.
     copy_of: Option<Stamp>,
     health: Arc<Health>,
     /// While the file takes no writes: the pause, and the next try.
@@ -63,7 +64,7 @@ impl Thread {
         Ok(Self { path, connection, copy_of: Some(stamp), health, again })
     }
 
-    /// The work on a database without a file.
+    /// Returns the work on a database without a file.
     #[cfg(test)]
     pub(super) fn in_memory() -> Result<Self, DbError> {
         let path = PathBuf::from(":memory:");
@@ -102,7 +103,7 @@ impl Thread {
         self.read(outside);
     }
 
-    /// The next operation; tries to write meanwhile, if that is due.
+    /// Waits for the next operation; tries to write meanwhile, if that is due.
     fn next(&mut self, inbox: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
         loop {
             let Some((pause, due)) = self.again else { return inbox.recv().ok() };
@@ -117,7 +118,7 @@ impl Thread {
             match self.try_again() {
                 Ok(()) => {
                     self.again = None;
-                    // What memory gave up meanwhile is read again.
+                    // Readers load again the rows that they dropped from memory meanwhile.
                     self.health.connected();
                     self.health.wrote();
                 }
@@ -176,7 +177,8 @@ impl Thread {
         }
     }
 
-    /// Operations one by one, without a transaction: what only reads, and on a copy what finds nothing to write.
+    /// Operations one by one, without a transaction: what only reads, and on a copy what finds
+    /// nothing to write.
     fn read(&mut self, jobs: Vec<Box<dyn Job>>) {
         for mut job in jobs {
             // Nothing was undone, and nothing had to be: the outcome is the job's own.
@@ -185,7 +187,7 @@ impl Thread {
         }
     }
 
-    /// The same on the file, which takes no writes: none is tried.
+    /// Runs the operations on a file that takes no writes, as queries alone.
     fn look(&mut self, jobs: Vec<Box<dyn Job>>, error: &DbError) {
         let before = self.connection.pragma_query_value(None, "query_only", |row| row.get::<_, bool>(0));
         let (Ok(before), Ok(())) = (before, self.connection.pragma_update(None, "query_only", true)) else {
@@ -223,7 +225,8 @@ impl Thread {
     }
 }
 
-/// The work without a thread of its own: whoever begins an operation does it, with all that wait.
+/// A database without a thread of its own: the caller that begins an operation runs it, with all
+/// that wait.
 #[cfg(any(test, feature = "testing"))]
 pub(super) struct Unthreaded(ReentrantMutex<RefCell<(Thread, Inbox)>>);
 
@@ -280,7 +283,7 @@ fn together(
                 continue;
             }
         };
-        // One that is not committed is undone when it is dropped.
+        // A savepoint that is not committed is undone when it is dropped.
         let kept = job.run(&savepoint, path).and_then(|()| savepoint.commit().map_err(|error| told(path, &error)));
         done.push((job, kept));
     }

@@ -1,4 +1,5 @@
-//! Questions, notifications and contents of a real server, through the gateway to real clients of both eras.
+//! Questions, notifications and contents of a real server, through the gateway to real clients of
+//! both eras.
 
 use std::process::Command;
 
@@ -16,7 +17,7 @@ enum Behind {
     Http,
 }
 
-/// A gateway before `server-everything`.
+/// Returns a gateway before `server-everything`.
 fn gateway(peers: &Peers, behind: Behind) -> (Gateway, Option<Listening>) {
     let (setup, node) = (Setup::new(), peers.node().to_str().unwrap().to_owned());
     let (target, listening) = match behind {
