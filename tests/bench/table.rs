@@ -112,7 +112,7 @@ impl Results {
     }
 }
 
-/// Returns the middle value, or the mean of the two in the middle; none of nothing.
+/// Returns the middle value, or the mean of the two in the middle; `None` without values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = values.get(values.len() / 2)?;

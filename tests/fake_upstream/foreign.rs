@@ -36,7 +36,8 @@ pub(crate) fn dressed(server: &Server, mut response: Response) -> Response {
     response
 }
 
-/// Returns the answer in place of a stream of changes, if the server has no such stream.
+/// Returns the answer in place of a stream of changes, for a server that ends such streams at once
+/// or refuses them.
 pub(crate) fn short_stream(server: &Server) -> Option<Response> {
     let status = server.args.behaviours.iter().find_map(|behaviour| match behaviour {
         Behaviour::ShortStreams(status) => Some(*status),
@@ -51,7 +52,7 @@ pub(crate) fn short_stream(server: &Server) -> Option<Response> {
     })
 }
 
-/// Returns the answer at the address that the server printed, if it is somewhere else.
+/// Returns the redirect at the address that the server printed, if the server is somewhere else.
 pub(crate) fn redirect(server: &Server, uri: &Uri, http: &str) -> Option<Response> {
     let redirect = server.args.redirect.as_ref()?;
     if uri.path().ends_with('/') {

@@ -218,7 +218,7 @@ impl Web {
         id
     }
 
-    /// Returns whether the file of forgotten sessions has that one.
+    /// Returns whether the file of forgotten sessions has this session.
     fn is_forgotten(&self, session: &str) -> bool {
         let text = self.server.args.forget.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         let number = session.rsplit('-').next().unwrap_or_default();

@@ -70,7 +70,7 @@ impl Issuer {
         self.server.note(&json!({ "login": what }).to_string());
     }
 
-    /// Returns the value that `/set` gave a name, else that one.
+    /// Returns the value that `/set` gave a name, or `otherwise`.
     fn word(&self, name: &str, otherwise: &str) -> String {
         self.inner.lock().unwrap().set.get(name).map_or(otherwise, String::as_str).to_owned()
     }

@@ -44,7 +44,7 @@ impl Feature {
     }
 }
 
-/// Returns a gateway before the reference server.
+/// Starts a gateway in front of the reference server.
 fn gateway(era: &str, transport: &str) -> (Gateway, Option<Listening>) {
     let program = example("conformance-fixture");
     let arguments = [transport, "--era", era].map(str::to_owned);

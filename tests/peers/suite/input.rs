@@ -8,7 +8,7 @@ use crate::upstream::{Listening, example};
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// Returns a gateway with two callers before the reference server of the modern era.
+/// Starts a gateway with two callers in front of the reference server of the modern era.
 fn gateway() -> (Gateway, Listening) {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = Listening::spawn(&example("conformance-fixture"), &arguments);

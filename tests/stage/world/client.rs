@@ -131,7 +131,8 @@ impl Client {
         self.live() == 0 && self.held.is_empty() && self.out.is_empty() && self.is_greeted
     }
 
-    /// Returns number of requests that wait for an answer. A cancelled one may get an answer too.
+    /// Returns the number of requests that wait for an answer. A cancelled one may get an answer
+    /// too.
     fn live(&self) -> usize {
         self.open.iter().filter(|open| !open.cancelled).count()
     }

@@ -219,7 +219,7 @@ impl Upstream {
         }
     }
 
-    /// Answers a request without a session as a legacy server: `initialize` opens a session.
+    /// Answers a request without a session as a legacy server; `initialize` opens a session.
     fn hear_first(&mut self, stream: u64, body: &str, answer: mpsc::UnboundedSender<Piece>, truth: &mut Truth) {
         let mut server = Server::new(self.revision, false, self.manner);
         server.hear(body, Some(stream), truth);

@@ -1,8 +1,8 @@
-//! Why an operation of the store failed, as the operator reads it.
+//! Errors of store operations, as the operator reads them.
 
 use std::path::PathBuf;
 
-/// Why a value could not be stored.
+/// The reason why an operation of the store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DbError {
     #[error(

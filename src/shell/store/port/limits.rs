@@ -10,8 +10,8 @@ use crate::policy::{Granted, Lease, Overdrawn, RowId, Stored, Used};
 
 /// Operations on the bounds of limits, one for each bucket.
 pub trait LimitOperations {
-    /// Returns all bounds. Those of buckets that are full again by now are removed where the store
-    /// takes writes. Blocks.
+    /// Returns all bounds, and removes those of buckets that are full again, if the store takes
+    /// writes. Blocks.
     ///
     /// # Errors
     /// When they cannot be read.

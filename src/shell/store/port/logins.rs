@@ -7,13 +7,13 @@
 
 use super::operation::Operation;
 
-/// A login as it is kept.
+/// A stored login.
 #[derive(Clone, Debug)]
 pub struct KeptLogin {
     pub version: u64,
     /// True if the authorization server has ended the login.
     pub is_expired: bool,
-    /// The login as JSON; `None` where the key that sealed it is gone.
+    /// The login as JSON; `None` if the key that sealed it is gone.
     pub value: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub trait LoginOperations {
     /// Returns the issuer of the last login of an upstream, which its end leaves.
     fn login_issuer(&self, key: LoginKey) -> Operation<'_, Option<String>>;
 
-    /// Returns whether logins or registrations are there that no upstream has adopted.
+    /// Returns whether there are logins or registrations that no upstream has adopted.
     fn has_unowned_logins(&self) -> Operation<'_, bool>;
 
     /// Gives each login of before version 9 to the upstream with its launch. If several of these

@@ -15,7 +15,8 @@ pub type Reply<T> = Box<dyn FnOnce(Result<T, DbError>) + Send>;
 pub struct Operation<'s, T>(Box<dyn FnOnce(Reply<T>) + Send + 's>);
 
 impl<'s, T: Send + 'static> Operation<'s, T> {
-    /// Makes an operation. `begin` hands the request to the engine with the reply to call.
+    /// Makes an operation, without beginning it. `begin` hands the request to the engine with the
+    /// reply to call.
     pub fn new(begin: impl FnOnce(Reply<T>) + Send + 's) -> Self {
         Self(Box::new(begin))
     }

@@ -207,12 +207,12 @@ UPDATE grants SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:'
 UPDATE prompts SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
 ";
 
-/// Reasons not to use a file.
+/// A reason not to use a file.
 #[derive(Debug)]
 pub(super) enum Obstacle {
-    /// Made by a newer program.
+    /// A file of a newer version of this program.
     Newer(i64),
-    /// A database, but none of ours.
+    /// A database of another program.
     Foreign,
     Sql(rusqlite::Error),
 }
@@ -223,8 +223,8 @@ impl From<rusqlite::Error> for Obstacle {
     }
 }
 
-/// Takes the steps that the file lacks. Of several processes one does it, the others find it done.
-/// `key` is that of a new installation.
+/// Takes the steps that the file lacks. One of several processes takes them, the others find them
+/// taken. `key` is the secret of a new installation.
 pub(super) fn migrate(connection: &mut Connection, key: &[u8; 32]) -> Result<(), Obstacle> {
     take(connection, STEPS, key)
 }

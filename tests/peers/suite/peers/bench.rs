@@ -61,7 +61,7 @@ impl Peers {
         &self.root
     }
 
-    /// Returns a Node that is new enough for all of them.
+    /// Returns the path of a Node that is new enough for all peers.
     pub(crate) fn node(&self) -> PathBuf {
         self.root.join("node/node_modules/.bin/node")
     }
@@ -75,8 +75,8 @@ impl Peers {
         self.root.join("node/node_modules/@modelcontextprotocol").join(name)
     }
 
-    /// Returns the folder of the browser and its driver; prints that a test is left out if one is
-    /// missing.
+    /// Returns the browser's program; prints that the test `what` is left out if the browser or its
+    /// driver is missing.
     pub(crate) fn browser(&self, what: &str) -> Option<PathBuf> {
         let names = ["chromium-headless-shell", "chromium", "google-chrome"];
         let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -162,7 +162,8 @@ impl Bench {
         Some(Self { peers, gateway, calls, inspections: AtomicUsize::new(0), _listening: vec![old, new] })
     }
 
-    /// Returns a gateway before `server-everything` alone, and a record of the server's input.
+    /// Starts a gateway in front of `server-everything` alone; returns it with a record of the
+    /// server's input.
     pub(super) fn everything() -> Option<(Gateway, Log)> {
         let peers = Peers::find()?;
         let setup = Setup::new();

@@ -17,7 +17,7 @@ enum Behind {
     Http,
 }
 
-/// Returns a gateway before `server-everything`.
+/// Starts a gateway in front of `server-everything`.
 fn gateway(peers: &Peers, behind: Behind) -> (Gateway, Option<Listening>) {
     let (setup, node) = (Setup::new(), peers.node().to_str().unwrap().to_owned());
     let (target, listening) = match behind {

@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The library that a client is written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sdk {
-    /// The TypeScript SDK that speaks 2025-11-25.
+    /// The first generation of the TypeScript SDK, which speaks 2025-11-25.
     TypeScript1,
-    /// The TypeScript SDK that speaks 2026-07-28, as the next variant does.
+    /// The second generation of the TypeScript SDK, which speaks 2026-07-28 as the Python SDK does.
     TypeScript2,
     Python,
 }

@@ -85,7 +85,7 @@ fn the_real_client_of_another_caller_cannot_answer_on_a_stream() {
         other.tell(&json!({"do": "respond", "id": question["id"], "answer": answer}));
     }
     other.responded(2);
-    // The other caller's call is a call of its own, and waits for its own person.
+    // A call of the other caller, which waits for that caller's own person.
     let theirs = other.begin("fx__echo", &text("mine"), &["wait"]);
     other.question(theirs, 0);
     assert_eq!(stage.called().len(), 0);
