@@ -54,7 +54,7 @@ pub(crate) fn page(answer: &Answer<'_>, id: u64) -> anyhow::Result<Page> {
 /// Returns the names of the tools on a page of `tools/list`.
 ///
 /// # Errors
-/// As for [`page`].
+/// As [`page`].
 pub(crate) fn names(answer: &Answer<'_>, id: u64) -> anyhow::Result<Vec<String>> {
     ensure!(answer.status == 200, "tools/list: status {}: {}", answer.status, excerpt(answer.body));
     let parsed = parsed(messages(answer).last().context("tools/list: an answer without a message")?, id)?;

@@ -46,11 +46,11 @@ pub(crate) struct Setup {
     /// TOML: `url = "..."` or `command = [...]`. The only upstream's items keep their names; of
     /// several, `u0__`, `u1__` and so on precede them.
     upstreams: Vec<String>,
-    /// How many deny rules for other tools to add.
+    /// Number of deny rules for other tools.
     pub(crate) rules: usize,
     /// Whether every call needs an approval.
     pub(crate) asks: bool,
-    /// How many tools the list has when it is complete.
+    /// Number of tools in the complete list.
     pub(crate) tools: usize,
 }
 

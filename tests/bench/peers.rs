@@ -15,7 +15,7 @@ use crate::http::Connection;
 use crate::process::Server;
 use crate::scenario::{Era, Session, Target};
 
-/// How long a gateway may take until it lists the tool that is called.
+/// Longest time until a gateway lists the tool that is called.
 const READY: Duration = Duration::from_secs(60);
 
 /// The file that names the other gateways.

@@ -14,7 +14,7 @@ use crate::serve::LISTENING;
 /// A tick of /proc/PID/stat: `USER_HZ`, which is 100 on every architecture this runs on.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How long a process may take to end after SIGTERM.
+/// Longest time until a process ends after SIGTERM.
 const STOP: Duration = Duration::from_secs(3);
 
 /// A child that is ended when dropped.

@@ -26,10 +26,10 @@ pub(crate) struct Options {
     /// The gateway's binary; by default the one built beside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// How long each target is measured in each round.
+    /// Measured time of each target in each round, in seconds.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// How often each target is measured.
+    /// Number of rounds in which each target is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Only rows with one of these in their names; `memory`, `start`, `decide` and `instructions`

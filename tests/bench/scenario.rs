@@ -16,7 +16,7 @@ const STAMP: usize = 13;
 /// The smallest number of [`STAMP`] digits.
 const FIRST_STAMP: u64 = 1_000_000_000_000;
 
-/// How many calls one connection can make before its numbers meet the next one's.
+/// Number of calls that one connection can make before its stamps meet those of the next one.
 const STAMPS_PER_CONNECTION: u64 = 100_000_000;
 
 /// Notices in a call of [`Scenario::Progress`].

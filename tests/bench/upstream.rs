@@ -36,12 +36,12 @@ pub(crate) enum Eras {
     Legacy,
 }
 
-/// How an upstream answers over HTTP.
+/// The form of an upstream's answers over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Answers {
-    /// As one JSON body.
+    /// One JSON body.
     Json,
-    /// As an event stream.
+    /// An event stream.
     Sse,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// Speak newline-delimited JSON-RPC on stdin and stdout.
     #[arg(long, conflicts_with = "listen")]
     stdio: bool,
-    /// How many tools to list, at least the four that can be called.
+    /// Number of tools to list, at least the four that can be called.
     #[arg(long, default_value_t = 4)]
     tools: usize,
     /// How a call is answered over HTTP.

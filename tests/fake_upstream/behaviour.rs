@@ -127,7 +127,7 @@ impl Behaviour {
     }
 }
 
-/// Actions before the first read.
+/// Runs the actions of behaviours before the first read.
 pub(crate) async fn at_start(server: &Arc<Server>) {
     if server.does(Behaviour::ExitAtStart) {
         return server.exit(3).await;
@@ -160,7 +160,7 @@ pub(crate) async fn at_start(server: &Arc<Server>) {
     }
 }
 
-/// Actions after the handshake.
+/// Runs the actions of behaviours after the handshake.
 pub(crate) fn after_handshake(server: &Arc<Server>) {
     if server.does(Behaviour::Flood) {
         // A thread of its own, which the pipe alone slows down.

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     revision: Option<String>,
     #[arg(long, default_value = "fx")]
     name: String,
-    /// How many further tools to list.
+    /// Number of further tools to list.
     #[arg(long, default_value_t = 0)]
     tools: usize,
     /// Items on one page of a list.

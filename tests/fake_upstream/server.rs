@@ -62,11 +62,11 @@ pub(crate) struct Request {
     pub(crate) params: Value,
     /// `Mcp-Param-*` headers as they came.
     pub(crate) param_headers: Map<String, Value>,
-    /// Where notifications of this request go.
+    /// Channel for notifications of this request.
     pub(crate) notices: mpsc::UnboundedSender<String>,
     /// The session of the request; empty on a pipe.
     pub(crate) session: String,
-    /// The session's own stream, where there is one.
+    /// The session's own stream, if there is one.
     pub(crate) aside: Option<mpsc::UnboundedSender<String>>,
 }
 

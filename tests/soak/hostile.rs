@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::stage::Facts;
 use crate::wire;
 
-/// How long to listen for an answer.
+/// Time to wait for an answer.
 const LISTEN: Duration = Duration::from_millis(500);
 
 /// Bytes to send: malformed requests and lines of the bad-input corpus.
@@ -75,7 +75,7 @@ fn filled(facts: &Facts, bytes: &[u8]) -> Vec<u8> {
     text.replace("${TOKEN}", facts.token()).replace("${HOST}", &facts.address.to_string()).into_bytes()
 }
 
-/// One hostile client.
+/// Plays one hostile client.
 pub(crate) async fn attack(facts: Arc<Facts>, arsenal: Arc<Arsenal>, mut rng: Rng) {
     let attacked = async {
         match rng.u8(0..10) {

@@ -23,9 +23,9 @@ use crate::wire::{self, Conn, Head};
 const MODERN: &str = "2026-07-28";
 /// Revisions of clients with sessions; those of HTTP+SSE speak the first.
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-/// How often a client tries to say hello on the socket.
+/// Most attempts of a client to connect on the socket.
 const HELLOS: usize = 5;
-/// How long a relay may take to end after its input has.
+/// Longest time until a relay ends after its input has.
 const RELAY_END: Duration = Duration::from_secs(10);
 
 /// The kind of client.
@@ -35,7 +35,7 @@ pub(crate) enum Era {
     Modern,
 }
 
-/// How a client connects.
+/// The transport of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Http,
@@ -86,7 +86,7 @@ struct Sse {
     endpoint: String,
 }
 
-/// One client.
+/// A client of the daemon, of any era and transport.
 pub(crate) struct Client {
     pub(crate) facts: Arc<Facts>,
     pub(crate) era: Era,

@@ -74,7 +74,7 @@ impl Sample {
         "    time  sessions/s  requests     ended   RSS MiB    fds  threads  procs  tasks  sessions  upstream  conns  in flight"
     }
 
-    /// One line of the table; `before` is the sample before this one.
+    /// Returns one line of the table; `before` is the sample before this one.
     pub(crate) fn line(&self, before: &Self) -> String {
         let seconds = self.at.saturating_sub(before.at).as_secs_f64().max(0.001);
         let rate = (self.visits.saturating_sub(before.visits)) as f64 / seconds;

@@ -34,12 +34,11 @@ pub(crate) const WATCHED: &str = "test://watched-resource";
 /// A guest that behaves.
 pub(crate) const PLAIN: &[&str] = &["stdio", "--era", "both"];
 
-/// How long a request may take. A call may wait for a place and for its turn, and then for its
-/// server.
+/// Longest time of a request. A call may wait for a slot and for its turn, and then for its server.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Calls that the demo server takes at once, less those that it has not noticed to be cancelled.
 const LAB_PLACES: usize = 40;
-/// How long the daemon may take to serve all of its servers' tools, and to end.
+/// Longest time until the daemon serves all of its servers' tools.
 const START: Duration = Duration::from_secs(120);
 const END: Duration = Duration::from_secs(60);
 /// A question to a client without a session is open for ten minutes.

@@ -80,7 +80,7 @@ pub(crate) async fn play(facts: Arc<Facts>, number: u64, seed: u64) {
         let work = choose(&mut rng);
         match Box::pin(perform(&mut client, work, &mut rng)).await {
             Ok(true) => {}
-            // It hung up.
+            // The client hung up.
             Ok(false) => return,
             Err(Gone) => break,
         }

@@ -19,7 +19,7 @@ pub(crate) struct Head {
     pub(crate) session: Option<String>,
 }
 
-/// How the end of a body is recognised.
+/// The way in which the end of a body is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Length(usize),
@@ -28,7 +28,7 @@ enum Framing {
     Done,
 }
 
-/// One connection.
+/// A client's HTTP/1.1 connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
     stream: TcpStream,

@@ -104,7 +104,8 @@ impl Sqlite {
             drop(run);
         });
         match started {
-            // It ends with the last sender; `wait_until_closed` is for the end of the process.
+            // The thread ends with the last sender; `wait_until_closed` is for the end of the
+            // process.
             Ok(thread) => drop(thread),
             Err(error) => return Err(DbError::Failed { path, why: format!("start its thread: {error}") }),
         }

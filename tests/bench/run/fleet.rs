@@ -19,7 +19,7 @@ use crate::process::{Process, Server};
 use crate::scenario::{Era, Scenario, Target};
 use crate::tls::Files;
 
-/// Number of upstreams where there are many, and the length of each one's list.
+/// Number of upstreams of [`Front::Hundred`], and the length of each one's list.
 const MANY: usize = 100;
 pub(crate) const TOOLS_OF_MANY: usize = 50;
 

@@ -22,8 +22,8 @@ use crate::http::Connection;
 use crate::run::fleet::{TOOL, TOOLS, start_upstreams};
 use crate::scenario::{Call, Era, Scenario, Session};
 
-/// How much a call may grow until [`main`] fails, in percent. Two counts of one program differ by
-/// less than one.
+/// Growth of a call's instructions at which [`main`] fails, in percent. Two counts of one program
+/// differ by less than one.
 const MAX_GROWTH: f64 = 3.0;
 
 #[derive(Debug, clap::Args)]
@@ -45,10 +45,10 @@ pub(crate) struct Options {
 /// Calls of the shorter run, in which caches fill and buffers grow.
 const FEW: u32 = 300;
 
-/// How many more the longer run makes.
+/// Number of calls that the longer run makes more.
 const MORE: u32 = 1000;
 
-/// How long a gateway that is counted may take to end.
+/// Longest time until a gateway under callgrind ends.
 const STOP: Duration = Duration::from_secs(60);
 
 /// A path of a call: the eras of the client and of the upstream, and the gateway's policy.

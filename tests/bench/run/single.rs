@@ -17,13 +17,13 @@ use crate::run::fleet::{TOOLS, TOOLS_OF_MANY, floor_arguments, start_upstreams, 
 use crate::scenario::{Era, Session, Target};
 use crate::table::median;
 
-/// How many sessions are held open.
+/// Number of sessions that are held open.
 const SESSIONS: u32 = 1000;
 
 /// Upstreams of the start that is timed.
 const TEN: usize = 10;
 
-/// How long a process is left alone before its memory is read.
+/// Time for which a process is left alone before its memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Measures the memory of the floor and of the gateway, each in front of an upstream of its own.

@@ -103,8 +103,8 @@ fn sdk_clients_of_the_old_transport_use_a_modern_server() {
         assert!(report["tools"].as_array().unwrap().contains(&json!("fx__echo")), "{script}: {report}");
         let call = &report["calls"][0];
         assert_eq!((&call["isError"], &call["text"]), (&json!(false), &json!("done")), "{script}: {report}");
-        // One of them loses progress that arrives together with the answer, which is much of it
-        // where the machine is busy.
+        // One of the SDKs loses progress that arrives together with the answer, which is much of it
+        // on a busy machine.
         assert!(call["structured"]["notices"].as_u64().unwrap() >= 1, "{script}: {report}");
     }
 }

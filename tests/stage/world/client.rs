@@ -271,7 +271,8 @@ impl Client {
         );
         let text = self.request(&params);
         self.send(text);
-        // As if the response had been lost. Questions that the gateway named are parked there.
+        // The client repeats the call as if the response had been lost. Questions that the gateway
+        // named are parked there.
         let waits =
             held.asked.iter().all(|(key, ..)| !key.starts_with("k=") && key.contains('-') && !key.starts_with("page"));
         if waits && chance.one_in(8) {

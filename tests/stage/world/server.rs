@@ -46,7 +46,7 @@ struct ServerCall {
     aside: Option<u64>,
 }
 
-/// How a legacy server asks.
+/// The way in which a legacy server asks its questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     /// Waits for the answers to its questions.
@@ -228,7 +228,7 @@ impl Server {
         self.task_answered(k);
     }
 
-    /// Does something about one of its calls; returns whether it could.
+    /// Makes a random move about one of the server's calls; returns whether there was one.
     pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
         if chance.one_in(16)
             && let Some((on, text)) = self.sent.take()

@@ -53,15 +53,15 @@ pub(super) struct CallTruth {
     caller: &'static str,
     pub(super) item: Item,
     pub(super) upstream: &'static str,
-    /// How often the request that begins the call arrived at a server's connection.
+    /// Number of times that the request that begins the call arrived at a server's connection.
     arrived: u32,
-    /// How often a server began to work on it.
+    /// Number of times that a server began to work on the call.
     executed: u32,
-    /// How often a server proved that it did not begin with it.
+    /// Number of proofs by servers that they did not begin with the call.
     pub(super) proofs: u32,
     /// True once a server has answered the call.
     answered: bool,
-    /// How often its client was told the end.
+    /// Number of times that the client got the end of the call.
     ended: u32,
     /// True once the client no longer waits for the end.
     pub(super) given_up: bool,
@@ -77,7 +77,7 @@ struct QuestionTruth {
     shown: u32,
     /// True once the client has answered the question.
     given: bool,
-    /// How often an answer reached the server, a decline in the client's name included.
+    /// Number of answers that reached the server, a decline in the client's name included.
     closed: u32,
 }
 

@@ -11,7 +11,7 @@ use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime, ONCE_LIFE, Wa
 use crate::policy::{Caller, Digest, Evidence};
 use crate::store::port::{GrantOperations, Operation, Revoked, Used};
 
-/// How long ended grants are kept for inspection, in seconds.
+/// Time for which ended grants are kept for inspection, in seconds.
 const KEPT: Wall = 90 * 24 * 3600;
 
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \

@@ -86,7 +86,7 @@ fn stored(
     seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
 }
 
-/// Returns a stored text; `None` where it does not open.
+/// Opens a stored text; `None` if its key is missing.
 fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Digest>) -> Option<Arc<str>> {
     let (text, digest) = text.zip(digest)?;
     if key.kind != PinKind::Launch {
@@ -95,8 +95,8 @@ fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Dige
     seals.opened(&place(key.upstream.as_str(), &digest.hex()), text).map(Arc::from)
 }
 
-/// Seals texts that were written before there was a key, or with an earlier key. True where there
-/// was one.
+/// Seals texts that were written before there was a key, or with an earlier key. Returns whether
+/// there were any.
 fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     let query = "SELECT upstream, approved, approved_digest, waiting, waiting_digest FROM pins WHERE kind = 'launch'";
     let mut statement = connection.prepare(query)?;

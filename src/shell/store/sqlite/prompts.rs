@@ -9,7 +9,7 @@ use crate::policy::{Caller, Digest};
 use crate::store::port::{Answered, DAEMON, Keeper, Operation, PromptOperations};
 use crate::store::seal::{Opened, Seals};
 
-/// How long unclaimed answers are kept, in seconds.
+/// Time for which unclaimed answers are kept, in seconds.
 const KEPT: Wall = 3600;
 /// Columns of a row of the list.
 const COLUMNS: &str =
@@ -109,7 +109,7 @@ fn sealed(seals: &Seals, column: &str, id: &str, text: &str) -> rusqlite::Result
 }
 
 /// Seals messages and details that were written before there was a key, or with an earlier key.
-/// True where there was one.
+/// Returns whether there were any.
 pub(crate) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     let mut any = false;
     for column in ["message", "details"] {

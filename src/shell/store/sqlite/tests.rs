@@ -245,7 +245,7 @@ fn a_damaged_file_is_refused_with_the_way_out() {
         db.write(move |connection| put(connection, &format!("{n:>200}"))).run_now().unwrap();
     }
     assert_eq!(db.grants().run_now().unwrap().len(), 0);
-    // In the log it would be read from there.
+    // Closed, so that the file is read and not the log.
     close(db, &dir);
     let mut bytes = fs::read(file(&dir)).unwrap();
     let length = bytes.len();

@@ -19,7 +19,7 @@ const LOGINS: &str = "auth/";
 /// Scenarios of 2025-03-26, which are in no set of requirements.
 const UNLISTED: [&str; 2] = ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"];
 
-/// How long one scenario may take; the suite starts Node twice for each.
+/// Longest time of one scenario; the suite starts Node twice for each.
 const SCENARIO: Duration = Duration::from_secs(60);
 
 /// Plays the client scenarios of a revision with a client of that era, except those that the cell

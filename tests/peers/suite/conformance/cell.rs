@@ -26,7 +26,7 @@ const CHECKS: &str = "checks";
 pub(super) struct Cell {
     file: PathBuf,
     lines: Vec<(String, String)>,
-    /// How many checks succeed at least.
+    /// Least number of checks that succeed.
     checks: usize,
 }
 

@@ -14,7 +14,7 @@ use super::tap::{Exchange, PipeTap};
 /// Name of the event of HTTP+SSE that is not a message.
 const ENDPOINT: &str = "endpoint";
 
-/// One message.
+/// A message between the gateway and a peer of the suite.
 #[derive(Debug)]
 pub(super) struct Entry {
     from: Side,

@@ -17,10 +17,11 @@ use crate::harness::{Gateway, Setup, headend, left_out};
 use crate::process::output_within;
 use crate::upstream::{Listening, Log, example, toml_array};
 
-/// On a busy machine a runtime and its program take longer to start than a call waits for them.
+/// A longer start time: on a busy machine a runtime and its program take longer to start than a
+/// call waits for them.
 const SLOW: &str = "start-wait = \"120s\"\n";
 
-/// How long one client program may take; a loaded machine starts Node in seconds.
+/// Longest time of one client program; a loaded machine starts Node in seconds.
 const CLIENT: Duration = Duration::from_secs(240);
 
 /// One call of each upstream, and a text that its answer must contain.
@@ -102,7 +103,7 @@ pub(super) struct Bench {
     peers: Peers,
     pub(super) gateway: Gateway,
     pub(super) calls: Vec<Call>,
-    /// How many runs of the inspector there were.
+    /// Number of runs of the inspector so far.
     inspections: AtomicUsize,
     /// The listening servers, which end when this is dropped.
     _listening: Vec<Listening>,

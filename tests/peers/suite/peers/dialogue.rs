@@ -10,7 +10,7 @@ use super::{Face, Peers};
 use crate::harness::{Gateway, Setup};
 use crate::upstream::{Listening, toml_array};
 
-/// How the server is reached.
+/// The transport of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Behind {
     Stdio,
@@ -72,7 +72,7 @@ fn play(peers: &Peers, gateway: &Gateway, face: Face, sdk: &str) -> Vec<String> 
 fn every_client(behind: Behind) {
     let Some(peers) = Peers::find() else { return };
     let (gateway, _server) = gateway(&peers, behind);
-    // One after the other: they share the server's state.
+    // The clients run one after the other, since they share the server's state.
     for face in [Face::Http, Face::Attached] {
         for sdk in ["v1", "v2"] {
             let wrong = play(&peers, &gateway, face, sdk);

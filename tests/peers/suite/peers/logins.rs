@@ -135,8 +135,8 @@ fn many_tasks_over_many_expiries_cause_one_refresh_each() {
     });
     assert!(calls.load(Ordering::Relaxed) >= 200, "{calls:?}");
     let refreshes = place.refreshes();
-    // Each well after the one before it, so no two of them are of one expiry. Tokens end at whole
-    // seconds, so of the shortest lives the number alone tells.
+    // Each refresh is well after the one before, so no two are of one expiry. Tokens end at whole
+    // seconds, so for the shortest lives only the number counts.
     let least = if life < LIFE { 0 } else { life * 1000 / 3 };
     let close: Vec<_> = refreshes.windows(2).filter(|pair| pair[1] - pair[0] < least).collect();
     assert!(close.is_empty() && refreshes.len() as u64 >= expiries - 1, "{refreshes:?}");

@@ -1,4 +1,4 @@
-//! How many tests with peers run at once.
+//! Limits how many tests with peers run at once.
 //!
 //! Peers have a patience of their own, of some seconds, so with too many of them at once a test
 //! would measure the machine. Most of the time they wait, so as many as the machine has cores leave
