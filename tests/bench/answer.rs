@@ -13,8 +13,8 @@ pub(crate) struct Page {
     pub(crate) next: Option<String>,
 }
 
-/// Checks that `answer` has `notices` progress notices for token `id`, in order, then the result of call `id` with
-/// `text`.
+/// Checks that `answer` has `notices` progress notices for token `id`, in order, then the result of
+/// call `id` with `text`.
 ///
 /// # Errors
 /// When any other message came.
@@ -51,10 +51,10 @@ pub(crate) fn page(answer: &Answer<'_>, id: u64) -> anyhow::Result<Page> {
     Ok(Page { tools: tools_of(&parsed).len(), next })
 }
 
-/// The names of the tools on a page of `tools/list`.
+/// Returns the names of the tools on a page of `tools/list`.
 ///
 /// # Errors
-/// As for [`page`].
+/// As [`page`].
 pub(crate) fn names(answer: &Answer<'_>, id: u64) -> anyhow::Result<Vec<String>> {
     ensure!(answer.status == 200, "tools/list: status {}: {}", answer.status, excerpt(answer.body));
     let parsed = parsed(messages(answer).last().context("tools/list: an answer without a message")?, id)?;
@@ -62,7 +62,7 @@ pub(crate) fn names(answer: &Answer<'_>, id: u64) -> anyhow::Result<Vec<String>>
     Ok(names.map(str::to_owned).collect())
 }
 
-/// A page as a value.
+/// Parses a page.
 fn parsed(message: &[u8], id: u64) -> anyhow::Result<Value> {
     let parsed: Value = serde_json::from_slice(message).context("tools/list: read the answer")?;
     let is_list = parsed.pointer("/result/tools").is_some_and(Value::is_array);
@@ -75,12 +75,12 @@ fn tools_of(page: &Value) -> &[Value] {
     page.pointer("/result/tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The beginning of `body` for an error message.
+/// Returns the beginning of `body` for an error message.
 pub(crate) fn excerpt(body: &[u8]) -> String {
     String::from_utf8_lossy(body.get(..300).unwrap_or(body)).into_owned()
 }
 
-/// The messages of a body; in an event stream each `data` line is taken as one.
+/// Returns the messages of a body; in an event stream each `data` line is taken as one.
 fn messages<'a>(answer: &Answer<'a>) -> impl Iterator<Item = &'a [u8]> {
     let body = answer.body;
     let whole = Some(body).filter(|_| !answer.events);
@@ -120,7 +120,7 @@ fn is_notice(message: &[u8], token: u64, number: usize) -> bool {
             == Some(number.to_string())
 }
 
-/// Whether the first `"id"` of the message is this number.
+/// Returns whether the first `"id"` of the message is this number.
 fn has_id(message: &[u8], id: u64) -> bool {
     let Some(rest) = after(message, br#""id":"#) else {
         return false;
@@ -129,7 +129,7 @@ fn has_id(message: &[u8], id: u64) -> bool {
     rest.get(..digits) == Some(id.to_string().as_bytes())
 }
 
-/// Whether the first `"text"` of the message is this one, which needs no escapes.
+/// Returns whether the first `"text"` of the message is this one, which needs no escapes.
 fn has_text(message: &[u8], text: &[u8]) -> bool {
     after(message, br#""text":""#)
         .and_then(|rest| rest.strip_prefix(text))

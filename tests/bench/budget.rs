@@ -30,7 +30,7 @@ pub(crate) const TLS_C16: &str = "call of a server over TLS, c16";
 pub(crate) const STDIO_C16: &str = "HTTP to stdio, c16";
 pub(crate) const STDIO_C1: &str = "HTTP to stdio, c1";
 
-/// Ways of a call whose instructions are counted.
+/// Names of the call paths whose instructions are counted.
 pub(crate) const LEGACY_TO_LEGACY: &str = "legacy";
 pub(crate) const MODERN_TO_MODERN: &str = "modern";
 pub(crate) const LEGACY_TO_MODERN: &str = "legacy-to-modern";
@@ -43,16 +43,16 @@ pub(crate) const RULES: &str = "100 rules";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) idle_mib: f64,
-    /// The part of it that is in no file.
+    /// Resident memory that is backed by no file, in MiB.
     pub(crate) anonymous_mib: f64,
-    /// For each session with an open stream.
+    /// Memory for each session with an open stream, in KiB.
     pub(crate) session_kib: f64,
 }
 
-/// What a call costs, counted.
+/// The cost of a call, counted by callgrind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Count {
-    /// Without those of [`Self::sha`].
+    /// Instructions of a call, without those of [`Self::sha`].
     pub(crate) instructions: f64,
     /// Instructions of SHA-256 by software, which real processors do by their own.
     pub(crate) sha: f64,
@@ -62,23 +62,24 @@ pub(crate) struct Count {
 /// Figures that are measured without a load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Singles {
-    /// The gateway is a build of `[profile.dist]`.
+    /// True if the gateway is a build of `[profile.dist]`.
     pub(crate) is_dist: bool,
     pub(crate) headend: Option<Memory>,
     pub(crate) floor: Option<Memory>,
-    /// Milliseconds from the start to the full list of ten upstreams, with an empty state directory.
+    /// Milliseconds from the start to the full list of ten upstreams, with an empty state
+    /// directory.
     pub(crate) spawn_ms: Option<f64>,
-    /// The same once more, with the state that the first start left.
+    /// Milliseconds of the next start, with the state directory that the first start left.
     pub(crate) respawn_ms: Option<f64>,
     /// Microseconds of one decision under 100 rules, of which 20 look at the call's arguments.
     pub(crate) decide_us: Option<f64>,
-    /// By the name of the way that the call takes; none where they cannot be counted.
+    /// Counts by the name of the call's path; empty if they cannot be counted.
     pub(crate) counts: Vec<(&'static str, Count)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Bound {
-    /// What is required, and what is aimed at.
+    /// The required bound and the aimed one.
     AtMost(f64, f64),
     AtLeast(f64, f64),
     /// A figure without a budget, for watching.
@@ -93,7 +94,7 @@ struct Budget {
     bound: Bound,
 }
 
-/// The budgets as a Markdown table.
+/// Returns the budgets as a Markdown table.
 pub(crate) fn markdown(results: &Results, singles: &Singles) -> String {
     let mut table = String::from("| figure | measured | required | goal | verdict |\n|---|---|---|---|---|\n");
     let budgets = [calls(results, singles), payloads(results), counted(singles), single_figures(singles)];
@@ -129,7 +130,7 @@ impl Bound {
     }
 }
 
-/// The cost of a small call.
+/// Returns the budgets of a small call.
 fn calls(results: &Results, singles: &Singles) -> Vec<Budget> {
     let mut budgets = Vec::new();
     for (row, required) in [
@@ -182,7 +183,7 @@ fn to_floor(results: &Results, row: &str, target: &str, bound: Bound) -> Budget 
     }
 }
 
-/// Lists, large messages, notices and stdio.
+/// Returns the budgets of lists, large messages, notices and stdio.
 fn payloads(results: &Results) -> Vec<Budget> {
     let cpu = |row: &str, target| Budget {
         figure: format!("{row}: CPU"),
@@ -211,7 +212,7 @@ fn payloads(results: &Results) -> Vec<Budget> {
     ]
 }
 
-/// What callgrind counts.
+/// Returns the budgets of the figures that callgrind counts.
 fn counted(singles: &Singles) -> Vec<Budget> {
     let mut budgets = Vec::new();
     let plain = singles.counts.iter().find(|(way, _)| *way == LEGACY_TO_LEGACY).map(|(_, count)| count.instructions);

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// The server every request goes to.
     #[arg(long)]
     to: SocketAddr,
-    /// That server speaks TLS, by the certificates in this folder.
+    /// Reach that server over TLS, by the certificates in this folder.
     #[arg(long)]
     tls: Option<PathBuf>,
     /// End when stdin closes.

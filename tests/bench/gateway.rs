@@ -1,4 +1,5 @@
-//! Starts the programs between the load and the upstream: the gateway with a configuration of its own, and nginx.
+//! Starts the programs between the load and the upstream: the gateway with a configuration of its
+//! own, and nginx.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -15,10 +16,10 @@ use crate::process::Server;
 use crate::scenario::{Session, Target};
 use crate::tls::Files;
 
-/// How long a gateway may take until it serves, and how often it is asked.
+/// Longest start of a gateway, and the pause between two polls.
 const READY: Patience = Patience { most: Duration::from_secs(20), pause: Duration::from_millis(1) };
 
-/// The same where its instructions are counted, which makes it fifty times slower. Each time it is asked is counted too.
+/// [`READY`] for a gateway under callgrind, which is fifty times slower and also counts each poll.
 const READY_COUNTED: Patience = Patience { most: Duration::from_secs(120), pause: Duration::from_millis(500) };
 
 /// Lines of a gateway's log to show when it does not start.
@@ -30,37 +31,37 @@ struct Patience {
     pause: Duration,
 }
 
-/// A gateway that serves.
+/// A running gateway that has listed all of its tools.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) server: Server,
     pub(crate) target: Target,
-    /// From its start to a complete answer.
+    /// Time from the gateway's start to a complete answer.
     pub(crate) ready_after: Duration,
 }
 
 /// Configuration of the gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// TOML: `url = "..."` or `command = [...]`. The only upstream's items keep their names; of several, `u0__`, `u1__` and
-    /// so on precede them.
+    /// TOML: `url = "..."` or `command = [...]`. The only upstream's items keep their names; of
+    /// several, `u0__`, `u1__` and so on precede them.
     upstreams: Vec<String>,
-    /// How many deny rules for other tools to add.
+    /// Number of deny rules for other tools.
     pub(crate) rules: usize,
     /// Whether every call needs an approval.
     pub(crate) asks: bool,
-    /// How many tools the list has when it is complete.
+    /// Number of tools in the complete list.
     pub(crate) tools: usize,
 }
 
 impl Setup {
-    /// HTTP upstreams at these addresses, with this many tools each.
+    /// Returns a setup with HTTP upstreams at these addresses, with this many tools each.
     pub(crate) fn of(addresses: &[String], tools: usize) -> Self {
         let upstreams = addresses.iter().map(|address| format!(r#"url = "http://{address}/mcp""#)).collect();
         Self { upstreams, rules: 0, asks: false, tools: addresses.len() * tools }
     }
 
-    /// An HTTPS upstream at this address, by the certificates of these files.
+    /// Returns a setup with an HTTPS upstream at this address, by the certificates of these files.
     pub(crate) fn over_tls(address: &str, files: &Files, tools: usize) -> Self {
         let authority = files.authority();
         let upstream =
@@ -68,7 +69,7 @@ impl Setup {
         Self { upstreams: vec![upstream], rules: 0, asks: false, tools }
     }
 
-    /// This program as a stdio upstream.
+    /// Returns a setup with this program as a stdio upstream.
     ///
     /// # Errors
     /// When the path of this program is unknown.
@@ -78,7 +79,7 @@ impl Setup {
         Ok(Self { upstreams: vec![command], rules: 0, asks: false, tools })
     }
 
-    /// Prefixes of the names of each upstream's tools.
+    /// Returns the prefixes of the names of each upstream's tools.
     pub(crate) fn prefixes(&self) -> Vec<String> {
         match self.upstreams.len() {
             1 => Vec::new(),
@@ -107,7 +108,8 @@ impl Setup {
         Ok(config)
     }
 
-    /// Starts `binary` with this setup and waits until it lists every tool. Its configuration, state and log are in `folder`.
+    /// Starts `binary` with this setup and waits until it lists every tool. Its configuration,
+    /// state and log are in `folder`.
     ///
     /// # Errors
     /// When it ends or does not list every tool within [`READY`]; says what it logged.
@@ -115,7 +117,7 @@ impl Setup {
         self.serve(Command::new(binary), READY, folder).await
     }
 
-    /// The same under callgrind, which writes to the file `count` when the gateway ends.
+    /// Starts the gateway under callgrind, which writes to the file `count` when the gateway ends.
     ///
     /// # Errors
     /// As for [`Self::start`].
@@ -235,7 +237,8 @@ impl Nginx {
     }
 }
 
-/// A plain reverse proxy, as one would put before an MCP server: it keeps connections and passes events as they arrive.
+/// Returns the configuration of a plain reverse proxy for an MCP server: it keeps connections and
+/// passes events as they arrive.
 fn nginx_config(folder: &Path, port: u16, upstream: &str) -> String {
     let folder = folder.display();
     // Workers of a master that is root would otherwise be a user who cannot enter the folder.
@@ -276,13 +279,13 @@ http {{
     )
 }
 
-/// Whether a program of this name can be started.
+/// Returns whether a program of this name can be started.
 pub(crate) fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
     Ok(listener.local_addr().context("find a free port")?.port())

@@ -1,4 +1,5 @@
-//! A minimal HTTP/1.1 client: one keep-alive connection, one request in flight, answers sized or chunked.
+//! A minimal HTTP/1.1 client: one keep-alive connection, one request in flight, answers sized or
+//! chunked.
 //!
 //! Hand-written because a general client costs more per request than the servers under test.
 
@@ -68,7 +69,8 @@ impl Connection {
         Ok(Answer { status: head.status, events: head.events, session: head.session, body })
     }
 
-    /// Sends one request and reads the head of its answer, which must be an event stream; the connection is that stream then.
+    /// Sends one request and reads the head of its answer, which must be an event stream; the
+    /// connection is that stream then.
     ///
     /// # Errors
     /// When the connection breaks or the answer is anything else.

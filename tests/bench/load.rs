@@ -17,7 +17,8 @@ use crate::scenario::{Call, Era, Scenario, Session, Target, first_stamp};
 /// Time of calls before the first one counts.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
-/// How long a load may last beyond its measured time: a target that stops answering must not stop the run.
+/// Longest time of a load beyond its measured time: a target that stops answering must not stop the
+/// run.
 const GRACE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
@@ -28,13 +29,13 @@ pub(crate) struct Options {
     /// A file with the bearer token to send.
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// Which kind of client to be.
+    /// Kind of client to play.
     #[arg(long, default_value = "legacy")]
     era: Era,
-    /// How many connections, each with one call in flight.
+    /// Number of connections, each with one call in flight.
     #[arg(long, default_value_t = 16)]
     in_flight: u64,
-    /// How long to measure.
+    /// Measured time, in seconds.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// The call to make.
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     /// Prefixes of the tools' names; with several, connections take turns.
     #[arg(long, value_delimiter = ',', default_value = "")]
     prefix: Vec<String>,
-    /// How many tools a list must have.
+    /// Number of tools that a list must have.
     #[arg(long, default_value_t = 4)]
     tools: usize,
     /// Also report this process's CPU time per call.
@@ -63,7 +64,7 @@ pub(crate) struct Plan {
     pub(crate) measured: Duration,
     /// Prefixes of the tools' names: connections take turns. Empty: no prefix.
     pub(crate) prefixes: Vec<String>,
-    /// How many tools a list must have.
+    /// Number of tools that a list must have.
     pub(crate) tools: usize,
     pub(crate) process: Option<Process>,
 }
@@ -153,7 +154,7 @@ struct Window {
 struct Caller {
     connection: Connection,
     session: Session,
-    /// None where whole lists are read.
+    /// The call to make; `None` if whole lists are read.
     call: Option<Call>,
     tools: usize,
     id: u64,
@@ -172,7 +173,8 @@ impl Caller {
         })
     }
 
-    /// Calls until the window ends. Returns the time of each call that ended within it, in nanoseconds.
+    /// Makes calls until the window ends. Returns the time of each call that ended within it, in
+    /// nanoseconds.
     async fn run(mut self, window: Window) -> anyhow::Result<Vec<u32>> {
         let mut latencies = Vec::new();
         let mut before = Instant::now();

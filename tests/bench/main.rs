@@ -1,7 +1,9 @@
-//! The benchmark: an upstream, a floor to compare with, a load generator, and the run that puts the gateway between them.
+//! The benchmark: an upstream, a floor to compare with, a load generator, and the run that puts the
+//! gateway between them.
 //!
-//! `cargo run --release --example bench -- run --binary target/dist/headend` prints the whole table. Absolute figures move
-//! with the machine; ratios within one run, and the gateway's CPU time per call, are what to compare.
+//! `cargo run --release --example bench -- run --binary target/dist/headend` prints the whole
+//! table. Absolute figures move with the machine; ratios within one run, and the gateway's CPU time
+//! per call, are what to compare.
 
 #![allow(
     clippy::print_stdout,
@@ -35,7 +37,8 @@ use std::io::Read;
 
 use clap::{Parser, Subcommand};
 
-/// Measures an MCP gateway against the same upstream asked directly and through proxies that parse nothing.
+/// Measures an MCP gateway against the same upstream asked directly and through proxies that parse
+/// nothing.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Cli {

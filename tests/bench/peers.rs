@@ -15,10 +15,10 @@ use crate::http::Connection;
 use crate::process::Server;
 use crate::scenario::{Era, Session, Target};
 
-/// How long a gateway may take until it lists the tool that is called.
+/// Longest time until a gateway lists the tool that is called.
 const READY: Duration = Duration::from_secs(60);
 
-/// The file that names them.
+/// The file that names the other gateways.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Peers {
@@ -26,32 +26,33 @@ pub(crate) struct Peers {
     peer: Vec<Peer>,
 }
 
-/// How one is started. In `command` and in the texts of `files`, `{upstream}` stands for the address of the upstream, `{port}` for the
-/// port to listen on, and `{folder}` for the folder of the files.
+/// The command and files that start one gateway. In `command` and in the texts of `files`,
+/// `{upstream}` stands for the address of the upstream, `{port}` for the port to listen on, and
+/// `{folder}` for the folder of the files.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Peer {
     pub(crate) name: String,
     command: Vec<String>,
-    /// Of its endpoint.
+    /// Path of the gateway's MCP endpoint.
     path: String,
     #[serde(default)]
     files: BTreeMap<String, String>,
 }
 
-/// One that serves.
+/// A running gateway of another project.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) server: Server,
     pub(crate) target: Target,
-    /// What it puts before the names of the upstream's tools.
+    /// The prefix that the gateway puts before the names of the upstream's tools.
     pub(crate) prefix: String,
     _folder: TempDir,
 }
 
 impl Peers {
     /// # Errors
-    /// When the file cannot be read, or names what is not known.
+    /// When the file cannot be read or has an unknown key.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<Peer>> {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         let peers: Self = toml::from_str(&text).with_context(|| format!("read {}", file.display()))?;
@@ -60,10 +61,11 @@ impl Peers {
 }
 
 impl Peer {
-    /// Starts it in front of the upstream and waits until it lists a tool of that name; `None` when it is not installed.
+    /// Starts the gateway in front of the upstream and waits until it lists a tool of that name;
+    /// `None` if the gateway is not installed.
     ///
     /// # Errors
-    /// When it is installed and does not serve.
+    /// When the gateway is installed and does not serve.
     pub(crate) async fn start(&self, upstream: &str, tool: &str) -> anyhow::Result<Option<Running>> {
         let program = self.command.first().context("a command without a program")?;
         if !on_path(program) {
@@ -96,7 +98,7 @@ impl Peer {
     }
 }
 
-/// What stands before a tool's own name in the list.
+/// Lists the tools of a target and returns the prefix before a tool's own name.
 async fn prefix_of(target: &Target, tool: &str) -> anyhow::Result<String> {
     let mut connection = Connection::open(&target.authority).await?;
     let session = Session::open(target.clone(), Era::Legacy, &mut connection).await?;

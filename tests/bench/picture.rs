@@ -6,15 +6,15 @@ use crate::budget::{CALL_C16, FLOOR, HEADEND, MODERN_C16, NGINX};
 use crate::table::{CPU, Results};
 
 const WIDTH: f64 = 720.0;
-/// Of the column of names, and of a bar.
+/// Width of the column of names.
 const NAMES: f64 = 250.0;
 const BAR: f64 = 26.0;
-/// From one bar to the next.
+/// Distance from one bar to the next.
 const STEP: f64 = 40.0;
 const TITLE: f64 = 44.0;
 
-/// Bars of the processor time of a call as multiples of the floor's, readable on light and on dark pages. `None` without the figures
-/// of the gateway.
+/// Draws the processor time of a call as bars, as multiples of the floor's, readable on light and
+/// on dark pages. `None` without the figures of the gateway.
 pub(crate) fn svg(results: &Results, machine: &str) -> Option<String> {
     let of = |row, target| results.ratio(row, (target, FLOOR), CPU);
     let bars = [

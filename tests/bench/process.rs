@@ -14,7 +14,7 @@ use crate::serve::LISTENING;
 /// A tick of /proc/PID/stat: `USER_HZ`, which is 100 on every architecture this runs on.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How long a process may take to end after SIGTERM.
+/// Longest time until a process ends after SIGTERM.
 const STOP: Duration = Duration::from_secs(3);
 
 /// A child that is ended when dropped.
@@ -52,19 +52,21 @@ impl Server {
         Process { pid: self.child.id(), with_children: false }
     }
 
-    /// The process and its direct children: for programs whose workers are processes.
+    /// Returns a process that is measured with its direct children: for programs whose workers are
+    /// processes.
     pub(crate) fn process_tree(&self) -> Process {
         Process { pid: self.child.id(), with_children: true }
     }
 
-    /// Whether it has ended, and how.
+    /// Returns how the child ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<String> {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 }
 
 impl Server {
-    /// Ends it with SIGTERM, or by force where it has not ended after this time. False where it took force.
+    /// Ends it with SIGTERM, or by force where it has not ended after this time. False where it
+    /// took force.
     pub(crate) fn end(&mut self, patience: Duration) -> bool {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
             && self.ended().is_none()
@@ -108,7 +110,7 @@ impl Process {
         self.pid
     }
 
-    /// User and system time so far, to [`TICK`].
+    /// Returns the user and system time so far, to [`TICK`].
     ///
     /// # Errors
     /// When the process is gone.
@@ -116,7 +118,7 @@ impl Process {
         self.pids()?.into_iter().map(cpu_of).sum()
     }
 
-    /// Resident memory in KiB.
+    /// Returns the resident memory in KiB.
     ///
     /// # Errors
     /// When the process is gone.
@@ -124,7 +126,8 @@ impl Process {
         self.pids()?.into_iter().map(|pid| memory_of(pid, "VmRSS:")).sum()
     }
 
-    /// The part of it that is in no file: not the program itself, but what it has allocated.
+    /// Returns the resident memory that is backed by no file: not the program itself, but its
+    /// allocations.
     ///
     /// # Errors
     /// When the process is gone.
@@ -144,8 +147,8 @@ impl Process {
 
 fn cpu_of(pid: u32) -> anyhow::Result<Duration> {
     let stat = read(pid, "stat")?;
-    // The second field is the program's name in parentheses and may contain both spaces and parentheses; utime and stime
-    // are the fields 14 and 15.
+    // The second field is the program's name in parentheses and may contain both spaces and
+    // parentheses; utime and stime are the fields 14 and 15.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let times: Vec<u32> = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
     let [user, system] = times.as_slice() else { bail!("/proc/{pid}/stat has no times") };

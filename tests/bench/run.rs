@@ -1,4 +1,5 @@
-//! The whole table: every target in turn, round by round, so that ratios compare samples taken within seconds.
+//! The whole table: every target in turn, round by round, so that ratios compare samples taken
+//! within seconds.
 
 mod fleet;
 pub(crate) mod instructions;
@@ -25,14 +26,14 @@ pub(crate) struct Options {
     /// The gateway's binary; by default the one built beside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// How long each target is measured in each round.
+    /// Measured time of each target in each round, in seconds.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// How often each target is measured.
+    /// Number of rounds in which each target is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only rows with one of these in their names; `memory`, `start`, `decide` and
-    /// `instructions` name the figures without a load.
+    /// Only rows with one of these in their names; `memory`, `start`, `decide` and `instructions`
+    /// name the figures without a load.
     #[arg(long, value_delimiter = ';')]
     only: Vec<String>,
     /// A file that says how to start other gateways, which are measured too.
@@ -48,7 +49,7 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
     }
 
-    /// The gateway to measure; `None` when none was built and none was named.
+    /// Returns the gateway to measure; `None` when none was built and none was named.
     fn gateway(&self) -> anyhow::Result<Option<PathBuf>> {
         if let Some(binary) = &self.binary {
             ensure!(binary.is_file(), "no gateway at {}", binary.display());
@@ -71,7 +72,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
     until_stopped(run(options))
 }
 
-/// Runs it to its end, or to SIGTERM or SIGINT.
+/// Runs `work` to its end, or until SIGTERM or SIGINT.
 pub(crate) fn until_stopped(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     runtime.block_on(async {
@@ -134,14 +135,15 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All rounds of one row.
+/// Measures all rounds of one row.
 async fn measure(row: &Row, fleet: &Fleet, measured: Duration, rounds: usize, results: &mut Results) {
     let upstream = fleet.seat(Who::Direct).map(|seat| seat.process);
     let _quiet = row.quiet.then(|| Quiet::begin(upstream));
     let seats = fleet.seats(row);
     for round in 1..=rounds {
         eprintln!("{}: round {round} of {rounds}", row.name);
-        // Nobody is always the first, when the machine has just rested, nor always behind the same one.
+        // Targets rotate: none is always the first, when the machine has just rested, or always
+        // behind the same target.
         let (before, after) = seats.split_at((round - 1) % seats.len().max(1));
         for seat in after.iter().chain(before) {
             if results.has_failed(row.name, &seat.label) {

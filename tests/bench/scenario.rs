@@ -16,7 +16,7 @@ const STAMP: usize = 13;
 /// The smallest number of [`STAMP`] digits.
 const FIRST_STAMP: u64 = 1_000_000_000_000;
 
-/// How many calls one connection can make before its numbers meet the next one's.
+/// Number of calls that one connection can make before its stamps meet those of the next one.
 const STAMPS_PER_CONNECTION: u64 = 100_000_000;
 
 /// Notices in a call of [`Scenario::Progress`].
@@ -79,7 +79,8 @@ impl Target {
     }
 }
 
-/// How requests to one target begin: its address, the era, and the session where there is one.
+/// The part of a request that is the same for one target: its address, the era, and the session if
+/// there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) target: Target,
@@ -88,7 +89,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The stateless revision: nothing to open.
+    /// Returns a session of the stateless revision, without a request.
     pub(crate) fn modern(target: Target) -> Self {
         Self { target, era: Era::Modern, id: None }
     }
@@ -126,7 +127,7 @@ impl Session {
         Ok(())
     }
 
-    /// The request for the stream on which a legacy server speaks first.
+    /// Returns the request for the stream on which a legacy server speaks first.
     pub(crate) fn get_stream(&self) -> Vec<u8> {
         self.http("GET", "", "")
     }
@@ -149,7 +150,7 @@ impl Session {
         }
     }
 
-    /// The names on the first page of the list of tools.
+    /// Returns the names on the first page of the list of tools.
     ///
     /// # Errors
     /// When it is refused or is no list.
@@ -158,7 +159,7 @@ impl Session {
         answer::names(&connection.exchange(&request).await?, id)
     }
 
-    /// A request with `params` and `meta` as members without their braces.
+    /// Returns a request with `params` and `meta` as members without their braces.
     fn request(&self, id: u64, method: &str, name: Option<&str>, params: &str, meta: &str) -> Vec<u8> {
         let comma = |left: &str, right: &str| {
             if left.is_empty() || right.is_empty() { "" } else { "," }
@@ -204,7 +205,8 @@ impl Session {
     }
 }
 
-/// One caller's call: its request, rendered once and stamped with a fresh number each time, and the text it must return.
+/// One caller's call: its request, rendered once and stamped with a fresh number each time, and the
+/// text it must return.
 #[derive(Debug)]
 pub(crate) struct Call {
     request: Vec<u8>,
@@ -216,7 +218,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The call that the `caller`-th connection makes, of a tool whose exposed name begins with `prefix`.
+    /// Returns the call that the `caller`-th connection makes, of a tool whose exposed name begins
+    /// with `prefix`.
     ///
     /// `None` for [`Scenario::List`], whose requests depend on the answers.
     pub(crate) fn new(session: &Session, scenario: Scenario, caller: u64, prefix: &str) -> Option<Self> {
@@ -247,7 +250,7 @@ impl Call {
         Some(Self { request, request_stamps, text: text.into_bytes(), text_stamp, notices, stamp })
     }
 
-    /// Makes the call once more, with the next number.
+    /// Makes the call once with the next stamp, and checks its answer.
     ///
     /// # Errors
     /// When the connection breaks or the answer is not the one to this call.
@@ -265,7 +268,7 @@ impl Call {
     }
 }
 
-/// The number before the first call of the `caller`-th connection.
+/// Returns the number before the first call of the `caller`-th connection.
 pub(crate) fn first_stamp(caller: u64) -> u64 {
     FIRST_STAMP + caller * STAMPS_PER_CONNECTION
 }
@@ -276,13 +279,13 @@ fn write_at(bytes: &mut [u8], at: usize, digits: &[u8]) {
     }
 }
 
-/// The answer of the tool `length` to a text that begins with a stamp, so that a long argument is checked but not
-/// returned.
+/// The answer of the tool `length` to a text that begins with a stamp, so that a long argument is
+/// checked but not returned.
 #[derive(Debug)]
 pub(crate) struct TextSummary<'t> {
     stamp: &'t [u8],
     length: usize,
-    /// Of the bytes after the stamp.
+    /// Sum of the bytes after the stamp.
     sum: u64,
 }
 

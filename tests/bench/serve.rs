@@ -29,7 +29,8 @@ pub(crate) async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpList
     Ok(listeners)
 }
 
-/// Serves every connection of one listener with clones of one service, until accepting fails; over TLS with an acceptor.
+/// Serves every connection of one listener with clones of one service, until accepting fails; over
+/// TLS with an acceptor.
 ///
 /// # Errors
 /// When a connection cannot be accepted.

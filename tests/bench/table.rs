@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use crate::load::Sample;
 
-/// A figure of a sample, where it has that figure.
+/// A figure of a sample; `None` if the sample lacks it.
 pub(crate) type Figure = fn(&Sample) -> Option<f64>;
 
 pub(crate) const RATE: Figure = |sample| Some(sample.req_per_s);
@@ -30,7 +30,8 @@ struct Line {
 }
 
 impl Results {
-    /// Adds a round's sample. A target that failed once stays failed: its rounds would no longer match the others'.
+    /// Adds a round's sample. A target that failed once stays failed: its rounds would no longer
+    /// match the others'.
     pub(crate) fn record(&mut self, row: &'static str, target: &str, outcome: anyhow::Result<Sample>) {
         let at = self.lines.iter().position(|line| line.row == row && line.target == target);
         if at.is_none() {
@@ -55,12 +56,13 @@ impl Results {
         self.lines.iter().filter_map(|line| Some(format!("{}, {}: {}", line.row, line.target, line.problem.as_ref()?)))
     }
 
-    /// The median of a figure over the rounds.
+    /// Returns the median of a figure over the rounds.
     pub(crate) fn median(&self, row: &str, target: &str, figure: Figure) -> Option<f64> {
         median(self.rounds(row, target)?.iter().filter_map(figure).collect())
     }
 
-    /// The median over the rounds of `combine`, applied to two targets' figures of the same round.
+    /// Returns the median over the rounds of `combine`, applied to two targets' figures of the same
+    /// round.
     pub(crate) fn paired(
         &self,
         row: &str,
@@ -81,7 +83,7 @@ impl Results {
         Some(line.rounds.as_slice()).filter(|_| line.problem.is_none())
     }
 
-    /// Every line as a Markdown table.
+    /// Returns every line as a Markdown table.
     pub(crate) fn markdown(&self) -> String {
         let mut table = String::from(
             "| scenario | target | req/s | x direct | x floor | x nginx | p50 us | p99 us | CPU us/call | CPU x floor |\n|---|---|---|---|---|---|---|---|---|---|\n",
@@ -110,7 +112,7 @@ impl Results {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; none of nothing.
+/// Returns the middle value, or the mean of the two in the middle; `None` without values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = values.get(values.len() / 2)?;
@@ -118,12 +120,12 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(*lower, *upper))
 }
 
-/// A number for a table, a dash where there is none.
+/// Returns a number for a table, a dash where there is none.
 pub(crate) fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// The machine and the day, without which no figure means anything.
+/// Describes the machine and the day, without which no figure means anything.
 pub(crate) fn machine() -> String {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -132,7 +134,7 @@ pub(crate) fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
         .map_or("CPU", |(_, model)| model.trim());
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // Without the parts of the distribution.
+    // Only the numbers of the kernel, without the parts of the distribution.
     let kernel: Vec<&str> = kernel.trim().split('.').take(2).collect();
     let date = httpdate::fmt_http_date(SystemTime::now());
     let day = date.get(5..16).unwrap_or(&date);

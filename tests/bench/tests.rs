@@ -146,7 +146,8 @@ async fn a_list_of_another_length_ends_the_load() {
     assert_eq!(error.to_string(), "6 tools listed, not 7");
 }
 
-/// An upstream of six tools and a floor before it, until the test ends. Returns the floor's address.
+/// Starts an upstream of six tools and a floor before it, until the test ends. Returns the floor's
+/// address.
 async fn rig(answers: Answers) -> SocketAddr {
     let (upstream, floor) =
         (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());

@@ -22,7 +22,7 @@ impl Files {
         Self(folder.to_owned())
     }
 
-    /// The certificate of the authority.
+    /// Returns the certificate of the authority.
     pub(crate) fn authority(&self) -> PathBuf {
         self.0.join("authority.pem")
     }
@@ -35,10 +35,10 @@ impl Files {
         self.0.join("server.key")
     }
 
-    /// Makes and writes them, for servers on loopback.
+    /// Makes and writes the certificates, for servers on loopback.
     ///
     /// # Errors
-    /// When they cannot be made or written.
+    /// When the certificates cannot be made or written.
     pub(crate) fn write(&self) -> anyhow::Result<()> {
         let mut params = CertificateParams::new([]).context("describe an authority")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -55,7 +55,7 @@ impl Files {
         Ok(())
     }
 
-    /// The server's side.
+    /// Returns the server's side of TLS.
     ///
     /// # Errors
     /// When the files cannot be read.
@@ -66,7 +66,7 @@ impl Files {
         Ok(TlsAcceptor::from(Arc::new(config.context("set up TLS")?)))
     }
 
-    /// The client's side.
+    /// Returns the client's side of TLS.
     ///
     /// # Errors
     /// When the authority's certificate cannot be read.

@@ -36,12 +36,12 @@ pub(crate) enum Eras {
     Legacy,
 }
 
-/// How an upstream answers over HTTP.
+/// The form of an upstream's answers over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Answers {
-    /// As one JSON body.
+    /// One JSON body.
     Json,
-    /// As an event stream.
+    /// An event stream.
     Sse,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// Speak newline-delimited JSON-RPC on stdin and stdout.
     #[arg(long, conflicts_with = "listen")]
     stdio: bool,
-    /// How many tools to list, at least the four that can be called.
+    /// Number of tools to list, at least the four that can be called.
     #[arg(long, default_value_t = 4)]
     tools: usize,
     /// How a call is answered over HTTP.
@@ -124,7 +124,8 @@ impl Server {
         Self { script: Script::new(tools, eras), answers, sessions: AtomicU64::new(0) }
     }
 
-    /// Answers one request. Sessions are handed out and not checked; the end-to-end tests check them.
+    /// Answers one request. Sessions are handed out and not checked; the end-to-end tests check
+    /// them.
     async fn handle(&self, request: Request<Incoming>) -> Result<Response<Pieces>, hyper::Error> {
         let method = request.method().clone();
         if method == Method::GET {
@@ -210,7 +211,8 @@ impl Pieces {
         Self { ready: events.collect::<Vec<_>>().into_iter(), sized: false, stays_open: false }
     }
 
-    /// A stream that begins with a comment, so that its head is sent at once, and never ends.
+    /// Returns a stream that begins with a comment, so that its head is sent at once, and never
+    /// ends.
     fn open() -> Self {
         Self { ready: vec![Bytes::from_static(b":\n\n")].into_iter(), sized: false, stays_open: true }
     }

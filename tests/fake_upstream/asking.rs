@@ -1,4 +1,5 @@
-//! Tools that ask their client in the middle of a call, as legacy servers do, and report the answers.
+//! Tools that ask their client in the middle of a call, as legacy servers do, and report the
+//! answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use super::server::{Failure, Reply, Request, Server, notification};
 /// Questions that wait for an answer, and calls that wait for one another.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    /// By session and id.
+    /// Channels of open questions, by session and id.
     open: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     /// Number of calls that reached a meeting.
     met: Mutex<HashMap<String, u64>>,
@@ -32,7 +33,8 @@ pub(crate) fn definitions() -> Vec<Value> {
     ]
 }
 
-/// The tools that a server shows only to clients with these capabilities. The definition of `moody` depends on them.
+/// Returns the tools that a server shows only to clients with these capabilities. The definition of
+/// `moody` depends on them.
 pub(crate) fn of_capabilities(capabilities: &Value) -> Vec<Value> {
     let elicitation = &capabilities["elicitation"];
     let tools = [
@@ -46,7 +48,8 @@ pub(crate) fn of_capabilities(capabilities: &Value) -> Vec<Value> {
 }
 
 impl Asking {
-    /// A message of the client without a method: the answer to one of our questions.
+    /// Passes a message without a method to the call that waits for it: the answer to one of our
+    /// questions.
     pub(crate) fn answered(&self, session: &str, message: &Value) {
         let key = format!("{session} {}", message["id"]);
         if let Some(waiting) = self.open.lock().unwrap().remove(&key) {
@@ -102,11 +105,12 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Resu
     })
 }
 
-/// `rounds`: lists of questions `{method, params}`, each list asked at once, one list after the other; `tag`: the start
-/// of their ids; `via`: `call` (the call's own stream) or `session`; `meet` and `of`: wait for so many calls before
-/// asking; `open`: answer only after another call has met `open`; `withdraw`: withdraw all other questions of a round
-/// when one is answered; `hasty`: answer while questions are open; `done`: ids of pages that the tool reports as done
-/// at the end.
+/// Runs the tool that asks. `rounds`: lists of questions `{method, params}`, each list asked at
+/// once, one list after the other; `tag`: the start of their ids; `via`: `call` (the call's own
+/// stream) or `session`; `meet` and `of`: wait for so many calls before asking; `open`: answer only
+/// after another call has met `open`; `withdraw`: withdraw all other questions of a round when one
+/// is answered; `hasty`: answer while questions are open; `done`: ids of pages that the tool
+/// reports as done at the end.
 async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> Result<Reply, Failure> {
     if let Some(name) = arguments["meet"].as_str() {
         server.asking.meet(name, arguments["of"].as_u64().unwrap_or(2)).await;

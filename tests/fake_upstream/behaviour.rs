@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::server::Server;
 
-/// One way.
+/// One way to misbehave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     NeverAnswer,
@@ -36,26 +36,28 @@ pub(crate) enum Behaviour {
     Status(u64),
     /// Wants a login over HTTP; tokens live so many seconds.
     Login(u64),
-    /// Answers calls over HTTP with this status and what authorization servers say in JSON.
+    /// Answers calls over HTTP with this status and a JSON error of an authorization server.
     RefuseCalls(u64),
     /// Answers calls over HTTP with 403 and an error of its own in JSON-RPC.
     ForbidCalls,
-    /// Answers calls over HTTP with this status and a body without an end, and says something on the session's own stream.
+    /// Answers calls over HTTP with this status and a body without an end, and says something on
+    /// the session's own stream.
     SlowRefusal(u64),
     /// Closes the connection in the middle of an answer to `tools/call`; the stream, over HTTP+SSE.
     HttpCut,
-    /// Asks something on the session's own stream when a cancellation over HTTP arrives, and reads it so many milliseconds later.
+    /// Asks something on the session's own stream when a cancellation over HTTP arrives, and reads
+    /// it so many milliseconds later.
     LateCancel(u64),
     /// Answers a POST over HTTP+SSE when the request in it is handled.
     HoldPosts,
-    /// Ends the stream of a call before its first message. A client gets the messages by resuming, two events at a time
-    /// and so many milliseconds later.
+    /// Ends the stream of a call before its first message. A client gets the messages by resuming,
+    /// two events at a time and so many milliseconds later.
     Polled(u64),
     /// Knows no event id that a client resumes from.
     ForgetEvents,
     /// Answers calls over HTTP on the session's own stream.
     Aside,
-    /// Tells nothing of changes: it has no stream for them.
+    /// Announces no changes: the server has no stream for them.
     NoChanges,
     /// Sends events that are no messages before those that are.
     Heartbeats,
@@ -71,7 +73,8 @@ pub(crate) enum Behaviour {
     Tasks,
     /// Offers tools that ask their client something.
     Asks,
-    /// Lists these only for clients that can be asked, and some for those that can be asked one kind of thing.
+    /// Lists the tools that ask only for clients that can answer, some of them by the kind of
+    /// question.
     Coy,
 }
 
@@ -124,7 +127,7 @@ impl Behaviour {
     }
 }
 
-/// Actions before the first read.
+/// Runs the actions of behaviours before the first read.
 pub(crate) async fn at_start(server: &Arc<Server>) {
     if server.does(Behaviour::ExitAtStart) {
         return server.exit(3).await;
@@ -157,7 +160,7 @@ pub(crate) async fn at_start(server: &Arc<Server>) {
     }
 }
 
-/// Actions after the handshake.
+/// Runs the actions of behaviours after the handshake.
 pub(crate) fn after_handshake(server: &Arc<Server>) {
     if server.does(Behaviour::Flood) {
         // A thread of its own, which the pipe alone slows down.

@@ -25,7 +25,7 @@ impl Damage {
         Self { rng, said: Vec::new(), pass, late: None }
     }
 
-    /// The bytes to write in place of a line, its end included.
+    /// Returns the bytes to write in place of a line, its end included.
     pub(crate) fn of(&mut self, line: &str) -> Vec<u8> {
         let whole = [line.as_bytes(), b"\n"].concat();
         self.said.push(whole.clone());
@@ -41,13 +41,13 @@ impl Damage {
         let mut out = match rng.u8(0..12) {
             0..5 => whole,
             5..8 => [mutation::mutate(rng, line.as_bytes(), other), b"\n".to_vec()].concat(),
-            // Without its end.
+            // The damage may reach the line's end.
             8 => mutation::mutate(rng, &whole, other),
-            // Twice, with an earlier line again.
+            // The line twice, and an earlier line.
             9 => [whole.clone(), whole, other.clone()].concat(),
-            // Another request's answer.
+            // An earlier line, which answers another request, before this one.
             10 => [other.clone(), whole].concat(),
-            // Later than it should be.
+            // The line is held back, and a line held back before is sent.
             _ => late.replace(whole).unwrap_or_default(),
         };
         if rng.u8(0..4) == 0 {

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     revision: Option<String>,
     #[arg(long, default_value = "fx")]
     name: String,
-    /// How many further tools to list.
+    /// Number of further tools to list.
     #[arg(long, default_value_t = 0)]
     tools: usize,
     /// Items on one page of a list.
@@ -100,7 +100,7 @@ pub(crate) struct Args {
     /// request's id.
     #[arg(long)]
     lost: Option<String>,
-    /// The same for calls of the tool `denied`, in a session that is known.
+    /// Status and body of the answers to calls of the tool `denied`, in a session that is known.
     #[arg(long)]
     reject: Option<String>,
     /// Status and body of the answers to `server/discover` over HTTP; `silence` for none.
@@ -153,7 +153,7 @@ pub(crate) enum Answers {
     Sse,
 }
 
-/// Makes the server of these arguments and lets it do what it does before its first read.
+/// Makes the server of these arguments and runs its actions before the first read.
 pub(crate) async fn start(args: Args, exit: Exit) -> Arc<Server> {
     let server = Arc::new(Server::new(args, exit));
     behaviour::at_start(&server).await;

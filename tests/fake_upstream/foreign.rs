@@ -1,5 +1,5 @@
-//! What real servers and the programs before them do to HTTP: other media types, redirects,
-//! heartbeats, streams that end.
+//! Habits of real servers and their proxies over HTTP: other media types, redirects, heartbeats,
+//! streams that end.
 
 use std::convert::Infallible;
 
@@ -16,7 +16,7 @@ use super::server::Server;
 /// Two events that are no messages.
 pub(crate) const HEARTBEATS: &str = "data: {\"type\":\"heartbeat\"}\n\ndata: ping\n\n";
 
-/// The answer as such a server sends it.
+/// Returns the answer changed by the server's options: heartbeats, or another media type.
 pub(crate) fn dressed(server: &Server, mut response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_vec()).unwrap_or_default();
     if server.does(Behaviour::Heartbeats) && kind == b"text/event-stream" {
@@ -36,7 +36,8 @@ pub(crate) fn dressed(server: &Server, mut response: Response) -> Response {
     response
 }
 
-/// The answer in place of a stream of changes.
+/// Returns the answer in place of a stream of changes, for a server that ends such streams at once
+/// or refuses them.
 pub(crate) fn short_stream(server: &Server) -> Option<Response> {
     let status = server.args.behaviours.iter().find_map(|behaviour| match behaviour {
         Behaviour::ShortStreams(status) => Some(*status),
@@ -51,7 +52,7 @@ pub(crate) fn short_stream(server: &Server) -> Option<Response> {
     })
 }
 
-/// The answer at the address that the server printed, if it is somewhere else.
+/// Returns the redirect at the address that the server printed, if the server is somewhere else.
 pub(crate) fn redirect(server: &Server, uri: &Uri, http: &str) -> Option<Response> {
     let redirect = server.args.redirect.as_ref()?;
     if uri.path().ends_with('/') {

@@ -36,7 +36,7 @@ struct Web {
 struct Session {
     /// Requests served.
     served: u64,
-    /// Its own stream.
+    /// The session's own stream.
     stream: Option<mpsc::UnboundedSender<String>>,
 }
 
@@ -67,7 +67,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// A header's value, with its Base64 decoded.
+/// Returns a header's value, with its Base64 decoded.
 fn decoded(headers: &HeaderMap, name: &str) -> Option<String> {
     let value = text(headers, name)?;
     let inner = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
@@ -80,7 +80,8 @@ fn refuse(status: u16, id: &Value, code: i64, message: &str) -> Response {
     (StatusCode::from_u16(status).unwrap(), [("content-type", "application/json")], error.to_string()).into_response()
 }
 
-/// The status and body of an option. A status with `!` comes with a challenge.
+/// Returns the response that an option describes: a status and a body. A status with `!` comes with
+/// a challenge.
 fn verbatim(text: &str, id: &Value) -> Response {
     let (status, body) = text.split_once(' ').unwrap_or((text, ""));
     let body = body.replace("${ID}", &id.to_string());
@@ -217,14 +218,14 @@ impl Web {
         id
     }
 
-    /// Whether the file of forgotten sessions has that one.
+    /// Returns whether the file of forgotten sessions has this session.
     fn is_forgotten(&self, session: &str) -> bool {
         let text = self.server.args.forget.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         let number = session.rsplit('-').next().unwrap_or_default();
         text.is_some_and(|text| text.split(' ').any(|forgotten| forgotten == number))
     }
 
-    /// Checks of the transport before a request is served.
+    /// Checks the headers of a request before it is served.
     fn admit(&self, headers: &HeaderMap, request: &Request) -> Result<(), Response> {
         let version = text(headers, "mcp-protocol-version");
         if request.is_modern() || version.as_deref() == Some(MODERN) {

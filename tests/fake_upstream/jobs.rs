@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::asking::ask;
 use super::server::{Failure, Reply, Request, Server};
 
-/// The tasks.
+/// The tasks of the server, by id.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs(Mutex<HashMap<String, Job>>);
 
 #[derive(Debug)]
 struct Job {
-    /// Polls that are left before it ends.
+    /// Polls that are left before the task ends.
     polls: u64,
     arguments: Value,
     cancelled: bool,
@@ -35,7 +35,7 @@ impl Job {
     }
 }
 
-/// The tool. Its task ends as `end` says after `polls` polls.
+/// Returns the definition of the tool. Its task ends as `end` says after `polls` polls.
 pub(crate) fn definition() -> Value {
     json!({"name": "job", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}})
 }
@@ -55,8 +55,8 @@ impl Jobs {
         Ok(Reply::of(json!({"task": task})))
     }
 
-    /// If the task ends with a question, asks the client before the result, with `params` if the arguments have them;
-    /// the result contains the answer.
+    /// If the task ends with a question, asks the client before the result, with `params` if the
+    /// arguments have them; the result contains the answer.
     pub(crate) async fn question(&self, server: &Arc<Server>, request: &Request) {
         let id = request.params["taskId"].as_str().unwrap_or_default();
         let asks = |job: &Job| job.arguments["end"] == "ask";

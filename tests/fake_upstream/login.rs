@@ -24,7 +24,7 @@ use url::form_urlencoded;
 
 use super::server::Server;
 
-/// The server's memory.
+/// The state of the authorization server.
 pub(crate) struct Issuer {
     server: Arc<Server>,
     origin: String,
@@ -43,7 +43,7 @@ struct Inner {
     access: HashMap<String, (u64, Instant)>,
     /// Scopes by access token or code.
     scopes: HashMap<String, String>,
-    /// The words of `/set`.
+    /// Values that `/set` gave, by name.
     set: Fields,
     /// Family by refresh token; used ones too.
     refresh: HashMap<String, u64>,
@@ -70,12 +70,12 @@ impl Issuer {
         self.server.note(&json!({ "login": what }).to_string());
     }
 
-    /// The value that `/set` gave a name, else that one.
+    /// Returns the value that `/set` gave a name, or `otherwise`.
     fn word(&self, name: &str, otherwise: &str) -> String {
         self.inner.lock().unwrap().set.get(name).map_or(otherwise, String::as_str).to_owned()
     }
 
-    /// Tokens of a family with these scopes.
+    /// Issues tokens of a family with these scopes.
     fn grant(&self, inner: &mut Inner, family: u64, scope: &str) -> Response {
         inner.count += 1;
         let (access, refresh) = (format!("canary-access-{}", inner.count), format!("canary-refresh-{}", inner.count));

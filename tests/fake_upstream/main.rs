@@ -1,4 +1,5 @@
-//! A scriptable MCP server for the end-to-end tests: both eras, stdio, HTTP and HTTP+SSE, well behaved or not.
+//! A scriptable MCP server for the end-to-end tests: both eras, stdio, HTTP and HTTP+SSE, well
+//! behaved or not.
 #![allow(clippy::unwrap_used, clippy::explicit_write, reason = "a test program: what surprises it should end it")]
 
 use std::io::Write as _;

@@ -24,7 +24,7 @@ pub(crate) struct Polled {
 }
 
 impl Polled {
-    /// Starts a call. The response has a priming event and no more.
+    /// Starts a call, and returns a stream with a priming event and no more.
     pub(crate) fn call(
         &self,
         server: &Arc<Server>,

@@ -1,8 +1,8 @@
 //! Verbatim answers: a script's text for a request replaces the server's own answer.
 //!
-//! A script is a JSON object from `<method>` or `<method>/<name>` to lines: a string, `{"head", "unit", "count",
-//! "tail"}` for a long one, or `{"storm", "count"}` for one that is repeated, ten a millisecond. `${ID}` is the
-//! request's id, `${N}` the number of such requests so far.
+//! A script is a JSON object from `<method>` or `<method>/<name>` to lines: a string, `{"head",
+//! "unit", "count", "tail"}` for a long one, or `{"storm", "count"}` for one that is repeated, ten
+//! a millisecond. `${ID}` is the request's id, `${N}` the number of such requests so far.
 
 use std::collections::HashMap;
 use std::path::Path;

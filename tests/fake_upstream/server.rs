@@ -26,7 +26,7 @@ pub(crate) enum Reply {
     Value(Value),
     /// Exactly this text.
     Verbatim(String),
-    /// Nothing is ever sent.
+    /// No answer at all.
     Silence,
 }
 
@@ -54,7 +54,7 @@ impl Failure {
     }
 }
 
-/// One request and its way back.
+/// One request, and the streams to its client.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) id: Value,
@@ -62,11 +62,11 @@ pub(crate) struct Request {
     pub(crate) params: Value,
     /// `Mcp-Param-*` headers as they came.
     pub(crate) param_headers: Map<String, Value>,
-    /// Where notifications of this request go.
+    /// Channel for notifications of this request.
     pub(crate) notices: mpsc::UnboundedSender<String>,
-    /// The session that it came in; empty on a pipe.
+    /// The session of the request; empty on a pipe.
     pub(crate) session: String,
-    /// The session's own stream, where there is one.
+    /// The session's own stream, if there is one.
     pub(crate) aside: Option<mpsc::UnboundedSender<String>>,
 }
 
@@ -75,7 +75,7 @@ impl Request {
         self.params["_meta"].get(VERSION).is_some()
     }
 
-    /// The way back to the client, for after the answer.
+    /// Returns a copy of the request for messages after its answer.
     pub(crate) fn later(&self) -> Self {
         Self {
             id: self.id.clone(),
@@ -88,7 +88,7 @@ impl Request {
         }
     }
 
-    /// Ids are those of one session.
+    /// Returns the request's key: its session and id, since ids are unique in one session only.
     fn key(&self) -> String {
         format!("{} {}", self.session, self.id)
     }
@@ -130,7 +130,7 @@ impl std::fmt::Debug for Exit {
     }
 }
 
-/// State of the one process.
+/// State of the server's process.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) args: Args,
@@ -139,7 +139,7 @@ pub(crate) struct Server {
     pub(crate) calls: AtomicU64,
     log: Option<Mutex<File>>,
     grown: AtomicU64,
-    /// `initialize` took place on this pipe.
+    /// True once `initialize` took place on this pipe.
     initialized: AtomicBool,
     forgot_modern: AtomicBool,
     listeners: Mutex<Vec<Listener>>,
@@ -180,7 +180,7 @@ impl Server {
         }
     }
 
-    /// The number of the program.
+    /// Returns the number of the program.
     pub(crate) const fn number(&self) -> u32 {
         self.exit.number
     }
@@ -200,7 +200,7 @@ impl Server {
         json!({"tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {}})
     }
 
-    /// Whether it answers with 503 for now.
+    /// Returns whether the server answers with 503 for now.
     pub(crate) fn is_sick(&self) -> bool {
         self.args.sick.as_ref().is_some_and(|file| file.exists())
     }
@@ -240,7 +240,7 @@ impl Server {
         }
     }
 
-    /// Ends a running request, if it still runs.
+    /// Stops a running request, if it still runs.
     pub(crate) fn cancel(&self, session: &str, id: &Value) {
         if let Some(stop) = self.running.lock().unwrap().remove(&format!("{session} {id}")) {
             // The request may just have ended.
@@ -248,7 +248,7 @@ impl Server {
         }
     }
 
-    /// The whole answer as text; `None` when there is none.
+    /// Serves a request and returns the whole answer as text; `None` if there is no answer.
     pub(crate) async fn answer(self: &Arc<Self>, request: &Request) -> Option<String> {
         let answer = self.correct_answer(request).await?;
         Some(self.args.slip.map_or(answer.clone(), |slip| slip.of(&answer)))
@@ -291,7 +291,7 @@ impl Server {
         })
     }
 
-    /// Whether modern requests are served.
+    /// Returns whether modern requests are served.
     pub(crate) fn speaks_modern(&self) -> bool {
         self.args.era != Eras::Legacy && !self.forgot_modern.load(Ordering::SeqCst)
     }
@@ -415,7 +415,7 @@ impl Server {
         })))
     }
 
-    /// A client says what it can be asked.
+    /// Keeps the capabilities of a client: the questions that it can answer.
     pub(crate) fn learn(&self, session: &str, params: &Value) {
         self.capabilities.lock().unwrap().insert(session.to_owned(), params["capabilities"].clone());
     }
@@ -445,19 +445,19 @@ impl Server {
         tools
     }
 
-    /// What the file of lists says of that method at present.
+    /// Returns the entry of the file of lists for that method; null if there is none.
     pub(crate) fn instead(&self, method: &str) -> Value {
         let text = self.args.lists.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         text.map(|text| serde_json::from_str::<Value>(&text).unwrap()[method].clone()).unwrap_or_default()
     }
 
-    /// The patch file's current content.
+    /// Returns the patch file's current content.
     fn patches(&self) -> Value {
         let text = self.args.patch.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
     }
 
-    /// The definitions with the patch file's members.
+    /// Returns the definitions with the patch file's members.
     fn patched(&self, items: &[Value]) -> Vec<Value> {
         let patches = self.patches();
         let mut items = items.to_vec();

@@ -23,7 +23,7 @@ pub(crate) enum Slip {
 }
 
 impl Slip {
-    /// The answer as such a server writes it.
+    /// Returns the answer as a server with this fault writes it.
     pub(crate) fn of(self, answer: &str) -> String {
         let mut message: Value = serde_json::from_str(answer).unwrap();
         let id = message["id"].clone();
@@ -78,8 +78,8 @@ fn optional_nulls(result: &mut Value) {
     put(result, nulls);
 }
 
-/// The bytes of a text in which U+E000 stands for the byte E9, an `é` of Latin-1: a script is JSON
-/// and can hold none.
+/// Returns the bytes of a text in which U+E000 stands for the byte E9, an `é` of Latin-1: a script
+/// is JSON and can hold no such byte.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
     text.split('\u{e000}').map(str::as_bytes).collect::<Vec<_>>().join(&0xe9)
 }

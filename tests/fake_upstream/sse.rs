@@ -1,4 +1,5 @@
-//! The HTTP+SSE transport of 2024-11-05: a stream for every answer, and POSTs to the endpoint of its first event.
+//! The HTTP+SSE transport of 2024-11-05: a stream for every answer, and POSTs to the endpoint of
+//! its first event.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

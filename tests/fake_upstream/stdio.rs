@@ -71,7 +71,7 @@ pub(crate) async fn serve(
     if server.does(Behaviour::IgnoreEof) {
         std::future::pending::<()>().await;
     }
-    // Nobody reads the answers of calls that still run.
+    // The client no longer reads, so running calls are stopped.
     running.abort_all();
     server.set_stdout(mpsc::unbounded_channel().0);
     drop(out);

@@ -10,7 +10,7 @@ use super::asking;
 use super::behaviour::Behaviour;
 use super::server::{Failure, Reply, Server};
 
-/// The tools that are always there.
+/// Returns the tools that are always there.
 pub(crate) fn definitions() -> Vec<Value> {
     let tool = |name: &str, properties: Value| {
         json!({
@@ -134,7 +134,7 @@ pub(crate) async fn call(server: &Arc<Server>, request: &super::server::Request)
     }
 }
 
-/// A prompt of one argument.
+/// Answers `prompts/get` for a prompt of one argument.
 pub(crate) fn prompt(params: &Value) -> Result<Reply, Failure> {
     if params["name"] != "p" {
         return Err(Failure::params("Unknown prompt"));
@@ -143,7 +143,7 @@ pub(crate) fn prompt(params: &Value) -> Result<Reply, Failure> {
     Ok(Reply::of(json!({"messages": [{"role": "user", "content": {"type": "text", "text": said}}]})))
 }
 
-/// Any document below `fx://doc/`.
+/// Answers `resources/read` for any document below `fx://doc/`.
 pub(crate) fn read(params: &Value, modern: bool) -> Result<Reply, Failure> {
     let uri = params["uri"].as_str().unwrap_or_default();
     if !uri.starts_with("fx://doc/") {

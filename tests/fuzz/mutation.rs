@@ -1,6 +1,7 @@
 //! Seeded damage: the same seed damages the same bytes in the same way.
 //!
-//! Shared by the properties of `src/fuzz`, which replay their corpus with it, and by the mutating peers of `tests/it/fuzz`.
+//! Shared by the properties of `src/fuzz`, which replay their corpus with it, and by the mutating
+//! peers of `tests/it/fuzz`.
 
 use fastrand::Rng;
 
@@ -88,7 +89,7 @@ pub(crate) fn mutate(rng: &mut Rng, data: &[u8], other: &[u8]) -> Vec<u8> {
                 out.splice(at..end, other.get(from..to).unwrap_or_default().iter().copied());
             }
             _ => {
-                // Nests a value in some more of them.
+                // Nests a value in some arrays or objects.
                 let depth = rng.usize(1..24);
                 out.splice(at..at, b"[".repeat(depth));
                 let end = rng.usize(at + depth..=out.len());

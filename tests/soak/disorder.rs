@@ -46,7 +46,8 @@ const REFUSED: &[&str] = &[
 /// Seconds between two deaths of a server.
 const DEATHS: (u64, u64) = (3, 9);
 
-/// Reloads in this rhythm until the load ends: all of them, or a guest that behaves in turn with none.
+/// Reloads in this rhythm until the load ends: all of them, or a guest that behaves in turn with
+/// none.
 pub(crate) async fn reload(facts: Arc<Facts>, recipe: Recipe, pause: Duration, tame: bool) {
     let guests: &[Option<&[&str]>] = if tame { &[None, Some(PLAIN)] } else { GUESTS };
     for number in 1.. {
@@ -68,7 +69,7 @@ pub(crate) async fn reload(facts: Arc<Facts>, recipe: Recipe, pause: Duration, t
                 Err(_) if facts.is_restarting(life) => {}
                 Err(_) => facts.ledger.note(FAILED),
             }
-            // A relay must not read it.
+            // A relay must not read the refused configuration.
             if let Ok(Ok(_)) = facts.reload(&good).await {
                 facts.ledger.note("reloads");
             }
@@ -92,7 +93,7 @@ pub(crate) async fn kill_web(facts: Arc<Facts>, mut server: Listening, mut rng: 
         sleep(Duration::from_secs(rng.u64(DEATHS.0..DEATHS.1))).await;
         match server.restart(Duration::from_millis(rng.u64(0..800))).await {
             Ok(()) => facts.ledger.note("deaths of servers over HTTP"),
-            // Its port may still be taken for a moment.
+            // The server's port may still be taken for a moment.
             Err(_) => sleep(Duration::from_millis(200)).await,
         }
     }
@@ -109,7 +110,7 @@ pub(crate) async fn kill_pipe(facts: Arc<Facts>, daemon: impl Fn() -> u32, mut r
             let is_it =
                 words.split(|byte| *byte == 0).any(|word| word == b"mortalpipe") && program.ends_with("fake-upstream");
             let target = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|_| is_it);
-            // It may have ended by itself.
+            // The process may have ended by itself.
             if target.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()) {
                 facts.ledger.note("deaths of servers on pipes");
             }

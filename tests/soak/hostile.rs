@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::stage::Facts;
 use crate::wire;
 
-/// How long to listen for an answer.
+/// Time to wait for an answer.
 const LISTEN: Duration = Duration::from_millis(500);
 
 /// Bytes to send: malformed requests and lines of the bad-input corpus.
@@ -25,8 +25,8 @@ pub(crate) struct Arsenal {
 }
 
 impl Arsenal {
-    /// Reads the corpus. Cases that a program has to generate are left out: they are tested elsewhere, and cost more to send than
-    /// to refuse.
+    /// Reads the corpus. Cases that a program has to generate are left out: they are tested
+    /// elsewhere, and cost more to send than to refuse.
     pub(crate) fn load(facts: &Facts) -> anyhow::Result<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-inputs.jsonl");
         let (mut requests, mut lines) = (Vec::new(), Vec::new());
@@ -66,7 +66,7 @@ fn decoded(value: &Value) -> Vec<u8> {
     value.as_str().and_then(|text| BASE64.decode(text.as_bytes()).ok()).unwrap_or_default()
 }
 
-/// With the placeholders of the daemon's address and token replaced.
+/// Returns the bytes with the placeholders of the daemon's address and token replaced.
 fn filled(facts: &Facts, bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
     if !text.contains("${") {
@@ -75,7 +75,7 @@ fn filled(facts: &Facts, bytes: &[u8]) -> Vec<u8> {
     text.replace("${TOKEN}", facts.token()).replace("${HOST}", &facts.address.to_string()).into_bytes()
 }
 
-/// One hostile client.
+/// Plays one hostile client.
 pub(crate) async fn attack(facts: Arc<Facts>, arsenal: Arc<Arsenal>, mut rng: Rng) {
     let attacked = async {
         match rng.u8(0..10) {
@@ -119,7 +119,7 @@ pub(crate) async fn attack(facts: Arc<Facts>, arsenal: Arc<Arsenal>, mut rng: Rn
             }
         }
     };
-    // It expects nothing, and may be hung up on at any time.
+    // The client expects nothing, and the daemon may hang up at any time.
     let _whatever: Result<std::io::Result<()>, _> = timeout(Duration::from_secs(10), attacked).await;
 }
 

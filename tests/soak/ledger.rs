@@ -7,26 +7,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const OF_A_KIND: usize = 3;
 const EXAMPLES: usize = 60;
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum End {
-    /// With its answer, as expected.
+    /// The expected answer.
     Answered,
-    /// With a status of HTTP that stands for "not now", or "not this".
+    /// An HTTP status that means "not now" or "not this".
     Refused,
-    /// Its client took it back, or closed the stream that it had asked for.
+    /// The client cancelled the request, or closed the stream that it had requested.
     Cancelled,
-    /// Its client went away.
+    /// The client went away.
     HungUp,
     /// The daemon was restarted.
     Cut,
-    /// With an answer that says no, where nothing stood in its way.
+    /// A refusal or an error without a cause.
     Failed,
-    /// With another answer than its own.
+    /// The answer to another request.
     Wrong,
-    /// With two answers.
+    /// Two answers.
     Twice,
-    /// Without one.
+    /// No answer.
     Lost,
 }
 
@@ -57,7 +57,7 @@ impl End {
         }
     }
 
-    /// Whether a single one fails the run.
+    /// Returns whether a single end of this kind fails the run.
     pub(crate) fn is_bad(self) -> bool {
         matches!(self, Self::Failed | Self::Wrong | Self::Twice | Self::Lost)
     }
@@ -152,7 +152,7 @@ fn remember(examples: &mut Vec<String>, head: &str, why: &str) {
     }
 }
 
-/// One request. Dropped without an end, it is lost.
+/// One open request. If dropped without an end, it counts as lost.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     ledger: Ledger,
@@ -165,7 +165,7 @@ impl Ticket {
         self.end_with(end, String::new);
     }
 
-    /// The same, with a text that explains a bad end.
+    /// Ends the request, with a text that explains a bad end.
     pub(crate) fn end_with(mut self, end: End, why: impl FnOnce() -> String) {
         self.open = false;
         let mut book = self.ledger.book();

@@ -1,4 +1,5 @@
-//! One client's way to the daemon: Streamable HTTP, HTTP+SSE, or lines on the admin socket or the pipes of `headend stdio`.
+//! A client's connection to the daemon: Streamable HTTP, HTTP+SSE, or lines on the admin socket or
+//! the pipes of `headend stdio`.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,9 +23,9 @@ use crate::wire::{self, Conn, Head};
 const MODERN: &str = "2026-07-28";
 /// Revisions of clients with sessions; those of HTTP+SSE speak the first.
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-/// How often a client tries to say hello on the socket.
+/// Most attempts of a client to connect on the socket.
 const HELLOS: usize = 5;
-/// How long a relay may take to end after its input has.
+/// Longest time until a relay ends after its input has.
 const RELAY_END: Duration = Duration::from_secs(10);
 
 /// The kind of client.
@@ -34,7 +35,7 @@ pub(crate) enum Era {
     Modern,
 }
 
-/// How a client connects.
+/// The transport of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Http,
@@ -47,13 +48,13 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) enum Next {
     Message(Value),
-    /// Its answer is over.
+    /// The end of the answer.
     Over,
     /// A status of HTTP without a message, and the beginning of its body.
     Status(u16, String),
 }
 
-/// The connection is of no use any more.
+/// The error of a connection that can no longer be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gone;
 
@@ -68,7 +69,7 @@ struct Http {
     conn: Option<Conn>,
     /// Head of the answer that is being read.
     head: Option<Head>,
-    /// For messages without an answer, while a request is under way.
+    /// A second connection for messages without an answer, while a request is under way.
     side: Option<Conn>,
     session: Option<String>,
 }
@@ -85,11 +86,11 @@ struct Sse {
     endpoint: String,
 }
 
-/// One client.
+/// A client of the daemon, of any era and transport.
 pub(crate) struct Client {
     pub(crate) facts: Arc<Facts>,
     pub(crate) era: Era,
-    /// Whether it can be asked.
+    /// Whether the client can answer questions.
     pub(crate) asks: bool,
     revision: &'static str,
     face: Face,
@@ -101,7 +102,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects, and shakes hands where the era wants that.
+    /// Connects, and makes the handshake if the era has one.
     pub(crate) async fn connect(facts: &Arc<Facts>, era: Era, way: Way, asks: bool, pick: usize) -> Result<Self, Gone> {
         let life = facts.life.load(Ordering::SeqCst);
         let mut tries = 0;
@@ -113,7 +114,8 @@ impl Client {
                 Ok(Err(error)) => format!("{error:#}"),
                 Err(_) => "timed out".to_owned(),
             };
-            // The socket holds few connections before their hello, and the oldest gives way to the next.
+            // The socket holds few connections before their hello, and the oldest gives way to the
+            // next.
             if way == Way::Socket && tries < HELLOS {
                 facts.ledger.note("connections to the socket that gave way before their hello was read");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -150,14 +152,14 @@ impl Client {
         matches!(self.face, Face::Http(_))
     }
 
-    /// Bytes of a request over HTTP, to be sent by the caller in any way.
+    /// Returns the bytes of a request over HTTP, which the caller sends.
     pub(crate) fn bytes(&mut self, method: &str, params: Value) -> Vec<u8> {
         let (_, params, body) = self.dress(method, params);
         let session = if let Face::Http(http) = &self.face { http.session.clone() } else { None };
         wire::request("POST", "/mcp", &self.fields(method, &params, session.as_deref()), &body)
     }
 
-    /// The request for the session's own stream.
+    /// Returns the request for the session's own stream.
     pub(crate) fn stream_bytes(&self) -> Vec<u8> {
         let session = if let Face::Http(http) = &self.face { http.session.clone() } else { None };
         wire::request("GET", "/mcp", &self.fields("", &Value::Null, session.as_deref()), "")
@@ -198,7 +200,7 @@ impl Client {
         fields
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> io::Result<u64> {
         let (id, params, body) = self.dress(method, params);
         let session = if let Face::Http(http) = &self.face { http.session.clone() } else { None };
@@ -224,7 +226,7 @@ impl Client {
         Ok(id)
     }
 
-    /// What comes next.
+    /// Waits for the next event of the request under way.
     pub(crate) async fn next(&mut self) -> io::Result<Next> {
         let text = match &mut self.face {
             Face::Http(http) => return http.next().await,
@@ -264,7 +266,7 @@ impl Client {
         };
     }
 
-    /// One request, and its whole answer. `judge` says what its end is.
+    /// Sends a request and reads its whole answer. `judge` turns the answer into the request's end.
     pub(crate) async fn request(
         &mut self,
         kind: &'static str,
@@ -279,7 +281,7 @@ impl Client {
         }
     }
 
-    /// The answer to a request that was sent.
+    /// Waits for the answer to a request that was sent.
     pub(crate) async fn answer(
         &mut self,
         kind: &'static str,
@@ -307,7 +309,8 @@ impl Client {
         }
     }
 
-    /// Whether this message is the answer to that request. Answers questions of servers.
+    /// Returns whether this message is the answer to that request. If it is a question of a server,
+    /// answers it.
     async fn hear(&mut self, kind: &'static str, message: &Value, id: u64) -> bool {
         let has_id = message.get("id").is_some_and(|id| !id.is_null());
         if message.get("method").is_some() {
@@ -429,7 +432,7 @@ impl Client {
     }
 }
 
-/// The end of a request that nothing stands in the way of.
+/// Returns the end of a request that must succeed.
 pub(crate) fn usual(answer: &Value) -> End {
     let failed = answer.get("error").is_some() || answer["result"]["isError"] == true;
     if failed { End::Failed } else { End::Answered }
@@ -484,7 +487,7 @@ impl Sse {
     }
 }
 
-/// A POST whose answer has no message in it.
+/// Sends a POST whose answer has no message in it.
 async fn post(
     side: &mut Option<Conn>,
     address: std::net::SocketAddr,

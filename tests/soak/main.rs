@@ -1,4 +1,5 @@
-//! The soak: the real daemon between clients and servers that come and go, behave and misbehave, for as long as it is told.
+//! The soak: the real daemon between clients and servers that come and go, behave and misbehave,
+//! for as long as it is told.
 //!
 //! `cargo build --release --workspace --bins --examples && target/release/examples/soak` plays a
 //! minute of it; `--seconds 3600` plays an hour. Prints a line of figures for each sample, a table
@@ -45,7 +46,8 @@ use anyhow::Context as _;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Plays clients and servers that come and go around a real daemon, and counts what is lost or left behind.
+/// Plays clients and servers that come and go around a real daemon, and counts what is lost or left
+/// behind.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "soak")]
 struct Options {
@@ -61,7 +63,8 @@ struct Options {
     /// Seconds between two samples.
     #[arg(long, default_value_t = 10)]
     sample: u64,
-    /// Seconds from the end of the last client until everything must be as it was at the start. Below 60, this is not judged.
+    /// Seconds from the end of the last client until everything must be as it was at the start.
+    /// Below 60, this is not judged.
     #[arg(long, default_value_t = 60)]
     settle: u64,
     /// Reloads in a minute; each replaces a server that no counted call uses.
@@ -70,8 +73,8 @@ struct Options {
     /// Restarts of the daemon, evenly spread over the run.
     #[arg(long, default_value_t = 0)]
     restarts: u64,
-    /// Growth of the resident memory that is allowed after the tenth minute, or after the first sixth of a shorter run, in percent.
-    /// Not judged in runs below two minutes.
+    /// Growth of the resident memory that is allowed after the tenth minute, or after the first
+    /// sixth of a shorter run, in percent. Not judged in runs below two minutes.
     #[arg(long, default_value_t = 5.0)]
     growth: f64,
     /// Repeats a run's random choices, not its timing.

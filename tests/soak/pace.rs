@@ -31,7 +31,7 @@ const VISIT: Duration = Duration::from_secs(400);
 /// One hostile client for so many others.
 const HOSTILE: u64 = 10;
 
-/// Whether all verdicts are good.
+/// Plays the whole run, prints the verdicts, and returns whether all of them are good.
 pub(crate) async fn run(options: Options) -> anyhow::Result<bool> {
     raise_file_limit();
     eprintln!("starting the servers and the daemon");
@@ -124,7 +124,7 @@ async fn play(options: &Options, stage: &mut Stage) -> anyhow::Result<Figures> {
         anyhow::bail!("the last reload was refused: {error}");
     }
     if options.restarts > 0 {
-        // What the warm-up left in the first daemon, the last one has to have too.
+        // The last daemon must hold the same remains of a warm-up as the first one did.
         warm_up(&facts, options.seed).await;
     }
     let (end, settled_after) = settle(options, stage, &start, begun, last_client, visits.load(Ordering::SeqCst)).await;
@@ -132,7 +132,8 @@ async fn play(options: &Options, stage: &mut Stage) -> anyhow::Result<Figures> {
     Ok((samples, start, end, settled_after))
 }
 
-/// The daemon before the load. Its servers come and go, so one look would find them all at rest or none.
+/// Samples the daemon before the load, several times: its servers come and go, so a single sample
+/// would find them all at rest or none.
 async fn at_rest(facts: &Facts, pid: u32, looks: u64) -> Sample {
     let mut most = Sample::take(facts, pid, Duration::ZERO, 0).await;
     for _ in 1..looks {
@@ -165,14 +166,14 @@ async fn settle(
     }
 }
 
-/// Opens what the daemon keeps for clients without a session: a session of theirs with each server of the legacy era, which ends
-/// after 15 idle minutes. Then a few clients of all kinds.
+/// Opens what the daemon keeps for clients without a session: a session of theirs with each server
+/// of the legacy era, which ends after 15 idle minutes. Then a few clients of all kinds.
 async fn warm_up(facts: &Arc<Facts>, seed: u64) {
     for asks in [false, true] {
         for upstream in STEADY.iter().chain(ASKERS) {
             let Ok(mut client) = Client::connect(facts, Era::Modern, Way::Http, asks, 0).await else { continue };
             let params = serde_json::json!({"name": format!("{upstream}__echo"), "arguments": {"text": "warm"}});
-            // The ledger says so where it fails.
+            // A failure is in the ledger.
             let _answered = client.request("warm-up", "tools/call", params, usual).await;
         }
     }
@@ -236,7 +237,7 @@ async fn besiege(facts: Arc<Facts>, rate: u64, mut rng: Rng) {
     while running.join_next().await.is_some() {}
 }
 
-/// How many of these processes are still there, a moment after their parent has ended.
+/// Waits a moment after the parent's end, and returns how many of these processes are left.
 async fn left_of(children: &[u32]) -> usize {
     for _ in 0..20 {
         if children.iter().all(|pid| !is_alive(*pid)) {

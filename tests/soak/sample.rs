@@ -27,7 +27,7 @@ pub(crate) struct Sample {
 /// A figure by its name.
 type Figure = (&'static str, fn(&Sample) -> Option<u64>);
 
-/// What has to be given back when the clients are gone.
+/// Figures that must return to their start when the clients are gone.
 pub(crate) const GIVEN_BACK: [Figure; 5] = [
     ("descriptors", |sample| Some(sample.descriptors)),
     ("tasks", |sample| sample.tasks),
@@ -37,7 +37,7 @@ pub(crate) const GIVEN_BACK: [Figure; 5] = [
 ];
 
 impl Sample {
-    /// Figures of the daemon with that process id.
+    /// Takes the figures of the daemon with that process id.
     pub(crate) async fn take(facts: &Facts, pid: u32, at: Duration, visits: u64) -> Self {
         let page = facts.page("/metrics").await.unwrap_or_default();
         let total = facts.ledger.total();
@@ -58,7 +58,7 @@ impl Sample {
         }
     }
 
-    /// These figures, and of those that have to be given back the larger ones of both.
+    /// Returns these figures, with the larger value of both samples for each of [`GIVEN_BACK`].
     pub(crate) fn most(self, other: &Self) -> Self {
         Self {
             descriptors: self.descriptors.max(other.descriptors),
@@ -74,7 +74,7 @@ impl Sample {
         "    time  sessions/s  requests     ended   RSS MiB    fds  threads  procs  tasks  sessions  upstream  conns  in flight"
     }
 
-    /// One line of the table; `before` is the sample before this one.
+    /// Returns one line of the table; `before` is the sample before this one.
     pub(crate) fn line(&self, before: &Self) -> String {
         let seconds = self.at.saturating_sub(before.at).as_secs_f64().max(0.001);
         let rate = (self.visits.saturating_sub(before.visits)) as f64 / seconds;
@@ -97,7 +97,7 @@ impl Sample {
     }
 }
 
-/// The sum of all series of a family; `None` without one.
+/// Returns the sum of all series of a family; `None` without one.
 fn metric(page: &str, name: &str) -> Option<u64> {
     let series = page.lines().filter_map(|line| line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' '])));
     let values: Vec<f64> = series.filter_map(|rest| rest.rsplit(' ').next()?.parse().ok()).collect();
@@ -111,7 +111,7 @@ fn status(pid: u32, field: &str) -> u64 {
     value.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
-/// The processes that have this one as an ancestor.
+/// Returns the processes that have this one as an ancestor.
 pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;

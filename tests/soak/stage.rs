@@ -23,7 +23,7 @@ use crate::ledger::Ledger;
 use crate::link::{Client, Era, Way};
 use crate::wire::Conn;
 
-/// Servers that behave, whatever happens around them: both eras on pipes and Streamable HTTP, and HTTP+SSE.
+/// Servers that always behave: both eras on pipes and Streamable HTTP, and HTTP+SSE.
 pub(crate) const STEADY: &[&str] = &["oldpipe", "newpipe", "oldweb", "newweb", "oldsse"];
 /// Servers of the legacy era that ask in the middle of a call.
 pub(crate) const ASKERS: &[&str] = &["askpipe", "askweb"];
@@ -34,11 +34,11 @@ pub(crate) const WATCHED: &str = "test://watched-resource";
 /// A guest that behaves.
 pub(crate) const PLAIN: &[&str] = &["stdio", "--era", "both"];
 
-/// How long a request may take. A call may wait for a place and for its turn, and then for its server.
+/// Longest time of a request. A call may wait for a slot and for its turn, and then for its server.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Calls that the demo server takes at once, less those that it has not noticed to be cancelled.
 const LAB_PLACES: usize = 40;
-/// How long the daemon may take to serve all of its servers' tools, and to end.
+/// Longest time until the daemon serves all of its servers' tools.
 const START: Duration = Duration::from_secs(120);
 const END: Duration = Duration::from_secs(60);
 /// A question to a client without a session is open for ten minutes.
@@ -46,7 +46,7 @@ const QUESTION: Duration = Duration::from_secs(600);
 /// Lines of the daemon's log to show when something failed.
 const LOG_LINES: usize = 15;
 
-/// What every client has to know.
+/// The facts that all clients share: addresses, token, ledger and state of the daemon.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) address: SocketAddr,
@@ -56,7 +56,7 @@ pub(crate) struct Facts {
     pub(crate) patience: Duration,
     /// Number of starts of the daemon.
     pub(crate) life: AtomicU64,
-    /// Written while the configuration is one that is refused.
+    /// Locked for writing while the configuration is a refused one.
     pub(crate) file: RwLock<()>,
     down: AtomicBool,
     stop: AtomicBool,
@@ -71,7 +71,7 @@ impl Facts {
         &self.token
     }
 
-    /// Whether the daemon that had this number was stopped.
+    /// Returns whether the daemon with this number was stopped.
     pub(crate) fn is_restarting(&self, life: u64) -> bool {
         self.down.load(Ordering::SeqCst) || self.life.load(Ordering::SeqCst) != life
     }
@@ -88,12 +88,12 @@ impl Facts {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Whether a question that is left open now is over before the load is.
+    /// Returns whether a question that is left open now is over before the load is.
     pub(crate) fn may_abandon(&self) -> bool {
         Instant::now() + QUESTION < self.load_ends
     }
 
-    /// `headend` with these words, for this daemon.
+    /// Returns a command `headend` with these words, for this daemon.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         let state = self.folder.join("state");
@@ -120,7 +120,7 @@ impl Facts {
         })
     }
 
-    /// One request of the operator.
+    /// Makes one request of the operator.
     pub(crate) async fn admin(&self, method: &str) -> anyhow::Result<Value> {
         let asked = async {
             let (read, mut write) = UnixStream::connect(&self.socket).await?.into_split();
@@ -134,7 +134,7 @@ impl Facts {
         timeout(PATIENCE, asked).await.with_context(|| format!("admin method {method}"))?
     }
 
-    /// A page of the metrics listener.
+    /// Fetches a page of the metrics listener.
     pub(crate) async fn page(&self, path: &str) -> anyhow::Result<String> {
         let read = async {
             let mut conn = Conn::open(self.metrics).await?;
@@ -175,9 +175,9 @@ impl Listening {
         Ok((child, line.trim().to_owned()))
     }
 
-    /// Kills it and starts it again on its port, after a while.
+    /// Kills the server and starts it again on its port, after a while.
     pub(crate) async fn restart(&mut self, after: Duration) -> anyhow::Result<()> {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _killed = self.child.kill().await;
         sleep(after).await;
         let listen = self.url.trim_start_matches("http://").split('/').next().unwrap_or_default().to_owned();
@@ -193,7 +193,7 @@ pub(crate) struct Daemon {
     pub(crate) pid: u32,
 }
 
-/// Everything that runs.
+/// The daemon and all servers of a run.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) facts: Arc<Facts>,
@@ -213,7 +213,7 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// The configuration with that guest, or none.
+    /// Returns the configuration with that guest, or none.
     pub(crate) fn with_guest(&self, words: Option<&[&str]>) -> String {
         let mut text = self.text.clone();
         if let Some(words) = words {
@@ -289,7 +289,7 @@ impl Stage {
         ] {
             text.push_str(&section(name, &command(&fake, words)));
             if ASKERS.contains(&name) {
-                // Its calls take turns once it has asked in the middle of several.
+                // The server's calls take turns once it has asked in the middle of several.
                 text.push_str("call-timeout = \"15s\"\n");
             }
         }
@@ -310,9 +310,10 @@ impl Stage {
                 text.push_str("call-timeout = \"3s\"\n");
             }
         }
-        // After the servers have theirs.
+        // The daemon's ports are chosen after the servers have theirs.
         let ports = free_ports()?;
-        // Where nothing is judged by that, a machine that is too busy to send the next request in time fails no run.
+        // Where nothing is judged by that, a machine that is too busy to send the next request in
+        // time fails no run.
         text.insert_str(0, &head(ports, if options.settle < 60 { "10m" } else { "20s" }));
         let recipe = Recipe { text, fake };
         fs::write(folder.join("config/headend.toml"), recipe.with_guest(Some(PLAIN)))?;
@@ -347,7 +348,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The end of the daemon's log.
+    /// Returns the end of the daemon's log.
     pub(crate) fn log(&self) -> String {
         log(&self.facts)
     }
@@ -373,7 +374,8 @@ fn secret(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Limits that clients of one address stay below, and times after which everything that a client left is given back.
+/// Returns the head of the configuration: limits that clients of one address stay below, and short
+/// times until everything that a client left is given back.
 fn head(ports: [u16; 2], session_idle: &str) -> String {
     format!(
         "[server]\nlisten = [\"127.0.0.1:{}\"]\nlegacy-sse = true\ndrain-timeout = \"10s\"\n\
@@ -388,7 +390,8 @@ fn head(ports: [u16; 2], session_idle: &str) -> String {
     )
 }
 
-/// Ports that are free now. Fixed ones, since clients have to find the daemon again after a restart.
+/// Returns ports that are free now. They stay fixed, since clients have to find the daemon again
+/// after a restart.
 fn free_ports() -> anyhow::Result<[u16; 2]> {
     let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     Ok([listeners[0].local_addr()?.port(), listeners[1].local_addr()?.port()])
@@ -424,20 +427,20 @@ impl Daemon {
         }
     }
 
-    /// Ends it by SIGTERM.
+    /// Ends the daemon by SIGTERM.
     pub(crate) async fn stop(&mut self) -> anyhow::Result<ExitStatus> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("the daemon's process id")?;
         kill_process(pid, Signal::TERM)?;
         Ok(timeout(END, self.child.wait()).await.context("the daemon did not end within a minute of SIGTERM")??)
     }
 
-    /// Whether it has ended by itself.
+    /// Returns the status of a daemon that has ended by itself.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 }
 
-/// All pages of the list of tools, as text.
+/// Reads all pages of the list of tools, as text.
 async fn tools(facts: &Arc<Facts>) -> anyhow::Result<String> {
     let gone = |_| anyhow::anyhow!("no connection");
     let mut client = Client::connect(facts, Era::Modern, Way::Http, false, 0).await.map_err(gone)?;

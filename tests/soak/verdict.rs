@@ -1,4 +1,4 @@
-//! What follows from the figures of a run.
+//! Judges a run by its figures: lost answers, growth, and things that were not given back.
 
 use std::time::Duration;
 
@@ -32,21 +32,21 @@ impl Verdict {
     }
 }
 
-/// Everything that a run is judged by.
+/// The figures by which a run is judged.
 #[derive(Debug)]
 pub(crate) struct Findings<'f> {
     pub(crate) ledger: &'f Ledger,
-    /// Under load, in order of time.
+    /// Samples under load, in order of time.
     pub(crate) samples: &'f [Sample],
     pub(crate) start: &'f Sample,
     pub(crate) end: &'f Sample,
     /// Time after the last client until everything was given back, if it was.
     pub(crate) settled_after: Option<Duration>,
-    /// How the daemon ended, and the processes that it left behind.
+    /// Number of processes that the daemon left behind, or how its end failed.
     pub(crate) stopped: Result<usize, String>,
 }
 
-/// The verdicts of a run.
+/// Returns the verdicts of a run.
 pub(crate) fn verdicts(options: &Options, findings: &Findings<'_>) -> Vec<Verdict> {
     let mut verdicts = vec![answers(findings.ledger)];
     for end in End::ALL.into_iter().filter(|end| end.is_bad()) {

@@ -1,4 +1,5 @@
-//! One client from its first connection to its last: a few requests of any kind, and an end that may be abrupt.
+//! One client from its first connection to its last: a few requests of any kind, and an end that
+//! may be abrupt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +69,8 @@ pub(crate) async fn play(facts: Arc<Facts>, number: u64, seed: u64) {
     };
     let asks = rng.bool();
     let Ok(mut client) = Client::connect(&facts, era, way, asks, rng.usize(0..3)).await else { return };
-    // A session over HTTP may have a stream of its own, which nothing but the end of its client closes.
+    // A session over HTTP may have a stream of its own, which nothing but the end of its client
+    // closes.
     let own =
         if era == Era::Legacy && client.is_http() && rng.u8(0..3) == 0 { own_stream(&client).await } else { None };
     for _ in 0..rng.usize(2..6) {
@@ -78,7 +80,7 @@ pub(crate) async fn play(facts: Arc<Facts>, number: u64, seed: u64) {
         let work = choose(&mut rng);
         match Box::pin(perform(&mut client, work, &mut rng)).await {
             Ok(true) => {}
-            // It hung up.
+            // The client hung up.
             Ok(false) => return,
             Err(Gone) => break,
         }
@@ -105,7 +107,7 @@ async fn own_stream(client: &Client) -> Option<Conn> {
     head.is_stream.then_some(conn)
 }
 
-/// Does one piece of work; `false` when the client has hung up by it.
+/// Does one piece of work; returns `false` if the client hung up in it.
 async fn perform(client: &mut Client, work: Work, rng: &mut Rng) -> Result<bool, Gone> {
     match work {
         Work::List => list(client, rng).await?,
@@ -120,7 +122,7 @@ async fn perform(client: &mut Client, work: Work, rng: &mut Rng) -> Result<bool,
         Work::Mortal => {
             let name = format!("{}__echo", pick(rng, MORTALS));
             let params = json!({"name": name, "arguments": {"text": "still there?"}});
-            // Whatever comes of it, an answer does.
+            // The call may fail, but it must be answered.
             client.request("call of a mortal", "tools/call", params, |_| End::Answered).await?;
         }
         Work::Slow => return slow(client, rng).await,
@@ -163,7 +165,7 @@ async fn list(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     }
 }
 
-/// A call of a steady server, and the judge of its answer: the same text.
+/// Returns the parameters of a call of a steady server, and the judge of its answer: the same text.
 fn echo(rng: &mut Rng) -> (Value, impl Fn(&Value) -> End + use<>) {
     let upstream = if rng.u8(0..6) == 0 { "lab" } else { pick(rng, STEADY) };
     let text = format!("{:016x}", rng.u64(..));
@@ -187,7 +189,8 @@ async fn progress(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     client.request("call with progress", "tools/call", params, usual).await.map(drop)
 }
 
-/// Calls that are under way at the same time: on one pipe, or one after the other where each has a connection.
+/// Makes calls that are under way at the same time on one pipe, or one after the other if each has
+/// a connection.
 async fn burst(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     if client.is_http() {
         return call(client, rng).await;
@@ -264,7 +267,7 @@ async fn subscribe(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
     loop {
         match timeout(client.facts.patience, client.next()).await {
             Ok(Ok(Next::Message(message))) if message["method"] == "notifications/subscriptions/acknowledged" => break,
-            // An earlier request's.
+            // The answer to an earlier request.
             Ok(Ok(Next::Message(message))) if message["id"] != id => {}
             Ok(Ok(Next::Message(message))) => {
                 ticket.end_with(End::Failed, || message.to_string());
@@ -301,7 +304,8 @@ async fn ask(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
         if result["resultType"] != "input_required" {
             return Ok(true);
         }
-        // Nothing but time ends a question to a client without a session, so none may be left open near the end.
+        // Nothing but time ends a question to a client without a session, so none may be left open
+        // near the end.
         if client.facts.may_abandon() && asker == "askweb" && rng.u8(0..32) == 0 {
             client.facts.ledger.note("questions without an answer");
             return Ok(true);
@@ -381,7 +385,7 @@ async fn slow(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
         return Err(client.broken(ticket, &error.to_string()));
     }
     if rng.bool() {
-        // Reads nothing.
+        // The client reads nothing.
         sleep(Duration::from_millis(rng.u64(100..2_000))).await;
     } else {
         for _ in 0..rng.usize(1..60) {

@@ -1,4 +1,5 @@
-//! Connections of the clients: HTTP/1.1 with sized, chunked and streamed answers, read piece by piece.
+//! Connections of the clients: HTTP/1.1 with sized, chunked and streamed answers, read piece by
+//! piece.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ pub(crate) struct Head {
     pub(crate) session: Option<String>,
 }
 
-/// How the end of a body is recognised.
+/// The way in which the end of a body is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Length(usize),
@@ -27,7 +28,7 @@ enum Framing {
     Done,
 }
 
-/// One connection.
+/// A client's HTTP/1.1 connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
     stream: TcpStream,
@@ -66,7 +67,7 @@ impl Conn {
         }
     }
 
-    /// The next piece of the body, `None` at its end.
+    /// Reads the next piece of the body; `None` at its end.
     pub(crate) async fn piece(&mut self) -> io::Result<Option<Bytes>> {
         match self.framing {
             Framing::Done | Framing::Length(0) => {
@@ -114,7 +115,7 @@ impl Conn {
         Ok(Some(piece))
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     pub(crate) async fn body(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         while let Some(piece) = self.piece().await? {
@@ -123,7 +124,8 @@ impl Conn {
         Ok(body)
     }
 
-    /// Data of the stream's next event, `None` at its end. Events without data are skipped.
+    /// Reads the data of the stream's next event; `None` at its end. Events without data are
+    /// skipped.
     pub(crate) async fn event(&mut self) -> io::Result<Option<String>> {
         loop {
             while let Some(at) = memmem::find(&self.events, b"\n\n") {
@@ -141,7 +143,8 @@ impl Conn {
         }
     }
 
-    /// Reads at most so many bytes past all framing, for clients that read slowly. Zero at the end of the connection.
+    /// Reads at most so many bytes without regard to framing, for clients that read slowly. Returns
+    /// zero at the end of the connection.
     pub(crate) async fn sip(&mut self, most: usize) -> io::Result<usize> {
         self.inbox.clear();
         (&mut self.stream).take(most as u64).read_buf(&mut self.inbox).await
@@ -156,8 +159,8 @@ impl Conn {
     }
 }
 
-/// Reads a message. A damaged answer may have half of a surrogate pair in a text: that is JSON by its grammar and passes, while the
-/// reader here knows no such text.
+/// Reads a message. A damaged answer may have half of a surrogate pair in a text: that is JSON by
+/// its grammar and passes, while the reader here knows no such text.
 pub(crate) fn message(bytes: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(bytes).or_else(|error| {
         let text = String::from_utf8_lossy(bytes).replace("\\ud800", "?");
@@ -186,7 +189,7 @@ fn parse(block: &str) -> io::Result<(Head, Framing)> {
     Ok((head, framing))
 }
 
-/// Bytes of a request.
+/// Returns the bytes of a request.
 pub(crate) fn request(method: &str, path: &str, fields: &[(&str, String)], body: &str) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\n");
     for (name, value) in fields {

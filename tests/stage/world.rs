@@ -9,8 +9,8 @@
 //!
 //! A failure prints its seed and the story of the world. `HEADEND_WORLD_SEED=N` plays that world
 //! alone and prints everything, `HEADEND_WORLD_RUNS=N` plays so many interleavings of each pair of
-//! eras. The choices of tokio's `select!` are repeated too under `--cfg tokio_unstable`; without it,
-//! a failure that depends on them may need several runs of its seed.
+//! eras. The choices of tokio's `select!` are repeated too under `--cfg tokio_unstable`; without
+//! it, a failure that depends on them may need several runs of its seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ id = "ask"
 effect = "ask"
 tools = ["a__asks", "b__asks"]
 "#;
-/// A rule of some of the time.
+/// A rule that a reload adds or removes.
 const NO_OPEN: &str = r#"
 [[policy.rules]]
 id = "no-open"
@@ -102,7 +102,7 @@ struct World {
     made: u64,
     /// Sessions that clients left without a farewell.
     abandoned: usize,
-    /// Free places for calls at the start.
+    /// Free call slots at the start.
     free: usize,
     /// The configuration without [`NO_OPEN`].
     config: String,
@@ -233,7 +233,7 @@ impl World {
         self.end_client(client, 2);
     }
 
-    /// A client goes; one in so many ends its session before.
+    /// Removes a client; one in so many ends its session before.
     fn end_client(&mut self, mut client: ClientSide, one_in: u32) {
         let says_farewell = self.chance.one_in(one_in);
         self.truth.note(|| format!("client {} goes, farewell: {says_farewell}", client.client.number));
@@ -242,7 +242,7 @@ impl World {
         client.leave(says_farewell);
     }
 
-    /// The operator answers an approval, if one is open.
+    /// Answers an open approval as the operator, if there is one.
     async fn operate(&mut self) {
         let approvals = Arc::clone(&self.service().approvals);
         let open = approvals.prompts();
@@ -258,7 +258,7 @@ impl World {
         drop(approvals.answer(&approval.id, answer, Evidence::Operator, "operator").await);
     }
 
-    /// The operator denies the open tools, or allows them again.
+    /// Reloads a configuration that denies the open tools, or one that allows them again.
     async fn reload(&mut self) {
         let denies = !std::mem::take(&mut self.truth.denies_open);
         self.truth.note(|| format!("a reload; open tools are denied: {denies}"));
@@ -272,7 +272,7 @@ impl World {
         self.truth.denies_open = denies;
     }
 
-    /// One event.
+    /// Plays one random event.
     async fn step(&mut self) {
         match self.chance.below(100) {
             0..=54 => {
@@ -371,7 +371,7 @@ impl World {
         panic!("no rest: {}", self.left());
     }
 
-    /// Everything that is left over.
+    /// Describes everything that is left over.
     fn left(&self) -> String {
         let service = self.service();
         let snapshot = service.snapshots.load();
@@ -391,7 +391,7 @@ impl World {
         left.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}; ")).collect()
     }
 
-    /// All clients go, and nothing of them is left.
+    /// Removes all clients and checks that nothing of them is left.
     async fn end(&mut self) {
         for client in std::mem::take(&mut self.clients) {
             self.end_client(client, 1);

@@ -1,4 +1,5 @@
-//! Connections of upstreams in memory, with clients and policy, on virtual time. Hard races are tests here.
+//! Connections of upstreams in memory, with clients and policy, on virtual time. Hard races are
+//! tests here.
 //!
 //! Long, and one file on purpose: the parts of one stage, which its scenes below share.
 

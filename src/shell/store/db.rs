@@ -1,5 +1,5 @@
-//! The open store of a process: the one place that knows which engine keeps the data. The
-//! operations are those of the port.
+//! The open store of a process. Only this file knows which engine keeps the data; all operations
+//! are those of the port.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::sqlite::Sqlite;
 pub use super::sqlite::{FILE, back_up, wait_until_closed};
 use crate::wire::secrets::Secrets;
 
-/// The open store of a state directory. Clones are the same one.
+/// The open store of a state directory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Db {
     dir: Arc<Path>,
@@ -27,8 +27,9 @@ impl Db {
         Self::open_with(dir, &KeySource { given: None, make: true })
     }
 
-    /// Opens the store of this directory, made if it is missing. Some values in it are sealed with
-    /// `key`. Where the disk takes no writes the store is read, and its health says so. Blocks.
+    /// Opens the store of this directory, and makes it if it is missing. Some values in it are
+    /// sealed with `key`. If the disk takes no writes, the store is only read, and its health says
+    /// so. Blocks.
     ///
     /// # Errors
     /// A sentence with the file and the way out.
@@ -38,7 +39,7 @@ impl Db {
         Ok(Self { dir: Arc::from(dir), seals, store })
     }
 
-    /// A store in memory that ends with its last clone; its key is in this directory.
+    /// Opens a store in memory that ends with its last clone; its key is in this directory.
     #[cfg(test)]
     pub fn in_memory(dir: &Path) -> Self {
         let seals = Seals::of(dir, &KeySource { given: None, make: true }).unwrap();
@@ -46,27 +47,27 @@ impl Db {
         Self { dir: Arc::from(dir), seals, store }
     }
 
-    /// Whether this directory has a store; opening one makes it.
+    /// Returns whether this directory has a store. Opening a store makes one.
     pub fn is_in(dir: &Path) -> bool {
         dir.join(FILE).exists()
     }
 
-    /// The files of the store, some of which may be missing.
+    /// Returns the paths of the store's files, some of which may be missing.
     pub fn files_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
         [FILE.to_owned(), format!("{FILE}-wal")].map(|name| dir.join(name)).into_iter()
     }
 
-    /// The state directory.
+    /// Returns the state directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether a value was left out so far, since its key is missing.
+    /// Returns whether any value was left out so far because its key is missing.
     pub fn has_lost(&self) -> bool {
         self.seals.has_lost()
     }
 
-    /// Secrets for that purpose, made of the keys of the store and of its identity; `None` where
+    /// Derives secrets for that purpose from the keys of the store and its identity; `None` if
     /// there is no key. Blocks.
     ///
     /// # Errors

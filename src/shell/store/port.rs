@@ -65,19 +65,19 @@ pub trait Store:
     + Send
     + Sync
 {
-    /// Whether it takes writes.
+    /// Returns the health of the store: whether it takes writes.
     fn health(&self) -> &Arc<Health>;
 
     /// Waits for all operations begun before this one: their writes are on disk.
     fn all_so_far(&self) -> Operation<'_, ()>;
 
-    /// Remembers a time that was seen, in seconds since 1970.
+    /// Stores a time that was seen, in seconds since 1970, unless a later one is stored.
     fn see(&self, now: u64) -> Operation<'_, ()>;
 
-    /// The latest time that any process has seen, since 1970.
+    /// Returns the latest time that any process has seen, since 1970.
     fn latest_time(&self) -> Operation<'_, Duration>;
 
-    /// Changes the data as nothing in this program would, in the words of the engine.
+    /// Damages the data for a test, by a command in the engine's language.
     #[cfg(test)]
     fn damage(&self, words: &'static str);
 

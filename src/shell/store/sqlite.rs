@@ -2,8 +2,8 @@
 //! Only this file and those below it know connections, rows and SQL, one file for each group of
 //! tables; another engine would be a folder beside this one.
 //!
-//! Operations that wait are done together: one transaction with a savepoint for each, one commit,
-//! one wait for the disk. Several processes may have the file open; its own locks keep them apart.
+//! Operations that wait run together: one transaction with a savepoint for each, one commit, one
+//! wait for the disk. Several processes may have the file open; its own locks keep them apart.
 //!
 //! A disk that takes no writes stops nothing: operations that would write fail, all others go on,
 //! and the thread tries again until it takes them (`sqlite/thread`, `sqlite/open`).
@@ -57,20 +57,20 @@ pub fn wait_until_closed(most: Duration) {
     THREADS.wait(most);
 }
 
-/// The open database. Its thread ends with it.
+/// The open database. Its thread ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Sqlite {
     path: PathBuf,
     seals: Seals,
     jobs: SyncSender<Box<dyn Job>>,
     health: Arc<Health>,
-    /// On a stage, which has no thread for it.
+    /// The work without a thread, for stages of tests.
     #[cfg(any(test, feature = "testing"))]
     unthreaded: Option<thread::Unthreaded>,
 }
 
 impl Sqlite {
-    /// Opens the file, made if it is missing, and starts its thread. Blocks.
+    /// Opens the file, makes it if it is missing, and starts its thread. Blocks.
     ///
     /// # Errors
     /// A sentence with the file and the way out.
@@ -78,7 +78,7 @@ impl Sqlite {
         Self::start(Thread::open(path.clone(), Arc::default())?, path, seals)
     }
 
-    /// A database without a file.
+    /// Opens a database without a file.
     #[cfg(test)]
     pub(super) fn in_memory(seals: Seals) -> Result<Self, DbError> {
         Self::start(Thread::in_memory()?, PathBuf::new(), seals)
@@ -104,7 +104,8 @@ impl Sqlite {
             drop(run);
         });
         match started {
-            // It ends with the last sender; `wait_until_closed` is for the end of the process.
+            // The thread ends with the last sender; `wait_until_closed` is for the end of the
+            // process.
             Ok(thread) => drop(thread),
             Err(error) => return Err(DbError::Failed { path, why: format!("start its thread: {error}") }),
         }
@@ -118,7 +119,7 @@ impl Sqlite {
         })
     }
 
-    /// An operation that only reads: alone it needs no transaction.
+    /// Makes an operation that only reads, which needs no transaction.
     fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -126,7 +127,7 @@ impl Sqlite {
         self.operation(Transaction::Either, work)
     }
 
-    /// An operation in a transaction.
+    /// Makes an operation that runs in a transaction.
     fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -144,13 +145,13 @@ impl Sqlite {
 
     /// Empties the journal into the file, so that no replaced value is left there. Blocks.
     fn forget_replaced(&self) {
-        // Another process that reads puts it off until the next one.
+        // If another process reads the journal now, the next call empties it.
         if let Err(error) = self.empty_journal().run_now() {
             tracing::debug!(error = %error, "the journal of the store is not emptied yet");
         }
     }
 
-    /// Finds its transaction in the way where it is done inside of one.
+    /// Makes the operation that empties the journal. It cannot run inside of a transaction.
     fn empty_journal(&self) -> Operation<'_, ()> {
         let work = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         self.operation(Transaction::Forbidden, work)
@@ -198,13 +199,13 @@ impl Store for Sqlite {
     }
 }
 
-/// Ends a job: without a key, a value that must be sealed is not written.
+/// Returns the error for a value that must be sealed while there is no key; it is not written.
 fn no_key() -> rusqlite::Error {
     let why = "the key of the sealed values is missing; set [secrets] key as the daemon has it";
     rusqlite::Error::ToSqlConversionFailure(why.into())
 }
 
-/// `SQLite` counts in signed numbers.
+/// Converts a number to `SQLite`'s signed form.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
 //! The targets of each row, and the processes behind them.
 //!
-//! Legacy clients meet a legacy upstream and modern clients a modern one, so that the gateway relays what the proxies
-//! relay; two rows translate between the eras, which the proxies do not.
+//! Legacy clients meet a legacy upstream and modern clients a modern one, so that the gateway
+//! relays what the proxies relay; two rows translate between the eras, which the proxies do not.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::process::{Process, Server};
 use crate::scenario::{Era, Scenario, Target};
 use crate::tls::Files;
 
-/// Number of upstreams where there are many, and the length of each one's list.
+/// Number of upstreams of [`Front::Hundred`], and the length of each one's list.
 const MANY: usize = 100;
 pub(crate) const TOOLS_OF_MANY: usize = 50;
 
@@ -48,7 +48,7 @@ pub(crate) struct Row {
 pub(crate) enum Who {
     /// The upstream itself.
     Direct,
-    /// One upstream with the tools of all the many.
+    /// One upstream with the tools of all [`MANY`].
     DirectLong,
     Floor,
     /// The floor in front of an upstream with TLS.
@@ -57,7 +57,7 @@ pub(crate) enum Who {
     Headend(Front),
 }
 
-/// The upstream of the gateway.
+/// A setup of the gateway: its upstream and its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Front {
     Legacy,
@@ -110,7 +110,7 @@ const fn row(name: &'static str, scenario: Scenario, in_flight: u64, targets: &'
     Row { name, scenario, era: Era::Legacy, in_flight, quiet: in_flight == 1, targets, peers: false }
 }
 
-/// The run.
+/// The rows of the run.
 pub(crate) const ROWS: &[Row] = &[
     Row { peers: true, ..row(CALL_C16, Scenario::Call, 16, ALL_FRONTS) },
     row(CALL_C64, Scenario::Call, 64, PLAIN),
@@ -129,10 +129,10 @@ pub(crate) const ROWS: &[Row] = &[
     row(STDIO_C1, Scenario::Call, 1, STDIO),
 ];
 
-/// A target that runs.
+/// A running target, as the load generator reaches it.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    /// Its name in the results.
+    /// The target's name in the results.
     pub(crate) label: String,
     pub(crate) target: Target,
     pub(crate) process: Process,
@@ -152,7 +152,8 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts what the rows need. A gateway that does not start is a problem, not the end of the run.
+    /// Starts every process that the rows need. A gateway that does not start is a problem, not the
+    /// end of the run.
     ///
     /// # Errors
     /// When an upstream or a proxy does not start.
@@ -202,7 +203,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The targets of a row that run.
+    /// Returns the targets of a row that run.
     pub(crate) fn seats(&self, row: &Row) -> Vec<&Seat> {
         let own = row.targets.iter().filter_map(|who| self.seat(*who));
         own.chain(self.peers.iter().map(|(seat, _)| seat).filter(|_| row.peers)).collect()
@@ -226,7 +227,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// An upstream with TLS and the floor in front of it; how the gateway reaches that upstream.
+    /// Starts an upstream with TLS and the floor in front of it; returns the gateway's setup for
+    /// that upstream.
     fn secured(&mut self) -> anyhow::Result<Setup> {
         let folder = tempfile::tempdir().context("create a folder for certificates")?;
         let files = Files::at(folder.path());
@@ -284,7 +286,7 @@ impl Fleet {
     }
 }
 
-/// The arguments of a floor in front of the server at `upstream`.
+/// Returns the arguments of a floor in front of the server at `upstream`.
 pub(crate) fn floor_arguments(upstream: &str) -> [&str; 6] {
     ["floor", "--listen", "127.0.0.1:0", "--until-eof", "--to", upstream]
 }
@@ -302,7 +304,7 @@ pub(crate) fn start_upstreams(eras: &str, count: usize, tools: usize) -> anyhow:
     Server::start_own(&arguments, count)
 }
 
-/// The endpoint at an address that a child named.
+/// Returns the endpoint at an address that a child named.
 pub(crate) fn url(address: Option<&String>) -> anyhow::Result<String> {
     Ok(format!("http://{}/mcp", address.context("a server without an address")?))
 }

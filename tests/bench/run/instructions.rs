@@ -1,8 +1,10 @@
-//! Instructions and allocations of one call, counted by callgrind: figures that hardly move with the machine.
+//! Instructions and allocations of one call, counted by callgrind: figures that hardly move with
+//! the machine.
 //!
-//! For each way of a call the gateway runs twice, with a few calls and with many, one after the other. Starting and ending cost the
-//! same both times, so the difference is that of the calls. A stdio upstream is not counted: what starts it is the gateway's own
-//! program, which under callgrind is another one.
+//! For each path of a call the gateway runs twice, with a few calls and with many, one after the
+//! other. Start and end cost the same both times, so the difference is the cost of the calls. A
+//! stdio upstream is not counted: the gateway starts it by running its own program, which under
+//! callgrind is another one.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +22,8 @@ use crate::http::Connection;
 use crate::run::fleet::{TOOL, TOOLS, start_upstreams};
 use crate::scenario::{Call, Era, Scenario, Session};
 
-/// How much a call may grow until [`main`] fails, in percent. Two counts of one program differ by less than one.
+/// Growth of a call's instructions at which [`main`] fails, in percent. Two counts of one program
+/// differ by less than one.
 const MAX_GROWTH: f64 = 3.0;
 
 #[derive(Debug, clap::Args)]
@@ -28,13 +31,13 @@ pub(crate) struct Options {
     /// The gateway's binary.
     #[arg(long)]
     binary: PathBuf,
-    /// What this printed before; fails when a call takes over 3 % more instructions now.
+    /// An earlier output of this command; fails when a call takes over 3 % more instructions now.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Also tell so many functions that take the most of a call, where the binary has their names.
     #[arg(long, default_value_t = 0)]
     functions: usize,
-    /// Only the way of this name.
+    /// Only the path of this name.
     #[arg(long)]
     only: Option<String>,
 }
@@ -42,13 +45,13 @@ pub(crate) struct Options {
 /// Calls of the shorter run, in which caches fill and buffers grow.
 const FEW: u32 = 300;
 
-/// How many more the longer run makes.
+/// Number of calls that the longer run makes more.
 const MORE: u32 = 1000;
 
-/// How long a gateway that is counted may take to end.
+/// Longest time until a gateway under callgrind ends.
 const STOP: Duration = Duration::from_secs(60);
 
-/// The eras of the client and of the upstream, and what the gateway has to look at.
+/// A path of a call: the eras of the client and of the upstream, and the gateway's policy.
 struct Way {
     name: &'static str,
     era: Era,
@@ -77,14 +80,14 @@ const WAYS: [Way; 5] = [
     Way { scenario: Scenario::Arg64k, ..way(LONG_ARGUMENT, Era::Legacy, "legacy") },
 ];
 
-/// The first way with more to look at. The gate does without them. Not with many upstreams: their starts cost now more, now less,
-/// by a fifth of what all calls take.
+/// The first path with a larger policy. The gate leaves these out. Many upstreams are not counted:
+/// the cost of their starts varies by a fifth of the cost of all calls.
 const LOADED: [Way; 2] = [
     Way { settings: Settings::Granted, ..way(GRANTED, Era::Legacy, "legacy") },
     Way { settings: Settings::Rules(100), ..way(RULES, Era::Legacy, "legacy") },
 ];
 
-/// Counts every way; what does not work is added to `problems`. Without valgrind there are no figures.
+/// Counts every path; failures are added to `problems`. Without valgrind there are no figures.
 pub(crate) async fn count(binary: &Path, singles: &mut Singles, problems: &mut Vec<String>) {
     if !on_path("valgrind") {
         eprintln!("valgrind is not installed: instructions per call are left out");
@@ -99,7 +102,7 @@ pub(crate) async fn count(binary: &Path, singles: &mut Singles, problems: &mut V
     }
 }
 
-/// Prints the instructions of each way of a call, and compares them with those of an earlier time.
+/// Prints the instructions of each path of a call, and compares them with an earlier output.
 pub(crate) async fn main(options: &Options) -> anyhow::Result<()> {
     ensure!(on_path("valgrind"), "valgrind is not installed");
     let before = match &options.against {
@@ -129,7 +132,7 @@ pub(crate) async fn main(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// In percent of the figure that was printed before.
+/// Returns the growth over the figure that was printed before, in percent.
 fn growth(before: &str, name: &str, now: f64) -> anyhow::Result<f64> {
     let mut figures = before.lines().filter_map(|line| line.trim_start().split_once(' '));
     let figure = figures.find(|(_, of)| *of == name).and_then(|(figure, _)| figure.parse::<f64>().ok());
@@ -137,7 +140,7 @@ fn growth(before: &str, name: &str, now: f64) -> anyhow::Result<f64> {
     Ok((now / figure - 1.0) * 100.0)
 }
 
-/// What a call takes, and the functions that take it, the most first.
+/// Counts the cost of one call, and of each function in it, the most expensive first.
 async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<(Count, Vec<(String, f64)>)> {
     let few = of_run(binary, way, FEW).await?;
     let many = of_run(binary, way, FEW + MORE).await?;
@@ -156,7 +159,7 @@ async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<(Count, Vec<(Strin
     Ok((count, functions))
 }
 
-/// What callgrind wrote of a gateway that makes so many calls.
+/// Runs a gateway under callgrind for so many calls, and returns callgrind's output.
 async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<String> {
     let folder = tempfile::tempdir().context("create a folder for the gateway")?;
     let file = folder.path().join("callgrind.out");
@@ -180,10 +183,12 @@ async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<String> 
     fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))
 }
 
-/// Reads what callgrind wrote with names and numbers in full: the whole, and the own cost of each function.
+/// Reads callgrind's output with names and numbers in full: the total, and the own cost of each
+/// function.
 ///
-/// Valgrind's processor has no instructions for SHA-256, so the gateway computes the hashes of its audit log by others, which no
-/// processor of the last years executes for it. They are told apart and left out.
+/// Valgrind's processor has no instructions for SHA-256, so the gateway computes the hashes of its
+/// audit log by others, which no processor of the last years executes for it. They are told apart
+/// and left out.
 pub(crate) fn read(text: &str) -> Option<(Count, HashMap<&str, f64>)> {
     let totals = text.lines().filter_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
     let total = totals.filter_map(|total| total.trim().parse::<f64>().ok()).reduce(f64::max)?;
@@ -199,7 +204,7 @@ pub(crate) fn read(text: &str) -> Option<(Count, HashMap<&str, f64>)> {
         } else if let Some(calls) = line.strip_prefix("calls=") {
             let calls = calls.split(' ').next().and_then(|calls| calls.parse::<f64>().ok());
             allocations += calls.filter(|_| allocates).unwrap_or_default();
-            // The next line is the cost of what was called, which has lines of its own.
+            // The next line is the cost of the called function, which has lines of its own.
             is_of_callee = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit()) {
             let own = line.rsplit(' ').next().and_then(|cost| cost.parse::<f64>().ok());
@@ -212,7 +217,7 @@ pub(crate) fn read(text: &str) -> Option<(Count, HashMap<&str, f64>)> {
     Some((Count { instructions: total - sha, sha, allocations }, functions))
 }
 
-/// What the gateway's allocator is asked by. One that grows in place counts too.
+/// Functions of the gateway's allocator that count as an allocation, growth in place included.
 const ALLOCATORS: [&str; 6] =
     ["mi_malloc", "mi_malloc_aligned", "mi_zalloc", "mi_zalloc_aligned", "mi_realloc", "mi_realloc_aligned"];
 

@@ -1,8 +1,9 @@
 //! A machine on which one call in flight can be timed.
 //!
-//! A virtual CPU that went to sleep takes tens of microseconds to wake up, and two processes that take turns run twice
-//! as fast on one CPU as on two: either would drown the gateway's share. So spinners at idle priority keep the CPUs
-//! awake, and the load and the upstream each stay on a CPU of their own, as they do with a gateway between them.
+//! A virtual CPU that went to sleep takes tens of microseconds to wake up, and two processes that
+//! take turns run twice as fast on one CPU as on two: either would drown the gateway's share. So
+//! spinners at idle priority keep the CPUs awake, and the load and the upstream each stay on a CPU
+//! of their own, as they do with a gateway between them.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,7 +11,7 @@ use std::process::{Command, Stdio};
 use crate::gateway::on_path;
 use crate::process::{Process, Server};
 
-/// Until dropped, CPUs stay awake and processes stay where they were put.
+/// A quiet machine: until dropped, CPUs stay awake and processes stay on their CPUs.
 #[derive(Debug)]
 pub(crate) struct Quiet {
     _spinners: Option<Server>,
@@ -49,7 +50,7 @@ impl Drop for Quiet {
     }
 }
 
-/// Children at idle priority.
+/// Starts spinners, children at idle priority that keep the CPUs awake.
 fn spinners() -> Option<Server> {
     let program = std::env::current_exe().ok().filter(|_| on_path("chrt"))?;
     let spinners = Server::start(Command::new("chrt").args(["--idle", "0"]).arg(program).arg("spin"));
@@ -59,21 +60,22 @@ fn spinners() -> Option<Server> {
     spinners.ok()
 }
 
-/// Holds the main thread of a process on these CPUs; the load and the upstream have no other that works.
+/// Pins the main thread of a process to these CPUs; the load and the upstream have no other working
+/// thread.
 fn hold(pid: u32, cpus: &str) -> bool {
     let mut command = Command::new("taskset");
     command.args(["--pid", "--cpu-list", cpus, &pid.to_string()]).stdout(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The CPUs this process may use, as `taskset` writes them: `0-3,6`.
+/// Returns the CPUs this process may use, as `taskset` writes them: `0-3,6`.
 fn allowed_cpus() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.unwrap_or_default().trim().to_owned()
 }
 
-/// The first CPUs of such a list.
+/// Returns the first CPUs of such a list.
 fn split(list: &str) -> Vec<String> {
     let ranges = list.split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

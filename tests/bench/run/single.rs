@@ -17,16 +17,16 @@ use crate::run::fleet::{TOOLS, TOOLS_OF_MANY, floor_arguments, start_upstreams, 
 use crate::scenario::{Era, Session, Target};
 use crate::table::median;
 
-/// How many sessions are held open.
+/// Number of sessions that are held open.
 const SESSIONS: u32 = 1000;
 
 /// Upstreams of the start that is timed.
 const TEN: usize = 10;
 
-/// How long a process is left alone before its memory is read.
+/// Time for which a process is left alone before its memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Memory of the floor and of the gateway, each in front of an upstream of its own.
+/// Measures the memory of the floor and of the gateway, each in front of an upstream of its own.
 ///
 /// # Errors
 /// When the floor cannot be measured; failures of the gateway are added to `problems`.
@@ -58,7 +58,7 @@ async fn gateway_memory(binary: &Path) -> anyhow::Result<Memory> {
     memory_of(&gateway.target, gateway.server.process()).await
 }
 
-/// One decision of the policy as the gateway itself measures it: without a client, a server or a socket.
+/// Times one decision of the policy in the gateway itself, without a client, a server or a socket.
 ///
 /// # Errors
 /// When the gateway does not decide, or decides wrongly.
@@ -85,7 +85,8 @@ pub(crate) fn decide(binary: &Path, singles: &mut Singles) -> anyhow::Result<()>
 /// The call for the decision: every kind of value, and none that a rule denies.
 const ARGUMENTS: &str = r#"{"path":"/srv/work/reports/2026/summary.md","url":"https://api.example.com/v1/items?page=2","to":["ann@example.com","bob@example.com"],"host":"10.1.2.3","limit":50,"mode":"append","subject":"The weekly report","tags":["a","b","c"]}"#;
 
-/// 80 rules about other tools, and 20 that look at the arguments of this one and let it pass.
+/// Returns 80 rules about other tools, and 20 that look at the arguments of this one and let it
+/// pass.
 fn rules() -> String {
     let mut text = String::from("[upstreams.u0]\ncommand = [\"/bin/true\"]\n[policy]\ndefault = \"allow\"\n");
     let mut rule = |id: String, tools: &str, condition: &str| {
@@ -114,8 +115,9 @@ fn rules() -> String {
     text
 }
 
-/// Reads a process's memory when idle, and again with [`SESSIONS`] legacy sessions that each listed the tools and hold a
-/// GET stream open on a connection of its own; their POSTs share one connection.
+/// Reads a process's memory when idle, and again with [`SESSIONS`] legacy sessions that each listed
+/// the tools and hold a GET stream open on a connection of its own; their POSTs share one
+/// connection.
 async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> {
     sleep(SETTLE).await;
     let (idle, anonymous) = (process.rss_kib()?, process.anonymous_kib()?);
@@ -139,8 +141,8 @@ async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> 
     })
 }
 
-/// From the gateway's start to the full list of ten upstreams that are already up: with nothing on disk, and with the state
-/// that this left.
+/// Times the gateway's start up to the full list of ten upstreams that are already up: with an
+/// empty state directory, and with the state that this first start left.
 ///
 /// # Errors
 /// When the gateway does not come up.

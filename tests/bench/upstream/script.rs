@@ -1,7 +1,8 @@
 //! The upstream's answers, for any transport.
 //!
-//! Four tools: `echo {text}` returns its text, `length {text}` describes it, `big {bytes}` returns that many bytes, and
-//! `progress {n}` sends n notices before its result. Further tools only fill the list.
+//! Four tools: `echo {text}` returns its text, `length {text}` describes it, `big {bytes}` returns
+//! that many bytes, and `progress {n}` sends n notices before its result. Further tools only fill
+//! the list.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -25,7 +26,7 @@ type Message = Vec<Bytes>;
 /// The answer to a message.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// It was a notification.
+    /// No answer: the message was a notification.
     Nothing,
     /// The answer to `initialize`, with which a session begins.
     Opened(Message),
@@ -174,12 +175,12 @@ fn text_head(id: &str) -> String {
 }
 
 fn text_tail(modern: bool) -> String {
-    // As the official SDKs' servers say it.
+    // As servers of the official SDKs write it.
     let sound = r#"}],"isError":false"#;
     if modern { format!("{sound}{MODERN_TAIL}}}}}") } else { format!("{sound}}}}}") }
 }
 
-/// A result of one text, given as the JSON string that the caller sent.
+/// Returns a result of one text, given as the JSON string that the caller sent.
 fn text_result(id: &str, text: &str, modern: bool) -> Reply {
     let mut message = text_head(id);
     message.push_str(text);
@@ -198,7 +199,7 @@ fn error(id: &str, code: i32, message: &str) -> Reply {
     ))])
 }
 
-/// The tools as a JSON array, each about as long as a short real one.
+/// Returns the tools as a JSON array, each about as long as a short real one.
 fn tool_list(count: usize) -> String {
     let mut list = String::from("[");
     let callable = ["echo", "length", "big", "progress"].map(String::from);

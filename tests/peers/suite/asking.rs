@@ -51,7 +51,7 @@ fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value)
     }
 }
 
-/// Questions by key and the state of an answer that asks a modern client.
+/// Returns the questions by key, and the state, of an answer that asks a modern client.
 fn asked(answer: &Answer) -> (Map<String, Value>, Value) {
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     let requests = answer.result()["inputRequests"].as_object().cloned().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Every era of clients before every era of servers, with every question and notification of a server: one table.
+//! Every era of clients before every era of servers, with every question and notification of a
+//! server: one table.
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ impl Feature {
         }
     }
 
-    /// The tool's report of the answer.
+    /// Returns the tool's report of the answer.
     fn said(self) -> &'static str {
         match self {
             Self::Elicitation => "Hello, Ada!",
@@ -43,7 +44,7 @@ impl Feature {
     }
 }
 
-/// A gateway before the reference server.
+/// Starts a gateway in front of the reference server.
 fn gateway(era: &str, transport: &str) -> (Gateway, Option<Listening>) {
     let program = example("conformance-fixture");
     let arguments = [transport, "--era", era].map(str::to_owned);
@@ -59,7 +60,7 @@ fn gateway(era: &str, transport: &str) -> (Gateway, Option<Listening>) {
     (gateway, listening)
 }
 
-/// The answer of a person, a model or a host.
+/// Returns the answer of a person, a model or a host.
 fn response(method: &str) -> Value {
     match method {
         "elicitation/create" => json!({"action": "accept", "content": {"name": "Ada"}}),
@@ -71,7 +72,8 @@ fn response(method: &str) -> Value {
     }
 }
 
-/// A legacy client answers requests on the stream of its call.
+/// Plays a legacy client, which answers a request on the stream of its call; returns the call's
+/// answer.
 fn asked_by_requests(client: &mut Mcp, feature: Feature) -> Value {
     let mut call = client.open("tools/call", json!({"name": feature.tool(), "arguments": {}}));
     loop {
@@ -82,7 +84,8 @@ fn asked_by_requests(client: &mut Mcp, feature: Feature) -> Value {
     }
 }
 
-/// A modern client sends its call again with the requested input.
+/// Plays a modern client, which sends its call again with the requested input; returns the call's
+/// answer.
 fn asked_by_results(client: &mut Mcp, feature: Feature) -> Value {
     let mut params = json!({"name": feature.tool(), "arguments": {}});
     for _ in 0..4 {

@@ -1,9 +1,11 @@
-//! The official conformance suite through the gateway, with every message of the gateway held against the official schema.
+//! The official conformance suite through the gateway, with every message of the gateway held
+//! against the official schema.
 //!
-//! A cell is a set of requirements and the program on the other side of the gateway: `serving-*` has the suite as a
-//! client and the reference server behind the gateway, `calling-*` the suite as a server and a client of ours.
-//! `tests/data/conformance` lists the known failures of each cell with reasons, exactly: a scenario that begins to pass
-//! must be struck off. Relays on both sides of the gateway record the messages.
+//! A cell is a set of requirements and the program on the other side of the gateway: `serving-*`
+//! has the suite as a client and the reference server behind the gateway, `calling-*` the suite as
+//! a server and a client of ours. `tests/data/conformance` lists the known failures of each cell
+//! with reasons, exactly: a scenario that begins to pass must be struck off. Relays on both sides
+//! of the gateway record the messages.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -134,7 +136,7 @@ fn what_passes_the_relay_is_written_down() {
 
 /// Plays the cells of the servers of that era, with their names unchanged or [`RENAMED`].
 fn before(revision: Revision, era: &str, names: &str) {
-    // At once: most of the time a cell waits.
+    // The cells run at once, since a cell waits most of the time.
     thread::scope(|scope| {
         for server in SERVERS.iter().filter(|server| server.era == era) {
             let played = if names == RENAMED { server.renamed().to_vec() } else { vec![*server] };

@@ -8,7 +8,7 @@ use crate::upstream::{Listening, example};
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// A gateway with two callers before the reference server of the modern era.
+/// Starts a gateway with two callers in front of the reference server of the modern era.
 fn gateway() -> (Gateway, Listening) {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = Listening::spawn(&example("conformance-fixture"), &arguments);
@@ -34,7 +34,7 @@ fn go_on(client: &mut Mcp, tool: &str, responses: Value, state: &Value) -> Answe
     client.request("tools/call", params)
 }
 
-/// The keys and requests of an answer that asks for input.
+/// Returns the keys and requests of an answer that asks for input.
 fn asked(answer: &Answer) -> (Vec<(String, Value)>, Value) {
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     let requests = answer.result()["inputRequests"].as_object().cloned().unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Official servers behind one gateway, official clients in front of it, over HTTP and over stdio.
 //!
-//! The peers are not part of this project: `.ci/run` installs them below `target/peers`, or `HEADEND_TEST_PEERS` names
-//! another folder. Without them these tests print that they are left out; on the gate (`CI=true`) that is a failure.
+//! The peers are not part of this project: `.ci/run` installs them below `target/peers`, or
+//! `HEADEND_TEST_PEERS` names another folder. Without them these tests print that they are left
+//! out; on the gate (`CI=true`) that is a failure.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

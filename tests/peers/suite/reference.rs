@@ -10,7 +10,7 @@ use crate::mcp::Open;
 use crate::process::{descendants, eventually, said, within};
 use crate::upstream::{example, toml_array};
 
-/// The same daemon once more.
+/// Ends the daemon with that signal and starts it again on the same files.
 fn again(mut gateway: Gateway, by: Signal) -> Gateway {
     gateway.signal(by);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
@@ -19,7 +19,7 @@ fn again(mut gateway: Gateway, by: Signal) -> Gateway {
     Gateway::start(world, Some(path), &["serve"], &[])
 }
 
-/// The methods of what a stream tells, until it is an update of that resource.
+/// Reads a stream up to an update of that resource, and returns the methods of its messages.
 fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String> {
     let mut told = Vec::new();
     while let Ok(Some(message)) = stream.next_within(patience) {

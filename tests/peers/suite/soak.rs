@@ -1,4 +1,5 @@
-//! A short round of the soak program, so that it cannot rot: all of its clients and servers, and no lost answer.
+//! A short round of the soak program, so that it cannot rot: all of its clients and servers, and no
+//! lost answer.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

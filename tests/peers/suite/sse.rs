@@ -15,7 +15,7 @@ use crate::upstream::{Fake, Listening, Log, example};
 
 const SECOND_TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// Another table for an upstream of that transport.
+/// Returns the table of another upstream with that transport.
 fn upstream(name: &str, url: &str, transport: &str) -> String {
     let headers = "headers = { X-Key = { env = \"KEY\" } }";
     // One stream for all clients, so that it can be counted.
@@ -53,7 +53,7 @@ fn real_servers_of_the_old_transport_are_used_by_clients_of_both_eras() {
     }
 }
 
-/// A gateway that serves the old transport, before one modern upstream.
+/// Starts a gateway that serves the old transport, in front of one modern upstream.
 fn serving(server: &str) -> (Gateway, Log) {
     let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -103,8 +103,8 @@ fn sdk_clients_of_the_old_transport_use_a_modern_server() {
         assert!(report["tools"].as_array().unwrap().contains(&json!("fx__echo")), "{script}: {report}");
         let call = &report["calls"][0];
         assert_eq!((&call["isError"], &call["text"]), (&json!(false), &json!("done")), "{script}: {report}");
-        // One of them loses progress that arrives together with the answer, which is much of it
-        // where the machine is busy.
+        // One of the SDKs loses progress that arrives together with the answer, which is much of it
+        // on a busy machine.
         assert!(call["structured"]["notices"].as_u64().unwrap() >= 1, "{script}: {report}");
     }
 }

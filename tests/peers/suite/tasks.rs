@@ -13,7 +13,7 @@ use crate::upstream::{Fake, Listening, example};
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// A gateway with two callers before the reference server of the modern era.
+/// Starts a gateway with two callers in front of the reference server of the modern era.
 fn gateway() -> (Gateway, Listening) {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = Listening::spawn(&example("conformance-fixture"), &arguments);
@@ -26,12 +26,12 @@ fn client(gateway: &Gateway, token: Option<String>, capabilities: Value) -> Mcp 
     Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", capabilities)
 }
 
-/// A client that handles tasks itself, and questions.
+/// Returns a client that handles tasks itself, and questions.
 fn knowing(gateway: &Gateway) -> Mcp {
     client(gateway, gateway.token(), json!({"elicitation": {}, "extensions": {EXTENSION: {}}}))
 }
 
-/// Calls a tool and gives the id of the task that it became.
+/// Calls a tool and returns the id of the task that the call became.
 fn begun(client: &mut Mcp, tool: &str, arguments: Value) -> String {
     let answer = client.call(&format!("fx__{tool}"), arguments);
     assert_eq!(answer.result()["resultType"], "task", "{}", answer.raw);

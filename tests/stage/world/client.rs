@@ -44,9 +44,10 @@ struct ShownQuestion {
     /// The gateway's id of the question, as JSON.
     id: String,
     method: String,
-    /// Its call and its number; `None` for a question of the gateway itself.
+    /// The numbers of the question's call and of the question; `None` for a question of the
+    /// gateway.
     numbers: Option<(u64, u64)>,
-    /// The call that its answer can approve.
+    /// The call that the answer can approve.
     approves: Option<u64>,
 }
 
@@ -80,7 +81,7 @@ pub(super) struct Client {
     again: Option<String>,
 }
 
-/// The header fields of a request over HTTP that repeat its body.
+/// Returns the header fields of a request over HTTP that repeat its body.
 pub(super) fn headers_of(text: &str) -> String {
     let words = Words::of(text);
     let name = member(words.params, "name").unwrap_or_default().trim_matches('"');
@@ -125,12 +126,13 @@ impl Client {
         self.revision.era() == Era::Modern
     }
 
-    /// Whether no request is in flight and no call is paused.
+    /// Returns whether no request is in flight and no call is paused.
     pub(super) fn is_idle(&self) -> bool {
         self.live() == 0 && self.held.is_empty() && self.out.is_empty() && self.is_greeted
     }
 
-    /// Number of requests that wait for an answer. A cancelled one may get an answer too.
+    /// Returns the number of requests that wait for an answer. A cancelled one may get an answer
+    /// too.
     fn live(&self) -> usize {
         self.open.iter().filter(|open| !open.cancelled).count()
     }
@@ -141,19 +143,20 @@ impl Client {
         self.streams
     }
 
-    /// The client dies with all its calls.
+    /// Gives up all calls of the client, which is gone.
     pub(super) fn dies(&mut self, truth: &mut Truth) {
         for n in self.open.iter().map(|open| open.n).chain(self.held.iter().map(|held| held.n)) {
             truth.call(n).given_up = true;
         }
     }
 
-    /// Whether it waits for an answer on that stream.
+    /// Returns whether the client waits for an answer on that stream.
     pub(super) fn waits_on(&self, stream: u64) -> bool {
         self.open.iter().any(|open| open.stream == stream && !open.cancelled)
     }
 
-    /// Does something if it may; returns whether it did.
+    /// Makes one random move of the client: a call, an answer or a cancellation. Returns whether
+    /// there was one.
     pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
         if !self.is_greeted {
             return false;
@@ -177,7 +180,7 @@ impl Client {
         true
     }
 
-    /// Makes a call; returns its request.
+    /// Begins a new call and returns its request.
     fn calls(&mut self, chance: &mut Chance, truth: &mut Truth) -> String {
         let item = match chance.below(8) {
             0 => Item::Hidden,
@@ -198,7 +201,7 @@ impl Client {
         self.open.push(OpenRequest { id: self.ids, n, stream: self.streams + 1, cancelled: false });
     }
 
-    /// The text of the request entered last. `params` are not closed yet.
+    /// Returns the text of the request entered last. `params` are not closed yet.
     fn request(&self, params: &str) -> String {
         let id = self.ids.to_string();
         let meta = match self.is_modern() {
@@ -241,7 +244,7 @@ impl Client {
         }
         let ShownQuestion { id, method, numbers, approves } = self.asked.swap_remove(chance.below(self.asked.len()));
         if chance.one_in(16) {
-            // It is never answered.
+            // This question stays without an answer.
             return true;
         }
         let said = says(&method, numbers, approves, chance, truth);
@@ -268,7 +271,8 @@ impl Client {
         );
         let text = self.request(&params);
         self.send(text);
-        // As if the response had been lost. Questions that the gateway named are parked there.
+        // The client repeats the call as if the response had been lost. Questions that the gateway
+        // named are parked there.
         let waits =
             held.asked.iter().all(|(key, ..)| !key.starts_with("k=") && key.contains('-') && !key.starts_with("page"));
         if waits && chance.one_in(8) {
@@ -279,7 +283,7 @@ impl Client {
         }
     }
 
-    /// The client hears a message of the gateway; over HTTP one on that stream.
+    /// Takes a message of the gateway; over HTTP one that came on that stream.
     pub(super) fn hear(&mut self, text: &str, stream: u64, truth: &mut Truth) {
         truth.note(|| format!("client {} hears {text}", self.number));
         let words = Words::of(text);
@@ -350,7 +354,7 @@ impl Client {
         assert!(!self.is_modern(), "a modern client was asked as legacy ones are: {words:?}");
         assert!(self.asked.iter().all(|asked| asked.id != words.id), "a question's id is used again: {words:?}");
         let ours = tag(words.params, "headend asks").is_some();
-        // The form without fields, of a call that is held for the operator.
+        // The form without fields, for a call that is held for the operator.
         let is_notice = tag(words.params, "headend needs your approval").is_some();
         let numbers = (!ours && !is_notice).then(|| truth.shown((self.number, self.caller), words.params));
         let approves = ours.then(|| about(words.params, ARGUMENT).expect("our question shows the arguments"));
@@ -367,8 +371,8 @@ impl Client {
     }
 }
 
-/// A person's answer to a question, as the result of the client. `approves` is the call that it can
-/// approve, if the question is the gateway's own.
+/// Returns a person's answer to a question, as the result that the client sends. `approves` is the
+/// call that it can approve, if the question is the gateway's own.
 fn says(
     method: &str,
     numbers: Option<(u64, u64)>,

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::http::{Connection, Events, Head};
 
-/// The way of events to their world.
+/// The channel of events to their world.
 pub(super) type EventSender = mpsc::UnboundedSender<Event>;
 
 /// Connections of a client that wait for its next request.
@@ -41,7 +41,7 @@ pub(super) enum Event {
 /// A request over HTTP.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// The number of its answer.
+    /// The number of the stream that carries the answer.
     pub(super) stream: u64,
     pub(super) method: String,
     pub(super) session: Option<u64>,

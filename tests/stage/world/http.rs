@@ -20,18 +20,18 @@ pub(super) struct Connection {
 pub(super) struct Head(String);
 
 impl Head {
-    /// The words of the first line.
+    /// Returns the words of the first line.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.0.lines().next().unwrap_or_default().split(' ')
     }
 
-    /// The value of a header field.
+    /// Returns the value of a header field.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let fields = self.0.lines().skip(1).filter_map(|line| line.split_once(':'));
         fields.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 
-    /// The length of the body; `None` if it comes in chunks.
+    /// Returns the length of the body; `None` if it comes in chunks.
     pub(super) fn length(&self) -> Option<usize> {
         match self.field("transfer-encoding") {
             Some(_) => None,
@@ -97,19 +97,19 @@ impl Connection {
     }
 }
 
-/// An answer with that body, which ends it.
+/// Returns a whole answer with that body.
 pub(super) fn whole(status: u16, session: Option<u64>, body: &str) -> String {
     let (session, length) = (session.map(|session| format!("Mcp-Session-Id: s{session}\r\n")), body.len());
     let session = session.unwrap_or_default();
     format!("HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{session}Content-Length: {length}\r\n\r\n{body}")
 }
 
-/// The head of an answer that is an event stream.
+/// Returns the head of an answer that is an event stream.
 pub(super) fn stream_head() -> String {
     "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned()
 }
 
-/// An event as a chunk.
+/// Returns an event as a chunk.
 pub(super) fn event(id: &str, data: &str) -> String {
     let event = format!("id: {id}\ndata: {data}\n\n");
     format!("{:x}\r\n{event}\r\n", event.len())
@@ -127,7 +127,7 @@ impl Events {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The next whole event: its id, and its data, which may be empty.
+    /// Returns the next whole event: its id, and its data, which may be empty.
     pub(super) fn pop(&mut self) -> Option<(Option<String>, String)> {
         let at = memmem::find(&self.0, b"\n\n")?;
         let event = self.0.split_to(at + 2);

@@ -46,18 +46,18 @@ struct ServerCall {
     aside: Option<u64>,
 }
 
-/// How a legacy server asks.
+/// The way in which a legacy server asks its questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// It waits for its answers.
+    /// Waits for the answers to its questions.
     Polite,
-    /// It answers a call whether or not the call's question is answered.
+    /// Answers a call even if the call's question is open.
     Hasty,
-    /// It works on one call at a time, the oldest.
+    /// Works on one call at a time, the oldest.
     Serial,
-    /// It asks two questions at once.
+    /// Asks two questions at once.
     Twice,
-    /// It asks about calls that it has answered.
+    /// Asks about calls that it has answered.
     Late,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Server {
     pub(super) revision: Revision,
     lines: bool,
     manner: Manner,
-    /// The last call that it answered, and the capabilities of its client.
+    /// The last call that the server answered, and the capabilities of its client.
     over: Option<(u64, String)>,
     work: Vec<ServerCall>,
     pub(super) tasks: Vec<Task>,
@@ -113,7 +113,7 @@ impl Server {
         self.out.push(ServerMessage { on, text, last });
     }
 
-    /// The server hears a message of the gateway; over HTTP a request with that stream.
+    /// Takes a message of the gateway; over HTTP a request that is answered on that stream.
     pub(super) fn hear(&mut self, text: &str, on: Option<u64>, truth: &mut Truth) {
         let words = Words::of(text);
         if words.method.is_empty() {
@@ -209,8 +209,8 @@ impl Server {
         }
     }
 
-    /// The gateway has closed the stream of a request: a modern server is told by that of its
-    /// cancellation.
+    /// Notes that the gateway has closed the stream of a request, which tells a modern server that
+    /// the request is cancelled.
     pub(super) fn closed(&mut self, on: u64) {
         if self.is_modern() {
             self.work.retain(|work| work.on != Some(on));
@@ -218,7 +218,7 @@ impl Server {
         }
     }
 
-    /// The answer to a question of a legacy server.
+    /// Takes the answer to a question of a legacy server.
     fn answer(&mut self, words: &Words<'_>, truth: &mut Truth) {
         let Some((n, k)) = numbers(words.id, "k=") else { return };
         truth.heard(n, k, if words.result.is_empty() { words.error } else { words.result });
@@ -228,7 +228,7 @@ impl Server {
         self.task_answered(k);
     }
 
-    /// Does something about one of its calls; returns whether it could.
+    /// Makes a random move about one of the server's calls; returns whether there was one.
     pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
         if chance.one_in(16)
             && let Some((on, text)) = self.sent.take()
@@ -273,12 +273,12 @@ impl Server {
         at.is_some() || self.works(true, chance, truth)
     }
 
-    /// Calls that it has not answered.
+    /// Returns the number of calls that the server has not answered.
     pub(super) fn open_work(&self) -> usize {
         self.work.len() + self.tasks.iter().filter(|task| task.is_open()).count()
     }
 
-    /// Whether it waits for the answers to its questions.
+    /// Returns whether the server waits for the answers to its questions.
     fn waits(&self) -> bool {
         !self.is_modern() && self.manner.waits()
     }
@@ -306,7 +306,7 @@ impl Server {
         self.over = Some((n, capabilities));
         truth.answered(n);
         let text = match chance.below(if self.lines { 24 } else { 20 }) {
-            // It cannot be read.
+            // A response with both a result and an error, which the gateway cannot read.
             23 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}},"error":{{"code":1,"message":"c={n}"}}}}"#),
             0..=3 => words::error(&id, &format!(r#"{{"code":-32000,"message":"c={n}"}}"#)),
             _ => {

@@ -35,7 +35,7 @@ struct Stream {
     has_ended: bool,
 }
 
-/// The door by which a client comes.
+/// The listener and the credential that a client uses.
 pub(super) struct Door {
     pub(super) port: u16,
     pub(super) token: String,
@@ -45,7 +45,7 @@ pub(super) struct ClientSide {
     pub(super) client: Client,
     door: Door,
     events: EventSender,
-    /// The way to the gateway over pipes, and bytes that wait before it.
+    /// The pipe to the gateway, and bytes that are not written yet.
     lines: Option<mpsc::UnboundedSender<Bytes>>,
     pipe: Pipe,
     /// Requests over HTTP that wait to be sent.
@@ -109,7 +109,7 @@ impl ClientSide {
         }
     }
 
-    /// Whether there is something to deliver.
+    /// Returns whether there is something to deliver.
     pub(super) fn moves(&self) -> bool {
         self.sends() || self.streams.iter().any(Stream::moves)
     }
@@ -228,12 +228,12 @@ impl ClientSide {
         }
     }
 
-    /// Whether the client can come back to a stream that broke.
+    /// Returns whether the client can come back to a stream that broke.
     fn resumes(&self) -> bool {
         self.client.is_http && self.client.revision.features().event_ids != EventIds::None
     }
 
-    /// The connection of a stream breaks, or the client comes back with the last event that it has.
+    /// Breaks the connection of a stream, or lets the client resume one from its last event.
     pub(super) fn breaks(&mut self, chance: &mut Chance, truth: &Truth) {
         if !self.resumes() || self.streams.is_empty() {
             return;
@@ -259,7 +259,7 @@ impl ClientSide {
         !broken.is_empty()
     }
 
-    /// The client is gone with all its connections; with a farewell, it ends its session.
+    /// Closes all connections of the client; with a farewell, it ends its session before.
     pub(super) fn leave(mut self, says_farewell: bool) {
         self.streams.drain(..).for_each(Stream::close);
         if says_farewell && self.session.is_some() {
@@ -268,7 +268,7 @@ impl ClientSide {
         }
     }
 
-    /// Whether it has a session that it leaves behind.
+    /// Returns whether the client has a session that it leaves behind.
     pub(super) fn has_session(&self) -> bool {
         self.session.is_some()
     }
@@ -288,7 +288,7 @@ impl Stream {
     }
 }
 
-/// The messages of an answer, which is a batch if the request was one.
+/// Returns the messages of an answer, which is a batch if the request was one.
 fn messages(text: &str) -> Vec<&str> {
     let Some(batch) = text.strip_prefix('[') else { return vec![text] };
     let (mut found, mut depth, mut start, mut in_string, mut escaped) = (Vec::new(), 0, 0, false, false);

@@ -19,14 +19,14 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Whether it is not over.
+    /// Returns whether the task has not ended.
     pub(super) fn is_open(&self) -> bool {
         self.status != "completed"
     }
 }
 
 impl Server {
-    /// The server hears a call of the tool whose calls are tasks.
+    /// Begins a task for a call of the tool whose calls are tasks.
     pub(super) fn begins(
         &mut self,
         words: &Words<'_>,
@@ -66,7 +66,7 @@ impl Server {
         )
     }
 
-    /// The server hears a request about a task.
+    /// Answers a request about a task.
     pub(super) fn about_task(&mut self, words: &Words<'_>, on: Option<u64>, truth: &mut Truth) {
         let n = member(words.params, "taskId").and_then(|id| about(id, "t=")).expect("a task that this server named");
         let Some(at) = self.tasks.iter().position(|task| task.n == n) else {
@@ -148,7 +148,7 @@ impl Server {
         true
     }
 
-    /// The question of a legacy task is answered.
+    /// Notes that the question of a legacy task is answered.
     pub(super) fn task_answered(&mut self, k: u64) {
         for task in self.tasks.iter_mut().filter(|task| task.open.as_ref().is_some_and(|(open, _)| *open == k)) {
             (task.open, task.status) = (None, "working");

@@ -53,21 +53,21 @@ pub(super) struct CallTruth {
     caller: &'static str,
     pub(super) item: Item,
     pub(super) upstream: &'static str,
-    /// How often the request that begins the call arrived at a server's connection.
+    /// Number of times that the request that begins the call arrived at a server's connection.
     arrived: u32,
-    /// How often a server began to work on it.
+    /// Number of times that a server began to work on the call.
     executed: u32,
-    /// How often a server proved that it did not begin with it.
+    /// Number of proofs by servers that they did not begin with the call.
     pub(super) proofs: u32,
-    /// A server has answered it.
+    /// True once a server has answered the call.
     answered: bool,
-    /// How often its client was told the end.
+    /// Number of times that the client got the end of the call.
     ended: u32,
-    /// Its client does not wait for the end any more.
+    /// True once the client no longer waits for the end.
     pub(super) given_up: bool,
-    /// A person approved it.
+    /// True once a person has approved the call.
     pub(super) agreed: bool,
-    /// One of its requests was sent twice, so that questions may come twice.
+    /// True if a request of the call was sent twice, so that questions may come twice.
     pub(super) repeated: bool,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct CallTruth {
 #[derive(Debug, Default)]
 struct QuestionTruth {
     shown: u32,
-    /// Its client has answered it.
+    /// True once the client has answered the question.
     given: bool,
-    /// How often an answer reached the server, a decline in the client's name included.
+    /// Number of answers that reached the server, a decline in the client's name included.
     closed: u32,
 }
 
@@ -88,9 +88,9 @@ pub(super) struct Truth {
     questions: HashMap<(u64, u64), QuestionTruth>,
     /// Questions so far.
     asked: u64,
-    /// The policy denies [`Item::Open`] at present.
+    /// True while the policy denies [`Item::Open`].
     pub(super) denies_open: bool,
-    /// The servers answer whatever they can.
+    /// True while the servers answer every call that they can.
     pub(super) rests: bool,
     /// Calls that had ended or were given up at the last rest.
     settled: usize,
@@ -129,8 +129,8 @@ impl Truth {
         self.calls.len()
     }
 
-    /// A message of the gateway arrives at the connection of a server, read or not. Returns the
-    /// number of the call that it begins.
+    /// Notes that a message of the gateway has arrived at the connection of a server, read or not.
+    /// Returns the number of the call that it begins.
     pub(super) fn arrived(&mut self, upstream: &str, text: &str) -> Option<u64> {
         note(format!("{upstream} gets {text}"));
         let n = call_of(text)?;
@@ -148,24 +148,25 @@ impl Truth {
         Some(n)
     }
 
-    /// A server begins to work on a call.
+    /// Notes that a server begins to work on a call.
     pub(super) fn took(&mut self, n: u64) {
         let call = self.call(n);
         call.executed += 1;
         assert!(call.executed <= call.proofs + 1, "call {n} was executed twice");
     }
 
-    /// A server proves that it did not begin with the call.
+    /// Notes a server's proof that it did not begin with the call.
     pub(super) fn proved(&mut self, n: u64) {
         self.call(n).proofs += 1;
     }
 
-    /// A server answers a call.
+    /// Notes that a server answers a call.
     pub(super) fn answered(&mut self, n: u64) {
         self.call(n).answered = true;
     }
 
-    /// A client is told how its call ended. `text` is the result or the error.
+    /// Checks and notes the end of a call, as its client sees it. `text` is the result or the
+    /// error.
     pub(super) fn ended(&mut self, n: u64, client: u64, text: &str) {
         let rests = self.rests;
         let call = self.call(n);
@@ -180,25 +181,26 @@ impl Truth {
         }
     }
 
-    /// A server asks a question about call `n`; returns the question's number.
+    /// Enters a question of a server about call `n`, and returns the question's number.
     pub(super) fn new_question(&mut self, n: u64) -> u64 {
         self.asked += 1;
         self.questions.insert((n, self.asked), QuestionTruth::default());
         self.asked
     }
 
-    /// The answer to a question is the call once more, not a message to the server.
+    /// Marks a question that is answered by a repeated call, not by a message to the server.
     pub(super) fn closes_itself(&mut self, n: u64, k: u64) {
         self.questions.get_mut(&(n, k)).unwrap().closed = 1;
     }
 
-    /// Whether its server has answered that call.
+    /// Returns whether a server has answered that call.
     pub(super) fn has_answered(&mut self, n: u64) -> bool {
         self.call(n).answered
     }
 
-    /// A client is shown a question; returns the question. A server that asks and does not wait for
-    /// the answer may reach another client of the same caller, after its call has ended.
+    /// Checks that a question reached its own client, and returns the numbers of its call and of
+    /// the question. A server that asks and does not wait for the answer may reach another client
+    /// of the same caller, after its call has ended.
     pub(super) fn shown(&mut self, (client, caller): (u64, &'static str), text: &str) -> (u64, u64) {
         let (n, k) = numbers(text, "q=").unwrap_or_else(|| panic!("client {client} was asked nothing: {text}"));
         let CallTruth { client: owner, caller: of, repeated, answered, .. } = *self.call(n);
@@ -211,12 +213,13 @@ impl Truth {
         (n, k)
     }
 
-    /// The client answers a question.
+    /// Notes that the client answers a question.
     pub(super) fn given(&mut self, n: u64, k: u64) {
         self.questions.get_mut(&(n, k)).unwrap().given = true;
     }
 
-    /// A server hears the answer to a question: `text` is what came under its key or id.
+    /// Checks and notes the answer that a server gets to a question: `text` is the value under the
+    /// question's key or id.
     pub(super) fn heard(&mut self, n: u64, k: u64, text: &str) {
         let question = self.questions.get_mut(&(n, k)).unwrap_or_else(|| panic!("never asked: {n}-{k}"));
         question.closed += 1;
@@ -227,7 +230,7 @@ impl Truth {
         }
     }
 
-    /// The world is at rest: each call has ended.
+    /// Checks that each call has ended, now that the world is at rest.
     pub(super) fn at_rest(&mut self) {
         for (n, call) in (1..).zip(&self.calls).skip(self.settled) {
             assert!(call.ended == 1 || call.given_up, "call {n} never ended: {call:?}");
@@ -236,7 +239,7 @@ impl Truth {
     }
 }
 
-/// The number of the call that a message begins.
+/// Returns the number of the call that a message begins.
 pub(super) fn call_of(text: &str) -> Option<u64> {
     let words = Words::of(text);
     if words.method != "tools/call" || member(words.params, "requestState").is_some() {
@@ -245,7 +248,7 @@ pub(super) fn call_of(text: &str) -> Option<u64> {
     member(words.params, "arguments").and_then(|arguments| member(arguments, "n"))?.parse().ok()
 }
 
-/// The numbers of the call and the question behind a mark.
+/// Returns the numbers of the call and the question behind a mark.
 pub(super) fn numbers(text: &str, mark: &str) -> Option<(u64, u64)> {
     let (n, k) = tag(text, mark)?.split_once('-')?;
     Some((n.parse().ok()?, k.parse().ok()?))

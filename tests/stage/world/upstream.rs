@@ -30,7 +30,7 @@ struct Life {
     server: Server,
     /// Lines that the process has not read yet.
     inbox: VecDeque<String>,
-    /// The way to the gateway over pipes, and bytes that wait before it.
+    /// The pipe to the gateway, and bytes that are not written yet.
     output: Option<mpsc::UnboundedSender<Bytes>>,
     pipe: Pipe,
 }
@@ -45,7 +45,7 @@ impl Life {
 struct Stream {
     number: u64,
     life: u64,
-    /// The request that reads it, and the way to it; `None` while the connection is broken.
+    /// The request that reads the stream, and its channel; `None` while the connection is broken.
     reader: Option<(u64, mpsc::UnboundedSender<Piece>)>,
     has_head: bool,
     /// All events, for a gateway that resumes the stream.
@@ -86,7 +86,7 @@ impl Upstream {
         self.lives.push(Life { number, server, inbox: VecDeque::new(), output, pipe: Pipe::default() });
     }
 
-    /// A description for the story of the world.
+    /// Returns a description for the story of the world.
     pub(super) fn told(&self) -> String {
         let way = if self.is_http { "HTTP" } else { "pipes" };
         format!("upstream {} speaks {} over {way}, {:?}", self.name, self.revision, self.manner)
@@ -142,7 +142,7 @@ impl Upstream {
         }
     }
 
-    /// Whether there is something to deliver.
+    /// Returns whether there is something to deliver.
     pub(super) fn moves(&self) -> bool {
         !self.requests.is_empty() || self.lives.iter().any(Life::moves)
     }
@@ -170,7 +170,7 @@ impl Upstream {
         self.flush(chance);
     }
 
-    /// A server hears a request over HTTP.
+    /// Passes a request over HTTP to its server.
     fn hear(&mut self, request: Request, truth: &mut Truth) {
         truth.note(|| format!("{} hears {} {} {}", self.name, request.method, request.stream, request.body));
         let Request { stream, method, session, last_event, body, answer } = request;
@@ -219,7 +219,7 @@ impl Upstream {
         }
     }
 
-    /// A legacy server hears a request without a session.
+    /// Answers a request without a session as a legacy server; `initialize` opens a session.
     fn hear_first(&mut self, stream: u64, body: &str, answer: mpsc::UnboundedSender<Piece>, truth: &mut Truth) {
         let mut server = Server::new(self.revision, false, self.manner);
         server.hear(body, Some(stream), truth);
@@ -234,7 +234,7 @@ impl Upstream {
         drop(answer.send(Piece::Last(whole(200, session, &said))));
     }
 
-    /// One of its servers does something.
+    /// Lets one of the upstream's servers make a random move.
     pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) {
         if !self.lives.is_empty() {
             let at = chance.below(self.lives.len());
@@ -243,7 +243,7 @@ impl Upstream {
         }
     }
 
-    /// Each server answers its oldest call that it can answer; returns whether there was one.
+    /// Lets each server answer the oldest call that it can; returns whether there was one.
     pub(super) fn end_one(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
         let mut any = false;
         for life in &mut self.lives {
@@ -253,7 +253,7 @@ impl Upstream {
         any
     }
 
-    /// A process dies, or all servers behind HTTP with all sessions.
+    /// Kills a process, or all servers behind HTTP with all sessions.
     pub(super) fn die(&mut self, chance: &mut Chance, truth: &mut Truth) {
         if self.lives.is_empty() {
             return;
@@ -272,7 +272,7 @@ impl Upstream {
         }
     }
 
-    /// The connection of a stream breaks.
+    /// Breaks the connection of a stream.
     pub(super) fn breaks(&mut self, chance: &mut Chance, truth: &mut Truth) {
         if self.is_modern() {
             return;
@@ -288,7 +288,7 @@ impl Upstream {
         (stream.reader, stream.has_head) = (None, false);
     }
 
-    /// One session ends without a word.
+    /// Ends one session without telling the gateway.
     pub(super) fn forget(&mut self, chance: &mut Chance, truth: &mut Truth) {
         if self.is_http && !self.is_modern() && !self.lives.is_empty() {
             let life = self.lives.remove(chance.below(self.lives.len())).number;
@@ -297,7 +297,7 @@ impl Upstream {
         }
     }
 
-    /// The work and the answers that are open.
+    /// Returns the number of calls and answers that are open.
     pub(super) fn left(&self) -> usize {
         let work: usize = self.lives.iter().map(|life| life.server.open_work()).sum();
         let own = |stream: &&Stream| self.lives.iter().any(|life| life.server.own == Some(stream.number));
@@ -312,7 +312,7 @@ impl Stream {
     }
 }
 
-/// Goes on with a stream behind the last event that the gateway has; returns whether there is one.
+/// Resumes a stream after the last event that the gateway has; returns whether there is one.
 fn resume(
     streams: &mut Vec<Stream>,
     life: u64,
@@ -380,7 +380,7 @@ pub(super) fn play_programs(name: &str, upstream: usize, events: &EventSender) {
     program::cast(name, std::rc::Rc::new(act));
 }
 
-/// Tells of the end of a process, however it ends.
+/// Sends the end of a process to the world when dropped.
 struct Exit {
     events: EventSender,
     upstream: usize,

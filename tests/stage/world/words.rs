@@ -30,13 +30,13 @@ impl<'t> Words<'t> {
         words
     }
 
-    /// The id, if it is a number.
+    /// Returns the id, if it is a number.
     pub(super) fn number(&self) -> Option<u64> {
         self.id.parse().ok()
     }
 }
 
-/// The outermost members of an object.
+/// Returns the outermost members of an object.
 pub(super) fn members(text: &str) -> Vec<(&str, &str)> {
     let bytes = text.as_bytes();
     let (mut at, mut depth, mut in_string) = (0, 0_u32, false);
@@ -79,12 +79,12 @@ pub(super) fn members(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The value of an outermost member.
+/// Returns the value of an outermost member.
 pub(super) fn member<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     members(text).into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// The text behind a mark, up to the first character that is no letter, digit or dash.
+/// Returns the text behind a mark, up to the first character that is no letter, digit or dash.
 pub(super) fn tag<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     let (bytes, mark) = (text.as_bytes(), mark.as_bytes());
     let mut at = 0;
@@ -102,12 +102,12 @@ pub(super) fn tag<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     None
 }
 
-/// The number of the call that a text is about: the digits behind the mark.
+/// Returns the number of the call that a text is about: the digits behind the mark.
 pub(super) fn about(text: &str, mark: &str) -> Option<u64> {
     tag(text, mark)?.split('-').next()?.parse().ok()
 }
 
-/// A plain text as a JSON string.
+/// Returns a plain text as a JSON string.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     write!(out, "\"{text}\"").unwrap();

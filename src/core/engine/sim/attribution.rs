@@ -1,4 +1,5 @@
-//! Attribution in the simulated world: clients and a server that asks on one shared connection, in any order.
+//! Attribution in the simulated world: clients and a server that asks on one shared connection, in
+//! any order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -61,7 +62,7 @@ fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other() {
     let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
     let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}});
     let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("y", &echo("a__t", 2)).unwrap());
-    // The server has not read it when it asks.
+    // The server has not read this call when it asks.
     let now = world.now;
     world.upstreams[0].peer.handle_cancel(one, now);
     world.server_says(0, &ask("of one"));
@@ -72,7 +73,8 @@ fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other() {
     assert!(!world.upstreams[0].in_turns, "one doubt does not make calls wait for each other");
 }
 
-/// A server that does not answer pings keeps the doubt until it answers a call that came after the cancellation.
+/// A server that does not answer pings keeps the doubt until it answers a call that came after the
+/// cancellation.
 #[test]
 fn a_doubt_ends_also_where_the_server_answers_no_pings() {
     let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
@@ -137,11 +139,11 @@ fn a_call_that_ends_without_its_answer_is_cancelled() {
     assert_eq!(world.upstreams[0].peer.left(), 0);
 }
 
-/// What the clients and the server of one shared connection do, in any order.
+/// An event between the clients and the server of one shared connection.
 #[derive(Clone, Debug)]
 enum Talk {
     Call,
-    /// The server asks for one of its calls that waits for nothing.
+    /// The server asks a question for one of its calls that has no open question.
     Ask(usize),
     /// The client of a question gets it as the result of its request, and the call waits.
     Park(usize),
@@ -170,7 +172,7 @@ fn pick<T: Clone>(from: &[T], at: usize) -> Option<T> {
     (!from.is_empty()).then(|| from[at % from.len()].clone())
 }
 
-/// Whether the server waits for no answer to that question.
+/// Returns whether the server waits for no answer to that question.
 fn is_answered(world: &World, question: Option<&Value>) -> bool {
     question.is_none_or(|id| world.reply_to(0, id).is_some())
 }
@@ -178,7 +180,8 @@ fn is_answered(world: &World, question: Option<&Value>) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// The names of the questions say whose they are, so that a wrong guess shows. The server waits for its answers.
+    /// The names of the questions say whose they are, so that a wrong guess shows. The server waits
+    /// for its answers.
     #[test]
     fn a_question_reaches_the_call_that_it_belongs_to_or_nobody(steps in talk()) {
         let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);

@@ -18,12 +18,12 @@ fn world() -> World {
     World::new().upstream("a", Revision::V2025_11_25, &["form", "echo", "late"])
 }
 
-/// The server asks under that id.
+/// Sends a question of the server with that id.
 fn asks(world: &mut World, id: &str) {
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}}));
 }
 
-/// The code of the refusal of that question.
+/// Returns the error code of the answer to that question, if there is an answer.
 fn refusal(world: &World, id: &str) -> Option<i64> {
     world.reply_to(0, &json!(id)).map(|reply| reply["error"]["code"].as_i64().unwrap())
 }
@@ -46,7 +46,7 @@ fn a_question_is_that_of_the_one_call_that_is_left_of_those_that_ran() {
     asks(&mut world, "q");
     assert_eq!(world.upstreams[0].gate, HELD);
     world.answer_call(0, one);
-    // It was sent after the question came, so it is no obstacle.
+    // A call sent after the question came cannot be its cause.
     let later = world.call("y", &echo("a__echo", 4)).unwrap();
     assert_eq!((world.seen(mine), refusal(&world, "q")), (vec![], None));
     world.answer_call(0, two);
@@ -215,11 +215,11 @@ fn a_question_about_a_cancelled_call_is_no_late_one() {
     assert_eq!((refusal(&world, "q"), conduct(&world, "form")), (Some(-32601), None));
 }
 
-/// A step of a server that keeps no manners.
+/// An event with a server that asks at any time.
 #[derive(Clone, Debug)]
 enum Rude {
     Call(usize),
-    /// It asks about one of all calls so far, ended or not.
+    /// The server asks about any of the calls so far, ended or not.
     Ask(usize),
     Finish(usize),
     Park(usize),

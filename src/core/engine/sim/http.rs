@@ -1,4 +1,5 @@
-//! Sessions over HTTP: the questions of the handshake and the pages of the lists, posted one after the other.
+//! Sessions over HTTP: the questions of the handshake and the pages of the lists, posted one after
+//! the other.
 
 use super::*;
 use crate::engine::handshake::{Carrier, Handshake, Next, Offers, Reply};
@@ -6,7 +7,7 @@ use crate::engine::lists::{Lists, Page};
 use crate::mcp::meta::HopMeta;
 use crate::wire::message;
 
-/// Posts a request; the answer.
+/// Posts a request and returns its result, or its error.
 fn post(server: &mut Server, method: Method, params: Option<&RawJson>) -> Result<RawJson, RawJson> {
     let body = message::encode_request(&RawJson::trusted("1"), method.as_str(), params);
     let answer = server.answer(&String::from_utf8_lossy(&body)).remove(0);
@@ -65,9 +66,9 @@ enum Step {
     NoRoom,
     /// The list cannot be read.
     Fail,
-    /// The server may have said something that was not heard.
+    /// The server may have sent a message that the gateway missed.
     Doubt,
-    /// The session's own stream has ended, and whatever was told meanwhile is not known.
+    /// The session's own stream has ended, and notifications sent meanwhile are lost.
     Reopen,
 }
 

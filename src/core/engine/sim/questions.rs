@@ -1,5 +1,5 @@
-//! Questions in the simulated world: clients of both eras and a legacy server that asks, in any order, until one of
-//! them goes away.
+//! Questions in the simulated world: clients of both eras and a legacy server that asks, in any
+//! order, until one of them goes away.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,11 +23,11 @@ const KINDS: [&str; 3] = ["elicitation/create", "sampling/createMessage", "roots
 /// Answers to requests of the server, by their ids.
 type Replies = Vec<(RawJson, ClientAnswer)>;
 
-/// One call and its client, which is asked in the way of its era.
+/// One call and its client, which gets questions in the way of its era.
 struct Caller {
     call: u64,
     way: Way,
-    /// How much of its call it has heard.
+    /// Number of the call's events that the client has seen.
     heard: usize,
     is_over: bool,
 }
@@ -41,7 +41,7 @@ struct Parked {
     park: Park,
     /// The server's ids of the questions that were ever asked, by our keys.
     ids: BTreeMap<String, RawJson>,
-    /// What the client has before it.
+    /// Keys of the questions that the client sees.
     shown: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Way {
         }
     }
 
-    /// The client answers one question on the stream, or some of what its result asked.
+    /// Answers one question on the stream, or some of the questions in the client's result.
     fn answer(&mut self, which: usize) -> Replies {
         match self {
             Self::OnStream(open) => {
@@ -97,7 +97,7 @@ impl Way {
         }
     }
 
-    /// The call is off.
+    /// Ends the call, and returns the answers that its open questions get.
     fn end(&mut self) -> Replies {
         match self {
             Self::OnStream(open) => open.close().map(late).collect(),
@@ -109,7 +109,7 @@ impl Way {
         }
     }
 
-    /// Questions whose time is over, or that the whole call is off.
+    /// Returns answers for the questions whose time is over; an error if the whole call is over.
     fn late(&mut self, now: std::time::Instant) -> Result<Replies, ()> {
         match self {
             Self::OnStream(open) => Ok(std::iter::from_fn(|| open.late(now)).map(late).collect()),
@@ -154,7 +154,7 @@ fn late(shown: Shown<()>) -> (RawJson, ClientAnswer) {
     (shown.question.key, answer)
 }
 
-/// An answer that says which question it is for, so that a mix-up shows.
+/// Returns an answer that names its question, so that a mix-up shows.
 fn accept(id: &RawJson) -> RawJson {
     RawJson::trusted(format!(r#"{{"for":{}}}"#, id.text()))
 }
@@ -188,7 +188,7 @@ impl Play {
         }
     }
 
-    /// Lets each caller hear what is new of its call.
+    /// Passes the new events of each call to its caller.
     fn hear(&mut self) {
         for at in 0..self.callers.len() {
             loop {
@@ -281,14 +281,14 @@ impl Play {
         self.world.check();
     }
 
-    /// What the server was answered to a question.
+    /// Returns all answers that the server got to a question.
     fn replies_to(&self, question: usize) -> Vec<&Value> {
         let seen = self.world.upstreams[0].server.seen.iter();
         seen.filter(|message| message["method"].is_null() && message["id"] == id_of(question)).collect()
     }
 
-    /// The questions that the server waits for are those that clients have before them, and one of which it is not clear yet whose
-    /// it is.
+    /// Checks that the server waits for exactly the questions that clients see, and for the held
+    /// question whose call is not known yet.
     fn check(&mut self) {
         let mut waiting = 0;
         for question in 0..self.asked.len() {

@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// What the peer has written.
+/// Takes the messages that the peer has written.
 fn written(peer: &mut Peer<SimPort>) -> Vec<Value> {
     let out: Vec<u8> = peer.outgoing().split().to_vec();
     let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
 
-/// The ids of the requests of that method.
+/// Returns the ids of the requests of that method.
 fn ids(lines: &[Value], method: &str) -> Vec<u64> {
     lines.iter().filter(|line| line["method"] == method).map(|line| line["id"].as_u64().unwrap()).collect()
 }
@@ -18,7 +18,7 @@ fn answer(peer: &mut Peer<SimPort>, id: u64, result: &Value, now: Instant) {
     peer.handle_line(Bytes::from(json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()), now);
 }
 
-/// The inventories that were told since this was asked last.
+/// Takes the inventories that the peer has announced since the last call of this function.
 fn told(peer: &mut Peer<SimPort>) -> Vec<Inventory> {
     let events = std::iter::from_fn(|| peer.poll_event());
     events.filter_map(|event| if let PeerEvent::Inventory(told) = event { Some(told) } else { None }).collect()
@@ -28,7 +28,7 @@ fn skip(peer: &mut Peer<SimPort>, start: &str, now: Instant) {
     peer.handle_skipped(start.as_bytes(), &Failure::new(Reason::Busy, Executed::Unknown, "no room"), now);
 }
 
-/// A peer that has asked for its tools and prompts, and the ids of these requests.
+/// Returns a peer that has asked for its tools and prompts, and the ids of these requests.
 fn opened(now: Instant) -> (Peer<SimPort>, u64, u64) {
     let mut peer = Peer::new(options("files", EraHint::Legacy), now);
     let id = ids(&written(&mut peer), "initialize")[0];

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use crate::mcp::version::{Era, Revision};
 
-/// The revision that a message claims.
+/// Returns the revision in a message's `_meta`, or an empty text.
 pub(super) fn claim(message: &Value) -> &str {
     message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str().unwrap_or_default()
 }
 
-/// A scripted server: speaks one revision, lists its tools in pages of two, keeps calls until told to answer.
+/// A scripted server: speaks one revision, lists its tools in pages of two, keeps calls until told
+/// to answer.
 pub(super) struct Server {
     pub(super) revision: Revision,
     pub(super) tools: Vec<String>,
@@ -20,7 +21,7 @@ pub(super) struct Server {
     pub(super) cancelled: Vec<Value>,
     pub(super) seen: Vec<Value>,
     pub(super) silent: bool,
-    /// It answers no pings.
+    /// True for a server that does not answer pings.
     pub(super) deaf: bool,
 }
 

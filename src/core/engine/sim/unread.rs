@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A line with that id for `ID`, in the line's own encoding.
+/// Returns a line with that id for `ID`, in the line's own encoding.
 fn with_id(line: &[u8], id: &Value) -> Vec<u8> {
     let replaced = |from: &[u8], to: &[u8]| {
         let at = line.windows(from.len()).position(|part| part == from)?;
@@ -12,7 +12,7 @@ fn with_id(line: &[u8], id: &Value) -> Vec<u8> {
     replaced(b"ID", id.as_bytes()).or_else(|| replaced(&utf16("ID"), &utf16(&id))).unwrap()
 }
 
-/// A call in flight, and the id that the server got.
+/// Returns a call in flight, and the id that the server got.
 fn called(world: &mut World, n: u64) -> (u64, Value) {
     let key = world.call("x", &echo("a__t", n)).unwrap();
     let call = world.upstreams[0].server.calls.pop_back().unwrap();
@@ -91,7 +91,7 @@ fn ids_that_come_back_in_another_form_are_the_ones_that_were_sent() {
     }
 }
 
-/// A peer that has asked the first question, whose id it is.
+/// Returns a peer that has asked the first question, whose id it is.
 fn opening(hint: EraHint) -> (Peer<SimPort>, Value, Instant) {
     let now = epoch();
     let mut peer = Peer::new(options("a", hint), now);

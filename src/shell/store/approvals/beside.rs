@@ -13,12 +13,12 @@ use crate::store::db::{Db, DbError};
 use crate::store::lock;
 use crate::store::port::{Answered, Revoked};
 
-/// How long the owner of a prompt may take to take an answer.
+/// Longest time in which the owner of an approval must take an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Approvals {
-    /// The open approvals of all processes that share the store, the oldest first, as rows.
+    /// Returns the open approvals of all processes that share the store, the oldest first, as rows.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -37,7 +37,7 @@ impl Approvals {
         Ok(rows.into_iter().map(row).collect())
     }
 
-    /// The open approvals of this process, the oldest first.
+    /// Returns the open approvals of this process, the oldest first.
     pub fn views(&self) -> Vec<ApprovalView> {
         let now = self.wall();
         let open = self.prompts().into_iter().filter(|prompt| prompt.until > now);
@@ -54,8 +54,8 @@ impl Approvals {
         view.at(self.wall()).with_wait(self.agent_wait(&prompt.id))
     }
 
-    /// An open approval of any process that shares the store, with everything that a person is
-    /// shown; `None` where there is none.
+    /// Returns an open approval of any process that shares the store, with everything that a person
+    /// is shown; `None` if there is no such approval.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -71,11 +71,11 @@ impl Approvals {
         Ok(Some(details.unwrap_or(row).at(now)))
     }
 
-    /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was
-    /// shown of it. Says what came of it.
+    /// Answers an approval of any process as the operator, and returns the outcome. `shown` is the
+    /// digest of the view that the operator saw.
     ///
     /// # Errors
-    /// Why it does not count.
+    /// The reason why the answer does not count.
     pub async fn operator_answers(
         &self,
         id: &str,
@@ -99,14 +99,15 @@ impl Approvals {
     }
 }
 
-/// The time of a store without a daemon, in seconds since 1970: no earlier than any process of it has seen. Blocks.
+/// Returns the time of a store without a daemon, in seconds since 1970: no earlier than any of its
+/// processes has seen. Blocks.
 fn now(db: &Db) -> Result<Wall, DbError> {
     clock::not_before(db.latest_time().run_now()?);
     Ok(clock::since_1970().as_secs())
 }
 
-/// The open approvals in a store without a daemon, the oldest first, as rows. Blocks. Leaves out
-/// those of a daemon that was killed, which the next daemon ends.
+/// Returns the open approvals in a store without a daemon, the oldest first, as rows. Blocks.
+/// Leaves out those of a daemon that was killed, which the next daemon ends.
 ///
 /// # Errors
 /// When the database cannot be read.
@@ -117,8 +118,8 @@ pub fn prompts(db: &Db) -> Result<Vec<ApprovalView>, DbError> {
     Ok(rows?.into_iter().map(|row| row.at(now)).collect())
 }
 
-/// An open approval in a store without a daemon, with everything that a person is shown; `None`
-/// where there is none. Blocks.
+/// Returns an open approval in a store without a daemon, with everything that a person is shown;
+/// `None` if there is no such approval. Blocks.
 ///
 /// # Errors
 /// When the database cannot be read.
@@ -128,10 +129,11 @@ pub fn show(db: &Db, id: &str) -> Result<Option<ApprovalView>, DbError> {
     Ok(Some(details.unwrap_or(row).at(now(db)?)))
 }
 
-/// The operator's answer to a prompt of another process: left in the store for it. Says what came of it, within a few seconds.
+/// Leaves the operator's answer to an approval of another process in the store, waits a few seconds
+/// for its outcome, and returns that.
 ///
 /// # Errors
-/// Why it does not count, or that the other process did not take it.
+/// The reason why the answer does not count, or that the other process did not take it.
 pub async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &str) -> Result<AnswerOutcome, String> {
     let answer = shown.map_or_else(|| wish.to_string(), |shown| format!("{wish} {}", shown.hex()));
     let answered = Answered { prompt: id.to_owned(), answer, by: by.to_owned() };
@@ -151,8 +153,8 @@ pub async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &s
     Err("the process that asked did not take the answer; it may be gone, so nothing was granted".to_owned())
 }
 
-/// Revokes one grant of a store without a daemon, or all, and returns their records. Other processes notice within two
-/// seconds. Blocks.
+/// Revokes one grant of a store without a daemon, or all, and returns their records. Other
+/// processes notice within two seconds. Blocks.
 ///
 /// # Errors
 /// When the store cannot be written.

@@ -56,8 +56,8 @@ impl Approvals {
         Ok(self.answer_each(members, &answer, evidence, by).await)
     }
 
-    /// Answers prompts of this process, each where it is the one that was shown, of whatever
-    /// callers and items.
+    /// Answers approvals of this process, of any callers and items; each only if it is still the
+    /// one that the operator saw.
     pub async fn answer_each(
         &self,
         members: &[Member],

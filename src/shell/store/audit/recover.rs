@@ -88,8 +88,8 @@ pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&AuditHead>) -> 
     fresh(folder, chain, last.number + 1, head, notes)
 }
 
-/// The log is not the one that was left. What is there stays as it is; the chain goes on with what the store expected, which
-/// no record of the log fits.
+/// The log is not the one that was left. What is there stays as it is; the chain goes on with what
+/// the store expected, which no record of the log fits.
 fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &AuditHead) -> io::Result<Start> {
     let expected = Head { seq: kept.head.seq.max(head.seq), hash: kept.head.hash };
     tracing::error!(

@@ -29,7 +29,8 @@ pub struct PinView {
     /// The canonical text that waits or was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
-    /// A pinned tool that appeared after the first inventory of its upstream's launch, and that no operator has confirmed.
+    /// A pinned tool that appeared after the first inventory of its upstream's launch, and that no
+    /// operator has confirmed.
     #[serde(rename = "new", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_new: bool,
     /// Since when, in seconds since 1970.

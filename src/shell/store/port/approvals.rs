@@ -1,4 +1,4 @@
-//! Operations on grants and open approvals, which the store calls prompts.
+//! Operations on grants and open approvals. Tables and methods still call an approval a prompt.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ pub const DAEMON: &str = "daemon-";
 pub enum Keeper {
     #[strum(serialize = "operator")]
     Daemon,
-    /// One of `headend stdio`.
+    /// A gateway of `headend stdio`, which serves without the daemon.
     #[strum(serialize = "operator_alone")]
     Alone,
 }
 
-/// An answer of another process.
+/// An operator's answer that another process left in the store.
 #[derive(Clone, Debug)]
 pub struct Answered {
     pub prompt: String,
-    /// A `Wish`; behind a space the digest of what was shown, where the answer says it.
+    /// A `Wish`; after a space the digest of the text that was shown, if the answer has it.
     pub answer: String,
     pub by: String,
 }
@@ -42,23 +42,23 @@ pub struct Used {
 #[derive(Debug)]
 pub struct Revoked {
     pub id: Arc<str>,
-    /// `None` where it could not be read.
+    /// The grant's row; `None` if it could not be read.
     pub row: Option<GrantRow>,
 }
 
 /// The state of grants and answers after another process has changed the store.
 #[derive(Debug)]
 pub struct ApprovalChanges {
-    /// The version of the store that this is, to be compared alone.
+    /// The version of the store with these changes. Versions can only be compared for equality.
     pub version: i64,
     pub live: Vec<GrantRow>,
-    /// Answers that the asking process has not judged.
+    /// Answers that the owner of their approvals has not judged.
     pub answers: Vec<Answered>,
 }
 
 /// Operations on grants and open approvals together.
 pub trait ApprovalOperations {
-    /// Ends expired grants, seals prompts with the current key, and returns the live grants. A
+    /// Ends expired grants, seals approvals with the current key, and returns the live grants. A
     /// store that takes no writes is only read: the process ends expired grants in its memory
     /// anyway. Blocks.
     ///
@@ -66,63 +66,63 @@ pub trait ApprovalOperations {
     /// When the store cannot be read.
     fn open_approvals(&self, unused: Wall, now: Wall) -> Result<Vec<GrantRow>, DbError>;
 
-    /// Enters a live grant and removes the prompt that it answers.
+    /// Enters a live grant and removes the approval that it answers.
     fn keep_grant(&self, row: GrantRow, prompt: String) -> Operation<'_, ()>;
 
-    /// The changes for the process `owner`, if another process has changed the store since
+    /// Returns the changes for the process `owner`, if another process has changed the store since
     /// `version`.
     fn approvals_changed(&self, owner: String, version: i64) -> Operation<'_, Option<ApprovalChanges>>;
 
-    /// The work of each minute: adds uses, ends expired grants, drops old ones.
+    /// Adds uses, ends expired grants and drops old ones, once a minute.
     fn settle_approvals(&self, used: Vec<Used>, unused: Wall, now: Wall) -> Operation<'_, ()>;
 }
 
 /// Operations on grants. Every process enters and ends them.
 pub trait GrantOperations {
-    /// All live grants. A malformed row covers nothing.
+    /// Returns all live grants. A malformed row covers nothing.
     fn grants(&self) -> Operation<'_, Vec<GrantRow>>;
 
     /// Takes the one use of a once-grant: true for exactly one caller over all processes.
     fn consume_grant(&self, id: Arc<str>, now: Wall) -> Operation<'_, bool>;
 
-    /// Ends live grants: that one, or all. Returns those, whether or not they can be read.
+    /// Ends one live grant, or all, and returns the ended grants, whether or not they can be read.
     fn revoke_grants(&self, id: Option<String>, now: Wall) -> Operation<'_, Vec<Revoked>>;
 
     /// Ends grants whose definition or launch has changed.
     fn invalidate_grants(&self, ids: Vec<Arc<str>>, now: Wall) -> Operation<'_, ()>;
 }
 
-/// Operations on open approvals and the answers of operators, so that a process without the prompt
-/// can show and answer it: `headend approvals` without a daemon, or a daemon beside a
+/// Operations on open approvals and the answers of operators. By these a process can show and
+/// answer the approvals of another one: `headend approvals` without a daemon, or a daemon beside a
 /// `headend stdio` of its own.
 ///
-/// The process that opened a prompt is its owner: it alone enters and removes it, judges the
-/// answers to it, and says what came of them. Every process may leave an answer. Message and
+/// The process that opened an approval is its owner: it alone enters and removes it, judges the
+/// answers to it, and reports their outcome. Every process may leave an answer. Message and
 /// details, which have the arguments in them, are sealed.
 pub trait PromptOperations {
-    /// Enters a prompt of the process `owner`.
+    /// Enters an open approval of the process `owner`.
     fn enter_prompt(&self, owner: String, view: ApprovalView) -> Operation<'_, ()>;
 
-    /// Everything that is kept about an open approval of any process; `None` where there is none,
-    /// it does not open, or a process of an earlier release wrote it.
+    /// Returns all stored data of an open approval of any process; `None` if there is no such
+    /// approval, its data does not open, or a process of an earlier release wrote it.
     fn prompt_details(&self, id: String) -> Operation<'_, Option<ApprovalView>>;
 
-    /// Removes a closed prompt.
+    /// Removes a closed approval.
     fn remove_prompt(&self, id: String) -> Operation<'_, ()>;
 
     /// Removes the open approvals of all daemons, and returns them with an empty message. The
-    /// caller has the lock of the state directory and opened none itself.
+    /// caller must hold the lock of the state directory and must not have opened an approval.
     fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<ApprovalView>>;
 
-    /// The open prompts, oldest first: of all processes, or without those of daemons, for commands
-    /// that know that no daemon runs. One whose message does not open is left out.
+    /// Returns the open approvals, oldest first: of all processes, or without those of daemons, for
+    /// commands that know that no daemon runs. An approval whose message does not open is left out.
     fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<ApprovalView>>;
 
-    /// Leaves an answer for the owner of an open prompt; false where there is no such prompt. A
+    /// Leaves an answer for the owner of an open approval; false if there is no such approval. A
     /// second answer replaces one that was not taken.
     fn leave_answer(&self, answered: Answered, now: Wall) -> Operation<'_, bool>;
 
-    /// The owner's verdict about an answer, once there is one.
+    /// Returns the owner's verdict about an answer, once there is one.
     fn outcome(&self, prompt: String) -> Operation<'_, Option<String>>;
 
     /// Reports the outcome to the process that left an answer.
@@ -131,6 +131,6 @@ pub trait PromptOperations {
     /// Keeps a gateway's setting for the operator's commands.
     fn keep_operator(&self, keeper: Keeper, setting: u64) -> Operation<'_, ()>;
 
-    /// The strictest setting of the gateways that ran last, 0 where there was none.
+    /// Returns the strictest setting of the gateways that ran last; 0 without one.
     fn operator(&self) -> Operation<'_, u64>;
 }

@@ -1,4 +1,4 @@
-//! Operations on what the store knows of the audit log. The last record of each chain is kept
+//! Operations on the store's knowledge of the audit log: the last record of each chain is kept
 //! outside of the log, so that a log that was cut or rolled back is noticed.
 
 use super::operation::Operation;
@@ -9,22 +9,22 @@ use crate::policy::chain::Head;
 pub struct AuditHead {
     pub chain: String,
     pub head: Head,
-    /// The file that it stands in.
+    /// Name of the file with the record.
     pub segment: String,
 }
 
-/// Operations on heads of chains, which the writer of a chain alone keeps, and the secret of the
+/// Operations on heads of chains, which only the writer of a chain keeps, and on the secret of the
 /// installation.
 pub trait AuditOperations {
-    /// The heads of all chains.
+    /// Returns the heads of all chains.
     fn audit_heads(&self) -> Operation<'_, Vec<AuditHead>>;
 
     /// Replaces the head of a chain.
     fn keep_audit_head(&self, kept: AuditHead) -> Operation<'_, ()>;
 
-    /// Forgets the head of a chain of which nothing is left.
+    /// Removes the head of a chain that has no records left.
     fn forget_audit_head(&self, chain: String) -> Operation<'_, ()>;
 
-    /// 32 random bytes that are made with the store.
+    /// Returns the secret of the installation, 32 random bytes that are made with the store.
     fn installation_key(&self) -> Operation<'_, [u8; 32]>;
 }

@@ -1,8 +1,8 @@
-//! Why an operation of the store failed, as the operator reads it.
+//! Errors of store operations, as the operator reads them.
 
 use std::path::PathBuf;
 
-/// Why a value could not be stored.
+/// The reason why an operation of the store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DbError {
     #[error(
@@ -36,7 +36,7 @@ pub enum DbError {
 }
 
 impl DbError {
-    /// Whether nothing is wrong with the file, but that it takes no writes.
+    /// Returns whether the only fault of the file is that it takes no writes.
     pub const fn is_unwritable(&self) -> bool {
         matches!(self, Self::NotWritable { .. })
     }

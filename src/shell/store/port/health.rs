@@ -1,5 +1,5 @@
-//! Whether the store takes writes, for those who ask before they begin something that has to be
-//! written.
+//! The health of the store: tells callers whether it takes writes, before they begin work that must
+//! be written.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,31 +8,31 @@ use parking_lot::Mutex;
 use super::error::DbError;
 use crate::base::clock;
 
-/// Shared by the engine, which alone changes it, and its readers.
+/// Whether the store takes writes. Shared by the engine, which alone changes it, and its readers.
 #[derive(Debug, Default)]
 pub struct Health {
     unwritable: AtomicBool,
-    /// Counts the connections of the thread: values that the engine keeps for each of them are told
-    /// apart by it.
+    /// Number of connections that the engine has opened so far. Values that belong to one
+    /// connection are told apart by it.
     connections: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
 }
 
-/// Why the store takes no writes.
+/// The reason why the store takes no writes.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     pub why: String,
-    /// Seconds since 1970.
+    /// Time of the first failed write, in seconds since 1970.
     pub since: u64,
 }
 
 impl Health {
-    /// Whether the last attempt to write succeeded.
+    /// Returns whether the last attempt to write succeeded.
     pub fn is_writable(&self) -> bool {
         !self.unwritable.load(Ordering::Acquire)
     }
 
-    /// Why it takes no writes, while that is so.
+    /// Returns the reason why the store takes no writes, while that is so.
     pub fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().clone()
     }
@@ -45,7 +45,7 @@ impl Health {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A write failed. Logged where the last one did not.
+    /// Notes that a write failed, and logs that if the last write did not fail.
     pub(in crate::store) fn failed(&self, error: &DbError) {
         if !self.unwritable.swap(true, Ordering::AcqRel) {
             *self.trouble.lock() = Some(Trouble { why: error.to_string(), since: clock::unix_seconds() });
@@ -56,7 +56,7 @@ impl Health {
         }
     }
 
-    /// A write is on the disk. Logged where the last one failed.
+    /// Notes that a write is on the disk, and logs that if the last write failed.
     pub(in crate::store) fn wrote(&self) {
         if self.unwritable.swap(false, Ordering::AcqRel) {
             *self.trouble.lock() = None;

@@ -10,7 +10,7 @@ use crate::policy::{Granted, Lease, Overdrawn, RowId, Stored, Used};
 
 /// Operations on the bounds of limits, one for each bucket.
 pub trait LimitOperations {
-    /// All bounds. Those of buckets that are full again by now are removed where the store takes
+    /// Returns all bounds, and removes those of buckets that are full again, if the store takes
     /// writes. Blocks.
     ///
     /// # Errors

@@ -7,25 +7,25 @@
 
 use super::operation::Operation;
 
-/// A login as it is kept.
+/// A stored login.
 #[derive(Clone, Debug)]
 pub struct KeptLogin {
     pub version: u64,
-    /// The authorization server has ended it.
+    /// True if the authorization server has ended the login.
     pub is_expired: bool,
-    /// The login as JSON; `None` where the key that sealed it is gone.
+    /// The login as JSON; `None` if the key that sealed it is gone.
     pub value: Option<String>,
 }
 
-/// The outcome of a claim.
+/// The outcome of a claim of a login's renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// This process renews it. `was_tried`: an earlier attempt may have used the same refresh
     /// token.
     Mine { was_tried: bool },
-    /// Another one is at it.
+    /// Another process renews it.
     Busy,
-    /// The row is another one by now.
+    /// The row has changed since the process read it.
     Moved,
 }
 
@@ -50,19 +50,19 @@ pub struct MadeLogin {
     pub value: String,
 }
 
-/// One process, at one renewal.
+/// A process that renews a login.
 #[derive(Clone, Debug)]
 pub struct Claimant {
     pub key: LoginKey,
-    /// The row that it means.
+    /// The version of the row that the process read.
     pub version: u64,
-    /// Its own name.
+    /// The process's own name.
     pub by: u64,
 }
 
 /// Operations on logins and registrations.
 pub trait LoginOperations {
-    /// The login of an upstream.
+    /// Returns the login of an upstream.
     fn login(&self, key: LoginKey) -> Operation<'_, Option<KeptLogin>>;
 
     /// Keeps a login that a person has made, in place of any other of that upstream, and its issuer
@@ -70,10 +70,10 @@ pub trait LoginOperations {
     /// nothing and returns that issuer.
     fn keep_login(&self, made: MadeLogin) -> Operation<'_, Option<String>>;
 
-    /// The issuer of the last login of an upstream, which its end leaves.
+    /// Returns the issuer of the last login of an upstream, which its end leaves.
     fn login_issuer(&self, key: LoginKey) -> Operation<'_, Option<String>>;
 
-    /// Whether logins or registrations are there that no upstream has adopted.
+    /// Returns whether there are logins or registrations that no upstream has adopted.
     fn has_unowned_logins(&self) -> Operation<'_, bool>;
 
     /// Gives each login of before version 9 to the upstream with its launch. If several of these
@@ -84,19 +84,20 @@ pub trait LoginOperations {
     /// process ends before it tells what came of it, the refresh token counts as used.
     fn claim_login(&self, who: Claimant, now: u64, until: u64) -> Operation<'_, Claim>;
 
-    /// Keeps the tokens of a renewal; false where the row is another one by now.
+    /// Keeps the tokens of a renewal; false if the row has changed meanwhile.
     fn renew_login(&self, who: Claimant, version: u64, value: String) -> Operation<'_, bool>;
 
     /// Gives a claim back. `tried`: the refresh token may have been used.
     fn release_login(&self, who: Claimant, tried: bool) -> Operation<'_, ()>;
 
-    /// The authorization server has ended the login; false where the row is another one by now.
+    /// Marks a login that the authorization server has ended; false if the row has changed
+    /// meanwhile.
     fn expire_login(&self, key: LoginKey, version: u64) -> Operation<'_, bool>;
 
     /// Forgets the login of an upstream. Its issuer stays.
     fn forget_login(&self, key: LoginKey) -> Operation<'_, bool>;
 
-    /// The clients that were registered for an upstream, as JSON.
+    /// Returns the clients that were registered for an upstream, as JSON.
     fn registrations(&self, key: LoginKey) -> Operation<'_, Vec<String>>;
 
     /// Keeps a registration. Of one upstream only the last issuer's stays: a server that moves to

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::error::DbError;
 
-/// Takes the answer of an operation, once it is in the store or has failed.
+/// The function that takes the outcome of an operation, once it is in the store or has failed.
 pub type Reply<T> = Box<dyn FnOnce(Result<T, DbError>) + Send>;
 
 /// An operation that has not begun. Its writes are on disk when its outcome is known; one that
@@ -15,12 +15,13 @@ pub type Reply<T> = Box<dyn FnOnce(Result<T, DbError>) + Send>;
 pub struct Operation<'s, T>(Box<dyn FnOnce(Reply<T>) + Send + 's>);
 
 impl<'s, T: Send + 'static> Operation<'s, T> {
-    /// `begin` hands the request to the engine with the reply to call.
+    /// Makes an operation, without beginning it. `begin` hands the request to the engine with the
+    /// reply to call.
     pub fn new(begin: impl FnOnce(Reply<T>) + Send + 's) -> Self {
         Self(Box::new(begin))
     }
 
-    /// Begins it. The future tells the outcome; dropping it stops nothing.
+    /// Begins the operation. The future returns the outcome; dropping the future stops nothing.
     ///
     /// # Errors
     /// [`DbError`]; nothing was written then.
@@ -29,8 +30,8 @@ impl<'s, T: Send + 'static> Operation<'s, T> {
         async move { outcome.await? }
     }
 
-    /// Begins it. The future tells what `conclude`, which is called like that of [`Self::then`],
-    /// made of the outcome; dropping it stops neither.
+    /// Begins the operation. The future returns the result of `conclude`, which is called as the
+    /// function of [`Self::then`] is; dropping the future stops neither.
     ///
     /// # Errors
     /// When the store ended before.
@@ -43,7 +44,7 @@ impl<'s, T: Send + 'static> Operation<'s, T> {
         async move { answer.await.map_err(|_| DbError::Closed) }
     }
 
-    /// Does it, blocking: for start-up, threads and the command line.
+    /// Runs the operation and blocks: for start-up, threads and the command line.
     ///
     /// # Errors
     /// [`DbError`]; nothing was written then.
@@ -53,9 +54,9 @@ impl<'s, T: Send + 'static> Operation<'s, T> {
         answer.recv().unwrap_or(Err(DbError::Closed))
     }
 
-    /// Begins it, and calls `done` before the reply of any later operation of this process, even if
-    /// no task waits any more. `done` must not block. It is called at once if the operation cannot
-    /// be taken.
+    /// Begins the operation, and calls `done` before the reply of any later operation of this
+    /// process, even if no task waits any more. `done` must not block. It is called at once if the
+    /// operation cannot be taken.
     pub fn then(self, done: impl FnOnce(Result<T, DbError>) + Send + 'static) {
         (self.0)(Box::new(done));
     }

@@ -9,7 +9,7 @@ use crate::store::pin_record::{PinKey, Record, Step};
 /// All pins of a store, with the number of changes that are in them.
 pub type PinTable = (u64, Vec<(PinKey, Record)>);
 
-/// The result of one step.
+/// The result of one step on a pin: the new record, or the reason why the step does not apply.
 pub type Stepped = (PinKey, Result<Record, Undecided>);
 
 /// The results of steps, and the number of changes before and after them.
@@ -23,13 +23,13 @@ pub struct Taken {
 /// Operations on pins. The texts of launches whose URL has a query are sealed; the digests beside
 /// them, which decide, are not.
 pub trait PinOperations {
-    /// All pins, once their private texts are sealed with the key of now. Blocks.
+    /// Seals private texts with the current key, and returns all pins. Blocks.
     ///
     /// # Errors
     /// When they cannot be read; none is left out.
     fn open_pins(&self) -> Result<PinTable, DbError>;
 
-    /// All pins, if their number of changes is not `known`.
+    /// Returns all pins, if their number of changes is not `known`.
     fn pins_changed(&self, known: u64) -> Operation<'_, Option<PinTable>>;
 
     /// Removes pins, then takes steps from the records in the store, which another process may have

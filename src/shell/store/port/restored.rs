@@ -25,7 +25,7 @@ pub struct BackupRows {
 
 /// Operations on the mark of a restore and the identity of the store.
 pub trait RestoreOperations {
-    /// The restore that waits for a review.
+    /// Returns the restore that waits for a review.
     fn restore_mark(&self) -> Operation<'_, Option<RestoreMark>>;
 
     /// Gives the store a new identity, so that two restores of one backup have nothing in common.
@@ -38,7 +38,7 @@ pub trait RestoreOperations {
     /// the backup, or `None` if there was no mark.
     fn end_restore_review(&self) -> Operation<'_, Option<u64>>;
 
-    /// The secret of this store beside its key: that of the installation, or of the restored
-    /// backup.
+    /// Returns the secret of this store beside its key: that of the installation, or of the
+    /// restored backup.
     fn identity(&self) -> Operation<'_, [u8; 32]>;
 }

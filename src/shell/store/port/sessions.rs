@@ -6,26 +6,26 @@ use super::operation::Operation;
 use crate::engine::ended::{Ended, EndedSession, Floor};
 use crate::engine::session_id::SessionName;
 
-/// The part of a session that is kept besides its id.
+/// The stored part of a session besides its id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionRows {
     pub level: Option<String>,
-    /// The resources that it watches, each with its place.
+    /// The watched resources, each with its slot.
     pub resources: Vec<(u64, String)>,
 }
 
-/// Operations on ended sessions, and on what is kept of sessions that go on.
+/// Operations on ended sessions, and on the stored parts of live ones.
 pub trait SessionOperations {
-    /// Notes that a session has ended, and drops what was kept of it. A floor replaces the notes
-    /// below it.
+    /// Notes that a session has ended, and drops its stored part. A floor replaces the notes below
+    /// it.
     fn end_session(&self, session: EndedSession, floor: Option<Floor>) -> Operation<'_, ()>;
 
-    /// Notes that sessions of a caller have ended which there are too many of. A floor replaces the
-    /// notes below it.
+    /// Notes that the oldest sessions of a caller have ended, because there are too many. A floor
+    /// replaces the notes below it.
     fn end_sessions_below(&self, floor: Floor) -> Operation<'_, ()>;
 
-    /// The ended sessions whose ids have not expired. Rows of others are removed where the store
-    /// takes writes. Blocks.
+    /// Returns the ended sessions whose ids have not expired, and removes the rows of others, if
+    /// the store takes writes. Blocks.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -44,6 +44,7 @@ pub trait SessionOperations {
     /// Drops a resource that a session watches no longer.
     fn drop_resource(&self, name: SessionName, slot: u64) -> Operation<'_, ()>;
 
-    /// The kept part of a session; `None` where a part of it does not open, since its key is gone.
+    /// Returns the stored part of a session; `None` if any of it does not open, since its key is
+    /// gone.
     fn kept_session(&self, name: SessionName) -> Operation<'_, Option<SessionRows>>;
 }

@@ -2,7 +2,7 @@
 
 use super::operation::Operation;
 
-/// SHA-256 of a secret that is not kept.
+/// SHA-256 of a secret; the secret itself is not kept.
 pub type Key = [u8; 32];
 
 /// A browser's sign-in as it is kept. Times are seconds since 1970.
@@ -10,16 +10,16 @@ pub type Key = [u8; 32];
 pub struct SignIn {
     /// Digest of the browser's cookie.
     pub id: Key,
-    /// It ends then unless it is used before.
+    /// End of the sign-in unless it is used before.
     pub until: u64,
-    /// It ends then in any case.
+    /// Latest end of the sign-in.
     pub last: u64,
 }
 
 /// Operations on sign-ins to the console.
 pub trait SignInOperations {
-    /// The sign-ins by that token of the operator. All others, and those that are over, are
-    /// removed.
+    /// Returns the sign-ins by that token of the operator, and removes all others and those that
+    /// are over.
     fn sign_ins(&self, token: Key, now: u64) -> Operation<'_, Vec<SignIn>>;
 
     /// Keeps a sign-in by that token; of more than `most` the one that would end first gives way.

@@ -9,6 +9,6 @@ pub trait StateOperations {
     /// for none once the state has expired. `now` is in seconds since 1970.
     fn use_state(&self, state: StateUse, now: u64) -> Operation<'_, bool>;
 
-    /// The uses of states that have not expired, at most so many.
+    /// Returns the uses of states that have not expired, at most so many.
     fn used_states(&self, now: u64, most: usize) -> Operation<'_, Vec<StateUse>>;
 }

@@ -48,7 +48,8 @@ impl ApprovalOperations for Sqlite {
             if now == version {
                 return Ok(None);
             }
-            // A process whose clock is behind would let the grants of the others live longer than they promised.
+            // A process whose clock is behind would let the grants of the others live longer than
+            // they promised.
             clock::not_before(Duration::from_secs(meta::number(connection, meta::LATEST_TIME)?));
             let (live, answers) = (live(connection)?, prompts::answers(connection, &owner)?);
             Ok(Some(ApprovalChanges { version: now, live, answers }))

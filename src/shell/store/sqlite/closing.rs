@@ -1,6 +1,8 @@
-//! The end of the process: it waits until each database thread has closed its file, also if another thread drops the last handle.
+//! The end of the process: it waits until each database thread has closed its file, also if another
+//! thread drops the last handle.
 //!
-//! Without the wait no row is lost, but the last rows may be in the journal alone, and a copy of the database file misses them.
+//! Without the wait no row is lost, but the last rows may be in the journal alone, and a copy of
+//! the database file misses them.
 
 use std::time::Duration;
 
@@ -21,13 +23,13 @@ impl Running {
         Self { number: Mutex::new(0), fewer: Condvar::new() }
     }
 
-    /// One more.
+    /// Counts one more thread.
     pub(super) fn begin(&self) -> Run<'_> {
         *self.number.lock() += 1;
         Run(self)
     }
 
-    /// Waits until none is left, no longer than `most`; whether none is.
+    /// Waits until no thread is left, no longer than `most`; returns whether none is.
     pub(super) fn wait(&self, most: Duration) -> bool {
         let mut number = self.number.lock();
         !self.fewer.wait_while_for(&mut number, |number| *number > 0, most).timed_out()

@@ -6,7 +6,7 @@ use rusqlite::{ErrorCode, ffi};
 
 use crate::store::port::DbError;
 
-/// The meaning of a `SQLite` error for the operator.
+/// Returns the meaning of a `SQLite` error for the operator.
 pub(super) fn told(path: &Path, error: &rusqlite::Error) -> DbError {
     let (path, why) = (path.to_owned(), error.to_string());
     match error.sqlite_error_code() {
@@ -20,8 +20,8 @@ pub(super) fn told(path: &Path, error: &rusqlite::Error) -> DbError {
     }
 }
 
-/// Whether an I/O error came of reading. The others come of a disk that takes nothing, the index of
-/// the journal included.
+/// Returns whether an I/O error came from reading. The others come from a disk that takes no
+/// writes, the index of the journal included.
 fn is_reading(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     code.is_some_and(|code| matches!(code, ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ))

@@ -1,5 +1,6 @@
-//! Grants: the table `grants`. Every process enters and ends grants. This file decides which of several processes has
-//! the one use of a once-grant, so finding it live and ending it must be one operation.
+//! Grants: the table `grants`. Every process enters and ends grants. This file decides which of
+//! several processes has the one use of a once-grant, so finding it live and ending it must be one
+//! operation.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime, ONCE_LIFE, Wa
 use crate::policy::{Caller, Digest, Evidence};
 use crate::store::port::{GrantOperations, Operation, Revoked, Used};
 
-/// How long ended grants are kept for inspection, in seconds.
+/// Time for which ended grants are kept for inspection, in seconds.
 const KEPT: Wall = 90 * 24 * 3600;
 
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
@@ -79,13 +80,14 @@ pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<GrantRow>> {
     rows.filter_map(Result::transpose).collect()
 }
 
-/// The id of a grant, also of one that is no text.
+/// Returns the id of a grant, also of one that is no text.
 fn id_of(row: &Row<'_>) -> rusqlite::Result<Arc<str>> {
     let id = row.get_ref("id")?;
     Ok(Arc::from(String::from_utf8_lossy(id.as_bytes_or_null().ok().flatten().unwrap_or_default())))
 }
 
-/// A grant, unless its row holds something that this program did not write. Such a one covers nothing, and the others hold.
+/// Reads a grant; `None` if the row holds something that this program did not write. Such a row
+/// covers nothing, and the others stay valid.
 fn readable(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
     let read = read(row).unwrap_or(None);
     if read.is_none() {

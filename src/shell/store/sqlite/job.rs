@@ -1,4 +1,4 @@
-//! Operations on their way to the database's thread, their types forgotten.
+//! Operations on their way to the database's thread, as trait objects.
 
 use std::path::Path;
 
@@ -10,16 +10,17 @@ use crate::store::port::{DbError, Reply};
 /// Whether an operation needs a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transaction {
-    /// It only reads.
+    /// The operation only reads.
     Either,
     Required,
     Forbidden,
 }
 
-/// An operation whose type is forgotten.
+/// An operation as a trait object, independent of its result's type.
 pub(super) trait Job: Send {
     fn transaction(&self) -> Transaction;
-    /// Does it and keeps the outcome; the error of one that failed, which has to be undone.
+    /// Runs the operation and keeps the outcome. Returns the error of an operation that failed and
+    /// must be undone.
     fn run(&mut self, connection: &Connection, path: &Path) -> Result<(), DbError>;
     /// Tells the outcome, or the error of the transaction.
     fn finish(self: Box<Self>, transaction: Result<(), DbError>);

@@ -202,7 +202,7 @@ fn owner<'k>(keys: &'k [LoginKey], launch: &str) -> Owner<'k> {
     }
 }
 
-/// The launches of the rows of a table that belong to no upstream.
+/// Returns the launches of the rows of a table that belong to no upstream.
 fn unowned(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     let mut select = connection.prepare(&format!("SELECT DISTINCT launch FROM {table} WHERE upstream = ''"))?;
     select.query_map([], |row| row.get(0))?.collect()
@@ -230,7 +230,8 @@ fn adopt_login(connection: &Connection, seals: &Seals, key: &LoginKey) -> rusqli
     connection.execute(sql, [&key.upstream, &key.launch, &issuer]).map(drop)
 }
 
-/// The place that a login is sealed for. Without an upstream it is the place of before version 9.
+/// Returns the place that a login is sealed for. Without an upstream it is the place of before
+/// version 9.
 fn login_place(key: &LoginKey) -> Vec<&str> {
     let names = [&*key.upstream, &*key.launch].into_iter().filter(|name| !name.is_empty());
     ["logins", "value"].into_iter().chain(names).collect()

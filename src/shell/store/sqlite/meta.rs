@@ -1,11 +1,12 @@
-//! Single numbers in the table `meta`, as eight bytes: the latest time that was seen, and the count of changes of pins.
+//! Single numbers in the table `meta`, as eight bytes: the latest time that was seen, and the count
+//! of changes of pins.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
 /// Seconds since 1970.
 pub(super) const LATEST_TIME: &str = "max_wall";
 
-/// A number, 0 where it was never written.
+/// Returns a number, 0 where it was never written.
 pub(super) fn number(connection: &Connection, key: &str) -> rusqlite::Result<u64> {
     let sql = "SELECT value FROM meta WHERE key = ?1";
     let value: Option<Vec<u8>> = connection.prepare_cached(sql)?.query_row([key], |row| row.get(0)).optional()?;

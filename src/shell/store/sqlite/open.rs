@@ -1,8 +1,10 @@
-//! Opens the file and judges it: for writing, or, where its disk takes nothing, as a copy in memory to be read.
+//! Opens the file and judges it: for writing, or, where its disk takes nothing, as a copy in memory
+//! to be read.
 //!
-//! `SQLite` writes even to read a file with a write-ahead log: the log's index is a file beside it. So a file whose disk is full or
-//! read-only is copied: as it lies there where its log holds nothing, else through a connection that has the file for itself,
-//! for which `SQLite` keeps the index in memory. All that was ever committed is in the copy, or there is none.
+//! `SQLite` writes even to read a file with a write-ahead log: the log's index is a file beside it.
+//! So a file whose disk is full or read-only is copied: as it lies there where its log holds
+//! nothing, else through a connection that has the file for itself, for which `SQLite` keeps the
+//! index in memory. All that was ever committed is in the copy, or there is none.
 
 use std::fs;
 use std::io;
@@ -20,14 +22,15 @@ use crate::base::clock;
 use crate::config::guard;
 use crate::store::port::DbError;
 
-/// How long another process may hold the file.
+/// Longest time for which another process may hold the file.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
-/// The same while the file is opened: on a busy machine the writing of another process's log alone may take some seconds, and what
-/// waits for its turn gets it by chance. A start that gives up is an outage; one that waits is not.
+/// The limit of [`BUSY`] while the file is opened: on a busy machine the writing of another
+/// process's log alone may take some seconds, and waiting processes get their turn by chance. A
+/// start that gives up is an outage; one that waits is not.
 const OPENING: Duration = Duration::from_secs(20);
-/// Between two tries of what `SQLite` itself does not wait for.
+/// Pause between two tries of an operation for which `SQLite` itself does not wait.
 const RETRY: Duration = Duration::from_millis(5);
-/// How often a file is copied that changes meanwhile.
+/// Most attempts to copy a file that changes meanwhile.
 const COPIES: usize = 5;
 /// Pages that are copied in one step.
 const PAGES: std::ffi::c_int = 1024;
@@ -62,7 +65,7 @@ fn stopped(path: &Path, obstacle: schema::Obstacle) -> DbError {
     }
 }
 
-/// The file and those beside it.
+/// Returns the file and those beside it.
 fn files(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| beside(path, end))
 }
@@ -73,10 +76,11 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(file)
 }
 
-/// Makes the file with mode 0600; the files beside it get the same from `SQLite`, which follows no link for them. None of them
-/// may be a link, another's, or one that others may write.
+/// Makes the file with mode 0600; the files beside it get the same from `SQLite`, which follows no
+/// link for them. None of them may be a link, another's, or one that others may write.
 ///
-/// The file is not opened where it is there: closing it would give back the locks of another connection of this process.
+/// The file is not opened where it is there: closing it would give back the locks of another
+/// connection of this process.
 fn make_file(path: &Path) -> Result<(), DbError> {
     let failed =
         |path: &Path, error: &io::Error| DbError::NotWritable { path: path.to_owned(), why: error.to_string() };
@@ -132,8 +136,9 @@ fn harden(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Turns the write-ahead log on, and says which journal the file has then. Of several processes that do it at once `SQLite`
-/// refuses all but one without asking the busy handler, since each holds a lock that the other one wants.
+/// Turns the write-ahead log on, and says which journal the file has then. Of several processes
+/// that do it at once `SQLite` refuses all but one without asking the busy handler, since each
+/// holds a lock that the other one wants.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     let until = clock::now() + OPENING;
     loop {
@@ -146,7 +151,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// What tells one state of the file and its log from another.
+/// A fingerprint of the file and its log: their lengths and modification times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp([Option<(u64, SystemTime)>; 2]);
 
@@ -160,7 +165,7 @@ impl Stamp {
         Self([one(file), one(log)])
     }
 
-    /// Whether the log may hold something that the file does not.
+    /// Returns whether the log may hold something that the file does not.
     fn has_log(self) -> bool {
         let Self([_, log]) = self;
         log.is_some_and(|(length, _)| length != 0)
@@ -171,7 +176,7 @@ impl Stamp {
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) connection: Connection,
-    /// What the file was when it was copied.
+    /// The fingerprint of the file when it was copied.
     pub(super) stamp: Stamp,
 }
 
@@ -205,7 +210,7 @@ pub(super) fn snapshot(path: &Path) -> Result<Connection, DbError> {
     judged(path)?;
     let source = match source(path) {
         Ok(source) => source,
-        // Its disk takes no writes, not even those of a reader.
+        // The disk takes no writes, not even those of a reader.
         Err(error) if error.is_unwritable() => {
             let Copied { connection, .. } = copied(path)?;
             connection.pragma_update(None, "query_only", false).map_err(|error| told(path, &error))?;
@@ -288,13 +293,14 @@ fn copy(path: &Path, stamp: Stamp) -> Result<Connection, DbError> {
     copy.map_err(|error| told(path, &error))
 }
 
-/// The file without its log, which is empty.
+/// Returns the file without its log, which is empty.
 fn as_it_lies(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(address(path), flags)
 }
 
-/// The file with its log, which no other process has open: the log's index is in memory then. Closing it leaves the log.
+/// Returns the file with its log, which no other process has open: the log's index is in memory
+/// then. Closing it leaves the log.
 fn alone(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -304,7 +310,7 @@ fn alone(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// `file:` and the path; all that is not plain in it as `%XX`.
+/// Returns `file:` and the path, with special bytes as `%XX`.
 fn address(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
     let mut address = "file:".to_owned();

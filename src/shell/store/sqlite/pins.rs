@@ -50,8 +50,8 @@ impl PinOperations for Sqlite {
     }
 }
 
-/// A row that this program cannot have written is an error: without it, its item would count as
-/// never seen and be accepted at first sight.
+/// Loads all pins. A row that this program cannot have written is an error: without it, its item
+/// would count as never seen and be accepted at first sight.
 fn load(connection: &Connection, seals: &Seals) -> rusqlite::Result<PinTable> {
     let epoch = meta::number(connection, EPOCH)?;
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM pins"))?;
@@ -67,12 +67,12 @@ fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result
     Ok(found.map(|(_, record)| record))
 }
 
-/// The place of a launch's text: that of its digest, whichever column it stands in.
+/// Returns the place under which a launch's text is sealed: that of its digest, in either column.
 fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
     ["pins", upstream, digest]
 }
 
-/// A text in its stored form.
+/// Returns a text in its stored form, sealed if it may hold a secret.
 fn stored(
     seals: &Seals,
     key: &PinKey,
@@ -86,7 +86,7 @@ fn stored(
     seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
 }
 
-/// A stored text; `None` where it does not open.
+/// Opens a stored text; `None` if its key is missing.
 fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Digest>) -> Option<Arc<str>> {
     let (text, digest) = text.zip(digest)?;
     if key.kind != PinKind::Launch {
@@ -95,8 +95,8 @@ fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Dige
     seals.opened(&place(key.upstream.as_str(), &digest.hex()), text).map(Arc::from)
 }
 
-/// Seals texts that were written before there was a key, or with an earlier key. True where there
-/// was one.
+/// Seals texts that were written before there was a key, or with an earlier key. Returns whether
+/// there were any.
 fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     let query = "SELECT upstream, approved, approved_digest, waiting, waiting_digest FROM pins WHERE kind = 'launch'";
     let mut statement = connection.prepare(query)?;
@@ -204,7 +204,7 @@ fn take(
         connection.execute(query, params![key.upstream.as_str(), key.kind.into_str(), key.name])?;
     }
     let mut out = Vec::with_capacity(steps.len());
-    // Of the upstream of the last tool.
+    // The launch pin of the last tool's upstream.
     let mut launch: Option<(PinKey, Option<Record>)> = None;
     for (key, step) in steps {
         let before = one(connection, &key, seals)?;
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::store::seal::KeySource;
 
-    /// The records as a process that has the key, or has not, reads and writes them.
+    /// Returns the records as a process that has the key, or has not, reads and writes them.
     fn at(dir: &tempfile::TempDir, seals: &Seals, change: impl FnOnce(&mut Record) + Send + 'static) -> Record {
         let (db, seals) = (open(dir.path()).unwrap(), seals.clone());
         let changed = db.write(move |connection| {
@@ -273,7 +273,7 @@ mod tests {
         let seen = at(&dir, &seals, |_| {});
         assert_eq!((seen.approved, seen.waiting), (Some(text(1)), Some(text(2))));
         assert_eq!((seen.confirmed, seen.doubted), (confirmed, vec![old, new]));
-        // What waited is approved: its text goes along with its digest.
+        // The waiting definition is approved: its text moves along with its digest.
         at(&dir, &none, move |record| record.pin = Pin::restore(Some(new), None, false).unwrap());
         let seen = at(&dir, &seals, |_| {});
         assert_eq!((seen.approved, seen.waiting, seen.pin.approved()), (Some(text(2)), None, Some(new)));

@@ -9,7 +9,7 @@ use crate::policy::{Caller, Digest};
 use crate::store::port::{Answered, DAEMON, Keeper, Operation, PromptOperations};
 use crate::store::seal::{Opened, Seals};
 
-/// How long unclaimed answers are kept, in seconds.
+/// Time for which unclaimed answers are kept, in seconds.
 const KEPT: Wall = 3600;
 /// Columns of a row of the list.
 const COLUMNS: &str =
@@ -99,7 +99,7 @@ impl PromptOperations for Sqlite {
     }
 }
 
-/// The place of a prompt's message or details.
+/// Returns the place under which an approval's message or details are sealed.
 const fn place<'p>(column: &'p str, id: &'p str) -> [&'p str; 3] {
     ["prompts", column, id]
 }
@@ -108,7 +108,8 @@ fn sealed(seals: &Seals, column: &str, id: &str, text: &str) -> rusqlite::Result
     seals.seal(&place(column, id), text).ok_or_else(no_key)
 }
 
-/// Seals messages and details that were written before there was a key, or with an earlier key. True where there was one.
+/// Seals messages and details that were written before there was a key, or with an earlier key.
+/// Returns whether there were any.
 pub(crate) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     let mut any = false;
     for column in ["message", "details"] {
@@ -188,7 +189,8 @@ fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<ApprovalView> {
     })
 }
 
-/// The caller of a row, by its name if a process of version 10 wrote it that still runs.
+/// Returns the caller of a row; only its name is known if a running process of version 10 wrote the
+/// row.
 fn caller(row: &Row<'_>) -> rusqlite::Result<Caller> {
     let text: String = row.get(1)?;
     Ok(Caller::from_key(&text).unwrap_or_else(|| Caller::named(&text)))

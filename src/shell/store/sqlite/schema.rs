@@ -1,10 +1,13 @@
-//! The tables, as the ordered list of steps that made them; `PRAGMA user_version` of a file counts the steps it has taken.
+//! The tables, as the ordered list of steps that made them; `PRAGMA user_version` of a file counts
+//! the steps it has taken.
 //!
-//! A change of the tables is one more step at the end of [`STEPS`]. A step that was released never changes: files that have taken
-//! it do not take it again. The steps that a file lacks are taken in one transaction, so it is never between two versions.
+//! A change of the tables is one more step at the end of [`STEPS`]. A step that was released never
+//! changes: files that have taken it do not take it again. The steps that a file lacks are taken in
+//! one transaction, so it is never between two versions.
 //!
-//! Not `rusqlite_migration`: version and tables have to be read by one statement, since other processes open the same file, and
-//! a foreign file and one of a newer program are refused with sentences of their own. What is left is the loop below.
+//! Not `rusqlite_migration`: version and tables have to be read by one statement, since other
+//! processes open the same file, and a foreign file and one of a newer program are refused with
+//! sentences of their own. What is left is the loop below.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -70,10 +73,11 @@ CREATE TABLE audit_heads (chain TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLO
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
 ";
 
-/// Version 2: private texts may lie sealed in the same tables. Opening approvals and pins seals them, since that needs the key.
+/// Version 2: private texts may lie sealed in the same tables. Opening approvals and pins seals
+/// them, since that needs the key.
 ///
-/// A program that knows version 1 alone would take a sealed launch for another one and lift what was rejected, so it must not open
-/// such a file.
+/// A program that knows version 1 alone would take a sealed launch for another one and lift what
+/// was rejected, so it must not open such a file.
 const SEALED: &str = "";
 
 /// Version 3: sessions that outlive a restart. Times are seconds since 1970.
@@ -100,16 +104,19 @@ CREATE TABLE used_states (id BLOB PRIMARY KEY, until INTEGER NOT NULL) STRICT;
 CREATE INDEX used_states_until ON used_states (until);
 ";
 
-/// Version 5: what a person is shown of an open prompt beyond its message, its arguments among it: JSON, sealed. NULL in rows of before.
+/// Version 5: what a person is shown of an open prompt beyond its message, its arguments among it:
+/// JSON, sealed. NULL in rows of before.
 const DETAILS: &str = "
 ALTER TABLE prompts ADD COLUMN details TEXT;
 ";
 
-/// Version 6: which tools are new. Digests of launches in `confirmed`; digests of texts in `doubted`, with spaces between.
+/// Version 6: which tools are new. Digests of launches in `confirmed`; digests of texts in
+/// `doubted`, with spaces between.
 ///
-/// No row says when its tool appeared. The rows that are there count as the first inventory of the launch that is approved: no rule
-/// went by the words of servers when they were listed, and a list of a hundred new tools is confirmed unread. A tool that was never
-/// approved stays without a launch, and so does an upstream that has listed nothing.
+/// No row says when its tool appeared. The rows that are there count as the first inventory of the
+/// launch that is approved: no rule went by the words of servers when they were listed, and a list
+/// of a hundred new tools is confirmed unread. A tool that was never approved stays without a
+/// launch, and so does an upstream that has listed nothing.
 const CONFIRMED: &str = "
 ALTER TABLE pins ADD COLUMN confirmed TEXT;
 ALTER TABLE pins ADD COLUMN lacks_askers INTEGER NOT NULL DEFAULT 0;
@@ -122,14 +129,16 @@ UPDATE pins SET confirmed = approved_digest WHERE kind = 'launch' AND EXISTS (
 );
 ";
 
-/// Version 7: browsers that are signed in to the console, by the digests of their cookies and of the operator's token.
+/// Version 7: browsers that are signed in to the console, by the digests of their cookies and of
+/// the operator's token.
 const SIGN_INS: &str = "
 CREATE TABLE sign_ins (
     id BLOB PRIMARY KEY, token BLOB NOT NULL, until INTEGER NOT NULL, last INTEGER NOT NULL
 ) STRICT;
 ";
 
-/// Version 8: logins at upstreams, and the clients that were registered for them. Values are sealed JSON.
+/// Version 8: logins at upstreams, and the clients that were registered for them. Values are sealed
+/// JSON.
 const LOGINS: &str = "
 -- A login of a launch. `version` changes with its tokens. `tried`: its refresh token may have been used without an answer.
 -- `claimed_by` is the process that renews it, until `claimed_until`, in seconds since 1970.
@@ -198,12 +207,12 @@ UPDATE grants SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:'
 UPDATE prompts SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
 ";
 
-/// Reasons not to use a file.
+/// A reason not to use a file.
 #[derive(Debug)]
 pub(super) enum Obstacle {
-    /// Made by a newer program.
+    /// A file of a newer version of this program.
     Newer(i64),
-    /// A database, but none of ours.
+    /// A database of another program.
     Foreign,
     Sql(rusqlite::Error),
 }
@@ -214,8 +223,8 @@ impl From<rusqlite::Error> for Obstacle {
     }
 }
 
-/// Takes the steps that the file lacks. Of several processes one does it, the others find it done. `key` is that of a new
-/// installation.
+/// Takes the steps that the file lacks. One of several processes takes them, the others find them
+/// taken. `key` is the secret of a new installation.
 pub(super) fn migrate(connection: &mut Connection, key: &[u8; 32]) -> Result<(), Obstacle> {
     take(connection, STEPS, key)
 }
@@ -237,8 +246,8 @@ fn take(connection: &mut Connection, steps: &[&str], key: &[u8; 32]) -> Result<(
     Ok(transaction.commit()?)
 }
 
-/// How many of so many steps the file has taken. One statement sees one state of the file: between two, another process may make
-/// the tables.
+/// Returns how many of so many steps the file has taken. One statement sees one state of the file:
+/// between two statements, another process may make the tables.
 pub(super) fn taken(connection: &Connection, steps: usize) -> Result<usize, Obstacle> {
     let state = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version";
     let (version, tables): (i64, i64) = connection.query_row(state, [], |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -120,12 +120,12 @@ impl SessionOperations for Sqlite {
     }
 }
 
-/// The caller in the first column; `None` for a text that no session's caller has.
+/// Returns the caller in the first column; `None` for a text that no session's caller has.
 fn caller(row: &Row<'_>) -> rusqlite::Result<Option<Caller>> {
     Ok(Caller::from_key(&row.get::<_, String>(0)?))
 }
 
-/// The place of a watched URI.
+/// Returns the place of a watched URI.
 fn place(name: &SessionName, slot: u64) -> [String; 4] {
     ["session_resources".to_owned(), "uri".to_owned(), HEXLOWER.encode(name), slot.to_string()]
 }
@@ -134,7 +134,7 @@ fn as_strs(place: &[String; 4]) -> [&str; 4] {
     place.each_ref().map(String::as_str)
 }
 
-/// Whether the end of a session is noted, so that nothing of it may be kept any more.
+/// Returns whether the end of a session is noted, so that nothing of it may be kept any more.
 fn is_over(connection: &Connection, session: &EndedSession) -> rusqlite::Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM ended_sessions WHERE caller = ?1 AND opened = ?2 AND name = ?3) \
                OR EXISTS (SELECT 1 FROM ended_floors WHERE caller = ?1 AND opened >= ?2)";

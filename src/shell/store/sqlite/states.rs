@@ -1,5 +1,6 @@
-//! Used states of calls: the table `used_states`. Every process enters uses. This file decides which of several processes may
-//! continue a call with a state, so looking for its use and entering it must be one operation.
+//! Used states of calls: the table `used_states`. Every process enters uses. This file decides
+//! which of several processes may continue a call with a state, so looking for its use and entering
+//! it must be one operation.
 
 use rusqlite::{Connection, params};
 
@@ -36,7 +37,8 @@ impl StateOperations for Sqlite {
     }
 }
 
-/// Removes expired rows. The clock of no process goes back behind that, so what they named stays expired.
+/// Removes expired rows. The clock of no process goes back behind that, so what they named stays
+/// expired.
 fn sweep(connection: &Connection, now: u64) -> rusqlite::Result<()> {
     let sql = "DELETE FROM used_states WHERE until <= ?1";
     if connection.prepare_cached(sql)?.execute([signed(now)])? > 0 {

@@ -26,7 +26,7 @@ fn file(dir: &tempfile::TempDir) -> PathBuf {
     dir.path().join("headend.db")
 }
 
-/// The sentence that a file is refused with; it names the file and the way out.
+/// Returns the sentence that a file is refused with; it names the file and the way out.
 fn refusal(dir: &tempfile::TempDir) -> String {
     let text = open(dir.path()).unwrap_err().to_string();
     assert!(text.contains(&file(dir).display().to_string()), "{text}");
@@ -102,7 +102,8 @@ fn jobs_that_wait_share_one_transaction_and_fail_alone() {
     let (reply, answers) = mpsc::sync_channel(100);
     for n in 0..100 {
         let (reply, path) = (reply.clone(), file(&dir));
-        // Every tenth writes and then fails. The others tell what is visible outside of their transaction.
+        // Every tenth writes and then fails. The others tell what is visible outside of their
+        // transaction.
         let work = move |connection: &Connection| {
             put(connection, &format!("k{n}"))?;
             let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
@@ -244,7 +245,7 @@ fn a_damaged_file_is_refused_with_the_way_out() {
         db.write(move |connection| put(connection, &format!("{n:>200}"))).run_now().unwrap();
     }
     assert_eq!(db.grants().run_now().unwrap().len(), 0);
-    // In the log it would be read from there.
+    // Closed, so that the file is read and not the log.
     close(db, &dir);
     let mut bytes = fs::read(file(&dir)).unwrap();
     let length = bytes.len();

@@ -1,7 +1,8 @@
-//! The database's thread: does the operations that wait together, and gets the file back when its disk takes writes again.
+//! The database's thread: runs the operations that wait together, and reopens the file when its
+//! disk takes writes again.
 //!
-//! While it takes none, the thread tries again by itself, after 0.25 s and then at most every 5 s. Operations go on meanwhile: what only
-//! reads, or finds that nothing is to be written, succeeds.
+//! While the disk takes no writes, the thread tries again by itself, after 0.25 s and then at most
+//! every 5 s. Meanwhile operations that only read, or find nothing to write, succeed.
 
 #[cfg(any(test, feature = "testing"))]
 use std::cell::RefCell;
@@ -23,7 +24,7 @@ use crate::store::port::{DbError, Health};
 
 /// Operations in one transaction.
 const BATCH: usize = 256;
-/// The number in `meta` that is written to try the disk; it means nothing.
+/// Key in `meta` of the random number that is written to try the disk.
 const TRIED: &str = "tried";
 /// The first and the longest pause before the next try to write.
 const FIRST: Duration = Duration::from_millis(250);
@@ -33,10 +34,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(super) struct Thread {
     path: PathBuf,
     connection: Connection,
-    /// What was copied, where the connection is one to a copy in memory.
+    /// The fingerprint of the copied file, if the connection is to a copy in memory.
     copy_of: Option<Stamp>,
     health: Arc<Health>,
-    /// While the file takes no writes: the pause, and the next try.
+    /// The pause and the time of the next try, while the file takes no writes.
     again: Option<(Duration, Instant)>,
 }
 
@@ -63,7 +64,7 @@ impl Thread {
         Ok(Self { path, connection, copy_of: Some(stamp), health, again })
     }
 
-    /// The work on a database without a file.
+    /// Returns the work on a database without a file.
     #[cfg(test)]
     pub(super) fn in_memory() -> Result<Self, DbError> {
         let path = PathBuf::from(":memory:");
@@ -75,7 +76,7 @@ impl Thread {
         &self.health
     }
 
-    /// Until the last sender is gone.
+    /// Runs operations until the last sender is gone, then closes the file.
     pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
         while let Some(first) = self.next(inbox) {
             self.batch(first, inbox);
@@ -84,7 +85,7 @@ impl Thread {
         drop(self.connection.close());
     }
 
-    /// Does an operation, and those that wait with it.
+    /// Runs an operation together with those that wait behind it.
     fn batch(&mut self, first: Box<dyn Job>, inbox: &Receiver<Box<dyn Job>>) {
         let mut jobs = vec![first];
         while jobs.len() < BATCH
@@ -102,7 +103,7 @@ impl Thread {
         self.read(outside);
     }
 
-    /// The next operation; tries to write meanwhile, if that is due.
+    /// Waits for the next operation; tries to write meanwhile, if that is due.
     fn next(&mut self, inbox: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
         loop {
             let Some((pause, due)) = self.again else { return inbox.recv().ok() };
@@ -117,7 +118,7 @@ impl Thread {
             match self.try_again() {
                 Ok(()) => {
                     self.again = None;
-                    // What memory gave up meanwhile is read again.
+                    // Readers load again the rows that they dropped from memory meanwhile.
                     self.health.connected();
                     self.health.wrote();
                 }
@@ -152,7 +153,7 @@ impl Thread {
         }
     }
 
-    /// Copies the file again where another process has changed it.
+    /// Copies the file again if another process has changed it.
     fn follow(&mut self) {
         if self.copy_of.is_none_or(|stamp| stamp == Stamp::of(&self.path)) {
             return;
@@ -176,7 +177,8 @@ impl Thread {
         }
     }
 
-    /// Operations one by one, without a transaction: what only reads, and on a copy what finds nothing to write.
+    /// Runs operations one by one without a transaction: those that only read, and on a copy those
+    /// that find nothing to write.
     fn read(&mut self, jobs: Vec<Box<dyn Job>>) {
         for mut job in jobs {
             // Nothing was undone, and nothing had to be: the outcome is the job's own.
@@ -185,7 +187,7 @@ impl Thread {
         }
     }
 
-    /// The same on the file, which takes no writes: none is tried.
+    /// Runs the operations on a file that takes no writes, as queries alone.
     fn look(&mut self, jobs: Vec<Box<dyn Job>>, error: &DbError) {
         let before = self.connection.pragma_query_value(None, "query_only", |row| row.get::<_, bool>(0));
         let (Ok(before), Ok(())) = (before, self.connection.pragma_update(None, "query_only", true)) else {
@@ -193,7 +195,7 @@ impl Thread {
         };
         self.read(jobs);
         if let Err(error) = self.connection.pragma_update(None, "query_only", before) {
-            // All writes are refused then, which is what the next try to write finds.
+            // All writes are refused then, which the next try to write notices.
             tracing::debug!(error = %error, "the store's connection stays read-only");
         }
     }
@@ -223,7 +225,8 @@ impl Thread {
     }
 }
 
-/// The work without a thread of its own: whoever begins an operation does it, with all that wait.
+/// A database without a thread of its own: the caller that begins an operation runs it, with all
+/// that wait.
 #[cfg(any(test, feature = "testing"))]
 pub(super) struct Unthreaded(ReentrantMutex<RefCell<(Thread, Inbox)>>);
 
@@ -236,8 +239,8 @@ impl Unthreaded {
         Self(ReentrantMutex::new(RefCell::new((work, inbox))))
     }
 
-    /// Does all operations that wait. One that is begun by the end of another is done by that one's
-    /// caller.
+    /// Runs all operations that wait. An operation begun by another's reply is run by the caller of
+    /// that one.
     pub(super) fn work(&self) {
         let held = self.0.lock();
         let Ok(mut held) = held.try_borrow_mut() else { return };
@@ -255,10 +258,10 @@ impl std::fmt::Debug for Unthreaded {
     }
 }
 
-/// Operations, each with what became of it, and whether the transaction holds.
+/// Operations, each with its outcome, and the outcome of their transaction.
 type Together = (Vec<(Box<dyn Job>, Result<(), DbError>)>, Result<(), DbError>);
 
-/// Does operations in one transaction. One that fails is undone alone.
+/// Runs operations in one transaction. An operation that fails is undone alone.
 ///
 /// # Errors
 /// When no transaction can be begun; the operations are given back.
@@ -280,7 +283,7 @@ fn together(
                 continue;
             }
         };
-        // One that is not committed is undone when it is dropped.
+        // A savepoint that is not committed is undone when it is dropped.
         let kept = job.run(&savepoint, path).and_then(|()| savepoint.commit().map_err(|error| told(path, &error)));
         done.push((job, kept));
     }

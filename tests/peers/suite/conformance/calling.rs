@@ -19,10 +19,11 @@ const LOGINS: &str = "auth/";
 /// Scenarios of 2025-03-26, which are in no set of requirements.
 const UNLISTED: [&str; 2] = ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"];
 
-/// How long one scenario may take; the suite starts Node twice for each.
+/// Longest time of one scenario; the suite starts Node twice for each.
 const SCENARIO: Duration = Duration::from_secs(60);
 
-/// Plays the client scenarios of a revision with a client of that era, except those that the cell leaves out as a group.
+/// Plays the client scenarios of a revision with a client of that era, except those that the cell
+/// leaves out as a group.
 pub(super) fn play(revision: Revision, cell: &str, client: &'static str) {
     let Some(peers) = Peers::find() else { return };
     let suite = Suite { peers, revision, client };
@@ -74,7 +75,8 @@ impl Suite {
         command
     }
 
-    /// The client scenarios that the suite has for this revision, and whether they are scored.
+    /// Returns the client scenarios that the suite has for this revision, and whether they are
+    /// scored.
     fn scenarios(&self) -> Vec<(String, bool)> {
         let world = World::new();
         let mut command = self.command(&world);
@@ -117,8 +119,8 @@ impl Suite {
         if passed { Ok(outcome.successes()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }
     }
 
-    /// Plays a scenario about authorization, without a relay: a server's metadata is about its own address. Many of the checks
-    /// are recommendations; one that is not followed fails it.
+    /// Plays a scenario about authorization, without a relay: a server's metadata is about its own
+    /// address. Many of the checks are recommendations; one that is not followed fails it.
     fn play_login(&self, scenario: &str, is_scored: bool) -> Result<usize, String> {
         let world = World::new();
         let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
@@ -127,14 +129,15 @@ impl Suite {
         let mut command = self.command(&world);
         command.env("HEADEND", headend()).env("CLIENT_ERA", self.client).env("PEERS_NODE", self.peers.folder());
         command.args(["client", "--command", &driver, "--scenario", scenario, "--timeout", "30000", "-o", "results"]);
-        // The suite skips an extension's scenario where a revision is named, and says that it passed.
+        // The suite skips an extension's scenario where a revision is named, and says that it
+        // passed.
         if is_scored {
             command.args(["--spec-version", self.revision]);
         }
         let judged = output_within(command.spawn().unwrap(), SCENARIO, scenario);
         let (_, name) = scenario.split_once('/').unwrap_or_default();
         let outcome = Outcome::read(&world.path("work/results/auth"), &[name.to_owned()]);
-        // A refusal of the driver is right where the scenario is about one; the suite knows.
+        // A refusal of the driver is right if the scenario is about one; the suite judges that.
         let passed = judged.status.success() && outcome.passed() && outcome.warnings() == 0;
         if passed { Ok(outcome.successes()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }
     }

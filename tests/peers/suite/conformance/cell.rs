@@ -1,4 +1,5 @@
-//! Known failures of each cell of the matrix: one file a cell in `tests/data/conformance`, one scenario a line.
+//! Known failures of each cell of the matrix: one file a cell in `tests/data/conformance`, one
+//! scenario a line.
 //!
 //! `scenario: reason`, where the reason is a row of the table "What this release does not bridge"
 //! of the architecture text, or `by design: ...`. `prefix-*` stands for all scenarios of that
@@ -25,7 +26,7 @@ const CHECKS: &str = "checks";
 pub(super) struct Cell {
     file: PathBuf,
     lines: Vec<(String, String)>,
-    /// How many checks succeed at least.
+    /// Least number of checks that succeed.
     checks: usize,
 }
 
@@ -45,14 +46,15 @@ impl Cell {
         Self { file, lines, checks }
     }
 
-    /// Why a scenario is expected to fail, if it is.
+    /// Returns the reason why a scenario is expected to fail, if it is.
     pub(super) fn reason(&self, scenario: &str) -> Option<&str> {
         self.lines.iter().find(|(pattern, _)| fits(pattern, scenario)).map(|(_, reason)| reason.as_str())
     }
 
-    /// Removes unexpected failures that pass when they are played once more, alone.
+    /// Plays unexpected failures once more, alone, and removes those that pass.
     ///
-    /// Some checks of the suite wait half a second for an answer, which a busy machine may not keep.
+    /// Some checks of the suite wait half a second for an answer, which a busy machine may not
+    /// keep.
     pub(super) fn give_a_second_chance(&self, failed: &mut BTreeSet<String>, mut passes: impl FnMut(&str) -> bool) {
         failed.retain(|scenario| {
             let stays = self.reason(scenario).is_some() || !passes(scenario);
@@ -72,7 +74,8 @@ impl Cell {
         }
     }
 
-    /// Reports the differences between failures and the list; a scenario that begins to pass must be struck off.
+    /// Reports the differences between failures and the list; a scenario that begins to pass must
+    /// be struck off.
     pub(super) fn compare(&self, failed: &BTreeSet<String>, wrong: &mut Vec<String>) {
         let file = self.file.display();
         for scenario in failed.iter().filter(|scenario| self.reason(scenario).is_none()) {
@@ -126,12 +129,12 @@ impl Outcome {
         self.count("SUCCESS") > 0 && self.count("FAILURE") == 0
     }
 
-    /// Recommendations that were not followed, which the suite forgives.
+    /// Returns the number of recommendations that were not followed, which the suite forgives.
     pub(super) fn warnings(&self) -> usize {
         self.count("WARNING")
     }
 
-    /// Checks that applied, and succeeded.
+    /// Returns the number of checks that applied and succeeded.
     pub(super) fn successes(&self) -> usize {
         self.count("SUCCESS")
     }
@@ -142,7 +145,7 @@ impl Outcome {
 }
 
 impl fmt::Display for Outcome {
-    /// The checks that failed, and the recommendations that were not followed.
+    /// Writes the checks that failed, and the recommendations that were not followed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failed = self.checks.iter().filter(|check| check["status"] == "FAILURE" || check["status"] == "WARNING");
         failed.into_iter().try_for_each(|check| {

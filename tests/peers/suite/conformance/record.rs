@@ -1,4 +1,5 @@
-//! The record of a relay as messages: the sender of each, its revision, and the request that it answers.
+//! The record of a relay as messages: the sender of each, its revision, and the request that it
+//! answers.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,10 +11,10 @@ use url::Url;
 use super::schema::{Schema, Side};
 use super::tap::{Exchange, PipeTap};
 
-/// The one event of HTTP+SSE that is not a message.
+/// Name of the event of HTTP+SSE that is not a message.
 const ENDPOINT: &str = "endpoint";
 
-/// One message.
+/// A message between the gateway and a peer of the suite.
 #[derive(Debug)]
 pub(super) struct Entry {
     from: Side,
@@ -50,7 +51,7 @@ struct Asked {
     revision: String,
 }
 
-/// The messages of a connection over HTTP, in the revision `usual` if none is named.
+/// Returns the messages of a connection over HTTP, in the revision `usual` if none is named.
 pub(super) fn of_http(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
     let mut connection = Connection::new(usual);
     let parse = |exchange: &Exchange| {
@@ -67,8 +68,8 @@ pub(super) fn of_http(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
     entries
 }
 
-/// The messages over HTTP+SSE: a stream and the POSTs to its endpoint are two pipes. POSTs elsewhere are of a transport
-/// that the gateway tried before.
+/// Returns the messages over HTTP+SSE: a stream and the POSTs to its endpoint are two pipes. POSTs
+/// elsewhere are of a transport that the gateway tried before.
 pub(super) fn of_sse(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
     let (streams, mut posts): (Vec<_>, Vec<_>) =
         exchanges.iter().cloned().partition(|exchange| endpoint(exchange).is_some());
@@ -84,12 +85,12 @@ pub(super) fn of_sse(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
     entries
 }
 
-/// The messages of a program on two pipes.
+/// Returns the messages of a program on two pipes.
 pub(super) fn of_pipes(tap: &PipeTap, usual: &str) -> Vec<Entry> {
     of_two_ways(lines(&fs::read(&tap.input).unwrap()), lines(&fs::read(&tap.output).unwrap()), usual)
 }
 
-/// The messages of one session from either end.
+/// Returns the messages of one session from either end.
 fn of_two_ways(asked: Vec<Value>, answered: Vec<Value>, usual: &str) -> Vec<Entry> {
     let mut connection = Connection::new(usual);
     connection.learn(None, &asked, &answered);
@@ -150,7 +151,8 @@ impl Connection {
         for message in answered {
             let is_response = message["method"].is_null();
             let request = requests.iter().find(|request| is_response && request.id == message["id"]);
-            // A message that answers none belongs to the session, or to the request whose stream it is on.
+            // A message that answers no request belongs to the session, or to the request whose
+            // stream it is on.
             let only = requests.first().filter(|_| requests.len() == 1);
             let revision = request.or(only).map(|request| request.revision.clone());
             let revision = revision.unwrap_or_else(|| self.revision(None, session, named));
@@ -159,13 +161,14 @@ impl Connection {
         }
     }
 
-    /// The request of the server that a client's response answers.
+    /// Returns the request of the server that a client's response answers.
     fn asked_by_server(&self, session: Option<&str>, message: &Value) -> Option<String> {
         let response = message["method"].is_null();
         response.then(|| self.from_server.get(&(session.map(str::to_owned), message["id"].to_string())).cloned())?
     }
 
-    /// The revision of the message itself counts most, then that of its session, then an offered one, then the header.
+    /// Returns the revision of a message: its own, else that of its session, else an offered one,
+    /// else that of the header.
     fn revision(&self, message: Option<&Value>, session: Option<&str>, named: Option<&str>) -> String {
         let params = message.map(|message| &message["params"]);
         let own = params.and_then(|params| params["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str());
@@ -188,20 +191,20 @@ fn answers(exchange: &Exchange) -> Vec<Value> {
     bodies(&exchange.answered, &exchange.response)
 }
 
-/// A JSON body as a message; an unreadable one is a message that fits no schema.
+/// Reads a JSON body as messages; an unreadable one becomes a message that fits no schema.
 fn bodies(headers: &HeaderMap, body: &[u8]) -> Vec<Value> {
     let json = header(headers, "content-type").is_some_and(|kind| kind.starts_with("application/json"));
     let unreadable = |_| Value::String(String::from_utf8_lossy(body).into_owned());
     if json && !body.is_empty() { vec![serde_json::from_slice(body).unwrap_or_else(unreadable)] } else { Vec::new() }
 }
 
-/// The messages in an event stream.
+/// Returns the messages in an event stream.
 fn events(text: &str) -> Vec<Value> {
     let messages = named_events(text).into_iter().filter(|(name, data)| name != ENDPOINT && !data.is_empty());
     messages.map(|(_, data)| serde_json::from_str(&data).unwrap_or(Value::String(data))).collect()
 }
 
-/// Name and data of each event; bytes after the last blank line are no event.
+/// Returns the name and data of each event; bytes after the last blank line are no event.
 fn named_events(text: &str) -> Vec<(String, String)> {
     let text = text.replace("\r\n", "\n");
     let Some((complete, _)) = text.rsplit_once("\n\n") else { return Vec::new() };
@@ -212,7 +215,7 @@ fn named_events(text: &str) -> Vec<(String, String)> {
     complete.split("\n\n").map(|event| (field(event, "event"), field(event, "data"))).collect()
 }
 
-/// The path that a stream of HTTP+SSE names for its client's messages.
+/// Returns the path that a stream of HTTP+SSE names for its client's messages.
 fn endpoint(exchange: &Exchange) -> Option<String> {
     let named = named_events(&String::from_utf8_lossy(&exchange.response));
     let (_, place) = named.into_iter().find(|(name, _)| name == ENDPOINT)?;
@@ -220,7 +223,7 @@ fn endpoint(exchange: &Exchange) -> Option<String> {
     Some(stream.join(&place).unwrap().path().to_owned())
 }
 
-/// One message a line; a last line without its end was cut off with the program.
+/// Reads one message a line; a last line without its end was cut off with the program.
 fn lines(bytes: &[u8]) -> Vec<Value> {
     let text = String::from_utf8_lossy(bytes);
     let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);

@@ -24,7 +24,7 @@ impl Side {
         }
     }
 
-    /// The definition that lists this side's messages.
+    /// Returns the definition that lists this side's messages.
     fn union(self, what: &str) -> String {
         format!("{self:?}{what}")
     }
@@ -34,18 +34,19 @@ impl Side {
 #[derive(Debug)]
 pub(super) struct Schema {
     document: Value,
-    /// Each takes a moment to compile, so they are kept.
+    /// Compiled validators by definition, kept because compiling takes a moment.
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
 impl Schema {
-    /// `None` for a revision that no run of the suite uses.
+    /// Returns the schema of a revision; `None` if no run of the suite uses that revision.
     pub(super) fn of(revision: &str) -> Option<&'static Self> {
         static LEGACY: OnceLock<Schema> = OnceLock::new();
         static MODERN: OnceLock<Schema> = OnceLock::new();
         let parse = |text: &str| {
             let mut document: Value = serde_json::from_str(text).unwrap();
-            // The protocol's source says that a form holds numbers; the schema that is made of it says integers.
+            // The protocol's source says that a form holds numbers; the schema that is made of it
+            // says integers.
             let types =
                 document.pointer_mut("/$defs/ElicitResult/properties/content/additionalProperties/anyOf/1/type");
             if let Some(types) = types.and_then(Value::as_array_mut) {
@@ -66,7 +67,8 @@ impl Schema {
     /// Adds the definitions of an extension.
     fn with_extension(mut self, text: &str) -> Self {
         let mut extension: Value = serde_json::from_str(text).unwrap();
-        // A client's answer passes unchanged, and the suite answers an unknown question with a malformed one.
+        // A client's answer passes unchanged, and the suite answers an unknown question with a
+        // malformed one.
         let responses = "/$defs/UpdateTaskRequest/allOf/1/properties/params/properties/inputResponses";
         *extension.pointer_mut(responses).unwrap() = json!({"type": "object"});
         let definitions = self.document["$defs"].as_object_mut().unwrap();
@@ -76,7 +78,8 @@ impl Schema {
         self
     }
 
-    /// Whether a message of that side is one of this revision; `answered` is the method that a response answers.
+    /// Returns whether a message of that side is one of this revision; `answered` is the method
+    /// that a response answers.
     ///
     /// # Errors
     /// The mistake, and the message.
@@ -107,7 +110,7 @@ impl Schema {
         }
     }
 
-    /// The definition of the result of a request of the other side.
+    /// Returns the definition of the result of a request of the other side.
     fn result_of(&self, from: Side, method: &str, result: &Value) -> Result<String, String> {
         if result["resultType"] == "input_required" && self.knows("InputRequiredResult") {
             return Ok("InputRequiredResult".to_owned());
@@ -125,7 +128,8 @@ impl Schema {
         self.document["$defs"].get(definition).is_some()
     }
 
-    /// The definition of that method among those that a union lists. A union of one is that definition itself.
+    /// Returns the definition of that method among those that a union lists. A union of one is that
+    /// definition itself.
     fn member(&self, union: &str, method: &str) -> Option<String> {
         let definitions = &self.document["$defs"];
         let references = definitions[union]["anyOf"].as_array().into_iter().flatten();
@@ -135,7 +139,8 @@ impl Schema {
         found.or_else(|| self.extended(union, method)).map(str::to_owned)
     }
 
-    /// The definition of that method among those of the extension, which lists them nowhere.
+    /// Returns the definition of that method among those of the extension, which lists them
+    /// nowhere.
     fn extended(&self, union: &str, method: &str) -> Option<&'static str> {
         let names = ["GetTaskRequest", "UpdateTaskRequest", "CancelTaskRequest"];
         let is = |name: &&str| self.document["$defs"][name]["allOf"][1]["properties"]["method"]["const"] == method;

@@ -24,7 +24,7 @@ pub(super) struct Server {
     pub(super) prefix: &'static str,
     /// The only items to offer; empty: all.
     pub(super) only: &'static str,
-    /// The gateway gets the URL alone and detects the transport.
+    /// True if the gateway gets the URL alone and detects the transport.
     pub(super) found_out: bool,
 }
 
@@ -33,8 +33,8 @@ impl Server {
         Self { name: "fx", era, transport, prefix: "", only: "", found_out: false }
     }
 
-    /// The same with names that only the gateway's prefix makes right. One tool of the suite needs another prefix and a
-    /// server of its own. The gateway detects the transport.
+    /// Returns this server with names that only the gateway's prefix makes right. One tool of the
+    /// suite needs another prefix and a server of its own. The gateway detects the transport.
     pub(super) fn renamed(self) -> [Self; 2] {
         let renamed = Self { prefix: "test_", found_out: true, ..self };
         [renamed, Self { name: "schemas", prefix: "json_schema_", only: "tools", ..renamed }]
@@ -44,7 +44,7 @@ impl Server {
         Self { name, only, ..Self::whole(era, transport) }
     }
 
-    /// The filters of its table.
+    /// Returns the filters of the server's table in the configuration.
     fn filters(&self) -> String {
         let kinds = ["tools", "prompts", "resources"];
         let others = kinds.iter().filter(|kind| !self.only.is_empty() && **kind != self.only);
@@ -59,11 +59,11 @@ pub(super) const SPLIT: [Server; 3] = [
     Server::part("reading", "legacy", "sse", "resources"),
 ];
 
-/// A server that runs, or that the gateway will start.
+/// A running server, or one that the gateway will start.
 #[derive(Debug)]
 struct Running {
     place: String,
-    /// Its table in the configuration.
+    /// The server's table in the configuration.
     table: String,
     /// A server on HTTP, or the record of one on pipes.
     listening: Result<Listening, PipeTap>,
@@ -94,7 +94,7 @@ impl Running {
         Self { place, table, listening }
     }
 
-    /// The messages between it and the gateway.
+    /// Returns the messages between the server and the gateway.
     fn entries(&self, tap: &Tap, revision: Revision) -> Vec<Entry> {
         match &self.listening {
             Ok(listening) if listening.url.ends_with("/sse") => {
@@ -173,7 +173,7 @@ struct Count<'t> {
 }
 
 impl<'t> Count<'t> {
-    /// From a line such as `✗ name: 1 passed, 1 failed`, in colours or not.
+    /// Reads a line such as `✗ name: 1 passed, 1 failed`, in colours or not.
     fn read(line: &'t str) -> Option<Self> {
         let (_, rest) = line.split_once('✓').or_else(|| line.split_once('✗'))?;
         let (name, counts) = rest.trim().split_once(": ")?;
@@ -184,7 +184,7 @@ impl<'t> Count<'t> {
     }
 }
 
-/// The checks of a run; those of scenarios without a score are apart.
+/// Returns the checks of a run; those of scenarios without a score are apart.
 fn tally(counts: &[Count<'_>], unscored: &BTreeSet<&str>) -> String {
     let sum = |scored: bool| {
         let counts = counts.iter().filter(|count| unscored.contains(count.scenario) != scored);
@@ -194,7 +194,7 @@ fn tally(counts: &[Count<'_>], unscored: &BTreeSet<&str>) -> String {
     format!("{passed} passed, {failed} failed; not scored: {more} passed, {worse} failed")
 }
 
-/// The scenarios that were played for information only, from the list below the results.
+/// Returns the scenarios that were played for information only, from the list below the results.
 fn unscored(text: &str) -> BTreeSet<&str> {
     let list = text.split_once("Not scored for").map_or("", |(_, list)| list);
     let names = list.lines().filter_map(|line| line.trim().strip_prefix(['✓', '✗'])?.split_whitespace().next());

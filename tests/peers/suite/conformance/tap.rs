@@ -19,7 +19,8 @@ use tokio::runtime::Runtime;
 /// Headers of one connection only; each side of the relay has its own.
 const HOP_BY_HOP: [header::HeaderName; 2] = [header::CONNECTION, header::TRANSFER_ENCODING];
 
-/// Delay of a request for a stream, so that a message which relies on an unopened stream is lost visibly.
+/// Delay of a request for a stream, so that a message which relies on an unopened stream is lost
+/// visibly.
 const WAY_OF_A_STREAM: Duration = Duration::from_millis(50);
 
 /// One request over HTTP and as much of its response as came.
@@ -55,7 +56,7 @@ impl Tap {
         Self { port, record, runtime: Some(runtime) }
     }
 
-    /// All exchanges, of any URL.
+    /// Returns all exchanges, of any URL.
     pub(super) fn all(&self) -> Vec<Exchange> {
         self.record.lock().unwrap().iter().map(|exchange| exchange.lock().unwrap().clone()).collect()
     }
@@ -65,13 +66,13 @@ impl Tap {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The URL that leads to this one through the relay.
+    /// Returns the URL that leads to this one through the relay.
     pub(super) fn before(&self, url: &str) -> String {
         let uri: Uri = url.parse().unwrap();
         format!("{}/{}{}", self.base(), uri.port_u16().unwrap(), uri.path())
     }
 
-    /// The exchanges of that URL, in the order of the requests.
+    /// Returns the exchanges of that URL, in the order of the requests.
     pub(super) fn exchanges(&self, url: &str) -> Vec<Exchange> {
         let port = url.parse::<Uri>().unwrap().port_u16().unwrap();
         self.all().into_iter().filter(|exchange| exchange.port == port).collect()
@@ -118,7 +119,8 @@ fn never(error: Infallible) -> hyper::Error {
     match error {}
 }
 
-/// Passes one request on, on a connection of its own, so that the server notices when the client goes away.
+/// Passes one request on, on a connection of its own, so that the server notices when the client
+/// goes away.
 async fn pass(
     own: u16,
     request: Request<Incoming>,
@@ -183,7 +185,7 @@ impl PipeTap {
         Self { input: folder.join(format!("{name}.in")), output: folder.join(format!("{name}.out")) }
     }
 
-    /// A shell line that runs `command` and records its input and output.
+    /// Returns a shell line that runs `command` and records its input and output.
     pub(super) fn around(&self, command: &str) -> String {
         let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
         format!("tee -a {} | {command} | tee -a {}", quoted(&self.input), quoted(&self.output))

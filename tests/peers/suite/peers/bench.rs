@@ -17,10 +17,11 @@ use crate::harness::{Gateway, Setup, headend, left_out};
 use crate::process::output_within;
 use crate::upstream::{Listening, Log, example, toml_array};
 
-/// On a busy machine a runtime and its program take longer to start than a call waits for them.
+/// A longer start time: on a busy machine a runtime and its program take longer to start than a
+/// call waits for them.
 const SLOW: &str = "start-wait = \"120s\"\n";
 
-/// How long one client program may take; a loaded machine starts Node in seconds.
+/// Longest time of one client program; a loaded machine starts Node in seconds.
 const CLIENT: Duration = Duration::from_secs(240);
 
 /// One call of each upstream, and a text that its answer must contain.
@@ -39,7 +40,8 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// The folder named by the environment, else the one that the gate fills. Waits for its turn.
+    /// Returns the folder named by the environment, else the one that the gate fills. Waits for its
+    /// turn.
     pub(crate) fn find() -> Option<Self> {
         let test = std::env::current_exe().unwrap();
         let target = test.ancestors().nth(3).unwrap().join("peers");
@@ -60,12 +62,12 @@ impl Peers {
         &self.root
     }
 
-    /// A Node that is new enough for all of them.
+    /// Returns the path of a Node that is new enough for all peers.
     pub(crate) fn node(&self) -> PathBuf {
         self.root.join("node/node_modules/.bin/node")
     }
 
-    /// The folder that holds the installed packages.
+    /// Returns the folder that holds the installed packages.
     pub(crate) fn folder(&self) -> PathBuf {
         self.root.join("node")
     }
@@ -74,7 +76,8 @@ impl Peers {
         self.root.join("node/node_modules/@modelcontextprotocol").join(name)
     }
 
-    /// A browser and its driver; says that a test is left out where one is missing.
+    /// Returns the browser's program; prints that the test `what` is left out if the browser or its
+    /// driver is missing.
     pub(crate) fn browser(&self, what: &str) -> Option<PathBuf> {
         let names = ["chromium-headless-shell", "chromium", "google-chrome"];
         let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -100,9 +103,9 @@ pub(super) struct Bench {
     peers: Peers,
     pub(super) gateway: Gateway,
     pub(super) calls: Vec<Call>,
-    /// How many runs of the inspector there were.
+    /// Number of runs of the inspector so far.
     inspections: AtomicUsize,
-    /// The servers that listen, which end with this.
+    /// The listening servers, which end when this is dropped.
     _listening: Vec<Listening>,
 }
 
@@ -160,7 +163,8 @@ impl Bench {
         Some(Self { peers, gateway, calls, inspections: AtomicUsize::new(0), _listening: vec![old, new] })
     }
 
-    /// A gateway before `server-everything` alone, and a record of the server's input.
+    /// Starts a gateway in front of `server-everything` alone; returns it with a record of the
+    /// server's input.
     pub(super) fn everything() -> Option<(Gateway, Log)> {
         let peers = Peers::find()?;
         let setup = Setup::new();
@@ -176,7 +180,7 @@ impl Bench {
         format!("http://{}/mcp", self.gateway.address)
     }
 
-    /// The command line of a face over stdio.
+    /// Returns the command line of a face over stdio.
     pub(super) fn command(&self, face: Face) -> Vec<String> {
         face_command(&self.gateway, face)
     }
@@ -194,7 +198,7 @@ impl Bench {
         }
     }
 
-    /// One of the clients in `tests/peers`.
+    /// Returns the command line of one of the clients in `tests/peers`.
     pub(super) fn script(&self, face: Face, (script, era, protocol): &Script) -> Vec<String> {
         let at = format!("{script} ({era}) over {face:?}");
         let calls: Vec<Value> =
@@ -225,7 +229,7 @@ impl Bench {
         wrong
     }
 
-    /// The Inspector's command line: one list or one call a run.
+    /// Returns the Inspector's command line: one list or one call a run.
     pub(super) fn inspector(&self, face: Face, era: &str, call: Option<&Call>) -> Vec<String> {
         let at = format!("inspector ({era}) over {face:?}: {}", call.map_or("tools/list", |call| call.name));
         let server = match face {
@@ -270,7 +274,7 @@ impl Bench {
         }
     }
 
-    /// The Rust SDK, in this process.
+    /// Plays the Rust SDK as a client, in this process.
     pub(super) async fn rmcp<T, E, A>(&self, transport: T, modern: bool, face: &str)
     where
         T: rmcp::transport::IntoTransport<RoleClient, E, A>,
@@ -329,7 +333,7 @@ pub(super) fn client_environment(peers: &Peers, gateway: &Gateway, command: &mut
         .env("MCP_INSPECTOR_SECRET_STORE", "memory");
 }
 
-/// The command line of a face over stdio.
+/// Returns the command line of a face over stdio.
 pub(super) fn face_command(gateway: &Gateway, face: Face) -> Vec<String> {
     let mut words = [headend(), "stdio", "--config", gateway.config.to_str().unwrap()].map(str::to_owned).to_vec();
     if face == Face::Alone {
@@ -338,7 +342,7 @@ pub(super) fn face_command(gateway: &Gateway, face: Face) -> Vec<String> {
     words
 }
 
-/// The environment of a client program.
+/// Returns the environment of a client program.
 pub(super) fn face_environment(gateway: &Gateway) -> Value {
     gateway.world.environment().into_iter().map(|(name, value)| (name, Value::String(value))).collect()
 }

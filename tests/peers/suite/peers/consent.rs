@@ -1,5 +1,6 @@
-//! Approvals from end to end with real SDK clients of both eras and a real browser: the person's answer decides, the
-//! server's own log shows exactly the permitted calls, and the audit log shows why.
+//! Approvals from end to end with real SDK clients of both eras and a real browser: the person's
+//! answer decides, the server's own log shows exactly the permitted calls, and the audit log shows
+//! why.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +20,13 @@ mod page;
 mod patience;
 mod strong;
 
-/// A client program whose person can see forms.
+/// Capabilities of a client whose person can see forms.
 const FORMS: &str = r#"{"elicitation": {"form": {}}}"#;
-/// One whose person can open pages only.
+/// Capabilities of a client whose person can open pages only.
 const PAGES: &str = r#"{"elicitation": {"url": {}}}"#;
-/// One that can do both.
+/// Capabilities of a client whose person can do both.
 const BOTH: &str = r#"{"elicitation": {"form": {}, "url": {}}}"#;
-/// One without a person.
+/// Capabilities of a client without a person.
 const NOBODY: &str = "{}";
 
 /// Every SDK over the faces that it is tested on.
@@ -61,12 +62,13 @@ impl Audited {
         self.of(event).iter().map(|record| record["result"].as_str().unwrap()).collect()
     }
 
-    /// The records of calls that were allowed.
+    /// Returns the records of calls that were allowed.
     fn allowed(&self) -> Vec<&Value> {
         self.of("decision").iter().filter(|record| record["result"] == "allow").collect()
     }
 
-    /// Checks that every allowed call names a grant given by an answer of that evidence, and every answer its approval.
+    /// Checks that every allowed call names a grant given by an answer of that evidence, and every
+    /// answer its approval.
     fn hangs_together(&self, evidence: &str, by: &str, at: &str) {
         let answers = self.of("answer");
         for allowed in self.allowed() {
@@ -85,7 +87,7 @@ impl Audited {
     }
 }
 
-/// A call's only argument.
+/// Returns a call's only argument.
 fn text(text: &str) -> Value {
     json!({"text": text})
 }

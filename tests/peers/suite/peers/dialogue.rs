@@ -1,4 +1,5 @@
-//! Questions, notifications and contents of a real server, through the gateway to real clients of both eras.
+//! Questions, notifications and contents of a real server, through the gateway to real clients of
+//! both eras.
 
 use std::process::Command;
 
@@ -9,14 +10,14 @@ use super::{Face, Peers};
 use crate::harness::{Gateway, Setup};
 use crate::upstream::{Listening, toml_array};
 
-/// How the server is reached.
+/// The transport of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Behind {
     Stdio,
     Http,
 }
 
-/// A gateway before `server-everything`.
+/// Starts a gateway in front of `server-everything`.
 fn gateway(peers: &Peers, behind: Behind) -> (Gateway, Option<Listening>) {
     let (setup, node) = (Setup::new(), peers.node().to_str().unwrap().to_owned());
     let (target, listening) = match behind {
@@ -71,7 +72,7 @@ fn play(peers: &Peers, gateway: &Gateway, face: Face, sdk: &str) -> Vec<String> 
 fn every_client(behind: Behind) {
     let Some(peers) = Peers::find() else { return };
     let (gateway, _server) = gateway(&peers, behind);
-    // One after the other: they share the server's state.
+    // The clients run one after the other, since they share the server's state.
     for face in [Face::Http, Face::Attached] {
         for sdk in ["v1", "v2"] {
             let wrong = play(&peers, &gateway, face, sdk);

@@ -56,7 +56,7 @@ fn opencode_uses_the_servers_of_the_daemon() {
     lists_and_reads(Host::OpenCode, false);
 }
 
-/// The id of the open approval of a call of that tool.
+/// Returns the id of the open approval of a call of that tool.
 fn open_approval(desk: &Desk, tool: &str) -> String {
     let mut id = None;
     eventually(&format!("{tool} waits for an approval"), || {

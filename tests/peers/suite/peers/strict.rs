@@ -1,4 +1,5 @@
-//! SDK clients that check what they are sent, behind a gateway whose upstream sends malformed definitions.
+//! SDK clients that check what they are sent, behind a gateway whose upstream sends malformed
+//! definitions.
 
 use std::process::Command;
 

@@ -1,25 +1,26 @@
-//! How many tests with peers run at once.
+//! Limits how many tests with peers run at once.
 //!
-//! Peers have a patience of their own, of some seconds, so with too many of them at once a test would measure the machine. Most of the
-//! time they wait, so as many as the machine has cores leave it idle: a machine that rests takes one more.
+//! Peers have a patience of their own, of some seconds, so with too many of them at once a test
+//! would measure the machine. Most of the time they wait, so as many as the machine has cores leave
+//! it idle: a machine that rests takes one more.
 
 use std::fs;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the machine is looked at before it takes one more than it has cores.
+/// Time for which the machine is observed before it takes more tests than it has cores.
 const LOOK: Duration = Duration::from_millis(750);
-/// How many there are for each core at most.
+/// Most tests for each core.
 const MOST: usize = 4;
 
-/// The turn of one test, which ends with this.
+/// The turn of one test, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn;
 
 struct Playing {
     tests: usize,
-    /// When the last one began.
+    /// Time at which the last test began.
     last: Option<Instant>,
 }
 
@@ -62,16 +63,16 @@ struct Ticks {
 }
 
 impl Ticks {
-    /// Zero where the system does not tell.
+    /// Reads the times of the machine; zero if the system does not tell.
     fn read() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let first = text.lines().next().unwrap_or_default();
         let numbers: Vec<u64> = first.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-        // Of its ten numbers the last two are in the first two.
+        // The last two of the ten numbers are contained in the first two.
         Self { all: numbers.iter().take(8).sum(), idle: numbers.iter().skip(3).take(2).sum() }
     }
 
-    /// Whether the cores had nothing to do for most of the time since.
+    /// Returns whether the cores were idle for most of the time since these figures.
     fn most_were_idle(self) -> bool {
         let now = Self::read();
         now.all > self.all && (now.idle - self.idle) * 2 > now.all - self.all

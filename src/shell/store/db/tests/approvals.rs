@@ -66,7 +66,7 @@ fn a_grant_is_kept_once_and_ends_once_over_all_processes() {
     });
 }
 
-/// A row of the list, as an engine returns it.
+/// Returns a row of the list, as an engine returns it.
 fn row(id: u8) -> ApprovalView {
     let text = |text: &str| text.to_owned();
     let message = format!("message {id}");
@@ -87,7 +87,7 @@ fn row(id: u8) -> ApprovalView {
     }
 }
 
-/// The same approval with everything that is kept about it.
+/// Returns the approval of [`row`] with everything that is kept about it.
 fn view(id: u8) -> ApprovalView {
     ApprovalView { effect: Some(format!("effect {id}")), ..row(id) }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How long a claim lasts.
+/// Time for which a claim lasts.
 const CLAIM: u64 = 3;
 
 #[derive(Debug)]

@@ -1,11 +1,11 @@
-//! Pins: each step is taken from the record that is in the store, whichever process wrote it.
+//! Pins: each step is taken from the record that is in the store, even if another process wrote it.
 
 use super::*;
 use crate::catalog::name::UpstreamName;
 use crate::policy::Trust;
 use crate::store::pin_record::{PinKey, Record, Step, Text};
 
-/// A launch; its URL may hold a secret.
+/// Returns a launch; its URL may hold a secret.
 fn launch(n: u8) -> Text {
     let text = format!(r#"{{"transport":"http","url":"https://a.example/?key={n}"}}"#);
     Text { digest: Digest::of(text.as_bytes()), text: Arc::from(text) }
@@ -20,7 +20,7 @@ fn step(what: u8, n: u8) -> Step {
     }
 }
 
-/// All of a record that is compared.
+/// Returns all of a record that is compared.
 fn shown(record: &Record) -> impl PartialEq + Debug + use<> {
     let Record { pin, approved, waiting, by, at, .. } = record.clone();
     (pin, approved, waiting, by, at)

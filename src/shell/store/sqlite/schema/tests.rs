@@ -15,7 +15,7 @@ fn version(connection: &Connection) -> i64 {
     connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
-/// The tables and indices, as they were written.
+/// Returns the tables and indices, as they were written.
 fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
     let mut select = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
     select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap()

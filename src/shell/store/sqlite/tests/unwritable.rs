@@ -7,7 +7,7 @@ use super::super::open::Copied;
 use super::*;
 use crate::base::clock;
 
-/// The keys in `meta` that [`put`] made.
+/// Returns the keys in `meta` that [`put`] made.
 fn keys(connection: &Connection) -> Vec<String> {
     let mut select = connection.prepare("SELECT key FROM meta WHERE key LIKE 'k_' ORDER BY key").unwrap();
     let rows = select.query_map([], |row| row.get(0)).unwrap();
@@ -18,7 +18,8 @@ fn bytes(path: &Path) -> [Option<Vec<u8>>; 2] {
     ["", "-wal"].map(|end| fs::read(format!("{}{end}", path.display())).ok())
 }
 
-/// A copy of the files as a process that was killed leaves them, without the index of the journal.
+/// Returns a copy of the files as a process that was killed leaves them, without the index of the
+/// journal.
 fn killed(dir: &tempfile::TempDir, name: &str) -> (tempfile::TempDir, PathBuf) {
     let other = tempfile::Builder::new().prefix(name).tempdir().unwrap();
     for end in ["", "-wal"] {
@@ -87,7 +88,7 @@ fn writes_are_refused_one_by_one_until_the_disk_takes_them_again() {
     assert!(refused.is_unwritable(), "{refused}");
     assert!(!db.health().is_writable());
     assert!(db.health().trouble().unwrap().why.contains("cannot be written"));
-    // What only reads, or finds nothing to write, goes on.
+    // Operations that only read, or find nothing to write, still succeed.
     assert_eq!(count(&db), 1);
     db.write(|connection| connection.query_row("SELECT count(*) FROM meta", [], |row| row.get::<_, i64>(0)))
         .run_now()

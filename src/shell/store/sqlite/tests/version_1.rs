@@ -50,7 +50,8 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     assert!(!fs::read(file(&dir)).unwrap().windows(6).any(|bytes| bytes == b"marker"), "not even in free pages");
 }
 
-/// A tool of that store with its lists in some order: that of the pins, that which waits, and another.
+/// Returns a tool of that store with its lists in some order: that of the pins, that which waits,
+/// and another.
 fn tool(name: &str, order: usize, description: &str) -> Definition {
     let (words, required, values) = [
         ("summary,status,labels", r#""query","fields""#, r#""up","down""#),
@@ -67,7 +68,8 @@ fn fx() -> UpstreamName {
     UpstreamName::parse("fx").unwrap()
 }
 
-/// The verdict about a listed tool: the digest that its grants need and the bytes that clients get, or nothing.
+/// Returns the verdict about a listed tool: the digest that its grants need and the bytes that
+/// clients get, or nothing.
 fn judged(pins: &Pins, item: &Definition) -> Option<(crate::policy::Digest, RawJson)> {
     let tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: 100 };
     let listed = ListedItems { items: &[item], is_recalled: false, removed: 0, reading: None };

@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The library that a client is written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sdk {
-    /// Speaks 2025-11-25.
+    /// The first generation of the TypeScript SDK, which speaks 2025-11-25.
     TypeScript1,
-    /// Speaks 2026-07-28, and so does the next.
+    /// The second generation of the TypeScript SDK, which speaks 2026-07-28 as the Python SDK does.
     TypeScript2,
     Python,
 }
@@ -59,7 +59,7 @@ impl Program {
         writeln!(self.stdin, "{line}").unwrap_or_else(|error| panic!("{error}: {}", self.story()));
     }
 
-    /// All that it said so far.
+    /// Returns all lines of the program so far.
     pub(super) fn said(&self) -> Vec<Value> {
         values(&self.lines.all())
     }
@@ -85,7 +85,7 @@ fn values(lines: &[String]) -> Vec<Value> {
     lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// How a call ended.
+/// The end of a call, as the client program reports it.
 #[derive(Debug)]
 pub(super) struct Done(pub(super) Value);
 
@@ -95,7 +95,7 @@ impl Done {
         self.0["text"].as_str().unwrap()
     }
 
-    /// Why it was refused.
+    /// Returns the reason of the refusal.
     pub(super) fn refusal(&self) -> &Value {
         assert_eq!(self.0["isError"], true, "{}", self.0);
         &self.0["refusal"]
@@ -126,7 +126,7 @@ impl Client {
         Self::connect(peers, gateway, sdk, &target, capabilities)
     }
 
-    /// Over HTTP as the caller whose token that is.
+    /// Starts a client over HTTP, as the caller with that token.
     pub(super) fn of(peers: &Peers, gateway: &Gateway, sdk: Sdk, token: Option<String>, capabilities: &str) -> Self {
         let target = json!({"url": format!("http://{}/mcp", gateway.address), "token": token});
         Self::connect(peers, gateway, sdk, &target, capabilities)
@@ -179,7 +179,8 @@ impl Client {
         })
     }
 
-    /// A call with a person who gives those answers: how it ended, after exactly so many questions.
+    /// Makes a call with a person who gives those answers, and returns its end. Checks that there
+    /// were exactly so many questions.
     pub(super) fn call(&mut self, name: &str, arguments: &Value, answers: &[&str]) -> Done {
         let call = self.begin(name, arguments, answers);
         let done = self.end(call);
@@ -187,7 +188,7 @@ impl Client {
         done
     }
 
-    /// The questions so far in the course of that call.
+    /// Returns the questions so far in the course of that call.
     pub(super) fn questions(&self, call: u64) -> Vec<Value> {
         questions(&self.program.said(), call)
     }

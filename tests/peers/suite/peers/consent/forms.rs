@@ -34,7 +34,8 @@ fn every_answer(sdk: Sdk, face: Face) {
     assert_eq!(audited.words("answer"), answers, "{at}");
     assert_eq!(audited.of("prompt").len(), answers.len(), "{at}");
     assert_eq!(audited.words("outcome"), ["ok"; 3], "{at}");
-    // Each call needs one approval, though a modern client makes it twice; the session's grant covers the last.
+    // Each call needs one approval, though a modern client makes it twice; the session's grant
+    // covers the last.
     let calls = ["ask", "allow", "ask", "ask", "ask", "ask", "ask", "allow", "allow"];
     assert_eq!(audited.words("decision"), calls, "{at}");
     let grants: Vec<&Value> = audited.allowed().iter().map(|allowed| &allowed["grant"]).collect();

@@ -1,5 +1,5 @@
-//! Six calls at once of the official filesystem server, by each kind of client: what a client's own forms allow, what one answer to
-//! a group allows, and that every allowed call runs exactly once.
+//! Six calls at once of the official filesystem server, by each kind of client: what a client's own
+//! forms allow, what one answer to a group allows, and that every allowed call runs exactly once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,12 @@ use crate::browser::Browser;
 use crate::harness::{Gateway, Setup, left_out};
 use crate::upstream::toml_array;
 
-/// Whether a call that waits for a person is held, so that it completes in itself; else it is refused and made again.
+/// Whether a call that waits for a person is held, so that it completes in itself; else it is
+/// refused and made again.
 const HELD: bool = true;
 
-/// A kind of client: its library and face, its capabilities, and whether its own forms can allow a call.
+/// A kind of client: its library and face, its capabilities, and whether its own forms can allow a
+/// call.
 type Kind = (Sdk, Face, &'static str, bool);
 
 const KINDS: [Kind; 6] = [
@@ -55,7 +57,7 @@ impl Play {
         Some(Self { gateway, folder: text(&folder), log })
     }
 
-    /// The paths of the calls of a tool that reached the server.
+    /// Returns the paths of the calls of a tool that reached the server.
     fn called(&self, tool: &str) -> Vec<String> {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -66,7 +68,7 @@ impl Play {
         paths
     }
 
-    /// The ids of the open approvals of a tool, by the name in their arguments.
+    /// Returns the ids of the open approvals of a tool, by the name in their arguments.
     fn open(&self, tool: &str) -> BTreeMap<String, String> {
         let output = self.gateway.run(&["approvals", "--json"]);
         let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -119,7 +121,8 @@ fn begin(play: &Play, client: &mut Client, tool: &str, letter: char, answer: &st
     names.map(begin).collect()
 }
 
-/// How a call ended that had been allowed or denied: in itself, or where it was refused to wait, when it is made again.
+/// Returns the end of a call that was allowed or denied: its own end if it was held, else that of a
+/// repeated call.
 fn end(play: &Play, client: &mut Client, tool: &str, (name, call): &(String, u64)) -> Done {
     let done = client.end(*call);
     if HELD || done.0["refusal"]["reason"] != "awaiting_approval" {
@@ -143,11 +146,12 @@ fn played(peers: &Peers, (sdk, face, capabilities, has_forms): Kind, on_page: bo
     } else {
         in_a_group(&play, &mut client, "create_directory", on_page, &at);
     }
-    // Its server calls it destructive, so that no form of a client suffices.
+    // The server calls this tool destructive, so a form of a client does not suffice.
     in_a_group(&play, &mut client, "write_file", on_page, &at);
 }
 
-/// Six calls that wait, of which one answer allows five and another denies one, and a seventh that came later.
+/// Plays six calls that wait, of which one answer allows five and another denies one, and a seventh
+/// that came later.
 fn in_a_group(play: &Play, client: &mut Client, tool: &str, on_page: bool, at: &str) {
     let letter = tool.chars().next().unwrap();
     let (no, after) = (format!("{letter}3"), format!("{letter}late"));

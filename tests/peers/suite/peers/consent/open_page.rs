@@ -14,7 +14,7 @@ use crate::upstream::{Fake, Log};
 struct Page(Program, usize);
 
 impl Page {
-    /// Does a command and returns its answer.
+    /// Sends a command to the browser and returns its answer.
     fn does(&mut self, command: &Value) -> Value {
         self.0.tell(command);
         let said = self.0.wait_for(&command.to_string(), |said| said.get(self.1).cloned());
@@ -24,7 +24,7 @@ impl Page {
     }
 }
 
-/// Makes calls that each leave a question.
+/// Makes calls that each leave an open approval.
 fn ask(client: &mut Mcp, numbers: std::ops::Range<u32>) {
     for n in numbers {
         assert!(client.call("fx__write", json!({"path": format!("file-{n}")})).is_error());
@@ -98,7 +98,7 @@ fn an_open_page_learns_of_questions_and_of_the_daemons_end_and_forty_are_answere
         let id = format!("approval-{}", answer["prompt"].as_str().unwrap());
         assert_eq!((&json!(id), &answer["result"]), (&pressed[0], &json!(result)), "the one that had the focus");
     }
-    // Its connection may have been closed for idleness.
+    // The old client's connection may have been closed for idleness.
     let mut client = gateway.modern();
     let passed = (0..40).filter(|n| !client.call("fx__write", json!({"path": format!("file-{n}")})).is_error()).count();
     assert_eq!(passed, 20);

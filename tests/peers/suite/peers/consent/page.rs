@@ -1,4 +1,4 @@
-//! The approval's page: the operator's own browser answers, whatever the client says.
+//! The approval's page: the operator's own browser answers, and the client's answer does not count.
 
 use std::fs;
 
@@ -111,13 +111,15 @@ fn a_page_that_nobody_answers_allows_nothing_and_says_so_afterwards() {
     let Some(peers) = Peers::find() else { return };
     // A call on a stream waits for `timeout`, a modern one for `prompt-life`.
     for (sdk, key) in [(Sdk::TypeScript1, "timeout"), (Sdk::TypeScript2, "prompt-life")] {
-        // A browser on a busy machine may open the page too late: then the round begins anew with more time.
+        // A browser on a busy machine may open the page too late: then the round begins anew with
+        // more time.
         let in_time = [4, 16, 64].into_iter().any(|seconds| left_open(&peers, sdk, &format!("{key} = \"{seconds}s\"")));
         assert!(in_time, "{sdk:?}: the page was never there in time");
     }
 }
 
-/// Opens the page of an approval and leaves it so until its time is over. Whether the page was opened in time.
+/// Opens the page of an approval and leaves it so until its time is over. Whether the page was
+/// opened in time.
 fn left_open(peers: &Peers, sdk: Sdk, patience: &str) -> bool {
     let stage = Stage::with(patience, "");
     let Some(mut operator) = Operator::start(peers, &stage) else { return true };

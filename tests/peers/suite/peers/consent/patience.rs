@@ -1,11 +1,12 @@
-//! Real clients that give a held call up: it is never made, the next one waits less and ends before its client gives up again, and
-//! the approval is used by the call after it.
+//! Real clients that give a held call up: it is never made, the next one waits less and ends before
+//! its client gives up again, and the approval is used by the call after it.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// After that a call is given up by its library, in milliseconds. A third of it is more than a busy machine is late.
+/// Time after which a client's library gives a call up, in milliseconds. A third of it is more than
+/// the delays of a busy machine.
 const PATIENCE: u64 = 4000;
 
 fn gives_up(peers: &Peers, (sdk, face): (Sdk, Face)) {

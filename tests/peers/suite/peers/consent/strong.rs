@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The page that a question names, which must be that of an open approval.
+/// Returns the page that a question names, which must be that of an open approval.
 pub(super) fn page_of(stage: &Stage, question: &Value) -> String {
     assert_eq!(question["mode"], "url", "{question}");
     let url = question["url"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn the_real_client_of_another_caller_cannot_answer_on_a_stream() {
         other.tell(&json!({"do": "respond", "id": question["id"], "answer": answer}));
     }
     other.responded(2);
-    // Its own call is another one, and waits for its own person.
+    // A call of the other caller, which waits for that caller's own person.
     let theirs = other.begin("fx__echo", &text("mine"), &["wait"]);
     other.question(theirs, 0);
     assert_eq!(stage.called().len(), 0);

@@ -179,8 +179,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts the host in the login session of the desk. `calls` are the tools that its model calls,
-    /// with their arguments.
+    /// Starts the host in the login session of the desk. `calls` are the tools that its model
+    /// calls, with their arguments.
     pub(super) fn start(peers: &Peers, desk: &Desk, host: Host, program: &Path, calls: &[(&str, Value)]) -> Self {
         let world = &desk.gateway.world;
         let job: Vec<Value> =

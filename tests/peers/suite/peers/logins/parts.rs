@@ -1,4 +1,5 @@
-//! The programs of a world with a login: an authorization server, a server that wants its tokens, a browser.
+//! The programs of a world with a login: an authorization server, a server that wants its tokens, a
+//! browser.
 
 use std::io::Write as _;
 use std::process::{Child, Stdio};
@@ -10,11 +11,11 @@ use crate::harness::{Gateway, World};
 use crate::peers::Peers;
 use crate::process::{Lines, end, output_within, said, wait};
 
-/// On a busy machine a runtime takes that long to start.
+/// Longest start of a runtime on a busy machine.
 const START: Duration = Duration::from_secs(120);
 const LOGIN: Duration = Duration::from_secs(60);
 
-/// A peer that says what it does, one JSON object a line.
+/// A peer that prints its actions, one JSON object a line.
 #[derive(Debug)]
 pub(in crate::peers) struct Peer {
     child: Child,
@@ -43,18 +44,18 @@ impl Peer {
         peer
     }
 
-    /// Its events of a kind, in order.
+    /// Returns the peer's events of a kind, in order.
     pub(in crate::peers) fn events(&self, kind: &str) -> Vec<Value> {
         let read = self.lines.all().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
         read.filter(|event| event["event"] == kind).collect()
     }
 
-    /// A member of what it said when it began to listen.
+    /// Returns a member of the line that the peer printed when it began to listen.
     pub(in crate::peers) fn said(&self, member: &str) -> String {
         self.events("listening")[0][member].as_str().unwrap().to_owned()
     }
 
-    /// The token requests with that grant that it granted.
+    /// Returns the granted token requests with that grant type.
     pub(in crate::peers) fn tokens(&self, grant: &str) -> Vec<Value> {
         self.events("token").into_iter().filter(|event| event["type"] == grant).collect()
     }
@@ -79,7 +80,8 @@ pub(super) fn post(url: &str, body: &str) {
     assert_eq!(answer.status(), 204, "{url}");
 }
 
-/// Logs in with `headend login NAME --paste` and a browser without a person. The output, and whether it worked.
+/// Logs in with `headend login NAME --paste` and a browser without a person. Returns whether it
+/// worked, and the output.
 pub(super) fn login(gateway: &Gateway, peers: &Peers, name: &str) -> (bool, String) {
     let browse = |address: &str| {
         let job = json!({ "url": address, "back": redirect(address) });
@@ -88,7 +90,8 @@ pub(super) fn login(gateway: &Gateway, peers: &Peers, name: &str) -> (bool, Stri
     login_by(gateway, name, browse)
 }
 
-/// [`login`] with another browser: it gets the address of the page and gives the one at which it ended.
+/// Does the same as [`login`] with another browser: it gets the address of the page and returns the
+/// address at which it ended.
 pub(super) fn login_by(gateway: &Gateway, name: &str, browse: impl FnOnce(&str) -> String) -> (bool, String) {
     let mut command = gateway.world.command(crate::harness::headend());
     command.args(["login", name, "--paste"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -118,13 +121,13 @@ pub(super) fn login_by(gateway: &Gateway, name: &str, browse: impl FnOnce(&str) 
     (status.is_some_and(|status| status.success()), text)
 }
 
-/// The redirect address in the address of a login page.
+/// Returns the redirect address in the address of a login page.
 pub(super) fn redirect(address: &str) -> String {
     let url: url::Url = address.parse().unwrap();
     url.query_pairs().find(|(name, _)| name == "redirect_uri").unwrap().1.into_owned()
 }
 
-/// Runs a script of `tests/peers` with a job to its end; what it printed.
+/// Runs a script of `tests/peers` with a job to its end, and returns its output.
 pub(super) fn script(gateway: &Gateway, peers: &Peers, name: &str, job: &Value) -> String {
     let mut command = gateway.world.command(peers.node().to_str().unwrap());
     command.arg(crate::ground::root().join("tests/peers").join(name)).arg(job.to_string());
