@@ -48,7 +48,7 @@ impl Gateway {
             return false;
         }
         if is_there && *self.source.files.lock() != loading.files {
-            // The file watch names no person, and `begin` fails only if the log takes no record.
+            // `begin` neither waits nor fails for a reload, whose record is written afterwards.
             if let Ok(record) = self.service.audit.begin(OperatorAction::Reload, FILE_WATCH, None).await {
                 drop(self.apply(loading, record, None).await);
             }
