@@ -26,7 +26,7 @@ use crate::wire::foreign;
 const LOOK: Duration = Duration::from_millis(100);
 /// Digits that remain of a digest where the screen is too narrow for all.
 const DIGITS: usize = 8;
-/// Width of the gap between a record's time and its event, in columns.
+/// Columns between a record's time and its event, which contain the record's number.
 const TO_EVENT: usize = 8;
 /// Most removals that `verify` names for each chain.
 const SHOWN: usize = 3;
@@ -94,6 +94,7 @@ pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> Failure {
     Failure::new(SOFTWARE, format!("read the audit log in {}: {error}", log.path().display()))
 }
 
+/// Verifies the chains of the log and prints a report for each; exit code 1 if one is damaged.
 fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
     let log = match &args.dir {
         Some(dir) if dir.is_dir() => AuditLog::of_copy(dir.clone()),

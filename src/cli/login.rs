@@ -64,7 +64,8 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
     }
 }
 
-/// Asks for the address at which the browser ended, until the daemon accepts one.
+/// Asks for the address at which the browser ended, at most [`TRIES`] times, and sends it to the
+/// daemon. Asks again only if the address does not belong to the login.
 fn pasted(daemon: &mut Daemon, id: &str) -> Result<LoggedIn, Failure> {
     let mut last = Failure::new(USAGE, "no address was given");
     for _ in 0..TRIES {

@@ -125,6 +125,7 @@ fn list(client: &mut OperatorClient, args: ListArgs) -> Result<u8, Failure> {
     print(&format!("{}{hint}", screen.table(&columns, &rows, coloured, note)))
 }
 
+/// Prints the selected pins with their texts, the waiting ones compared with the approved ones.
 fn diff(client: &mut OperatorClient, chosen: &Chosen) -> Result<u8, Failure> {
     let colour = Screen::of_stdout().has_colours();
     let pins = summaries(client)?;
@@ -174,6 +175,7 @@ impl Verdict {
     }
 }
 
+/// Approves or rejects the selected pins: named ones each alone, waiting ones all at once.
 fn decide(client: &mut OperatorClient, decided: &Decided, verdict: Verdict) -> Result<u8, Failure> {
     let pins = summaries(client)?;
     match Selection::of(&pins, &decided.chosen)? {

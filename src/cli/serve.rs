@@ -92,6 +92,8 @@ pub(super) fn warn(loaded: &Loaded, inline: bool) {
     }
 }
 
+/// Runs the daemon: takes the lock of the state directory, opens the gateway, announces it, and
+/// serves until a signal ends it.
 async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) -> Result<u8, Failure> {
     // First: until now a signal, SIGHUP too, ends the process without a shutdown.
     let mut signals = Signals::watch()?;

@@ -47,6 +47,7 @@ pub(super) fn load(common: &Common, upstreams: &[String]) -> Result<Loaded, Fail
     }
 }
 
+/// Loads a configuration with `load` and keeps `load` to read it again.
 fn loaded(
     path: Option<PathBuf>,
     inline_only: bool,

@@ -199,8 +199,8 @@ fn cells(upstream: &UpstreamView) -> [Option<String>; COLUMNS.len()] {
     ]
 }
 
-/// Describes the number of items of a list: how many are new, how many exceed `max-inventory`, and
-/// whether they come from an earlier reading.
+/// Describes the number of items of a list, whether the list could not be read, and how many items
+/// are not offered since they exceed `max-inventory`. `new` is inserted as it is.
 fn items(facts: &UpstreamFacts, list: &str, number: usize, new: &str) -> String {
     let unread = if facts.unread_lists.contains_key(list) { " (not read)" } else { "" };
     let shown = format!("{number}{unread}{new}");

@@ -91,6 +91,8 @@ async fn stand_in(door: Door, loaded: Loaded, profile: Option<String>, patience:
     Box::pin(relay::stand_in(door, gateway, profile.as_deref(), patience, times)).await
 }
 
+/// Adds a profile that passes all items of the only upstream under their own names. Fails with 64
+/// unless there is exactly one upstream.
 fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
     let [upstream] = loaded.config.upstreams.as_slice() else {
         return Err(Failure::new(USAGE, "--transparent needs exactly one upstream"));

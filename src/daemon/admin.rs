@@ -147,6 +147,8 @@ async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
     }
 }
 
+/// Serves one connection: reads its hello in time, checks quota, version and profile, answers with
+/// a hello, then serves MCP or the operator's methods until the connection ends.
 async fn connection(
     gateway: &Arc<Gateway>,
     stream: UnixStream,
@@ -269,6 +271,8 @@ async fn answer(write: &mut (impl AsyncWrite + Unpin), answer: Pieces, limit: Du
     Ok(())
 }
 
+/// Answers the operator's requests, one line after the other, until the connection ends or the
+/// gateway drains.
 async fn admin(
     gateway: &Arc<Gateway>,
     mut read: BufReader<OwnedReadHalf>,
@@ -308,6 +312,8 @@ async fn admin(
     }
 }
 
+/// Checks that the caller may make the request, performs it and records it. Returns the result, or
+/// the code and text of an error.
 pub(crate) async fn operate(
     gateway: &Arc<Gateway>,
     caller: &CallerAccess,

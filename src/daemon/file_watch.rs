@@ -161,12 +161,16 @@ impl Places {
         self.directory(directory).names.insert(name);
     }
 
+    /// Returns the entry of a directory, which it adds if missing, with the current device and
+    /// inode.
     fn directory(&mut self, directory: &Path) -> &mut Names {
         let entry = self.0.entry(directory.to_owned()).or_default();
         entry.directory = std::fs::metadata(directory).ok().map(|data| (data.dev(), data.ino()));
         entry
     }
 
+    /// Returns true if an event changes a watched name or a watched directory, or if events were
+    /// lost.
     fn concerns(&self, event: &notify::Event) -> bool {
         let is_known = |path: &PathBuf| {
             let in_directory = path.parent().and_then(|directory| self.0.get(directory)).zip(path.file_name());

@@ -206,6 +206,8 @@ impl Gateway {
         Self::build_as(GatewayRole::StandIn, config, source, Some(store), "", times)
     }
 
+    /// Builds the gateway: opens the audit log and the stores, then starts the upstreams and the
+    /// gateway's own tasks.
     fn build_as(
         role: GatewayRole,
         config: Config,
@@ -453,6 +455,8 @@ fn pins_changed(news: &PinNews, approvals: &Approvals, audit: &Audit) {
     });
 }
 
+/// Returns the limits of client sessions in the configuration. A single caller has no limit of its
+/// own.
 pub(super) fn session_limits(config: &Config) -> SessionLimits {
     let limits = &config.server.limits;
     SessionLimits {

@@ -106,6 +106,7 @@ impl Gateway {
         Ok(self.addresses.get_or_init(|| addresses).clone())
     }
 
+    /// Builds the console and spawns its listener. Returns the console's base URL.
     fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, StartError> {
         let token = match &self.store {
             Some(store) => {
@@ -127,6 +128,7 @@ impl Gateway {
         Ok(base)
     }
 
+    /// Spawns the listener for `/metrics`, `/healthz` and `/readyz`.
     fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config) {
         let page = Arc::new(MetricsPage {
             service: Arc::clone(&self.service),
@@ -178,6 +180,7 @@ fn readiness(conditions: &[Condition]) -> (http::StatusCode, String) {
     (status, format!("{word}\n{lines}"))
 }
 
+/// Binds a listener; returns it with its actual address. `key` names the setting in the error.
 async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |source| StartError::Listen { key, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;

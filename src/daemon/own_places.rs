@@ -16,6 +16,8 @@ pub(crate) fn own_places(path: Option<&Path>, files: &[Seen], state: Option<&Pat
     Places { homes: spelled(home.into_iter()), own: spelled(own.into_iter()) }
 }
 
+/// Returns each path in absolute form as written and with links resolved, sorted and without
+/// duplicates.
 fn spelled(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
     let both = paths.flat_map(|path| {
         let path = std::path::absolute(&path).unwrap_or(path);

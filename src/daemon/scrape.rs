@@ -64,6 +64,8 @@ impl MetricsPage {
         self.observe_callers();
     }
 
+    /// Updates the number of calls of each caller; callers without a name in the configuration are
+    /// counted together.
     fn observe_callers(&self) {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let tokens = match &config.server.auth {

@@ -25,6 +25,7 @@ pub(crate) fn stopping(within: Duration) {
     tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(within)]);
 }
 
+/// Sends states to the service manager; a failure is only logged.
 fn tell(state: &[NotifyState<'_>]) {
     // `notify` does nothing without a service manager. A failure does not stop the daemon.
     if let Err(error) = sd_notify::notify(state) {

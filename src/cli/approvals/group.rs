@@ -56,6 +56,7 @@ impl Group<'_> {
         self.each(&members, client)
     }
 
+    /// Asks once for all of them. Fails without a terminal, or if the person declines.
     fn confirm(&self, verb: &str, count: usize) -> Result<(), Failure> {
         if self.json || !terminal::is_here() {
             let text = format!(
@@ -70,6 +71,8 @@ impl Group<'_> {
         Err(Failure::new(NO, "nothing was answered"))
     }
 
+    /// Sends the answer to each approval and prints the outcomes; exit code 1 unless all were
+    /// accepted.
     fn each(&self, members: &[&ApprovalView], client: &mut OperatorClient) -> Result<u8, Failure> {
         let mut told = Vec::with_capacity(members.len());
         let wanted = if self.wish == Wish::Deny { "denied" } else { "granted" };

@@ -57,6 +57,7 @@ pub(super) fn own_hello(theirs: &Hello, config: Option<&str>, state: Option<&str
     hello_of(&theirs.want, &[("config", config), ("state", state), ("profile", theirs.profile.as_deref())])
 }
 
+/// Encodes a hello with the version of this program and the given members as one line.
 fn hello_of(want: &str, members: &[(&str, Option<&str>)]) -> String {
     let mut line = RawObject::default();
     line.set("headend", RawJson::number(HELLO));

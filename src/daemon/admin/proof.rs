@@ -19,7 +19,7 @@ use crate::operator::views::{Challenged, View};
 use crate::operator::{NO_COMMAND, Refusal};
 use crate::wire::foreign;
 
-/// The one guarded method that is allowed under `operator = "none"`, with a code: a person must be
+/// The only guarded method that is allowed under `operator = "none"`, with a code: a person must be
 /// able to open the console.
 const LINK: &str = "console.link";
 /// Wrong codes after which the connection is shown no further code.
@@ -143,12 +143,15 @@ fn path_of((major, minor): (u32, u32)) -> Option<PathBuf> {
     }
 }
 
+/// Returns the command line of a process, shortened and with hidden characters escaped; empty if it
+/// cannot be read.
 fn command_of(pid: i32) -> String {
     let words = read(&PathBuf::from(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
     let line = words.trim_end_matches('\0').replace('\0', " ");
     foreign::line(&line.chars().take(MAX_SHOWN).collect::<String>()).into_owned()
 }
 
+/// Reads the first 4096 bytes of a file as text; `None` if it cannot be read.
 fn read(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;

@@ -6,8 +6,8 @@ use crate::operator::status::{AddressesView, OpenApprovals, RestoredView, Status
 use crate::store::directory::Store;
 use crate::store::restored::RestoreReview;
 
-/// Builds the status of the gateway and its upstreams, as `headend status --json` prints it, except
-/// for the open approvals of other processes.
+/// Builds the status of the gateway and its upstreams, as `headend status --json` prints it, but
+/// without the open approvals.
 pub(crate) fn status(gateway: &Gateway) -> StatusView {
     let review = gateway.restore_review.as_ref().and_then(RestoreReview::backup_time);
     let mut status = StatusView {

@@ -108,6 +108,8 @@ impl Gateway {
         plan.refusal().map_or(Ok(plan), Err)
     }
 
+    /// Checks the configuration, lets the supervisor apply it, then applies the settings outside
+    /// the snapshot. Logs new warnings.
     async fn check_and_apply(&self, loading: Loading) -> Result<Plan, String> {
         let state = self.store.as_ref().map(Store::dir);
         self.service.approvals.set_places(own_places(self.source.path.as_deref(), &loading.files, state));
