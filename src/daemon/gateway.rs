@@ -1,5 +1,4 @@
-//! Composition root: builds the gateway from a configuration, creates its clients' contexts and
-//! shuts it down in order.
+//! Composition root: builds the gateway from a configuration and shuts it down in order.
 
 use std::io;
 use std::net::SocketAddr;
@@ -65,14 +64,12 @@ pub(crate) use crate::store::audit::{MAIN, chain_of_its_own};
 
 mod reload;
 
-/// Distance from the clock beyond which the latest time in the store is reported as wrong: no clock
-/// has been that far ahead.
+/// Distance ahead of the clock beyond which the latest time in the store is reported as wrong.
 const FAR_AHEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The source of the configuration, and the state of the last reading.
 pub(crate) struct ConfigSource {
-    /// Path of the configuration file; `None` for the embedded default and for upstreams given on
-    /// the command line.
+    /// Path of the file; `None` for the embedded default and for upstreams of the command line.
     pub(crate) path: Option<PathBuf>,
     pub(crate) load: Loader,
     /// True if pins and logins are kept on disk; false for upstreams given on the command line.
@@ -135,8 +132,7 @@ pub(crate) fn unbound(address: SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// Describes what the operator can do about an address, set by the key `key`, that cannot be
-/// listened on.
+/// Advises the operator about an address of the key `key` that cannot be listened on.
 pub(crate) fn way_out(key: &str, address: SocketAddr, error: &io::Error) -> String {
     let other = format!("write another address in {key}");
     if error.kind() == io::ErrorKind::AddrInUse {
@@ -177,8 +173,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Builds a gateway and starts its upstreams; opens no listener. `chain` names the chain of
-    /// records in the audit log.
+    /// Builds a gateway and starts its upstreams; `chain` names its chain in the audit log.
     ///
     /// # Errors
     /// [`StartError`].
@@ -206,8 +201,7 @@ impl Gateway {
         Self::build_as(GatewayRole::StandIn, config, source, Some(store), "", times)
     }
 
-    /// Builds the gateway: opens the audit log and the stores, then starts the upstreams and the
-    /// gateway's own tasks.
+    /// Opens the audit log and the stores, then starts the upstreams and the gateway's tasks.
     fn build_as(
         role: GatewayRole,
         config: Config,
@@ -379,9 +373,8 @@ impl Gateway {
         }
     }
 
-    /// Shuts the gateway down in order: drains calls, ends clients, saves limits, stops upstreams,
-    /// closes the audit log. Each step has a time limit. When `hurry` fires, the waits for calls
-    /// and for upstreams end at once.
+    /// Shuts down in order, each step within a time limit: calls, clients, limits, upstreams, audit
+    /// log. When `hurry` fires, the waits for calls and for upstreams end at once.
     pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
         let times = self.times;
         let drain_timeout = self.service.snapshots.load().config.server.drain_timeout;
@@ -434,8 +427,7 @@ fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
     }
 }
 
-/// Records changes of pins in the audit log, and ends approvals and grants for definitions and
-/// launches that are no longer pinned.
+/// Records changes of pins; ends approvals and grants for digests that are no longer pinned.
 fn pins_changed(news: &PinNews, approvals: &Approvals, audit: &Audit) {
     for entry in news.entries() {
         // Not awaited: the store keeps the pins themselves, and no call waits for this record.
@@ -455,8 +447,7 @@ fn pins_changed(news: &PinNews, approvals: &Approvals, audit: &Audit) {
     });
 }
 
-/// Returns the limits of client sessions in the configuration. A single caller has no limit of its
-/// own.
+/// Returns the limits of client sessions; a caller has a limit only if there can be several.
 pub(super) fn session_limits(config: &Config) -> SessionLimits {
     let limits = &config.server.limits;
     SessionLimits {
@@ -497,8 +488,7 @@ mod tests {
         let generation = || gateway.service.snapshots.load().generation;
         let applied = generation();
         assert!(gateway.reload_changed(Some(&whole)).await && generation() == applied, "it was read before");
-        // A file that keeps changing is read as it is. A missing file leaves the old configuration
-        // in force.
+        // A file that keeps changing is read as it is; a missing file leaves the old one in force.
         write("");
         assert!(gateway.reload_changed(None).await && !is_in_force());
         let applied = gateway.source.look();
