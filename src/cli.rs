@@ -1,4 +1,4 @@
-//! The command line: one file for each command.
+//! Defines the command line and dispatches to the commands, each of which has its own file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -259,7 +259,7 @@ struct JsonArgs {
     json: bool,
 }
 
-/// Parses the command line and runs the command.
+/// Parses the arguments of the process and runs the command.
 pub(crate) fn run() -> ExitCode {
     #[cfg(target_os = "linux")]
     if let Some(done) = guard::watch::asked(std::env::args_os()) {
@@ -274,7 +274,7 @@ pub(crate) fn run() -> ExitCode {
     run_as(std::env::args_os())
 }
 
-/// Runs the command of these words, the program's name first.
+/// Runs the command that these words name; the program's name is first.
 pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
     let mut command = help::command(Cli::command());
     let parsed = command.try_get_matches_from_mut(words);
@@ -283,7 +283,7 @@ pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers; any other error is wrong usage.
+            // Help and version are normal output; any other error is wrong usage.
             let code = if error.use_stderr() { USAGE } else { OK };
             drop(error.print());
             return ExitCode::from(code);

@@ -1,5 +1,5 @@
-//! The running program: builds the gateway, opens its listeners, takes the operator's commands and shuts everything
-//! down in order.
+//! The running program: builds the gateway, opens its listeners, serves the operator's commands and
+//! shuts everything down in order.
 
 pub(crate) mod access;
 pub(crate) mod admin;

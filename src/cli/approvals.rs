@@ -1,4 +1,5 @@
-//! `headend approvals`, `headend approve`, `headend deny`: open approvals and the operator's answers.
+//! The commands `headend approvals`, `headend approve` and `headend deny`: list open approvals and
+//! send the operator's answers.
 
 use std::sync::Arc;
 
@@ -136,7 +137,7 @@ pub(super) fn deny(common: &Common, args: &DenyArgs, json: bool) -> Result<u8, F
     answer(common, &Chosen { ids: &args.ids, wish: Wish::Deny, yes: args.yes, json })
 }
 
-/// A thing that is named by the start of its id.
+/// A record that the user names by the beginning of its id.
 pub(super) trait Named {
     fn id(&self) -> &str;
 }
@@ -153,7 +154,8 @@ impl Named for BlockView {
     }
 }
 
-/// The one thing whose id is this text or starts with it.
+/// Returns the only row whose id is `start` or begins with it. Fails with 64 for a start that is
+/// too short, with 1 if no row or several match. `what` is the noun for messages.
 pub(super) fn one<'r, N: Named + ?Sized>(
     rows: impl IntoIterator<Item = &'r N>,
     start: &str,
@@ -173,8 +175,8 @@ pub(super) fn one<'r, N: Named + ?Sized>(
     }
 }
 
-/// Returns the id of the block whose id begins with `start`. A whole id is returned as it is, also
-/// if its block is not in the list: the daemon knows whether it has just ended.
+/// Returns the id of the block whose id begins with `start`. A whole id is returned even if no
+/// block in the list has it: the daemon knows whether the block has just ended.
 fn id_of(rows: &[BlockView], start: &str) -> Result<String, Failure> {
     const WHOLE: usize = 26;
     match one(rows, start, "block") {
@@ -184,7 +186,7 @@ fn id_of(rows: &[BlockView], start: &str) -> Result<String, Failure> {
     }
 }
 
-/// The open approvals, oldest first, and the blocks.
+/// Fetches the open approvals, oldest first, and the blocks.
 fn listed(client: &mut OperatorClient) -> Result<ApprovalsView, Failure> {
     let mut list: ApprovalsView = client.ask(&Request::Approvals(NoParams {}))?;
     list.approvals.sort_by_key(|row| row.opened_at);
@@ -207,7 +209,7 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
     if json {
         return print_json(&list);
     }
-    // Denials are listed by `headend grants`.
+    // `headend grants` lists the denials.
     let blocked: String = list.blocks.iter().filter(|block| !block.is_denial()).map(blocked).collect();
     if list.approvals.is_empty() {
         return print(&format!("no approval is open\n{blocked}"));
@@ -237,19 +239,20 @@ fn notify(common: &Common, json: bool) -> Result<u8, Failure> {
     print(&format!("sent: {} took a test notice\n", foreign::line(&sent.to)))
 }
 
-/// An approval as it is listed before an answer to several.
+/// Formats an approval for the list that is shown before an answer to several.
 fn entry(row: &ApprovalView) -> String {
     let mut text = format!("{}  (needs {})\n", foreign::line(&row.id), foreign::line(&row.min_evidence));
     let screen = Screen::of_stdout();
     for line in foreign::block(&row.message).lines() {
-        // Deeper than any line of the message begins, so that what goes on is not taken for one.
+        // Indented deeper than any line of the message, so that a folded line is not taken for a
+        // new one.
         text.push_str(&screen.folded(&format!("    {line}"), 15));
     }
     text.push('\n');
     text
 }
 
-/// A block as it is listed.
+/// Formats a block for the list.
 fn blocked(block: &BlockView) -> String {
     let by = block.client_name().map_or(String::new(), |client| format!(", client {}", foreign::quoted(client, 64)));
     let [id, item, caller] = [&block.id, &block.item, &block.caller].map(|text| foreign::line(text));
@@ -260,16 +263,16 @@ fn blocked(block: &BlockView) -> String {
     ))
 }
 
-/// An answer of the command line.
+/// An answer from the command line, with the approvals that it is for.
 struct Chosen<'a> {
-    /// Ids or their starts.
+    /// Ids of approvals, or beginnings of ids.
     ids: &'a [String],
     wish: Wish,
     yes: bool,
     json: bool,
 }
 
-/// The answer to one approval, as JSON.
+/// The outcome of answering one approval, as JSON.
 #[derive(Serialize)]
 struct AnswerReport<'a> {
     #[serde(flatten)]
@@ -338,7 +341,7 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
     Ok(if done { OK } else { NO })
 }
 
-/// The approval that was denied.
+/// Builds the view of the approval that was denied from its block.
 fn denied(denial: &BlockView) -> ApprovalView {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     ApprovalView {

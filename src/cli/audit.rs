@@ -1,4 +1,5 @@
-//! `headend audit verify` and `headend audit tail`: both read the files and need no daemon.
+//! The commands `headend audit verify` and `headend audit tail`. Both read the log's files and need
+//! no daemon.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,13 +22,13 @@ use crate::policy::Removal;
 use crate::policy::chain::Sound;
 use crate::wire::foreign;
 
-/// How often `tail -f` looks for new records.
+/// Pause of `tail -f` between two looks for new records.
 const LOOK: Duration = Duration::from_millis(100);
-/// Digits of a digest that are shown where there is no room for all.
+/// Digits that remain of a digest where the screen is too narrow for all.
 const DIGITS: usize = 8;
-/// Columns from the end of a record's time to its event.
+/// Columns between a record's time and its event, which contain the record's number.
 const TO_EVENT: usize = 8;
-/// Removals that `verify` names for each chain.
+/// Most removals that `verify` names for each chain.
 const SHOWN: usize = 3;
 
 #[derive(Clone, Debug, Subcommand)]
@@ -79,10 +80,10 @@ pub(super) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failure>
     }
 }
 
-/// The log of the state directory.
+/// Returns the audit log of the state directory.
 ///
 /// # Errors
-/// 78 when nothing says where it is.
+/// 78 if the environment names no state directory.
 pub(super) fn log(common: &Common) -> Result<AuditLog, Failure> {
     let state = config::state_dir(&config::environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
@@ -93,6 +94,7 @@ pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> Failure {
     Failure::new(SOFTWARE, format!("read the audit log in {}: {error}", log.path().display()))
 }
 
+/// Verifies the chains of the log and prints a report for each; exit code 1 if one is damaged.
 fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
     let log = match &args.dir {
         Some(dir) if dir.is_dir() => AuditLog::of_copy(dir.clone()),
@@ -131,7 +133,8 @@ fn as_text(report: &Report, folder: &Path) -> String {
     Screen::of_stdout().folded(&foreign::line(&text), 4)
 }
 
-/// The records that retention removed, as text: their number and days, as far as the log still tells.
+/// Describes the records that retention has removed: their number and days, as far as the log still
+/// tells.
 fn removed(chain: &str, removals: &[Removal], sound: &Sound) -> String {
     let (own, others): (Vec<&Removal>, Vec<&Removal>) = removals.iter().partition(|removal| removal.chain == *chain);
     let day = |date: &str| date.get(..10).unwrap_or("?").to_owned();
@@ -164,7 +167,7 @@ fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
         Some(caller) => member(line, "caller").as_ref() == Some(caller),
     };
     let (mut tail, mut lines) = log.tail(args.lines, &wanted).map_err(failed)?;
-    // Several chains may be written at the same time.
+    // Several chains may have been written at the same time, so their records are merged by time.
     lines.sort_by_cached_key(|line| member(line, "ts"));
     let first = lines.len().saturating_sub(args.lines);
     let mut fresh = lines.split_off(first);
@@ -187,14 +190,14 @@ fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
     }
 }
 
-/// A string member of a record.
+/// Returns a string member of a record.
 fn member(line: &str, name: &str) -> Option<String> {
     let record: Map<String, Value> = serde_json::from_str(line).ok()?;
     record.get(name)?.as_str().map(str::to_owned)
 }
 
-/// A record for people: time, event, result, and the other members by name. Where it does not fit the screen, digests have their first
-/// eight digits, and the line goes on below.
+/// Formats a record for people: time, event, result, and the other members by name. If it does not
+/// fit the screen, digests are cut to eight digits, and the line is folded.
 fn readable(line: &str, screen: Screen) -> String {
     let Ok(mut record) = serde_json::from_str::<Map<String, Value>>(line) else {
         return format!("not a record: {}\n", foreign::line(line));
@@ -223,12 +226,12 @@ fn readable(line: &str, screen: Screen) -> String {
     screen.folded(out.trim_end(), time.width() + TO_EVENT)
 }
 
-/// Digests of definitions, launches and arguments, and ids that are as long.
+/// Returns true for the digest of a definition, launch or arguments, and for ids of the same form.
 fn is_digest(text: &str) -> bool {
     text.len() >= 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A value that cannot pass for another member or line.
+/// Formats a value so that it cannot look like another member or line.
 fn shown(value: &Value) -> String {
     match value.as_str() {
         Some(text) if !text.is_empty() && !text.contains([' ', '"', '=', '\t', '\n', '\r']) => {

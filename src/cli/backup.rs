@@ -1,4 +1,4 @@
-//! `headend backup DIR`: a copy of the state directory, with a daemon and without one.
+//! The command `headend backup DIR`: copies the state directory, with or without a running daemon.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ pub(super) fn run(common: &Common, args: &BackupArgs) -> Result<u8, Failure> {
     if args.json { print_json(&done) } else { print(&text(Screen::of_stdout(), &done)) }
 }
 
-/// The state directory of the daemon that answers, else the one of this command.
+/// Returns the state directory of the running daemon, or that of this command if no daemon answers.
 fn state(common: &Common) -> Result<PathBuf, Failure> {
     let theirs = match daemon::connect(common, "admin", None) {
         Ok(daemon) => daemon.hello.state.map(PathBuf::from),

@@ -1,4 +1,4 @@
-//! `headend call`.
+//! The command `headend call`: calls one tool through the daemon.
 
 use std::io::IsTerminal as _;
 
@@ -37,7 +37,7 @@ pub(super) fn run(common: &Common, args: &CallArgs) -> Result<u8, Failure> {
     if !is_object {
         return Err(Failure::new(USAGE, "the arguments must be a JSON object, as in '{\"text\":\"hello\"}'"));
     }
-    // The socket takes one line per request; in JSON, line breaks stand between tokens only.
+    // The socket takes one line per request. Line breaks between tokens are plain space in JSON.
     let arguments = arguments.replace(['\n', '\r'], " ");
     let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, RawJson::string(name).text());
     let mut daemon = daemon::connect(common, "admin", None)?;
@@ -54,7 +54,7 @@ pub(super) fn run(common: &Common, args: &CallArgs) -> Result<u8, Failure> {
     let command = approving(&result).filter(|_| !args.json && std::io::stderr().is_terminal());
     let code = match &command {
         _ if args.json => print(&format!("{}\n", foreign::json(&result.encode().text())))?,
-        // The text of the refusal is for a model.
+        // The text of the refusal is addressed to a model.
         Some(_) if std::io::stdout().is_terminal() => OK,
         _ => print(&told(&result))?,
     };
@@ -66,7 +66,7 @@ pub(super) fn run(common: &Common, args: &CallArgs) -> Result<u8, Failure> {
     Ok(if is_error { NO } else { code })
 }
 
-/// A result for people: its texts as they are, and a line for what is none.
+/// Formats a result for people: its texts as they are, and one line for each block that is no text.
 fn told(result: &RawObject) -> String {
     let mut out = String::new();
     let content = result.list("content").unwrap_or_default();
@@ -84,7 +84,7 @@ fn raw(json: &RawJson) -> String {
     foreign::json(&json.text())
 }
 
-/// A block of a result for people; `None` for one of an unknown kind.
+/// Formats one block of a result; `None` for a block of an unknown type.
 fn shown(block: &RawObject) -> Option<String> {
     let line = |name: &str| block.string(name).map(|text| foreign::line(&text).into_owned());
     match block.string("type")?.as_str() {
@@ -102,25 +102,25 @@ fn shown(block: &RawObject) -> Option<String> {
     }
 }
 
-/// One line in the place of bytes, of which `data` is the base64 text.
+/// Describes binary content, given as base64 text in `data`, in one line.
 fn binary(what: &str, mime: Option<String>, data: &RawJson) -> String {
     let mime = mime.map(|mime| format!(", {mime}")).unwrap_or_default();
     format!("[{what}{mime}, about {} bytes; `--json` prints them]", data.bytes().len() / 4 * 3)
 }
 
-/// Asks about the approval that the call waits for, where a person is here to answer as the operator. Whether the call may be made
-/// now.
+/// Asks about the approval that the call waits for, if a person with the operator's rights is at
+/// the terminal. Returns true if the call can be made now.
 fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
     let Some(id) = approval(result).and_then(|approval| approval.string("id")).filter(|_| terminal::is_here()) else {
         return Ok(false);
     };
     let mut client = OperatorClient::find(common)?;
-    // Other users of the socket may look at no approval.
+    // Users of the socket who are not the operator cannot read approvals.
     if client.ask::<ApprovalsView>(&Request::Approvals(NoParams {})).is_err() {
         return Ok(false);
     }
     match approvals::ask(&mut client, &id, Offer::Once)? {
-        // Another channel may have allowed it, and then it passes.
+        // If the approval is gone, another channel may have allowed the call, so it is tried.
         Asked::Allowed { .. } | Asked::Gone => Ok(true),
         Asked::Denied => {
             Err(Failure::new(NO, "denied: the call was not made, and the same call stays refused for 10 minutes"))
@@ -129,8 +129,8 @@ fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
     }
 }
 
-/// The command that approves the call. It is for the person at a terminal: a model that reads the output must not be
-/// led to run it.
+/// Returns the command that approves the call. It is shown only on a terminal, so that a model that
+/// reads the output is not led to run it.
 fn approving(result: &RawObject) -> Option<String> {
     approval(result)?.string("command")
 }

@@ -1,4 +1,4 @@
-//! `headend console`.
+//! The command `headend console`: prints a link that signs in to the console.
 
 use super::daemon;
 use super::options::Common;

@@ -1,4 +1,4 @@
-//! The command line's side of the admin socket.
+//! The client side of the admin socket: finds the daemon, exchanges hellos, and sends requests.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -21,18 +21,19 @@ use crate::operator::views::Challenged;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A daemon that is silent for so long hangs: by default a call takes 600 s at most.
+/// Longest wait for an answer. A daemon that is silent for longer hangs: a call takes 600 s at most
+/// by default.
 const PATIENCE: Duration = Duration::from_secs(700);
 
-/// The runtime directory of the system service.
+/// Runtime directory of the system service.
 const SYSTEM: &str = "/run/headend";
 
-/// Why no daemon can be talked to.
+/// The reason why no daemon can be used.
 #[derive(Debug)]
 pub(super) enum NoDaemon {
-    /// None answers.
+    /// No daemon answers, or the connection fails.
     Silent(Failure),
-    /// One answers, and cannot be used.
+    /// A program answers that cannot be used, or refuses.
     Refused(Failure),
 }
 
@@ -42,8 +43,8 @@ impl From<NoDaemon> for Failure {
     }
 }
 
-/// The sockets to try, most specific first: the one that is named, or else every place at which a
-/// daemon of this user or of the system may have one.
+/// Lists the sockets to try, in order: only the one that `--socket` names, or else each path at
+/// which a daemon of this user or of the system may listen.
 pub(super) fn candidates(common: &Common) -> Vec<PathBuf> {
     if let Some(path) = &common.socket {
         return vec![path.clone()];
@@ -55,7 +56,7 @@ pub(super) fn candidates(common: &Common) -> Vec<PathBuf> {
     places(configured, published, &environment, own, state)
 }
 
-/// The order of the search without `--socket`.
+/// Lists the sockets to try without `--socket`, in order.
 fn places(
     configured: Option<PathBuf>,
     published: Option<PathBuf>,
@@ -64,7 +65,7 @@ fn places(
     state: Option<PathBuf>,
 ) -> Vec<PathBuf> {
     let variable = |name| env(name).map(PathBuf::from);
-    // The value that the variable has in a session; hosts drop it.
+    // Hosts often drop this variable; the fallback is its usual value in a session.
     let session = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| PathBuf::from(format!("/run/user/{uid}")));
     let directories = variable("RUNTIME_DIRECTORY").into_iter().chain([session]).chain(state).chain([SYSTEM.into()]);
     let sockets = directories.map(|directory| directory.join("headend.sock"));
@@ -77,21 +78,21 @@ fn places(
     places
 }
 
-/// A connection that has said hello.
+/// A connection to the daemon after the exchange of hellos.
 pub(super) struct Daemon {
     pub(super) stream: UnixStream,
     pub(super) reader: BufReader<UnixStream>,
     pub(super) hello: Hello,
-    /// The socket that it answers on.
+    /// Path of the daemon's socket.
     pub(super) socket: PathBuf,
-    /// The daemon has been shown that a person is here, or wants no proof.
+    /// True once the daemon has accepted a code from the terminal, or has said that it needs none.
     is_proven: bool,
 }
 
-/// Connects to the first daemon that answers.
+/// Connects to the first socket that accepts a connection, and exchanges hellos.
 ///
 /// # Errors
-/// 69 when none does, or when it refuses.
+/// [`NoDaemon`], each with exit code 69.
 pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Result<Daemon, NoDaemon> {
     let paths = candidates(common);
     let mut denied = None;
@@ -115,13 +116,14 @@ pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Res
     Err(NoDaemon::Silent(Failure::new(UNAVAILABLE, text)))
 }
 
-/// Whether a daemon of that user is trusted with what a client says: our own user's, root's, and
-/// that of the system service, whose runtime directory belongs to its user.
+/// Returns true if a daemon of the user `peer` may receive the client's data: our own user, root,
+/// or the user that owns the runtime directory of the system service.
 fn is_trusted(peer: u32, own: u32, system: Option<u32>) -> bool {
     peer == own || peer == 0 || Some(peer) == system
 }
 
-/// The user whose process listens on the socket.
+/// Returns the id of the user whose process listens on the socket; outside Linux, the owner of the
+/// socket's file.
 fn peer_of(stream: &UnixStream, path: &Path) -> std::io::Result<u32> {
     #[cfg(target_os = "linux")]
     let uid = {
@@ -136,7 +138,8 @@ fn peer_of(stream: &UnixStream, path: &Path) -> std::io::Result<u32> {
     Ok(uid)
 }
 
-/// The owner of a socket that this user may not connect to, and the ways in. A folder that this user may not enter hides its socket.
+/// Describes why this user may not connect to a socket: its owner, and how to get access. If a
+/// directory hides the socket, the text is about the directory.
 pub(super) fn no_permission(path: &Path) -> String {
     let found = path.ancestors().find_map(|place| Some((place, std::fs::symlink_metadata(place).ok()?)));
     let (own, socket) = (user_name(rustix::process::getuid().as_raw()), path.display());
@@ -150,13 +153,13 @@ pub(super) fn no_permission(path: &Path) -> String {
     )
 }
 
-/// The name of a user, or the number of one that the system does not know.
+/// Returns the name of a user, or the number if the system knows no name.
 fn user_name(uid: u32) -> String {
     let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     known.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-/// Exchanges hellos, if the daemon's user is trusted.
+/// Checks that the daemon's user is trusted, then exchanges hellos.
 fn greet(stream: UnixStream, path: &Path, want: &str, profile: Option<&str>) -> Result<Daemon, NoDaemon> {
     let told = |text: &dyn std::fmt::Display| Failure::new(UNAVAILABLE, format!("{}: {text}", path.display()));
     let silent = |error: std::io::Error| NoDaemon::Silent(told(&error));
@@ -189,18 +192,18 @@ fn greet(stream: UnixStream, path: &Path, want: &str, profile: Option<&str>) -> 
 }
 
 impl Daemon {
-    /// Sends a request and reads the answer. The daemon may want a code first that it shows on the
-    /// terminal.
+    /// Sends a request and reads the answer. If the request needs a proof, first asks for the code
+    /// that the daemon shows on the terminal.
     ///
     /// # Errors
-    /// 1 when the daemon says no, or the code is wrong; 69 when it goes away.
+    /// 1 if the daemon refuses or the code is wrong; 69 if the connection breaks.
     pub(super) fn ask<V: DeserializeOwned>(&mut self, request: &Request) -> Result<V, Failure> {
         let no = |(_, text): (i64, String)| Failure::new(NO, text);
         if request.is_guarded() && !self.is_proven {
             let method = request.written().map_err(strange)?.0.to_owned();
             let is_needed = match self.exchange(&Request::Challenge(ChallengeParams { method }))? {
                 Ok(answer) => answer.parse::<Challenged>().map_err(strange)?.needed,
-                // An older daemon wants no proof.
+                // An older daemon knows no codes.
                 Err((code::METHOD_NOT_FOUND, _)) => false,
                 Err(refused) => return Err(no(refused)),
             };
@@ -213,7 +216,8 @@ impl Daemon {
         serde_json::from_slice(self.exchange(request)?.map_err(no)?.bytes()).map_err(strange)
     }
 
-    /// The daemon's answer: a result, or an error's code and text.
+    /// Sends one request and returns the daemon's answer: a result, or the code and text of an
+    /// error.
     fn exchange(&mut self, request: &Request) -> Result<Result<RawJson, (i64, String)>, Failure> {
         let gone = |error: std::io::Error| {
             Failure::new(UNAVAILABLE, format!("the connection to the daemon broke: {error}; see the daemon's log"))
@@ -237,7 +241,7 @@ impl Daemon {
     }
 }
 
-/// The failure of an answer that cannot be read.
+/// Returns the failure for an answer that cannot be parsed.
 pub(super) fn strange(_: impl std::fmt::Display) -> Failure {
     Failure::new(UNAVAILABLE, "the daemon's answer is malformed; its version may differ")
 }

@@ -1,7 +1,9 @@
-//! `headend doctor`: looks at what commonly goes wrong, and ends each finding with the next step.
+//! The command `headend doctor`: checks for common problems, and gives a next step for each
+//! finding.
 //!
-//! A daemon that runs is asked for the states of its upstreams. Without one the upstreams are started in this process, as
-//! `headend stdio` alone starts them: no port, no socket, and only launches that are approved.
+//! A running daemon is asked for the states of its upstreams. Without a daemon, the upstreams are
+//! started in this process, as by `headend stdio` without a daemon: without ports and sockets, and
+//! only if their launch is approved.
 
 use clap::Args;
 use serde::Serialize;
@@ -72,7 +74,7 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
     Ok(if problems > 0 { NO } else { OK })
 }
 
-/// All findings as JSON.
+/// All findings, as JSON.
 #[derive(Serialize)]
 struct Report<'f> {
     problems: usize,

@@ -1,5 +1,5 @@
-//! The way from `headend stdio` to its daemon: which daemon fits, how long to wait for it, and what
-//! serves the host if there is none.
+//! Connects `headend stdio` to its daemon: decides which daemon fits, how long to wait for it, and
+//! what serves the host if there is none.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,8 +52,8 @@ pub(super) enum HostServer<D> {
 }
 
 impl Door {
-    /// Builds the door of a command line. Any daemon fits if no configuration was named and the
-    /// default file does not exist, or if a socket was named and no configuration.
+    /// Returns the target that a command line names. Any daemon fits if no configuration was named
+    /// and the default file does not exist, or if a socket was named and no configuration.
     pub(super) fn of(common: &Common, profile: Option<String>) -> Self {
         let named = common.config.is_some() || common.socket.is_none();
         let config = match locate(common.config.as_deref(), &environment) {

@@ -1,4 +1,4 @@
-//! `headend grants`: remembered approvals.
+//! The command `headend grants`: lists and revokes remembered approvals.
 
 use clap::{Args, Subcommand};
 
@@ -14,7 +14,7 @@ use crate::operator::views::{GrantsView, Reviewed, Revoked, Unblocked};
 use crate::policy::consent::GrantView;
 use crate::wire::foreign;
 
-/// Digits of a grant's id.
+/// Length of a grant's id, in digits.
 const ID_LEN: usize = 16;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -58,7 +58,7 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
         What::Revoke { id, all } => {
             let id = id.map(|start| named(&listed, &start)).transpose()?;
             if let Some(id) = id.as_ref().filter(|id| id.len() > ID_LEN) {
-                // A denial is named by the approval that was denied.
+                // A denial has the id of the approval that was denied.
                 let ended: Unblocked = client.ask(&Request::Unblock(ById { id: id.clone() }))?;
                 let told = "the denial is taken back: the same call is asked about again\n";
                 return if args.json { print_json(&ended) } else { print(told) };
@@ -81,8 +81,8 @@ impl Named for GrantView {
     }
 }
 
-/// The id of the grant or denial with that id or start of one. A whole id may be of a grant that
-/// cannot be read, and so is not listed.
+/// Returns the id of the grant or denial whose id is `start` or begins with it. A whole id is
+/// accepted even if it is not listed, since a grant that cannot be read is not.
 fn named(listed: &GrantsView, start: &str) -> Result<String, Failure> {
     let is_whole = start.len() == ID_LEN && start.bytes().all(|byte| byte.is_ascii_hexdigit());
     let grants = listed.grants.iter().map(|grant| grant as &dyn Named);

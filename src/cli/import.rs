@@ -417,7 +417,7 @@ fn checked(mut block: Block, known: &Known) -> Block {
     block
 }
 
-/// Writes a block with its remarks; a block that headend would refuse is written as a comment.
+/// Formats a block with its remarks; a block that headend would refuse becomes a comment.
 fn shown(block: &Block, known: &Known) -> String {
     let about = |text: &str| comment(&known.redacted(text));
     let mut out: String = block.notes.iter().map(|note| about(note)).collect();
@@ -431,7 +431,7 @@ fn shown(block: &Block, known: &Known) -> String {
     out
 }
 
-/// Writes one comment line. No text of a host's file can end it.
+/// Formats one comment line. No text of a host's file can end it.
 fn comment(text: &str) -> String {
     format!("# {}\n", foreign::line(text).trim_end())
 }

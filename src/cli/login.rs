@@ -1,4 +1,4 @@
-//! `headend login NAME` and `headend logout NAME`.
+//! The commands `headend login NAME` and `headend logout NAME`.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -12,7 +12,7 @@ use crate::operator::request::{ById, ByName, LoginParams, PasteParams, Request};
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
 
-/// Wrong addresses before the command gives up.
+/// Wrong addresses after which the command gives up.
 const TRIES: usize = 5;
 
 pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failure> {
@@ -64,12 +64,13 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
     }
 }
 
-/// Asks for the address at which the browser ended, until it is the right one.
+/// Asks for the address at which the browser ended, at most [`TRIES`] times, and sends it to the
+/// daemon. Asks again only if the address does not belong to the login.
 fn pasted(daemon: &mut Daemon, id: &str) -> Result<LoggedIn, Failure> {
     let mut last = Failure::new(USAGE, "no address was given");
     for _ in 0..TRIES {
         print("address: ")?;
-        // The prompt has no end of line.
+        // The question ends without a newline.
         drop(std::io::stdout().flush());
         let mut address = String::new();
         let read = std::io::stdin().lock().read_line(&mut address);

@@ -1,4 +1,4 @@
-//! `headend logs NAME`.
+//! The command `headend logs NAME`: prints the recent output of an upstream.
 
 use clap::Args;
 
@@ -52,14 +52,14 @@ pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
     }
 }
 
-/// A line: its time, its text, and a mark where it is headend's own.
+/// Formats a line of the log: its time, its text, and a mark if headend wrote it.
 fn shown(screen: Screen, line: &LogLineView, json: bool) -> Result<String, Failure> {
     if json {
         return json_line(line);
     }
     let time = screen.paint(Colour::Pale, &foreign::line(&local_of(&line.time)));
     let text = foreign::line(&line.text);
-    // A program cannot write the mark: all of its lines stand behind a bar.
+    // A program cannot forge the mark, since each of its lines follows a bar.
     Ok(if line.from == "stderr" {
         format!("{time} | {text}\n")
     } else {

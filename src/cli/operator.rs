@@ -1,4 +1,5 @@
-//! The operator's requests of a command: to the running daemon, else to the store.
+//! Sends the operator's requests of a command to the running daemon, or performs them on the store
+//! if no daemon answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +16,7 @@ use crate::operator::NO_COMMAND;
 use crate::operator::alone::Alone;
 use crate::operator::request::Request;
 
-/// The daemon, or the store without one.
+/// The daemon, or the store if no daemon answers.
 pub(super) struct OperatorClient {
     common: Common,
     to: Answering,
@@ -25,18 +26,18 @@ enum Answering {
     Daemon(Box<Daemon>),
     Store {
         alone: Box<Alone>,
-        /// A person has proved to be here, or need not.
+        /// True once a person has proved to be at the terminal, or if the setting needs no proof.
         is_permitted: bool,
-        /// Why no daemon is asked.
+        /// The reason why no daemon is used.
         why: NoDaemon,
     },
 }
 
 impl OperatorClient {
-    /// Connects to the daemon, or opens the state directory without one.
+    /// Connects to the daemon, or opens the state directory if no daemon can be used.
     ///
     /// # Errors
-    /// 69 when `--socket` names a daemon that does not answer, 75 for a store that cannot be used.
+    /// 69 if `--socket` names a daemon that cannot be used, 75 for a store that cannot be used.
     pub(super) fn find(common: &Common) -> Result<Self, Failure> {
         let to = match daemon::connect(common, "admin", None) {
             Ok(daemon) => Answering::Daemon(Box::new(daemon)),
@@ -46,10 +47,10 @@ impl OperatorClient {
         Ok(Self { common: common.clone(), to })
     }
 
-    /// The same, but where there is no store either, that no daemon answers is the failure.
+    /// Finds a daemon or a store as [`Self::find`] does, and fails if there is no store either.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// As [`Self::find`], and 69 if there is neither a daemon nor a store.
     pub(super) fn find_something(common: &Common) -> Result<Self, Failure> {
         let found = Self::find(common)?;
         match found.to {
@@ -58,15 +59,17 @@ impl OperatorClient {
         }
     }
 
-    /// Whether the store is asked, since no daemon answers.
+    /// Returns true if requests are performed on the store.
     pub(super) const fn is_without_daemon(&self) -> bool {
         matches!(self.to, Answering::Store { .. })
     }
 
-    /// Sends a request, and reads the answer.
+    /// Performs a request and returns the answer. On the store, a guarded request first asks for a
+    /// code if the setting needs one.
     ///
     /// # Errors
-    /// 1 when the answer is no, 69 when the daemon goes away, 75 when the store cannot be used.
+    /// 1 if the request is refused, 69 if the connection to the daemon breaks, 75 if the store
+    /// cannot be used.
     pub(super) fn ask<V: DeserializeOwned>(&mut self, request: &Request) -> Result<V, Failure> {
         let (alone, is_permitted) = match &mut self.to {
             Answering::Daemon(daemon) => return daemon.ask(request),
@@ -89,19 +92,20 @@ impl OperatorClient {
     }
 }
 
-/// The state directory of a command that finds no daemon.
+/// Opens the state directory for a command without a daemon.
 ///
 /// # Errors
-/// 75 when it cannot be used.
+/// 75 if the state directory cannot be used.
 pub(super) fn alone(common: &Common) -> Result<Alone, Failure> {
     let store = source::existing_store(common)?;
     Alone::open(store.as_ref(), source::audit(common)).map_err(Failure::from)
 }
 
-/// Whether a command may answer approvals and decide pins here, by `[policy.consent] operator`.
+/// Checks whether this command may answer approvals and decide pins, by `[policy.consent]
+/// operator`. May ask for a code on the terminal.
 ///
 /// # Errors
-/// 1 when no command may, or the code was not typed; 75 when the store cannot be read.
+/// 1 if no command may, or the code was wrong; 75 if the store cannot be read.
 fn permit(common: &Common, alone: &Alone) -> Result<(), Failure> {
     let own = source::quiet(common).map_or(Operator::Any, |config| config.consent.operator);
     match alone.setting(own).map_err(Failure::from)? {

@@ -1,4 +1,4 @@
-//! Output of commands: results on stdout, errors on stderr, foreign text with hidden characters escaped.
+//! Prints results to stdout and errors to stderr, with hidden characters of foreign text escaped.
 
 use std::io::Write as _;
 
@@ -9,11 +9,11 @@ use super::screen::Screen;
 use crate::operator::Refusal;
 use crate::wire::foreign;
 
-/// Why a command failed, and its exit code.
+/// The reason why a command failed, with its exit code.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) code: u8,
-    /// What happened and what to do next.
+    /// The problem, followed by the next step.
     pub(super) text: String,
 }
 
@@ -34,23 +34,23 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Writes a result to stdout.
+/// Writes a result to stdout. Succeeds if the reader has closed the pipe.
 pub(super) fn print(text: &str) -> Result<u8, Failure> {
     follow(text).map(|_| OK)
 }
 
-/// Writes a result as JSON, with hidden characters spelled as escapes.
+/// Writes a result as JSON, with hidden characters as escapes.
 pub(super) fn print_json(result: &impl Serialize) -> Result<u8, Failure> {
     print(&json_line(result)?)
 }
 
-/// A value as one line of JSON, with hidden characters spelled as escapes.
+/// Encodes a value as one line of JSON, with hidden characters as escapes.
 pub(super) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::new(SOFTWARE, error))?;
     Ok(foreign::json(&text) + "\n")
 }
 
-/// Writes a part of a result that goes on. Whether the reader is still there.
+/// Writes a part of a continuing result. Returns false if the reader has closed the pipe.
 pub(super) fn follow(text: &str) -> Result<bool, Failure> {
     #[cfg(test)]
     if crate::stage::surroundings::printed(text) {
@@ -65,7 +65,7 @@ pub(super) fn follow(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Writes an error to stderr. Errors may quote foreign text, which must not steer a terminal.
+/// Writes an error to stderr. The error may quote foreign text, so control characters are escaped.
 pub(super) fn complain(text: &str) {
     let screen = Screen::of_stderr();
     let text = format!("headend: {}", foreign::block(text));
@@ -78,7 +78,7 @@ pub(super) fn complain(text: &str) {
     drop(std::io::stderr().lock().write_all(lines.as_bytes()));
 }
 
-/// A number with its noun: `1 rule`, `2 rules`.
+/// Formats a number with its noun: `1 rule`, `2 rules`.
 pub(super) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,4 +1,5 @@
-//! `headend pins`: approved definitions and launches, their changes, and the operator's decisions.
+//! The command `headend pins`: lists approved definitions and launches, shows their changes, and
+//! sends the operator's decisions.
 
 use clap::{Args, Subcommand};
 
@@ -17,11 +18,11 @@ use crate::wire::foreign;
 mod selection;
 mod shown;
 
-/// Pins that one request shows.
+/// Pins whose texts one request fetches.
 const SHOWN_AT_ONCE: usize = 20;
 /// Pins that one request decides.
 const DECIDED_AT_ONCE: usize = 500;
-/// Pins that an error names; it counts the others.
+/// Pins that an error lists by name; it counts the rest.
 const NAMED: usize = 20;
 
 #[derive(Clone, Debug, Args)]
@@ -105,7 +106,7 @@ fn list(client: &mut OperatorClient, args: ListArgs) -> Result<u8, Failure> {
     let columns = [("NAME", 0), ("KIND", 0), ("STATE", 0), ("DIGEST", 2), ("WHY", 9)];
     let columns = columns.map(|(head, rank)| Column { head, rank });
     let is_beside = screen.fitting(&columns, &rows).contains(&4);
-    // Where there is no room, only what is not as usual is told.
+    // If the table has no room for the reasons, only unusual states get a note.
     let note = |at: usize| {
         rows.get(at).filter(|row| !is_beside && row.get(2).is_some_and(|state| state != "pinned"))?.get(4).cloned()
     };
@@ -124,10 +125,11 @@ fn list(client: &mut OperatorClient, args: ListArgs) -> Result<u8, Failure> {
     print(&format!("{}{hint}", screen.table(&columns, &rows, coloured, note)))
 }
 
+/// Prints the selected pins with their texts, the waiting ones compared with the approved ones.
 fn diff(client: &mut OperatorClient, chosen: &Chosen) -> Result<u8, Failure> {
     let colour = Screen::of_stdout().has_colours();
     let pins = summaries(client)?;
-    // An upstream of which no item waits stands for its launch.
+    // The name of an upstream without waiting items means its launch.
     let is_launch = |name: &String| {
         let of_it = || pins.iter().filter(|pin| pin.upstream == *name);
         let launch = |pin: &PinView| pin.kind == PinKind::Launch;
@@ -173,6 +175,7 @@ impl Verdict {
     }
 }
 
+/// Approves or rejects the selected pins: named ones each alone, waiting ones all at once.
 fn decide(client: &mut OperatorClient, decided: &Decided, verdict: Verdict) -> Result<u8, Failure> {
     let pins = summaries(client)?;
     match Selection::of(&pins, &decided.chosen)? {
@@ -185,12 +188,12 @@ fn decide(client: &mut OperatorClient, decided: &Decided, verdict: Verdict) -> R
     }
 }
 
-/// All pins without their texts.
+/// Fetches all pins without their texts.
 fn summaries(client: &mut OperatorClient) -> Result<Vec<PinView>, Failure> {
     client.ask(&Request::Pins(NoParams {})).map(|PinsView { pins }| pins)
 }
 
-/// The same pins with their texts, those that there still are.
+/// Fetches these pins with their texts. Pins that no longer exist are missing in the result.
 fn texts(client: &mut OperatorClient, pins: &[PinView]) -> Result<Vec<PinView>, Failure> {
     let mut out = Vec::with_capacity(pins.len());
     for some in pins.chunks(SHOWN_AT_ONCE) {
@@ -200,12 +203,13 @@ fn texts(client: &mut OperatorClient, pins: &[PinView]) -> Result<Vec<PinView>, 
     Ok(out)
 }
 
-/// The digest of the shown text.
+/// Returns the digest of the shown text. Fails with 69 if the pin has none.
 fn digest(pin: &PinView) -> Result<Digest, Failure> {
     pin.shown().ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))
 }
 
-/// Decides one after the other.
+/// Shows each pin, asks about it if necessary, and sends the decision. `wanted` is the digest of
+/// `--digest`.
 fn each(
     client: &mut OperatorClient,
     names: Vec<PinName>,
@@ -225,9 +229,9 @@ fn each(
             );
             return Err(Failure::new(NO, text));
         }
-        // The decision is about the text printed here: its digest goes along.
+        // The decision is about the text printed here, so its digest is sent with it.
         print(&shown::text(&shown, colour))?;
-        // A digest says that its text was looked at before.
+        // `--digest` states that the text was read before.
         let is_asked = matches!(verdict, Verdict::Approve { yes: false }) && (wanted.is_none() || is_launch);
         let question = match (is_launch, shown.waits()) {
             (true, _) => format!("\nStart {name} like this?"),
@@ -245,7 +249,7 @@ fn each(
     Ok(OK)
 }
 
-/// Shows all of them, asks once, and decides about the texts that were shown.
+/// Shows all waiting texts, asks once, and sends the decisions about the shown texts.
 fn many(client: &mut OperatorClient, pins: &[PinView], verdict: Verdict) -> Result<u8, Failure> {
     let colour = Screen::of_stdout().has_colours();
     let (mut decided, mut left) = (Vec::with_capacity(pins.len()), Vec::new());

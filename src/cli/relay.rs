@@ -61,7 +61,7 @@ impl Link {
         Ok(Self::of(read, write))
     }
 
-    /// Starts serving a link by a gateway in this process.
+    /// Spawns a task in which the gateway serves MCP, and returns the link to it.
     fn into_stand_in(gateway: &Gateway, profile: Option<&str>) -> Self {
         let (ours, theirs) = tokio::io::duplex(STAND_IN_BYTES);
         let client = gateway.line_client(gateway.own_caller(), profile.map(Into::into));

@@ -1,4 +1,4 @@
-//! `headend reload`.
+//! The command `headend reload`: asks the daemon to read its configuration again.
 
 use super::daemon;
 use super::options::Common;

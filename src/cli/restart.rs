@@ -1,4 +1,4 @@
-//! `headend restart NAME`.
+//! The command `headend restart NAME`: restarts an upstream and waits for the outcome.
 
 use super::daemon;
 use super::exit::{NO, OK};
@@ -24,7 +24,7 @@ pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
     let name = foreign::line(name);
     match state {
         UpstreamState::Ready => print(&format!("{name}: ready\n")),
-        // A lazy one that no call needs.
+        // A lazy upstream that no call needs now.
         UpstreamState::Idle => print(&format!("{name}: was started, and is idle until it is needed\n")),
         UpstreamState::Starting => {
             print(&format!("{name}: still starting; `headend status {name}` shows what comes of it\n"))?;

@@ -148,7 +148,7 @@ impl Screen {
         out
     }
 
-    /// Writes a name in front of each value; long values continue below their beginning.
+    /// Puts a name in front of each value; long values continue below their beginning.
     pub(super) fn pairs(self, pairs: &[(String, String)]) -> String {
         let name_width = pairs.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
         let indent = " ".repeat(name_width + 2);
@@ -197,7 +197,7 @@ impl Screen {
         shown
     }
 
-    /// Writes a table of the columns that [`Self::fitting`] chooses, one line for each row.
+    /// Formats a table of the columns that [`Self::fitting`] chooses, one line for each row.
     /// `colour` gives the colour of a cell by column and text, `note` a text that follows a row,
     /// indented.
     pub(super) fn table(
@@ -237,7 +237,7 @@ impl Screen {
         out
     }
 
-    /// Writes a table without colours and notes.
+    /// Formats a table without colours and notes.
     pub(super) fn plain(self, columns: &[Column], rows: &[Vec<String>]) -> String {
         self.table(columns, rows, |_, _| None, |_| None)
     }

@@ -1,4 +1,4 @@
-//! `headend serve`: the daemon.
+//! The command `headend serve`: runs the daemon.
 
 use std::io::{ErrorKind, IsTerminal as _};
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub(super) struct ServeArgs {
     upstreams: Vec<String>,
 }
 
-/// Keeps the memory of this process, which holds tokens, out of core files and from other programs of the same user. A build for
-/// debugging can be looked into.
+/// Keeps this process's memory, which contains tokens, out of core files and away from other
+/// programs of the same user. Debug builds stay open to debuggers.
 pub(super) fn close_memory() {
     #[cfg(target_os = "linux")]
     if !cfg!(debug_assertions) {
         use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-        // A kernel that refuses it leaves what `LimitCORE=` of the units and the mode of core files give.
+        // If the kernel refuses, `LimitCORE=` of the units and the mode of core files still apply.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
     }
 }
@@ -48,7 +48,7 @@ pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
     block_on(StopTimes::DAEMON, serve(common, loaded, !args.upstreams.is_empty(), begun))
 }
 
-/// Starts logging. The command line and the environment take precedence over the file.
+/// Starts logging. The command line and the environment take precedence over the configuration.
 ///
 /// # Errors
 /// 64 for an invalid filter.
@@ -63,22 +63,22 @@ pub(super) fn start_logs(common: &Common, configured: &config::Log) -> Result<lo
         .map_err(|why| Failure::new(USAGE, why))
 }
 
-/// Runs a command to its end on a runtime of its own.
+/// Runs a command to its end on a new runtime.
 ///
 /// # Errors
-/// Those of the command; 70 when the system refuses threads.
+/// As the command; 70 if the system refuses threads.
 pub(super) fn block_on(times: StopTimes, command: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(SOFTWARE, format!("start the runtime: {error}")))?;
     let outcome = runtime.block_on(command);
-    // A thread that reads stdin, or asks for the address of a host, may never return.
+    // A thread that reads stdin or resolves a host name may never return.
     runtime.shutdown_timeout(times.threads);
     outcome
 }
 
-/// Logs the warnings of `check` and the meaning of a missing policy.
+/// Logs the warnings of the configuration, and the effect of a missing policy.
 pub(super) fn warn(loaded: &Loaded, inline: bool) {
     for warning in &loaded.warnings {
         tracing::warn!(warning = %warning, "configuration");
@@ -92,8 +92,10 @@ pub(super) fn warn(loaded: &Loaded, inline: bool) {
     }
 }
 
+/// Runs the daemon: takes the lock of the state directory, opens the gateway, announces it, and
+/// serves until a signal ends it.
 async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) -> Result<u8, Failure> {
-    // First of all: until then a signal ends the process by itself, and SIGHUP would too.
+    // First: until now a signal, SIGHUP too, ends the process without a shutdown.
     let mut signals = Signals::watch()?;
     warn(&loaded, inline);
     let embedded = loaded.embedded;
@@ -103,11 +105,12 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
         lock = store.lock() => lock.map_err(|error| Failure::new(TEMPFAIL, error))?,
         () = signals.end() => return Ok(OK),
     };
-    // The system releases the lock when the process ends: a thread may still write to the state directory after this function.
+    // The system releases the lock when the process ends. It must outlive this function, since a
+    // thread may still write to the state directory.
     Box::leak(Box::new(lock));
     let (gateway, addresses) = open(common, loaded, store).await?;
     let endpoints = addresses.endpoints.clone();
-    // A pipe that is not read must not keep the daemon from ending.
+    // If stdout is a pipe without a reader, the write blocks; the daemon must still be able to end.
     let announced = tokio::task::spawn_blocking(move || announce(&addresses, embedded, wants_token));
     tokio::select! {
         announced = announced => {
@@ -123,7 +126,8 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
     Ok(OK)
 }
 
-/// Builds the gateway of a state directory that is ours, and opens its listeners.
+/// Builds the gateway on a state directory whose lock is held, and opens its listeners and the
+/// admin socket.
 ///
 /// # Errors
 /// 70, 75 or 78, see [`start_failure`].
@@ -131,7 +135,8 @@ async fn open(common: &Common, loaded: Loaded, store: Store) -> Result<(Arc<Gate
     let socket = source::own_socket(common, &loaded.config.admin);
     let host_command = source::host_command(common, &loaded.config.admin, loaded.source.path.as_deref());
     let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
-    // Upstreams of the command line keep nothing on disk, but the token must survive a restart.
+    // The store is used even if upstreams of the command line keep nothing in it, since the token
+    // must survive a restart.
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
     let gateway = Arc::new(gateway);
@@ -149,7 +154,7 @@ async fn open(common: &Common, loaded: Loaded, store: Store) -> Result<(Arc<Gate
                 gateway.service.tasks.spawn("admin socket", serving);
             }
             Err(error) => {
-                // A path that no system takes is the configuration's fault.
+                // No system accepts this path, so the configuration is wrong.
                 let code = if error.kind() == ErrorKind::InvalidInput { CONFIG } else { TEMPFAIL };
                 return Err(Failure::new(code, format!("admin socket {}: {error}", path.display())));
             }
@@ -158,10 +163,10 @@ async fn open(common: &Common, loaded: Loaded, store: Store) -> Result<(Arc<Gate
     Ok((gateway, addresses))
 }
 
-/// Opens a daemon on a stage, as `serve` does, with the file of this path.
+/// Opens a daemon as `serve` does, on the stage of a test, with the configuration file `file`.
 ///
 /// # Errors
-/// The exit code and the text of `serve`.
+/// The exit code and the text of the failure.
 #[cfg(test)]
 pub(crate) async fn open_on_stage(file: &std::path::Path) -> Result<(Arc<Gateway>, Addresses), (u8, String)> {
     let common = Common { config: Some(file.to_owned()), ..Common::default() };
@@ -172,7 +177,7 @@ pub(crate) async fn open_on_stage(file: &std::path::Path) -> Result<(Arc<Gateway
     open(&common, loaded, store).await.map_err(told)
 }
 
-/// The signals that a daemon acts on.
+/// The signals that the daemon handles.
 struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -180,7 +185,8 @@ struct Signals {
 }
 
 impl Signals {
-    /// Watches from now on: these signals no longer end the process by themselves, and one that comes early is kept.
+    /// Starts to watch the signals. From then on they do not end the process, and a signal that
+    /// arrives before the first wait is kept.
     fn watch() -> Result<Self, Failure> {
         let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
         Ok(Self {
@@ -199,8 +205,8 @@ impl Signals {
     }
 }
 
-/// Maps the error to an exit code: a configuration to mend, a place or address that a later start may find as it should be, or a
-/// defect of ours.
+/// Maps the error to an exit code: 78 for a wrong configuration, 75 for a directory or address that
+/// may be usable at a later start, 70 for a defect.
 pub(super) fn start_failure(error: StartError) -> Failure {
     let code = match error {
         StartError::Config(_) => CONFIG,
@@ -210,7 +216,7 @@ pub(super) fn start_failure(error: StartError) -> Failure {
     Failure::new(code, error)
 }
 
-/// Prints the gateway's address for people and scripts. The token appears on a terminal only.
+/// Prints the gateway's addresses for people and scripts. The token is printed only on a terminal.
 fn announce(addresses: &Addresses, embedded: bool, wants_token: bool) -> Result<(), Failure> {
     let mut text = String::new();
     let metrics = addresses.metrics.map(|address| format!(" metrics http://{address}/metrics")).unwrap_or_default();
@@ -255,7 +261,7 @@ fn curl(endpoint: &str, authorization: &str, method: &str, name: Option<&str>, p
     )
 }
 
-/// Reloads on SIGHUP and on file changes, until SIGTERM or SIGINT.
+/// Handles SIGHUP and file changes by a reload, until SIGTERM or SIGINT arrives.
 async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
     let mut watch = gateway.source.path.is_some().then(FileWatch::default);
     loop {
@@ -264,10 +270,10 @@ async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
         }
         let changed = or_never(watch.as_ref().map(|watch| watch.changed(|| gateway.source.look())));
         tokio::select! {
-            // `reload` logs its outcome.
+            // `reload` logs the outcome itself.
             _ = signals.hangup.recv() => drop(gateway.reload("sighup", None).await),
             look = changed => {
-                // A write may have begun since that look.
+                // The files have changed again since `look`, so the watch looks once more.
                 if !gateway.reload_changed(look.as_deref()).await && let Some(watch) = &watch {
                     watch.again();
                 }
@@ -278,7 +284,7 @@ async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
     }
 }
 
-/// Ends everything; a second signal hurries.
+/// Shuts the gateway down; a second signal skips the waiting.
 async fn shut_down(gateway: &Arc<Gateway>, signals: &mut Signals) {
     tracing::info!("shutting down");
     let hurry = CancellationToken::new();
@@ -288,7 +294,7 @@ async fn shut_down(gateway: &Arc<Gateway>, signals: &mut Signals) {
         () = &mut finish => {}
         () = signals.end() => {
             hurry.cancel();
-            // Remaining tasks get a moment to kill their children.
+            // Remaining tasks get a second to kill their child processes.
             drop(tokio::time::timeout(Duration::from_secs(1), &mut finish).await);
         }
     }

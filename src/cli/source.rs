@@ -1,4 +1,5 @@
-//! Sources of the configuration: a file, upstreams on the command line, or the embedded default.
+//! Loads the configuration: from a file, from upstreams on the command line, or the embedded
+//! default.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +12,10 @@ use crate::config::{self, Admin, Config, HostCommand, Loading, Located, Target, 
 use crate::daemon::gateway::ConfigSource;
 use crate::operator::alone::{self, Store};
 
-/// The embedded default.
+/// Text of the embedded default.
 const EMBEDDED: &str = include_str!("../../config/embedded.toml");
 
-/// A configuration and the way to read it again.
+/// A loaded configuration, its warnings, and the source to read it again.
 pub(super) struct Loaded {
     pub(super) config: Config,
     pub(super) warnings: Vec<Warning>,
@@ -22,15 +23,15 @@ pub(super) struct Loaded {
     pub(super) embedded: bool,
 }
 
-/// A variable of the environment; `None` where it is unset or empty.
+/// Returns an environment variable; `None` if it is unset or empty.
 pub(super) fn environment(name: &str) -> Option<String> {
     config::environment(name).filter(|value| !value.is_empty())
 }
 
-/// Loads the configuration that the command line and the environment name. Reports all problems at once.
+/// Loads the configuration that the command line and the environment name.
 ///
 /// # Errors
-/// 78 with every problem; 64 for a bad `--upstream`.
+/// 78 with all problems of the configuration; 64 for an invalid `--upstream`.
 pub(super) fn load(common: &Common, upstreams: &[String]) -> Result<Loaded, Failure> {
     let located = config::locate(common.config.as_deref(), &environment);
     if !upstreams.is_empty() {
@@ -46,6 +47,7 @@ pub(super) fn load(common: &Common, upstreams: &[String]) -> Result<Loaded, Fail
     }
 }
 
+/// Loads a configuration with `load` and keeps `load` to read it again.
 fn loaded(
     path: Option<PathBuf>,
     inline_only: bool,
@@ -54,14 +56,14 @@ fn loaded(
 ) -> Result<Loaded, Failure> {
     let Loading { outcome, files } = load();
     let (config, warnings) = outcome.map_err(|text| Failure::new(CONFIG, text))?;
-    // Not where links lead at present: they may lead elsewhere by the next reload.
+    // Symbolic links are not resolved, since they may lead elsewhere at the next reload.
     let path = path.filter(|_| !inline_only).map(|path| std::path::absolute(&path).unwrap_or(path));
     let warned = Mutex::new(warnings.iter().map(ToString::to_string).collect());
     let source = ConfigSource { path, load: Box::new(load), remembers: true, files: Mutex::new(files), warned };
     Ok(Loaded { config, warnings, source, embedded })
 }
 
-/// A configuration that is in no file.
+/// Wraps a configuration that comes from no file.
 fn of_text(outcome: Result<(Config, Vec<Warning>), String>) -> Loading {
     Loading { outcome, files: Vec::new() }
 }
@@ -70,7 +72,7 @@ fn parse(text: &str, origin: &str) -> Result<(Config, Vec<Warning>), String> {
     config::parse(text, origin, &environment, &guard::read).map_err(|problems| problems.to_string())
 }
 
-/// The embedded default, whose demo servers are this very program.
+/// Parses the embedded default and lets its demo servers start this program.
 fn embedded() -> Result<(Config, Vec<Warning>), String> {
     let (mut config, warnings) = parse(EMBEDDED, "the embedded default")?;
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
@@ -84,16 +86,17 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
     Ok((config, warnings))
 }
 
-/// A file's configuration plus upstreams of the command line, or the latter alone under `default = "allow"`.
+/// Loads a file's configuration with upstreams of the command line added, or these upstreams alone
+/// with `default = "allow"`.
 fn with_upstreams(path: Option<&Path>, added: &str) -> Loading {
     match path {
         Some(path) => config::load_with(path, Some(("the command line", added))),
-        // The user who types a server's command is its only client, and nothing is kept on disk.
+        // The user who typed the server's command is its only client.
         None => of_text(parse(&format!("[policy]\ndefault = \"allow\"\n{added}"), "the command line")),
     }
 }
 
-/// `NAME=TARGET` as a table of the configuration.
+/// Converts `NAME=TARGET` of `--upstream` to a table of the configuration.
 fn inline(text: &str) -> Result<String, Failure> {
     let usage = |why: String| Failure::new(USAGE, format!("--upstream {text:?}: {why}"));
     let (name, target) = text.split_once('=').ok_or_else(|| usage("write NAME=URL or NAME=COMMAND".to_owned()))?;
@@ -108,7 +111,8 @@ fn inline(text: &str) -> Result<String, Failure> {
     Ok(format!("[upstreams.{}]\n{line}\n", quoted(name)))
 }
 
-/// The configuration if it loads without problems, for commands that need one key of it.
+/// Loads the configuration file without reporting problems, for commands that need one key; `None`
+/// without a file or with an invalid one.
 pub(super) fn quiet(common: &Common) -> Option<Config> {
     match config::locate(common.config.as_deref(), &environment) {
         Located::File(path) => config::load(&path).outcome.ok().map(|(config, _)| config),
@@ -116,10 +120,11 @@ pub(super) fn quiet(common: &Common) -> Option<Config> {
     }
 }
 
-/// The configuration in force with the rules of another text added, which has nothing but a policy. `origin` is what problems call it.
+/// Loads the configuration in force with further rules added. `text` contains a policy alone;
+/// `origin` names it in messages.
 ///
 /// # Errors
-/// 78 with every problem.
+/// 78 with all problems.
 pub(super) fn with_rules(common: &Common, origin: &str, text: &str) -> Result<Config, Failure> {
     let outcome = match config::locate(common.config.as_deref(), &environment) {
         Located::File(path) => config::load_with(&path, Some((origin, text))).outcome,
@@ -129,23 +134,24 @@ pub(super) fn with_rules(common: &Common, origin: &str, text: &str) -> Result<Co
     outcome.map(|(config, _)| config).map_err(|text| Failure::new(CONFIG, text))
 }
 
-/// A configuration that is not in force.
+/// Loads a configuration file that is not in force.
 ///
 /// # Errors
-/// 78 with every problem.
+/// 78 with all problems.
 pub(super) fn other(path: &Path) -> Result<Config, Failure> {
     config::load(path).outcome.map(|(config, _)| config).map_err(|text| Failure::new(CONFIG, text))
 }
 
-/// Place of this user's configuration file, whether or not there is one.
+/// Returns the path of this user's configuration file, which need not exist.
 pub(super) fn user_file(common: &Common) -> Option<PathBuf> {
     common.config.clone().or_else(|| config::user_file(&environment))
 }
 
-/// The configuration file that a command adds to: the one in force, else the user's own, which need not exist yet.
+/// Returns the file that a command adds to: the configuration in force, or else the user's own
+/// file, which need not exist.
 ///
 /// # Errors
-/// 78 when nothing says where it is.
+/// 78 if the environment names no place for the file.
 pub(super) fn writable(common: &Common) -> Result<PathBuf, Failure> {
     match config::locate(common.config.as_deref(), &environment) {
         Located::File(path) => Ok(path),
@@ -155,33 +161,34 @@ pub(super) fn writable(common: &Common) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Settings of the audit log, for commands that work without a daemon.
+/// Returns the settings of the audit log for commands without a daemon; the defaults if the
+/// configuration cannot be loaded.
 pub(super) fn audit(common: &Common) -> config::Audit {
     quiet(common).map_or_else(config::Audit::default, |config| config.audit)
 }
 
-/// The state directory, created if missing.
+/// Opens the state directory, and creates it if missing.
 ///
 /// # Errors
-/// 75 when it cannot be created, or other users may write it; 78 when nothing says where it is.
+/// 75 if it cannot be created or other users can write to it; 78 if the environment names none.
 pub(super) fn store(config: &Config) -> Result<Store, Failure> {
     let dir = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
     alone::open_state(dir, config.secrets.key.clone(), true).map_err(Failure::from)
 }
 
-/// The state directory if an earlier run created it, for commands that work without a daemon. They create no key: the
+/// Opens the state directory if it exists, for commands without a daemon. Creates no key, since the
 /// daemon may have one that this command cannot see.
 ///
 /// # Errors
-/// 75 when other users may write it.
+/// 75 if other users can write to it.
 pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> {
     let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
     let key = quiet(common).and_then(|config| config.secrets.key);
     alone::open_state(dir, key, false).map(Some).map_err(Failure::from)
 }
 
-/// The command by which hosts reach a daemon that is started as this command is, with that
+/// Returns the command by which hosts reach a daemon that is started with this command line and
 /// configuration file.
 pub(super) fn host_command(common: &Common, admin: &Admin, file: Option<&Path>) -> HostCommand {
     let places = config::state_dir(&environment).zip(own_socket(common, admin));
@@ -190,7 +197,7 @@ pub(super) fn host_command(common: &Common, admin: &Admin, file: Option<&Path>) 
         .map_or_else(HostCommand::default, |(state, socket)| HostCommand::of(file, &state, &socket, &environment, uid))
 }
 
-/// The socket of the daemon itself.
+/// Returns the path of the socket that a daemon with this command line and configuration binds.
 pub(super) fn own_socket(common: &Common, admin: &Admin) -> Option<PathBuf> {
     let named = common.socket.clone().or_else(|| admin.socket.clone());
     let runtime = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(environment).map(PathBuf::from);

@@ -1,4 +1,5 @@
-//! `headend status [NAME]`.
+//! The command `headend status [NAME]`: prints the daemon's state, or everything about one
+//! upstream.
 
 use super::daemon::{self, Daemon};
 use super::exit::NO;
@@ -14,7 +15,7 @@ use crate::policy::Caller;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
 
-/// Facts of an upstream and their columns.
+/// Columns of the table of upstreams, each with the name of its fact.
 const COLUMNS: [(&str, Column); 12] = [
     ("name", Column { head: "UPSTREAM", rank: 0 }),
     ("state", Column { head: "STATE", rank: 0 }),
@@ -49,7 +50,7 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
     print(&all(screen, &status))
 }
 
-/// The failure to find a daemon, with the gateways that run without one.
+/// Extends the failure to find a daemon by the gateways that run without one.
 fn beside(common: &Common, failure: &Failure) -> Failure {
     let store = source::existing_store(common).ok().flatten();
     let others = store.map(|store| store.other_gateways()).unwrap_or_default();
@@ -58,7 +59,7 @@ fn beside(common: &Common, failure: &Failure) -> Failure {
     Failure::new(failure.code, format!("{}{lines}", failure.text))
 }
 
-/// The gateway and all upstreams.
+/// Formats the state of the gateway and all upstreams.
 fn all(screen: Screen, status: &StatusView) -> String {
     let mut out = screen.paragraph(&format!(
         "headend {}, up {}, {}, {}, {}",
@@ -101,7 +102,7 @@ fn all(screen: Screen, status: &StatusView) -> String {
     out
 }
 
-/// The upstreams, a row each, and notes on those that need something.
+/// Formats the upstreams as a table, with notes on those that need attention.
 fn table(screen: Screen, upstreams: &[UpstreamView]) -> String {
     let columns = COLUMNS.map(|(_, column)| column);
     let row = |upstream: &UpstreamView| cells(upstream).map(|cell| cell.unwrap_or_else(|| "-".to_owned())).to_vec();
@@ -121,7 +122,7 @@ fn table(screen: Screen, upstreams: &[UpstreamView]) -> String {
     if notes.is_empty() { table } else { format!("{table}\n{notes}") }
 }
 
-/// Where the daemon can be reached.
+/// Describes the addresses of the daemon.
 fn addresses(AddressesView { mcp, console, metrics, socket }: &AddressesView) -> Option<String> {
     let others = [("console", console), ("metrics", metrics), ("socket", socket)];
     let others = others.map(|(name, address)| Some(format!("{name} {}", address.as_ref()?)));
@@ -129,8 +130,8 @@ fn addresses(AddressesView { mcp, console, metrics, socket }: &AddressesView) ->
     (!parts.is_empty()).then(|| format!("listening: {}", parts.join(", ")))
 }
 
-/// The connected clients by the names that they gave themselves, each with the number of its
-/// connections and its caller.
+/// Lists the connected clients by the names that they gave themselves, with the number of
+/// connections and the caller of each.
 fn clients(status: &StatusView) -> String {
     let shown = |client: &ConnectedClient| {
         let name = if client.name.is_empty() { "without a name" } else { &client.name };
@@ -146,14 +147,14 @@ fn clients(status: &StatusView) -> String {
     format!("clients: {}", if parts.is_empty() { "none is connected".to_owned() } else { parts.join(", ") })
 }
 
-/// The open approvals, if there are any.
+/// Describes the open approvals; `None` if there are none.
 fn approvals(OpenApprovals { open, oldest_seconds }: &OpenApprovals) -> Option<String> {
     let age = time(oldest_seconds.filter(|_| *open > 0)?);
     let oldest = if *open == 1 { format!("for {age}") } else { format!("the oldest for {age}") };
     Some(format!("{} open, {oldest}: `headend approvals`", count(*open, "approval")))
 }
 
-/// The daemon's error, with the upstreams that may be meant where there is none of that name.
+/// Adds a suggestion to the daemon's error if no upstream has the name.
 pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
     let Ok(status) = daemon.ask::<StatusView>(&Request::Status(NoParams {})) else { return failure };
     if names(&status).any(|known| known == name) {
@@ -166,7 +167,7 @@ fn names(status: &StatusView) -> impl Iterator<Item = String> {
     status.upstreams.iter().map(|upstream| upstream.name.clone())
 }
 
-/// The colour of a cell: only states have one.
+/// Returns the colour of a cell; only states have one.
 fn coloured(head: &str, cell: &str) -> Option<Colour> {
     let is_state = head == "STATE";
     is_state.then(|| match cell.parse() {
@@ -177,7 +178,7 @@ fn coloured(head: &str, cell: &str) -> Option<Colour> {
     })
 }
 
-/// The cells of an upstream's row; `None` for a fact that it does not have.
+/// Returns the cells of an upstream's row; `None` for facts that it lacks.
 fn cells(upstream: &UpstreamView) -> [Option<String>; COLUMNS.len()] {
     let line = |text: &String| foreign::line(text).into_owned();
     let facts = upstream.facts.as_deref();
@@ -198,8 +199,8 @@ fn cells(upstream: &UpstreamView) -> [Option<String>; COLUMNS.len()] {
     ]
 }
 
-/// The number of items of a list, how many of them are new, how many are beyond `max-inventory`,
-/// and whether they are those of an earlier reading.
+/// Describes the number of items of a list, whether the list could not be read, and how many items
+/// are not offered since they exceed `max-inventory`. `new` is inserted as it is.
 fn items(facts: &UpstreamFacts, list: &str, number: usize, new: &str) -> String {
     let unread = if facts.unread_lists.contains_key(list) { " (not read)" } else { "" };
     let shown = format!("{number}{unread}{new}");
@@ -208,7 +209,7 @@ fn items(facts: &UpstreamFacts, list: &str, number: usize, new: &str) -> String 
     format!("{shown} ({least}{} not offered)", left.items)
 }
 
-/// A line about each list that could not be read.
+/// Returns a line for each list that could not be read.
 fn unread(upstream: &UpstreamView) -> Vec<String> {
     let server = foreign::line(&upstream.name);
     let line = |(name, list): (&str, &UnreadView)| {
@@ -231,7 +232,8 @@ pub(super) fn time(seconds: u64) -> String {
     }
 }
 
-/// Everything about one upstream: a line for each fact, then what its program said last.
+/// Formats everything about one upstream: a line for each fact, then the last output of its
+/// program.
 fn about(screen: Screen, upstream: &UpstreamView) -> String {
     let line = |text: &String| foreign::line(text).into_owned();
     let advice = ("advice", upstream.advice.as_ref().map(line));
@@ -275,12 +277,12 @@ fn about(screen: Screen, upstream: &UpstreamView) -> String {
     out
 }
 
-/// The facts that there are, with their names.
+/// Returns the facts that have a value, with their names.
 fn pairs<'n>(facts: impl Iterator<Item = (&'n str, Option<String>)>) -> Vec<(String, String)> {
     facts.filter_map(|(name, fact)| Some((name.to_owned(), fact?))).collect()
 }
 
-/// A line for each withheld item of an upstream that the daemon names, and nothing where there is none.
+/// Returns a line for each withheld item of an upstream; empty if there are none.
 fn withheld(screen: Screen, facts: &UpstreamFacts) -> String {
     let named = &facts.withheld_list;
     if named.is_empty() {
@@ -297,7 +299,7 @@ fn withheld(screen: Screen, facts: &UpstreamFacts) -> String {
     }
 }
 
-/// The new tools of an upstream that the daemon names, and how they are confirmed; nothing where there is none.
+/// Lists the new tools of an upstream and how to confirm them; empty if there are none.
 fn new(facts: &UpstreamFacts) -> String {
     let named = &facts.new_tools_list;
     if named.is_empty() {

@@ -1,4 +1,4 @@
-//! `headend stdio`: one MCP server on stdin and stdout.
+//! The command `headend stdio`: one MCP server on stdin and stdout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::config::{Filter, Profile, ShownHints};
 use crate::daemon::gateway::{Gateway, Keeper, StopTimes, chain_of_its_own};
 use crate::serve::lines::{self, LineClient};
 
-/// Name of the profile that `--transparent` makes.
+/// Name of the profile that `--transparent` creates.
 const TRANSPARENT: &str = "transparent";
 
 #[derive(Clone, Debug, Default, Args)]
@@ -38,7 +38,8 @@ pub(super) struct StdioArgs {
 
 pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     serve::close_memory();
-    // A daemon may read a configuration that this process cannot: hosts pass few variables.
+    // Not an error yet: hosts pass few variables, so a daemon may load a configuration that this
+    // process cannot.
     let loaded = source::load(common, &args.upstreams);
     let config = loaded.as_ref().ok().map(|loaded| &loaded.config);
     let _guard = serve::start_logs(common, &config.map(|config| config.log.clone()).unwrap_or_default())?;
@@ -71,7 +72,7 @@ pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     serve::block_on(times, alone(loaded, profile, !args.upstreams.is_empty(), times))
 }
 
-/// The profile of the client.
+/// Returns the profile of the client; adds the transparent one to the configuration if asked for.
 fn profile(args: &StdioArgs, loaded: &mut Loaded) -> Result<Option<String>, Failure> {
     if args.transparent {
         return transparent(loaded).map(Some);
@@ -82,7 +83,7 @@ fn profile(args: &StdioArgs, loaded: &mut Loaded) -> Result<Option<String>, Fail
     Ok(args.profile.clone())
 }
 
-/// Runs a gateway that starts no server, until the daemon answers.
+/// Serves with a gateway that starts no upstream, until the daemon answers.
 async fn stand_in(door: Door, loaded: Loaded, profile: Option<String>, patience: Duration) -> Result<u8, Failure> {
     let times = StopTimes::PIPE;
     let store = source::store(&loaded.config)?;
@@ -90,6 +91,8 @@ async fn stand_in(door: Door, loaded: Loaded, profile: Option<String>, patience:
     Box::pin(relay::stand_in(door, gateway, profile.as_deref(), patience, times)).await
 }
 
+/// Adds a profile that passes all items of the only upstream under their own names. Fails with 64
+/// unless there is exactly one upstream.
 fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
     let [upstream] = loaded.config.upstreams.as_slice() else {
         return Err(Failure::new(USAGE, "--transparent needs exactly one upstream"));
@@ -109,12 +112,12 @@ fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
     Ok(TRANSPARENT.to_owned())
 }
 
-/// Runs the whole gateway in this process, without a port or socket.
+/// Serves with the whole gateway in this process, without ports and sockets.
 async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: StopTimes) -> Result<u8, Failure> {
     let mut ends = Ends::watch()?;
     serve::warn(&loaded, inline);
-    // Upstreams of the command line keep nothing on disk. Those of a file need an audit log, so without a state
-    // directory headend serves nothing.
+    // Upstreams of the command line keep nothing on disk. Upstreams of a file need an audit log, so
+    // without a state directory the command fails.
     let store = if inline { None } else { Some(source::store(&loaded.config)?) };
     let presence = store.as_ref().map(|store| store.announce()).transpose();
     let gateway = Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own(), times)
@@ -126,7 +129,7 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: Sto
     }
     let client = LineClient { drains: true, ..gateway.line_client(gateway.own_caller(), profile.map(Arc::from)) };
     let ended = CancellationToken::new();
-    // Boxed: there is one, and inlining it would grow this future.
+    // Boxed: it is used once, and inlining it would grow this future.
     let serving = Box::pin(async {
         lines::serve(client, tokio::io::stdin(), tokio::io::stdout(), gateway.service.draining.clone()).await;
         ended.cancel();
@@ -138,7 +141,7 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: Sto
         }
         gateway.shut_down(&CancellationToken::new()).await;
     };
-    // A host that reads nothing keeps its client open, but not this process.
+    // A host that reads nothing keeps its client open, but must not keep this process alive.
     tokio::select! {
         () = async { serving.await; std::future::pending().await } => {}
         () = shutting_down => {}

@@ -1,4 +1,5 @@
-//! `headend enable NAME` and `headend disable NAME`: the key `enabled` of an upstream, edited in its file, then a reload.
+//! The commands `headend enable NAME` and `headend disable NAME`: set the key `enabled` in the
+//! upstream's file, then reload the daemon.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ use crate::operator::views::Reloaded;
 use crate::policy::OperatorAction;
 use crate::wire::foreign;
 
-/// Switches an upstream on or off, in the file that has its table and in the daemon, if one runs.
+/// Enables or disables an upstream in the file that contains its table, and reloads the daemon if
+/// one runs. Restores the file if the new configuration is refused.
 pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> {
     let loaded = source::load(common, &[])?;
     let none = || Failure::new(NO, "there is no configuration file; `headend init` writes one");
@@ -74,7 +76,7 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
             }
         };
         return match outcome {
-            // The daemon watches its files and may have been faster.
+            // The daemon watches its files and may have reloaded already.
             Ok(plan) if plan == "nothing changed" => print(&format!("{shown}: {word} in {}\n", path.display())),
             Ok(plan) => print(&format!("{shown}: {word} in {}; {}\n", path.display(), foreign::line(&plan))),
             Err(failure) => {
@@ -87,8 +89,8 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
     Err(Failure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
 }
 
-/// Records the switch in the store, if there is one. Without a daemon nothing else is changed
-/// there, so the switch holds without its record too.
+/// Records the switch in the audit log of the store, if there is one. A failure is only reported:
+/// nothing else in the store changes without a daemon.
 fn record(common: &Common, name: &str, on: bool, outcome: Result<&str, &str>) {
     let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
     let store = operator::alone(common).map_err(|failure| failure.text);
@@ -98,7 +100,7 @@ fn record(common: &Common, name: &str, on: bool, outcome: Result<&str, &str>) {
     }
 }
 
-/// Sets the key where it stands, with the comments around it.
+/// Sets the key in place and keeps the comments around it.
 fn set(table: &mut dyn TableLike, on: bool) {
     match table.get_mut("enabled").and_then(|item| item.as_value_mut()) {
         Some(known) => {
@@ -110,7 +112,7 @@ fn set(table: &mut dyn TableLike, on: bool) {
     }
 }
 
-/// The edited text with the ends of lines that the file has.
+/// Converts the line ends of the edited text to those of the file.
 fn lines_as_in(before: &str, after: String) -> String {
     if before.contains("\r\n") { after.replace("\r\n", "\n").replace('\n', "\r\n") } else { after }
 }

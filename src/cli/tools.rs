@@ -1,4 +1,4 @@
-//! `headend tools [NAME]`.
+//! The command `headend tools [NAME]`: lists the merged tools, or shows one.
 
 use clap::{Args, ValueEnum};
 
@@ -117,7 +117,7 @@ fn coloured(head: &str, cell: &str) -> Option<Colour> {
     }
 }
 
-/// The sizes of servers and of tools, the largest first.
+/// Formats the sizes of servers and tools, the largest first.
 fn sizes(screen: Screen, tools: &[ToolView]) -> String {
     let mut each: Vec<(usize, &str)> = Vec::new();
     let mut servers: Vec<(usize, &str, usize)> = Vec::new();
@@ -145,14 +145,14 @@ fn sizes(screen: Screen, tools: &[ToolView]) -> String {
     out
 }
 
-/// One tool.
+/// Prints one tool.
 fn show(daemon: &mut Daemon, name: &str, json: bool) -> Result<u8, Failure> {
     let tool = daemon.ask::<ToolDetail>(&Request::Tool(ByName { name: name.to_owned() }));
     let tool = tool.map_err(|failure| unknown(daemon, name, failure))?;
     if json { print_json(&tool) } else { print(&about(Screen::of_stdout(), &tool)) }
 }
 
-/// The daemon's error, with the names that may be meant where there is no such tool.
+/// Adds a suggestion to the daemon's error if no tool has the name.
 pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
     let answer = daemon.ask(&Request::Tools(ToolsParams::default()));
     let Ok(ToolsView { tools, .. }) = answer else { return failure };

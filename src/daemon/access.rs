@@ -1,4 +1,4 @@
-//! Access to the admin socket: who may connect, and who is the operator.
+//! Decides which system users may connect to the admin socket, and which of them are the operator.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,25 +15,26 @@ use crate::listener::credentials::CallerAccess;
 use crate::listener::lobby::LobbyLimits;
 use crate::policy::Caller;
 
-/// Connections before their hello, in all and of one user.
+/// Limits of connections that have not sent their hello: of all users and of one user.
 pub(super) const UNGREETED: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
-/// File descriptors of connections before their hello. Afterwards our own user's connections are unlimited, and other
-/// users have their caller's share.
+/// File descriptors reserved for connections before their hello. After the hello, our own user's
+/// connections have no limit, and those of another user count against the quota of that caller.
 pub(super) const DESCRIPTORS: usize = UNGREETED.descriptors();
 
-/// Users who may connect, in addition to our own and root.
+/// Users who may connect to the admin socket, in addition to our own user and root.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
     uids: Vec<u32>,
-    /// Group of the socket, whose members may connect.
+    /// Group of the socket's file; its members may connect.
     gid: Option<u32>,
 }
 
 impl Access {
-    /// Looks up users and group of the configuration; numbers need no entry.
+    /// Looks up the users and the group of the configuration. A number is accepted without an entry
+    /// in the system's tables.
     ///
     /// # Errors
-    /// A name unknown to the system.
+    /// A user or group name that the system does not know.
     pub(crate) fn of(admin: &Admin) -> Result<Self, String> {
         let uid = |name: &String| {
             let known = || User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
@@ -47,7 +48,8 @@ impl Access {
         Ok(Self { uids, gid: admin.group.as_ref().map(gid).transpose()? })
     }
 
-    /// Gives the socket's file the mode and group that let these users connect, and no others.
+    /// Sets mode and group of the socket's file so that the group, if one is configured, can
+    /// connect, and otherwise our own user alone.
     pub(super) fn open(&self, socket: &Path) -> io::Result<()> {
         let mode = match self.gid {
             None => 0o600,
@@ -59,7 +61,9 @@ impl Access {
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(mode))
     }
 
-    /// The caller of a user; `None` for one who may not connect. The kernel checked groups by the socket's mode.
+    /// Returns the caller for a user id; `None` if the user may not connect. If a group is
+    /// configured, every user is accepted here: the kernel has checked the group by the socket's
+    /// mode.
     fn caller(&self, uid: u32) -> Option<Caller> {
         if uid == rustix::process::getuid().as_raw() {
             return Some(Caller::local().clone());
@@ -68,13 +72,14 @@ impl Access {
     }
 }
 
-/// The callers that the users of `[admin] users` are, as far as the system knows these users.
+/// Returns the callers for the users of `[admin] users`; empty if a name is unknown to the system.
 pub(super) fn socket_callers(admin: &Admin) -> Vec<Caller> {
     let access = Access::of(admin).unwrap_or_default();
     access.uids.iter().map(|uid| Caller::user(*uid)).collect()
 }
 
-/// The users of a running socket. The table is bounded by the users that the system has.
+/// Users of a running admin socket, each with the access that a reload can withdraw. The number of
+/// users of the system bounds the table.
 #[derive(Debug)]
 pub(crate) struct Users(Mutex<(Access, HashMap<u32, CallerAccess>)>);
 
@@ -83,7 +88,9 @@ impl Users {
         Self(Mutex::new((access, HashMap::new())))
     }
 
-    /// The caller of a user, who may connect until that is withdrawn or `giving_up` fires.
+    /// Returns the caller for a user id, with an access that ends when it is withdrawn or
+    /// `giving_up` fires; `None` if the user may not connect. All connections of a user share one
+    /// access.
     pub(super) fn caller(&self, uid: u32, giving_up: &CancellationToken) -> Option<CallerAccess> {
         let mut inner = self.0.lock();
         let caller = inner.0.caller(uid)?;
@@ -92,7 +99,8 @@ impl Users {
         Some(inner.1.entry(uid).or_insert_with(with_access).clone())
     }
 
-    /// Puts other rules in force. Returns the callers who may not connect any more.
+    /// Replaces the rules about who may connect. Removes and returns the callers who no longer may;
+    /// their access is still to be withdrawn by the caller of this function.
     pub(super) fn change(&self, access: Access) -> Vec<CallerAccess> {
         let mut inner = self.0.lock();
         inner.0 = access;
@@ -101,7 +109,8 @@ impl Users {
     }
 }
 
-/// Name of an operator in grants and records; `None` for other users of the socket.
+/// Returns the operator's name for grants and audit records; `None` if the caller is not the
+/// operator.
 pub(crate) fn operator(caller: &Caller) -> Option<String> {
     let uid = || format!("uid:{}", rustix::process::getuid().as_raw());
     caller.is_operator().then(|| if caller.is_local() { uid() } else { caller.name().to_owned() })

@@ -1,5 +1,5 @@
-//! The admin socket: a hello in each direction, then MCP itself or the operator's methods. No method takes a command
-//! line.
+//! The admin socket: after a hello in each direction, a connection speaks MCP or the operator's
+//! methods. No method accepts a command line to execute.
 
 use std::future::poll_fn;
 use std::io;
@@ -52,18 +52,20 @@ use self::proof::Proof;
 use self::status::whole_status;
 
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
-/// Longest request of the operator, in bytes.
+/// Longest request line of the operator, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 20;
-/// Time from the connection to the end of the hello.
+/// Longest time from the connection to the end of its hello.
 const HELLO_TIME: Duration = Duration::from_secs(10);
 
-/// Binds the socket and replaces one without a daemon.
+/// Binds the admin socket; creates its directory if missing and replaces a socket file that no
+/// daemon serves.
 ///
 /// # Errors
-/// When another daemon answers there, the directory is not writable, or other users could replace the socket.
+/// Another daemon answers at the path, a file that is no socket is there, the directory is not
+/// writable, or other users could replace the socket.
 pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
-        // A bare file name is in the working directory.
+        // A bare file name is relative to the working directory.
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         let foul = |why| {
@@ -87,8 +89,8 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
     Ok(listener)
 }
 
-/// Publishes the socket's address at once, and returns the task that serves the socket until the
-/// gateway drains.
+/// Publishes the socket's address in the state directory at once. The returned future serves the
+/// socket until the gateway drains, then removes the address and the socket's file.
 pub(crate) fn serve(
     gateway: Arc<Gateway>,
     listener: UnixListener,
@@ -107,7 +109,8 @@ pub(crate) fn serve(
     }
 }
 
-/// Accepts connections until the gateway drains.
+/// Accepts connections until the gateway drains, and spawns a task for each. A user who may not
+/// connect gets a hello with the reason.
 async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
     let users = gateway.users.get_or_init(|| Users::new(access));
     let draining = gateway.service.draining.clone();
@@ -125,7 +128,7 @@ async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
                 tracing::warn!(count, "admin connection refused: the user is not allowed; see [admin] users and group");
             }
             let why = "this user may not connect; see `[admin] users` and `group`";
-            // A client that does not read its refusal gets none.
+            // A client that does not read the refusal at once misses it.
             drop(stream.try_write(hello_line("", None, None, Some(why)).as_bytes()));
             continue;
         };
@@ -144,6 +147,8 @@ async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
     }
 }
 
+/// Serves one connection: reads its hello in time, checks quota, version and profile, answers with
+/// a hello, then serves MCP or the operator's methods until the connection ends.
 async fn connection(
     gateway: &Arc<Gateway>,
     stream: UnixStream,
@@ -157,7 +162,7 @@ async fn connection(
     let mut first = String::new();
     let mut limited = (&mut read).take(MAX_HELLO_BYTES);
     let refused = tokio::select! {
-        // A hello that arrived is served before the connection's dismissal.
+        // A hello that has arrived wins over a simultaneous dismissal of the connection.
         biased;
         read = limited.read_line(&mut first) => {
             read?;
@@ -171,7 +176,7 @@ async fn connection(
     let share = gateway.service.admission.quota.take(&caller.caller, Good::Connection);
     let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
     if let Some(why) = refused.or_else(full) {
-        // A client that does not read its refusal gets none.
+        // A client that does not read the refusal at once misses it.
         drop(write.try_write(hello_line("", None, None, Some(why)).as_bytes()));
         return Ok(());
     }
@@ -208,11 +213,12 @@ async fn connection(
     admin(gateway, read, write, &caller, proof).await
 }
 
-/// The next request line without its end, together with room for it; `None` at the end of the connection.
+/// Reads the next request line, without its newline; returns `None` at the end of the connection.
+/// The bytes stay counted against the budget for as long as the line lives.
 ///
 /// # Errors
-/// [`io::ErrorKind::QuotaExceeded`] when the line is too large, finds no room, or is too slow for
-/// the room that it takes.
+/// [`io::ErrorKind::QuotaExceeded`] if the line is too long, the budget has no room for it, or it
+/// arrives too slowly for the room that it occupies.
 async fn next_line(
     read: &mut (impl AsyncBufRead + Unpin),
     budget: &Arc<Budget>,
@@ -246,10 +252,11 @@ async fn next_line(
     }
 }
 
-/// Writes one answer without copying it.
+/// Writes one answer and a newline, without copying the answer.
 ///
 /// # Errors
-/// The client reads nothing for [`Limits::write_timeout`](crate::config::Limits), or too little while room is short.
+/// The client reads nothing for [`Limits::write_timeout`](crate::config::Limits), or too little
+/// while the budget is short of room.
 async fn answer(write: &mut (impl AsyncWrite + Unpin), answer: Pieces, limit: Duration) -> io::Result<()> {
     for slice in answer.slices().chain([Bytes::from_static(b"\n")]) {
         let mut left = slice;
@@ -264,6 +271,8 @@ async fn answer(write: &mut (impl AsyncWrite + Unpin), answer: Pieces, limit: Du
     Ok(())
 }
 
+/// Answers the operator's requests, one line after the other, until the connection ends or the
+/// gateway drains.
 async fn admin(
     gateway: &Arc<Gateway>,
     mut read: BufReader<OwnedReadHalf>,
@@ -274,7 +283,7 @@ async fn admin(
     let budget = &gateway.service.budget;
     loop {
         let limit = gateway.service.snapshots.load().config.server.limits.write_timeout;
-        // An idle connection, such as that of `approvals --watch`, does not keep the gateway from ending.
+        // An idle connection, such as that of `approvals --watch`, must not delay the shutdown.
         let line = tokio::select! {
             biased;
             line = next_line(&mut read, budget, caller.access.caller()) => line,
@@ -303,6 +312,8 @@ async fn admin(
     }
 }
 
+/// Checks that the caller may make the request, performs it and records it. Returns the result, or
+/// the code and text of an error.
 pub(crate) async fn operate(
     gateway: &Arc<Gateway>,
     caller: &CallerAccess,
@@ -315,7 +326,7 @@ pub(crate) async fn operate(
     let request = Request::parse(method, &params);
     let by = match (operator(&caller.caller), &request) {
         (Some(by), _) => Person::of_socket(&by),
-        // The requests that any client may make.
+        // Any user of the socket may list and call tools.
         (None, Some(Ok(Request::Tools(_) | Request::Call(_)))) => Person::of_socket(""),
         (None, _) => return Err((1, "only root and the user that runs headend may do that".to_owned())),
     };
@@ -329,7 +340,7 @@ pub(crate) async fn operate(
             return Err((code::INVALID_PARAMS, why));
         }
     };
-    // Boxed: a record beside each request would make the future of a connection larger.
+    // Boxed: inlining the recorded request would grow the future of every connection.
     let performed = Box::pin(perform(gateway, caller, &by, proof, &request));
     let view = gateway.operator.recorded(&request, &by, performed).await.map_err(|refusal| match refusal {
         Refusal::Params(why) => (code::INVALID_PARAMS, why),
@@ -338,7 +349,8 @@ pub(crate) async fn operate(
     view.json().map_err(|error| (1, error.to_string()))
 }
 
-/// Carries a request out: those about the program around the gateway here.
+/// Performs a request after its proof is checked. Requests about the program around the gateway are
+/// handled here, all others by the operator's service.
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other requests are about the gateway itself")]
 async fn perform(
     gateway: &Arc<Gateway>,
@@ -365,8 +377,9 @@ async fn perform(
     }
 }
 
-/// Reads the configuration again, for `headend enable` and `disable` after they have changed it, or
-/// says what would change.
+/// Reloads the configuration and returns the plan. With `dry_run` it only returns the plan.
+/// `headend enable` and `headend disable` send their action and the upstream's name, for the audit
+/// record.
 async fn reload(gateway: &Gateway, by: &str, params: &ReloadParams) -> Result<View, Refusal> {
     let action = match params.action.as_deref() {
         Some("enable") => Some(OperatorAction::Enable),
@@ -381,7 +394,7 @@ async fn reload(gateway: &Gateway, by: &str, params: &ReloadParams) -> Result<Vi
     plan.map(|plan| View::Reloaded(Reloaded { plan: plan.to_string() })).map_err(Refusal::Refused)
 }
 
-/// A link that signs in to the console. Its holder is the operator.
+/// Creates a link that signs in to the console; a person who opens it is the operator.
 fn console_link(gateway: &Gateway) -> Result<View, Refusal> {
     let off = || Refusal::refused("the console is off; see `[console] listen`");
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();

@@ -1,4 +1,5 @@
-//! What all listeners of MCP share: who may come in.
+//! State that all HTTP listeners share and a reload replaces: accepted credentials, failed
+//! attempts, and the list of listeners.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,43 +17,45 @@ use crate::listener::descriptors::Room;
 use crate::serve::front::Front;
 use crate::serve::pages::{self, Served};
 
-/// Addresses of the gateway.
+/// Addresses on which the gateway listens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) endpoints: Vec<String>,
     pub(crate) metrics: Option<SocketAddr>,
-    /// The console's address, if it is on.
+    /// Base URL of the console, if the console is on.
     pub(crate) console: Option<Arc<str>>,
-    /// File with the access token, if clients need one.
+    /// File that contains the generated access token, if clients need one.
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// Exchanged by a reload, one by one.
+/// Credentials, failed attempts and listeners of HTTP. A reload replaces the parts one by one.
 #[derive(Debug)]
 pub(crate) struct Doors {
     pub(super) credentials: Arc<ArcSwap<Credentials>>,
     pub(super) failures: Arc<ArcSwap<Failures>>,
     pub(super) fronts: Mutex<Vec<Arc<Front>>>,
-    /// The address of the metrics, and their pages.
+    /// Address of the metrics listener, and the pages that it serves.
     pub(super) pages: OnceLock<(SocketAddr, Arc<Served>)>,
-    /// The generated token and its file, once a token is required; none without a state directory.
+    /// The generated token and its file; unset until clients need a token and there is a state
+    /// directory.
     pub(super) own_token: OnceLock<Option<(String, PathBuf)>>,
 }
 
 #[cfg(test)]
 impl super::gateway::Gateway {
-    /// The first listener of MCP.
+    /// Returns the first MCP listener.
     pub(crate) fn first_front(&self) -> Arc<Front> {
         Arc::clone(&self.doors.get().unwrap().fronts.lock()[0])
     }
 
-    /// The metrics and their address.
+    /// Returns the metrics listener's address and pages.
     pub(crate) fn pages(&self) -> Option<(SocketAddr, Arc<Served>)> {
         self.doors.get()?.pages.get().cloned()
     }
 }
 
-/// The descriptors that the configuration's connections may use.
+/// Divides the process's file descriptors among listeners, upstreams and the fixed needs of
+/// console, metrics and admin socket.
 pub(super) fn room(config: &Config, listeners: usize) -> Room {
     let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + access::DESCRIPTORS;
     Room::make(&config.server.limits, listeners, config.upstreams.len(), fixed)

@@ -1,5 +1,8 @@
-//! Watches the configuration, `conf.d` and secrets in files for changes: by their directories, since editors replace files, and
-//! with every symbolic link on the way, since Kubernetes changes a mounted `ConfigMap` or `Secret` by exchanging the link `..data`.
+//! Watches the files of the configuration, including `conf.d` and secrets, for changes.
+//!
+//! Directories are watched instead of files, since editors replace files, and every symbolic link
+//! on the path to a file is watched too, since Kubernetes changes a mounted `ConfigMap` or `Secret`
+//! by exchanging the link `..data`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -15,26 +18,30 @@ use tokio::time::sleep;
 
 use crate::config::Seen;
 
-/// Editors write in several steps: files are read when they have stayed the same for this long.
+/// Time for which the files must stay unchanged before they are read: editors write in several
+/// steps.
 const QUIET: Duration = Duration::from_millis(250);
-/// Files that still change after this many times [`QUIET`], 2 s, are read as they are.
+/// Most waits of [`QUIET`] for files that keep changing, 2 s in all; then they are read as they
+/// are.
 const MOST: usize = 8;
-/// Links on the way to one file, as many as Linux follows.
+/// Most symbolic links that are followed on the path to one file, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// Watches until dropped.
+/// A watch over the configuration's files, which ends when it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct FileWatch {
     watcher: Option<RecommendedWatcher>,
     places: Arc<Places>,
     dirty: Arc<Notify>,
-    /// A watched directory was removed, and its watch with it. A new directory of that name may have the same inode.
+    /// True after a watched directory was removed, which ends its watch. A new directory with that
+    /// name may have the same inode, so a comparison would not notice it.
     is_blind: Arc<AtomicBool>,
 }
 
 impl FileWatch {
-    /// Watches these files and the ways to them, as they are now. A way that is another than before counts as a change, since
-    /// nothing has watched it so far.
+    /// Watches these files and every link on the paths to them. If the set of watched names or a
+    /// directory differs from before, the next [`Self::changed`] returns without an event, since
+    /// changes may have been missed.
     pub(crate) fn follow(&mut self, files: &[Seen]) {
         let mut places = Places::default();
         for file in files {
@@ -72,9 +79,12 @@ impl FileWatch {
         self.again();
     }
 
-    /// Waits for a change of one of the files or of a way to one, then until two looks [`QUIET`] apart are equal, since an editor
-    /// may be halfway through writing. Gives the last look, or `None` if no two looks were equal, see [`MOST`]. A change is lost to
-    /// the next call once this has begun to look, so who drops it then has to read the files.
+    /// Waits for a change, then reads with `look` every [`QUIET`] until two readings are equal,
+    /// since an editor may be halfway through writing. Returns the last reading, or `None` if the
+    /// files kept changing, see [`MOST`].
+    ///
+    /// Not cancel-safe: once the first event has arrived, dropping the future loses it, and its
+    /// caller must read the files itself.
     pub(crate) async fn changed(&self, look: impl Fn() -> Vec<Seen>) -> Option<Vec<Seen>> {
         self.dirty.notified().await;
         let mut before = look();
@@ -89,27 +99,29 @@ impl FileWatch {
         None
     }
 
-    /// Lets the next [`Self::changed`] look at once.
+    /// Makes the next [`Self::changed`] read the files without waiting for an event.
     pub(crate) fn again(&self) {
         self.dirty.notify_one();
     }
 }
 
-/// The names that matter, by the directory that has them.
+/// Watched names by the directory that contains them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Places(BTreeMap<PathBuf, Names>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Names {
-    /// Device and inode of the directory: another one of the same name has to be watched anew.
+    /// Device and inode of the directory. A different directory with the same name needs a new
+    /// watch.
     directory: Option<(u64, u64)>,
     names: BTreeSet<OsString>,
-    /// Every name matters.
+    /// True if any name in the directory counts.
     all: bool,
 }
 
 impl Places {
-    /// Adds each link on the way to the file, then the file itself or the first part of its path that is missing.
+    /// Adds every symbolic link on the path to the file, then the file itself or the first part of
+    /// the path that does not exist.
     fn lead_to(&mut self, file: &Path) {
         let mut at = PathBuf::from("/");
         let mut rest = parts(&std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
@@ -138,7 +150,7 @@ impl Places {
         }
     }
 
-    /// Adds everything in a folder, if it is there.
+    /// Adds all names in a folder, if the folder exists.
     fn add_all(&mut self, folder: &Path) {
         if let Ok(folder) = folder.canonicalize() {
             self.directory(&folder).all = true;
@@ -149,12 +161,16 @@ impl Places {
         self.directory(directory).names.insert(name);
     }
 
+    /// Returns the entry of a directory, which it adds if missing, with the current device and
+    /// inode.
     fn directory(&mut self, directory: &Path) -> &mut Names {
         let entry = self.0.entry(directory.to_owned()).or_default();
         entry.directory = std::fs::metadata(directory).ok().map(|data| (data.dev(), data.ino()));
         entry
     }
 
+    /// Returns true if an event changes a watched name or a watched directory, or if events were
+    /// lost.
     fn concerns(&self, event: &notify::Event) -> bool {
         let is_known = |path: &PathBuf| {
             let in_directory = path.parent().and_then(|directory| self.0.get(directory)).zip(path.file_name());
@@ -165,7 +181,7 @@ impl Places {
     }
 }
 
-/// The parts of a path, the first one last.
+/// Splits a path into its parts in reverse order, so that the first part can be popped.
 fn parts(path: &Path) -> Vec<OsString> {
     let part = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -184,7 +200,7 @@ mod tests {
     use super::*;
     use crate::config;
 
-    /// The places of one file, with directories below `root`.
+    /// Returns the watched names on the path to one file as `directory:name`, relative to `root`.
     fn ways(root: &Path, file: &str) -> Vec<String> {
         let mut places = Places::default();
         places.lead_to(&root.join(file));
@@ -218,7 +234,7 @@ mod tests {
         assert_eq!(ways(&root, "etc/loop/x"), ["etc:loop"]);
     }
 
-    /// The last look of [`FileWatch::changed`], while `writer` writes.
+    /// Returns the result of [`FileWatch::changed`] while `writer` writes.
     async fn last_look(path: &Path, writer: impl Future<Output = ()>) -> Option<Vec<Seen>> {
         let watch = FileWatch::default();
         watch.again();
@@ -233,7 +249,7 @@ mod tests {
         let path = dir.path().join("headend.toml");
         let part = dir.path().join("conf.d/part.toml");
         std::fs::create_dir(part.parent().unwrap()).unwrap();
-        // A file that is changed, and a file that is new.
+        // One file exists and is changed, the other is new.
         for written in [&path, &part] {
             let write = |text: &str| std::fs::write(written, text).unwrap();
             let look = last_look(&path, async {
@@ -289,7 +305,7 @@ mod tests {
         // On many file systems the new directory has the inode of the old one.
         make();
         write("");
-        // The first two changes may be of the folder itself.
+        // The first two changes may be events of the directory itself.
         for n in 0..4 {
             let changed = tokio::time::timeout(Duration::from_secs(60), watch.changed(look));
             assert!(changed.await.is_ok(), "change {n}");

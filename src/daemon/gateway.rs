@@ -1,4 +1,4 @@
-//! Composition root: builds the gateway from a configuration, runs its faces and shuts it down in order.
+//! Composition root: builds the gateway from a configuration and shuts it down in order.
 
 use std::io;
 use std::net::SocketAddr;
@@ -64,27 +64,27 @@ pub(crate) use crate::store::audit::{MAIN, chain_of_its_own};
 
 mod reload;
 
-/// A last time in the store so far ahead of the clock is not one that a clock has shown.
+/// Distance ahead of the clock beyond which the latest time in the store is reported as wrong.
 const FAR_AHEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Source of the configuration, and the way to read it again.
+/// The source of the configuration, and the state of the last reading.
 pub(crate) struct ConfigSource {
-    /// `None` for the embedded default and for upstreams given on the command line.
+    /// Path of the file; `None` for the embedded default and for upstreams of the command line.
     pub(crate) path: Option<PathBuf>,
     pub(crate) load: Loader,
-    /// Whether grants and pins are kept on disk: not for upstreams of the command line.
+    /// True if pins and logins are kept on disk; false for upstreams given on the command line.
     pub(crate) remembers: bool,
-    /// The files that were read last, whatever came of it.
+    /// The files as they were read last, even if the configuration in them was refused.
     pub(crate) files: parking_lot::Mutex<Vec<Seen>>,
-    /// The warnings of the last configuration; a reload logs those that are new.
+    /// Warnings of the last configuration; a reload logs only the new ones.
     pub(crate) warned: parking_lot::Mutex<Vec<String>>,
 }
 
-/// Reads the configuration again.
+/// A function that reads the configuration again.
 pub(crate) type Loader = Box<dyn Fn() -> Loading + Send + Sync>;
 
 impl ConfigSource {
-    /// Reads the files, and keeps nothing of that reading.
+    /// Reads the configuration and returns its files; the result is not applied or remembered.
     pub(crate) fn look(&self) -> Vec<Seen> {
         (self.load)().files
     }
@@ -96,14 +96,14 @@ impl std::fmt::Debug for ConfigSource {
     }
 }
 
-/// Why the gateway could not be built; the operator mends the configuration.
+/// The reason why the gateway could not be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("{0}")]
     Config(String),
     #[error("{key}: {}; {}", unbound(*address, source), way_out(key, *address, source))]
     Listen {
-        /// The key of the configuration that names the address.
+        /// The key of the configuration that sets the address.
         key: &'static str,
         address: SocketAddr,
         #[source]
@@ -123,7 +123,7 @@ pub(crate) enum StartError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// An address that cannot be listened on, and why.
+/// Describes why an address cannot be listened on.
 pub(crate) fn unbound(address: SocketAddr, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::AddrInUse {
         format!("{address} is in use by another program")
@@ -132,7 +132,7 @@ pub(crate) fn unbound(address: SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// What to do about an address that `key` names and that cannot be listened on.
+/// Advises the operator about an address of the key `key` that cannot be listened on.
 pub(crate) fn way_out(key: &str, address: SocketAddr, error: &io::Error) -> String {
     let other = format!("write another address in {key}");
     if error.kind() == io::ErrorKind::AddrInUse {
@@ -142,30 +142,30 @@ pub(crate) fn way_out(key: &str, address: SocketAddr, error: &io::Error) -> Stri
     }
 }
 
-/// A running gateway without faces; HTTP, pipes and the admin socket are added by its owner.
+/// A running gateway without listeners. Its owner adds HTTP, pipes and the admin socket.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) service: Arc<Service>,
     pub(crate) supervised: Supervised,
     pub(crate) sessions: Arc<Sessions>,
-    /// Logins at upstreams that wait for their person.
+    /// Logins at upstreams that wait for a person to complete them.
     pub(crate) logins: Arc<PendingLogins>,
     pub(crate) source: ConfigSource,
-    /// Set when the console listens.
+    /// The console; set once it listens.
     pub(crate) console: OnceLock<Arc<Console>>,
-    /// The operator's requests, with their records.
+    /// The service that performs and records the operator's requests.
     pub(crate) operator: Operator,
     pub(super) wrong_codes: WrongAttempts,
     pub(super) store: Option<Store>,
-    /// `None` where nothing outlives the process.
+    /// The operator's review after a restored backup; `None` without a store.
     pub(super) restore_review: Option<RestoreReview>,
-    /// `None` where nothing outlives the process.
+    /// Console sign-ins in the store; `None` without a store.
     pub(super) sign_ins: Option<SignIns>,
-    /// Set when HTTP is listened to.
+    /// State of the HTTP listeners; set once they are opened.
     pub(super) doors: OnceLock<Doors>,
-    /// Set when HTTP is listened to.
+    /// Addresses of the HTTP listeners; set once they are opened.
     pub(super) addresses: OnceLock<Addresses>,
-    /// Set when the admin socket is served.
+    /// Users of the admin socket; set once it is served.
     pub(super) users: OnceLock<Users>,
     pub(super) socket: OnceLock<PathBuf>,
     reloading: Mutex<()>,
@@ -173,7 +173,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the upstreams; no listener is open yet. `chain` names the chain in the audit log.
+    /// Builds a gateway and starts its upstreams; `chain` names its chain in the audit log.
     ///
     /// # Errors
     /// [`StartError`].
@@ -187,8 +187,8 @@ impl Gateway {
         Self::build_as(GatewayRole::Serve, config, source, store, chain, times)
     }
 
-    /// Builds a gateway that stands in for a daemon: it shows the lists of that store, starts no
-    /// upstream and records nothing.
+    /// Builds a gateway that stands in for a daemon: it serves the lists that are known from the
+    /// store, starts no upstream and records nothing.
     ///
     /// # Errors
     /// [`StartError`].
@@ -201,6 +201,7 @@ impl Gateway {
         Self::build_as(GatewayRole::StandIn, config, source, Some(store), "", times)
     }
 
+    /// Opens the audit log and the stores, then starts the upstreams and the gateway's tasks.
     fn build_as(
         role: GatewayRole,
         config: Config,
@@ -212,13 +213,13 @@ impl Gateway {
         let metrics = Metrics::new()?;
         let serves = role == GatewayRole::Serve;
         let pinned = store.as_ref().map(Store::db).transpose()?;
-        // A stand-in reads the pins, and leaves everything else in the store to the daemon.
+        // A stand-in only reads the pins; everything else in the store belongs to the daemon.
         let db = pinned.clone().filter(|_| serves);
         let audit = match (&store, &db) {
             (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
             _ => Audit::none(),
         };
-        // Without a writable audit log the gateway starts too, and refuses calls.
+        // If the audit log is not writable, the gateway starts too, and refuses calls.
         drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
         let session_limits = session_limits(&config);
@@ -231,7 +232,7 @@ impl Gateway {
             None => Pins::memory(),
         };
         if let Some(db) = &db {
-            // A clock that was set back must not let what has expired begin anew.
+            // Expired grants must not become valid again because the clock was set back.
             let latest = db.latest_time().run_now()?;
             if latest > clock::since_1970() + FAR_AHEAD {
                 tracing::error!(
@@ -349,12 +350,12 @@ impl Gateway {
         })
     }
 
-    /// Our own user, who has access for as long as the gateway runs.
+    /// Returns our own user as a caller, with access until the gateway shuts down.
     pub(crate) fn own_caller(&self) -> CallerAccess {
         CallerAccess { caller: Caller::local().clone(), access: Access::new(&self.service.giving_up) }
     }
 
-    /// A client on a pipe.
+    /// Creates the context of an MCP client on a pipe or socket.
     pub(crate) fn line_client(&self, caller: CallerAccess, profile: Option<Arc<str>>) -> LineClient {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let limits = &config.server.limits;
@@ -372,7 +373,8 @@ impl Gateway {
         }
     }
 
-    /// Shuts everything down in order; every step has its own time limit. A second signal (`hurry`) skips the waiting.
+    /// Shuts down in order, each step within a time limit: calls, clients, limits, upstreams, audit
+    /// log. When `hurry` fires, the waits for calls and for upstreams end at once.
     pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
         let times = self.times;
         let drain_timeout = self.service.snapshots.load().config.server.drain_timeout;
@@ -413,8 +415,8 @@ impl Gateway {
     }
 }
 
-/// Gives what older versions kept for a launch to the one upstream that has it. The next start
-/// tries again what fails.
+/// Assigns stored catalogs and logins of older versions, which were kept per launch, to the one
+/// upstream that has the launch. A failure is logged, and the next start tries again.
 fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
     let all = || config.upstreams.iter().chain(&config.disabled);
     if let Some(store) = store {
@@ -425,10 +427,10 @@ fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
     }
 }
 
-/// Records changes of pins and ends grants for the definitions that were pinned before.
+/// Records changes of pins; ends approvals and grants for digests that are no longer pinned.
 fn pins_changed(news: &PinNews, approvals: &Approvals, audit: &Audit) {
     for entry in news.entries() {
-        // The store keeps the pins themselves, and no call waits for this record.
+        // Not awaited: the store keeps the pins themselves, and no call waits for this record.
         if entry.by.is_some() {
             audit.record_done(entry);
         } else {
@@ -445,6 +447,7 @@ fn pins_changed(news: &PinNews, approvals: &Approvals, audit: &Audit) {
     });
 }
 
+/// Returns the limits of client sessions; a caller has a limit only if there can be several.
 pub(super) fn session_limits(config: &Config) -> SessionLimits {
     let limits = &config.server.limits;
     SessionLimits {
@@ -485,7 +488,7 @@ mod tests {
         let generation = || gateway.service.snapshots.load().generation;
         let applied = generation();
         assert!(gateway.reload_changed(Some(&whole)).await && generation() == applied, "it was read before");
-        // A file that never rests is read as it is, and a missing file leaves the old configuration in force.
+        // A file that keeps changing is read as it is; a missing file leaves the old one in force.
         write("");
         assert!(gateway.reload_changed(None).await && !is_in_force());
         let applied = gateway.source.look();

@@ -1,4 +1,4 @@
-//! The HTTP listeners: MCP, metrics and the console.
+//! Opens the HTTP listeners: MCP, metrics and the console.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,18 +24,19 @@ use crate::serve::http_server::accept;
 use crate::serve::pages::{self, Served};
 use crate::store::directory::Store;
 
-/// Keys of the configuration that name the addresses.
+/// Keys of the configuration that set the listeners' addresses.
 pub(crate) const SERVER: &str = "[server] listen";
 pub(crate) const METRICS: &str = "[metrics] listen";
 pub(crate) const CONSOLE: &str = "[console] listen";
-/// Longest time between two looks for sessions that are idle for too long.
+/// Longest time between two sweeps for sessions that were idle for too long.
 const SWEEP: Duration = Duration::from_secs(60);
 
 impl Gateway {
-    /// Opens the HTTP listeners of the configuration.
+    /// Opens the HTTP listeners of the configuration and spawns their tasks, and a task that ends
+    /// idle sessions.
     ///
     /// # Errors
-    /// [`StartError`]; no listener is open then.
+    /// [`StartError`]. An address that cannot be bound fails before any listener is served.
     pub(crate) async fn listen(&self) -> Result<Addresses, StartError> {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let mut addresses = Addresses::default();
@@ -93,7 +94,8 @@ impl Gateway {
             let pause = || snapshots.load().config.server.limits.session_idle.min(SWEEP);
             while tokio::time::timeout(pause(), draining.cancelled()).await.is_err() {
                 sessions.sweep();
-                // Session grants of clients without a session last no longer than a session may.
+                // Session grants of clients without a session last at most as long as a session
+                // may.
                 let life = snapshots.load().config.server.limits.session_max;
                 if clock::now().duration_since(begun) >= life {
                     begun = clock::now();
@@ -104,13 +106,14 @@ impl Gateway {
         Ok(self.addresses.get_or_init(|| addresses).clone())
     }
 
+    /// Builds the console and spawns its listener. Returns the console's base URL.
     fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, StartError> {
         let token = match &self.store {
             Some(store) => {
                 let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
                 store.console_token().map_err(failed)?
             }
-            // A token that is never shown: links are the only way in.
+            // This token is never shown, so links are the only way to sign in.
             None => Store::fresh_token(),
         };
         let doors = Doors::new(&token, self.sign_ins.clone(), clock::uptime());
@@ -125,6 +128,7 @@ impl Gateway {
         Ok(base)
     }
 
+    /// Spawns the listener for `/metrics`, `/healthz` and `/readyz`.
     fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config) {
         let page = Arc::new(MetricsPage {
             service: Arc::clone(&self.service),
@@ -155,7 +159,7 @@ impl Gateway {
         if let Some(doors) = self.doors.get() {
             doors.pages.get_or_init(|| (local, Arc::clone(&served)));
         }
-        // The pages stay until after the drain, so that a scraper sees it.
+        // The pages are served until after the drain, so that a scraper sees the draining state.
         let stop = self.service.giving_up.clone();
         let tasks = self.supervised.tasks.clone();
         let lobby = Lobby::for_operators("metrics", pages::CONNECTIONS, self.service.metrics.clone());
@@ -163,7 +167,7 @@ impl Gateway {
     }
 }
 
-/// Whether calls can be sent here, and what does not work.
+/// Returns the status code and text of `/readyz`: whether calls can be made, and each fault.
 fn readiness(conditions: &[Condition]) -> (http::StatusCode, String) {
     let (status, word) = match conditions {
         [] => (http::StatusCode::OK, "ready"),
@@ -176,6 +180,7 @@ fn readiness(conditions: &[Condition]) -> (http::StatusCode, String) {
     (status, format!("{word}\n{lines}"))
 }
 
+/// Binds a listener; returns it with its actual address. `key` names the setting in the error.
 async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |source| StartError::Listen { key, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;

@@ -1,4 +1,5 @@
-//! What a reload changes besides upstreams and the snapshot: who may come in, and for how long.
+//! Applies the settings that a reload changes outside the snapshot: credentials, users, limits,
+//! logs.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -17,23 +18,24 @@ use crate::policy::Caller;
 use crate::serve::front::Terms;
 use crate::telemetry::logs;
 
-/// Each accepted token and its caller.
+/// Accepted tokens, each with its caller.
 type Tokens = Vec<(String, Caller)>;
 
-/// What a configuration needs and may not get. It is asked for before anything changes.
+/// Values that a new configuration needs and that may be unavailable. They are fetched before the
+/// reload changes anything.
 pub(super) struct Ready {
     access: Access,
-    /// `None` where none is required.
+    /// Accepted tokens; `None` if clients need no token.
     tokens: Option<Tokens>,
-    /// The operator's, where there is a console.
+    /// Token of the console; `None` without a console or a store.
     console_token: Option<String>,
 }
 
 impl Gateway {
-    /// Lets in the callers of the configuration.
+    /// Creates the shared state of the HTTP listeners, with the credentials of the configuration.
     ///
     /// # Errors
-    /// The generated token cannot be read or made.
+    /// The generated token cannot be read or created.
     pub(super) fn open_doors(&self, config: &Config) -> Result<&Doors, StartError> {
         let own_token = OnceLock::new();
         let tokens = self.tokens(&config.server.auth, &own_token)?;
@@ -48,7 +50,9 @@ impl Gateway {
         }))
     }
 
-    /// The accepted tokens with their callers, the generated one of our own user among them.
+    /// Returns the accepted tokens with their callers, including the generated token of our own
+    /// user; `None` if clients need no token. Creates the generated token in the state directory on
+    /// first use.
     fn tokens(&self, auth: &Auth, own: &OnceLock<Option<(String, PathBuf)>>) -> Result<Option<Tokens>, StartError> {
         let Auth::Token { tokens } = auth else { return Ok(None) };
         if let (None, Some(store)) = (own.get(), &self.store) {
@@ -61,10 +65,10 @@ impl Gateway {
         Ok(Some(named.chain(own).collect()))
     }
 
-    /// Asks for all that the configuration needs, and changes nothing.
+    /// Fetches all values that the configuration needs, and applies nothing.
     ///
     /// # Errors
-    /// Why it cannot be put in force.
+    /// The reason why the configuration cannot be applied.
     pub(super) fn make_ready(&self, config: &Config) -> Result<Ready, String> {
         let tokens = match self.doors.get() {
             Some(doors) => self.tokens(&config.server.auth, &doors.own_token).map_err(|error| error.to_string())?,
@@ -77,7 +81,8 @@ impl Gateway {
         Ok(Ready { access: Access::of(&config.admin)?, tokens, console_token })
     }
 
-    /// Puts the settings of the snapshot's configuration in force that are in no snapshot.
+    /// Applies the settings of the snapshot's configuration that live outside the snapshot. Ends
+    /// the sessions, streams and calls of callers whose credential is no longer valid.
     pub(super) async fn put_in_force(&self, before: &Config, ready: Ready) {
         let config = Arc::clone(&self.service.snapshots.load().config);
         self.sessions.set_limits(session_limits(&config));
@@ -103,16 +108,18 @@ impl Gateway {
         }
         self.end_all_of(&gone);
         if before.audit != config.audit {
-            // Last: a disk that hangs must not keep a withdrawn token valid.
+            // Last: a slow disk must not keep a withdrawn token valid.
             self.service.audit.change(&config.audit).await;
         }
         if !gone.is_empty() {
-            // A token that comes back later finds none of the sessions that have ended now.
+            // Waits for the ends of sessions to be stored: a token that is accepted again later
+            // must not revive them.
             self.sessions.settled().await;
         }
     }
 
-    /// Gives each listener its part of the limits, and the hosts and origins that it serves.
+    /// Applies limits, allowed hosts and origins to the listeners, and replaces the table of failed
+    /// attempts if its limits change.
     fn set_terms(&self, doors: &Doors, before: &Config, config: &Config) {
         let (old, new) = (&before.server, &config.server);
         let many = (before.has_many_callers(), config.has_many_callers());
@@ -137,8 +144,8 @@ impl Gateway {
         fronts.iter().for_each(|front| front.set_terms(Terms::new(front.local, new, limits.clone())));
     }
 
-    /// Ends what callers have open whose access is over: calls and streams by their access, sessions by the table, and what
-    /// they asked a person. What was granted for a session ends too.
+    /// Withdraws the access of these callers. That ends their calls, streams and sessions, their
+    /// open approvals, and the grants of those sessions.
     fn end_all_of(&self, gone: &[CallerAccess]) {
         if gone.is_empty() {
             return;

@@ -1,12 +1,12 @@
-//! The folders that no grant below a folder takes: home directories, and headend's own files.
+//! Finds the folders that no folder grant may cover: the home directory, and headend's own files.
 
 use std::path::{Path, PathBuf};
 
 use crate::config::{CONF_D, SYSTEM, Seen};
 use crate::policy::consent::Places;
 
-/// Finds them, with the configuration at `path`, the files that were read for it, and the state
-/// directory. Each is listed as it is written and as the disk has it.
+/// Lists these folders. `path` is the configuration file, `files` are the files that were read for
+/// it, and `state` is the state directory. Each path is listed as written and with links resolved.
 pub(crate) fn own_places(path: Option<&Path>, files: &[Seen], state: Option<&Path>) -> Places {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let mut own: Vec<PathBuf> = files.iter().map(|file| file.path().to_owned()).collect();
@@ -16,10 +16,12 @@ pub(crate) fn own_places(path: Option<&Path>, files: &[Seen], state: Option<&Pat
     Places { homes: spelled(home.into_iter()), own: spelled(own.into_iter()) }
 }
 
+/// Returns each path in absolute form as written and with links resolved, sorted and without
+/// duplicates.
 fn spelled(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
     let both = paths.flat_map(|path| {
         let path = std::path::absolute(&path).unwrap_or(path);
-        // What is not there yet lies where its folder is.
+        // A path that does not exist yet is resolved by its parent folder.
         let beside = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
         [path.canonicalize().ok().or_else(beside), Some(path)]
     });

@@ -1,8 +1,9 @@
-//! The page of the metrics: numbers that other places keep are set just before each scrape.
+//! Renders the metrics page, and updates the metrics that are computed on demand before each
+//! scrape.
 //!
-//! Files and processes are read on a thread where that may block, by one scrape at a time. Where
-//! the system does not answer in time, the page shows the numbers of the scrape before, and the
-//! thread goes on alone.
+//! Files and processes are read on a blocking thread, by one scrape at a time. If the system does
+//! not answer in time, the page shows the numbers of an earlier scrape, and the thread continues in
+//! the background.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,28 +22,28 @@ use crate::store::directory::Store;
 use crate::telemetry::logs;
 use crate::upstream::process::usage;
 
-/// How long a scrape waits for the one before, and then for files and processes.
+/// Longest wait of a scrape for the one before it, and again for files and processes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The sources of the page's numbers.
+/// Sources of the metrics page.
 #[derive(Debug)]
 pub(super) struct MetricsPage {
     pub(super) service: Arc<Service>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) store: Option<Store>,
-    /// Held while files and processes are read.
+    /// Lock that is held while files and processes are read.
     pub(super) reading: Arc<Mutex<()>>,
 }
 
 impl MetricsPage {
-    /// Renders the page as of now, in Prometheus' text format.
+    /// Updates the metrics and renders the page in the Prometheus text format.
     pub(super) async fn render(&self) -> String {
         self.observe();
         self.read().await;
         self.service.metrics.render()
     }
 
-    /// Sets the numbers that are in memory.
+    /// Updates the metrics that are computed from memory.
     fn observe(&self) {
         let service = &self.service;
         let buffered = (service.budget.used(), service.budget.limit());
@@ -63,6 +64,8 @@ impl MetricsPage {
         self.observe_callers();
     }
 
+    /// Updates the number of calls of each caller; callers without a name in the configuration are
+    /// counted together.
     fn observe_callers(&self) {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let tokens = match &config.server.auth {
@@ -70,8 +73,7 @@ impl MetricsPage {
             Auth::None => &[],
         };
         let callers = tokens.iter().filter_map(|(name, _)| Caller::token(name)).chain([Caller::local().clone()]);
-        // A count is there from the first look on, so that each name has a series before its first
-        // call.
+        // Creates a missing counter, so that each name has a series before its first call.
         let count_of = |caller: Caller| {
             let number = CallerNumber::of(&caller);
             self.service.calls_of.of(&number);
@@ -84,7 +86,8 @@ impl MetricsPage {
         self.service.metrics.callers().observe(named);
     }
 
-    /// Reads files and processes, and sets their numbers.
+    /// Reads files and processes, and updates their metrics unless that takes longer than
+    /// [`PATIENCE`].
     async fn read(&self) {
         let Ok(turn) = tokio::time::timeout(PATIENCE, Arc::clone(&self.reading).lock_owned()).await else { return };
         let metrics = &self.service.metrics;

@@ -1,31 +1,33 @@
-//! Notifications to the service manager: readiness, reload, stop. Source: `sd_notify(3)`.
+//! Notifies the service manager of readiness, reload and stop. Source: `sd_notify(3)`.
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-/// The daemon is ready.
+/// Reports that the daemon is ready, or that a reload has ended.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// The daemon applies a new configuration; [`ready`] ends this.
+/// Reports that a reload begins; [`ready`] reports its end.
 pub(crate) fn reloading() {
-    // Without the time, `Type=notify-reload` would ignore the message.
+    // `Type=notify-reload` ignores the message without the time.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
         Err(_) => tell(&[NotifyState::Reloading]),
     }
 }
 
-/// The daemon shuts down, within that time. A `drain-timeout` longer than the unit's `TimeoutStopSec` allows is announced in time.
+/// Reports that the shutdown begins and takes at most `within`. The service manager then waits as
+/// long, even beyond the unit's `TimeoutStopSec`.
 pub(crate) fn stopping(within: Duration) {
     let within = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
     tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(within)]);
 }
 
+/// Sends states to the service manager; a failure is only logged.
 fn tell(state: &[NotifyState<'_>]) {
-    // Without a service manager `notify` does nothing; if it fails, the daemon runs on.
+    // `notify` does nothing without a service manager. A failure does not stop the daemon.
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!(error = %error, "service manager not notified");
     }

@@ -1,4 +1,5 @@
-//! A question about one approval at the terminal: it is shown as a whole, and the answer is about what was shown.
+//! Asks a person at the terminal to answer one approval: shows it in full, and sends the answer
+//! with the digest of the shown text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,38 +18,38 @@ use crate::wire::foreign;
 
 const EIGHT_HOURS: Duration = Duration::from_secs(8 * 3600);
 
-/// The outcome of a question.
+/// The outcome of asking a person about an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Asked {
-    /// The call may be made.
+    /// The call was allowed.
     Allowed {
-        /// For how long, as the answer says.
+        /// The scope and duration of the grant.
         wish: Wish,
-        /// True if the agent had been told to stop before the answer.
+        /// True if the agent had been told to stop before the answer came.
         is_late: bool,
     },
     Denied,
-    /// The person said neither, and the approval is still open.
+    /// The person neither allowed nor denied; the approval is still open.
     Left,
-    /// It was answered elsewhere or has expired.
+    /// The approval was answered elsewhere or has expired.
     Gone,
     /// The terminal's input has ended.
     Over,
 }
 
-/// The answers that a person is offered.
+/// The answers that are offered to the person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Offer {
-    /// Once, or no.
+    /// Allow once, or deny.
     Once,
-    /// Also for eight hours, and until the tool changes.
+    /// Also for eight hours, always, or below a folder.
     Longer,
 }
 
-/// Shows the approval and asks whether its call is allowed.
+/// Shows the approval, asks the person, and sends the answer.
 ///
 /// # Errors
-/// Why it could not be asked about, or the answer could not be given.
+/// The approval could not be fetched or shown, or the answer was not accepted.
 pub(in crate::cli) fn ask(client: &mut OperatorClient, id: &str, offer: Offer) -> Result<Asked, Failure> {
     let approval: ApprovalView = match client.ask(&Request::Approval(ById { id: id.to_owned() })) {
         Ok(approval) => approval,
@@ -92,7 +93,7 @@ pub(in crate::cli) fn ask(client: &mut OperatorClient, id: &str, offer: Offer) -
     }
 }
 
-/// The folder or site that an answer such as `b`, `b2` or `b /srv/project` names.
+/// Returns the folder or site that an answer such as `b`, `b2` or `b /srv/project` names.
 fn chosen(word: &str, below: &[OfferView]) -> Option<Arc<str>> {
     let rest = word.strip_prefix(['b', 'B'])?;
     if let Some(base) = rest.strip_prefix(' ').map(str::trim).filter(|base| !base.is_empty()) {
@@ -102,7 +103,8 @@ fn chosen(word: &str, below: &[OfferView]) -> Option<Arc<str>> {
     below.get(number.checked_sub(1)?).map(|offer| Arc::from(offer.base.as_str()))
 }
 
-/// Whether the approval is still open; in doubt it is, and the answer shows it.
+/// Returns true if the approval is still open, or if the list cannot be fetched: then the answer
+/// itself will show it.
 fn is_open(client: &mut OperatorClient, id: &str) -> bool {
     let list = client.ask(&Request::Approvals(NoParams {}));
     list.map_or(true, |ApprovalsView { approvals, .. }| approvals.iter().any(|row| row.id == id))

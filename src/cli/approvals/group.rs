@@ -1,4 +1,4 @@
-//! One answer to several approvals of one caller about one item: all are shown, then a person is asked once.
+//! Answers several approvals of one caller for one item: shows all of them, then asks once.
 
 use serde::Serialize;
 
@@ -12,22 +12,23 @@ use crate::operator::views::AnswerOutcome;
 use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
 
-/// The approvals that the command line names, and the answer to them.
+/// The approvals that the command line names, and the answer to all of them.
 pub(super) struct Group<'r> {
     pub(super) rows: Vec<&'r ApprovalView>,
-    /// Writes one as it is listed.
+    /// Formats one approval for the list.
     pub(super) show: fn(&ApprovalView) -> String,
     pub(super) wish: Wish,
-    /// Without a question.
+    /// True if no question is asked.
     pub(super) yes: bool,
     pub(super) json: bool,
 }
 
 impl Group<'_> {
-    /// Shows them and asks once, then answers each as it was shown.
+    /// Shows the approvals, asks once, then answers each with the digest of its shown text.
     ///
     /// # Errors
-    /// 64 for an answer that no group can have, or without a terminal to ask on; 1 when they are no group, or the person says no.
+    /// 64 for an answer that is only allowed for a single approval, or without a terminal to ask
+    /// on; 1 if the approvals are of several callers or items, or if the person declines.
     pub(super) fn answer(self, client: &mut OperatorClient) -> Result<u8, Failure> {
         let verb = match &self.wish {
             Wish::Deny => "Deny",
@@ -55,6 +56,7 @@ impl Group<'_> {
         self.each(&members, client)
     }
 
+    /// Asks once for all of them. Fails without a terminal, or if the person declines.
     fn confirm(&self, verb: &str, count: usize) -> Result<(), Failure> {
         if self.json || !terminal::is_here() {
             let text = format!(
@@ -69,6 +71,8 @@ impl Group<'_> {
         Err(Failure::new(NO, "nothing was answered"))
     }
 
+    /// Sends the answer to each approval and prints the outcomes; exit code 1 unless all were
+    /// accepted.
     fn each(&self, members: &[&ApprovalView], client: &mut OperatorClient) -> Result<u8, Failure> {
         let mut told = Vec::with_capacity(members.len());
         let wanted = if self.wish == Wish::Deny { "denied" } else { "granted" };
@@ -105,13 +109,13 @@ impl Group<'_> {
     }
 }
 
-/// The answers to several approvals, as JSON.
+/// The outcomes of answering several approvals, as JSON.
 #[derive(Serialize)]
 struct GroupReport {
     answers: Vec<MemberReport>,
 }
 
-/// The answer to one of several approvals.
+/// The outcome for one of several approvals.
 #[derive(Serialize)]
 struct MemberReport {
     id: String,

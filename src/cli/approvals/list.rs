@@ -1,4 +1,4 @@
-//! The list of open approvals, a line each.
+//! Lists open approvals, one line each.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -7,11 +7,11 @@ use crate::cli::status::time;
 use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
 
-/// A shorter start of an id is refused.
+/// Shortest beginning of an id that commands accept, in characters.
 pub(super) const MIN_PREFIX: usize = 4;
-/// Characters of an id that are shown where they tell it from the others.
+/// Characters of an id that are shown, if they suffice to tell all ids apart.
 const ID: usize = 8;
-/// Where there is less room for the arguments, they are left out.
+/// Least width of the arguments' column, in columns.
 const LEAST_ARGUMENTS: usize = 12;
 const COLUMNS: [Column; 7] = [
     Column { head: "ID", rank: 0 },
@@ -23,7 +23,8 @@ const COLUMNS: [Column; 7] = [
     Column { head: "ARGUMENTS", rank: 2 },
 ];
 
-/// The rows as a table, in their order. Arguments are cut where the screen ends.
+/// Formats the approvals as a table in the given order. Arguments are cut at the edge of the
+/// screen.
 pub(super) fn table(screen: Screen, rows: &[ApprovalView]) -> String {
     let ids: Vec<String> = rows.iter().map(|row| foreign::line(&row.id).into_owned()).collect();
     let length = (MIN_PREFIX.max(ID)..).find(|length| are_apart(&ids, *length)).unwrap_or(ID);
@@ -48,19 +49,18 @@ pub(super) fn table(screen: Screen, rows: &[ApprovalView]) -> String {
     screen.plain(&COLUMNS, &cells)
 }
 
-/// Whether the first so many characters tell each id from the others.
+/// Returns true if the first `length` characters tell the ids apart, or if the ids have no more.
 fn are_apart(ids: &[String], length: usize) -> bool {
     let starts: std::collections::HashSet<&str> = ids.iter().map(|id| id.get(..length).unwrap_or(id)).collect();
     starts.len() == ids.len() || ids.iter().all(|id| id.len() <= length)
 }
 
-/// The arguments on one line. In a message they are the lines with an indent, which no other line
-/// has.
+/// Returns the arguments on one line. They are the only indented lines of a message.
 fn arguments(message: &str) -> String {
     let mut out = String::new();
     for line in message.lines().filter_map(|line| line.strip_prefix("  ")) {
         let line = line.trim();
-        // Texts of several lines stand behind bars, below their name.
+        // A text of several lines has a bar before each line, below its name.
         let line = line.strip_prefix("| ").unwrap_or(line);
         out.push_str(match out.chars().next_back() {
             None => "",

@@ -1,4 +1,5 @@
-//! An open approval in full: who asks for what, all of the arguments, and what a yes would do.
+//! Shows an open approval in full: the caller, the item, all arguments, and the grants that can be
+//! given.
 
 use crate::cli::exit::UNAVAILABLE;
 use crate::cli::output::Failure;
@@ -9,10 +10,10 @@ use crate::policy::consent::view::{Paint, View};
 use crate::wire::foreign;
 use crate::wire::foreign::marked::Marked;
 
-/// The next step after a yes that came when the agent had been told to stop.
+/// The hint after the call was allowed too late for the agent.
 pub(super) const TRY_AGAIN: &str = "Tell the agent to try again.";
 
-/// All of it, for people. Colours are those of `paint`.
+/// Formats the whole approval for people, in the colours of `paint`.
 pub(super) fn told(approval: &ApprovalView, paint: &Paint) -> String {
     let mut out = String::new();
     let mut row = |name: &str, parts: &[Marked]| {
@@ -66,13 +67,14 @@ pub(super) fn told(approval: &ApprovalView, paint: &Paint) -> String {
     out
 }
 
-/// The digest of what was shown, which an answer names.
+/// Returns the digest of the shown approval, which the answer must name. Fails with 69 for an old
+/// daemon that sends none.
 pub(super) fn digest(approval: &ApprovalView) -> Result<Digest, Failure> {
     let old = || Failure::new(UNAVAILABLE, "the daemon is older than this program and lists no digests; restart it");
     Digest::from_hex(&approval.digest).ok_or_else(old)
 }
 
-/// The grants below a folder that are offered, by numbers.
+/// Lists the offered grants below a folder or site, numbered `b1`, `b2` and so on.
 fn below(approval: &ApprovalView) -> String {
     let offers = approval.offers();
     let mut out = String::new();
@@ -87,19 +89,19 @@ fn below(approval: &ApprovalView) -> String {
     offers.first().map_or(String::new(), |offer| format!("{out}    {}\n", foreign::line(&offer.covers)))
 }
 
-/// The commands that answer it.
+/// Returns the commands that answer the approval.
 pub(super) fn commands(approval: &ApprovalView) -> String {
     let id = foreign::line(&approval.id);
     let below = if approval.offers().is_empty() { "" } else { " [--below PATH]" };
     format!("headend approve {id} [--for once|session|8h|always]{below}\nheadend deny {id}\n")
 }
 
-/// The arguments as they are read, all of those that were kept.
+/// Formats the arguments as far as they were kept.
 fn arguments(approval: &ApprovalView, paint: &Paint) -> String {
     let size = approval.arguments_bytes.unwrap_or_default();
     let Some(json) = &approval.arguments else {
         let Some(beginning) = &approval.arguments_beginning else {
-            // A process of an earlier release asked.
+            // The approval comes from a process of an earlier release, which stored a message only.
             return foreign::block(&approval.message).into_owned() + "\n";
         };
         let text = foreign::block(beginning);
@@ -113,7 +115,7 @@ fn arguments(approval: &ApprovalView, paint: &Paint) -> String {
     format!("Arguments, {size} bytes{whole}:\n{}", view.told(paint))
 }
 
-/// Foreign text behind a bar at each line.
+/// Formats foreign text with a bar before each line.
 fn barred(text: &str, paint: &Paint) -> String {
     let mut out = String::new();
     for (line, _) in foreign::lines(text) {

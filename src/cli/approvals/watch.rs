@@ -1,4 +1,5 @@
-//! `headend approvals --watch`: follows the approvals, and asks about each on a terminal.
+//! The command `headend approvals --watch`: follows open approvals, and on a terminal asks about
+//! each.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -21,17 +22,19 @@ use crate::operator::views::ApprovalsView;
 use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
 
-/// How often it asks for the list: the approvals of other processes on the store come without a signal.
+/// Pause between two requests for the list: no signal tells of approvals of other processes on the
+/// same store.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Follows until Ctrl-C, the end of the input, or the end of the output's reader.
+/// Follows approvals until Ctrl-C, the end of the input, or, if it only prints, until stdout has no
+/// reader.
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let asks = !json && terminal::is_here();
     end_at_ctrl_c(asks)?;
     if !asks {
         end_when_unread();
     }
-    // Where nothing answers at the start, that is said at once.
+    // Fails at once if neither a daemon nor a store can be used; later failures are waited out.
     let mut client = Some(OperatorClient::find(common)?);
     if asks {
         print(&Screen::of_stdout().paragraph(
@@ -52,7 +55,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
             if !asked(client, &row.id, fresh.len() - 1)? {
                 return Ok(OK);
             }
-            // The others may have been answered meanwhile.
+            // The other approvals may have been answered while the person thought.
             continue;
         }
         for row in fresh {
@@ -69,7 +72,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     }
 }
 
-/// The open approvals; `None` while the daemon is gone.
+/// Fetches the open approvals, reconnecting if necessary; `None` while the daemon is unreachable.
 fn rows(common: &Common, client: &mut Option<OperatorClient>) -> Result<Option<Vec<ApprovalView>>, Failure> {
     let found = match client.take() {
         Some(found) => Ok(found),
@@ -87,7 +90,8 @@ fn rows(common: &Common, client: &mut Option<OperatorClient>) -> Result<Option<V
     }
 }
 
-/// Asks about one, while so many others wait. Whether to go on.
+/// Asks about one approval and prints the outcome; `others` is the number of further new approvals.
+/// Returns false at the end of the input.
 fn asked(client: &mut OperatorClient, id: &str, others: usize) -> Result<bool, Failure> {
     let waiting = if others == 0 { String::new() } else { format!("{others} more behind this one\n") };
     print(&format!("\n{waiting}"))?;
@@ -109,7 +113,7 @@ fn asked(client: &mut OperatorClient, id: &str, others: usize) -> Result<bool, F
     Ok(true)
 }
 
-/// How long a yes lasts, with the way to take back what lasts.
+/// Describes how long a permission lasts, and where it can be revoked.
 fn how_long(wish: &Wish) -> String {
     match wish {
         Wish::For(_) | Wish::Session => format!("for {wish}, any arguments; `headend grants` lists it"),
@@ -119,7 +123,7 @@ fn how_long(wish: &Wish) -> String {
     }
 }
 
-/// An approval in one line.
+/// Formats an approval as one line, of JSON if asked for.
 fn line(row: &ApprovalView, json: bool) -> Result<String, Failure> {
     if json {
         return json_line(row);
@@ -130,7 +134,7 @@ fn line(row: &ApprovalView, json: bool) -> Result<String, Failure> {
     Ok(format!("{time} {id} {caller} {kind} {item} (needs {need})\n"))
 }
 
-/// Ctrl-C is the way to end this, and no failure.
+/// Spawns a thread that ends the process with success on Ctrl-C, the normal way to end the command.
 fn end_at_ctrl_c(asks: bool) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(SOFTWARE, format!("the signal of Ctrl-C: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
@@ -141,7 +145,8 @@ fn end_at_ctrl_c(asks: bool) -> Result<(), Failure> {
     std::thread::spawn(move || {
         runtime.block_on(interrupted.recv());
         if asks {
-            // The shell's next line begins at the left. Past the lock, which may be held.
+            // Moves the shell's prompt to a new line. Bypasses the lock of stdout, which another
+            // thread may hold.
             let _written = rustix::io::write(std::io::stdout(), b"\n");
         }
         std::process::exit(i32::from(OK));

@@ -1,4 +1,4 @@
-//! Variables for certificates and proxies, and the programs that upstreams need.
+//! Checks variables for certificates and proxies, and the programs that upstreams need.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,9 +12,9 @@ use crate::operator::upstreams::program_of;
 /// Variables that name files or folders of certificates.
 const CERTIFICATES: [&str; 5] =
     ["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
-/// The next step where a server behind a URL needs a proxy.
+/// The next step if a server behind a URL needs a proxy.
 const PROXY_LINE: &str = "write `proxy = \"http://proxy.example.com:3128\"` with your proxy in [upstreams.NAME], or set HTTPS_PROXY where the daemon is started";
-/// How often, and in which rhythm, it is looked whether a program has printed its version: five seconds.
+/// Most polls of `PROGRAM --version` until the wait is given up, five seconds in all.
 const LOOKS: u32 = 500;
 const LOOK: Duration = Duration::from_millis(10);
 /// Oldest major version of Node that the official servers run with.
@@ -33,7 +33,8 @@ pub(super) fn variables(config: &Config, found: &mut Findings) {
     proxies(config, found);
 }
 
-/// The way to the first server behind a URL that takes a proxy, and variables that name none.
+/// Adds a finding about the proxy of the first upstream that uses one, about a proxy that cannot be
+/// used, and about proxy variables that headend does not read.
 fn proxies(config: &Config, found: &mut Findings) {
     let remote = config.upstreams.iter().filter_map(|spec| match &spec.target {
         Target::Http { url, .. } => Some((spec, url)),
@@ -58,7 +59,8 @@ fn proxies(config: &Config, found: &mut Findings) {
     }
 }
 
-/// The versions of interpreters that upstreams need, and the places of programs that are not in PATH.
+/// Adds findings about the versions of interpreters that upstreams need, about the notification
+/// program, and about programs that are not in PATH.
 pub(super) fn programs(config: &Config, found: &mut Findings) {
     let words: Vec<&str> = config.upstreams.iter().filter_map(|spec| word(&spec.target)).collect();
     let needs = |names: &[&str]| words.iter().any(|word| names.contains(word));
@@ -85,7 +87,7 @@ pub(super) fn programs(config: &Config, found: &mut Findings) {
     }
 }
 
-/// The program of `[policy.consent] notify`.
+/// Adds a finding about the program of `[policy.consent] notify`.
 fn notifier(config: &Config, found: &mut Findings) {
     let Some(Notify { to: Notified::Program(command), .. }) = &config.consent.notify else { return };
     let Some(program) = command.first().map(Path::new) else { return };
@@ -105,7 +107,7 @@ fn notifier(config: &Config, found: &mut Findings) {
     }
 }
 
-/// The next step where the daemon does not find the program of an upstream.
+/// Returns the next step if the program `word` of the upstream `name` is not found.
 pub(super) fn way_to(name: &str, word: &str) -> String {
     let Some(folder) = place_of(word) else {
         return format!("{}, or correct `command` of [upstreams.{name}]", installation(word));
@@ -116,13 +118,13 @@ pub(super) fn way_to(name: &str, word: &str) -> String {
 
 fn word(target: &Target) -> Option<&str> {
     match target {
-        // One with variables is not shown.
+        // A word with variables could contain a secret, so it is not shown.
         Target::Stdio { command, .. } => command.first().filter(|word| !word.is_expanded()).map(Template::expose),
         Target::Http { .. } => None,
     }
 }
 
-/// How a program is installed.
+/// Describes how to install a program.
 fn installation(word: &str) -> String {
     match word {
         "npx" | "node" | "npm" => "install Node.js 18 or later (https://nodejs.org)".to_owned(),
@@ -135,16 +137,18 @@ fn installation(word: &str) -> String {
     }
 }
 
-/// A folder that has the program: of the PATH of this command, which may not be the daemon's, or one that installers use.
+/// Finds a folder that contains the program: in the PATH of this command, which may differ from the
+/// daemon's, or among the usual folders of installers.
 fn place_of(word: &str) -> Option<PathBuf> {
     let own = environment("PATH").unwrap_or_default();
     let own = own.split(':').filter(|folder| folder.starts_with('/')).map(PathBuf::from);
     own.chain(known_directories(&environment)).find(|folder| is_program(&folder.join(word)))
 }
 
-/// Looks at the version that a program prints.
+/// Adds a finding about the version that a program prints; `least` is the oldest good one, with
+/// `before` in front of it in messages.
 fn version(found: &mut Findings, program: &str, read: impl Fn(&str) -> Option<u32>, least: u32, before: &str) {
-    // Where there is none, the upstream that needs it is told about.
+    // If the program is missing, there is a finding about the upstream that needs it.
     let Some(text) = printed(program) else { return };
     match read(&text) {
         Some(number) if number < least => {
@@ -155,7 +159,8 @@ fn version(found: &mut Findings, program: &str, read: impl Fn(&str) -> Option<u3
     }
 }
 
-/// The first lines of `PROGRAM --version`.
+/// Returns the first 80 characters that `PROGRAM --version` prints; `None` if it fails to start or
+/// takes too long.
 fn printed(program: &str) -> Option<String> {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -163,7 +168,7 @@ fn printed(program: &str) -> Option<String> {
     let mut looks = 0;
     while child.try_wait().ok()?.is_none() {
         if looks == LOOKS {
-            // It may have ended meanwhile.
+            // The program may have ended meanwhile.
             drop(child.kill());
             drop(child.wait());
             return None;

@@ -1,8 +1,8 @@
-//! Findings of the doctor.
+//! The findings of `headend doctor`.
 
 use serde::Serialize;
 
-/// How grave a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Level {
@@ -12,20 +12,20 @@ pub(super) enum Level {
     Problem,
 }
 
-/// One finding.
+/// A finding of one check, with the next step.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// The thing that was looked at: `configuration`, `port`, the name of an upstream.
+    /// The subject of the check: `configuration`, `port`, or the name of an upstream.
     pub(super) about: String,
     pub(super) what: String,
-    /// The next step; empty where there is nothing to do.
+    /// The next step; empty if there is nothing to do.
     pub(super) next: String,
-    /// Lines of a program, oldest first.
+    /// Lines that a program has printed, oldest first.
     pub(super) quoted: Vec<String>,
 }
 
-/// Everything that was found, in the order in which it was looked for.
+/// All findings, in the order of the checks.
 #[derive(Debug, Default)]
 pub(super) struct Findings(pub(super) Vec<Finding>);
 
@@ -43,7 +43,7 @@ impl Findings {
         self.add(Level::Problem, about, what, next);
     }
 
-    /// The last finding quotes these lines.
+    /// Attaches quoted lines to the last finding.
     pub(super) fn quoting(&mut self, lines: Vec<String>) {
         if let Some(last) = self.0.last_mut() {
             last.quoted = lines;

@@ -1,4 +1,4 @@
-//! The daemon, the configuration file, the state directory and the ports.
+//! Checks the daemon, the configuration, the state directory and the ports.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -18,11 +18,11 @@ use crate::daemon::listen::{CONSOLE, METRICS, SERVER};
 use crate::operator::request::{ReloadParams, Request};
 use crate::operator::views::Reloaded;
 
-/// Less room than this is a full disk, in bytes.
+/// Free space below which a disk counts as full, in bytes.
 const LEAST_ROOM: u64 = 64 << 20;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The daemon that answers, if one does.
+/// Connects to the daemon and adds a finding about it; `None` if no usable daemon answers.
 pub(super) fn daemon(common: &Common, found: &mut Findings) -> Option<daemon::Daemon> {
     match daemon::connect(common, "admin", None) {
         Ok(daemon) => {
@@ -66,7 +66,7 @@ pub(super) fn daemon(common: &Common, found: &mut Findings) -> Option<daemon::Da
     }
 }
 
-/// Whether there is a socket to which this user may not connect.
+/// Returns true if a socket exists to which this user may not connect.
 pub(super) fn is_denied(common: &Common) -> bool {
     let is_denied = |path: &PathBuf| {
         std::os::unix::net::UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
@@ -74,7 +74,7 @@ pub(super) fn is_denied(common: &Common) -> bool {
     daemon::candidates(common).iter().any(is_denied)
 }
 
-/// Whether the daemon keeps its state where this command looks for it.
+/// Adds a warning if the daemon's state directory differs from that of this command.
 pub(super) fn compare_state(daemon: &daemon::Daemon, own: &Path, found: &mut Findings) {
     let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if let Some(theirs) = daemon.hello.state.as_deref().filter(|theirs| canonical(Path::new(theirs)) != canonical(own))
@@ -86,7 +86,8 @@ pub(super) fn compare_state(daemon: &daemon::Daemon, own: &Path, found: &mut Fin
     }
 }
 
-/// The configuration, where it is right.
+/// Loads the configuration and adds findings about it, its warnings, and its differences from the
+/// daemon's; `None` if it has errors.
 pub(super) fn configuration(
     common: &Common,
     daemon: Option<&mut daemon::Daemon>,
@@ -127,12 +128,12 @@ pub(super) fn configuration(
     Some(loaded)
 }
 
-/// The warnings about the files of the configuration: those that say the same of a file are one
-/// finding.
+/// Adds findings about the warnings of the configuration. Warnings of one kind in the same file are
+/// one finding.
 fn warnings(loaded: &Loaded, found: &mut Findings) {
     let mut groups: Vec<((&str, String), Vec<&crate::config::Warning>)> = Vec::new();
     for warning in loaded.warnings.iter().filter(|warning| !warning.message.contains(crate::config::UNPINNED)) {
-        // Names and values stand in backquotes.
+        // Names and values are in backquotes; the text between them is the kind.
         let kind = warning.message.split('`').step_by(2).collect::<String>();
         let key = (warning.origin.as_str(), kind);
         match groups.iter_mut().find(|(known, _)| *known == key) {
@@ -152,7 +153,8 @@ fn warnings(loaded: &Loaded, found: &mut Findings) {
     versions::look(&loaded.config, loaded.source.path.as_deref(), found);
 }
 
-/// Whether the daemon runs with this file, as it is now.
+/// Adds findings if the daemon runs with another configuration file, or if the file has changes
+/// that are not in force or would be refused.
 fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
     let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let theirs = daemon.hello.config.as_ref().map(|path| canonical(Path::new(path)));
@@ -181,14 +183,14 @@ fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
     }
 }
 
-/// The state directory, where it can be used.
+/// Checks the state directory and adds findings; `None` if it cannot be used.
 pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
     let about = "state";
     let Some(dir) = state_dir(&source::environment) else {
         found.problem(about, "no state directory: neither $XDG_STATE_HOME nor $HOME is set", "set one of them");
         return None;
     };
-    // The nearest that exists: the rest is made at the first start.
+    // The nearest existing ancestor; the first start creates the rest.
     let place = dir.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
     let shown = dir.display();
     if !place.is_dir() {
@@ -231,11 +233,11 @@ pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
     }
 }
 
-/// The addresses that `serve` would listen on.
+/// Adds findings about the addresses on which `serve` would listen.
 pub(super) fn ports(config: &Config, found: &mut Findings) {
     let own = config.server.listen.iter().map(|address| (SERVER, *address));
     let metrics = config.metrics.map(|address| (METRICS, address));
-    // An address of the console that is not chosen gives way to another.
+    // If the console's address is not configured, another port is chosen when it is taken.
     let console = config.console.listen.filter(|_| config.console.chosen).map(|address| (CONSOLE, address));
     for (key, address) in own.chain(metrics).chain(console).filter(|(_, address)| address.port() != 0) {
         match TcpListener::bind(address) {

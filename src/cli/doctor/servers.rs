@@ -1,4 +1,4 @@
-//! The states of the upstreams, and what can be done about them.
+//! Checks the states of the upstreams, and gives next steps for them.
 
 use std::time::Duration;
 
@@ -18,15 +18,16 @@ use crate::operator::status::StatusView;
 use crate::operator::upstreams::{HealthView, UpstreamFacts, UpstreamView};
 use crate::telemetry::upstream_state::UpstreamState;
 
-/// How often, and in which rhythm, it is looked whether upstreams have started: twenty seconds.
+/// Most polls until upstreams have started, twenty seconds in all.
 const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(100);
-/// Lines of stderr that are quoted.
+/// Lines of stderr that a finding quotes.
 const QUOTED: usize = 5;
-/// Name of the chain in the audit log of the processes of this command.
+/// Prefix of the audit chain of this command; the process id follows.
 const CHAIN: &str = "doctor";
 
-/// Starts the upstreams in this process, waits for what comes of it, and ends them.
+/// Starts the upstreams in this process, waits until none is starting, and stops them. Returns
+/// their last status; `None` if the gateway could not be built, which is a finding.
 pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<StatusView> {
     let store = match source::store(&loaded.config) {
         Ok(store) => store,
@@ -42,7 +43,7 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<StatusView
         let gateway = gateway.map_err(start_failure)?;
         for _ in 0..LOOKS {
             let now = status(&gateway);
-            // Before its task has begun, one that starts at once is idle too.
+            // Before its task has begun, an upstream that is to start at once is idle too.
             let is_eager = |upstream: &UpstreamView| {
                 upstream.facts.as_ref().is_some_and(|facts| facts.start == Start::Eager.into_str())
             };
@@ -65,9 +66,9 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<StatusView
     told
 }
 
-/// A finding for each upstream that needs something, and one for the others.
+/// Adds a finding for each upstream that needs attention, and one for all others.
 pub(super) fn look(status: &StatusView, found: &mut Findings) {
-    // Upstreams have findings of their own.
+    // Each upstream has a finding of its own.
     for condition in status.degraded.iter().filter(|condition| condition.reason != UPSTREAMS) {
         let next = "it goes on by itself when that is mended; `headend status` says so";
         found.problem(&condition.reason, condition.text.clone(), next);

@@ -1,4 +1,4 @@
-//! Prints the findings, the gravest first. On a terminal the first two are printed in full and the
+//! Formats the findings, the gravest first. On a terminal the first two are shown in full and the
 //! others in a line each, so that all of them fit the screen.
 
 use super::finding::{Finding, Findings, Level};
@@ -13,7 +13,7 @@ const QUOTED: usize = 1;
 /// Indent of findings.
 const INDENT: &str = "         ";
 
-/// Writes all findings, followed by their count. `all` prints them in full on any screen.
+/// Formats all findings, followed by their count. `all` prints them in full on any screen.
 pub(super) fn text(screen: Screen, found: &Findings, all: bool) -> String {
     let mut findings: Vec<&Finding> = found.0.iter().collect();
     // The sort is stable: findings of one level keep their order.
@@ -38,7 +38,7 @@ fn verdict(found: &Findings) -> String {
     }
 }
 
-/// Writes the findings on at most `height` lines, including the line of the shell's next prompt.
+/// Formats the findings on at most `height` lines, including the line of the shell's next prompt.
 fn fitted(screen: Screen, height: usize, findings: &[&Finding], verdict: &str) -> String {
     let (good, bad): (Vec<&Finding>, Vec<&Finding>) = findings.iter().partition(|finding| finding.level == Level::Ok);
     let in_full =
@@ -80,7 +80,7 @@ fn fitted(screen: Screen, height: usize, findings: &[&Finding], verdict: &str) -
     format!("{out}{fine}{verdict}{more}\n")
 }
 
-/// Writes a finding in full, with the last `quoted` lines of the quoted output.
+/// Formats a finding in full, with the last `quoted` lines of the quoted output.
 fn whole(screen: Screen, finding: &Finding, quoted: usize) -> String {
     let line = screen.indented(INDENT, &format!("{}: {}", finding.about, finding.what));
     let mut out = labelled(screen, finding.level, &line);

@@ -1,4 +1,4 @@
-//! Which pins the names on the command line mean.
+//! Resolves the names on the command line to pins.
 
 use clap::Args;
 
@@ -25,17 +25,19 @@ pub(super) struct Chosen {
     pub(super) kind: Option<String>,
 }
 
-/// The pins that the names mean.
+/// The pins that the command line selects.
 pub(super) enum Selection {
-    /// Each by its own name, whatever its state, with its kind where that was said.
+    /// Pins by their own names, in any state, with a kind if one was given.
     Each(Vec<PinName>),
-    /// Of all upstreams, of one or of a pattern: what waits.
+    /// Waiting pins of all upstreams, of an upstream, or matching a pattern.
     Many(Vec<PinView>),
 }
 
 impl Chosen {
+    /// Parses the option `--kind`.
+    ///
     /// # Errors
-    /// 1 for a word that is no kind.
+    /// 1 for an unknown kind.
     fn kind(&self) -> Result<Option<PinKind>, Failure> {
         let unknown = |word: &String| Failure::new(NO, format!("there is no kind {word:?}"));
         self.kind.as_ref().map(|word| word.parse().map_err(|_| unknown(word))).transpose()
@@ -43,11 +45,14 @@ impl Chosen {
 }
 
 impl Selection {
+    /// Resolves the names against the existing pins. Launches are selected only by `--launch` or
+    /// `--kind launch`.
+    ///
     /// # Errors
-    /// 64 for a pattern that is none, 1 where nothing that waits is meant.
+    /// 64 for an invalid pattern, 1 for an unknown name or if nothing that it selects waits.
     pub(super) fn of(pins: &[PinView], chosen: &Chosen) -> Result<Self, Failure> {
         let kind = if chosen.launch { Some(PinKind::Launch) } else { chosen.kind()? };
-        // The launch of an upstream has the upstream's name, and so is meant only where it is said.
+        // The launch of an upstream has the upstream's name, so it is selected only by its kind.
         let of_kind = |pin: &&PinView| kind.map_or(pin.kind != PinKind::Launch, |kind| pin.kind == kind);
         let waiting = || pins.iter().filter(|pin| pin.waits()).filter(of_kind);
         if chosen.all {
@@ -101,7 +106,7 @@ fn nothing_waits(pins: &[PinView], name: &str) -> Failure {
     Failure::new(NO, text)
 }
 
-/// How many of what: `3 items of fx (2 tools, 1 prompt)`.
+/// Describes how many pins of which kinds: `3 items of fx (2 tools, 1 prompt)`.
 pub(super) fn counted(pins: &[PinView]) -> String {
     let mut kinds: Vec<(PinKind, usize)> = Vec::new();
     let mut upstreams: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! A pin as people see it: its state, and its waiting text compared with the approved one.
+//! Formats a pin for people: its state, and the waiting text compared with the approved one.
 
 use crate::operator::pins::PinView;
 use crate::wire::foreign;
@@ -6,25 +6,24 @@ use crate::wire::foreign::changes::{Change, changes};
 use crate::wire::foreign::oddities::Oddities;
 use crate::wire::layout::indented;
 
-/// Unchanged lines on each side of a change, where the rest of them is left out.
+/// Unchanged lines that are kept on each side of a change if the others are left out.
 const CONTEXT: usize = 2;
-/// A longer text is not shown among others, in bytes.
+/// Longest text that is shown among others, in bytes.
 const MAX_BRIEF: usize = 64 << 10;
 
-/// All of a pin with its texts, for people: foreign characters that could steer a terminal are
-/// visible.
+/// Formats a pin with its texts. Foreign characters that could control a terminal are escaped.
 pub(super) fn text(pin: &PinView, colour: bool) -> String {
     told(pin, colour, false)
 }
 
-/// The same without the lines that did not change; `None` where the waiting text cannot be shown,
-/// or only in part.
+/// Formats a pin as [`text`] does, without unchanged lines far from a change; `None` if no text
+/// waits or the result is longer than [`MAX_BRIEF`].
 pub(super) fn brief(pin: &PinView, colour: bool) -> Option<String> {
     pin.waiting.as_ref()?;
     Some(told(pin, colour, true)).filter(|text| text.len() <= MAX_BRIEF)
 }
 
-/// The digest of the shown text.
+/// Returns the digest of the shown text in hexadecimal; empty if the pin has none.
 pub(super) fn digest(pin: &PinView) -> String {
     pin.shown().map(|digest| digest.hex()).unwrap_or_default()
 }
@@ -47,7 +46,7 @@ fn told(pin: &PinView, colour: bool, brief: bool) -> String {
     out
 }
 
-/// A difference by words: `-[old]-` and `+[new]+`, coloured on a terminal.
+/// Formats the differences by words: `-[old]-` and `+[new]+`, in colour if asked for.
 fn words(old: &str, new: &str, colour: bool, brief: bool) -> String {
     let mark = |colours: &str, open: &str, text: &str, close: &str| {
         let (on, off) = if colour { (colours, "\u{1b}[0m") } else { ("", "") };
@@ -64,10 +63,11 @@ fn words(old: &str, new: &str, colour: bool, brief: bool) -> String {
     told.collect()
 }
 
-/// An unchanged part with only the lines next to a change; the first and the last part have one on one side only.
+/// Returns an unchanged part with only the lines next to a change. The first and the last part are
+/// next to a change on one side only.
 fn shortened(text: &str, is_first: bool, is_last: bool) -> String {
     let lines: Vec<&str> = text.split('\n').collect();
-    // The line of the change itself belongs to neither side.
+    // One more line than [`CONTEXT`]: the line that contains the change itself.
     let head = if is_first { 0 } else { CONTEXT + 1 };
     let tail = if is_last { 0 } else { CONTEXT + 1 };
     let left_out = lines.len().saturating_sub(head + tail);

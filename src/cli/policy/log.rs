@@ -1,4 +1,4 @@
-//! The audit log for commands about rules: its records, the latest first, up to an age.
+//! Reads the audit log for commands about rules: its records up to an age, the latest first.
 
 use std::time::Duration;
 
@@ -12,51 +12,51 @@ use crate::operator::audit::{AuditLog, PeriodRead, Tally};
 use crate::policy::chain::{Line, timestamp};
 use crate::wire::foreign;
 
-/// A clock that went back may put later records before earlier ones, by so much at most.
+/// Most that a clock may have been set back, so that later records precede earlier ones.
 const SLACK: Duration = Duration::from_secs(3600);
 
-/// Reads `7d`.
+/// Parses an age such as `7d`.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     let age = config::parse_duration(text).filter(|age| !age.is_zero());
     age.ok_or_else(|| "must be a time such as 7d or 12h".to_owned())
 }
 
-/// The log from some time on.
+/// The audit log from some time on.
 #[derive(Debug)]
 pub(super) struct Log {
     log: AuditLog,
-    /// The date of the oldest record that counts, and the one where reading ends.
+    /// Date of the oldest record that counts; reading continues to the earlier date `end`.
     since: String,
     end: String,
 }
 
 impl Log {
-    /// The log of the configuration in force.
+    /// Opens the audit log of the configuration in force, for records up to this age.
     ///
     /// # Errors
-    /// 78 when nothing says where it is.
+    /// 78 if the environment names no state directory.
     pub(super) fn of(common: &Common, age: Duration) -> Result<Self, Failure> {
         let now = u64::try_from(OffsetDateTime::now_utc().unix_timestamp()).unwrap_or_default();
         let date = |age: Duration| timestamp(now.saturating_sub(age.as_secs()).saturating_mul(1000));
         Ok(Self { log: audit::log(common)?, since: date(age), end: date(age.saturating_add(SLACK)) })
     }
 
-    /// Reads all records that count, the latest first. Damaged lines are counted.
+    /// Passes all records that count to `take`, the latest first, and counts damaged lines.
     ///
     /// # Errors
-    /// 70 when the folder cannot be read.
+    /// 70 if the folder cannot be read.
     pub(super) fn read(&self, take: &mut dyn FnMut(&Line<'_>)) -> Result<PeriodRead, Failure> {
         self.log.read(&self.since, &self.end, take).map_err(|error| unreadable(&self.log, &error))
     }
 }
 
-/// `2026-11-16 10:15 to 2026-11-23 09:40`.
+/// Formats the period that was read: `2026-11-16 10:15 to 2026-11-23 09:40 UTC`.
 pub(super) fn period(read: &PeriodRead) -> Option<String> {
     let minute = |date: &String| date.get(..16).unwrap_or(date).replace('T', " ");
     Some(format!("{} to {} UTC", minute(read.from.as_ref()?), minute(read.to.as_ref()?)))
 }
 
-/// Says on stderr what could not be read.
+/// Prints to stderr which parts of the log could not be read.
 pub(super) fn warn(Tally { damaged, example, unread, why, .. }: &Tally) {
     if *damaged > 0 {
         let place = example.as_deref().unwrap_or("-");

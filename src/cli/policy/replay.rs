@@ -1,4 +1,4 @@
-//! `headend policy replay`: the audit log under other rules.
+//! The command `headend policy replay`: replays the audit log under other rules.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ use crate::policy::habit::{Change, Counts, Replay};
 use crate::policy::{Caller, Effect, Kind, Policy};
 use crate::wire::foreign;
 
-/// Items that are printed.
+/// Most items that are printed.
 const SHOWN: usize = 40;
-/// Callers for whom the items of the catalogue are tried.
+/// Most callers for whom items without calls are checked.
 const MAX_CALLERS: usize = 64;
 
 #[derive(Clone, Debug, Args)]
@@ -37,7 +37,7 @@ pub(crate) struct ReplayArgs {
     json: bool,
 }
 
-/// Everything that is printed.
+/// The result of a replay.
 struct Report {
     reading: PeriodRead,
     before: Counts,
@@ -45,12 +45,14 @@ struct Report {
     undecided: u64,
     beyond: u64,
     changes: Vec<(Kind, Arc<str>, Change)>,
-    /// Items that were offered last and never called, and that the rules allow where those in force do not.
+    /// Offered items that were never called, and that the new rules allow although the rules in
+    /// force do not.
     uncalled: Vec<(Kind, Arc<str>)>,
 }
 
 impl Report {
-    /// Whether a change opens calls that no person has agreed to.
+    /// Returns true if a change allows calls that no person has approved, such as those of a
+    /// destructive item.
     fn is_grave(change: &Change) -> bool {
         change.opened > 0 && (change.is_destructive || change.denied_before > 0 || change.allowed_before == 0)
     }
@@ -89,7 +91,8 @@ pub(crate) fn run(common: &Common, args: &ReplayArgs) -> Result<u8, Failure> {
     Ok(report.verdict())
 }
 
-/// The configuration that a file is, or makes of the one in force.
+/// Reads the file as a whole configuration, or, if it has rules alone, adds them to the
+/// configuration in force.
 fn read(common: &Common, file: &Path) -> Result<Config, Failure> {
     let name = file.display().to_string();
     let text = guard::read(file).map_err(|error| Failure::new(USAGE, format!("read {name}: {error}")))?;
@@ -99,7 +102,8 @@ fn read(common: &Common, file: &Path) -> Result<Config, Failure> {
     if has_rules_alone { source::with_rules(common, &name, &text) } else { source::other(file) }
 }
 
-/// The items that were never called, and that the rules allow to one of the callers where those in force do not.
+/// Finds the offered items that were never called, and that the replayed rules allow to one of the
+/// callers although the rules in force do not.
 fn uncalled(
     present: &Policy,
     replay: &Replay,
@@ -185,7 +189,7 @@ fn text(report: &Report) -> String {
     out
 }
 
-/// Facts to know before such calls are allowed.
+/// Returns warnings to read before such calls are allowed.
 fn remarks(change: &Change) -> Vec<String> {
     let mut remarks = Vec::new();
     if change.is_destructive {

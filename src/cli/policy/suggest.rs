@@ -1,4 +1,4 @@
-//! `headend policy suggest`: rules of what people always allow.
+//! The command `headend policy suggest`: suggests rules for calls that people always allow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::policy::habit::{Approvals, Catalogue, ENOUGH, Habits, Known, LeftOut,
 use crate::policy::{Kind, PolicyProblem};
 use crate::wire::foreign;
 
-/// Columns of what is printed, where names allow it.
+/// Width of the output in columns, unless a name is longer.
 const WIDTH: usize = 80;
-/// The warning above a rule for a tool that may overwrite.
+/// The warning above a rule for a tool that may overwrite files.
 const OVERWRITES: &str = "this tool may overwrite or delete what lies below that folder; the rule lets it do so without a question. \
                           Symbolic links are the server's matter.";
-/// Items that are named for each reason to leave some out.
+/// Items that are named for each reason to leave items out.
 const NAMED: usize = 3;
 
 #[derive(Clone, Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct SuggestArgs {
     json: bool,
 }
 
-/// The items that were offered last, by name.
+/// The items of the configuration that upstreams offered last, by kind and name.
 pub(super) struct Present<'c> {
     config: &'c Config,
     items: HashMap<(Kind, Arc<str>), Known>,
@@ -70,15 +70,15 @@ impl Catalogue for Present<'_> {
     }
 }
 
-/// A rule and what it would have done.
+/// A suggested rule and its effect on the recorded calls.
 struct Tried {
     suggestion: Suggestion,
     saved: u64,
-    /// Of the saved, those that nobody agreed to.
+    /// Number of the saved questions that were not answered with a yes.
     unapproved: u64,
 }
 
-/// Everything that is printed.
+/// The result of the command.
 struct Report {
     reading: PeriodRead,
     questions: u64,
@@ -107,7 +107,7 @@ fn report(config: &Config, present: &Present<'_>, log: &Log) -> Result<Report, F
     let mut suggestions = habits.suggest(present);
     let policy = suggestions.fit(&config.policy);
     let mut with = Replay::new(&policy).map_err(|problems| refused(&problems))?;
-    // The log may have grown by a few questions meanwhile.
+    // A few more questions may have been recorded since the first reading.
     log.read(&mut |line| with.read(line))?;
     let tried = |suggestion: Suggestion| {
         let (saved, unapproved) = with.saved.get(suggestion.rule.id.as_str()).copied().unwrap_or_default();
@@ -128,7 +128,7 @@ fn report(config: &Config, present: &Present<'_>, log: &Log) -> Result<Report, F
     })
 }
 
-/// Problems of a policy that was good when it was loaded.
+/// Returns the failure for problems of a policy that was valid when it was loaded.
 pub(super) fn refused(problems: &[PolicyProblem]) -> Failure {
     let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
     Failure::new(SOFTWARE, all.join("; "))
@@ -172,7 +172,7 @@ fn text(report: &Report, since: Duration) -> String {
     out
 }
 
-/// The comments above a rule.
+/// Returns the comments above a rule.
 fn told(one: &Tried) -> Vec<String> {
     let Suggestion { yes, also, is_blind, .. } = &one.suggestion;
     let Approvals { client, page, operator } = yes;
@@ -203,7 +203,7 @@ fn told(one: &Tried) -> Vec<String> {
     lines
 }
 
-/// The items without a rule, by reason.
+/// Describes the items without a suggested rule, by reason.
 fn left_out(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     let reasons = [
@@ -237,7 +237,7 @@ fn left_out(report: &Report) -> Vec<String> {
     lines
 }
 
-/// A comment of several lines. Foreign text in it was spelled out, or is spelled out here.
+/// Formats a comment of several lines. Hidden characters of foreign text are escaped.
 fn comment(text: &str) -> String {
     let mut out = String::new();
     let mut line = String::from("#");
@@ -253,12 +253,12 @@ fn comment(text: &str) -> String {
     out + &line + "\n"
 }
 
-/// A rule's text with one name on each line where a list is too long for one.
+/// Formats a rule with one name on each line if a list is too long for one line.
 fn wrapped(rule: &str) -> String {
     if rule.lines().all(|line| line.chars().count() <= WIDTH) {
         return rule.to_owned();
     }
-    // It was written here, so it is TOML.
+    // The text was generated here, so it is valid TOML.
     let Ok(mut document) = rule.parse::<DocumentMut>() else { return rule.to_owned() };
     let rules = document.get_mut("policy").and_then(|policy| policy.get_mut("rules"));
     let tables = rules.and_then(|rules| rules.as_array_of_tables_mut()).into_iter().flat_map(|rules| rules.iter_mut());
@@ -316,7 +316,7 @@ fn json(report: &Report) -> String {
     lines_of(&value)
 }
 
-/// JSON in lines of its own, with hidden characters as escapes.
+/// Formats JSON on several lines, with hidden characters as escapes.
 pub(super) fn lines_of(value: &serde_json::Value) -> String {
     format!("{value:#}").lines().map(|line| foreign::json(line) + "\n").collect()
 }

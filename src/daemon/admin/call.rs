@@ -1,4 +1,4 @@
-//! The method `call`: one tool call, through the same path as a client's.
+//! The admin method `call`: one tool call on the same path as the call of an MCP client.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::wire::id::ClientId;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Calls a tool for a user of the socket.
+/// Calls a tool for a user of the socket and waits for the result. An operator who names a withheld
+/// tool gets the reason as the refusal.
 pub(crate) async fn call(gateway: &Arc<Gateway>, caller: &CallerAccess, params: &RawJson) -> Result<View, Refusal> {
     gateway.service.settled().await;
     let CallerAccess { caller, access } = caller.clone();
@@ -30,7 +31,8 @@ pub(crate) async fn call(gateway: &Arc<Gateway>, caller: &CallerAccess, params: 
         return Err(Refusal::Refused(why));
     }
     let client = ClientContext::new(caller, access, None, Revision::preferred(Era::Legacy));
-    // Whether the command still waits is not known here.
+    // This side cannot tell whether the command still waits, so the call does not wait for an
+    // approval.
     let client = ClientContext { can_wait: false, ..client };
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or_else(|| Refusal::refused("no id"))?;
     let method = Method::ToolsCall.as_str().to_owned();

@@ -1,4 +1,5 @@
-//! The first line of either side of the admin socket, and the address at which clients find it.
+//! The hello, which is the first line in each direction on the admin socket, and the file in the
+//! state directory from which clients learn the socket's path.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +7,12 @@ use crate::daemon::gateway::Gateway;
 use crate::store::address::{DaemonAddress, Machine};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Version of the hello; a newer major version is refused.
+/// Version of the hello. The daemon refuses a client with a higher version.
 pub(super) const HELLO: u64 = 1;
 
 /// Writes the socket's address into the state directory, for clients whose environment lacks the
-/// runtime directory.
+/// runtime directory. Returns the address and the state directory, also if the write fails, which
+/// is logged; `None` without a state directory.
 pub(super) fn publish(gateway: &Gateway, socket: &Path) -> Option<(DaemonAddress, PathBuf)> {
     let state = gateway.store.as_ref()?.dir().to_owned();
     let address = DaemonAddress::of(socket, Machine::own());
@@ -20,12 +22,13 @@ pub(super) fn publish(gateway: &Gateway, socket: &Path) -> Option<(DaemonAddress
     Some((address, state))
 }
 
-/// Returns the socket's address that a daemon of this machine has written into the state directory.
+/// Returns the socket's path that a daemon of this boot of the machine has written into the state
+/// directory.
 pub(crate) fn published_socket(state: &Path) -> Option<PathBuf> {
     DaemonAddress::find(state, &Machine::own()).map(|address| address.socket)
 }
 
-/// First line of either side.
+/// The first line in either direction, parsed.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Hello {
     pub(crate) headend: u64,
@@ -33,7 +36,7 @@ pub(crate) struct Hello {
     pub(crate) want: String,
     #[serde(default)]
     pub(crate) config: Option<String>,
-    /// The daemon's state directory.
+    /// State directory of the daemon; absent in a client's hello.
     #[serde(default)]
     pub(crate) state: Option<String>,
     #[serde(default)]
@@ -44,16 +47,17 @@ pub(crate) struct Hello {
     pub(crate) version: Option<String>,
 }
 
-/// A hello as a line.
+/// Encodes a hello without a state directory as one line, with its newline.
 pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>, error: Option<&str>) -> String {
     hello_of(want, &[("config", config), ("profile", profile), ("error", error)])
 }
 
-/// The daemon's answer to a hello that it accepts.
+/// Encodes the hello with which the daemon accepts that of a client.
 pub(super) fn own_hello(theirs: &Hello, config: Option<&str>, state: Option<&str>) -> String {
     hello_of(&theirs.want, &[("config", config), ("state", state), ("profile", theirs.profile.as_deref())])
 }
 
+/// Encodes a hello with the version of this program and the given members as one line.
 fn hello_of(want: &str, members: &[(&str, Option<&str>)]) -> String {
     let mut line = RawObject::default();
     line.set("headend", RawJson::number(HELLO));

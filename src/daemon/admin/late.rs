@@ -1,4 +1,5 @@
-//! An admin socket whose place takes none at the start: it is tried again, and clients are served without it meanwhile.
+//! Retries to bind the admin socket if the system refused it at the start. Meanwhile the gateway
+//! serves clients without it.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,16 +9,19 @@ use std::time::Duration;
 use super::{Access, bind, serve};
 use crate::daemon::gateway::Gateway;
 
-/// The first and the longest pause between two tries.
+/// First pause between two attempts; each pause is twice as long as the one before, up to
+/// [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Whether a socket that could not be made may be made later: the system refused it, not we.
+/// Returns true if the operating system refused the socket, so that a later attempt may succeed;
+/// false for our own refusals, such as another daemon at the path.
 pub(crate) fn passes(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }
 
-/// Makes the socket as soon as that can be done, and serves it until the gateway drains.
+/// Logs the failed bind, retries until the socket is bound, then serves it until the gateway
+/// drains.
 pub(crate) async fn serve_later(gateway: Arc<Gateway>, path: PathBuf, access: Access, error: io::Error) {
     tracing::error!(
         error = %error,

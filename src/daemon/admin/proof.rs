@@ -1,8 +1,9 @@
-//! The proof that a person is at the terminal of an admin connection: a code that only this terminal shows, written there by the
-//! daemon, and typed by the person.
+//! Proves that a person is at the terminal of an admin connection: the daemon writes a code to that
+//! terminal, and the person types it into the command.
 //!
-//! The daemon takes the terminal from the process that connected, so a program without one gets no code, and a program that cannot
-//! read the terminal's screen does not learn it. It stops no program that makes a terminal of its own.
+//! The daemon looks up the terminal of the connected process, so a program without a terminal gets
+//! no code, and a program that cannot read the terminal's screen does not learn it. The proof does
+//! not stop a program that creates a terminal of its own.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -18,17 +19,18 @@ use crate::operator::views::{Challenged, View};
 use crate::operator::{NO_COMMAND, Refusal};
 use crate::wire::foreign;
 
-/// The method that stays where no command may answer: a person has to get to the page.
+/// The only guarded method that is allowed under `operator = "none"`, with a code: a person must be
+/// able to open the console.
 const LINK: &str = "console.link";
-/// Wrong codes after which the connection gets no other.
+/// Wrong codes after which the connection is shown no further code.
 const MAX_WRONG: u8 = 3;
-/// Characters of a command line that are shown.
+/// Longest part of the peer's command line that is shown, in characters.
 const MAX_SHOWN: usize = 200;
 
-/// The state of one connection.
+/// The proof of one connection: the code that was shown last, and whether it was typed.
 #[derive(Debug)]
 pub(crate) struct Proof {
-    /// The process that connected.
+    /// Process id of the peer.
     peer: Option<i32>,
     code: Option<String>,
     wrong: u8,
@@ -40,7 +42,8 @@ impl Proof {
         Self { peer, code: None, wrong: 0, is_given: false }
     }
 
-    /// Whether a code is needed for the method; shows it then.
+    /// Returns whether the method needs a code, and if so writes a fresh code to the peer's
+    /// terminal.
     pub(super) fn challenge(&mut self, operator: Operator, method: &str) -> Result<View, Refusal> {
         let is_needed = !self.is_given && operator != Operator::Any;
         if operator == Operator::None && method != LINK {
@@ -64,7 +67,7 @@ impl Proof {
         Ok(View::Challenged(Challenged { needed: is_needed }))
     }
 
-    /// A code counts once, right or wrong.
+    /// Checks the code that the person typed. Every attempt consumes the code, right or wrong.
     pub(super) fn prove(&mut self, typed: &str) -> Result<View, Refusal> {
         let code = self.code.take().ok_or_else(|| Refusal::refused("no code was shown"))?;
         let typed: String = typed.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -76,7 +79,8 @@ impl Proof {
         Ok(View::Empty {})
     }
 
-    /// Refuses a request that needs the proof and has none.
+    /// Refuses a guarded request if the setting forbids it to all commands, or if it needs a proof
+    /// that the connection does not have.
     pub(super) fn check(&self, operator: Operator, request: &Request) -> Result<(), Refusal> {
         if !request.is_guarded() {
             return Ok(());
@@ -93,12 +97,12 @@ impl Proof {
     }
 }
 
-/// Eight letters and digits that nobody guesses.
+/// Returns a random code of eight letters and digits, with 40 bits of entropy.
 pub(crate) fn fresh_code() -> String {
     BASE32_NOPAD.encode(&clock::random::<5>()).to_ascii_lowercase()
 }
 
-/// Writes the code to the controlling terminal of that process.
+/// Writes the code, with the peer's command line, to the controlling terminal of the process.
 fn show(peer: Option<i32>, code: &str) -> Result<(), String> {
     let peer = peer.filter(|pid| *pid > 0).ok_or("the process that asks is not known")?;
     let device = terminal_of(peer).ok_or("the process that asks has no controlling terminal")?;
@@ -119,16 +123,17 @@ fn show(peer: Option<i32>, code: &str) -> Result<(), String> {
     File::from(opened).write_all(text.as_bytes()).map_err(|error| failed(&error))
 }
 
-/// Major and minor number of a process's controlling terminal.
+/// Returns the major and minor device number of a process's controlling terminal.
 fn terminal_of(pid: i32) -> Option<(u32, u32)> {
     let stat = read(&PathBuf::from(format!("/proc/{pid}/stat")))?;
-    // The name of the program stands in parentheses and may have some of its own. Source: proc_pid_stat(5).
+    // The program's name is in parentheses and may contain some itself. Source: proc_pid_stat(5).
     let (_, fields) = stat.rsplit_once(')')?;
     let number: u32 = fields.split_whitespace().nth(4)?.parse::<i32>().ok()?.cast_unsigned();
     (number != 0).then_some(((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xfff00)))
 }
 
-/// Source: Linux, Documentation/admin-guide/devices.txt.
+/// Returns the path of a terminal by its device number. Source: Linux,
+/// Documentation/admin-guide/devices.txt.
 fn path_of((major, minor): (u32, u32)) -> Option<PathBuf> {
     match (major, minor) {
         (136..=143, _) => Some(PathBuf::from(format!("/dev/pts/{}", (major - 136) * 256 + minor))),
@@ -138,12 +143,15 @@ fn path_of((major, minor): (u32, u32)) -> Option<PathBuf> {
     }
 }
 
+/// Returns the command line of a process, shortened and with hidden characters escaped; empty if it
+/// cannot be read.
 fn command_of(pid: i32) -> String {
     let words = read(&PathBuf::from(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
     let line = words.trim_end_matches('\0').replace('\0', " ");
     foreign::line(&line.chars().take(MAX_SHOWN).collect::<String>()).into_owned()
 }
 
+/// Reads the first 4096 bytes of a file as text; `None` if it cannot be read.
 fn read(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! The status of the daemon: the gateway's, with the addresses, clients and sessions of the
+//! Builds the daemon's status: the gateway's own, plus the addresses, clients and sessions of the
 //! program.
 
 use crate::daemon::gateway::Gateway;
@@ -6,7 +6,8 @@ use crate::operator::status::{AddressesView, OpenApprovals, RestoredView, Status
 use crate::store::directory::Store;
 use crate::store::restored::RestoreReview;
 
-/// The gateway and its upstreams, as `headend status --json` prints them.
+/// Builds the status of the gateway and its upstreams, as `headend status --json` prints it, but
+/// without the open approvals.
 pub(crate) fn status(gateway: &Gateway) -> StatusView {
     let review = gateway.restore_review.as_ref().and_then(RestoreReview::backup_time);
     let mut status = StatusView {
@@ -21,7 +22,8 @@ pub(crate) fn status(gateway: &Gateway) -> StatusView {
     status
 }
 
-/// The status with the approvals that are open, also those of other processes on the same store.
+/// Builds the status with the open approvals of all processes on the same store; without any if the
+/// store cannot be read.
 pub(super) async fn whole_status(gateway: &Gateway) -> StatusView {
     let rows = gateway.service.approvals.all_prompts().await;
     StatusView { approvals: rows.ok().map(|rows| OpenApprovals::from(&*rows)), ..status(gateway) }

@@ -1,4 +1,4 @@
-//! Reads the configuration again and puts it in force, all or nothing.
+//! Reloads the configuration: reads it, checks it and applies it as a whole or not at all.
 
 use std::path::Path;
 
@@ -14,16 +14,18 @@ use crate::store::audit::action::ActionRecord;
 use crate::store::directory::Store;
 use std::sync::Arc;
 
-/// The cause of a reload in the audit log: a changed file.
+/// Author of a reload in the audit log if a changed file caused it.
 const FILE_WATCH: &str = "file-watch";
 
 impl Gateway {
-    /// Reads the configuration again and applies it, all or nothing, for the person or signal `by`.
-    /// `switched` is an upstream that was enabled or disabled in a file, for the record: if that is
-    /// not what changes, the record is that of a reload. Returns the plan.
+    /// Reads the configuration again and applies all of it or nothing. Returns the plan of changes.
+    ///
+    /// `by` is the person or signal in the audit record. `switched` is an upstream that a command
+    /// has enabled or disabled in its file: if the plan contains that change, the record says so,
+    /// else it says reload.
     ///
     /// # Errors
-    /// Why it was refused; nothing has changed then.
+    /// The reason why the reload was refused; the old configuration stays in force.
     pub(crate) async fn reload(&self, by: &str, switched: Option<(OperatorAction, &str)>) -> Result<Plan, String> {
         let _one_at_a_time = self.reloading.lock().await;
         let action = switched.map_or(OperatorAction::Reload, |(action, _)| action);
@@ -33,8 +35,8 @@ impl Gateway {
         self.apply((self.source.load)(), record, switched).await
     }
 
-    /// Reads changed files again and applies them, with an outcome in the log. Files that are as
-    /// they were read last change nothing, and neither does a missing configuration, which may be
+    /// Reads the files after a change and applies them; logs and records the outcome. Does nothing
+    /// if the files equal those read last, or if the configuration file is missing, since it may be
     /// about to be replaced.
     ///
     /// Returns `false`, and changes nothing, if the files differ from `look`.
@@ -46,7 +48,7 @@ impl Gateway {
             return false;
         }
         if is_there && *self.source.files.lock() != loading.files {
-            // A reload waits for no place in the log, so there is a record.
+            // `begin` neither waits nor fails for a reload, whose record is written afterwards.
             if let Ok(record) = self.service.audit.begin(OperatorAction::Reload, FILE_WATCH, None).await {
                 drop(self.apply(loading, record, None).await);
             }
@@ -54,7 +56,8 @@ impl Gateway {
         true
     }
 
-    /// Applies a configuration that was read, and logs and records the outcome.
+    /// Applies a configuration that was read, tells the service manager, and logs and records the
+    /// outcome.
     async fn apply(
         &self,
         loading: Loading,
@@ -79,7 +82,7 @@ impl Gateway {
                 if !plan.opens.is_empty() {
                     let opens = plan.opens.join(", ");
                     tracing::warn!(opens = %opens, "the new configuration allows more than the old one");
-                    // The reload has happened, whatever becomes of its record.
+                    // The reload has taken effect, so a failed record is not an error.
                     self.service.audit.record_done(Entry::gateway("opened", opens));
                 }
             }
@@ -92,10 +95,10 @@ impl Gateway {
         outcome
     }
 
-    /// What a reload would change, of another file where one is given. Nothing changes.
+    /// Returns the plan of a reload without applying it; `file` replaces the configuration file.
     ///
     /// # Errors
-    /// Why it would be refused.
+    /// The reason why the reload would be refused.
     pub(crate) fn rehearse(&self, file: Option<&Path>) -> Result<Plan, String> {
         let Loading { outcome, .. } = file.map_or_else(|| (self.source.load)(), config::load);
         let (config, _) = outcome?;
@@ -105,6 +108,8 @@ impl Gateway {
         plan.refusal().map_or(Ok(plan), Err)
     }
 
+    /// Checks the configuration, lets the supervisor apply it, then applies the settings outside
+    /// the snapshot. Logs new warnings.
     async fn check_and_apply(&self, loading: Loading) -> Result<Plan, String> {
         let state = self.store.as_ref().map(Store::dir);
         self.service.approvals.set_places(own_places(self.source.path.as_deref(), &loading.files, state));
@@ -121,7 +126,7 @@ impl Gateway {
         let applied = Order::ask(&self.supervised.orders, order).await;
         let plan = applied.ok_or_else(|| "the gateway is shutting down".to_owned())??;
         self.put_in_force(&before, ready).await;
-        // Grants end with their upstream, even if one of the same name is added later.
+        // Grants end with their upstream, even if one with the same name is added later.
         self.service.approvals.invalidate(|asked| plan.stop.iter().any(|name| *name.as_str() == *asked.upstream));
         Ok(plan)
     }
