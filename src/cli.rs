@@ -56,9 +56,9 @@ use crate::upstream::process::guard;
 
 /// One MCP server in front of many.
 ///
-/// headend is a client of many Model Context Protocol servers and serves them as one, over HTTP and stdio, in every
-/// published revision of the protocol on both sides. Names never collide, a policy decides every call and a log records
-/// it, and Prometheus can scrape the daemon.
+/// headend is a client of many Model Context Protocol servers and serves them as one, over HTTP and
+/// stdio, in every published revision of the protocol on both sides. Names never collide, a policy
+/// decides every call and a log records it, and Prometheus can scrape the daemon.
 ///
 /// Without a configuration file it serves three small built-in demo servers.
 #[derive(Debug, Parser)]
@@ -83,7 +83,8 @@ Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 interna
 enum Command {
     /// Run the daemon: MCP over HTTP, metrics, the admin socket. The default command.
     Serve(ServeArgs),
-    /// Be one stdio MCP server for a host: attached to the running daemon, or the whole gateway in this process.
+    /// Be one stdio MCP server for a host: attached to the running daemon, or the whole gateway in
+    /// this process.
     ///
     /// A daemon that starts or ends is waited for, 8 s at most. Where one has the state directory
     /// and does not answer, or nothing answers at a socket that is named, the lists that were kept
@@ -92,36 +93,42 @@ enum Command {
     /// Write a first configuration file with comments; never over one that exists.
     ///
     /// The file is the one that --config names, else `$XDG_CONFIG_HOME/headend/headend.toml`
-    /// (`~/.config/headend/headend.toml`). Its rule lets tools that claim to only read pass, and every other call needs an
-    /// approval.
+    /// (`~/.config/headend/headend.toml`). Its rule lets tools that claim to only read pass, and
+    /// every other call needs an approval.
     Init,
-    /// Validate the configuration as `serve` does: every problem and warning at once, then one line.
+    /// Validate the configuration as `serve` does: every problem and warning at once, then one
+    /// line.
     Check(check::CheckArgs),
-    /// Explain what the policy decides, find rules that save questions, and try rules; all without a daemon.
+    /// Explain what the policy decides, find rules that save questions, and try rules; all without
+    /// a daemon.
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
     },
-    /// Show upstreams, clients and calls of the running daemon; with a name, everything about one upstream.
+    /// Show upstreams, clients and calls of the running daemon; with a name, everything about one
+    /// upstream.
     Status {
         /// An upstream, to see the last lines of its program too.
         name: Option<String>,
         #[command(flatten)]
         json: JsonArgs,
     },
-    /// Print a link that signs in to the console of the running daemon; it works once and within 15 minutes.
+    /// Print a link that signs in to the console of the running daemon; it works once and within 15
+    /// minutes.
     Console(JsonArgs),
-    /// List the merged catalog as a client sees it, or show one tool; `--all` adds what is withheld, and why.
+    /// List the merged catalog as a client sees it, or show one tool; `--all` adds what is
+    /// withheld, and why.
     Tools(tools::ToolsArgs),
     /// Call one tool through the running daemon and print the text of its result; exit 1 when the
     /// result is an error.
     Call(call::CallArgs),
-    /// Show the approved definitions and launches of upstreams and what changed since; approve or reject a change.
+    /// Show the approved definitions and launches of upstreams and what changed since; approve or
+    /// reject a change.
     Pins(pins::PinsArgs),
     /// List open approvals, a line each; `approvals approve ID` and `approvals deny ID` answer one.
     ///
-    /// Asks the daemon. Without a daemon it works on the state directory, and the process whose call waits takes the
-    /// answer from there.
+    /// Asks the daemon. Without a daemon it works on the state directory, and the process whose
+    /// call waits takes the answer from there.
     Approvals(approvals::ApprovalsArgs),
     /// Allow the call of an open approval; the same as `approvals approve`.
     Approve {
@@ -139,9 +146,11 @@ enum Command {
     },
     /// List grants; `grants revoke ID` or `grants revoke --all` takes them back.
     Grants(grants::GrantsArgs),
-    /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when refused.
+    /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when
+    /// refused.
     Reload {
-        /// Print what would change, and what it would open, of the file that --config names; change nothing.
+        /// Print what would change, and what it would open, of the file that --config names; change
+        /// nothing.
         #[arg(long)]
         dry_run: bool,
     },
@@ -150,30 +159,34 @@ enum Command {
         /// The upstream, as its table in the configuration is called.
         name: String,
     },
-    /// Switch an upstream off: it is neither started nor listed, and its approvals and grants are kept.
+    /// Switch an upstream off: it is neither started nor listed, and its approvals and grants are
+    /// kept.
     ///
-    /// Writes `enabled = false` into its table, with the comments around it, and reloads. What the daemon refuses is taken
-    /// back.
+    /// Writes `enabled = false` into its table, with the comments around it, and reloads. What the
+    /// daemon refuses is taken back.
     Disable {
         /// The upstream, as `headend status` lists it.
         name: String,
     },
-    /// Start an upstream anew, whatever its state, and wait for what comes of it; exit 1 when it does not start.
+    /// Start an upstream anew, whatever its state, and wait for what comes of it; exit 1 when it
+    /// does not start.
     ///
-    /// A rest after failures ends at once. The calls of a running one may end on it while the new one starts.
+    /// A rest after failures ends at once. The calls of a running one may end on it while the new
+    /// one starts.
     Restart {
         /// The upstream, as `headend status` lists it.
         name: String,
     },
     /// Log in to an upstream that wants it, in a browser.
     ///
-    /// The command prints a link to a page of headend's console, which opens once and leads to the upstream's authorization server.
-    /// It waits until you have logged in there. No program is started.
+    /// The command prints a link to a page of headend's console, which opens once and leads to the
+    /// upstream's authorization server. It waits until you have logged in there. No program is
+    /// started.
     Login {
         /// The upstream, as `headend status` lists it.
         name: String,
-        /// For a browser on another machine: print the authorization server's own address, and ask for the address at which the
-        /// browser ends.
+        /// For a browser on another machine: print the authorization server's own address, and ask
+        /// for the address at which the browser ends.
         #[arg(long)]
         paste: bool,
     },
@@ -182,19 +195,21 @@ enum Command {
         /// The upstream, as `headend status` lists it.
         name: String,
     },
-    /// Print what an upstream wrote to stderr and how its state changed, since its last start by headend.
+    /// Print what an upstream wrote to stderr and how its state changed, since its last start by
+    /// headend.
     ///
-    /// The daemon keeps the last thousand lines in memory. Lines behind a bar are the program's, those with a star are
-    /// headend's.
+    /// The daemon keeps the last thousand lines in memory. Lines behind a bar are the program's,
+    /// those with a star are headend's.
     Logs(logs::LogsArgs),
-    /// Look for what commonly goes wrong, and say the next step for each finding; exit 1 when there is a problem.
+    /// Look for what commonly goes wrong, and say the next step for each finding; exit 1 when there
+    /// is a problem.
     ///
     /// On a terminal it fits the screen: the two gravest findings are told in full, the others in a
     /// line each.
     ///
-    /// Looks at the daemon, the configuration, the state directory, ports, programs, certificates, proxies, the clock, hosts
-    /// that still start a server themselves, and at each upstream with what it wrote last. Where no daemon runs, the
-    /// upstreams are started for up to 20 seconds.
+    /// Looks at the daemon, the configuration, the state directory, ports, programs, certificates,
+    /// proxies, the clock, hosts that still start a server themselves, and at each upstream with
+    /// what it wrote last. Where no daemon runs, the upstreams are started for up to 20 seconds.
     Doctor(doctor::DoctorArgs),
     /// Verify and read the audit log, without a daemon.
     #[command(subcommand)]
@@ -209,12 +224,14 @@ enum Command {
     /// To restore it, stop headend, put the folder in the place of the state directory and start
     /// headend: `headend status` then names what to review.
     Backup(backup::BackupArgs),
-    /// Turn the servers of other hosts into a configuration, on stdout or in the configuration file (`--write`).
+    /// Turn the servers of other hosts into a configuration, on stdout or in the configuration file
+    /// (`--write`).
     ///
-    /// Finds the files of this user's hosts, or reads those that are named: Claude Desktop, Claude Code, Cursor, VS Code, Cline, Roo
-    /// Code, Kilo Code, Windsurf, Zed, Codex, Gemini, Qwen, opencode, Copilot, LM Studio, Continue, Goose, Kiro, Amazon Q, a
-    /// registry's server.json and a bundle's manifest.json. Secrets are not copied: variables take their place, and stderr says
-    /// which to set. A server that is off in its host is off here.
+    /// Finds the files of this user's hosts, or reads those that are named: Claude Desktop, Claude
+    /// Code, Cursor, VS Code, Cline, Roo Code, Kilo Code, Windsurf, Zed, Codex, Gemini, Qwen,
+    /// opencode, Copilot, LM Studio, Continue, Goose, Kiro, Amazon Q, a registry's server.json and
+    /// a bundle's manifest.json. Secrets are not copied: variables take their place, and stderr
+    /// says which to set. A server that is off in its host is off here.
     #[command(
         after_help = "Examples:\n  headend import --write              add the servers of all hosts to the configuration\n  headend import .mcp.json            print the servers of one file\n  headend import --write ~/.claude.json && headend check"
     )]
@@ -230,25 +247,29 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Explain what would happen to a call (dry run): print the decision, the rule and why; exit 1 when it is not
-    /// allowed.
+    /// Explain what would happen to a call (dry run): print the decision, the rule and why; exit 1
+    /// when it is not allowed.
     ///
-    /// The annotations of a tool are known if an earlier run has seen it. For all other tools the protocol's defaults
-    /// and the configuration apply.
+    /// The annotations of a tool are known if an earlier run has seen it. For all other tools the
+    /// protocol's defaults and the configuration apply.
     Test(policy::TestArgs),
-    /// Print rules that would have saved questions, made of what people always allow. Nothing is put in force.
+    /// Print rules that would have saved questions, made of what people always allow. Nothing is
+    /// put in force.
     ///
-    /// Reads the audit log. A rule is for a caller and an item that was approved at least 5 times, that was never denied, and
-    /// that neither its server nor the configuration calls destructive. Where the log has the arguments
-    /// (`[audit] capture-arguments = "full"`), a rule takes those that were approved; else it takes any. Above each rule stands
-    /// how many questions it would have saved, and what it takes beside what was approved.
+    /// Reads the audit log. A rule is for a caller and an item that was approved at least 5 times,
+    /// that was never denied, and that neither its server nor the configuration calls destructive.
+    /// Where the log has the arguments (`[audit] capture-arguments = "full"`), a rule takes those
+    /// that were approved; else it takes any. Above each rule stands how many questions it would
+    /// have saved, and what it takes beside what was approved.
     Suggest(policy::suggest::SuggestArgs),
-    /// Play the audit log under other rules, and show what they would have decided. Nothing is put in force.
+    /// Play the audit log under other rules, and show what they would have decided. Nothing is put
+    /// in force.
     ///
-    /// FILE is a whole configuration, or has nothing but rules, which are added to the configuration in force. What cannot be
-    /// decided again counts as asked: a record of an earlier release, or one without its arguments where a rule looks at them.
-    /// Limits are not played, and grants hold as they did. Exit 1: the rules allow calls of an item that is destructive, that was
-    /// denied, or that was never called.
+    /// FILE is a whole configuration, or has nothing but rules, which are added to the
+    /// configuration in force. What cannot be decided again counts as asked: a record of an earlier
+    /// release, or one without its arguments where a rule looks at them. Limits are not played, and
+    /// grants hold as they did. Exit 1: the rules allow calls of an item that is destructive, that
+    /// was denied, or that was never called.
     Replay(policy::replay::ReplayArgs),
 }
 

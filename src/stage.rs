@@ -11,8 +11,8 @@
 //! tokio's `select!` do too where the tests are built with `--cfg tokio_unstable`; no ordinary
 //! command needs that flag, so without it the order of branches that are ready at once is tokio's.
 //!
-//! What has threads of its own elsewhere works on this thread here: the database, the writer of the
-//! audit log, the making of snapshots. Commands run in a thread beside, for which time stands
+//! The database, the writer of the audit log and the maker of snapshots have threads of their own in
+//! a daemon and work on this thread here. Commands run in a thread beside, for which time stands
 //! still.
 #![allow(
     clippy::unwrap_used,

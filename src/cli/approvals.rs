@@ -36,7 +36,8 @@ use self::shown::TRY_AGAIN;
 pub(super) struct ApprovalsArgs {
     #[command(subcommand)]
     what: Option<What>,
-    /// Follow the approvals as they come, until Ctrl-C: on a terminal each is shown and asked about, elsewhere it is a line.
+    /// Follow the approvals as they come, until Ctrl-C: on a terminal each is shown and asked
+    /// about, elsewhere it is a line.
     #[arg(long)]
     watch: bool,
     /// Print JSON.
@@ -74,12 +75,12 @@ struct UnblockArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ApproveArgs {
-    /// The approval's id, or the start of it (4 characters or more). Several of one caller about one item are shown, and allowed once
-    /// after a question.
+    /// The approval's id, or the start of it (4 characters or more). Several of one caller about
+    /// one item are shown, and allowed once after a question.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// How long: `once` with exactly the arguments shown, `session`, a time such as 8h or 30d, or `always`, until the
-    /// tool changes.
+    /// How long: `once` with exactly the arguments shown, `session`, a time such as 8h or 30d, or
+    /// `always`, until the tool changes.
     #[arg(long = "for", value_name = "HOW-LONG", default_value = "once")]
     how_long: String,
     /// With `--for always`: only calls whose paths lie below this folder, or whose URLs are of
@@ -93,8 +94,8 @@ pub(super) struct ApproveArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct DenyArgs {
-    /// The approval's id, or the start of it (4 characters or more). Several of one caller about one item are shown, and denied after
-    /// a question.
+    /// The approval's id, or the start of it (4 characters or more). Several of one caller about
+    /// one item are shown, and denied after a question.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
     /// Deny several without a question; without a terminal this is the only way.

@@ -33,9 +33,11 @@ const SHOWN: usize = 3;
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum AuditCommand {
-    /// Check that no record was changed, removed, added or moved; exit 1 names the first bad record.
+    /// Check that no record was changed, removed, added or moved; exit 1 names the first bad
+    /// record.
     ///
-    /// The log may grow meanwhile. Apart from the chain itself, the last record that the store knows of must be in it.
+    /// The log may grow meanwhile. Apart from the chain itself, the last record that the store
+    /// knows of must be in it.
     Verify(VerifyArgs),
     /// Print the last records.
     Tail(TailArgs),

@@ -42,14 +42,15 @@ enum Action {
     Diff(Chosen),
     /// Approve the waiting texts: clients see and can call the items from then on.
     ///
-    /// One item is approved by its name, on a terminal after a question; a tool that is pinned and new is confirmed by its name. An upstream's name, a pattern or --all
-    /// approves everything of it that waits: headend shows all changes and then asks once. What changes between the question and the
-    /// answer is left and goes on waiting.
+    /// One item is approved by its name, on a terminal after a question; a tool that is pinned and
+    /// new is confirmed by its name. An upstream's name, a pattern or --all approves everything of
+    /// it that waits: headend shows all changes and then asks once. What changes between the
+    /// question and the answer is left and goes on waiting.
     Approve {
         #[command(flatten)]
         decided: Decided,
-        /// Approve without a question; without a terminal this is the only way to approve many at once. One item needs no question
-        /// there.
+        /// Approve without a question; without a terminal this is the only way to approve many at
+        /// once. One item needs no question there.
         #[arg(long)]
         yes: bool,
     },
@@ -71,7 +72,8 @@ struct ListArgs {
 struct Decided {
     #[command(flatten)]
     chosen: Chosen,
-    /// Decide about one item only if its text still has this digest, as `diff` printed it, or its beginning.
+    /// Decide about one item only if its text still has this digest, as `diff` printed it, or its
+    /// beginning.
     #[arg(long)]
     digest: Option<String>,
 }

@@ -22,7 +22,8 @@ const TRANSPARENT: &str = "transparent";
 
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct StdioArgs {
-    /// Serve this upstream without a file: a URL, or a command line. May be repeated; never attaches to a daemon.
+    /// Serve this upstream without a file: a URL, or a command line. May be repeated; never
+    /// attaches to a daemon.
     #[arg(long = "upstream", value_name = "NAME=TARGET")]
     upstreams: Vec<String>,
     /// Expose names and URIs of the one upstream unchanged, without a prefix.

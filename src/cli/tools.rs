@@ -26,7 +26,8 @@ const COLUMNS: [Column; 7] = [
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ToolsArgs {
-    /// One tool, by its exposed or its canonical name: its description, schema and hints, and who may call it.
+    /// One tool, by its exposed or its canonical name: its description, schema and hints, and who
+    /// may call it.
     #[arg(conflicts_with_all = ["all", "kind", "tokens"])]
     name: Option<String>,
     /// List withheld tools too, with the reason.
@@ -39,8 +40,8 @@ pub(super) struct ToolsArgs {
     kind: Option<ClientKind>,
     /// List how much of a model's context each tool and each server takes, the largest first.
     ///
-    /// The bytes are those of the name, the description and the schema of the arguments, which hosts send with every
-    /// request to their model. Four bytes count as one token; models differ.
+    /// The bytes are those of the name, the description and the schema of the arguments, which
+    /// hosts send with every request to their model. Four bytes count as one token; models differ.
     #[arg(long, conflicts_with = "all")]
     tokens: bool,
     /// Print JSON.

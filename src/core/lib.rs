@@ -1,8 +1,9 @@
 //! The pure core of headend: protocol types, policy and state machines, without sockets, files or a
 //! clock.
 //!
-//! A crate of its own, so that the compiler keeps it pure: its manifest names no runtime and no HTTP, and `now` is an
-//! argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`], [`engine`], [`login`]; each may use those before it.
+//! A crate of its own, so that the compiler keeps it pure: its manifest names no runtime and no
+//! HTTP, and `now` is an argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`],
+//! [`engine`], [`login`]; each may use those before it.
 
 #![allow(
     clippy::missing_errors_doc,

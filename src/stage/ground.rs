@@ -1,4 +1,4 @@
-//! What the tools of tests stand on: time that stands still, connections in memory.
+//! Time that stands still and connections in memory, for the tools of tests.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};

@@ -36,7 +36,7 @@ impl World {
         self.run_in(args, &[])
     }
 
-    /// The same with more variables.
+    /// Runs a command with these variables as well.
     pub(crate) fn run_in(&self, args: &[&str], more: &[(String, String)]) -> Output {
         let surroundings = Surroundings::of(self.environment().into_iter().chain(more.iter().cloned()));
         let words: Vec<_> = std::iter::once("headend").chain(args.iter().copied()).map(Into::into).collect();
@@ -60,7 +60,7 @@ impl Setup {
     }
 }
 
-/// What `headend status` says of an upstream.
+/// Returns the entry of an upstream in `headend status --json`.
 pub(crate) fn status_of(gateway: &Gateway, name: &str) -> Value {
     let status = gateway.run(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
@@ -79,9 +79,9 @@ pub(crate) fn upstream_pid(gateway: &Gateway, name: &str) -> u32 {
 pub(crate) struct Gateway {
     // The daemon ends before the stage of its world does.
     daemon: Option<Arc<Daemon>>,
-    /// Its end, once it was told to end.
+    /// The task that stops the daemon, once it was told to stop.
     ending: Option<JoinHandle<()>>,
-    /// Its state as it was when it was killed.
+    /// Copy of the state directory at the moment of the kill.
     killed: Option<Folder>,
     pub(crate) world: World,
     pub(crate) config: PathBuf,
@@ -170,7 +170,7 @@ impl Gateway {
         });
     }
 
-    /// Its output, for a failure's message.
+    /// Returns the seed and the log, for the message of a failure.
     pub(crate) fn story(&self) -> String {
         format!("HEADEND_STAGE_SEED={}\nlog of the daemon:\n{}", stage().seed, self.stderr.all().join("\n"))
     }
@@ -224,12 +224,12 @@ impl Gateway {
         let ending = self.ending.as_mut().expect("it was told to end");
         let ended = block_on(async { tokio::time::timeout(patience, ending).await });
         ended.ok()?.unwrap();
-        // Its parts may start tasks as they go.
+        // Dropping the daemon may start tasks.
         let stage = stage();
         let entered = stage.runtime.enter();
         (self.ending, self.daemon) = (None, None);
         drop(entered);
-        // What still held a part of it lets go.
+        // Tasks that still hold a part of the daemon end meanwhile.
         pass(Duration::from_millis(50));
         if let Some(folder) = self.killed.take() {
             fs::remove_dir_all(self.world.path("state")).unwrap();

@@ -69,7 +69,7 @@ impl Listening {
         Self { url: format!("http://{address}/{path}"), tasks, frozen, _seat }
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("http://").split('/').next().unwrap()
     }

@@ -31,7 +31,7 @@ impl Pipe {
         Self::of_profile(gateway, None)
     }
 
-    /// The same for a host of that profile.
+    /// Starts a client for a host with that profile.
     pub(crate) fn of_profile(gateway: &Gateway, profile: Option<&str>) -> Self {
         let (host, ours) = duplex(PIPE);
         let (reader, writer) = split(ours);

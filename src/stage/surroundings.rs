@@ -40,7 +40,7 @@ pub(crate) fn printed(text: &str) -> bool {
     kept(|played| &mut played.stdout, text)
 }
 
-/// The same for stderr.
+/// Keeps what a command prints to stderr; `false` if it has no such surroundings.
 pub(crate) fn complained(text: &str) -> bool {
     kept(|played| &mut played.stderr, text)
 }

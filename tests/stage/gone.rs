@@ -28,7 +28,8 @@ fn a_tool_that_left_is_answered_like_an_unknown_one() {
     let mut clients = [gateway.legacy(), gateway.modern(), pipe(Era::LEGACY), pipe(Era::Modern)];
     clients.iter_mut().for_each(|client| assert!(lists(client, "fx__echo") && lists(client, "old__echo")));
 
-    // One is withheld for its change, one has another name, one is hidden by a rule, one server is removed.
+    // One is withheld for its change, one has another name, one is hidden by a rule, one server is
+    // removed.
     patch.write(&json!({"echo": {"description": "Does something else."}, "fail": {"name": "failed"}}));
     assert_eq!(gateway.legacy().call("fx__mutate", json!({})).text(), "grown");
     let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__env\"]";

@@ -55,7 +55,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
             if !asked(client, &row.id, fresh.len() - 1)? {
                 return Ok(OK);
             }
-            // The other approvals may have been answered while the person thought.
+            // Further approvals may have been answered while the person thought.
             continue;
         }
         for row in fresh {

@@ -11,7 +11,8 @@ use crate::wire::foreign;
 /// The pins that a command is about.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Chosen {
-    /// An item as `headend pins` lists it, an upstream for everything of it that waits, or a pattern such as `fx__get_*`.
+    /// An item as `headend pins` lists it, an upstream for everything of it that waits, or a
+    /// pattern such as `fx__get_*`.
     #[arg(required_unless_present = "all", value_name = "NAME")]
     pub(super) names: Vec<String>,
     /// Everything that waits, of all upstreams.

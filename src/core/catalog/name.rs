@@ -19,7 +19,8 @@ use ring::digest;
 /// Longest exposed name: 64 is what LLM APIs accept, the rest is room for the host's own prefix.
 pub const MAX_LENGTH: usize = 48;
 
-/// Smallest length that leaves room for a readable stem before the hash. [`expose`] treats smaller values as this one.
+/// Smallest length that leaves room for a readable stem before the hash. [`expose`] treats smaller
+/// values as this one.
 pub const MIN_MAX_LENGTH: usize = 16;
 
 /// Longest original name of a tool or prompt, in characters. Items with longer names are withheld.

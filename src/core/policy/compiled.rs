@@ -12,8 +12,8 @@ use super::rule::{Field, Rule, Subject};
 use super::spec::PolicySpec;
 use super::truth::Truth;
 
-/// Proof that an [`ItemRules`] or a [`Limiter`](super::limiter::Limiter) was made for a certain [`Policy`]: the address of
-/// an allocation that all three keep alive.
+/// Proof that an [`ItemRules`] or a [`Limiter`](super::limiter::Limiter) was made for a certain
+/// [`Policy`]: the address of an allocation that all three keep alive.
 #[derive(Clone, Debug)]
 pub(super) struct Stamp(Arc<()>);
 

@@ -81,8 +81,8 @@ impl Permit {
         self.held = None;
     }
 
-    /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
-    /// [`AGAIN_RULE`](super::effect::AGAIN_RULE).
+    /// Id of the rule that allowed the call or asked for the consent,
+    /// [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or [`AGAIN_RULE`](super::effect::AGAIN_RULE).
     pub fn rule(&self) -> &Arc<str> {
         &self.rule
     }

@@ -28,10 +28,12 @@
 //! are [`Pin::named`]. The same words that lead to another program are a change like any other, and
 //! nothing accepts it silently.
 //!
-//! Definitions are pinned after cleaning (`mcp::item::hygiene`) and repair (`mcp::item::repair`), so a change of nothing but hidden
-//! characters in a title is none. Order that means nothing (`mcp::item::order`) is not in the digest; clients get the order of the
-//! pinned text. `store::pin_record::forms` knows older digests by their texts. A launch is the words of the configuration and the place in `PATH` that they lead to. Symbolic links
-//! are not followed, since package managers move their targets, and the program's content is not read.
+//! Definitions are pinned after cleaning (`mcp::item::hygiene`) and repair (`mcp::item::repair`),
+//! so a change of nothing but hidden characters in a title is none. Order that means nothing
+//! (`mcp::item::order`) is not in the digest; clients get the order of the pinned text.
+//! `store::pin_record::forms` knows older digests by their texts. A launch is the words of the
+//! configuration and the place in `PATH` that they lead to. Symbolic links are not followed, since
+//! package managers move their targets, and the program's content is not read.
 
 use crate::policy::annotations::Trust;
 use crate::wire::digest::Digest;

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::{Kind, Tokens};
 
-/// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the property).
+/// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the
+/// property).
 pub(crate) const MAX_DEPTH: usize = 64;
 /// Arrays and objects in one definition: 4096 subschemas with what belongs to them.
 pub(crate) const MAX_CONTAINERS: usize = 8192;
@@ -16,11 +17,12 @@ pub(crate) struct StringAt<'t> {
     /// With its quotes and escapes.
     pub(crate) literal: &'t [u8],
     pub(crate) is_key: bool,
-    /// It is the value of the last key.
+    /// True for the value of the last key.
     pub(crate) follows_key: bool,
 }
 
-/// What becomes of a string behind the last key's literal: another text, or `None` where it stays.
+/// A decision about one string, given the literal of the last key: its new text, or `None` to keep
+/// it.
 pub(crate) type Edit<'e> = dyn FnMut(&[u8], StringAt<'_>) -> Result<Option<String>, String> + 'e;
 
 /// A JSON text with some of its strings replaced; everything else stays byte for byte.

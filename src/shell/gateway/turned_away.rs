@@ -1,9 +1,10 @@
 //! Hands over calls that were answered as if their item did not exist, so that calls of hidden
 //! items get a record.
 //!
-//! Whether it exists must not show in the time of the answer either. So a request does the same for a hidden name and for one that
-//! nothing has: it hands what was asked for to a queue that never makes it wait ([`TurnedAway::tell`]). One task looks later which
-//! of them exist, records those and throws the others away ([`crate::gateway::hidden_calls`]).
+//! Whether it exists must not show in the time of the answer either. So a request does the same for
+//! a hidden name and for one that nothing has: it hands what was asked for to a queue that never
+//! makes it wait ([`TurnedAway::tell`]). One task looks later which of them exist, records those
+//! and throws the others away ([`crate::gateway::hidden_calls`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,8 @@ use crate::wire::raw::RawObject;
 
 /// Most calls in the queue; further calls are only counted.
 pub(super) const QUEUE: usize = 1024;
-/// Longest name or URI that is looked at, in bytes. Names are shorter, and so are the URIs that a server lists.
+/// Longest name or URI that is looked at, in bytes. Names are shorter, and so are the URIs that a
+/// server lists.
 pub(super) const MAX_NAME: usize = 4096;
 /// Recorded instead of a rule's id if a profile leaves the item out.
 const PROFILE: &str = "profile";
@@ -90,7 +92,7 @@ impl Call {
         }
     }
 
-    /// What was tried, if the item exists, and the rule that keeps it from the caller.
+    /// Returns the refused action, if the item exists, and the rule that hides it from the caller.
     pub(super) fn kept_back(&self) -> Option<(Action, Arc<str>)> {
         let Self { snapshot, client, .. } = self;
         let view = snapshot.view(client.profile.as_deref())?;

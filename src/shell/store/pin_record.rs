@@ -92,8 +92,7 @@ pub struct Record {
     pub at: u64,
     /// Confirmations of a tool, or of a launch's inventory; unused for other kinds.
     pub confirmed: Confirmed,
-    /// Those of the approved and the waiting digest whose texts were in doubt when they were
-    /// listed.
+    /// The approved and waiting digests whose texts were in doubt when they were listed.
     pub doubted: Vec<Digest>,
     pub forms: Forms,
 }

@@ -1,4 +1,5 @@
-//! Programs that are started for upstreams: the launch, the guard, the mark, and the processes' end.
+//! Programs that are started for upstreams: the launch, the guard, the mark, and the processes'
+//! end.
 
 #[cfg(target_os = "linux")]
 mod cgroup;

@@ -27,7 +27,8 @@ pub(super) fn imports(texts: &[(String, String)]) -> Imports {
     imports
 }
 
-/// The imports between the entries of a folder: its files, each together with the folder of that name.
+/// The imports between the entries of a folder: its files, each together with the folder of that
+/// name.
 pub(super) fn within(imports: &Imports, folder: &str) -> Imports {
     let entry = |module: &str| {
         let rest = module.strip_prefix(folder)?.strip_prefix("::")?;

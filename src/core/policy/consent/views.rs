@@ -32,7 +32,7 @@ pub struct ApprovalView {
     pub message: String,
     /// Digest of the message, which an answer names.
     pub digest: String,
-    /// Its server or the operator says that it destroys.
+    /// True if the server or the operator calls the item destructive.
     pub destructive: bool,
     /// Whether it can be allowed for a session.
     pub session: bool,

@@ -35,8 +35,8 @@ impl Per {
 }
 
 impl Rate {
-    /// Reads `N/s`, `N/m`, `N/h` or `N/d`. Zero is read; [`Policy::build`](crate::policy::compiled::Policy::build)
-    /// refuses it where it knows the key.
+    /// Reads `N/s`, `N/m`, `N/h` or `N/d`. Zero is read;
+    /// [`Policy::build`](crate::policy::compiled::Policy::build) refuses it where it knows the key.
     ///
     /// # Errors
     /// [`RateError`] for any other text.

@@ -1,8 +1,9 @@
 //! The clock of every promise in time: grants, approvals, denials, embargoes, limits, sessions,
 //! sign-ins, states and cursors.
 //!
-//! It follows a wall clock that is ahead. When the wall clock is set back, it continues from where it was at the rate of
-//! the machine's own time. The store carries it over restarts and to other processes (`store/sqlite/meta`).
+//! It follows a wall clock that is ahead. When the wall clock is set back, it continues from where
+//! it was at the rate of the machine's own time. The store carries it over restarts and to other
+//! processes (`store/sqlite/meta`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -139,7 +139,7 @@ fn an_id_is_unknown_to_every_other_store_whatever_its_key() {
         SessionStore::open(db).unwrap().unwrap()
     });
     let (id, session) = one.begin(&owner(), &terms()).unwrap();
-    // The other store knows nothing of the end.
+    // A second store knows nothing of the end.
     session.end();
     assert!(!goes_on(&one, &id) && !goes_on(&other, &id));
 }

@@ -1,5 +1,6 @@
-//! The HTTP+SSE transport of 2024-11-05 towards an upstream: one event stream brings every message, each of ours is posted to the
-//! endpoint that the stream names first. Both become a duplex of lines, over which [`crate::upstream::line::connection`] does the rest.
+//! The HTTP+SSE transport of 2024-11-05 towards an upstream: one event stream brings every message,
+//! each of ours is posted to the endpoint that the stream names first. Both become a duplex of
+//! lines, over which [`crate::upstream::line::connection`] does the rest.
 //!
 //! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
 

@@ -1,7 +1,8 @@
-//! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
+//! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request
+//! that waits for it.
 //!
-//! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so that two files would import
-//! each other.
+//! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so
+//! that two files would import each other.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ pub struct HttpLink {
     /// The number of the session; ids may come again.
     number: AtomicU64,
     renewing: OneAtATime,
-    /// The state of [`Health::renewals`](crate::upstream::state::health::Health) when the server was last known to know the session.
+    /// The state of [`Health::renewals`](crate::upstream::state::health::Health) when the server
+    /// was last known to know the session.
     looked: AtomicU64,
     looking: OneAtATime,
     /// An answer blamed the session; the next call waits until the server has said whether it knows
@@ -123,7 +125,7 @@ impl HttpLink {
         }
     }
 
-    /// The same place, for a session that declares something else.
+    /// Returns the parts of a link to this address for a session with other capabilities.
     pub fn parts_with(&self, declared: Declared) -> LinkParts {
         LinkParts { declared, is_main: false, ..self.parts.clone() }
     }
@@ -231,7 +233,8 @@ impl HttpLink {
         HttpExchange { post, side }
     }
 
-    /// Reads the rest of an answer without keeping its call waiting, which may be polled anew meanwhile.
+    /// Reads the rest of an answer without keeping its call waiting, which may be polled anew
+    /// meanwhile.
     fn drain(&self, body: AnswerBody) {
         self.parts.tasks.spawn("drain", drain(body));
     }
@@ -290,7 +293,7 @@ impl HttpLink {
     }
 }
 
-/// What a request does about a session that its server has forgotten.
+/// Behaviour of a request whose server has forgotten the session.
 #[derive(Clone, Copy, Debug)]
 enum Renewal {
     /// A new session is opened for it, once.
@@ -298,7 +301,7 @@ enum Renewal {
     Done,
     /// It fails with [`StatusCode::NOT_FOUND`].
     Never,
-    /// The same, and so does every answer that may mean a lost session: it is asked for nothing
+    /// Fails as with `Never`, on every answer that may mean a lost session: it is asked for nothing
     /// else.
     Look,
 }
@@ -367,7 +370,7 @@ struct Post {
     /// The address that it was sent to, and whether a redirect led there.
     address: Uri,
     is_redirected: bool,
-    /// What that is written with where it is sent again.
+    /// Headers to repeat when the request is retried.
     fields: Fields,
     pass: Pass,
     attempts: Option<Attempts>,
@@ -376,12 +379,12 @@ struct Post {
     session: Option<HeaderValue>,
     number: u64,
     renewal: Renewal,
-    /// What the status of its answer says of the session.
+    /// Verdict on the session by the status of the answer.
     verdict: Verdict,
     /// The head of an answer that does not admit the gateway, if it may be about the session
     /// instead.
     unadmitted: Option<Box<Response<()>>>,
-    /// Of its event stream.
+    /// Resumption of the event stream of the answer.
     resumption: Resumption,
     /// The gateway's own requests are not cancelled by message.
     quiet: bool,
@@ -613,7 +616,8 @@ impl Post {
         Ok(Stage::Body(Box::new(reader.with_caller(self.caller.as_ref()).of_request(self.id))))
     }
 
-    /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.
+    /// The stream broke: it is asked for again after a while, where that is possible. The call
+    /// itself is never sent again.
     fn pause(&mut self, why: String) -> Result<Stage, Step> {
         let current = self.link.session.load_full();
         let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();

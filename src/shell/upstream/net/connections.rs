@@ -1,7 +1,8 @@
 //! Connections to one upstream over plain HTTP/1.1, each polled by the request on it.
 //!
-//! There is no task for a connection: whoever waits for an answer polls its connection, so that a call stays on one thread and is
-//! woken by its socket alone. Connections with TLS, which may speak HTTP/2, are the pool's of [`crate::upstream::net::client`].
+//! There is no task for a connection: the request that waits for an answer polls it, so that a call
+//! stays on one thread and is woken by its socket alone. Connections with TLS, which may speak
+//! HTTP/2, are the pool's of [`crate::upstream::net::client`].
 
 use std::error::Error;
 use std::future::poll_fn;

@@ -1,11 +1,13 @@
-//! Sessions with upstreams (*lanes*): one process of an upstream, or one session with it, and the clients that may use
-//! it.
+//! Sessions with upstreams (*lanes*): one process of an upstream, or one session with it, and the
+//! clients that may use it.
 //!
-//! Every upstream has a main lane, which reads the lists. Legacy servers read their client's capabilities once. So each
-//! legacy HTTP server gets a lane for each legacy client, and one for each caller of stateless clients, with exactly
-//! that client's capabilities; `instance` does the same for processes. The first call opens a lane. It closes when its
-//! client is gone, or after 15 idle minutes (of a lazy upstream after its `idle-stop`, if that is shorter). A process that all clients share is offered forms and sampling if there
-//! can be only one caller, and nothing if there can be several.
+//! Every upstream has a main lane, which reads the lists. Legacy servers read their client's
+//! capabilities once. So each legacy HTTP server gets a lane for each legacy client, and one for
+//! each caller of stateless clients, with exactly that client's capabilities; `instance` does the
+//! same for processes. The first call opens a lane. It closes when its client is gone, or after 15
+//! idle minutes (of a lazy upstream after its `idle-stop`, if that is shorter). A process that all
+//! clients share is offered forms and sampling if there can be only one caller, and nothing if
+//! there can be several.
 //!
 //! The lock guards the table of these lanes, one operation at a time.
 
@@ -58,9 +60,9 @@ pub struct Lane {
     pub news: SessionNews,
     /// The client capabilities that the server learns.
     pub declared: Declared,
-    /// For lanes besides the main one.
+    /// Owner of the session; `None` for the main lane.
     owner: Option<Owned>,
-    /// Of the upstream. It learns the state of the main lane, which is the upstream's.
+    /// Health of the upstream, which takes its state from the main lane.
     health: Arc<Health>,
     /// For lanes that read the lists besides the main one.
     lists_to: Option<ListsTo>,
@@ -70,7 +72,7 @@ pub struct Lane {
     pub wanted: Notify,
     /// The operator wants a lazy upstream started.
     ordered: AtomicBool,
-    /// Its lists have been read since it was started.
+    /// True once the lists have been read since the last start.
     pub listed: AtomicBool,
     pub restarts: AtomicU64,
     /// Starts that have begun, see [`Self::begin`].
@@ -206,8 +208,9 @@ impl Lane {
         self.changed.notify_waiters();
     }
 
-    /// Begins a start: sets the state, then counts the start. A reader that loads the number first and the state second
-    /// ([`Self::starts_and_state`]) never takes the state before a start for its outcome.
+    /// Begins a start: sets the state, then counts the start. A reader that loads the number first
+    /// and the state second ([`Self::starts_and_state`]) never takes the state before a start for
+    /// its outcome.
     pub fn begin(&self) {
         self.set_state(LinkState::Starting);
         self.starts.fetch_add(1, Ordering::Release);
@@ -216,8 +219,8 @@ impl Lane {
     /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest and want it started.
     /// `false` where the lane has a user or no link.
     ///
-    /// A user is counted before it looks for the link, and users are counted here after the link is gone, so that at least one of
-    /// the two notices the other.
+    /// A user is counted before it looks for the link, and users are counted here after the link is
+    /// gone, so that at least one of the two notices the other.
     pub fn rest(&self) -> bool {
         let Some(link) = self.open_link() else { return false };
         self.set_state(LinkState::Idle);
@@ -274,8 +277,8 @@ impl Lane {
         }
     }
 
-    /// Waits for the way to the upstream, for its `start-wait`. Ends a rest of the upstream, and waits for no second start after
-    /// one that began meanwhile and failed.
+    /// Waits for the way to the upstream, for its `start-wait`. Ends a rest of the upstream, and
+    /// waits for no second start after one that began meanwhile and failed.
     ///
     /// # Errors
     /// [`Reason::UpstreamDown`]: nothing was sent.
@@ -303,7 +306,8 @@ impl Lane {
         }
     }
 
-    /// Why no call is made that waits for the link: its server does not admit the gateway, so a start would fail like the last one.
+    /// Why no call is made that waits for the link: its server does not admit the gateway, so a
+    /// start would fail like the last one.
     fn unadmitted(&self, state: &LinkState) -> Option<Failure> {
         // A client's own session that its server refused has stopped.
         if !matches!(state, LinkState::Down { .. } | LinkState::Stopped) {
@@ -356,8 +360,8 @@ impl Lane {
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(left.max(Duration::from_secs(1)))
     }
 
-    /// The next start is due in so long. A call that comes before makes it due at once, so one that failed by chance is soon worth
-    /// another.
+    /// The next start is due in so long. A call that comes before makes it due at once, so one that
+    /// failed by chance is soon worth another.
     fn down(&self, retry: Duration) -> Failure {
         let lasts = self.health.remedy().is_some();
         let retry = if lasts { retry } else { retry.min(Duration::from_secs(5)) };

@@ -10,13 +10,15 @@ use crate::upstream::state::standing::Standing;
 pub enum HttpError {
     /// No connection: nothing was sent.
     Connect(String),
-    /// This process may open no more connections: nothing was sent, and nothing is known of the server.
+    /// This process may open no more connections: nothing was sent, and nothing is known of the
+    /// server.
     NoDescriptor(String),
     /// The connection broke after the request was sent.
     Broken(String),
     /// HTTP 401 or 403: the server wants other credentials and has not looked at the message.
     Unadmitted(Standing, StatusCode),
-    /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the server.
+    /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the
+    /// server.
     NoToken(String),
     /// HTTP 403: the server wants scopes that headend does not ask for by itself, and has not
     /// looked at the message.
@@ -30,7 +32,8 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// Whether it says that the server is not there or does not work, rather than something about one message.
+    /// Whether it says that the server is not there or does not work, rather than something about
+    /// one message.
     pub fn is_of_a_dead_server(&self) -> bool {
         match self {
             Self::Connect(_) | Self::Broken(_) => true,
@@ -45,8 +48,8 @@ impl HttpError {
         }
     }
 
-    /// Whether a call that failed so may still run: no answer to it was read, and no refusal. What stands before a server answers 502
-    /// and 504 for it.
+    /// Whether a call that failed so may still run: no answer to it was read, and no refusal. What
+    /// stands before a server answers 502 and 504 for it.
     pub fn may_run(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Protocol(_) | Self::NoRoom(_) => true,
