@@ -57,7 +57,10 @@ struct Stage {
 
 impl Stage {
     fn new(fake: Fake, keys: &str) -> Self {
-        let setup = Setup::new();
+        Self::of(Setup::new(), fake, keys)
+    }
+
+    fn of(setup: Setup, fake: Fake, keys: &str) -> Self {
         let log = Log::new(&setup.world.path("work"), "fx");
         let forget = setup.world.path("work/forget");
         let fake = fake.logging(&log).with("--forget", forget.to_str().unwrap());
@@ -313,5 +316,51 @@ fn after_the_main_session_the_others_are_looked_at_and_opened_anew_only_where_th
         assert_eq!(echo(&mut client, "d"), "d", "{lost}");
         assert_eq!((stage.executed("d"), stage.opened(&own)), (1, 2), "{lost}");
         eventually("its stream is open", || echo(&mut client, "e") == "e");
+    }
+}
+
+/// Runs a call that has to wait for the server's answer to `method`, and denies its tool by a
+/// reload meanwhile.
+fn denied_while_it_waits(lost: &str, method: &str, era: Era, prepare: impl FnOnce(&Stage, &mut Mcp)) {
+    let setup = Setup::new();
+    let lists = setup.world.path("lists");
+    let fake = Fake::http("legacy").with("--lost", lost).with("--reject", lost);
+    let stage = Stage::of(setup, fake.with("--lists", lists.to_str().unwrap()), "");
+    let allowed = fs::read_to_string(&stage.gateway.config).unwrap();
+    let capabilities = json!({"sampling": {}});
+    let mut client = Mcp::http_at(stage.gateway.address, stage.gateway.token(), era, "/mcp", capabilities);
+    assert_eq!(echo(&mut client, "a"), "a");
+    fs::write(&lists, json!({method: {"after": 4000}}).to_string()).unwrap();
+    let before = stage.log.count(method);
+    prepare(&stage, &mut client);
+    let mut call = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "late"}}));
+    eventually("the server is asked first", || stage.log.count(method) > before);
+    let deny = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\n";
+    assert!(stage.gateway.reload(&format!("{allowed}\n{deny}")).status.success());
+    let answer = call.response();
+    assert!(answer.to_string().contains("The policy does not allow this call any more."), "{lost}, {era:?}: {answer}");
+    assert_eq!(stage.executed("late"), 0, "{lost}, {era:?}: it was denied before it was sent");
+    assert!(stage.gateway.reload(&allowed).status.success());
+    stage.gateway.wait_for_tools(&["fx__echo"]);
+    assert_eq!(echo(&mut client, "b"), "b", "{lost}, {era:?}");
+}
+
+#[test]
+fn a_call_that_is_denied_while_its_session_is_looked_at_is_not_sent() {
+    for era in [Era::LEGACY, Era::Modern] {
+        denied_while_it_waits(UNPROVEN[2], "ping", era, |_, client| {
+            let answer = client.call("fx__denied", json!({}));
+            assert!(answer.code().is_some() || answer.is_error(), "{}", answer.raw);
+        });
+    }
+}
+
+#[test]
+fn a_call_that_is_denied_while_its_session_is_opened_anew_is_not_sent() {
+    for era in [Era::LEGACY, Era::Modern] {
+        denied_while_it_waits(LOST[0], "initialize", era, |stage, _| {
+            let all = stage.log.count("initialize");
+            fs::write(&stage.forget, (1..=all).map(|n| n.to_string()).collect::<Vec<_>>().join(" ")).unwrap();
+        });
     }
 }

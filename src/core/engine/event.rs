@@ -20,5 +20,8 @@ pub enum ExchangeEvent {
     Withdrawn(RawJson),
     /// A sign that the server still works on the call, without any content.
     Alive,
+    /// The request has waited and is not written: the next poll writes it. Dropping it instead sends
+    /// nothing.
+    Unwritten,
     Done(Outcome),
 }

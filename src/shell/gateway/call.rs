@@ -195,6 +195,13 @@ impl Call {
                     running.deadline.progressed(clock::now());
                     None
                 }
+                CallSignal::Event(ExchangeEvent::Unwritten) => match self.context.recheck(running.is_resumed) {
+                    Ok(()) => None,
+                    Err(failure) => {
+                        self.context.give_back();
+                        Some(self.fail(&failure))
+                    }
+                },
                 // Only streams that were requested as a whole have these.
                 CallSignal::Event(ExchangeEvent::Notice(_)) => None,
                 CallSignal::Event(ExchangeEvent::Done(outcome)) => {
@@ -264,13 +271,13 @@ impl Call {
         let context = &self.context;
         self.state.advance(|state| {
             let CallState::Running(running) = state else { return state };
-            let RunningCall { exchange, lane, turn, slot, deadline, sent, request, gathered } = running;
+            let RunningCall { exchange, lane, turn, slot, deadline, sent, is_resumed, request, gathered } = running;
             let (session, permit) = ((lane.clone(), turn.clone()), Some(context.permit.onward()));
             let (parks, caller) = (&context.service.parks, &context.action.caller);
             let parked = parks.park(caller, &context.access, exchange, session, permit, question);
             let is_full = parked.is_err();
             let exchange = parked.map_or_else(|exchange| exchange, Exchange::Held);
-            let mut running = RunningCall { exchange, lane, turn, slot, deadline, sent, request, gathered };
+            let mut running = RunningCall { exchange, lane, turn, slot, deadline, sent, is_resumed, request, gathered };
             if is_full {
                 running.refuse(context, id, method);
             }

@@ -244,7 +244,8 @@ async fn open_stream(
                 | ExchangeEvent::Log(_)
                 | ExchangeEvent::Ask(_)
                 | ExchangeEvent::Withdrawn(_)
-                | ExchangeEvent::Alive => {}
+                | ExchangeEvent::Alive
+                | ExchangeEvent::Unwritten => {}
             }
         }
     };
@@ -287,7 +288,8 @@ async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut excha
             | ExchangeEvent::Log(_)
             | ExchangeEvent::Ask(_)
             | ExchangeEvent::Withdrawn(_)
-            | ExchangeEvent::Alive => {}
+            | ExchangeEvent::Alive
+            | ExchangeEvent::Unwritten => {}
         }
     }
 }

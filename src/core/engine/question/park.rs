@@ -124,7 +124,7 @@ impl Park {
                 self.wait(now);
                 Act::Show(ExchangeEvent::Done(outcome))
             }
-            ExchangeEvent::Notice(_) => return None,
+            ExchangeEvent::Notice(_) | ExchangeEvent::Unwritten => return None,
             ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive => Act::Show(event),
         })
     }

@@ -71,6 +71,6 @@ impl JoiningCall {
         let (sent, spec) = (clock::now(), context.handle.spec.load());
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
         let (exchange, slot, gathered) = (Exchange::Held(exchange), self.hold.slot, Gathered::default());
-        RunningCall { exchange, deadline, sent, lane, turn, slot, request: None, gathered }
+        RunningCall { exchange, deadline, sent, lane, turn, slot, is_resumed: true, request: None, gathered }
     }
 }

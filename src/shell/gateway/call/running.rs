@@ -25,6 +25,8 @@ pub(super) struct RunningCall {
     pub lane: LaneUse,
     pub turn: InTurn,
     pub slot: Slot,
+    /// True if the request continues a call that asked for input.
+    pub is_resumed: bool,
     /// The sent request, kept for clients that can be asked.
     pub request: Option<Outgoing>,
     /// Questions of a legacy server that a modern client is about to be sent.

@@ -129,7 +129,7 @@ impl SendingCall {
         let SendingReady { session: OpenSession { lane, link, since }, turn, entry } = ready;
         let (mut request, handle) = (self.request, &context.handle);
         request.party.in_turn = turn.is_some();
-        let (sent, spec) = (clock::now(), handle.spec.load());
+        let (sent, spec, is_resumed) = (clock::now(), handle.spec.load(), request.resumed);
         handle.metrics.queued(sent.duration_since(since));
         let manner = Manner::of(&link, context.labels.method, entry, context.task_way() == Some(&TaskWay::Passes));
         // Kept: a call that may ask for input may have to continue without its client being asked.
@@ -144,6 +144,6 @@ impl SendingCall {
         };
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
         let (slot, gathered) = (self.hold.slot, Gathered::default());
-        RunningCall { exchange, deadline, sent, lane, turn, slot, request: kept, gathered }
+        RunningCall { exchange, deadline, sent, lane, turn, slot, is_resumed, request: kept, gathered }
     }
 }

@@ -19,7 +19,7 @@ use crate::engine::question::MAX_OPEN;
 use crate::engine::question::park::{Act, Park, ParkId, ParkTable};
 use crate::policy::{Caller, Permit};
 use crate::upstream::call::exchange::Exchange;
-use crate::upstream::call::parked::{HeldExchange, Order};
+use crate::upstream::call::parked::{HeldExchange, Order, ended};
 use crate::upstream::session::lane::LaneUse;
 use crate::upstream::turns::{InTurn, Turn};
 use crate::wire::raw::{RawJson, RawObject};
@@ -225,6 +225,12 @@ impl Keeper {
 
     /// Processes an event of the call.
     fn hear(&mut self, event: ExchangeEvent) {
+        let event = if matches!(event, ExchangeEvent::Unwritten) {
+            // The server asked about a call that it now claims not to know: it is not sent again.
+            ExchangeEvent::Done(Outcome::Failed(ended()))
+        } else {
+            event
+        };
         let (is_over, asks) = (matches!(event, ExchangeEvent::Done(_)), matches!(event, ExchangeEvent::Ask(_)));
         let act = self.park.hear(event, clock::now());
         self.act(act);

@@ -162,6 +162,10 @@ impl TaskExchange {
                 }
                 let errand = if let Some(sent) = &mut self.sent {
                     let event = sent.next().await;
+                    // Requests about a task belong to a call that has begun.
+                    if matches!(event, ExchangeEvent::Unwritten) && self.following.running().is_some() {
+                        continue;
+                    }
                     let ExchangeEvent::Done(outcome) = event else { return event };
                     self.answered(outcome)
                 } else {

@@ -311,6 +311,8 @@ enum Stage {
     Look(Work),
     /// It waits for its credentials.
     Unsent,
+    /// It is written next. If it has waited, its caller was told so.
+    Ready,
     Head(Sending),
     /// The server refuses its token: it is sent once more with another one, unless there is none.
     Refused(Judging, Option<Box<Response<AnswerBody>>>),
@@ -384,6 +386,8 @@ struct Post {
     /// The head of an answer that does not admit the gateway, if it may be about the session
     /// instead.
     unadmitted: Option<Box<Response<()>>>,
+    /// True if it has waited since its call was last checked.
+    has_waited: bool,
     /// Resumption of the event stream of the answer.
     resumption: Resumption,
     /// The gateway's own requests are not cancelled by message.
@@ -419,6 +423,8 @@ impl HttpExchange {
                 if matches!(event, ExchangeEvent::Done(_)) {
                     self.post.stage = Stage::Ended;
                     self.leave(End::Answered);
+                } else {
+                    self.post.wait_again();
                 }
                 return event;
             }
@@ -485,6 +491,7 @@ impl Post {
             renewal: Renewal::Due,
             verdict: Verdict::Answer,
             unadmitted: None,
+            has_waited: false,
             resumption: Resumption::default(),
             quiet: false,
             listens: false,
@@ -502,15 +509,17 @@ impl Post {
                     }
                     Err(error) => return self.end(Step::Failed(error, None)),
                 },
-                Stage::Unsent => {
-                    let remote = &self.link.parts.remote;
-                    match remote.authorize(&mut self.unsent).await {
-                        Ok(pass) => {
-                            self.pass = pass;
-                            Stage::Head(remote.start(std::mem::take(&mut self.unsent)))
-                        }
-                        Err(error) => return self.end(Step::Failed(error, None)),
+                Stage::Unsent => match self.authorize().await {
+                    Ok(()) if self.has_waited && !self.quiet => {
+                        self.stage = Stage::Ready;
+                        return Step::Event(ExchangeEvent::Unwritten);
                     }
+                    Ok(()) => Stage::Ready,
+                    Err(error) => return self.end(Step::Failed(error, None)),
+                },
+                Stage::Ready => {
+                    self.has_waited = false;
+                    Stage::Head(self.link.parts.remote.start(std::mem::take(&mut self.unsent)))
                 }
                 Stage::Head(head) => match head.await {
                     Ok(response) => match self.began(response) {

@@ -1,6 +1,9 @@
 //! Sends requests again that the server has not processed: with another token, in another session,
 //! or at the address that it redirects to.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+
 use http::{Method as HttpMethod, Response};
 
 use super::{Post, Stage, Step};
@@ -11,6 +14,30 @@ use crate::upstream::net::connections::AnswerBody;
 use crate::upstream::state::http_error::HttpError;
 
 impl Post {
+    /// Adds the credentials to the unsent request, and notes whether that took a wait. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`Remote::authorize`](crate::upstream::http::remote::Remote::authorize).
+    pub(super) async fn authorize(&mut self) -> Result<(), HttpError> {
+        let Self { link, unsent, has_waited, .. } = self;
+        let mut authorizing = pin!(link.parts.remote.authorize(unsent));
+        let authorized = poll_fn(|cx| {
+            let polled = authorizing.as_mut().poll(cx);
+            *has_waited |= polled.is_pending();
+            polled
+        });
+        self.pass = authorized.await?;
+        Ok(())
+    }
+
+    /// Makes the call be checked again before the request is written, because another event of it
+    /// comes first.
+    pub(super) fn wait_again(&mut self) {
+        if let Stage::Ready = self.stage {
+            self.stage = Stage::Unsent;
+        }
+    }
+
     /// Handles the head of an answer. After a redirect, or a refusal of the token, the request may
     /// be sent again.
     pub(super) fn began(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
@@ -59,6 +86,7 @@ impl Post {
 
     /// Moves the unsent request to the current session.
     pub(super) fn enter(&mut self) {
+        self.has_waited = true;
         self.number = self.link.number();
         self.session = self.link.session.load_full().map(|session| session.as_ref().clone());
         let headers = self.unsent.headers_mut();

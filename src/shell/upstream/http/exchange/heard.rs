@@ -93,6 +93,7 @@ impl HttpLink {
             | ExchangeEvent::Notice(_)
             | ExchangeEvent::Withdrawn(_)
             | ExchangeEvent::Alive
+            | ExchangeEvent::Unwritten
             | ExchangeEvent::Done(_)) => (false, Some(event)),
         };
         let has_room = !may_be_missed || sender.capacity() > SIDE / 2;
