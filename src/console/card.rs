@@ -78,6 +78,8 @@ pub(crate) struct Card {
     pub(crate) canonical: Option<String>,
     pub(crate) rule: String,
     pub(crate) effects: Vec<Effect>,
+    /// The effect of a repeated call, and who states it.
+    pub(crate) repetition: Option<String>,
     /// The effect in a word, and the beginning of the arguments, for a list.
     pub(crate) mark: Effect,
     pub(crate) brief: String,
@@ -162,6 +164,7 @@ impl Card {
             canonical: (approval.item != approval.exposed).then(|| visible(&approval.item)),
             rule: visible(&approval.rule),
             effects: effects(approval),
+            repetition: approval.said.repetition(),
             mark: mark(approval),
             brief: brief(&values, &texts),
             destructive: approval.destructive,
