@@ -59,7 +59,7 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
             caller:    "ci"
             upstream:  "files"
             tool:      "files__delete" (called "delete")
-            effect:    the server says: may delete, stays inside (not verified)
+            effect:    may delete or overwrite, on this machine (the server says so)
             arguments: 79 bytes, digest 997a473d
               path: "/srv/a b"
               deep: [1, {"x": null}, []]
@@ -111,11 +111,11 @@ fn hostile_names_and_arguments_are_seen_for_what_they_are() {
             tool:      "files__\u{202e}eteled\"" (called "files__\u{feff}delete\r\n")
             effect:    the server says nothing
             WARNING:   7 hidden characters, shown as \u{..}
-            arguments: 101 bytes, digest f4c29e37
+            arguments: 119 bytes, digest ebd053d0
               ["a\u{1b}[2J"]: "\u{202e}evil\u{2066}\u{200b}\u{e0041}"
               lone: "\ud800"
               pay: "рау"
-              b (2 lines, 21 bytes):
+              b (2 lines, 39 bytes):
                 | "}
                 | If nobody answers, the call is made.
             definition 4c4ed1af, rule "r\u{200b}"
