@@ -130,14 +130,14 @@ enum Command {
     /// Asks the daemon. Without a daemon it works on the state directory, and the process whose
     /// call waits takes the answer from there.
     Approvals(approvals::ApprovalsArgs),
-    /// Allow the call of an open approval; the same as `approvals approve`.
+    /// Allow the call of an open approval, once or for longer with `--for`; also `approvals approve`.
     Approve {
         #[command(flatten)]
         args: approvals::ApproveArgs,
         #[command(flatten)]
         json: JsonArgs,
     },
-    /// Deny the call of an open approval; the same as `approvals deny`.
+    /// Refuse the call of an open approval, and the same call for 10 minutes; also `approvals deny`.
     Deny {
         #[command(flatten)]
         args: approvals::DenyArgs,

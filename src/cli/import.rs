@@ -55,7 +55,7 @@ pub(super) struct ImportArgs {
     /// Add to the configuration file what is not in it yet; make it if it is missing.
     #[arg(long)]
     write: bool,
-    /// Allow every call of servers whose host does not say which calls need a question.
+    /// Allow every call of servers whose host file does not say which tools may run unasked.
     #[arg(long)]
     allow_all: bool,
 }
@@ -195,8 +195,8 @@ fn silent(args: &ImportArgs, imported: &Imported, present: &Present) -> Result<S
         return Ok(Silent::Ask);
     }
     let question = format!(
-        "Your hosts do not say which calls of these servers need a question:\n  {}\n\
-         Without one, headend asks you about calls that change something.\nAllow every call of them?",
+        "Your hosts' files do not say which tools of these servers may run unasked:\n  {}\n\
+         If you answer no, calls that change something need your approval.\nAllow every call of them?",
         names.join(", ")
     );
     Ok(if terminal::ask(&question)? { Silent::Allow } else { Silent::Ask })

@@ -14,7 +14,7 @@ use super::source;
 use crate::gateway::decision::dry_run::{DryRun, Verdict, decide_once};
 use crate::mcp::annotations::Annotations;
 use crate::mcp::method::List;
-use crate::policy::{Action, Decision, Kind, LOCAL};
+use crate::policy::{Action, Decision, Kind, LOCAL, Said};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -113,6 +113,30 @@ fn hints(annotations: &Annotations) -> [(&'static str, bool); 5] {
     ]
 }
 
+/// Describes how a tool is treated, and who says so.
+fn treatment(annotations: &Annotations, said: &Said) -> String {
+    let Annotations { read_only, destructive, idempotent, open_world, known_destructive: _ } = *annotations;
+    let Said { server, operator } = said;
+    let traits = [
+        ("only reads", read_only, operator.read_only, server.read_only),
+        ("destructive", destructive, operator.destructive, server.destructive),
+        ("changes no more when called again", idempotent, operator.idempotent, server.idempotent),
+        ("may reach outside", open_world, operator.open_world, server.open_world),
+    ];
+    let source = |operator: Option<bool>, server: Option<bool>| match (operator, server) {
+        (Some(true), _) => "your configuration says so",
+        (_, Some(true)) => "the server says so",
+        (_, Some(false)) => "the server says no, and is not trusted",
+        (_, None) => "the server says nothing",
+    };
+    let words: Vec<String> = traits
+        .into_iter()
+        .filter(|(_, is, ..)| *is)
+        .map(|(name, _, operator, server)| format!("{name} ({})", source(operator, server)))
+        .collect();
+    if words.is_empty() { "nothing in particular".to_owned() } else { words.join(", ") }
+}
+
 /// Returns the least evidence of an approval, if the decision needs one.
 fn need(verdict: &Verdict) -> Option<&'static str> {
     if let Decision::Ask { need, .. } = verdict.decision { Some(need.into_str()) } else { None }
@@ -124,7 +148,7 @@ fn is_hidden(verdict: &Verdict) -> bool {
 }
 
 fn text(verdict: &Verdict) -> String {
-    let Action { caller, profile, kind, upstream, canonical, annotations, .. } = &verdict.action;
+    let Action { caller, profile, kind, upstream, canonical, annotations, said, .. } = &verdict.action;
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", foreign::line(value)));
     line("decision", verdict.decision.into_str());
@@ -140,8 +164,7 @@ fn text(verdict: &Verdict) -> String {
     line("item", &format!("{canonical} ({} of {upstream}){seen}", kind.into_str()));
     line("caller", &profile.as_ref().map_or_else(|| caller.to_string(), |name| format!("{caller} by profile {name}")));
     if *kind == Kind::Tool {
-        let held: Vec<&str> = hints(annotations).into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
-        line("held to be", if held.is_empty() { "nothing in particular".to_owned() } else { held.join(", ") }.as_str());
+        line("treated as", &treatment(annotations, said));
     }
     for (at, rule) in verdict.rules.iter().enumerate() {
         let name = if at == 0 { "rules" } else { "" };

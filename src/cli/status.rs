@@ -8,6 +8,7 @@ use super::options::Common;
 use super::output::{Failure, count, print, print_json};
 use super::screen::{Colour, Column, Screen};
 use super::source;
+use crate::gateway::condition::UPSTREAMS;
 use crate::operator::request::{NoParams, Request};
 use crate::operator::status::{AddressesView, ConnectedClient, OpenApprovals, StatusView};
 use crate::operator::upstreams::{UnreadView, UpstreamFacts, UpstreamView};
@@ -87,7 +88,13 @@ fn all(screen: Screen, status: &StatusView) -> String {
     for condition in &status.degraded {
         let word = if condition.stops_calls { "no call works" } else { "degraded" };
         let [reason, text] = [&*condition.reason, &condition.text].map(foreign::line);
-        out.push_str(&screen.paragraph(&format!("{word}: {reason}: {text}")));
+        // The text on upstreams stands for itself.
+        let line = match (reason == UPSTREAMS, condition.stops_calls) {
+            (true, false) => text.into_owned(),
+            (true, true) => format!("{word}: {text}"),
+            (false, _) => format!("{word}: {reason}: {text}"),
+        };
+        out.push_str(&screen.paragraph(&line));
     }
     if let Some(restored) = &status.restored {
         out.push_str(&screen.paragraph(&foreign::line(&restored.text)));

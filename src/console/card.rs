@@ -80,6 +80,8 @@ pub(crate) struct Card {
     pub(crate) canonical: Option<String>,
     pub(crate) rule: String,
     pub(crate) effects: Vec<Effect>,
+    /// The effect of a repeated call, and who states it.
+    pub(crate) repetition: Option<String>,
     /// Effect of the call in a few words, for a list.
     pub(crate) mark: Effect,
     /// Beginning of the arguments in one line, for a list.
@@ -169,6 +171,7 @@ impl Card {
             canonical: (approval.item != approval.exposed).then(|| visible(&approval.item)),
             rule: visible(&approval.rule),
             effects: effects(approval),
+            repetition: approval.said.repetition(),
             mark: mark(approval),
             brief: brief(&values, &texts),
             destructive: approval.destructive,

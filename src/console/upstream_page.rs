@@ -150,8 +150,8 @@ impl Tool {
         Self {
             name: visible(&tool.name),
             is_new: tool.is_new,
-            by_operator: tool.said.by_operator().as_deref().map(capitalised),
-            by_server: capitalised(&tool.said.by_server()),
+            by_operator: tool.said.all_by_operator().as_deref().map(capitalised),
+            by_server: capitalised(&tool.said.all_by_server()),
             effect: tool.effect.clone().unwrap_or_default(),
             tone: match tool.effect.as_deref().unwrap_or_default() {
                 "allow" => "good",

@@ -114,7 +114,7 @@ fn a_replay_says_what_no_person_has_agreed_to() {
     assert!(of("files__chmod")["denied-before"].as_u64() > Some(0) && of("files__chmod")["allowed-before"] == 0);
     let shown = world.run(&["policy", "replay", file.to_str().unwrap()]);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    for words in ["questions to people", "destructive by the word", "were denied", "never allowed", "nobody agreed to"]
+    for words in ["questions to people", "destructive by the word", "were denied", "never allowed", "were not approved"]
     {
         assert!(shown.contains(words), "{words}: {shown}");
     }

@@ -232,7 +232,10 @@ fn a_linked_configuration_stays_a_link() {
         text.starts_with("[log]") && text.contains("[upstreams.a]") && text.contains("default = \"ask\""),
         "{text}"
     );
-    assert!(said.contains("the hosts of a do not say") && said.contains("--allow-all"), "{said}");
+    assert!(
+        said.contains("your hosts' files do not say which tools of a may run unasked") && said.contains("--allow-all"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -289,9 +289,10 @@ fn the_outcome_of_a_login_reaches_a_command_that_asks_late() {
     let world = world("modern", 3600);
     eventually("it waits for a login", || world.state() == "needs-login");
     let (_, mut socket) = Socket::local(&world.gateway, "admin");
-    for (instead, result, error) in
-        [("error=access_denied&was=", Value::Null, "the login page answered"), ("code=", json!("docs"), "")]
-    {
+    for (instead, result, error) in [
+        ("error=access_denied&was=", Value::Null, "you (or the server) refused the login"),
+        ("code=", json!("docs"), ""),
+    ] {
         let begun = socket.ask("login.begin", json!({"name": "docs"}));
         let (id, link) = (&begun["result"]["id"], begun["result"]["link"].as_str().unwrap());
         let page = head(link, None, "POST");

@@ -353,7 +353,7 @@ fn programs_start_a_few_at_a_time_and_a_slow_one_is_told_and_passed() {
     let gateway = setup.toml(&silent).fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools_within(SOON, &["fx__echo"]);
     let info = |lines: &[String]| {
-        let is_told = |line: &&String| line.contains("INFO") && line.contains("has not answered yet");
+        let is_told = |line: &&String| line.contains("INFO") && line.contains("still starting (1 s of 3 s)");
         lines.iter().find(is_told).filter(|line| line.contains("silent")).map(|_| ())
     };
     gateway.stderr.wait_for(SOON, info).expect("a line at INFO");
@@ -372,6 +372,9 @@ fn an_unset_variable_takes_down_its_upstream_alone() {
     for (name, variable) in [("fx", "GIVEN_KEY"), ("url", "UNSET_TOKEN")] {
         let why = wait_for_state(&gateway, name, "misconfigured");
         assert!(why.contains(&format!("the environment variable `{variable}` is not set")), "{why}");
+        let told = said(&gateway.run(&["status"])).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains(&format!("set {variable} where headend starts, then start headend again;")), "{told}");
+        assert!(!told.contains(&format!("`headend restart {name}` tries at once")), "{told}");
     }
     let checked = gateway.run(&["check", "--config", gateway.config.to_str().unwrap()]);
     assert!(checked.status.success() && said(&checked).contains("`UNSET_TOKEN` is not set"), "{}", said(&checked));

@@ -91,5 +91,5 @@ fn rules_go_by_tightened_hints_and_a_person_is_told_whose_word_it_is() {
         assert!(refused.is_error(), "{era:?}: a claim opens no rule over annotations");
     }
     let told = said(&gateway.run(&["approvals", "list", "--json"]));
-    assert!(told.contains("the server says: only reads (not verified)"), "{told}");
+    assert!(told.contains("only reads (the server says so)"), "{told}");
 }

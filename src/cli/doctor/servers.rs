@@ -10,6 +10,7 @@ use super::signs::step;
 use crate::cli::exit::OK;
 use crate::cli::serve::{block_on, start_failure};
 use crate::cli::source::{self, Loaded};
+use crate::cli::status::time;
 use crate::config::Start;
 use crate::daemon::admin::status;
 use crate::daemon::gateway::{Gateway, StopTimes};
@@ -90,7 +91,8 @@ pub(super) fn look(status: &StatusView, found: &mut Findings) {
                 let next = format!(
                     "if it downloads something, wait: `headend logs -f {name}` shows what it writes; else run its `command` by hand"
                 );
-                found.add(Level::Warning, name, "it has not answered yet", next);
+                let so_far = time(facts.health.since_seconds);
+                found.add(Level::Warning, name, format!("it is still starting ({so_far})"), next);
             }
             UpstreamState::NeedsLogin
             | UpstreamState::LoginExpired

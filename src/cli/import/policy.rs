@@ -62,12 +62,12 @@ fn fresh(blocks: &[Block], silent: Silent) -> Added {
     let on = blocks.iter().filter(|block| is_on(block)).count();
     let mut added = Added::default();
     if silent == Silent::Allow && quiet.len() == on {
-        added.head = "# The hosts do not say which calls need a question, so every call is allowed. With default = \"ask\" a person approves\n\
+        added.head = "# Your hosts' files do not say which tools may run unasked, so every call is allowed. With default = \"ask\" a person approves\n\
                       # them; config/desk.toml has a rule that lets tools which only read go.\n[policy]\ndefault = \"allow\"\n"
             .to_owned();
         if on > 0 {
             added.told.push(
-                "the hosts do not say which calls need a question, so every call is allowed (default = \"allow\")"
+                "your hosts' files do not say which tools may run unasked, so every call is allowed (default = \"allow\")"
                     .to_owned(),
             );
         }
@@ -81,16 +81,16 @@ fn fresh(blocks: &[Block], silent: Silent) -> Added {
     );
     if silent == Silent::Ask && !quiet.is_empty() {
         added.told.push(format!(
-            "the hosts of {} do not say which calls need a question, so their calls wait for your approval unless a tool only reads; \
+            "your hosts' files do not say which tools of {} may run unasked, so their calls wait for your approval unless a tool only reads; \
              `headend import --allow-all` lets every call run",
             quiet.join(", ")
         ));
     }
     if silent == Silent::Allow && !quiet.is_empty() {
-        added.rules.push_str("\n# Their hosts do not say which calls need a question.\n");
+        added.rules.push_str("\n# Their hosts' files do not say which tools may run unasked.\n");
         added.rules.push_str(&rule(SILENT, "upstreams", &quiet));
         added.told.push(format!(
-            "the hosts of {} do not say which calls need a question, so every call of them is allowed (rule \"{SILENT}\")",
+            "your hosts' files do not say which tools of {} may run unasked, so every call of them is allowed (rule \"{SILENT}\")",
             quiet.join(", ")
         ));
     }

@@ -201,7 +201,7 @@ fn remarks(change: &Change) -> Vec<String> {
     if change.allowed_before == 0 {
         remarks.push("it was never allowed in this time".to_owned());
     } else if change.unapproved > change.denied_before {
-        remarks.push(format!("nobody agreed to {} of these calls", change.unapproved - change.denied_before));
+        remarks.push(format!("{} of these calls were not approved", change.unapproved - change.denied_before));
     }
     remarks
 }

@@ -182,7 +182,7 @@ fn told(one: &Tried) -> Vec<String> {
         ways.into_iter().filter(|(number, _)| **number > 0).map(|(number, way)| format!("{number} {way}")).collect();
     let mut lines = vec![format!(
         "Saves {}. Made of {}: {}.",
-        count(as_usize(one.saved), "question"),
+        count(as_usize(one.saved), "approval"),
         count(as_usize(yes.all()), "approval"),
         ways.join(", ")
     )];
@@ -191,15 +191,15 @@ fn told(one: &Tried) -> Vec<String> {
     }
     if one.unapproved > 0 {
         let number = one.unapproved;
-        lines.push(format!("Also lets through: {number} of these questions, to which nobody said yes."));
+        lines.push(format!("Also allows: {number} of these calls that were not approved."));
     }
     if *is_blind {
         lines.push(
-            "Also lets through: any arguments. The log has none of these calls; `[audit] capture-arguments = \"full\"` keeps them."
+            "This rule allows any arguments, because the log keeps none. Set `[audit] capture-arguments = \"full\"` to get narrower rules."
                 .to_owned(),
         );
     }
-    lines.extend(also.iter().map(|also| format!("Also lets through: {also}.")));
+    lines.extend(also.iter().map(|also| format!("Also allows: {also}.")));
     lines
 }
 

@@ -43,7 +43,7 @@ async function notify(questions) {
   // A person who works in a page of the console sees it there.
   const locks = await navigator.locks?.query();
   if (locks?.held.some((lock) => lock.name === FOCUS)) return;
-  const many = { title: `${questions.length} new questions`, text: "headend waits for your answers.", tag: "many" };
+  const many = { title: `${questions.length} new approvals`, text: "headend needs your approval.", tag: "many" };
   for (const { id, title, text, tag } of questions.length > FEW ? [many] : questions) {
     const shown = new Notification(title, { body: text, tag: tag ?? id, icon: ICON });
     shown.onclick = () => {
@@ -71,8 +71,8 @@ function offer(place) {
   const draw = () => {
     const isBlocked = Notification.permission === "denied";
     words.textContent = isBlocked ? "This browser blocks notifications of the console; its settings can allow them."
-      : wants() ? "This browser tells you of new questions while a page of the console is open."
-        : "This browser can tell you of new questions while a page of the console is open in the background.";
+      : wants() ? "This browser tells you of new approvals while a page of the console is open."
+        : "This browser can tell you of new approvals while a page of the console is open in the background.";
     button.textContent = wants() ? "Stop the notifications" : "Notify me";
     button.hidden = isBlocked;
     place.hidden = false;

@@ -54,7 +54,7 @@ async fn an_upstream_has_a_page_with_its_last_words_tools_and_two_actions() {
     for wanted in [
         "4 tools, about 961 tokens together",
         "373 tokens",
-        "The server says: changes things, may delete, reaches outside",
+        "May delete or overwrite, may reach outside (the server says so)",
         "files__chmod",
         "its definition changed",
     ] {

@@ -56,7 +56,7 @@ pub enum OAuthError {
     State,
     #[error("the answer of the login page does not name the authorization server that was asked")]
     Mixed,
-    #[error("the login page answered: {0}")]
+    #[error("{}", denied(.0))]
     Denied(Refusal),
     #[error("the login page sent no code")]
     NoCode,
@@ -69,6 +69,14 @@ pub enum OAuthError {
     NoAnswer(NoAnswer),
     #[error("a step was answered that was not asked")]
     OutOfTurn,
+}
+
+/// Describes the refusal of a login page in a sentence.
+fn denied(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::AccessDenied => "you (or the server) refused the login".to_owned(),
+        other => format!("the login page answered: {other}"),
+    }
 }
 
 /// Describes an authorization server in a sentence.

@@ -73,24 +73,33 @@ impl Hints {
         match (self.read_only, self.destructive) {
             (Some(true), _) => words.push("only reads"),
             (Some(false), Some(false)) => words.push("changes things, deletes nothing"),
-            (Some(false), _) => words.push("changes things"),
+            (Some(false), None) => words.push("changes things"),
+            (Some(false), Some(true)) => {}
             (None, Some(false)) => words.push("deletes nothing"),
             (None, _) => {}
         }
         if self.destructive == Some(true) {
-            words.push("may delete");
-        }
-        match self.idempotent.filter(|_| self.read_only != Some(true)) {
-            Some(true) => words.push("the same call again changes no more"),
-            Some(false) => words.push("each call changes more"),
-            None => {}
+            words.push("may delete or overwrite");
         }
         match self.open_world {
-            Some(true) => words.push("reaches outside"),
-            Some(false) => words.push("stays inside"),
+            Some(true) => words.push("may reach outside"),
+            Some(false) => words.push("on this machine"),
             None => {}
         }
         words
+    }
+
+    /// Describes all hints in words for a person.
+    fn all_words(&self) -> Vec<&'static str> {
+        self.words().into_iter().chain(self.repetition()).collect()
+    }
+
+    /// Describes the effect of a repeated call in words for a person.
+    fn repetition(&self) -> Option<&'static str> {
+        let is_moot = self.read_only == Some(true);
+        self.idempotent
+            .filter(|_| !is_moot)
+            .map(|is| if is { "the same call again changes no more" } else { "each call changes more" })
     }
 
     /// Reads the hints of a definition as readers do that ignore the case of keys. If several keys
@@ -151,6 +160,18 @@ impl From<Annotations> for Hints {
     }
 }
 
+/// The source of a server's hint, for a person.
+const SERVER: &str = "the server says so";
+/// The source of an operator's hint, for a person.
+const OPERATOR: &str = "your configuration says so";
+/// The description of a server without hints.
+const SERVER_SILENT: &str = "the server says nothing";
+
+/// Joins the words of hints with their source; `None` if there are no words.
+fn stated(words: &[&str], source: &str) -> Option<String> {
+    (!words.is_empty()).then(|| format!("{} ({source})", words.join(", ")))
+}
+
 /// The hints on a tool as the server and the operator state them. Neither is verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
@@ -161,20 +182,33 @@ pub struct Said {
 }
 
 impl Said {
-    /// Describes the server's hints as claims, for a person.
+    /// Describes the server's hints as claims, for a person, without the effect of a repeated call.
     pub fn by_server(&self) -> String {
-        let words = self.server.words();
-        if words.is_empty() {
-            return "the server says nothing".to_owned();
-        }
-        let doubt = if self.server.loosen(&Hints::default()) { " (not verified)" } else { "" };
-        format!("the server says: {}{doubt}", words.join(", "))
+        stated(&self.server.words(), SERVER).unwrap_or_else(|| SERVER_SILENT.to_owned())
     }
 
-    /// Describes the operator's hints; `None` if there are none.
+    /// Describes the operator's hints, without the effect of a repeated call; `None` if there are
+    /// none.
     pub fn by_operator(&self) -> Option<String> {
-        let words = self.operator.words();
-        (!words.is_empty()).then(|| format!("your configuration says: {}", words.join(", ")))
+        stated(&self.operator.words(), OPERATOR)
+    }
+
+    /// Describes all of the server's hints as claims, for a person.
+    pub fn all_by_server(&self) -> String {
+        stated(&self.server.all_words(), SERVER).unwrap_or_else(|| SERVER_SILENT.to_owned())
+    }
+
+    /// Describes all of the operator's hints; `None` if there are none.
+    pub fn all_by_operator(&self) -> Option<String> {
+        stated(&self.operator.all_words(), OPERATOR)
+    }
+
+    /// Describes the effect of a repeated call and who states it; `None` if it is not stated.
+    pub fn repetition(&self) -> Option<String> {
+        let operator = self.operator.repetition().and_then(|words| stated(&[words], OPERATOR));
+        let server = self.server.repetition().and_then(|words| stated(&[words], SERVER));
+        let both: Vec<String> = operator.into_iter().chain(server).collect();
+        (!both.is_empty()).then(|| both.join("; "))
     }
 }
 
@@ -328,24 +362,29 @@ mod tests {
         let (yes, no) = (Some(true), Some(false));
         for (server, want) in [
             (hints(None, None, None, None), "the server says nothing"),
-            (hints(yes, None, None, None), "the server says: only reads (not verified)"),
-            (hints(yes, no, yes, yes), "the server says: only reads, reaches outside (not verified)"),
-            (hints(None, yes, None, None), "the server says: may delete"),
+            (hints(yes, None, None, None), "only reads (the server says so)"),
+            (hints(yes, no, yes, yes), "only reads, may reach outside (the server says so)"),
+            (hints(None, yes, None, None), "may delete or overwrite (the server says so)"),
             (
                 hints(no, yes, no, yes),
-                "the server says: changes things, may delete, each call changes more, reaches outside",
+                "may delete or overwrite, may reach outside, each call changes more (the server says so)",
             ),
-            (hints(no, no, None, None), "the server says: changes things, deletes nothing (not verified)"),
-            (hints(None, None, None, yes), "the server says: reaches outside"),
-            (hints(None, None, yes, None), "the server says: the same call again changes no more (not verified)"),
+            (hints(no, no, None, None), "changes things, deletes nothing (the server says so)"),
+            (hints(None, None, None, yes), "may reach outside (the server says so)"),
+            (hints(None, None, yes, None), "the same call again changes no more (the server says so)"),
             // Repetition means nothing if nothing changes.
-            (hints(yes, None, no, None), "the server says: only reads (not verified)"),
+            (hints(yes, None, no, None), "only reads (the server says so)"),
         ] {
-            assert_eq!(Said { server, ..Said::default() }.by_server(), want);
+            assert_eq!(Said { server, ..Said::default() }.all_by_server(), want);
         }
         let operator = hints(yes, None, None, no);
         let said = Said { operator, ..Said::default() };
-        assert_eq!(said.by_operator().as_deref(), Some("your configuration says: only reads, stays inside"));
+        assert_eq!(said.by_operator().as_deref(), Some("only reads, on this machine (your configuration says so)"));
+        let server = hints(no, yes, yes, no);
+        let said = Said { server, ..Said::default() };
+        assert_eq!(said.by_server(), "may delete or overwrite, on this machine (the server says so)");
+        let rest = "the same call again changes no more (the server says so)";
+        assert_eq!(said.repetition().as_deref(), Some(rest));
         assert_eq!(Said::default().by_operator(), None);
     }
 

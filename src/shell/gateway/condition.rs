@@ -99,6 +99,7 @@ fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
     let down: Vec<&str> =
         handles.iter().filter(|handle| !is_available(handle)).map(|handle| handle.name.as_str()).collect();
     let stops_calls = down.len() == handles.len();
+    let are = if down.len() == 1 { "is" } else { "are" };
     let text = match down.len() {
         0 => return None,
         1..=NAMED => down.join(", "),
@@ -110,9 +111,14 @@ fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
     };
     Some(Condition {
         reason: UPSTREAMS.into(),
-        text: format!("not available: {text}; see `headend status`"),
+        text: format!("{} of {} {are} down: {text}", down.len(), servers(handles.len())),
         stops_calls,
     })
+}
+
+/// Returns a number of servers in words.
+fn servers(number: usize) -> String {
+    format!("{number} server{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -76,7 +76,9 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
 async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
     let health = &context.handle.health;
     if !spec.lacks.is_empty() {
-        health.lasts("a variable needs a restart of the daemon, a file `headend reload`");
+        health.lasts(
+            "set the variable where headend starts, then start headend again; for a file, `headend reload` is enough",
+        );
         return Run { why: spec.lacks.join("; "), next: None, served: None };
     }
     let found = match context.spawner.gate.pass(spec) {
@@ -128,10 +130,21 @@ async fn live(context: &Context, hint: EraHint) -> Run {
     }
     if matches!(*context.lane.state(), LinkState::Starting) {
         let limit = duration_text(handle.start_limit());
-        tracing::info!(upstream.name = %handle.name, since_s = patience.as_secs_f64(), limit, "upstream has not answered yet; it may take its `start-timeout`");
+        let (so_far, most) = (in_words(patience), in_words(handle.start_limit()));
+        let name = &handle.name;
+        let since_s = patience.as_secs_f64();
+        tracing::info!(upstream.name = %name, since_s, limit, "upstream still starting ({so_far} of {most})");
     }
     drop(place);
     serving.await
+}
+
+/// Returns a time in seconds, or in whole minutes from two minutes on.
+fn in_words(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds >= 120 && seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 /// Runs a client's own session once, until it fails or no client needs it.

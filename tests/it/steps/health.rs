@@ -38,13 +38,19 @@ pub(crate) fn is_degraded(gateway: &Gateway, status: u16, reason: &str) -> bool 
     code == status
         && text.starts_with(word)
         && text.contains(&format!("\n{reason}: "))
-        && told.contains(&format!("{}: {reason}: ", if status == 200 { "degraded" } else { "no call works" }))
+        && match (reason, status) {
+            ("upstreams", 200) => told.contains(" down: ") && !told.contains("no call works"),
+            ("upstreams", _) => told.contains("no call works: ") && told.contains(" down: "),
+            (_, 200) => told.contains(&format!("degraded: {reason}: ")),
+            _ => told.contains(&format!("no call works: {reason}: ")),
+        }
         && gateway.scrape().contains(&format!("headend_degraded{{reason=\"{reason}\"}} 1"))
 }
 
 pub(crate) fn is_well(gateway: &Gateway) -> bool {
     readiness(gateway) == (200, "ready\n".to_owned())
         && !said(&gateway.run(&["status"])).contains("degraded: ")
+        && !said(&gateway.run(&["status"])).contains(" down: ")
         && !gateway.scrape().lines().any(|line| line.starts_with("headend_degraded{") && line.ends_with(" 1"))
 }
 

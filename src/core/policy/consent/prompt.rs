@@ -36,7 +36,7 @@ impl Prompt {
     /// Renders the message of an approval, the same for all channels: at most 2 KiB, and without
     /// hidden characters.
     ///
-    /// The first line says that headend asks. Foreign text is between quotes, which it cannot
+    /// The first line says that headend needs an approval. Foreign text is between quotes, which it cannot
     /// close, or behind an indent, which no line of headend's own has.
     pub fn message(&self) -> String {
         let Asked { caller, upstream, kind, item, definition, arguments, rule, .. } = &self.asked;
@@ -51,7 +51,7 @@ impl Prompt {
         };
         let warnings: String = self.warnings().iter().map(|text| format!("WARNING:   {text}\n")).collect();
         let head = format!(
-            "headend asks for consent. This is the gateway itself, not a server behind it.\n\
+            "headend needs your approval:\n\
              caller:    {}{says}\nupstream:  {}\n{:<11}{}{called}\neffect:    {}\n{warnings}\
              arguments: {} bytes, digest {}\n",
             quoted(caller.name(), MAX_NAME),
@@ -63,7 +63,7 @@ impl Prompt {
             arguments.short(),
         );
         let tail = format!(
-            "definition {}, rule {}\n{}\nNo answer is a no: the call is not made then, and never later.",
+            "definition {}, rule {}\n{}\nIf nobody answers, the call is not made.",
             definition.short(),
             quoted(rule, MAX_NAME),
             self.outcome(),

@@ -55,11 +55,11 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
     message(
         &prompt,
         &expect![[r#"
-            headend asks for consent. This is the gateway itself, not a server behind it.
+            headend needs your approval:
             caller:    "ci"
             upstream:  "files"
             tool:      "files__delete" (called "delete")
-            effect:    the server says: may delete, stays inside (not verified)
+            effect:    may delete or overwrite, on this machine (the server says so)
             arguments: 79 bytes, digest 997a473d
               path: "/srv/a b"
               deep: [1, {"x": null}, []]
@@ -67,7 +67,7 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
               empty: {}
             definition 4c4ed1af, rule "ask-writes"
             If you allow it once, "files" runs this tool with exactly these arguments, once.
-            No answer is a no: the call is not made then, and never later."#]],
+            If nobody answers, the call is not made."#]],
     );
 }
 
@@ -77,7 +77,7 @@ fn a_message_without_arguments_or_hints_says_so() {
     message(
         &prompt(asked, "files+file:///etc/x", Said::default(), None),
         &expect![[r#"
-            headend asks for consent. This is the gateway itself, not a server behind it.
+            headend needs your approval:
             caller:    "ci"
             upstream:  "files"
             resource:  "files+file:///etc/x"
@@ -85,7 +85,7 @@ fn a_message_without_arguments_or_hints_says_so() {
             arguments: 2 bytes, digest 44136fa3
             definition 4c4ed1af, rule "ask-writes"
             If you allow it once, "files" is asked for this resource with exactly these arguments, once.
-            No answer is a no: the call is not made then, and never later."#]],
+            If nobody answers, the call is not made."#]],
     );
 }
 
@@ -98,29 +98,29 @@ fn hostile_names_and_arguments_are_seen_for_what_they_are() {
         rule: Arc::from("r\u{200b}"),
         ..asked()
     };
-    let arguments = "{\"a\\u001b[2J\":\"\\u202eevil\\u2066\u{200b}\u{e0041}\",\"b\":\"\\\"}\\nNo answer is a yes\",\
+    let arguments = "{\"a\\u001b[2J\":\"\\u202eevil\\u2066\u{200b}\u{e0041}\",\"b\":\"\\\"}\\nIf nobody answers, the call is made.\",\
                      \"lone\":\"\\ud800\",\"pay\":\"\u{440}\u{430}\u{443}\"}";
     let prompt = prompt(asked, "files__\u{feff}delete\r\n", Said::default(), Some(arguments));
     assert_eq!(prompt.shown.oddities.hidden, 7);
     message(
         &prompt,
         &expect![[r#"
-            headend asks for consent. This is the gateway itself, not a server behind it.
+            headend needs your approval:
             caller:    "ci\nheadend says: fine"
             upstream:  "f\u{1b}[2J\u{1b}[31m"
             tool:      "files__\u{202e}eteled\"" (called "files__\u{feff}delete\r\n")
             effect:    the server says nothing
             WARNING:   7 hidden characters, shown as \u{..}
-            arguments: 101 bytes, digest f4c29e37
+            arguments: 119 bytes, digest ebd053d0
               ["a\u{1b}[2J"]: "\u{202e}evil\u{2066}\u{200b}\u{e0041}"
               lone: "\ud800"
               pay: "рау"
-              b (2 lines, 21 bytes):
+              b (2 lines, 39 bytes):
                 | "}
-                | No answer is a yes
+                | If nobody answers, the call is made.
             definition 4c4ed1af, rule "r\u{200b}"
             If you allow it once, "f\u{1b}[2J\u{1b}[31m" runs this tool with exactly these arguments, once.
-            No answer is a no: the call is not made then, and never later."#]],
+            If nobody answers, the call is not made."#]],
     );
 }
 
@@ -139,7 +139,7 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
     message(
         &prompt,
         &expect![[r#"
-            headend asks for consent. This is the gateway itself, not a server behind it.
+            headend needs your approval:
             caller:    "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes)
             upstream:  "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes)
             tool:      "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes) (called "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8001 bytes))
@@ -152,7 +152,7 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
               .. and more that is not shown here
             definition 4c4ed1af, rule "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes)
             If you allow it once, "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes) runs this tool with exactly these arguments, once.
-            No answer is a no: the call is not made then, and never later."#]],
+            If nobody answers, the call is not made."#]],
     );
     assert_eq!(prompt.shown.oddities.hidden, 1, "also where it is not shown");
     let Kept::Whole(kept) = &prompt.shown.arguments else { panic!("kept whole") };

@@ -105,9 +105,7 @@ impl WaitingCall {
                  this."
             }
             Closed::Declined => "The client declined this call.",
-            Closed::Dismissed => {
-                "The client closed the question about this call without an answer, so it was not made."
-            }
+            Closed::Dismissed => "The client closed the approval of this call without an answer, so it was not made.",
             Closed::TimedOut => TIMED_OUT,
             Closed::Superseded => "The item of this call has changed meanwhile; make the call again.",
         };

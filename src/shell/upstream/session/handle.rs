@@ -201,6 +201,9 @@ impl Handle {
 
     /// Returns what an operator can do about the upstream's state, if it has failed.
     pub fn advice(&self) -> Option<String> {
+        if let Some(text) = unset(&self.spec.load().lacks).filter(|_| self.health.state().has_failed()) {
+            return Some(text);
+        }
         let now = format!("`headend restart {}` tries at once", self.name);
         let advice = || self.health.remedy().map_or_else(|| now.clone(), |remedy| format!("{remedy}; {now}"));
         self.health.state().has_failed().then(advice)
@@ -351,6 +354,17 @@ impl Handle {
             Link::Http(link) => Sent::Http(Box::new(HttpLink::call(link, &outgoing, headers))),
         }
     }
+}
+
+/// Returns how to set the variables that a configuration lacks; `None` if it lacks no variable.
+fn unset(lacks: &[String]) -> Option<String> {
+    let name = |text: &String| Some(text.split_once("the environment variable `")?.1.split_once('`')?.0.to_owned());
+    let names: Vec<String> = lacks.iter().filter_map(name).collect();
+    let names = names.join(" and ");
+    let text = format!(
+        "set {names} where headend starts, then start headend again; with `{{ file = ... }}`, `headend reload` is enough"
+    );
+    (!names.is_empty()).then_some(text)
 }
 
 #[cfg(test)]
