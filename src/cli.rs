@@ -44,8 +44,8 @@ mod terminal;
 mod tools;
 
 use self::exit::{OK, USAGE};
-use self::options::Common;
-use self::output::{Failure, print};
+use self::options::CommonOptions;
+use self::output::{CommandFailure, print};
 use self::serve::ServeArgs;
 use self::stdio::StdioArgs;
 
@@ -63,11 +63,11 @@ use crate::upstream::process::guard;
 /// Without a configuration file it serves three small built-in demo servers.
 #[derive(Debug, Parser)]
 #[command(name = "headend", version, max_term_width = 100, after_help = AFTER)]
-struct Cli {
+struct CommandLine {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
     #[command(flatten)]
-    common: Common,
+    common: CommonOptions,
 }
 
 const AFTER: &str = "\
@@ -80,7 +80,7 @@ Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 interna
 75 something that passes is in the way, such as a store that cannot be read; 78 wrong configuration.";
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run the daemon: MCP over HTTP, metrics, the admin socket. The default command.
     Serve(ServeArgs),
     /// Be one stdio MCP server for a host: attached to the running daemon, or the whole gateway in
@@ -130,14 +130,16 @@ enum Command {
     /// Asks the daemon. Without a daemon it works on the state directory, and the process whose
     /// call waits takes the answer from there.
     Approvals(approvals::ApprovalsArgs),
-    /// Allow the call of an open approval, once or for longer with `--for`; also `approvals approve`.
+    /// Allow the call of an open approval, once or for longer with `--for`; also `approvals
+    /// approve`.
     Approve {
         #[command(flatten)]
         args: approvals::ApproveArgs,
         #[command(flatten)]
         json: JsonArgs,
     },
-    /// Refuse the call of an open approval, and the same call for 10 minutes; also `approvals deny`.
+    /// Refuse the call of an open approval, and the same call for 10 minutes; also `approvals
+    /// deny`.
     Deny {
         #[command(flatten)]
         args: approvals::DenyArgs,
@@ -252,7 +254,7 @@ enum PolicyCommand {
     ///
     /// The annotations of a tool are known if an earlier run has seen it. For all other tools the
     /// protocol's defaults and the configuration apply.
-    Test(policy::TestArgs),
+    Test(policy::PolicyTestArgs),
     /// Print rules that would have saved questions, made of what people always allow. Nothing is
     /// put in force.
     ///
@@ -283,7 +285,7 @@ struct JsonArgs {
 /// Parses the arguments of the process and runs the command.
 pub(crate) fn run() -> ExitCode {
     #[cfg(target_os = "linux")]
-    if let Some(done) = guard::watch::asked(std::env::args_os()) {
+    if let Some(done) = guard::watch::run_if_asked(std::env::args_os()) {
         return done.map_or_else(
             |why| {
                 output::complain(&why);
@@ -297,10 +299,11 @@ pub(crate) fn run() -> ExitCode {
 
 /// Runs the command that these words name; the program's name is first.
 pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let mut command = help::command(Cli::command());
+    let mut command = help::command(CommandLine::command());
     let parsed = command.try_get_matches_from_mut(words);
-    let parsed =
-        parsed.and_then(|mut found| Cli::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command)));
+    let parsed = parsed.and_then(|mut found| {
+        CommandLine::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command))
+    });
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
@@ -310,7 +313,7 @@ pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let times = if matches!(cli.command, Some(Command::Stdio(_))) { StopTimes::PIPE } else { StopTimes::DAEMON };
+    let times = if matches!(cli.command, Some(CliCommand::Stdio(_))) { StopTimes::PIPE } else { StopTimes::DAEMON };
     let code = dispatch(cli).unwrap_or_else(|failure| {
         output::complain(&failure.text);
         failure.code
@@ -319,46 +322,46 @@ pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn dispatch(cli: Cli) -> Result<u8, Failure> {
+fn dispatch(cli: CommandLine) -> Result<u8, CommandFailure> {
     let common = cli.common;
-    match cli.command.unwrap_or_else(|| Command::Serve(ServeArgs::default())) {
-        Command::Serve(args) => serve::run(&common, &args),
-        Command::Stdio(args) => stdio::run(&common, &args),
-        Command::Init => init::run(&common),
-        Command::Check(args) => check::run(&common, args),
-        Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
-        Command::Policy { command: PolicyCommand::Suggest(args) } => policy::suggest::run(&common, &args),
-        Command::Policy { command: PolicyCommand::Replay(args) } => policy::replay::run(&common, &args),
-        Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),
-        Command::Console(args) => console::run(&common, args.json),
-        Command::Tools(args) => tools::run(&common, &args),
-        Command::Call(args) => call::run(&common, &args),
-        Command::Pins(args) => pins::run(&common, &args),
-        Command::Approvals(args) => approvals::run(&common, args),
-        Command::Approve { args, json } => approvals::approve(&common, &args, json.json),
-        Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
-        Command::Grants(args) => grants::run(&common, args),
-        Command::Reload { dry_run } => reload::run(&common, dry_run),
-        Command::Enable { name } => switch::run(&common, &name, true),
-        Command::Disable { name } => switch::run(&common, &name, false),
-        Command::Restart { name } => restart::run(&common, &name),
-        Command::Login { name, paste } => login::run(&common, &name, paste),
-        Command::Logout { name } => login::out(&common, &name),
-        Command::Logs(args) => logs::run(&common, &args),
-        Command::Doctor(args) => doctor::run(&common, args),
-        Command::Audit(command) => audit::run(&common, command),
-        Command::Backup(args) => backup::run(&common, &args),
-        Command::Import(args) => import::run(&common, &args),
-        Command::Demo { name } => demo(&name),
-        Command::Completions { shell } => {
+    match cli.command.unwrap_or_else(|| CliCommand::Serve(ServeArgs::default())) {
+        CliCommand::Serve(args) => serve::run(&common, &args),
+        CliCommand::Stdio(args) => stdio::run(&common, &args),
+        CliCommand::Init => init::run(&common),
+        CliCommand::Check(args) => check::run(&common, args),
+        CliCommand::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
+        CliCommand::Policy { command: PolicyCommand::Suggest(args) } => policy::suggest::run(&common, &args),
+        CliCommand::Policy { command: PolicyCommand::Replay(args) } => policy::replay::run(&common, &args),
+        CliCommand::Status { name, json } => status::run(&common, name.as_deref(), json.json),
+        CliCommand::Console(args) => console::run(&common, args.json),
+        CliCommand::Tools(args) => tools::run(&common, &args),
+        CliCommand::Call(args) => call::run(&common, &args),
+        CliCommand::Pins(args) => pins::run(&common, &args),
+        CliCommand::Approvals(args) => approvals::run(&common, args),
+        CliCommand::Approve { args, json } => approvals::approve(&common, &args, json.json),
+        CliCommand::Deny { args, json } => approvals::deny(&common, &args, json.json),
+        CliCommand::Grants(args) => grants::run(&common, args),
+        CliCommand::Reload { dry_run } => reload::run(&common, dry_run),
+        CliCommand::Enable { name } => switch::run(&common, &name, true),
+        CliCommand::Disable { name } => switch::run(&common, &name, false),
+        CliCommand::Restart { name } => restart::run(&common, &name),
+        CliCommand::Login { name, paste } => login::run(&common, &name, paste),
+        CliCommand::Logout { name } => login::out(&common, &name),
+        CliCommand::Logs(args) => logs::run(&common, &args),
+        CliCommand::Doctor(args) => doctor::run(&common, args),
+        CliCommand::Audit(command) => audit::run(&common, command),
+        CliCommand::Backup(args) => backup::run(&common, &args),
+        CliCommand::Import(args) => import::run(&common, &args),
+        CliCommand::Demo { name } => demo(&name),
+        CliCommand::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "headend", &mut script);
+            clap_complete::generate(shell, &mut CommandLine::command(), "headend", &mut script);
             print(&String::from_utf8_lossy(&script))
         }
-        Command::Man { folder } => manual::write(Cli::command(), &folder),
+        CliCommand::Man { folder } => manual::write(CommandLine::command(), &folder),
     }
 }
 
-fn demo(name: &str) -> Result<u8, Failure> {
-    crate::demo::run(name).map(|()| OK).map_err(|error| Failure { code: USAGE, text: error.to_string() })
+fn demo(name: &str) -> Result<u8, CommandFailure> {
+    crate::demo::run(name).map(|()| OK).map_err(|error| CommandFailure { code: USAGE, text: error.to_string() })
 }

@@ -33,14 +33,14 @@ use hyper::server::conn::http1::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
-pub(crate) use self::session::{Doors, MAX_SESSIONS};
-pub(crate) use self::site::Console;
+pub(crate) use self::session::{ConsoleSessions, MAX_SESSIONS};
+pub(crate) use self::site::ConsoleSite;
 
-use self::site::{MAX_CONNECTIONS, MAX_HEAD, Seat};
+use self::site::{ConsoleConnection, MAX_CONNECTIONS, MAX_HEAD};
 use crate::listener::address::Network;
 use crate::listener::connection;
-use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
-use crate::listener::pace::{Paced, Patience};
+use crate::listener::lobby::{Lobby, LobbyConnection, LobbyLimits};
+use crate::listener::pace::{ConnectionTimes, PacedStream};
 
 mod action;
 mod argument;
@@ -67,7 +67,7 @@ mod upstream_page;
 pub(crate) const ANONYMOUS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
 /// Most file descriptors that the console uses at once.
 pub(crate) const DESCRIPTORS: usize = MAX_CONNECTIONS + ANONYMOUS.descriptors();
-const PATIENCE: Patience = Patience {
+const PATIENCE: ConnectionTimes = ConnectionTimes {
     first_byte: Duration::from_secs(10),
     head: Duration::from_secs(10),
     idle: Duration::from_secs(60),
@@ -95,7 +95,7 @@ pub(crate) async fn bind(address: SocketAddr, chosen: bool) -> io::Result<(TcpLi
 }
 
 /// Accepts connections of browsers until the console stops.
-pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: Arc<Lobby<Network>>) {
+pub(crate) async fn serve(console: Arc<ConsoleSite>, listener: TcpListener, lobby: Arc<Lobby<Network>>) {
     let connected = |stream, _, guest| {
         let own = Arc::clone(&console);
         console.tasks.spawn("console", async move { connection(&own, stream, guest).await });
@@ -105,13 +105,13 @@ pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: A
 
 /// Serves the requests of one connection.
 pub(crate) async fn connection(
-    console: &Arc<Console>,
+    console: &Arc<ConsoleSite>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    guest: Guest<Network>,
+    guest: LobbyConnection<Network>,
 ) {
     let phase = guest.phase().clone();
-    let seat = Seat::new(guest);
-    let paced = Paced::new(stream, PATIENCE, phase.clone());
+    let seat = ConsoleConnection::new(guest);
+    let paced = PacedStream::new(stream, PATIENCE, phase.clone());
     let answer = |request| {
         let seat = &seat;
         async move { reply::finish(route::handle(console, request, seat).await) }

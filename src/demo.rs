@@ -29,9 +29,9 @@ pub(crate) enum DemoError {
 /// [`DemoError`].
 pub(crate) fn run(name: &str) -> Result<(), DemoError> {
     match name {
-        "time" => serve(time::Time),
-        "notes" => serve(notes::Notes::default()),
-        "lab" => serve(lab::Lab),
+        "time" => serve(time::TimeDemo),
+        "notes" => serve(notes::NotesDemo::default()),
+        "lab" => serve(lab::LabDemo),
         other => Err(DemoError::Unknown { name: other.to_owned() }),
     }
 }

@@ -11,10 +11,10 @@ mod costs;
 mod tests;
 
 /// The name of a target, which is also its folder in `tests/fuzz/corpus`, and its property.
-pub type Target = (&'static str, fn(&[u8]));
+pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
+pub const TARGETS: &[FuzzTarget] = &[
     ("frames", crate::wire::fuzz::frames),
     ("lines", crate::wire::fuzz::lines),
     ("sse", crate::wire::fuzz::sse),

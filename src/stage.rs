@@ -11,8 +11,8 @@
 //! tokio's `select!` do too where the tests are built with `--cfg tokio_unstable`; no ordinary
 //! command needs that flag, so without it the order of branches that are ready at once is tokio's.
 //!
-//! The database, the writer of the audit log and the maker of snapshots have threads of their own in
-//! a daemon and work on this thread here. Commands run in a thread beside, for which time stands
+//! The database, the writer of the audit log and the maker of snapshots have threads of their own
+//! in a daemon and work on this thread here. Commands run in a thread beside, for which time stands
 //! still.
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::base::clock::played::Process;
+use crate::base::clock::played::TestProcess;
 
 #[path = "../tests/it/browser.rs"]
 mod browser;
@@ -145,7 +145,7 @@ fn enter() {
     let options = OPTIONS.take();
     let seed = || std::env::var(SEED).map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     let seed = options.map_or_else(seed, |options| options.seed);
-    Process::enter_stage(seed);
+    TestProcess::enter_stage(seed);
     net::enter();
     program::enter();
     let mut builder = Builder::new_current_thread();

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use self::group::Group;
+use self::group::NamedApprovals;
 use self::list::MIN_PREFIX;
 use super::daemon;
 use super::exit::{NO, OK, USAGE};
 use super::operator::OperatorClient;
-use super::options::Common;
-use super::output::{Failure, print, print_json};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, print, print_json};
 use super::screen::Screen;
 use crate::daemon::local_time::local_minute;
-use crate::operator::request::{AnswerParams, ById, NoParams, Request, Wish};
-use crate::operator::views::{AnswerOutcome, ApprovalsView, NoticeSent, Unblocked};
+use crate::operator::request::{AnswerParams, IdParams, NoParams, OperatorAnswer, Request};
+use crate::operator::views::{AnswerOutcome, ApprovalsView, EndedBlockView, SentNoticeView};
 use crate::policy::Caller;
-use crate::policy::consent::view::Paint;
+use crate::policy::consent::view::ViewColours;
 use crate::policy::consent::{ApprovalView, BlockView};
 use crate::wire::foreign;
 
@@ -28,14 +28,14 @@ mod list;
 mod shown;
 mod watch;
 
-pub(super) use self::asker::{Asked, Offer, ask};
+pub(super) use self::asker::{AskOutcome, OfferedAnswers, ask};
 
 use self::shown::TRY_AGAIN;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct ApprovalsArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<ApprovalsAction>,
     /// Follow the approvals as they come, until Ctrl-C: on a terminal each is shown and asked
     /// about, elsewhere it is a line.
     #[arg(long)]
@@ -46,11 +46,11 @@ pub(super) struct ApprovalsArgs {
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+enum ApprovalsAction {
     /// List open approvals. The default.
     List,
     /// Show one with all of its arguments.
-    Show(ShowArgs),
+    Show(ApprovalsShowArgs),
     /// Allow the call.
     Approve(ApproveArgs),
     /// Deny the call.
@@ -62,7 +62,7 @@ enum What {
 }
 
 #[derive(Clone, Debug, Args)]
-struct ShowArgs {
+struct ApprovalsShowArgs {
     /// The approval's id, or the start of it (4 characters or more).
     id: String,
 }
@@ -103,53 +103,53 @@ pub(super) struct DenyArgs {
     yes: bool,
 }
 
-pub(super) fn run(common: &Common, args: ApprovalsArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: ApprovalsArgs) -> Result<u8, CommandFailure> {
     if args.watch {
-        if args.what.is_some_and(|what| !matches!(what, What::List)) {
-            return Err(Failure::new(USAGE, "--watch goes with the list alone: `headend approvals --watch`"));
+        if args.what.is_some_and(|what| !matches!(what, ApprovalsAction::List)) {
+            return Err(CommandFailure::new(USAGE, "--watch goes with the list alone: `headend approvals --watch`"));
         }
         return watch::run(common, args.json);
     }
-    match args.what.unwrap_or(What::List) {
-        What::List => list(common, args.json),
-        What::Notify => notify(common, args.json),
-        What::Show(show_args) => show(common, &show_args.id, args.json),
-        What::Approve(approve_args) => approve(common, &approve_args, args.json),
-        What::Deny(deny_args) => deny(common, &deny_args, args.json),
-        What::Unblock(unblock_args) => unblock(common, &unblock_args.id, args.json),
+    match args.what.unwrap_or(ApprovalsAction::List) {
+        ApprovalsAction::List => list(common, args.json),
+        ApprovalsAction::Notify => notify(common, args.json),
+        ApprovalsAction::Show(show_args) => show(common, &show_args.id, args.json),
+        ApprovalsAction::Approve(approve_args) => approve(common, &approve_args, args.json),
+        ApprovalsAction::Deny(deny_args) => deny(common, &deny_args, args.json),
+        ApprovalsAction::Unblock(unblock_args) => unblock(common, &unblock_args.id, args.json),
     }
 }
 
-pub(super) fn approve(common: &Common, args: &ApproveArgs, json: bool) -> Result<u8, Failure> {
-    let wish = Wish::parse(&args.how_long).filter(|wish| *wish != Wish::Deny);
+pub(super) fn approve(common: &CommonOptions, args: &ApproveArgs, json: bool) -> Result<u8, CommandFailure> {
+    let wish = OperatorAnswer::parse(&args.how_long).filter(|wish| *wish != OperatorAnswer::Deny);
     let wish = wish.ok_or_else(|| {
         let text = format!("--for {:?}: write once, session, always, or a time such as 8h or 30d", args.how_long);
-        Failure::new(USAGE, text)
+        CommandFailure::new(USAGE, text)
     })?;
     let wish = match (&args.below, wish) {
         (None, wish) => wish,
-        (Some(base), Wish::Always) => Wish::Below(Arc::from(base.as_str())),
-        (Some(_), _) => return Err(Failure::new(USAGE, "--below goes with --for always")),
+        (Some(base), OperatorAnswer::Always) => OperatorAnswer::Below(Arc::from(base.as_str())),
+        (Some(_), _) => return Err(CommandFailure::new(USAGE, "--below goes with --for always")),
     };
-    answer(common, &Chosen { ids: &args.ids, wish, yes: args.yes, json })
+    answer(common, &AnswerCommand { ids: &args.ids, wish, yes: args.yes, json })
 }
 
-pub(super) fn deny(common: &Common, args: &DenyArgs, json: bool) -> Result<u8, Failure> {
-    answer(common, &Chosen { ids: &args.ids, wish: Wish::Deny, yes: args.yes, json })
+pub(super) fn deny(common: &CommonOptions, args: &DenyArgs, json: bool) -> Result<u8, CommandFailure> {
+    answer(common, &AnswerCommand { ids: &args.ids, wish: OperatorAnswer::Deny, yes: args.yes, json })
 }
 
 /// A record that the user names by the beginning of its id.
-pub(super) trait Named {
+pub(super) trait HasId {
     fn id(&self) -> &str;
 }
 
-impl Named for ApprovalView {
+impl HasId for ApprovalView {
     fn id(&self) -> &str {
         &self.id
     }
 }
 
-impl Named for BlockView {
+impl HasId for BlockView {
     fn id(&self) -> &str {
         &self.id
     }
@@ -157,30 +157,32 @@ impl Named for BlockView {
 
 /// Returns the only row whose id is `start` or begins with it. Fails with 64 for a start that is
 /// too short, with 1 if no row or several match. `what` is the noun for messages.
-pub(super) fn one<'r, N: Named + ?Sized>(
+pub(super) fn find_by_id_start<'r, N: HasId + ?Sized>(
     rows: impl IntoIterator<Item = &'r N>,
     start: &str,
     what: &str,
-) -> Result<&'r N, Failure> {
+) -> Result<&'r N, CommandFailure> {
     let start = start.to_ascii_lowercase();
     if start.len() < MIN_PREFIX {
-        return Err(Failure::new(USAGE, format!("write at least {MIN_PREFIX} characters of the {what}'s id")));
+        return Err(CommandFailure::new(USAGE, format!("write at least {MIN_PREFIX} characters of the {what}'s id")));
     }
     let mut found = rows.into_iter().filter(|row| row.id().starts_with(&start));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
         (Some(_), Some(_)) => {
-            Err(Failure::new(NO, format!("more than one {what} starts with {start:?}; write more of its id")))
+            Err(CommandFailure::new(NO, format!("more than one {what} starts with {start:?}; write more of its id")))
         }
-        (None, _) => Err(Failure::new(NO, format!("no {what} with an id starting with {start:?}; it may have ended"))),
+        (None, _) => {
+            Err(CommandFailure::new(NO, format!("no {what} with an id starting with {start:?}; it may have ended")))
+        }
     }
 }
 
 /// Returns the id of the block whose id begins with `start`. A whole id is returned even if no
 /// block in the list has it: the daemon knows whether the block has just ended.
-fn id_of(rows: &[BlockView], start: &str) -> Result<String, Failure> {
+fn id_of(rows: &[BlockView], start: &str) -> Result<String, CommandFailure> {
     const WHOLE: usize = 26;
-    match one(rows, start, "block") {
+    match find_by_id_start(rows, start, "block") {
         Ok(row) => Ok(row.id.clone()),
         Err(_) if start.len() == WHOLE => Ok(start.to_ascii_lowercase()),
         Err(failure) => Err(failure),
@@ -188,16 +190,16 @@ fn id_of(rows: &[BlockView], start: &str) -> Result<String, Failure> {
 }
 
 /// Fetches the open approvals, oldest first, and the blocks.
-fn listed(client: &mut OperatorClient) -> Result<ApprovalsView, Failure> {
+fn fetch_approvals(client: &mut OperatorClient) -> Result<ApprovalsView, CommandFailure> {
     let mut list: ApprovalsView = client.ask(&Request::Approvals(NoParams {}))?;
     list.approvals.sort_by_key(|row| row.opened_at);
     Ok(list)
 }
 
-fn unblock(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
+fn unblock(common: &CommonOptions, start: &str, json: bool) -> Result<u8, CommandFailure> {
     let mut client = OperatorClient::find(common)?;
-    let id = id_of(&listed(&mut client)?.blocks, start)?;
-    let ended: Unblocked = client.ask(&Request::Unblock(ById { id }))?;
+    let id = id_of(&fetch_approvals(&mut client)?.blocks, start)?;
+    let ended: EndedBlockView = client.ask(&Request::Unblock(IdParams { id }))?;
     if json {
         return print_json(&ended);
     }
@@ -205,13 +207,13 @@ fn unblock(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
     print(&format!("the block has ended: calls of {item} by caller {caller} are asked about again\n"))
 }
 
-fn list(common: &Common, json: bool) -> Result<u8, Failure> {
-    let list = listed(&mut OperatorClient::find(common)?)?;
+fn list(common: &CommonOptions, json: bool) -> Result<u8, CommandFailure> {
+    let list = fetch_approvals(&mut OperatorClient::find(common)?)?;
     if json {
         return print_json(&list);
     }
     // `headend grants` lists the denials.
-    let blocked: String = list.blocks.iter().filter(|block| !block.is_denial()).map(blocked).collect();
+    let blocked: String = list.blocks.iter().filter(|block| !block.is_denial()).map(format_block).collect();
     if list.approvals.is_empty() {
         return print(&format!("no approval is open\n{blocked}"));
     }
@@ -221,19 +223,19 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
     print(&format!("{}{blocked}\n{}", list::table(screen, &list.approvals), screen.paragraph(ways)))
 }
 
-fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
+fn show(common: &CommonOptions, start: &str, json: bool) -> Result<u8, CommandFailure> {
     let mut client = OperatorClient::find(common)?;
-    let id = one(&listed(&mut client)?.approvals, start, "open approval")?.id.clone();
-    let approval: ApprovalView = client.ask(&Request::Approval(ById { id }))?;
+    let id = find_by_id_start(&fetch_approvals(&mut client)?.approvals, start, "open approval")?.id.clone();
+    let approval: ApprovalView = client.ask(&Request::Approval(IdParams { id }))?;
     if json {
         return print_json(&approval);
     }
-    let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
-    print(&(shown::told(&approval, &paint) + &shown::commands(&approval)))
+    let paint = if Screen::of_stdout().has_colours() { ViewColours::TERMINAL } else { ViewColours::NONE };
+    print(&(shown::format_approval(&approval, &paint) + &shown::commands(&approval)))
 }
 
-fn notify(common: &Common, json: bool) -> Result<u8, Failure> {
-    let sent: NoticeSent = daemon::connect(common, "admin", None)?.ask(&Request::TryNotice(NoParams {}))?;
+fn notify(common: &CommonOptions, json: bool) -> Result<u8, CommandFailure> {
+    let sent: SentNoticeView = daemon::connect(common, "admin", None)?.ask(&Request::TryNotice(NoParams {}))?;
     if json {
         return print_json(&sent);
     }
@@ -241,7 +243,7 @@ fn notify(common: &Common, json: bool) -> Result<u8, Failure> {
 }
 
 /// Formats an approval for the list that is shown before an answer to several.
-fn entry(row: &ApprovalView) -> String {
+fn format_approval(row: &ApprovalView) -> String {
     let mut text = format!("{}  (needs {})\n", foreign::line(&row.id), foreign::line(&row.min_evidence));
     let screen = Screen::of_stdout();
     for line in foreign::block(&row.message).lines() {
@@ -254,7 +256,7 @@ fn entry(row: &ApprovalView) -> String {
 }
 
 /// Formats a block for the list.
-fn blocked(block: &BlockView) -> String {
+fn format_block(block: &BlockView) -> String {
     let by = block.client_name().map_or(String::new(), |client| format!(", client {}", foreign::quoted(client, 64)));
     let [id, item, caller] = [&block.id, &block.item, &block.caller].map(|text| foreign::line(text));
     Screen::of_stdout().paragraph(&format!(
@@ -265,10 +267,10 @@ fn blocked(block: &BlockView) -> String {
 }
 
 /// An answer from the command line, with the approvals that it is for.
-struct Chosen<'a> {
+struct AnswerCommand<'a> {
     /// Ids of approvals, or beginnings of ids.
     ids: &'a [String],
-    wish: Wish,
+    wish: OperatorAnswer,
     yes: bool,
     json: bool,
 }
@@ -279,7 +281,7 @@ struct AnswerReport<'a> {
     #[serde(flatten)]
     outcome: &'a AnswerOutcome,
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
-    how_long: Option<&'a Wish>,
+    how_long: Option<&'a OperatorAnswer>,
     id: &'a str,
     caller: &'a str,
     upstream: &'a str,
@@ -288,20 +290,21 @@ struct AnswerReport<'a> {
     rule: &'a str,
 }
 
-fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
-    let Chosen { ids, ref wish, json, .. } = *chosen;
+fn answer(common: &CommonOptions, chosen: &AnswerCommand<'_>) -> Result<u8, CommandFailure> {
+    let AnswerCommand { ids, ref wish, json, .. } = *chosen;
     let mut client = OperatorClient::find(common)?;
-    let ApprovalsView { approvals, blocks } = listed(&mut client)?;
+    let ApprovalsView { approvals, blocks } = fetch_approvals(&mut client)?;
     let [start] = ids else {
-        let rows = ids.iter().map(|start| one(&approvals, start, "open approval"));
-        let rows = rows.collect::<Result<Vec<_>, Failure>>()?;
-        return Group { rows, show: entry, wish: wish.clone(), yes: chosen.yes, json }.answer(&mut client);
+        let rows = ids.iter().map(|start| find_by_id_start(&approvals, start, "open approval"));
+        let rows = rows.collect::<Result<Vec<_>, CommandFailure>>()?;
+        return NamedApprovals { rows, show: format_approval, wish: wish.clone(), yes: chosen.yes, json }
+            .answer(&mut client);
     };
-    let denials = || blocks.iter().filter(|block| block.is_denial() && *wish != Wish::Deny);
-    let (row, denial) = match one(&approvals, start, "open approval") {
+    let denials = || blocks.iter().filter(|block| block.is_denial() && *wish != OperatorAnswer::Deny);
+    let (row, denial) = match find_by_id_start(&approvals, start, "open approval") {
         Err(failure) if failure.code == NO => {
-            let denial = one(denials(), start, "open approval")?;
-            (denied(denial), Some(denial))
+            let denial = find_by_id_start(denials(), start, "open approval")?;
+            (view_of_denial(denial), Some(denial))
         }
         found => (found?.clone(), None),
     };
@@ -327,23 +330,25 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
         })?;
     } else {
         let how_long = match wish {
-            Wish::Deny => "; the same call stays refused for 10 minutes, which `headend grants` lists".to_owned(),
-            Wish::Once => ", once, with these arguments".to_owned(),
-            Wish::Session => ", for its session, any arguments".to_owned(),
-            Wish::For(_) => format!(", for {wish}, any arguments"),
-            Wish::Always => ", until it or its server changes, any arguments".to_owned(),
-            Wish::Below(base) => format!(", until it or its server changes, below {}", foreign::line(base)),
+            OperatorAnswer::Deny => {
+                "; the same call stays refused for 10 minutes, which `headend grants` lists".to_owned()
+            }
+            OperatorAnswer::Once => ", once, with these arguments".to_owned(),
+            OperatorAnswer::Session => ", for its session, any arguments".to_owned(),
+            OperatorAnswer::For(_) => format!(", for {wish}, any arguments"),
+            OperatorAnswer::Always => ", until it or its server changes, any arguments".to_owned(),
+            OperatorAnswer::Below(base) => format!(", until it or its server changes, below {}", foreign::line(base)),
         };
         let [caller, kind, item] = [row.caller.name(), &row.kind, &row.item].map(foreign::line);
         let after = if outcome.is_late { format!("{TRY_AGAIN}\n") } else { String::new() };
         print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n{after}", foreign::line(&outcome.word)))?;
     }
-    let done = granted || *wish == Wish::Deny;
+    let done = granted || *wish == OperatorAnswer::Deny;
     Ok(if done { OK } else { NO })
 }
 
 /// Builds the view of the approval that was denied from its block.
-fn denied(denial: &BlockView) -> ApprovalView {
+fn view_of_denial(denial: &BlockView) -> ApprovalView {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     ApprovalView {
         id: denial.id.clone(),

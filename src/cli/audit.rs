@@ -11,15 +11,15 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::ends::end_when_unread;
 use super::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
-use super::options::Common;
-use super::output::{Failure, follow, print, print_json};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, follow, print, print_json};
 use super::screen::Screen;
 use super::source;
 use crate::config;
 use crate::daemon::local_time::local_of;
-use crate::operator::audit::{AuditLog, ChainView, Report};
-use crate::policy::Removal;
-use crate::policy::chain::Sound;
+use crate::operator::audit::{AuditLog, ChainReport, ChainView};
+use crate::policy::RecordRemoval;
+use crate::policy::chain::SoundLog;
 use crate::wire::foreign;
 
 /// Pause of `tail -f` between two looks for new records.
@@ -75,7 +75,7 @@ pub(super) struct TailArgs {
     json: bool,
 }
 
-pub(super) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, command: AuditCommand) -> Result<u8, CommandFailure> {
     match command {
         AuditCommand::Verify(args) => check(common, &args),
         AuditCommand::Tail(args) => show(common, &args),
@@ -86,24 +86,24 @@ pub(super) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failure>
 ///
 /// # Errors
 /// 78 if the environment names no state directory.
-pub(super) fn log(common: &Common) -> Result<AuditLog, Failure> {
+pub(super) fn log(common: &CommonOptions) -> Result<AuditLog, CommandFailure> {
     let state = config::state_dir(&config::environment)
-        .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
+        .ok_or_else(|| CommandFailure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
     Ok(AuditLog::new(state, &source::audit(common)))
 }
 
-pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> Failure {
-    Failure::new(SOFTWARE, format!("read the audit log in {}: {error}", log.path().display()))
+pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> CommandFailure {
+    CommandFailure::new(SOFTWARE, format!("read the audit log in {}: {error}", log.path().display()))
 }
 
 /// Verifies the chains of the log and prints a report for each; exit code 1 if one is damaged.
-fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
+fn check(common: &CommonOptions, args: &VerifyArgs) -> Result<u8, CommandFailure> {
     let log = match &args.dir {
         Some(dir) if dir.is_dir() => AuditLog::of_copy(dir.clone()),
-        Some(dir) => return Err(Failure::new(USAGE, format!("--dir: there is no folder {}", dir.display()))),
+        Some(dir) => return Err(CommandFailure::new(USAGE, format!("--dir: there is no folder {}", dir.display()))),
         None => log(common)?,
     };
-    let known = log.known_records(&args.heads).map_err(Failure::from)?;
+    let known = log.known_records(&args.heads).map_err(CommandFailure::from)?;
     let reports = log.verify(&known, args.archived).map_err(|error| unreadable(&log, &error))?;
     if reports.is_empty() && !args.json {
         return print(&format!("no records in {}\n", foreign::line(&log.path().display().to_string())));
@@ -118,13 +118,13 @@ fn check(common: &Common, args: &VerifyArgs) -> Result<u8, Failure> {
     Ok(if reports.iter().all(|report| report.verdict.is_ok()) { OK } else { NO })
 }
 
-fn as_text(report: &Report, folder: &Path) -> String {
-    let Report { chain, segments, removals, verdict } = report;
+fn as_text(report: &ChainReport, folder: &Path) -> String {
+    let ChainReport { chain, segments, removals, verdict } = report;
     let text = match verdict {
         Ok(sound) => {
             let files = if *segments == 1 { "1 file".to_owned() } else { format!("{segments} files") };
             let torn = if sound.torn { ", then half a line, as a crash leaves it" } else { "" };
-            let removed = removed(chain, removals, sound);
+            let removed = describe_removals(chain, removals, sound);
             format!("{chain}: ok, {files}, last record {}{torn}{removed}", sound.head)
         }
         Err(bad) => {
@@ -137,10 +137,11 @@ fn as_text(report: &Report, folder: &Path) -> String {
 
 /// Describes the records that retention has removed: their number and days, as far as the log still
 /// tells.
-fn removed(chain: &str, removals: &[Removal], sound: &Sound) -> String {
-    let (own, others): (Vec<&Removal>, Vec<&Removal>) = removals.iter().partition(|removal| removal.chain == *chain);
+fn describe_removals(chain: &str, removals: &[RecordRemoval], sound: &SoundLog) -> String {
+    let (own, others): (Vec<&RecordRemoval>, Vec<&RecordRemoval>) =
+        removals.iter().partition(|removal| removal.chain == *chain);
     let day = |date: &str| date.get(..10).unwrap_or("?").to_owned();
-    let one = |removal: &&Removal| {
+    let one = |removal: &&RecordRemoval| {
         let bad = removal.bad.as_deref().map(|bad| format!(", damaged: {bad}")).unwrap_or_default();
         format!("{} to {} of {} to {}{bad}", removal.from, removal.until, day(&removal.since), day(&removal.to))
     };
@@ -161,7 +162,7 @@ fn removed(chain: &str, removals: &[Removal], sound: &Sound) -> String {
     out
 }
 
-fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
+fn show(common: &CommonOptions, args: &TailArgs) -> Result<u8, CommandFailure> {
     let log = log(common)?;
     let failed = |error| unreadable(&log, &error);
     let wanted = |line: &str| match &args.caller {
@@ -180,7 +181,7 @@ fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
     loop {
         let text: String = fresh
             .iter()
-            .map(|line| if args.json { foreign::json(line) + "\n" } else { readable(line, screen) })
+            .map(|line| if args.json { foreign::json(line) + "\n" } else { format_record(line, screen) })
             .collect();
         let is_read = text.is_empty() || follow(&text)?;
         if !args.follow || !is_read {
@@ -200,14 +201,14 @@ fn member(line: &str, name: &str) -> Option<String> {
 
 /// Formats a record for people: time, event, result, and the other members by name. If it does not
 /// fit the screen, digests are cut to eight digits, and the line is folded.
-fn readable(line: &str, screen: Screen) -> String {
+fn format_record(line: &str, screen: Screen) -> String {
     let Ok(mut record) = serde_json::from_str::<Map<String, Value>>(line) else {
         return format!("not a record: {}\n", foreign::line(line));
     };
     for hidden in ["v", "prev", "hash"] {
         record.remove(hidden);
     }
-    let mut take = |name: &str| record.remove(name).map_or_else(|| "-".to_owned(), |value| shown(&value));
+    let mut take = |name: &str| record.remove(name).map_or_else(|| "-".to_owned(), |value| format_value(&value));
     let time = local_of(&take("ts"));
     let mut out = format!("{time} {:>6} {:<8} {:<9}", take("seq"), take("event"), take("result"));
     let begin = out.len();
@@ -215,7 +216,7 @@ fn readable(line: &str, screen: Screen) -> String {
         ["action", "name", "caller", "item", "count", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
     let first = order.iter().filter_map(|name| Some(((*name).to_owned(), record.remove(*name)?))).collect::<Vec<_>>();
     for (name, value) in first.into_iter().chain(record) {
-        out.push_str(&format!(" {}={}", foreign::line(&name), shown(&value)));
+        out.push_str(&format!(" {}={}", foreign::line(&name), format_value(&value)));
     }
     if !screen.fits(out.width()) {
         let cut = |word: &str| match word.split_once('=') {
@@ -234,7 +235,7 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// Formats a value so that it cannot look like another member or line.
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value.as_str() {
         Some(text) if !text.is_empty() && !text.contains([' ', '"', '=', '\t', '\n', '\r']) => {
             foreign::line(text).into_owned()
@@ -255,8 +256,8 @@ mod tests {
             "{time}      7 decision deny      caller=ci item=\"a__b\\u001b[2J\\n\" why=\"rule \\\"x\\\" matches\"\n"
         );
         let plain = Screen::of(None);
-        assert_eq!(readable(line, plain), want);
-        assert_eq!(readable("x\u{1b}", plain), "not a record: x\\u{1b}\n");
+        assert_eq!(format_record(line, plain), want);
+        assert_eq!(format_record("x\u{1b}", plain), "not a record: x\\u{1b}\n");
     }
 
     #[test]
@@ -270,10 +271,10 @@ mod tests {
         let wanted = format!(
             "{time}     28 pin      pinned    item=memory__add_observations\n{indent}why=\"first sight\" definition=1ce75224\n"
         );
-        assert_eq!(readable(&line, Screen::of(Some(80))), wanted);
+        assert_eq!(format_record(&line, Screen::of(Some(80))), wanted);
         assert!(
-            readable(&line, Screen::of(None)).contains(digest)
-                && readable(&line, Screen::of(Some(200))).contains(digest)
+            format_record(&line, Screen::of(None)).contains(digest)
+                && format_record(&line, Screen::of(Some(200))).contains(digest)
         );
     }
 }

@@ -6,12 +6,12 @@ use clap::Args;
 
 use super::daemon;
 use super::exit::CONFIG;
-use super::options::Common;
-use super::output::{Failure, count, print, print_json};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, count, print, print_json};
 use super::screen::Screen;
 use super::source::{self, environment};
 use crate::config::state_dir;
-use crate::operator::backup::{self, BackupView, KeyPlace};
+use crate::operator::backup::{self, BackupKeyLocation, BackupView};
 use crate::wire::foreign;
 
 #[derive(Clone, Debug, Args)]
@@ -26,15 +26,15 @@ pub(super) struct BackupArgs {
     json: bool,
 }
 
-pub(super) fn run(common: &Common, args: &BackupArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: &BackupArgs) -> Result<u8, CommandFailure> {
     let state = state(common)?;
-    let is_configured = source::quiet(common).is_some_and(|config| config.secrets.key.is_some());
-    let done = backup::write(&state, &args.dir, args.with_key, is_configured).map_err(Failure::from)?;
+    let is_configured = source::load_quietly(common).is_some_and(|config| config.secrets.key.is_some());
+    let done = backup::write(&state, &args.dir, args.with_key, is_configured).map_err(CommandFailure::from)?;
     if args.json { print_json(&done) } else { print(&text(Screen::of_stdout(), &done)) }
 }
 
 /// Returns the state directory of the running daemon, or that of this command if no daemon answers.
-fn state(common: &Common) -> Result<PathBuf, Failure> {
+fn state(common: &CommonOptions) -> Result<PathBuf, CommandFailure> {
     let theirs = match daemon::connect(common, "admin", None) {
         Ok(daemon) => daemon.hello.state.map(PathBuf::from),
         Err(failure) if common.socket.is_some() => return Err(failure.into()),
@@ -42,7 +42,7 @@ fn state(common: &Common) -> Result<PathBuf, Failure> {
     };
     theirs
         .or_else(|| state_dir(&environment))
-        .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))
+        .ok_or_else(|| CommandFailure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))
 }
 
 fn text(screen: Screen, done: &BackupView) -> String {
@@ -53,16 +53,16 @@ fn text(screen: Screen, done: &BackupView) -> String {
     let has_token = done.files.iter().any(|name| name == "token");
     let token = if has_token { ", the token of clients" } else { "" };
     let key = match done.key {
-        KeyPlace::Included => {
+        BackupKeyLocation::Included => {
             "The key is in it: who reads the folder can use the logins. Keep it as safe as the state directory."
         }
-        KeyPlace::LeftOut => {
+        BackupKeyLocation::LeftOut => {
             "The key (secrets.key) is not in it: keep a copy elsewhere, or write a backup with --with-key. \
              Without the key you have to log in to upstreams again, the queries of their URLs are not shown, \
              and nothing else is lost."
         }
-        KeyPlace::Configured => "The key is [secrets] key of the configuration, and not in it.",
-        KeyPlace::None => "There is no key.",
+        BackupKeyLocation::Configured => "The key is [secrets] key of the configuration, and not in it.",
+        BackupKeyLocation::None => "There is no key.",
     };
     let lines = [
         format!("wrote {dir}: {}{token}, {}", parts.join(", "), count(catalogs, "catalog")),

@@ -4,14 +4,14 @@ use std::io::IsTerminal as _;
 
 use clap::Args;
 
-use super::approvals::{self, Asked, Offer};
-use super::daemon::{self, Daemon, strange};
+use super::approvals::{self, AskOutcome, OfferedAnswers};
+use super::daemon::{self, DaemonConnection, unreadable_answer};
 use super::exit::{NO, OK, USAGE};
 use super::operator::OperatorClient;
-use super::options::Common;
-use super::output::{Failure, complain, print};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, complain, print};
 use super::terminal;
-use super::tools::unknown;
+use super::tools::suggest_tool;
 use crate::operator::request::{NoParams, Request};
 use crate::operator::views::ApprovalsView;
 use crate::wire::foreign;
@@ -29,34 +29,34 @@ pub(super) struct CallArgs {
     json: bool,
 }
 
-pub(super) fn run(common: &Common, args: &CallArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: &CallArgs) -> Result<u8, CommandFailure> {
     let name = &args.name;
     let arguments = args.arguments.as_deref().unwrap_or("{}");
     let is_object = serde_json::from_str::<&serde_json::value::RawValue>(arguments)
         .is_ok_and(|value| value.get().trim_start().starts_with('{'));
     if !is_object {
-        return Err(Failure::new(USAGE, "the arguments must be a JSON object, as in '{\"text\":\"hello\"}'"));
+        return Err(CommandFailure::new(USAGE, "the arguments must be a JSON object, as in '{\"text\":\"hello\"}'"));
     }
     // The socket takes one line per request. Line breaks between tokens are plain space in JSON.
     let arguments = arguments.replace(['\n', '\r'], " ");
     let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, RawJson::string(name).text());
     let mut daemon = daemon::connect(common, "admin", None)?;
     let request = Request::Call(RawJson::trusted(params));
-    let call = |daemon: &mut Daemon| {
-        let result: RawJson = daemon.ask(&request).map_err(|failure| unknown(daemon, name, failure))?;
-        RawObject::parse(&result).map_err(strange)
+    let call = |daemon: &mut DaemonConnection| {
+        let result: RawJson = daemon.ask(&request).map_err(|failure| suggest_tool(daemon, name, failure))?;
+        RawObject::parse(&result).map_err(unreadable_answer)
     };
     let mut result = call(&mut daemon)?;
     if !args.json && approve(common, &result)? {
         result = call(&mut daemon)?;
     }
     let is_error = result.is_true("isError");
-    let command = approving(&result).filter(|_| !args.json && std::io::stderr().is_terminal());
+    let command = approve_command(&result).filter(|_| !args.json && std::io::stderr().is_terminal());
     let code = match &command {
         _ if args.json => print(&format!("{}\n", foreign::json(&result.encode().text())))?,
         // The text of the refusal is addressed to a model.
         Some(_) if std::io::stdout().is_terminal() => OK,
-        _ => print(&told(&result))?,
+        _ => print(&format_result(&result))?,
     };
     if let Some(command) = command {
         complain(&format!(
@@ -67,11 +67,13 @@ pub(super) fn run(common: &Common, args: &CallArgs) -> Result<u8, Failure> {
 }
 
 /// Formats a result for people: its texts as they are, and one line for each block that is no text.
-fn told(result: &RawObject) -> String {
+fn format_result(result: &RawObject) -> String {
     let mut out = String::new();
     let content = result.list("content").unwrap_or_default();
     for block in &content {
-        out.push_str(&RawObject::parse(block).ok().and_then(|block| shown(&block)).unwrap_or_else(|| raw(block)));
+        out.push_str(
+            &RawObject::parse(block).ok().and_then(|block| format_block(&block)).unwrap_or_else(|| raw(block)),
+        );
         out.push('\n');
     }
     if let Some(structured) = result.get("structuredContent").filter(|_| content.is_empty()) {
@@ -85,7 +87,7 @@ fn raw(json: &RawJson) -> String {
 }
 
 /// Formats one block of a result; `None` for a block of an unknown type.
-fn shown(block: &RawObject) -> Option<String> {
+fn format_block(block: &RawObject) -> Option<String> {
     let line = |name: &str| block.string(name).map(|text| foreign::line(&text).into_owned());
     match block.string("type")?.as_str() {
         "text" => block.string("text").map(|text| foreign::block(&text).into_owned()),
@@ -110,7 +112,7 @@ fn binary(what: &str, mime: Option<String>, data: &RawJson) -> String {
 
 /// Asks about the approval that the call waits for, if a person with the operator's rights is at
 /// the terminal. Returns true if the call can be made now.
-fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
+fn approve(common: &CommonOptions, result: &RawObject) -> Result<bool, CommandFailure> {
     let Some(id) = approval(result).and_then(|approval| approval.string("id")).filter(|_| terminal::is_here()) else {
         return Ok(false);
     };
@@ -119,19 +121,20 @@ fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
     if client.ask::<ApprovalsView>(&Request::Approvals(NoParams {})).is_err() {
         return Ok(false);
     }
-    match approvals::ask(&mut client, &id, Offer::Once)? {
+    match approvals::ask(&mut client, &id, OfferedAnswers::Once)? {
         // If the approval is gone, another channel may have allowed the call, so it is tried.
-        Asked::Allowed { .. } | Asked::Gone => Ok(true),
-        Asked::Denied => {
-            Err(Failure::new(NO, "denied: the call was not made, and the same call stays refused for 10 minutes"))
-        }
-        Asked::Left | Asked::Over => Ok(false),
+        AskOutcome::Allowed { .. } | AskOutcome::Gone => Ok(true),
+        AskOutcome::Denied => Err(CommandFailure::new(
+            NO,
+            "denied: the call was not made, and the same call stays refused for 10 minutes",
+        )),
+        AskOutcome::Left | AskOutcome::Over => Ok(false),
     }
 }
 
 /// Returns the command that approves the call. It is shown only on a terminal, so that a model that
 /// reads the output is not led to run it.
-fn approving(result: &RawObject) -> Option<String> {
+fn approve_command(result: &RawObject) -> Option<String> {
     approval(result)?.string("command")
 }
 
@@ -152,8 +155,8 @@ mod tests {
         );
         let wanted = "one\nt\\u{1b}wo\n[image, image/png, about 6 bytes; `--json` prints them]\nnote: note://1\nMilk\n\
                       [note://2, about 3 bytes; `--json` prints them]\n{\"type\":\"odd\",\"a\":1}\n";
-        assert_eq!(told(&RawObject::parse(&result).unwrap()), wanted);
+        assert_eq!(format_result(&RawObject::parse(&result).unwrap()), wanted);
         let structured = RawJson::trusted(r#"{"content":[],"structuredContent":{"a":1}}"#);
-        assert_eq!(told(&RawObject::parse(&structured).unwrap()), "{\"a\":1}\n");
+        assert_eq!(format_result(&RawObject::parse(&structured).unwrap()), "{\"a\":1}\n");
     }
 }

@@ -3,10 +3,10 @@
 
 use clap::Args;
 
-use super::options::Common;
-use super::output::{Failure, complain, count, print};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, complain, count, print};
 use super::source;
-use crate::config::{Config, Upstream, doubts, preflight, show, unasked};
+use crate::config::{Config, UpstreamSettings, find_doubts, preflight, show, warn_of_silent_programs};
 use crate::mcp::version::Era;
 use crate::wire::foreign;
 
@@ -21,30 +21,30 @@ pub(super) struct CheckArgs {
 }
 
 /// Runs the command.
-pub(super) fn run(common: &Common, args: CheckArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: CheckArgs) -> Result<u8, CommandFailure> {
     let loaded = source::load(common, &[])?;
     if args.quiet {
         return print("");
     }
     let config = &loaded.config;
     // `check` starts no upstream, but an earlier run may have kept its catalog.
-    let store = source::existing_store(common);
+    let store = source::open_existing_store(common);
     let known = store
         .as_ref()
         .ok()
         .and_then(Option::as_ref)
         .and_then(|store| store.canonical_names(config.upstreams.iter().chain(&config.disabled)));
-    let is_modern = |upstream: &Upstream| {
+    let is_modern = |upstream: &UpstreamSettings| {
         let known = store.as_ref().ok().and_then(Option::as_ref);
         let known = known.and_then(|store| store.recall(&upstream.inventory_key()));
         known.is_some_and(|known| known.revision.era() == Era::Modern)
     };
-    let silent = unasked(config, is_modern);
+    let silent = warn_of_silent_programs(config, is_modern);
     let warnings = loaded.warnings.iter().map(ToString::to_string).chain(preflight(config));
     // Another user may run `serve`, so a store that this user cannot use is only a warning.
     let warnings = warnings.chain(store.err().map(|refused| refused.text));
     let mut told: Vec<String> = Vec::new();
-    for warning in warnings.chain(silent).chain(doubts(config, known.as_deref())) {
+    for warning in warnings.chain(silent).chain(find_doubts(config, known.as_deref())) {
         if !told.contains(&warning) {
             complain(&format!("warning: {}", foreign::line(&warning)));
             told.push(warning);

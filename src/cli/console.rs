@@ -1,13 +1,13 @@
 //! The command `headend console`: prints a link that signs in to the console.
 
 use super::daemon;
-use super::options::Common;
-use super::output::{Failure, print, print_json};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, print, print_json};
 use crate::operator::request::{NoParams, Request};
 use crate::operator::views::ConsoleLink;
 use crate::wire::foreign;
 
-pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, json: bool) -> Result<u8, CommandFailure> {
     let answer: ConsoleLink = daemon::connect(common, "admin", None)?.ask(&Request::LinkConsole(NoParams {}))?;
     if json {
         return print_json(&answer);

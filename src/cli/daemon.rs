@@ -10,14 +10,14 @@ use nix::unistd::{Uid, User};
 use serde::de::DeserializeOwned;
 
 use super::exit::{NO, UNAVAILABLE};
-use super::options::Common;
-use super::output::Failure;
+use super::options::CommonOptions;
+use super::output::CommandFailure;
 use super::source::{self, environment};
 use super::terminal;
 use crate::config::state_dir;
-use crate::daemon::admin::{Hello, hello_line, published_socket};
+use crate::daemon::admin::{HelloLine, encode_hello, published_socket};
 use crate::operator::request::{ChallengeParams, ProveParams, Request};
-use crate::operator::views::Challenged;
+use crate::operator::views::ChallengeView;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -30,26 +30,26 @@ const SYSTEM: &str = "/run/headend";
 
 /// The reason why no daemon can be used.
 #[derive(Debug)]
-pub(super) enum NoDaemon {
+pub(super) enum DaemonUnavailable {
     /// No daemon answers, or the connection fails.
-    Silent(Failure),
+    Silent(CommandFailure),
     /// A program answers that cannot be used, or refuses.
-    Refused(Failure),
+    Refused(CommandFailure),
 }
 
-impl From<NoDaemon> for Failure {
-    fn from((NoDaemon::Silent(failure) | NoDaemon::Refused(failure)): NoDaemon) -> Self {
+impl From<DaemonUnavailable> for CommandFailure {
+    fn from((DaemonUnavailable::Silent(failure) | DaemonUnavailable::Refused(failure)): DaemonUnavailable) -> Self {
         failure
     }
 }
 
 /// Lists the sockets to try, in order: only the one that `--socket` names, or else each path at
 /// which a daemon of this user or of the system may listen.
-pub(super) fn candidates(common: &Common) -> Vec<PathBuf> {
+pub(super) fn socket_candidates(common: &CommonOptions) -> Vec<PathBuf> {
     if let Some(path) = &common.socket {
         return vec![path.clone()];
     }
-    let configured = source::quiet(common).and_then(|config| config.admin.socket);
+    let configured = source::load_quietly(common).and_then(|config| config.admin.socket);
     let state = state_dir(&environment);
     let published = state.as_ref().and_then(|dir| published_socket(dir));
     let own = rustix::process::getuid().as_raw();
@@ -79,10 +79,10 @@ fn places(
 }
 
 /// A connection to the daemon after the exchange of hellos.
-pub(super) struct Daemon {
+pub(super) struct DaemonConnection {
     pub(super) stream: UnixStream,
     pub(super) reader: BufReader<UnixStream>,
-    pub(super) hello: Hello,
+    pub(super) hello: HelloLine,
     /// Path of the daemon's socket.
     pub(super) socket: PathBuf,
     /// True once the daemon has accepted a code from the terminal, or has said that it needs none.
@@ -92,9 +92,13 @@ pub(super) struct Daemon {
 /// Connects to the first socket that accepts a connection, and exchanges hellos.
 ///
 /// # Errors
-/// [`NoDaemon`], each with exit code 69.
-pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Result<Daemon, NoDaemon> {
-    let paths = candidates(common);
+/// [`DaemonUnavailable`], each with exit code 69.
+pub(super) fn connect(
+    common: &CommonOptions,
+    want: &str,
+    profile: Option<&str>,
+) -> Result<DaemonConnection, DaemonUnavailable> {
+    let paths = socket_candidates(common);
     let mut denied = None;
     for path in &paths {
         match UnixStream::connect(path) {
@@ -104,7 +108,7 @@ pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Res
         }
     }
     if let Some(path) = denied {
-        return Err(NoDaemon::Silent(Failure::new(UNAVAILABLE, no_permission(path))));
+        return Err(DaemonUnavailable::Silent(CommandFailure::new(UNAVAILABLE, no_permission(path))));
     }
     let tried: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let next = if common.socket.is_some() {
@@ -113,7 +117,7 @@ pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Res
         "start one with `headend serve`"
     };
     let text = format!("no daemon answers (tried {}); {next}", tried.join(", "));
-    Err(NoDaemon::Silent(Failure::new(UNAVAILABLE, text)))
+    Err(DaemonUnavailable::Silent(CommandFailure::new(UNAVAILABLE, text)))
 }
 
 /// Returns true if a daemon of the user `peer` may receive the client's data: our own user, root,
@@ -160,9 +164,14 @@ fn user_name(uid: u32) -> String {
 }
 
 /// Checks that the daemon's user is trusted, then exchanges hellos.
-fn greet(stream: UnixStream, path: &Path, want: &str, profile: Option<&str>) -> Result<Daemon, NoDaemon> {
-    let told = |text: &dyn std::fmt::Display| Failure::new(UNAVAILABLE, format!("{}: {text}", path.display()));
-    let silent = |error: std::io::Error| NoDaemon::Silent(told(&error));
+fn greet(
+    stream: UnixStream,
+    path: &Path,
+    want: &str,
+    profile: Option<&str>,
+) -> Result<DaemonConnection, DaemonUnavailable> {
+    let told = |text: &dyn std::fmt::Display| CommandFailure::new(UNAVAILABLE, format!("{}: {text}", path.display()));
+    let silent = |error: std::io::Error| DaemonUnavailable::Silent(told(&error));
     let peer = peer_of(&stream, path).map_err(silent)?;
     let own = rustix::process::getuid().as_raw();
     let system = std::fs::metadata(SYSTEM).ok().map(|data| data.uid());
@@ -172,37 +181,37 @@ fn greet(stream: UnixStream, path: &Path, want: &str, profile: Option<&str>) -> 
              end it, or name another socket by --socket",
             user_name(peer)
         );
-        return Err(NoDaemon::Refused(told(&text)));
+        return Err(DaemonUnavailable::Refused(told(&text)));
     }
     let mut writer = stream.try_clone().map_err(silent)?;
-    writer.write_all(hello_line(want, None, profile, None).as_bytes()).map_err(silent)?;
+    writer.write_all(encode_hello(want, None, profile, None).as_bytes()).map_err(silent)?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(silent)?;
     let mut reader = BufReader::new(stream.try_clone().map_err(silent)?);
     let mut line = String::new();
     if reader.read_line(&mut line).map_err(silent)? == 0 {
-        return Err(NoDaemon::Silent(told(&"the daemon closed the connection; it may be ending")));
+        return Err(DaemonUnavailable::Silent(told(&"the daemon closed the connection; it may be ending")));
     }
-    let strange = |_| NoDaemon::Refused(told(&"no headend daemon answers there"));
-    let hello: Hello = serde_json::from_str(&line).map_err(strange)?;
+    let strange = |_| DaemonUnavailable::Refused(told(&"no headend daemon answers there"));
+    let hello: HelloLine = serde_json::from_str(&line).map_err(strange)?;
     if let Some(error) = &hello.error {
-        return Err(NoDaemon::Refused(told(error)));
+        return Err(DaemonUnavailable::Refused(told(error)));
     }
     stream.set_read_timeout(None).map_err(silent)?;
-    Ok(Daemon { stream, reader, hello, socket: path.to_owned(), is_proven: false })
+    Ok(DaemonConnection { stream, reader, hello, socket: path.to_owned(), is_proven: false })
 }
 
-impl Daemon {
+impl DaemonConnection {
     /// Sends a request and reads the answer. If the request needs a proof, first asks for the code
     /// that the daemon shows on the terminal.
     ///
     /// # Errors
     /// 1 if the daemon refuses or the code is wrong; 69 if the connection breaks.
-    pub(super) fn ask<V: DeserializeOwned>(&mut self, request: &Request) -> Result<V, Failure> {
-        let no = |(_, text): (i64, String)| Failure::new(NO, text);
+    pub(super) fn ask<V: DeserializeOwned>(&mut self, request: &Request) -> Result<V, CommandFailure> {
+        let no = |(_, text): (i64, String)| CommandFailure::new(NO, text);
         if request.is_guarded() && !self.is_proven {
-            let method = request.written().map_err(strange)?.0.to_owned();
+            let method = request.written().map_err(unreadable_answer)?.0.to_owned();
             let is_needed = match self.exchange(&Request::Challenge(ChallengeParams { method }))? {
-                Ok(answer) => answer.parse::<Challenged>().map_err(strange)?.needed,
+                Ok(answer) => answer.parse::<ChallengeView>().map_err(unreadable_answer)?.needed,
                 // An older daemon knows no codes.
                 Err((code::METHOD_NOT_FOUND, _)) => false,
                 Err(refused) => return Err(no(refused)),
@@ -213,37 +222,40 @@ impl Daemon {
             }
             self.is_proven = true;
         }
-        serde_json::from_slice(self.exchange(request)?.map_err(no)?.bytes()).map_err(strange)
+        serde_json::from_slice(self.exchange(request)?.map_err(no)?.bytes()).map_err(unreadable_answer)
     }
 
     /// Sends one request and returns the daemon's answer: a result, or the code and text of an
     /// error.
-    fn exchange(&mut self, request: &Request) -> Result<Result<RawJson, (i64, String)>, Failure> {
+    fn exchange(&mut self, request: &Request) -> Result<Result<RawJson, (i64, String)>, CommandFailure> {
         let gone = |error: std::io::Error| {
-            Failure::new(UNAVAILABLE, format!("the connection to the daemon broke: {error}; see the daemon's log"))
+            CommandFailure::new(
+                UNAVAILABLE,
+                format!("the connection to the daemon broke: {error}; see the daemon's log"),
+            )
         };
-        let (method, params) = request.written().map_err(strange)?;
+        let (method, params) = request.written().map_err(unreadable_answer)?;
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#) + "\n";
         self.stream.set_read_timeout(Some(PATIENCE)).map_err(gone)?;
         self.stream.write_all(line.as_bytes()).map_err(gone)?;
         let mut answer = String::new();
         if self.reader.read_line(&mut answer).map_err(gone)? == 0 {
-            return Err(Failure::new(UNAVAILABLE, "the daemon closed the connection; see its log"));
+            return Err(CommandFailure::new(UNAVAILABLE, "the daemon closed the connection; see its log"));
         }
-        let answer = RawJson::checked(answer.trim().to_owned()).map_err(strange)?;
-        let answer = RawObject::parse(&answer).map_err(strange)?;
+        let answer = RawJson::checked(answer.trim().to_owned()).map_err(unreadable_answer)?;
+        let answer = RawObject::parse(&answer).map_err(unreadable_answer)?;
         if let Some(error) = answer.get("error") {
-            let error = RawObject::parse(error).map_err(strange)?;
+            let error = RawObject::parse(error).map_err(unreadable_answer)?;
             let code = error.get("code").and_then(|code| code.parse().ok()).unwrap_or_default();
             return Ok(Err((code, error.string("message").unwrap_or_default())));
         }
-        answer.get("result").cloned().map(Ok).ok_or_else(|| strange("no result"))
+        answer.get("result").cloned().map(Ok).ok_or_else(|| unreadable_answer("no result"))
     }
 }
 
 /// Returns the failure for an answer that cannot be parsed.
-pub(super) fn strange(_: impl std::fmt::Display) -> Failure {
-    Failure::new(UNAVAILABLE, "the daemon's answer is malformed; its version may differ")
+pub(super) fn unreadable_answer(_: impl std::fmt::Display) -> CommandFailure {
+    CommandFailure::new(UNAVAILABLE, "the daemon's answer is malformed; its version may differ")
 }
 
 #[cfg(test)]
@@ -258,8 +270,8 @@ mod tests {
 
     #[test]
     fn a_named_socket_is_the_only_place() {
-        let common = Common { socket: Some("/x/y.sock".into()), ..Common::default() };
-        assert_eq!(shown(&candidates(&common)), ["/x/y.sock"]);
+        let common = CommonOptions { socket: Some("/x/y.sock".into()), ..CommonOptions::default() };
+        assert_eq!(shown(&socket_candidates(&common)), ["/x/y.sock"]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::exit::{NO, OK};
-use super::options::Common;
-use super::output::{Failure, print, print_json};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, print, print_json};
 use super::screen::Screen;
 use crate::operator::request::{NoParams, Request};
 
@@ -24,7 +24,7 @@ mod signs;
 mod told;
 mod versions;
 
-use self::finding::{Finding, Findings, Level};
+use self::finding::{DoctorFinding, DoctorFindings, FindingLevel};
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct DoctorArgs {
@@ -39,17 +39,17 @@ pub(super) struct DoctorArgs {
     json: bool,
 }
 
-pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
-    let mut found = Findings::default();
-    let mut daemon = machine::daemon(common, &mut found);
-    let loaded = machine::configuration(common, daemon.as_mut(), &mut found);
-    let state = machine::state(common, &mut found);
+pub(super) fn run(common: &CommonOptions, args: DoctorArgs) -> Result<u8, CommandFailure> {
+    let mut found = DoctorFindings::default();
+    let mut daemon = machine::check_daemon(common, &mut found);
+    let loaded = machine::check_configuration(common, daemon.as_mut(), &mut found);
+    let state = machine::check_state(common, &mut found);
     if let (Some(daemon), Some(state)) = (&daemon, &state) {
         machine::compare_state(daemon, state, &mut found);
     }
     if let Some(loaded) = &loaded {
         if daemon.is_none() {
-            machine::ports(&loaded.config, &mut found);
+            machine::check_ports(&loaded.config, &mut found);
         }
         environment::variables(&loaded.config, &mut found);
         environment::programs(&loaded.config, &mut found);
@@ -59,15 +59,15 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
     let is_startable = !args.no_start && state.is_some() && common.socket.is_none() && !machine::is_denied(common);
     let told = match (daemon, loaded) {
         (Some(mut daemon), _) => daemon.ask(&Request::Status(NoParams {})).ok(),
-        (None, Some(loaded)) if is_startable => servers::started(loaded, &mut found),
+        (None, Some(loaded)) if is_startable => servers::start_upstreams(loaded, &mut found),
         (None, _) => None,
     };
     if let Some(status) = told {
-        servers::look(&status, &mut found);
+        servers::check_upstreams(&status, &mut found);
     }
-    let problems = found.number(Level::Problem);
+    let problems = found.number(FindingLevel::Problem);
     if args.json {
-        print_json(&Report { problems, findings: &found.0 })?;
+        print_json(&DoctorReport { problems, findings: &found.0 })?;
     } else {
         print(&told::text(Screen::of_stdout(), &found, args.all))?;
     }
@@ -76,7 +76,7 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
 
 /// All findings, as JSON.
 #[derive(Serialize)]
-struct Report<'f> {
+struct DoctorReport<'f> {
     problems: usize,
-    findings: &'f [Finding],
+    findings: &'f [DoctorFinding],
 }

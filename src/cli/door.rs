@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::daemon::{self, Daemon, NoDaemon};
+use super::daemon::{self, DaemonConnection, DaemonUnavailable};
 use super::exit::{SOFTWARE, UNAVAILABLE};
-use super::options::Common;
-use super::output::Failure;
+use super::options::CommonOptions;
+use super::output::CommandFailure;
 use super::source::environment;
-use crate::config::{Located, locate};
+use crate::config::{ConfigLocation, locate};
 
 /// Time between two attempts to find a daemon that went away.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -23,8 +23,8 @@ const START_WAIT: Duration = Duration::from_secs(8);
 
 /// The address of the daemon, and the configuration that it must have.
 #[derive(Clone, Debug)]
-pub(super) struct Door {
-    pub(super) common: Common,
+pub(super) struct DaemonTarget {
+    pub(super) common: CommonOptions,
     pub(super) profile: Option<String>,
     /// The configuration file that the daemon must serve; `None` if any will do.
     pub(super) config: Option<PathBuf>,
@@ -32,8 +32,8 @@ pub(super) struct Door {
 
 /// The reason why no daemon is attached.
 #[derive(Debug)]
-pub(super) enum NoAttachment {
-    Away(NoDaemon),
+pub(super) enum AttachError {
+    Away(DaemonUnavailable),
     /// A daemon answers that runs with another configuration file than this command.
     Other {
         text: String,
@@ -42,7 +42,7 @@ pub(super) enum NoAttachment {
 
 /// The server of a host's lines.
 #[derive(Debug)]
-pub(super) enum HostServer<D> {
+pub(super) enum LineServer<D> {
     /// The daemon, with the connection to it.
     Attach(D),
     /// A gateway in this process that starts no upstreams, until the daemon answers.
@@ -51,14 +51,14 @@ pub(super) enum HostServer<D> {
     Alone { told: Option<String> },
 }
 
-impl Door {
+impl DaemonTarget {
     /// Returns the target that a command line names. Any daemon fits if no configuration was named
     /// and the default file does not exist, or if a socket was named and no configuration.
-    pub(super) fn of(common: &Common, profile: Option<String>) -> Self {
+    pub(super) fn of(common: &CommonOptions, profile: Option<String>) -> Self {
         let named = common.config.is_some() || common.socket.is_none();
         let config = match locate(common.config.as_deref(), &environment) {
-            Located::File(path) if named => Some(path),
-            Located::File(_) | Located::Embedded => None,
+            ConfigLocation::File(path) if named => Some(path),
+            ConfigLocation::File(_) | ConfigLocation::Embedded => None,
         };
         Self { common: common.clone(), profile, config }
     }
@@ -66,13 +66,13 @@ impl Door {
     /// Connects to the daemon. Blocks.
     ///
     /// # Errors
-    /// [`NoAttachment`].
-    pub(super) fn knock(&self) -> Result<Daemon, NoAttachment> {
-        let daemon = daemon::connect(&self.common, "mcp", self.profile.as_deref()).map_err(NoAttachment::Away)?;
+    /// [`AttachError`].
+    pub(super) fn knock(&self) -> Result<DaemonConnection, AttachError> {
+        let daemon = daemon::connect(&self.common, "mcp", self.profile.as_deref()).map_err(AttachError::Away)?;
         let theirs = daemon.hello.config.as_ref().map(PathBuf::from);
         match &self.config {
             Some(ours) if !theirs.as_ref().is_some_and(|theirs| is_same(theirs, ours)) => {
-                Err(NoAttachment::Other { text: difference(&daemon, ours) })
+                Err(AttachError::Other { text: difference(&daemon, ours) })
             }
             Some(_) | None => Ok(daemon),
         }
@@ -83,7 +83,11 @@ impl Door {
     ///
     /// # Errors
     /// 69 when the daemon that was named, or that has the state directory, refuses.
-    pub(super) fn choose(&self, is_held: impl Fn() -> bool, patience: Duration) -> Result<HostServer<Daemon>, Failure> {
+    pub(super) fn choose(
+        &self,
+        is_held: impl Fn() -> bool,
+        patience: Duration,
+    ) -> Result<LineServer<DaemonConnection>, CommandFailure> {
         // The wait includes the time of a daemon that accepts the connection and stays silent.
         let until = Instant::now() + START_WAIT.min(patience);
         let is_over = || Instant::now() >= until;
@@ -95,7 +99,7 @@ impl Door {
     ///
     /// # Errors
     /// 69 when the time is over; 70 when no attempt can be made.
-    pub(super) async fn wait(self, patience: Option<Duration>) -> Result<Daemon, Failure> {
+    pub(super) async fn wait(self, patience: Option<Duration>) -> Result<DaemonConnection, CommandFailure> {
         let until = patience.map(|patience| Instant::now() + patience);
         loop {
             tokio::time::sleep(if until.is_some() { LOOK_AGAIN } else { SELDOM }).await;
@@ -103,37 +107,37 @@ impl Door {
             let knocked = tokio::task::spawn_blocking(move || door.knock()).await;
             let failure = match knocked {
                 Ok(Ok(daemon)) => return Ok(daemon),
-                Ok(Err(NoAttachment::Away(failure))) => failure.into(),
-                Ok(Err(NoAttachment::Other { .. })) => {
+                Ok(Err(AttachError::Away(failure))) => failure.into(),
+                Ok(Err(AttachError::Other { .. })) => {
                     let text = "the daemon that answers now serves another configuration file";
-                    Failure::new(UNAVAILABLE, text)
+                    CommandFailure::new(UNAVAILABLE, text)
                 }
-                Err(error) => Failure::new(SOFTWARE, format!("look for the daemon: {error}")),
+                Err(error) => CommandFailure::new(SOFTWARE, format!("look for the daemon: {error}")),
             };
             if until.is_some_and(|until| Instant::now() >= until) {
                 let text = format!("the daemon went away and did not come back in time: {}", failure.text);
-                return Err(Failure::new(failure.code, text));
+                return Err(CommandFailure::new(failure.code, text));
             }
         }
     }
 }
 
-/// Decides as [`Door::choose`] does, with the daemon and the clock replaced by closures. `is_named`
-/// says whether the socket was named.
+/// Decides as [`DaemonTarget::choose`] does, with the daemon and the clock replaced by closures.
+/// `is_named` says whether the socket was named.
 fn choose<D>(
     is_named: bool,
     is_over: impl Fn() -> bool,
-    mut knock: impl FnMut() -> Result<D, NoAttachment>,
+    mut knock: impl FnMut() -> Result<D, AttachError>,
     is_held: impl Fn() -> bool,
     mut pause: impl FnMut(),
-) -> Result<HostServer<D>, Failure> {
+) -> Result<LineServer<D>, CommandFailure> {
     let mut has_waited = false;
     loop {
         let closed = match knock() {
-            Ok(daemon) => return Ok(HostServer::Attach(daemon)),
-            Err(NoAttachment::Other { text }) if is_named => return Err(Failure::new(UNAVAILABLE, text)),
-            Err(NoAttachment::Other { text }) => return Ok(HostServer::Alone { told: Some(text) }),
-            Err(NoAttachment::Away(closed)) => closed,
+            Ok(daemon) => return Ok(LineServer::Attach(daemon)),
+            Err(AttachError::Other { text }) if is_named => return Err(CommandFailure::new(UNAVAILABLE, text)),
+            Err(AttachError::Other { text }) => return Ok(LineServer::Alone { told: Some(text) }),
+            Err(AttachError::Away(closed)) => closed,
         };
         // A daemon that restarts has the lock again by the end of the wait.
         if !is_over() && (has_waited || is_held()) {
@@ -143,10 +147,10 @@ fn choose<D>(
         }
         let is_free = !is_named && !is_held();
         return match closed {
-            NoDaemon::Silent(_) if is_free => Ok(HostServer::Alone { told: None }),
-            NoDaemon::Refused(failure) if is_free => Ok(HostServer::Alone { told: Some(failure.text) }),
-            NoDaemon::Silent(_) => Ok(HostServer::StandIn),
-            NoDaemon::Refused(failure) => Err(failure),
+            DaemonUnavailable::Silent(_) if is_free => Ok(LineServer::Alone { told: None }),
+            DaemonUnavailable::Refused(failure) if is_free => Ok(LineServer::Alone { told: Some(failure.text) }),
+            DaemonUnavailable::Silent(_) => Ok(LineServer::StandIn),
+            DaemonUnavailable::Refused(failure) => Err(failure),
         };
     }
 }
@@ -159,7 +163,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Builds the message that the daemon has another configuration, and how a host reaches that
 /// daemon.
-fn difference(daemon: &Daemon, ours: &Path) -> String {
+fn difference(daemon: &DaemonConnection, ours: &Path) -> String {
     let theirs = daemon.hello.config.as_deref();
     let socket = daemon.socket.display();
     let state =
@@ -179,25 +183,25 @@ mod tests {
 
     use super::*;
 
-    fn silent() -> Result<(), NoAttachment> {
-        Err(NoAttachment::Away(NoDaemon::Silent(Failure::new(UNAVAILABLE, "silent"))))
+    fn silent() -> Result<(), AttachError> {
+        Err(AttachError::Away(DaemonUnavailable::Silent(CommandFailure::new(UNAVAILABLE, "silent"))))
     }
 
-    fn refused() -> Result<(), NoAttachment> {
-        Err(NoAttachment::Away(NoDaemon::Refused(Failure::new(UNAVAILABLE, "refused"))))
+    fn refused() -> Result<(), AttachError> {
+        Err(AttachError::Away(DaemonUnavailable::Refused(CommandFailure::new(UNAVAILABLE, "refused"))))
     }
 
-    fn other() -> Result<(), NoAttachment> {
-        Err(NoAttachment::Other { text: "other".to_owned() })
+    fn other() -> Result<(), AttachError> {
+        Err(AttachError::Other { text: "other".to_owned() })
     }
 
     /// Chooses with these answers, the last of which repeats, while the lock is held for `held`
     /// pauses. Returns the choice and the number of pauses.
     fn chosen(
         is_named: bool,
-        answers: &[fn() -> Result<(), NoAttachment>],
+        answers: &[fn() -> Result<(), AttachError>],
         held: usize,
-    ) -> (Result<HostServer<()>, Failure>, usize) {
+    ) -> (Result<LineServer<()>, CommandFailure>, usize) {
         let (pauses, answers) = (Cell::new(0), RefCell::new(answers.iter().peekable()));
         let knock = || {
             let mut answers = answers.borrow_mut();
@@ -215,37 +219,37 @@ mod tests {
     #[test]
     fn a_daemon_that_answers_is_attached_to_at_once() {
         for named in [false, true] {
-            assert!(matches!(chosen(named, &[|| Ok(())], 9), (Ok(HostServer::Attach(())), 0)), "{named}");
+            assert!(matches!(chosen(named, &[|| Ok(())], 9), (Ok(LineServer::Attach(())), 0)), "{named}");
         }
     }
 
     #[test]
     fn a_free_state_directory_is_served_alone_at_once() {
-        assert!(matches!(chosen(false, &[silent], 0), (Ok(HostServer::Alone { told: None }), 0)));
-        assert!(matches!(chosen(false, &[refused], 0), (Ok(HostServer::Alone { told: Some(_) }), 0)));
+        assert!(matches!(chosen(false, &[silent], 0), (Ok(LineServer::Alone { told: None }), 0)));
+        assert!(matches!(chosen(false, &[refused], 0), (Ok(LineServer::Alone { told: Some(_) }), 0)));
     }
 
     #[test]
     fn a_daemon_that_restarts_is_waited_for_also_while_the_lock_is_free_in_between() {
-        let answers: &[fn() -> Result<(), NoAttachment>] = &[silent, silent, silent, || Ok(())];
-        assert!(matches!(chosen(false, answers, 99), (Ok(HostServer::Attach(())), 3)));
-        assert!(matches!(chosen(false, answers, 1), (Ok(HostServer::Attach(())), 3)));
+        let answers: &[fn() -> Result<(), AttachError>] = &[silent, silent, silent, || Ok(())];
+        assert!(matches!(chosen(false, answers, 99), (Ok(LineServer::Attach(())), 3)));
+        assert!(matches!(chosen(false, answers, 1), (Ok(LineServer::Attach(())), 3)));
     }
 
     #[test]
     fn a_daemon_that_has_the_lock_and_stays_silent_gets_a_stand_in_and_one_that_refuses_an_error() {
-        assert!(matches!(chosen(false, &[silent], 99), (Ok(HostServer::StandIn), 4)));
+        assert!(matches!(chosen(false, &[silent], 99), (Ok(LineServer::StandIn), 4)));
         assert!(matches!(chosen(false, &[refused], 99), (Err(failure), 4) if failure.text == "refused"));
         assert!(
-            matches!(chosen(false, &[silent], 2), (Ok(HostServer::Alone { told: None }), 4)),
+            matches!(chosen(false, &[silent], 2), (Ok(LineServer::Alone { told: None }), 4)),
             "it has ended for good"
         );
     }
 
     #[test]
     fn a_socket_that_is_named_never_starts_servers() {
-        assert!(matches!(chosen(true, &[silent], 0), (Ok(HostServer::StandIn), 0)), "nothing to wait for");
-        assert!(matches!(chosen(true, &[silent], 99), (Ok(HostServer::StandIn), 4)));
+        assert!(matches!(chosen(true, &[silent], 0), (Ok(LineServer::StandIn), 0)), "nothing to wait for");
+        assert!(matches!(chosen(true, &[silent], 99), (Ok(LineServer::StandIn), 4)));
         assert!(matches!(chosen(true, &[refused], 0), (Err(failure), 0) if failure.text == "refused"));
         assert!(matches!(chosen(true, &[other], 0), (Err(failure), 0) if failure.text == "other"));
     }
@@ -253,15 +257,15 @@ mod tests {
     #[test]
     fn a_daemon_with_another_configuration_is_told_about() {
         assert!(
-            matches!(chosen(false, &[other], 99), (Ok(HostServer::Alone { told: Some(text) }), 0) if text == "other")
+            matches!(chosen(false, &[other], 99), (Ok(LineServer::Alone { told: Some(text) }), 0) if text == "other")
         );
     }
 
     #[test]
     fn any_daemon_will_do_where_nobody_named_a_configuration() {
-        let common = Common { socket: Some("/x.sock".into()), ..Common::default() };
-        assert_eq!(Door::of(&common, None).config, None);
-        let common = Common { config: Some("/x.toml".into()), ..common };
-        assert_eq!(Door::of(&common, None).config, Some("/x.toml".into()));
+        let common = CommonOptions { socket: Some("/x.sock".into()), ..CommonOptions::default() };
+        assert_eq!(DaemonTarget::of(&common, None).config, None);
+        let common = CommonOptions { config: Some("/x.toml".into()), ..common };
+        assert_eq!(DaemonTarget::of(&common, None).config, Some("/x.toml".into()));
     }
 }

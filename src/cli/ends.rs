@@ -7,22 +7,22 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::exit::{OK, SOFTWARE};
-use super::output::Failure;
+use super::output::CommandFailure;
 
 /// The watched reasons to end a command.
-pub(super) struct Ends {
+pub(super) struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
     unread: oneshot::Receiver<()>,
 }
 
-impl Ends {
+impl EndSignals {
     /// Starts to watch. The signals no longer end the process by themselves.
     ///
     /// # Errors
     /// 70 when the system refuses it.
-    pub(super) fn watch() -> Result<Self, Failure> {
-        let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
+    pub(super) fn watch() -> Result<Self, CommandFailure> {
+        let on = |kind| signal(kind).map_err(|error| CommandFailure::new(SOFTWARE, format!("signals: {error}")));
         let (tell, unread) = oneshot::channel();
         let watching = std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
             if until_unread() {

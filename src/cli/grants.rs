@@ -2,15 +2,15 @@
 
 use clap::{Args, Subcommand};
 
-use super::approvals::{Named, one};
+use super::approvals::{HasId, find_by_id_start};
 use super::exit::{NO, OK};
 use super::operator::OperatorClient;
-use super::options::Common;
-use super::output::{Failure, count, print, print_json};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, count, print, print_json};
 use super::screen::{Column, Screen};
 use crate::daemon::local_time::local_minute;
-use crate::operator::request::{ById, NoParams, Request, RevokeParams};
-use crate::operator::views::{GrantsView, Reviewed, Revoked, Unblocked};
+use crate::operator::request::{IdParams, NoParams, Request, RevokeParams};
+use crate::operator::views::{EndedBlockView, EndedReviewView, GrantsView, RevokedGrants};
 use crate::policy::consent::GrantView;
 use crate::wire::foreign;
 
@@ -20,14 +20,14 @@ const ID_LEN: usize = 16;
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct GrantsArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<GrantsAction>,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+enum GrantsAction {
     /// List grants. The default.
     List,
     /// Take grants back; the calls that they allowed need an approval again. A denial can be taken
@@ -45,26 +45,26 @@ enum What {
     Reviewed,
 }
 
-pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: GrantsArgs) -> Result<u8, CommandFailure> {
     let mut client = OperatorClient::find(common)?;
-    if matches!(args.what, Some(What::Reviewed)) {
-        let reviewed: Reviewed = client.ask(&Request::Review(NoParams {}))?;
+    if matches!(args.what, Some(GrantsAction::Reviewed)) {
+        let reviewed: EndedReviewView = client.ask(&Request::Review(NoParams {}))?;
         return if args.json { print_json(&reviewed) } else { print(&format!("{}\n", reviewed.outcome)) };
     }
     let listed: GrantsView = client.ask(&Request::Grants(NoParams {}))?;
-    match args.what.unwrap_or(What::List) {
-        What::List if args.json => print_json(&listed),
-        What::List | What::Reviewed => list(&listed),
-        What::Revoke { id, all } => {
+    match args.what.unwrap_or(GrantsAction::List) {
+        GrantsAction::List if args.json => print_json(&listed),
+        GrantsAction::List | GrantsAction::Reviewed => list(&listed),
+        GrantsAction::Revoke { id, all } => {
             let id = id.map(|start| named(&listed, &start)).transpose()?;
             if let Some(id) = id.as_ref().filter(|id| id.len() > ID_LEN) {
                 // A denial has the id of the approval that was denied.
-                let ended: Unblocked = client.ask(&Request::Unblock(ById { id: id.clone() }))?;
+                let ended: EndedBlockView = client.ask(&Request::Unblock(IdParams { id: id.clone() }))?;
                 let told = "the denial is taken back: the same call is asked about again\n";
                 return if args.json { print_json(&ended) } else { print(told) };
             }
             let params = RevokeParams { all: id.is_none(), id };
-            let answer: Revoked = client.ask(&Request::Revoke(params))?;
+            let answer: RevokedGrants = client.ask(&Request::Revoke(params))?;
             if args.json {
                 print_json(&answer)?;
             } else {
@@ -75,7 +75,7 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
     }
 }
 
-impl Named for GrantView {
+impl HasId for GrantView {
     fn id(&self) -> &str {
         &self.id
     }
@@ -83,17 +83,17 @@ impl Named for GrantView {
 
 /// Returns the id of the grant or denial whose id is `start` or begins with it. A whole id is
 /// accepted even if it is not listed, since a grant that cannot be read is not.
-fn named(listed: &GrantsView, start: &str) -> Result<String, Failure> {
+fn named(listed: &GrantsView, start: &str) -> Result<String, CommandFailure> {
     let is_whole = start.len() == ID_LEN && start.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let grants = listed.grants.iter().map(|grant| grant as &dyn Named);
-    match one(grants.chain(listed.denials.iter().map(|denial| denial as &dyn Named)), start, "grant") {
+    let grants = listed.grants.iter().map(|grant| grant as &dyn HasId);
+    match find_by_id_start(grants.chain(listed.denials.iter().map(|denial| denial as &dyn HasId)), start, "grant") {
         Ok(row) => Ok(row.id().to_owned()),
         Err(_) if is_whole => Ok(start.to_ascii_lowercase()),
         Err(failure) => Err(failure),
     }
 }
 
-fn list(GrantsView { grants, denials }: &GrantsView) -> Result<u8, Failure> {
+fn list(GrantsView { grants, denials }: &GrantsView) -> Result<u8, CommandFailure> {
     if grants.is_empty() && denials.is_empty() {
         return print("there are no grants\n");
     }

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn examples_parse_and_the_common_options_stand_in_one_help_alone() {
-        let mut all = command(super::super::Cli::command());
+        let mut all = command(super::super::CommandLine::command());
         assert!(all.render_long_help().to_string().contains("--log-format"));
         for name in names(&all) {
             let mut sub = all.find_subcommand(&name).unwrap().clone();

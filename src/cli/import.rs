@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::exit::{CONFIG, NO, TEMPFAIL, USAGE};
-use super::options::Common;
-use super::output::{Failure, complain, print};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, complain, print};
 use super::screen::Screen;
 use super::{source, terminal};
 use crate::config::{self, guard};
@@ -33,16 +33,16 @@ mod template;
 mod value;
 mod write;
 
-use self::entry::{Block, Source, names_of};
-use self::host::{Host, HostFile};
-use self::names::Names;
-use self::parts::{Given, Parts};
-use self::policy::{Present, Silent};
-use self::secrets::Known;
-pub(super) use self::started::{Started, in_one_form, started};
-use self::stated::{Settings, Stated};
-use self::value::{ImportError, Json};
-use self::write::Target;
+use self::entry::{BlockSource, UpstreamBlock, names_of};
+use self::host::{HostFile, McpHost};
+use self::names::ImportNames;
+use self::parts::{GivenValue, LaunchParts};
+use self::policy::{ExistingPolicy, SilentDefault};
+use self::secrets::KnownSecrets;
+pub(super) use self::started::{HostServerEntry, in_one_form, started};
+use self::stated::{HostServerSettings, HostSettings};
+use self::value::{FileValue, ImportError};
+use self::write::ImportTarget;
 
 /// Size limit of a host's file, in bytes; some hosts keep their history beside the servers.
 const MAX_FILE: u64 = 64 << 20;
@@ -69,12 +69,12 @@ struct HostText {
 }
 
 /// A server of a host that is not in the configuration yet.
-struct Draft {
+struct ServerDraft {
     name: String,
     /// Comments that say which file and list it comes from.
     sources: Vec<String>,
-    parts: Parts,
-    stated: Stated,
+    parts: LaunchParts,
+    stated: HostServerSettings,
     /// Index of the file in the import.
     file: usize,
     /// Directory of the project that the file belongs to.
@@ -83,26 +83,26 @@ struct Draft {
 
 /// The servers to be written, and remarks about them.
 #[derive(Debug, Default)]
-struct Imported {
+struct ImportedServers {
     /// Origin comments of each block.
     sources: Vec<Vec<String>>,
-    blocks: Vec<Block>,
-    known: Known,
+    blocks: Vec<UpstreamBlock>,
+    known: KnownSecrets,
     /// Remarks for the user.
     told: Vec<String>,
 }
 
 /// Runs `headend import`: prints the configuration, or writes it with `--write`, and then prints
 /// remarks and the next steps.
-pub(super) fn run(common: &Common, args: &ImportArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: &ImportArgs) -> Result<u8, CommandFailure> {
     let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
     let files = if args.files.is_empty() { found(home.as_deref())? } else { named(&args.files, home.as_deref())? };
     let target = if args.write {
-        Target::read(source::writable(common)?).map_err(|why| Failure::new(CONFIG, why))?
+        ImportTarget::read(source::find_writable_file(common)?).map_err(|why| CommandFailure::new(CONFIG, why))?
     } else {
-        Target::default()
+        ImportTarget::default()
     };
-    let imported = imported(&files, home.as_deref(), &target).map_err(|error| Failure::new(CONFIG, error))?;
+    let imported = imported(&files, home.as_deref(), &target).map_err(|error| CommandFailure::new(CONFIG, error))?;
     let silent = silent(args, &imported, &target.present)?;
     let (text, told) = composed(&imported, silent, &target.present, &heading(args, &files, &target));
     let done = if args.write { added(common, &imported, &target, &text) } else { print(&text) };
@@ -114,7 +114,7 @@ pub(super) fn run(common: &Common, args: &ImportArgs) -> Result<u8, Failure> {
 }
 
 /// Builds the first lines of the text.
-fn heading(args: &ImportArgs, files: &[HostText], target: &Target) -> String {
+fn heading(args: &ImportArgs, files: &[HostText], target: &ImportTarget) -> String {
     let from: Vec<String> = files.iter().map(|file| file.path.display().to_string()).collect();
     match (args.write, target.is_there()) {
         (false, _) => comment(&format!("Imported from {}.", from.join(", "))) + "\n",
@@ -124,13 +124,18 @@ fn heading(args: &ImportArgs, files: &[HostText], target: &Target) -> String {
 }
 
 /// Writes the text to the configuration file, and prints what was added and what to do next.
-fn added(common: &Common, imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure> {
+fn added(
+    common: &CommonOptions,
+    imported: &ImportedServers,
+    target: &ImportTarget,
+    text: &str,
+) -> Result<u8, CommandFailure> {
     let path = target.path.display();
     if imported.blocks.is_empty() {
         return print(&format!("Nothing to add: {path} has every server of these files.\n"));
     }
-    target.add(text).map_err(|why| Failure::new(TEMPFAIL, why))?;
-    let names = |these: &dyn Fn(&Block) -> bool| names_of(imported.blocks.iter().filter(|block| these(block)));
+    target.add(text).map_err(|why| CommandFailure::new(TEMPFAIL, why))?;
+    let names = |these: &dyn Fn(&UpstreamBlock) -> bool| names_of(imported.blocks.iter().filter(|block| these(block)));
     let screen = Screen::of_stdout();
     let mut out = format!("{} {path}\n", if target.is_there() { "Added to" } else { "Made" });
     for (label, names) in [
@@ -145,7 +150,7 @@ fn added(common: &Common, imported: &Imported, target: &Target, text: &str) -> R
         }
     }
     out.push_str(&screen.paragraph("Next: `headend check`, then start `headend`, or `headend reload` if it runs."));
-    let admin = source::quiet(common).map(|config| config.admin).unwrap_or_default();
+    let admin = source::load_quietly(common).map(|config| config.admin).unwrap_or_default();
     let command = source::host_command(common, &admin, Some(&target.path)).line();
     let hosts = format!("Then give each host this one server, and remove the others from it: `{command}`");
     out.push_str(&screen.paragraph(&hosts));
@@ -153,7 +158,7 @@ fn added(common: &Common, imported: &Imported, target: &Target, text: &str) -> R
 }
 
 /// Prints which secrets were not copied, and how headend gets them.
-fn provide(imported: &Imported) {
+fn provide(imported: &ImportedServers) {
     let mut seen: Vec<&str> = Vec::new();
     let mut lines = String::new();
     for (name, about) in imported.blocks.iter().flat_map(|block| &block.exports) {
@@ -171,7 +176,7 @@ fn provide(imported: &Imported) {
 }
 
 /// Prints the servers that may want a login, with the command for each.
-fn log_in(imported: &Imported) {
+fn log_in(imported: &ImportedServers) {
     let wanting =
         imported.blocks.iter().filter(|block| block.may_want_login && block.off.is_none() && block.reasons.is_empty());
     let lines: Vec<String> = wanting.map(|block| format!("\n  headend login {}", block.name)).collect();
@@ -185,27 +190,31 @@ fn log_in(imported: &Imported) {
 
 /// Returns the default for servers whose host has no rule for approvals: `--allow-all`, or the
 /// answer given on the terminal. Without a terminal, their calls need approval.
-fn silent(args: &ImportArgs, imported: &Imported, present: &Present) -> Result<Silent, Failure> {
+fn silent(
+    args: &ImportArgs,
+    imported: &ImportedServers,
+    present: &ExistingPolicy,
+) -> Result<SilentDefault, CommandFailure> {
     if args.allow_all {
-        return Ok(Silent::Allow);
+        return Ok(SilentDefault::Allow);
     }
     let names: Vec<&str> =
         imported.blocks.iter().filter(|block| policy::is_silent(block)).map(|block| block.name.as_str()).collect();
     if names.is_empty() || present.default.is_some() || !terminal::is_here() {
-        return Ok(Silent::Ask);
+        return Ok(SilentDefault::Ask);
     }
     let question = format!(
         "Your hosts' files do not say which tools of these servers may run unasked:\n  {}\n\
          If you answer no, calls that change something need your approval.\nAllow every call of them?",
         names.join(", ")
     );
-    Ok(if terminal::ask(&question)? { Silent::Allow } else { Silent::Ask })
+    Ok(if terminal::ask(&question)? { SilentDefault::Allow } else { SilentDefault::Ask })
 }
 
 /// Reads the files of this user's hosts that have servers. Prints which are read, which cannot be
 /// read, and which files of the working directory's project are left out.
-fn found(home: Option<&str>) -> Result<Vec<HostText>, Failure> {
-    let home = home.map(Path::new).ok_or_else(|| Failure::new(USAGE, "$HOME is not set; name the files"))?;
+fn found(home: Option<&str>) -> Result<Vec<HostText>, CommandFailure> {
+    let home = home.map(Path::new).ok_or_else(|| CommandFailure::new(USAGE, "$HOME is not set; name the files"))?;
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let mut files = Vec::new();
     for path in find::of_user(home, config.as_deref()) {
@@ -230,20 +239,20 @@ fn found(home: Option<&str>) -> Result<Vec<HostText>, Failure> {
         ));
     }
     if files.is_empty() {
-        return Err(Failure::new(NO, "no file of a known host has servers; name one: headend import FILE"));
+        return Err(CommandFailure::new(NO, "no file of a known host has servers; name one: headend import FILE"));
     }
     Ok(files)
 }
 
 /// Reads the files that were named on the command line.
-fn named(files: &[PathBuf], home: Option<&str>) -> Result<Vec<HostText>, Failure> {
+fn named(files: &[PathBuf], home: Option<&str>) -> Result<Vec<HostText>, CommandFailure> {
     let read = |path: &PathBuf| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         if path.extension().is_some_and(|ending| ending == "mcpb" || ending == "dxt") {
             let why = format!("{}: a bundle is an archive; unpack it and import its manifest.json", path.display());
-            return Err(Failure::new(USAGE, why));
+            return Err(CommandFailure::new(USAGE, why));
         }
-        HostText::read(&path, home.map(Path::new)).map_err(|why| Failure::new(USAGE, why))
+        HostText::read(&path, home.map(Path::new)).map_err(|why| CommandFailure::new(USAGE, why))
     };
     files.iter().map(read).collect()
 }
@@ -261,14 +270,14 @@ impl HostText {
 }
 
 /// Converts the servers of the files that are not in the configuration yet.
-fn imported(files: &[HostText], home: Option<&str>, target: &Target) -> Result<Imported, ImportError> {
-    let mut out = Imported::default();
+fn imported(files: &[HostText], home: Option<&str>, target: &ImportTarget) -> Result<ImportedServers, ImportError> {
+    let mut out = ImportedServers::default();
     let mut names = target.names();
     let read = files.iter().map(|file| host::read(&file.path, &file.text)).collect::<Result<Vec<HostFile>, _>>()?;
-    let mut all: Vec<Draft> = Vec::new();
+    let mut all: Vec<ServerDraft> = Vec::new();
     for (at, (given, file)) in files.iter().zip(&read).enumerate() {
         for draft in drafts(given, file, at, home)? {
-            let place = template::Place { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
+            let place = template::TemplateContext { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
             learn(&draft.parts, &place, &mut out.known, &mut names);
             all.push(draft);
         }
@@ -276,14 +285,14 @@ fn imported(files: &[HostText], home: Option<&str>, target: &Target) -> Result<I
     out.known.finish();
     for draft in fresh(all, target, &mut out) {
         let Some(file) = read.get(draft.file) else { continue };
-        let place = template::Place { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
+        let place = template::TemplateContext { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
         let from =
-            Source { parts: &draft.parts, stated: &draft.stated, place, inputs: &file.inputs, known: &out.known };
-        out.blocks.push(checked(Block::new(&draft.name, from, &mut names), &out.known));
+            BlockSource { parts: &draft.parts, stated: &draft.stated, place, inputs: &file.inputs, known: &out.known };
+        out.blocks.push(checked(UpstreamBlock::new(&draft.name, from, &mut names), &out.known));
         out.sources.push(draft.sources);
     }
     for (host, program) in
-        [(Host::Cursor, "Cursor"), (Host::VsCode, "VS Code"), (Host::ClaudeDesktop, "Claude Desktop")]
+        [(McpHost::Cursor, "Cursor"), (McpHost::VsCode, "VS Code"), (McpHost::ClaudeDesktop, "Claude Desktop")]
     {
         let is_new = |file: &HostFile| file.host == host && !file.servers.is_empty() && !out.blocks.is_empty();
         if read.iter().any(is_new) {
@@ -297,24 +306,32 @@ fn imported(files: &[HostText], home: Option<&str>, target: &Target) -> Result<I
 
 /// Reads the servers of one file, each with the settings that its host has for it. `at` is the
 /// index of the file.
-fn drafts(given: &HostText, file: &HostFile, at: usize, home: Option<&str>) -> Result<Vec<Draft>, ImportError> {
-    let beside = given.beside.iter().map(|(path, text)| value::read(path, text)).collect::<Result<Vec<Json>, _>>()?;
-    let draft = |server: &host::Server| {
+fn drafts(given: &HostText, file: &HostFile, at: usize, home: Option<&str>) -> Result<Vec<ServerDraft>, ImportError> {
+    let beside =
+        given.beside.iter().map(|(path, text)| value::read(path, text)).collect::<Result<Vec<FileValue>, _>>()?;
+    let draft = |server: &host::HostEntry| {
         let own = server.project.as_ref().map(PathBuf::from).filter(|folder| folder.is_absolute());
         let folder = own.or_else(|| find::folder(&given.path, home));
         let project = server.project.clone().or_else(|| Some(folder.as_ref()?.display().to_string()));
-        let settings = Settings::of(file.host, &file.root, &beside, project.as_deref());
-        let stated = Stated::of(file.host, server, &settings);
+        let settings = HostSettings::of(file.host, &file.root, &beside, project.as_deref());
+        let stated = HostServerSettings::of(file.host, server, &settings);
         let from = format!("{:?} of {}{}", server.name, given.path.display(), server.scope);
-        Draft { name: server.name.clone(), sources: vec![from], parts: Parts::of(server), stated, file: at, folder }
+        ServerDraft {
+            name: server.name.clone(),
+            sources: vec![from],
+            parts: LaunchParts::of(server),
+            stated,
+            file: at,
+            folder,
+        }
     };
     Ok(file.servers.iter().map(draft).collect())
 }
 
 /// Drops servers that are in the configuration already or are headend itself, and merges servers
 /// that two hosts start alike.
-fn fresh(all: Vec<Draft>, target: &Target, out: &mut Imported) -> Vec<Draft> {
-    let mut fresh: Vec<Draft> = Vec::new();
+fn fresh(all: Vec<ServerDraft>, target: &ImportTarget, out: &mut ImportedServers) -> Vec<ServerDraft> {
+    let mut fresh: Vec<ServerDraft> = Vec::new();
     for mut draft in all {
         let Some(from) = draft.sources.first().map(|from| out.known.redacted(from)) else { continue };
         if target.lines.contains(comment(&from).trim_end()) {
@@ -324,7 +341,7 @@ fn fresh(all: Vec<Draft>, target: &Target, out: &mut Imported) -> Vec<Draft> {
             out.told.push(format!("left out: {} is headend itself", foreign::line(&from)));
             continue;
         }
-        let same = |other: &&mut Draft| other.parts == draft.parts && other.stated == draft.stated;
+        let same = |other: &&mut ServerDraft| other.parts == draft.parts && other.stated == draft.stated;
         if let Some(same) = fresh.iter_mut().find(same) {
             same.sources.push(from);
         } else {
@@ -336,7 +353,7 @@ fn fresh(all: Vec<Draft>, target: &Target, out: &mut Imported) -> Vec<Draft> {
 }
 
 /// Returns true if a server is headend: its program, or its usual address.
-fn is_headend(parts: &Parts) -> bool {
+fn is_headend(parts: &LaunchParts) -> bool {
     let program = parts.words.first().and_then(|word| word.rsplit('/').next());
     let address = parts.url.as_deref().and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
     let own = ["127.0.0.1:8627", "localhost:8627", "[::1]:8627"];
@@ -344,13 +361,18 @@ fn is_headend(parts: &Parts) -> bool {
 }
 
 /// Collects the secrets of a server, and reserves the variables that its texts name.
-fn learn(parts: &Parts, place: &template::Place<'_>, known: &mut Known, names: &mut Names) {
-    let mut text = |text: &str, spans: Vec<secrets::Span>| {
+fn learn(
+    parts: &LaunchParts,
+    place: &template::TemplateContext<'_>,
+    known: &mut KnownSecrets,
+    names: &mut ImportNames,
+) {
+    let mut text = |text: &str, spans: Vec<secrets::SecretSpan>| {
         for span in spans {
             known.learn(text.get(span.range).unwrap_or_default());
         }
         for (_, piece) in template::variables(text, place) {
-            if let template::Piece::Variable { name, .. } = piece {
+            if let template::TemplatePiece::Variable { name, .. } = piece {
                 names.keep(&name);
             }
         }
@@ -363,20 +385,25 @@ fn learn(parts: &Parts, place: &template::Place<'_>, known: &mut Known, names: &
     }
     let values = parts.env.iter().map(|value| (value, false)).chain(parts.headers.iter().map(|value| (value, true)));
     for ((name, given), header) in values {
-        let Given::Text(value) = given else { continue };
+        let GivenValue::Text(value) = given else { continue };
         let secret = if header { secrets::is_secret_header(name, value) } else { secrets::is_secret(name, value) };
         // If a value contains a variable, the rest of it is mostly the name of a scheme, so the
         // value itself is no secret.
         let whole = secret && template::variables(value, place).is_empty();
         let after = value.split_once(' ').filter(|(scheme, _)| scheme.chars().all(char::is_alphabetic));
         let at = after.map_or(0, |(scheme, _)| scheme.len() + 1);
-        let spans = whole.then(|| secrets::Span { range: at..value.len(), name: name.clone() });
+        let spans = whole.then(|| secrets::SecretSpan { range: at..value.len(), name: name.clone() });
         text(value, secrets::in_text(value).into_iter().chain(spans).collect());
     }
 }
 
 /// Builds the text of the configuration, and the remarks for the user.
-fn composed(imported: &Imported, silent: Silent, present: &Present, heading: &str) -> (String, Vec<String>) {
+fn composed(
+    imported: &ImportedServers,
+    silent: SilentDefault,
+    present: &ExistingPolicy,
+    heading: &str,
+) -> (String, Vec<String>) {
     let policy = policy::added(&imported.blocks, silent, present);
     let mut out = heading.to_owned() + &policy.head;
     for (block, sources) in imported.blocks.iter().zip(&imported.sources) {
@@ -391,7 +418,7 @@ fn composed(imported: &Imported, silent: Silent, present: &Present, heading: &st
 
 /// Adds the reasons why headend would refuse a block, and removes the text of a block that contains
 /// a secret.
-fn checked(mut block: Block, known: &Known) -> Block {
+fn checked(mut block: UpstreamBlock, known: &KnownSecrets) -> UpstreamBlock {
     let parsed = |text: &str| {
         let text = format!("[policy]\ndefault = \"deny\"\n{text}");
         // All variables and files count as present: `check` reports those that the user has not
@@ -418,7 +445,7 @@ fn checked(mut block: Block, known: &Known) -> Block {
 }
 
 /// Formats a block with its remarks; a block that headend would refuse becomes a comment.
-fn shown(block: &Block, known: &Known) -> String {
+fn shown(block: &UpstreamBlock, known: &KnownSecrets) -> String {
     let about = |text: &str| comment(&known.redacted(text));
     let mut out: String = block.notes.iter().map(|note| about(note)).collect();
     let off = block.reasons.iter().chain(&block.off).map(|reason| about(&format!("Off: {reason}")));
@@ -438,14 +465,14 @@ fn comment(text: &str) -> String {
 
 /// Builds the text of a new configuration, for tests.
 #[cfg(any(test, fuzzing))]
-fn converted(files: &[(PathBuf, String)], home: Option<&str>, silent: Silent) -> Result<String, ImportError> {
+fn converted(files: &[(PathBuf, String)], home: Option<&str>, silent: SilentDefault) -> Result<String, ImportError> {
     let file =
         |(path, text): &(PathBuf, String)| HostText { path: path.clone(), text: text.clone(), beside: Vec::new() };
     let files: Vec<HostText> = files.iter().map(file).collect();
-    let imported = imported(&files, home, &Target::default())?;
+    let imported = imported(&files, home, &ImportTarget::default())?;
     let args = ImportArgs::default();
-    let heading = heading(&args, &files, &Target::default());
-    Ok(composed(&imported, silent, &Present::default(), &heading).0)
+    let heading = heading(&args, &files, &ImportTarget::default());
+    Ok(composed(&imported, silent, &ExistingPolicy::default(), &heading).0)
 }
 
 #[cfg(test)]

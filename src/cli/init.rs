@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use super::exit::{NO, TEMPFAIL, USAGE};
-use super::options::Common;
-use super::output::{Failure, print};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, print};
 use super::source;
 use crate::wire::foreign;
 
@@ -15,22 +15,23 @@ use crate::wire::foreign;
 const FIRST: &str = include_str!("../../config/init.toml");
 
 /// Runs the command.
-pub(super) fn run(common: &Common) -> Result<u8, Failure> {
-    let path = source::user_file(common)
-        .ok_or_else(|| Failure::new(USAGE, "no place for the file: set $HOME, or name the file with --config PATH"))?;
+pub(super) fn run(common: &CommonOptions) -> Result<u8, CommandFailure> {
+    let path = source::user_file(common).ok_or_else(|| {
+        CommandFailure::new(USAGE, "no place for the file: set $HOME, or name the file with --config PATH")
+    })?;
     let shown = foreign::line(&path.display().to_string()).into_owned();
     let mut file = create(&path).map_err(|error| {
         if error.kind() == ErrorKind::AlreadyExists {
             let text =
                 format!("{shown} exists and was left as it is; edit it, or name another file with --config PATH");
-            return Failure::new(NO, text);
+            return CommandFailure::new(NO, text);
         }
-        Failure::new(TEMPFAIL, format!("{shown}: {error}"))
+        CommandFailure::new(TEMPFAIL, format!("{shown}: {error}"))
     })?;
     if let Err(error) = file.write_all(FIRST.as_bytes()).and_then(|()| file.sync_all()) {
         // Half a file would be in force at the next start.
         drop(std::fs::remove_file(&path));
-        return Err(Failure::new(TEMPFAIL, format!("{shown}: {error}")));
+        return Err(CommandFailure::new(TEMPFAIL, format!("{shown}: {error}")));
     }
     print(&format!("wrote {shown}\nadd your servers to it, then run `headend check` and `headend serve`\n"))
 }

@@ -2,23 +2,23 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use super::daemon::{self, Daemon};
+use super::daemon::{self, DaemonConnection};
 use super::exit::{NO, OK, USAGE};
-use super::options::Common;
-use super::output::{Failure, complain, print};
-use super::status::unknown;
-use crate::operator::logins::{LoggedIn, LoggedOut, LoginBegun};
-use crate::operator::request::{ById, ByName, LoginParams, PasteParams, Request};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, complain, print};
+use super::status::suggest_upstream;
+use crate::operator::logins::{BegunLoginView, FinishedLoginView, LogoutView};
+use crate::operator::request::{IdParams, LoginParams, NameParams, PasteParams, Request};
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
 
 /// Wrong addresses after which the command gives up.
 const TRIES: usize = 5;
 
-pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, name: &str, paste: bool) -> Result<u8, CommandFailure> {
     let mut daemon = daemon::connect(common, "admin", None)?;
     let request = Request::BeginLogin(LoginParams { name: name.to_owned(), paste });
-    let begun: LoginBegun = daemon.ask(&request).map_err(|failure| unknown(&mut daemon, name, failure))?;
+    let begun: BegunLoginView = daemon.ask(&request).map_err(|failure| suggest_upstream(&mut daemon, name, failure))?;
     let [upstream, issuer, link] = [&begun.upstream, &begun.issuer, &begun.link].map(|text| foreign::line(text));
     let mut text = format!("{upstream} wants a login at {issuer}\n");
     for (value, meaning) in [
@@ -39,7 +39,7 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
              Copy that address, the whole of it, and paste it here.\n\n"
         ));
         print(&text)?;
-        pasted(&mut daemon, id)?
+        ask_for_address(&mut daemon, id)?
     } else {
         text.push_str(&format!(
             "\nOpen this address in a browser on this machine:\n\n{link}\n\n\
@@ -47,7 +47,7 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
              Waiting for the login ...\n"
         ));
         print(&text)?;
-        daemon.ask(&Request::AwaitLogin(ById { id: id.clone() }))?
+        daemon.ask(&Request::AwaitLogin(IdParams { id: id.clone() }))?
     };
     let account = done.account.map(|account| format!(" as {}", foreign::line(&account))).unwrap_or_default();
     print(&format!("Logged in to {upstream} at {issuer}{account}.\n"))?;
@@ -59,15 +59,15 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
         }
         Some(state) => {
             let why = done.last_error.unwrap_or_default();
-            Err(Failure::new(NO, format!("{upstream} is {state}: {}", foreign::line(&why))))
+            Err(CommandFailure::new(NO, format!("{upstream} is {state}: {}", foreign::line(&why))))
         }
     }
 }
 
 /// Asks for the address at which the browser ended, at most [`TRIES`] times, and sends it to the
 /// daemon. Asks again only if the address does not belong to the login.
-fn pasted(daemon: &mut Daemon, id: &str) -> Result<LoggedIn, Failure> {
-    let mut last = Failure::new(USAGE, "no address was given");
+fn ask_for_address(daemon: &mut DaemonConnection, id: &str) -> Result<FinishedLoginView, CommandFailure> {
+    let mut last = CommandFailure::new(USAGE, "no address was given");
     for _ in 0..TRIES {
         print("address: ")?;
         // The question ends without a newline.
@@ -92,10 +92,10 @@ fn pasted(daemon: &mut Daemon, id: &str) -> Result<LoggedIn, Failure> {
     Err(last)
 }
 
-pub(super) fn out(common: &Common, name: &str) -> Result<u8, Failure> {
+pub(super) fn out(common: &CommonOptions, name: &str) -> Result<u8, CommandFailure> {
     let mut daemon = daemon::connect(common, "admin", None)?;
-    let request = Request::LogOut(ByName { name: name.to_owned() });
-    let answer: LoggedOut = daemon.ask(&request).map_err(|failure| unknown(&mut daemon, name, failure))?;
+    let request = Request::LogOut(NameParams { name: name.to_owned() });
+    let answer: LogoutView = daemon.ask(&request).map_err(|failure| suggest_upstream(&mut daemon, name, failure))?;
     let shown = foreign::line(name);
     if answer.was_there {
         print(&format!("Logged out of {shown}. Its tools stay listed, and wait for `headend login {shown}`.\n"))

@@ -5,10 +5,10 @@ use clap::Args;
 use super::daemon;
 use super::ends::end_when_unread;
 use super::exit::OK;
-use super::options::Common;
-use super::output::{Failure, follow, json_line};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, follow, json_line};
 use super::screen::{Colour, Screen};
-use super::status::unknown;
+use super::status::suggest_upstream;
 use crate::daemon::local_time::local_of;
 use crate::operator::logs::{LogLineView, LogView};
 use crate::operator::request::{LogsParams, Request};
@@ -29,7 +29,7 @@ pub(super) struct LogsArgs {
     json: bool,
 }
 
-pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: &LogsArgs) -> Result<u8, CommandFailure> {
     let mut daemon = daemon::connect(common, "admin", None)?;
     let screen = Screen::of_stdout();
     if args.follow {
@@ -39,10 +39,11 @@ pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
     params.most = usize::try_from(args.lines).ok();
     loop {
         let answer = daemon.ask(&Request::Logs(params.clone()));
-        let LogView { log, last, lines } = answer.map_err(|failure| unknown(&mut daemon, &args.name, failure))?;
+        let LogView { log, last, lines } =
+            answer.map_err(|failure| suggest_upstream(&mut daemon, &args.name, failure))?;
         let mut text = String::new();
         for line in &lines {
-            text.push_str(&shown(screen, line, args.json)?);
+            text.push_str(&format_line(screen, line, args.json)?);
         }
         let is_read = text.is_empty() || follow(&text)?;
         if !args.follow || !is_read {
@@ -53,7 +54,7 @@ pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
 }
 
 /// Formats a line of the log: its time, its text, and a mark if headend wrote it.
-fn shown(screen: Screen, line: &LogLineView, json: bool) -> Result<String, Failure> {
+fn format_line(screen: Screen, line: &LogLineView, json: bool) -> Result<String, CommandFailure> {
     if json {
         return json_line(line);
     }

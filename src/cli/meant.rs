@@ -12,7 +12,7 @@ const NEAR: f64 = 0.05;
 const SUGGESTED: usize = 3;
 
 /// Builds the text `; did you mean `x`?` with the most similar names; empty if none is similar.
-pub(super) fn meant(name: &str, names: impl IntoIterator<Item = String>) -> String {
+pub(super) fn suggest_names(name: &str, names: impl IntoIterator<Item = String>) -> String {
     let mut alike: Vec<(f64, String)> =
         names.into_iter().map(|known| (likeness(name, &known), known)).filter(|(how, _)| *how >= ALIKE).collect();
     alike.sort_by(|(how, name), (other, other_name)| other.total_cmp(how).then_with(|| name.cmp(other_name)));
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn names_that_are_alike_are_suggested_best_first() {
         let told = |name: &str| {
-            meant(name, ["files__read_file", "files__write_file", "git__log", "time__now"].map(String::from))
+            suggest_names(name, ["files__read_file", "files__write_file", "git__log", "time__now"].map(String::from))
         };
         assert_eq!(told("git__lgo"), "; did you mean `git__log`?");
         assert_eq!(told("now"), "; did you mean `time__now`?");

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 /// Options that several commands share.
 #[derive(Clone, Debug, Default, Args)]
-pub(super) struct Common {
+pub(super) struct CommonOptions {
     /// The configuration file.
     #[arg(long, value_name = "PATH", env = "HEADEND_CONFIG", global = true)]
     pub(super) config: Option<PathBuf>,
@@ -18,11 +18,11 @@ pub(super) struct Common {
     pub(super) log: Option<String>,
     /// Log format. [default: auto]
     #[arg(long, value_name = "FORMAT", env = "HEADEND_LOG_FORMAT", global = true, value_enum)]
-    pub(super) log_format: Option<LogFormat>,
+    pub(super) log_format: Option<LogFormatOption>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum LogFormat {
+pub(super) enum LogFormatOption {
     /// To the journal under systemd, else text.
     Auto,
     Text,

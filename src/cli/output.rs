@@ -6,52 +6,52 @@ use serde::Serialize;
 
 use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::screen::Screen;
-use crate::operator::Refusal;
+use crate::operator::OperatorRefusal;
 use crate::wire::foreign;
 
 /// The reason why a command failed, with its exit code.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CommandFailure {
     pub(super) code: u8,
     /// The problem, followed by the next step.
     pub(super) text: String,
 }
 
-impl Failure {
+impl CommandFailure {
     pub(super) fn new(code: u8, text: impl std::fmt::Display) -> Self {
         Self { code, text: text.to_string() }
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl From<OperatorRefusal> for CommandFailure {
+    fn from(refusal: OperatorRefusal) -> Self {
         let code = match refusal {
-            Refusal::Params(_) => USAGE,
-            Refusal::Refused(_) | Refusal::Stranger => NO,
-            Refusal::Unusable(_) => TEMPFAIL,
+            OperatorRefusal::Params(_) => USAGE,
+            OperatorRefusal::Refused(_) | OperatorRefusal::Stranger => NO,
+            OperatorRefusal::Unusable(_) => TEMPFAIL,
         };
         Self::new(code, refusal)
     }
 }
 
 /// Writes a result to stdout. Succeeds if the reader has closed the pipe.
-pub(super) fn print(text: &str) -> Result<u8, Failure> {
+pub(super) fn print(text: &str) -> Result<u8, CommandFailure> {
     follow(text).map(|_| OK)
 }
 
 /// Writes a result as JSON, with hidden characters as escapes.
-pub(super) fn print_json(result: &impl Serialize) -> Result<u8, Failure> {
+pub(super) fn print_json(result: &impl Serialize) -> Result<u8, CommandFailure> {
     print(&json_line(result)?)
 }
 
 /// Encodes a value as one line of JSON, with hidden characters as escapes.
-pub(super) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string(value).map_err(|error| Failure::new(SOFTWARE, error))?;
+pub(super) fn json_line(value: &impl Serialize) -> Result<String, CommandFailure> {
+    let text = serde_json::to_string(value).map_err(|error| CommandFailure::new(SOFTWARE, error))?;
     Ok(foreign::json(&text) + "\n")
 }
 
 /// Writes a part of a continuing result. Returns false if the reader has closed the pipe.
-pub(super) fn follow(text: &str) -> Result<bool, Failure> {
+pub(super) fn follow(text: &str) -> Result<bool, CommandFailure> {
     #[cfg(test)]
     if crate::stage::surroundings::printed(text) {
         return Ok(true);
@@ -61,7 +61,7 @@ pub(super) fn follow(text: &str) -> Result<bool, Failure> {
         Ok(()) => Ok(true),
         // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(SOFTWARE, format!("write to stdout: {error}"))),
+        Err(error) => Err(CommandFailure::new(SOFTWARE, format!("write to stdout: {error}"))),
     }
 }
 

@@ -3,14 +3,14 @@
 
 use clap::{Args, Subcommand};
 
-use self::selection::{Chosen, Selection, counted};
+use self::selection::{PinSelection, PinSelectionArgs, describe_counts};
 use super::exit::{NO, OK, UNAVAILABLE, USAGE};
 use super::operator::OperatorClient;
-use super::options::Common;
-use super::output::{Failure, print, print_json};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, print, print_json};
 use super::screen::{Colour, Column, Screen};
 use super::terminal;
-use crate::operator::pins::{Decision, PinKind, PinView, PinsDecided, PinsView};
+use crate::operator::pins::{DecidedPinsView, PinDecision, PinKind, PinView, PinsView};
 use crate::operator::request::{NoParams, PinItem, PinItems, PinName, PinsParams, Request};
 use crate::policy::Digest;
 use crate::wire::foreign;
@@ -29,17 +29,17 @@ const NAMED: usize = 20;
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct PinsArgs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<PinsAction>,
     #[command(flatten)]
-    list: ListArgs,
+    list: PinsListArgs,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum Action {
+enum PinsAction {
     /// List every pin and its state. The default.
-    List(ListArgs),
+    List(PinsListArgs),
     /// Compare the waiting text with the approved one, word by word.
-    Diff(Chosen),
+    Diff(PinSelectionArgs),
     /// Approve the waiting texts: clients see and can call the items from then on.
     ///
     /// One item is approved by its name, on a terminal after a question; a tool that is pinned and
@@ -48,18 +48,18 @@ enum Action {
     /// question and the answer is left and goes on waiting.
     Approve {
         #[command(flatten)]
-        decided: Decided,
+        decided: PinDecisionArgs,
         /// Approve without a question; without a terminal this is the only way to approve many at
         /// once. One item needs no question there.
         #[arg(long)]
         yes: bool,
     },
     /// Reject the waiting texts: the items stay hidden until they change once more.
-    Reject(Decided),
+    Reject(PinDecisionArgs),
 }
 
 #[derive(Clone, Copy, Debug, Args)]
-struct ListArgs {
+struct PinsListArgs {
     /// List only what waits for approval.
     #[arg(long)]
     waiting: bool,
@@ -69,28 +69,28 @@ struct ListArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-struct Decided {
+struct PinDecisionArgs {
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: PinSelectionArgs,
     /// Decide about one item only if its text still has this digest, as `diff` printed it, or its
     /// beginning.
     #[arg(long)]
     digest: Option<String>,
 }
 
-pub(super) fn run(common: &Common, args: &PinsArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: &PinsArgs) -> Result<u8, CommandFailure> {
     let mut client = OperatorClient::find_something(common)?;
     match &args.action {
         None => list(&mut client, args.list),
-        Some(Action::List(args)) => list(&mut client, *args),
-        Some(Action::Diff(chosen)) => diff(&mut client, chosen),
-        Some(Action::Approve { decided, yes }) => decide(&mut client, decided, Verdict::Approve { yes: *yes }),
-        Some(Action::Reject(decided)) => decide(&mut client, decided, Verdict::Reject),
+        Some(PinsAction::List(args)) => list(&mut client, *args),
+        Some(PinsAction::Diff(chosen)) => diff(&mut client, chosen),
+        Some(PinsAction::Approve { decided, yes }) => decide(&mut client, decided, PinVerdict::Approve { yes: *yes }),
+        Some(PinsAction::Reject(decided)) => decide(&mut client, decided, PinVerdict::Reject),
     }
 }
 
-fn list(client: &mut OperatorClient, args: ListArgs) -> Result<u8, Failure> {
-    let mut pins = summaries(client)?;
+fn list(client: &mut OperatorClient, args: PinsListArgs) -> Result<u8, CommandFailure> {
+    let mut pins = fetch_pins(client)?;
     pins.retain(|pin| !args.waiting || pin.waits());
     if args.json {
         return print_json(&PinsView { pins });
@@ -128,9 +128,9 @@ fn list(client: &mut OperatorClient, args: ListArgs) -> Result<u8, Failure> {
 }
 
 /// Prints the selected pins with their texts, the waiting ones compared with the approved ones.
-fn diff(client: &mut OperatorClient, chosen: &Chosen) -> Result<u8, Failure> {
+fn diff(client: &mut OperatorClient, chosen: &PinSelectionArgs) -> Result<u8, CommandFailure> {
     let colour = Screen::of_stdout().has_colours();
-    let pins = summaries(client)?;
+    let pins = fetch_pins(client)?;
     // The name of an upstream without waiting items means its launch.
     let is_launch = |name: &String| {
         let of_it = || pins.iter().filter(|pin| pin.upstream == *name);
@@ -138,16 +138,16 @@ fn diff(client: &mut OperatorClient, chosen: &Chosen) -> Result<u8, Failure> {
         of_it().any(launch) && !of_it().any(|pin| pin.waits() && !launch(pin))
     };
     let launch = chosen.launch || chosen.kind.is_none() && !chosen.all && chosen.names.iter().all(is_launch);
-    match Selection::of(&pins, &Chosen { launch, ..chosen.clone() })? {
-        Selection::Each(names) => {
+    match PinSelection::of(&pins, &PinSelectionArgs { launch, ..chosen.clone() })? {
+        PinSelection::Each(names) => {
             for name in names {
                 print(&shown::text(&client.ask(&Request::Pin(name))?, colour))?;
             }
             Ok(OK)
         }
-        Selection::Many(pins) if pins.is_empty() => print("nothing waits for approval\n"),
-        Selection::Many(pins) => {
-            for shown in texts(client, &pins)? {
+        PinSelection::Many(pins) if pins.is_empty() => print("nothing waits for approval\n"),
+        PinSelection::Many(pins) => {
+            for shown in fetch_texts(client, &pins)? {
                 print(&format!("{}\n", shown::text(&shown, colour)))?;
             }
             Ok(OK)
@@ -156,12 +156,12 @@ fn diff(client: &mut OperatorClient, chosen: &Chosen) -> Result<u8, Failure> {
 }
 
 #[derive(Clone, Copy)]
-enum Verdict {
+enum PinVerdict {
     Approve { yes: bool },
     Reject,
 }
 
-impl Verdict {
+impl PinVerdict {
     fn request(self, params: PinsParams) -> Request {
         match self {
             Self::Approve { .. } => Request::ApprovePins(params),
@@ -178,25 +178,25 @@ impl Verdict {
 }
 
 /// Approves or rejects the selected pins: named ones each alone, waiting ones all at once.
-fn decide(client: &mut OperatorClient, decided: &Decided, verdict: Verdict) -> Result<u8, Failure> {
-    let pins = summaries(client)?;
-    match Selection::of(&pins, &decided.chosen)? {
-        Selection::Each(names) => each(client, names, decided.digest.as_deref(), verdict),
-        Selection::Many(_) if decided.digest.is_some() => {
-            Err(Failure::new(USAGE, "--digest is about one item; name that item"))
+fn decide(client: &mut OperatorClient, decided: &PinDecisionArgs, verdict: PinVerdict) -> Result<u8, CommandFailure> {
+    let pins = fetch_pins(client)?;
+    match PinSelection::of(&pins, &decided.chosen)? {
+        PinSelection::Each(names) => decide_each(client, names, decided.digest.as_deref(), verdict),
+        PinSelection::Many(_) if decided.digest.is_some() => {
+            Err(CommandFailure::new(USAGE, "--digest is about one item; name that item"))
         }
-        Selection::Many(pins) if pins.is_empty() => print("nothing waits for approval\n"),
-        Selection::Many(pins) => many(client, &pins, verdict),
+        PinSelection::Many(pins) if pins.is_empty() => print("nothing waits for approval\n"),
+        PinSelection::Many(pins) => decide_together(client, &pins, verdict),
     }
 }
 
 /// Fetches all pins without their texts.
-fn summaries(client: &mut OperatorClient) -> Result<Vec<PinView>, Failure> {
+fn fetch_pins(client: &mut OperatorClient) -> Result<Vec<PinView>, CommandFailure> {
     client.ask(&Request::Pins(NoParams {})).map(|PinsView { pins }| pins)
 }
 
 /// Fetches these pins with their texts. Pins that no longer exist are missing in the result.
-fn texts(client: &mut OperatorClient, pins: &[PinView]) -> Result<Vec<PinView>, Failure> {
+fn fetch_texts(client: &mut OperatorClient, pins: &[PinView]) -> Result<Vec<PinView>, CommandFailure> {
     let mut out = Vec::with_capacity(pins.len());
     for some in pins.chunks(SHOWN_AT_ONCE) {
         let items = some.iter().map(|pin| PinItem { name: pin.name.clone(), kind: pin.kind }).collect();
@@ -206,18 +206,18 @@ fn texts(client: &mut OperatorClient, pins: &[PinView]) -> Result<Vec<PinView>, 
 }
 
 /// Returns the digest of the shown text. Fails with 69 if the pin has none.
-fn digest(pin: &PinView) -> Result<Digest, Failure> {
-    pin.shown().ok_or_else(|| Failure::new(UNAVAILABLE, "the pin has no digest"))
+fn digest(pin: &PinView) -> Result<Digest, CommandFailure> {
+    pin.shown().ok_or_else(|| CommandFailure::new(UNAVAILABLE, "the pin has no digest"))
 }
 
 /// Shows each pin, asks about it if necessary, and sends the decision. `wanted` is the digest of
 /// `--digest`.
-fn each(
+fn decide_each(
     client: &mut OperatorClient,
     names: Vec<PinName>,
     wanted: Option<&str>,
-    verdict: Verdict,
-) -> Result<u8, Failure> {
+    verdict: PinVerdict,
+) -> Result<u8, CommandFailure> {
     let colour = Screen::of_stdout().has_colours();
     for name in names {
         let shown: PinView = client.ask(&Request::Pin(name))?;
@@ -229,19 +229,19 @@ fn each(
                 "{name}: it changed, its digest is {} now; see `headend pins diff` again",
                 shown::digest(&shown)
             );
-            return Err(Failure::new(NO, text));
+            return Err(CommandFailure::new(NO, text));
         }
         // The decision is about the text printed here, so its digest is sent with it.
         print(&shown::text(&shown, colour))?;
         // `--digest` states that the text was read before.
-        let is_asked = matches!(verdict, Verdict::Approve { yes: false }) && (wanted.is_none() || is_launch);
+        let is_asked = matches!(verdict, PinVerdict::Approve { yes: false }) && (wanted.is_none() || is_launch);
         let question = match (is_launch, shown.waits()) {
             (true, _) => format!("\nStart {name} like this?"),
             (false, true) => format!("\nApprove this {} as shown?", kind.into_str()),
             (false, false) => format!("\nConfirm this {} as shown?", kind.into_str()),
         };
         if is_asked && terminal::is_here() && !terminal::ask(&question)? {
-            return Err(Failure::new(NO, format!("not approved: {name}")));
+            return Err(CommandFailure::new(NO, format!("not approved: {name}")));
         }
         let decided = Some(digest(&shown)?);
         let params = PinsParams { items: None, name: Some(shown.name.clone()), kind: Some(kind), digest: decided };
@@ -252,10 +252,10 @@ fn each(
 }
 
 /// Shows all waiting texts, asks once, and sends the decisions about the shown texts.
-fn many(client: &mut OperatorClient, pins: &[PinView], verdict: Verdict) -> Result<u8, Failure> {
+fn decide_together(client: &mut OperatorClient, pins: &[PinView], verdict: PinVerdict) -> Result<u8, CommandFailure> {
     let colour = Screen::of_stdout().has_colours();
     let (mut decided, mut left) = (Vec::with_capacity(pins.len()), Vec::new());
-    for shown in texts(client, pins)?.into_iter().filter(PinView::waits) {
+    for shown in fetch_texts(client, pins)?.into_iter().filter(PinView::waits) {
         match shown::brief(&shown, colour) {
             Some(text) => {
                 print(&format!("{text}\n"))?;
@@ -268,33 +268,33 @@ fn many(client: &mut OperatorClient, pins: &[PinView], verdict: Verdict) -> Resu
             )),
         }
     }
-    if let (Verdict::Approve { yes: false }, false) = (verdict, decided.is_empty()) {
-        let what = counted(&decided);
+    if let (PinVerdict::Approve { yes: false }, false) = (verdict, decided.is_empty()) {
+        let what = describe_counts(&decided);
         if !terminal::is_here() {
             let text = format!(
                 "not approved: {what} wait, and there is no terminal to ask on; look at the changes above and repeat the \
                  command with --yes"
             );
-            return Err(Failure::new(USAGE, text));
+            return Err(CommandFailure::new(USAGE, text));
         }
         let these = if decided.len() == 1 { "this" } else { "these" };
         if !terminal::ask(&format!("Approve {these} {what}?"))? {
-            return Err(Failure::new(NO, "nothing was approved"));
+            return Err(CommandFailure::new(NO, "nothing was approved"));
         }
     }
     let mut count = 0;
     for some in decided.chunks(DECIDED_AT_ONCE) {
-        let item = |pin: &PinView| Ok(Decision { name: pin.name.clone(), kind: pin.kind, shown: digest(pin)? });
-        let items = some.iter().map(item).collect::<Result<Vec<_>, Failure>>()?;
+        let item = |pin: &PinView| Ok(PinDecision { name: pin.name.clone(), kind: pin.kind, shown: digest(pin)? });
+        let items = some.iter().map(item).collect::<Result<Vec<_>, CommandFailure>>()?;
         let params = PinsParams { items: Some(items), ..PinsParams::default() };
-        let outcome: PinsDecided = client.ask(&verdict.request(params))?;
+        let outcome: DecidedPinsView = client.ask(&verdict.request(params))?;
         count += outcome.decided;
         left.extend(outcome.left.iter().map(|pin| format!("{} ({}): {}", pin.name, pin.kind.into_str(), pin.why)));
     }
     if count == decided.len() && !decided.is_empty() {
-        print(&format!("{}: {}\n", verdict.done(), counted(&decided)))?;
+        print(&format!("{}: {}\n", verdict.done(), describe_counts(&decided)))?;
     } else if count > 0 {
-        print(&format!("{}: {} of {}\n", verdict.done(), count, counted(&decided)))?;
+        print(&format!("{}: {} of {}\n", verdict.done(), count, describe_counts(&decided)))?;
     }
     if left.is_empty() {
         return Ok(OK);
@@ -305,5 +305,5 @@ fn many(client: &mut OperatorClient, pins: &[PinView], verdict: Verdict) -> Resu
     if more > 0 {
         text.push_str(&format!("\n  and {more} more"));
     }
-    Err(Failure::new(NO, text))
+    Err(CommandFailure::new(NO, text))
 }

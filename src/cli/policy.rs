@@ -8,13 +8,13 @@ pub(super) mod replay;
 pub(super) mod suggest;
 
 use super::exit::{NO, OK, USAGE};
-use super::options::Common;
-use super::output::{Failure, print};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, print};
 use super::source;
-use crate::gateway::decision::dry_run::{DryRun, Verdict, decide_once};
+use crate::gateway::decision::dry_run::{DryRun, DryRunResult, decide_once};
 use crate::mcp::annotations::Annotations;
-use crate::mcp::method::List;
-use crate::policy::{Action, Decision, Kind, LOCAL, Said};
+use crate::mcp::method::ItemList;
+use crate::policy::{ActionKind, Decision, LOCAL, PolicyAction, StatedHints};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -23,7 +23,7 @@ const STAND_INS: [(&str, &str); 2] =
     [("default", "no rule matches"), ("doubt", "caller, kind, upstream and name do not fit together")];
 
 #[derive(Clone, Debug, Args)]
-pub(super) struct TestArgs {
+pub(super) struct PolicyTestArgs {
     /// The caller.
     #[arg(long, value_name = "NAME", default_value = LOCAL)]
     caller: String,
@@ -60,13 +60,13 @@ struct ItemArgs {
 
 /// Loads the configuration as `check` does, decides one call and prints the decision. Exits with 1
 /// unless it is allowed.
-pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
+pub(super) fn test(common: &CommonOptions, args: &PolicyTestArgs) -> Result<u8, CommandFailure> {
     let loaded = source::load(common, &[])?;
     let ItemArgs { tool, prompt, resource } = &args.item;
-    let lists = [(List::Tools, tool), (List::Prompts, prompt), (List::Resources, resource)];
+    let lists = [(ItemList::Tools, tool), (ItemList::Prompts, prompt), (ItemList::Resources, resource)];
     let named = lists.into_iter().find_map(|(list, name)| Some((list, name.as_ref()?)));
-    let (list, name) = named.ok_or_else(|| Failure::new(USAGE, "name a tool, a prompt or a resource"))?;
-    let store = source::existing_store(common)?;
+    let (list, name) = named.ok_or_else(|| CommandFailure::new(USAGE, "name a tool, a prompt or a resource"))?;
+    let store = source::open_existing_store(common)?;
     let dry_run = DryRun {
         caller: &args.caller,
         profile: args.profile.as_deref(),
@@ -75,21 +75,23 @@ pub(super) fn test(common: &Common, args: &TestArgs) -> Result<u8, Failure> {
         arguments: args.arguments.as_deref().map(arguments).transpose()?,
         repeat: args.repeat,
     };
-    let verdict = decide_once(&loaded.config, store.as_ref(), &dry_run).map_err(|text| Failure::new(USAGE, text))?;
+    let verdict =
+        decide_once(&loaded.config, store.as_ref(), &dry_run).map_err(|text| CommandFailure::new(USAGE, text))?;
     print(&if args.json { json(&verdict) } else { text(&verdict) })?;
     Ok(if matches!(verdict.decision, Decision::Allow(_)) { OK } else { NO })
 }
 
 /// Checks the arguments of the command line.
-fn arguments(text: &str) -> Result<RawJson, Failure> {
-    let usage = |why: &dyn std::fmt::Display| Failure::new(USAGE, format!("--arguments: must be a JSON object: {why}"));
+fn arguments(text: &str) -> Result<RawJson, CommandFailure> {
+    let usage =
+        |why: &dyn std::fmt::Display| CommandFailure::new(USAGE, format!("--arguments: must be a JSON object: {why}"));
     let raw = RawJson::checked(text.trim().to_owned()).map_err(|error| usage(&error))?;
     RawObject::parse(&raw).map_err(|error| usage(&error))?;
     Ok(raw)
 }
 
 /// Explains the decision by the rule that made it.
-fn why(verdict: &Verdict) -> String {
+fn why(verdict: &DryRunResult) -> String {
     let deciding = verdict.decision.rule();
     if let Some((_, why)) = STAND_INS.iter().find(|(id, _)| *id == &**deciding) {
         return (*why).to_owned();
@@ -114,9 +116,9 @@ fn hints(annotations: &Annotations) -> [(&'static str, bool); 5] {
 }
 
 /// Describes how a tool is treated, and who says so.
-fn treatment(annotations: &Annotations, said: &Said) -> String {
+fn treatment(annotations: &Annotations, said: &StatedHints) -> String {
     let Annotations { read_only, destructive, idempotent, open_world, known_destructive: _ } = *annotations;
-    let Said { server, operator } = said;
+    let StatedHints { server, operator } = said;
     let traits = [
         ("only reads", read_only, operator.read_only, server.read_only),
         ("destructive", destructive, operator.destructive, server.destructive),
@@ -138,17 +140,17 @@ fn treatment(annotations: &Annotations, said: &Said) -> String {
 }
 
 /// Returns the least evidence of an approval, if the decision needs one.
-fn need(verdict: &Verdict) -> Option<&'static str> {
+fn need(verdict: &DryRunResult) -> Option<&'static str> {
     if let Decision::Ask { need, .. } = verdict.decision { Some(need.into_str()) } else { None }
 }
 
 /// Returns true if the item is denied for all arguments, and so not listed.
-fn is_hidden(verdict: &Verdict) -> bool {
+fn is_hidden(verdict: &DryRunResult) -> bool {
     matches!(verdict.decision, Decision::Deny { hidden: true, .. })
 }
 
-fn text(verdict: &Verdict) -> String {
-    let Action { caller, profile, kind, upstream, canonical, annotations, said, .. } = &verdict.action;
+fn text(verdict: &DryRunResult) -> String {
+    let PolicyAction { caller, profile, kind, upstream, canonical, annotations, said, .. } = &verdict.action;
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", foreign::line(value)));
     line("decision", verdict.decision.into_str());
@@ -163,7 +165,7 @@ fn text(verdict: &Verdict) -> String {
     let seen = if verdict.known { "" } else { ", which no earlier run has seen" };
     line("item", &format!("{canonical} ({} of {upstream}){seen}", kind.into_str()));
     line("caller", &profile.as_ref().map_or_else(|| caller.to_string(), |name| format!("{caller} by profile {name}")));
-    if *kind == Kind::Tool {
+    if *kind == ActionKind::Tool {
         line("treated as", &treatment(annotations, said));
     }
     for (at, rule) in verdict.rules.iter().enumerate() {
@@ -177,8 +179,8 @@ fn text(verdict: &Verdict) -> String {
     out
 }
 
-fn json(verdict: &Verdict) -> String {
-    let Action { caller, kind, upstream, canonical, annotations, .. } = &verdict.action;
+fn json(verdict: &DryRunResult) -> String {
+    let PolicyAction { caller, kind, upstream, canonical, annotations, .. } = &verdict.action;
     let rules = verdict.rules.iter().map(|rule| {
         let (effect, matches) = (rule.effect.into_str(), rule.matches);
         serde_json::json!({ "id": &*rule.id, "effect": effect, "matches": matches, "why": rule.why })

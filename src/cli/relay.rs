@@ -18,18 +18,18 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::daemon::Daemon;
-use super::door::Door;
-use super::ends::Ends;
+use super::daemon::DaemonConnection;
+use super::door::DaemonTarget;
+use super::ends::EndSignals;
 use super::exit::{OK, SOFTWARE};
-use super::output::Failure;
-use crate::daemon::gateway::{Gateway, StopTimes, or_never};
+use super::output::CommandFailure;
+use crate::daemon::gateway::{RunningGateway, StopTimes, or_never};
 use crate::serve::lines;
 use crate::wire::lines::LineDecoder;
 
 mod talk;
 
-use self::talk::Talk;
+use self::talk::RelayConversation;
 
 /// Length limit of a line in either direction, in bytes.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
@@ -42,27 +42,27 @@ const STAND_IN_BYTES: usize = 64 * 1024;
 const GAP: Duration = Duration::from_secs(25);
 
 /// A connection to the gateway that answers the relay's lines: the daemon or its stand-in.
-struct Link {
+struct RelayLink {
     read: Box<dyn AsyncRead + Send + Unpin>,
     write: Box<dyn AsyncWrite + Send + Unpin>,
     lines: LineDecoder,
 }
 
-impl Link {
+impl RelayLink {
     fn of(read: impl AsyncRead + Send + Unpin + 'static, write: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self { read: Box::new(read), write: Box::new(write), lines: LineDecoder::new(MAX_LINE_BYTES) }
     }
 
     /// Makes a link of a daemon's connection.
-    fn open(daemon: Daemon) -> Result<Self, Failure> {
-        let failed = |error: io::Error| Failure::new(SOFTWARE, format!("the admin socket: {error}"));
+    fn open(daemon: DaemonConnection) -> Result<Self, CommandFailure> {
+        let failed = |error: io::Error| CommandFailure::new(SOFTWARE, format!("the admin socket: {error}"));
         daemon.stream.set_nonblocking(true).map_err(failed)?;
         let (read, write) = UnixStream::from_std(daemon.stream).map_err(failed)?.into_split();
         Ok(Self::of(read, write))
     }
 
     /// Spawns a task in which the gateway serves MCP, and returns the link to it.
-    fn into_stand_in(gateway: &Gateway, profile: Option<&str>) -> Self {
+    fn into_stand_in(gateway: &RunningGateway, profile: Option<&str>) -> Self {
         let (ours, theirs) = tokio::io::duplex(STAND_IN_BYTES);
         let client = gateway.line_client(gateway.own_caller(), profile.map(Into::into));
         let (read, write) = tokio::io::split(theirs);
@@ -74,23 +74,23 @@ impl Link {
 }
 
 /// A search for the daemon, as a future.
-type Search = Pin<Box<dyn Future<Output = Result<Link, Failure>> + Send>>;
+type DaemonSearch = Pin<Box<dyn Future<Output = Result<RelayLink, CommandFailure>> + Send>>;
 
 /// The state while the daemon is away.
-struct Away {
+struct LostDaemon {
     /// The search for it.
-    back: Search,
+    back: DaemonSearch,
     /// Time at which the waiting requests are refused; `None` once that is done.
     gap_ends: Option<Instant>,
 }
 
 /// An event of the relay's loop.
-enum Event {
+enum RelayEvent {
     FromClient(io::Result<usize>),
     ToClient(io::Result<()>),
     FromDaemon(io::Result<usize>),
     ToDaemon(io::Result<usize>),
-    Back(Result<Link, Failure>),
+    Back(Result<RelayLink, CommandFailure>),
     GapOver,
     End,
 }
@@ -100,8 +100,13 @@ enum Event {
 ///
 /// # Errors
 /// 70 when the socket cannot be used, 69 when the daemon stays away.
-pub(super) async fn run(door: Door, daemon: Daemon, patience: Duration, times: StopTimes) -> Result<u8, Failure> {
-    relay(door, Link::open(daemon)?, None, patience, times).await
+pub(super) async fn run(
+    door: DaemonTarget,
+    daemon: DaemonConnection,
+    patience: Duration,
+    times: StopTimes,
+) -> Result<u8, CommandFailure> {
+    relay(door, RelayLink::open(daemon)?, None, patience, times).await
 }
 
 /// Relays to a gateway that stands in for the daemon, and to the daemon as soon as one answers.
@@ -109,25 +114,25 @@ pub(super) async fn run(door: Door, daemon: Daemon, patience: Duration, times: S
 /// # Errors
 /// As [`run`], once a daemon has answered.
 pub(super) async fn stand_in(
-    door: Door,
-    gateway: Gateway,
+    door: DaemonTarget,
+    gateway: RunningGateway,
     profile: Option<&str>,
     patience: Duration,
     times: StopTimes,
-) -> Result<u8, Failure> {
-    let link = Link::into_stand_in(&gateway, profile);
+) -> Result<u8, CommandFailure> {
+    let link = RelayLink::into_stand_in(&gateway, profile);
     relay(door, link, Some(gateway), patience, times).await
 }
 
 /// Relays stdin and stdout over `link`, and over the daemons that are found later.
 async fn relay(
-    door: Door,
-    link: Link,
-    stand_in: Option<Gateway>,
+    door: DaemonTarget,
+    link: RelayLink,
+    stand_in: Option<RunningGateway>,
     patience: Duration,
     times: StopTimes,
-) -> Result<u8, Failure> {
-    let mut ends = Ends::watch()?;
+) -> Result<u8, CommandFailure> {
+    let mut ends = EndSignals::watch()?;
     let relay = Relay {
         stdin: tokio::io::stdin(),
         stdout: tokio::io::stdout(),
@@ -139,8 +144,8 @@ async fn relay(
 }
 
 /// Searches for the daemon for as long as `patience`; without one, for ever.
-fn search(door: Door, patience: Option<Duration>) -> Search {
-    Box::pin(async move { Link::open(door.wait(patience).await?) })
+fn search(door: DaemonTarget, patience: Option<Duration>) -> DaemonSearch {
+    Box::pin(async move { RelayLink::open(door.wait(patience).await?) })
 }
 
 /// The host's side of a relay.
@@ -159,21 +164,27 @@ impl<R, W, S> Relay<R, W, S>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
-    S: Fn(Option<Duration>) -> Search,
+    S: Fn(Option<Duration>) -> DaemonSearch,
 {
     /// Relays until `end` completes, or for one of the reasons of [`run`]. With a `stand_in`,
     /// `link` leads to it.
-    async fn run(self, link: Link, stand_in: Option<Gateway>, end: impl Future<Output = ()>) -> Result<u8, Failure> {
+    async fn run(
+        self,
+        link: RelayLink,
+        stand_in: Option<RunningGateway>,
+        end: impl Future<Output = ()>,
+    ) -> Result<u8, CommandFailure> {
         let Self { mut stdin, mut stdout, search, patience, last_answers } = self;
         let mut stand_in = stand_in;
         let mut from_client = LineDecoder::new(MAX_LINE_BYTES);
-        let mut talk = if stand_in.is_some() { Talk::with_stand_in() } else { Talk::default() };
+        let mut talk =
+            if stand_in.is_some() { RelayConversation::with_stand_in() } else { RelayConversation::default() };
         let (mut to_daemon, mut to_client) = (BytesMut::new(), BytesMut::new());
         // True while stdout has not taken all of `to_client`.
         let mut unwritten = false;
         let mut input_over = false;
         let mut link = Some(link);
-        let mut away = stand_in.is_some().then(|| Away { back: search(None), gap_ends: None });
+        let mut away = stand_in.is_some().then(|| LostDaemon { back: search(None), gap_ends: None });
         tokio::pin!(end);
         let outcome = loop {
             unwritten |= !to_client.is_empty();
@@ -183,7 +194,7 @@ where
             let (unsent, unread) = (to_daemon.len(), to_client.len());
             let may_hear = talk.waiting() + unsent < HIGH_WATER;
             let (reading, writing) = match &mut link {
-                Some(Link { read, write, lines }) => {
+                Some(RelayLink { read, write, lines }) => {
                     let reading = async move { read.read_buf(lines.buffer()).await };
                     (Some(reading), Some(write.write_buf(&mut to_daemon)))
                 }
@@ -191,18 +202,18 @@ where
             };
             let gap_ends = away.as_ref().and_then(|away| away.gap_ends);
             let event = tokio::select! {
-                () = &mut end => Event::End,
-                got = stdin.read_buf(from_client.buffer()), if may_hear && !input_over => Event::FromClient(got),
-                done = write_out(&mut stdout, &mut to_client), if unwritten => Event::ToClient(done),
-                got = or_never(reading), if unread < HIGH_WATER => Event::FromDaemon(got),
-                done = or_never(writing), if unsent > 0 => Event::ToDaemon(done),
-                found = or_never(away.as_mut().map(|away| away.back.as_mut())) => Event::Back(found),
-                () = or_never(gap_ends.map(tokio::time::sleep_until)) => Event::GapOver,
+                () = &mut end => RelayEvent::End,
+                got = stdin.read_buf(from_client.buffer()), if may_hear && !input_over => RelayEvent::FromClient(got),
+                done = write_out(&mut stdout, &mut to_client), if unwritten => RelayEvent::ToClient(done),
+                got = or_never(reading), if unread < HIGH_WATER => RelayEvent::FromDaemon(got),
+                done = or_never(writing), if unsent > 0 => RelayEvent::ToDaemon(done),
+                found = or_never(away.as_mut().map(|away| away.back.as_mut())) => RelayEvent::Back(found),
+                () = or_never(gap_ends.map(tokio::time::sleep_until)) => RelayEvent::GapOver,
             };
             match event {
-                Event::End => break Ok(OK),
-                Event::FromClient(Ok(1..)) => talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client),
-                Event::FromClient(Ok(_)) => {
+                RelayEvent::End => break Ok(OK),
+                RelayEvent::FromClient(Ok(1..)) => talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client),
+                RelayEvent::FromClient(Ok(_)) => {
                     // The last line may have no newline.
                     from_client.buffer().extend_from_slice(b"\n");
                     talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client);
@@ -210,15 +221,15 @@ where
                     input_over = true;
                 }
                 // A client that no longer reads needs no answers.
-                Event::FromClient(Err(_)) | Event::ToClient(Err(_)) => return Ok(OK),
-                Event::ToClient(Ok(())) => unwritten = false,
-                Event::FromDaemon(Ok(1..)) => {
+                RelayEvent::FromClient(Err(_)) | RelayEvent::ToClient(Err(_)) => return Ok(OK),
+                RelayEvent::ToClient(Ok(())) => unwritten = false,
+                RelayEvent::FromDaemon(Ok(1..)) => {
                     if let Some(link) = &mut link {
                         talk.hear_daemon(&mut link.lines, &mut to_client, &mut to_daemon);
                     }
                 }
-                Event::ToDaemon(Ok(1..)) => {}
-                Event::FromDaemon(_) | Event::ToDaemon(_) => {
+                RelayEvent::ToDaemon(Ok(1..)) => {}
+                RelayEvent::FromDaemon(_) | RelayEvent::ToDaemon(_) => {
                     tracing::warn!("the daemon went away; looking for it");
                     link = None;
                     to_daemon.clear();
@@ -227,9 +238,9 @@ where
                         end_stand_in(&gateway).await;
                     }
                     let gap_ends = Some(Instant::now() + GAP.min(patience));
-                    away = Some(Away { back: search(Some(patience)), gap_ends });
+                    away = Some(LostDaemon { back: search(Some(patience)), gap_ends });
                 }
-                Event::Back(Ok(found)) => {
+                RelayEvent::Back(Ok(found)) => {
                     tracing::info!("the daemon is back");
                     (link, away) = (Some(found), None);
                     if let Some(gateway) = stand_in.take() {
@@ -239,8 +250,8 @@ where
                     }
                     talk.found(&mut to_daemon);
                 }
-                Event::Back(Err(failure)) => break Err(failure),
-                Event::GapOver => {
+                RelayEvent::Back(Err(failure)) => break Err(failure),
+                RelayEvent::GapOver => {
                     talk.give_up_waiting(&mut to_client);
                     away.iter_mut().for_each(|away| away.gap_ends = None);
                 }
@@ -257,7 +268,7 @@ where
 }
 
 /// Shuts down the stand-in without waiting, since it has started nothing.
-async fn end_stand_in(gateway: &Gateway) {
+async fn end_stand_in(gateway: &RunningGateway) {
     let hurry = CancellationToken::new();
     hurry.cancel();
     Box::pin(gateway.shut_down(&hurry)).await;

@@ -1,16 +1,16 @@
 //! The command `headend reload`: asks the daemon to read its configuration again.
 
 use super::daemon;
-use super::options::Common;
-use super::output::{Failure, print};
+use super::options::CommonOptions;
+use super::output::{CommandFailure, print};
 use crate::operator::request::{ReloadParams, Request};
-use crate::operator::views::Reloaded;
+use crate::operator::views::ReloadView;
 use crate::wire::foreign;
 
-pub(super) fn run(common: &Common, dry_run: bool) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, dry_run: bool) -> Result<u8, CommandFailure> {
     let config = common.config.as_ref().filter(|_| dry_run);
     let config = config.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     let request = Request::Reload(ReloadParams { dry_run, config, ..ReloadParams::default() });
-    let Reloaded { plan } = daemon::connect(common, "admin", None)?.ask(&request)?;
+    let ReloadView { plan } = daemon::connect(common, "admin", None)?.ask(&request)?;
     print(&format!("{}\n", foreign::block(&plan)))
 }

@@ -2,25 +2,25 @@
 
 use super::daemon;
 use super::exit::{NO, OK};
-use super::options::Common;
-use super::output::{Failure, print};
-use super::status::unknown;
-use crate::operator::request::{ByName, Request};
-use crate::operator::upstreams::Restarted;
+use super::options::CommonOptions;
+use super::output::{CommandFailure, print};
+use super::status::suggest_upstream;
+use crate::operator::request::{NameParams, Request};
+use crate::operator::upstreams::RestartedUpstream;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
 
-pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
-    let mut daemon = daemon::connect(common, "admin", None).map_err(Failure::from).map_err(|failure| {
+pub(super) fn run(common: &CommonOptions, name: &str) -> Result<u8, CommandFailure> {
+    let mut daemon = daemon::connect(common, "admin", None).map_err(CommandFailure::from).map_err(|failure| {
         let text = format!(
             "{}, which starts every upstream; a host that runs `headend stdio` without a daemon starts its own",
             failure.text
         );
-        Failure { text, ..failure }
+        CommandFailure { text, ..failure }
     })?;
-    let request = Request::Restart(ByName { name: name.to_owned() });
-    let answer = daemon.ask(&request).map_err(|failure| unknown(&mut daemon, name, failure))?;
-    let Restarted { state, health, advice, .. } = answer;
+    let request = Request::Restart(NameParams { name: name.to_owned() });
+    let answer = daemon.ask(&request).map_err(|failure| suggest_upstream(&mut daemon, name, failure))?;
+    let RestartedUpstream { state, health, advice, .. } = answer;
     let name = foreign::line(name);
     match state {
         UpstreamState::Ready => print(&format!("{name}: ready\n")),
@@ -39,7 +39,7 @@ pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
         | UpstreamState::Disabled => {
             let why = foreign::line(health.last_error.as_deref().unwrap_or_default()).into_owned();
             let advice = advice.map(|advice| format!("; {}", foreign::line(&advice))).unwrap_or_default();
-            Err(Failure::new(NO, format!("{name} is {state}: {why}{advice}")))
+            Err(CommandFailure::new(NO, format!("{name} is {state}: {why}{advice}")))
         }
     }
 }

@@ -9,17 +9,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, USAGE};
-use super::options::{Common, LogFormat};
-use super::output::{Failure, print};
-use super::source::{self, Loaded};
-use crate::config::{self, Auth, guard};
-use crate::daemon::access::Access;
+use super::options::{CommonOptions, LogFormatOption};
+use super::output::{CommandFailure, print};
+use super::source::{self, CommandConfig};
+use crate::config::{self, ClientAuth, guard};
+use crate::daemon::access::SocketUsers;
 use crate::daemon::admin;
-use crate::daemon::doors::Addresses;
+use crate::daemon::doors::GatewayAddresses;
 use crate::daemon::file_watch::FileWatch;
-use crate::daemon::gateway::{Gateway, Keeper, MAIN, StartError, StopTimes, now, or_never};
+use crate::daemon::gateway::{GatewayStartError, MAIN, RunningGateway, SettingOwner, StopTimes, now, or_never};
 use crate::daemon::systemd;
-use crate::operator::alone::Store;
+use crate::operator::alone::StateDir;
 use crate::telemetry::logs;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -40,7 +40,7 @@ pub(super) fn close_memory() {
     }
 }
 
-pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: &ServeArgs) -> Result<u8, CommandFailure> {
     let begun = now();
     close_memory();
     let loaded = source::load(common, &args.upstreams)?;
@@ -52,26 +52,32 @@ pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// 64 for an invalid filter.
-pub(super) fn start_logs(common: &Common, configured: &config::Log) -> Result<logs::LogGuard, Failure> {
+pub(super) fn start_logs(
+    common: &CommonOptions,
+    configured: &config::LoggingSettings,
+) -> Result<logs::LogGuard, CommandFailure> {
     let format = match (common.log_format, configured.format) {
-        (Some(LogFormat::Auto), _) | (None, config::LogFormat::Auto) => logs::LogFormat::Auto,
-        (Some(LogFormat::Text), _) | (None, config::LogFormat::Text) => logs::LogFormat::Text,
-        (Some(LogFormat::Json), _) | (None, config::LogFormat::Json) => logs::LogFormat::Json,
+        (Some(LogFormatOption::Auto), _) | (None, config::LogFormatSetting::Auto) => logs::LogFormat::Auto,
+        (Some(LogFormatOption::Text), _) | (None, config::LogFormatSetting::Text) => logs::LogFormat::Text,
+        (Some(LogFormatOption::Json), _) | (None, config::LogFormatSetting::Json) => logs::LogFormat::Json,
     };
     let filter = common.log.clone().unwrap_or_else(|| configured.filter.clone());
     logs::init(&logs::LogOptions { format, filter, fixed: common.log.is_some() })
-        .map_err(|why| Failure::new(USAGE, why))
+        .map_err(|why| CommandFailure::new(USAGE, why))
 }
 
 /// Runs a command to its end on a new runtime.
 ///
 /// # Errors
 /// As the command; 70 if the system refuses threads.
-pub(super) fn block_on(times: StopTimes, command: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+pub(super) fn block_on(
+    times: StopTimes,
+    command: impl Future<Output = Result<u8, CommandFailure>>,
+) -> Result<u8, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(SOFTWARE, format!("start the runtime: {error}")))?;
+        .map_err(|error| CommandFailure::new(SOFTWARE, format!("start the runtime: {error}")))?;
     let outcome = runtime.block_on(command);
     // A thread that reads stdin or resolves a host name may never return.
     runtime.shutdown_timeout(times.threads);
@@ -79,7 +85,7 @@ pub(super) fn block_on(times: StopTimes, command: impl Future<Output = Result<u8
 }
 
 /// Logs the warnings of the configuration, and the effect of a missing policy.
-pub(super) fn warn(loaded: &Loaded, inline: bool) {
+pub(super) fn warn(loaded: &CommandConfig, inline: bool) {
     for warning in &loaded.warnings {
         tracing::warn!(warning = %warning, "configuration");
     }
@@ -94,15 +100,20 @@ pub(super) fn warn(loaded: &Loaded, inline: bool) {
 
 /// Runs the daemon: takes the lock of the state directory, opens the gateway, announces it, and
 /// serves until a signal ends it.
-async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) -> Result<u8, Failure> {
+async fn serve(
+    common: &CommonOptions,
+    loaded: CommandConfig,
+    inline: bool,
+    begun: Instant,
+) -> Result<u8, CommandFailure> {
     // First: until now a signal, SIGHUP too, ends the process without a shutdown.
-    let mut signals = Signals::watch()?;
+    let mut signals = DaemonSignals::watch()?;
     warn(&loaded, inline);
     let embedded = loaded.embedded;
-    let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
-    let store = source::store(&loaded.config)?;
+    let wants_token = matches!(loaded.config.server.auth, ClientAuth::Token { .. });
+    let store = source::open_store(&loaded.config)?;
     let lock = tokio::select! {
-        lock = store.lock() => lock.map_err(|error| Failure::new(TEMPFAIL, error))?,
+        lock = store.lock() => lock.map_err(|error| CommandFailure::new(TEMPFAIL, error))?,
         () = signals.end() => return Ok(OK),
     };
     // The system releases the lock when the process ends. It must outlive this function, since a
@@ -114,8 +125,8 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
     let announced = tokio::task::spawn_blocking(move || announce(&addresses, embedded, wants_token));
     tokio::select! {
         announced = announced => {
-            announced.map_err(|error| Failure::new(SOFTWARE, format!("stdout: {error}")))??;
-            systemd::ready();
+            announced.map_err(|error| CommandFailure::new(SOFTWARE, format!("stdout: {error}")))??;
+            systemd::notify_ready();
             gateway.service.metrics.started(now().duration_since(begun));
             tracing::info!(?endpoints, "serving");
             until_stopped(&gateway, &mut signals).await;
@@ -131,17 +142,22 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
 ///
 /// # Errors
 /// 70, 75 or 78, see [`start_failure`].
-async fn open(common: &Common, loaded: Loaded, store: Store) -> Result<(Arc<Gateway>, Addresses), Failure> {
+async fn open(
+    common: &CommonOptions,
+    loaded: CommandConfig,
+    store: StateDir,
+) -> Result<(Arc<RunningGateway>, GatewayAddresses), CommandFailure> {
     let socket = source::own_socket(common, &loaded.config.admin);
     let host_command = source::host_command(common, &loaded.config.admin, loaded.source.path.as_deref());
-    let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
+    let access = SocketUsers::of(&loaded.config.admin).map_err(|why| CommandFailure::new(CONFIG, why))?;
     // The store is used even if upstreams of the command line keep nothing in it, since the token
     // must survive a restart.
     let config = loaded.config;
-    let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
+    let gateway =
+        RunningGateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
     let gateway = Arc::new(gateway);
     gateway.service.host_command.get_or_init(|| host_command);
-    gateway.service.approvals.keep_operator(Keeper::Daemon);
+    gateway.service.approvals.keep_operator(SettingOwner::Daemon);
     let addresses = gateway.listen().await.map_err(start_failure)?;
     if let Some(path) = socket {
         match admin::bind(&path, &access).await {
@@ -149,14 +165,14 @@ async fn open(common: &Common, loaded: Loaded, store: Store) -> Result<(Arc<Gate
                 let serving = admin::serve(Arc::clone(&gateway), listener, path, access);
                 gateway.service.tasks.spawn("admin socket", serving);
             }
-            Err(error) if admin::passes(&error) => {
+            Err(error) if admin::is_retryable(&error) => {
                 let serving = admin::serve_later(Arc::clone(&gateway), path, access, error);
                 gateway.service.tasks.spawn("admin socket", serving);
             }
             Err(error) => {
                 // No system accepts this path, so the configuration is wrong.
                 let code = if error.kind() == ErrorKind::InvalidInput { CONFIG } else { TEMPFAIL };
-                return Err(Failure::new(code, format!("admin socket {}: {error}", path.display())));
+                return Err(CommandFailure::new(code, format!("admin socket {}: {error}", path.display())));
             }
         }
     }
@@ -168,27 +184,29 @@ async fn open(common: &Common, loaded: Loaded, store: Store) -> Result<(Arc<Gate
 /// # Errors
 /// The exit code and the text of the failure.
 #[cfg(test)]
-pub(crate) async fn open_on_stage(file: &std::path::Path) -> Result<(Arc<Gateway>, Addresses), (u8, String)> {
-    let common = Common { config: Some(file.to_owned()), ..Common::default() };
-    let told = |failure: Failure| (failure.code, failure.text);
+pub(crate) async fn open_on_stage(
+    file: &std::path::Path,
+) -> Result<(Arc<RunningGateway>, GatewayAddresses), (u8, String)> {
+    let common = CommonOptions { config: Some(file.to_owned()), ..CommonOptions::default() };
+    let told = |failure: CommandFailure| (failure.code, failure.text);
     let loaded = source::load(&common, &[]).map_err(told)?;
     warn(&loaded, false);
-    let store = source::store(&loaded.config).map_err(told)?;
+    let store = source::open_store(&loaded.config).map_err(told)?;
     open(&common, loaded, store).await.map_err(told)
 }
 
 /// The signals that the daemon handles.
-struct Signals {
+struct DaemonSignals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl DaemonSignals {
     /// Starts to watch the signals. From then on they do not end the process, and a signal that
     /// arrives before the first wait is kept.
-    fn watch() -> Result<Self, Failure> {
-        let on = |kind| signal(kind).map_err(|error| Failure::new(SOFTWARE, format!("signals: {error}")));
+    fn watch() -> Result<Self, CommandFailure> {
+        let on = |kind| signal(kind).map_err(|error| CommandFailure::new(SOFTWARE, format!("signals: {error}")));
         Ok(Self {
             hangup: on(SignalKind::hangup())?,
             terminate: on(SignalKind::terminate())?,
@@ -207,17 +225,20 @@ impl Signals {
 
 /// Maps the error to an exit code: 78 for a wrong configuration, 75 for a directory or address that
 /// may be usable at a later start, 70 for a defect.
-pub(super) fn start_failure(error: StartError) -> Failure {
+pub(super) fn start_failure(error: GatewayStartError) -> CommandFailure {
     let code = match error {
-        StartError::Config(_) => CONFIG,
-        StartError::Listen { .. } | StartError::Token { .. } | StartError::Audit(_) | StartError::State(_) => TEMPFAIL,
-        StartError::Metrics(_) => SOFTWARE,
+        GatewayStartError::Config(_) => CONFIG,
+        GatewayStartError::Listen { .. }
+        | GatewayStartError::Token { .. }
+        | GatewayStartError::Audit(_)
+        | GatewayStartError::State(_) => TEMPFAIL,
+        GatewayStartError::Metrics(_) => SOFTWARE,
     };
-    Failure::new(code, error)
+    CommandFailure::new(code, error)
 }
 
 /// Prints the gateway's addresses for people and scripts. The token is printed only on a terminal.
-fn announce(addresses: &Addresses, embedded: bool, wants_token: bool) -> Result<(), Failure> {
+fn announce(addresses: &GatewayAddresses, embedded: bool, wants_token: bool) -> Result<(), CommandFailure> {
     let mut text = String::new();
     let metrics = addresses.metrics.map(|address| format!(" metrics http://{address}/metrics")).unwrap_or_default();
     let console = addresses.console.as_ref().map(|base| format!(" console {base}/")).unwrap_or_default();
@@ -262,7 +283,7 @@ fn curl(endpoint: &str, authorization: &str, method: &str, name: Option<&str>, p
 }
 
 /// Handles SIGHUP and file changes by a reload, until SIGTERM or SIGINT arrives.
-async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
+async fn until_stopped(gateway: &Arc<RunningGateway>, signals: &mut DaemonSignals) {
     let mut watch = gateway.source.path.is_some().then(FileWatch::default);
     loop {
         if let Some(watch) = &mut watch {
@@ -285,7 +306,7 @@ async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
 }
 
 /// Shuts the gateway down; a second signal skips the waiting.
-async fn shut_down(gateway: &Arc<Gateway>, signals: &mut Signals) {
+async fn shut_down(gateway: &Arc<RunningGateway>, signals: &mut DaemonSignals) {
     tracing::info!("shutting down");
     let hurry = CancellationToken::new();
     let finish = gateway.shut_down(&hurry);

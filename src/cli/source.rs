@@ -6,19 +6,22 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 
 use super::exit::{CONFIG, USAGE};
-use super::options::Common;
-use super::output::Failure;
-use crate::config::{self, Admin, Config, HostCommand, Loading, Located, Target, Template, Warning, guard};
+use super::options::CommonOptions;
+use super::output::CommandFailure;
+use crate::config::{
+    self, AdminSettings, Config, ConfigLocation, ConfigWarning, HostCommand, LoadedConfig, UpstreamTarget,
+    VariableText, guard,
+};
 use crate::daemon::gateway::ConfigSource;
-use crate::operator::alone::{self, Store};
+use crate::operator::alone::{self, StateDir};
 
 /// Text of the embedded default.
 const EMBEDDED: &str = include_str!("../../config/embedded.toml");
 
 /// A loaded configuration, its warnings, and the source to read it again.
-pub(super) struct Loaded {
+pub(super) struct CommandConfig {
     pub(super) config: Config,
-    pub(super) warnings: Vec<Warning>,
+    pub(super) warnings: Vec<ConfigWarning>,
     pub(super) source: ConfigSource,
     pub(super) embedded: bool,
 }
@@ -32,7 +35,7 @@ pub(super) fn environment(name: &str) -> Option<String> {
 ///
 /// # Errors
 /// 78 with all problems of the configuration; 64 for an invalid `--upstream`.
-pub(super) fn load(common: &Common, upstreams: &[String]) -> Result<Loaded, Failure> {
+pub(super) fn load(common: &CommonOptions, upstreams: &[String]) -> Result<CommandConfig, CommandFailure> {
     let located = config::locate(common.config.as_deref(), &environment);
     if !upstreams.is_empty() {
         let path = common.config.clone();
@@ -42,8 +45,8 @@ pub(super) fn load(common: &Common, upstreams: &[String]) -> Result<Loaded, Fail
         return Ok(loaded);
     }
     match located {
-        Located::File(path) => loaded(Some(path.clone()), false, false, move || config::load(&path)),
-        Located::Embedded => loaded(None, false, true, || of_text(embedded())),
+        ConfigLocation::File(path) => loaded(Some(path.clone()), false, false, move || config::load(&path)),
+        ConfigLocation::Embedded => loaded(None, false, true, || of_text(embedded())),
     }
 }
 
@@ -52,35 +55,35 @@ fn loaded(
     path: Option<PathBuf>,
     inline_only: bool,
     embedded: bool,
-    load: impl Fn() -> Loading + Send + Sync + 'static,
-) -> Result<Loaded, Failure> {
-    let Loading { outcome, files } = load();
-    let (config, warnings) = outcome.map_err(|text| Failure::new(CONFIG, text))?;
+    load: impl Fn() -> LoadedConfig + Send + Sync + 'static,
+) -> Result<CommandConfig, CommandFailure> {
+    let LoadedConfig { outcome, files } = load();
+    let (config, warnings) = outcome.map_err(|text| CommandFailure::new(CONFIG, text))?;
     // Symbolic links are not resolved, since they may lead elsewhere at the next reload.
     let path = path.filter(|_| !inline_only).map(|path| std::path::absolute(&path).unwrap_or(path));
     let warned = Mutex::new(warnings.iter().map(ToString::to_string).collect());
     let source = ConfigSource { path, load: Box::new(load), remembers: true, files: Mutex::new(files), warned };
-    Ok(Loaded { config, warnings, source, embedded })
+    Ok(CommandConfig { config, warnings, source, embedded })
 }
 
 /// Wraps a configuration that comes from no file.
-fn of_text(outcome: Result<(Config, Vec<Warning>), String>) -> Loading {
-    Loading { outcome, files: Vec::new() }
+fn of_text(outcome: Result<(Config, Vec<ConfigWarning>), String>) -> LoadedConfig {
+    LoadedConfig { outcome, files: Vec::new() }
 }
 
-fn parse(text: &str, origin: &str) -> Result<(Config, Vec<Warning>), String> {
+fn parse(text: &str, origin: &str) -> Result<(Config, Vec<ConfigWarning>), String> {
     config::parse(text, origin, &environment, &guard::read).map_err(|problems| problems.to_string())
 }
 
 /// Parses the embedded default and lets its demo servers start this program.
-fn embedded() -> Result<(Config, Vec<Warning>), String> {
+fn embedded() -> Result<(Config, Vec<ConfigWarning>), String> {
     let (mut config, warnings) = parse(EMBEDDED, "the embedded default")?;
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     for upstream in &mut config.upstreams {
-        if let Target::Stdio { command, .. } = &mut upstream.target
+        if let UpstreamTarget::Stdio { command, .. } = &mut upstream.target
             && let Some(first) = command.first_mut().filter(|first| first.written() == "headend")
         {
-            *first = Template::plain(program.display().to_string());
+            *first = VariableText::plain(program.display().to_string());
         }
     }
     Ok((config, warnings))
@@ -88,7 +91,7 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
 
 /// Loads a file's configuration with upstreams of the command line added, or these upstreams alone
 /// with `default = "allow"`.
-fn with_upstreams(path: Option<&Path>, added: &str) -> Loading {
+fn with_upstreams(path: Option<&Path>, added: &str) -> LoadedConfig {
     match path {
         Some(path) => config::load_with(path, Some(("the command line", added))),
         // The user who typed the server's command is its only client.
@@ -97,8 +100,8 @@ fn with_upstreams(path: Option<&Path>, added: &str) -> Loading {
 }
 
 /// Converts `NAME=TARGET` of `--upstream` to a table of the configuration.
-fn inline(text: &str) -> Result<String, Failure> {
-    let usage = |why: String| Failure::new(USAGE, format!("--upstream {text:?}: {why}"));
+fn inline(text: &str) -> Result<String, CommandFailure> {
+    let usage = |why: String| CommandFailure::new(USAGE, format!("--upstream {text:?}: {why}"));
     let (name, target) = text.split_once('=').ok_or_else(|| usage("write NAME=URL or NAME=COMMAND".to_owned()))?;
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let line = if target.starts_with("http://") || target.starts_with("https://") {
@@ -113,10 +116,10 @@ fn inline(text: &str) -> Result<String, Failure> {
 
 /// Loads the configuration file without reporting problems, for commands that need one key; `None`
 /// without a file or with an invalid one.
-pub(super) fn quiet(common: &Common) -> Option<Config> {
+pub(super) fn load_quietly(common: &CommonOptions) -> Option<Config> {
     match config::locate(common.config.as_deref(), &environment) {
-        Located::File(path) => config::load(&path).outcome.ok().map(|(config, _)| config),
-        Located::Embedded => None,
+        ConfigLocation::File(path) => config::load(&path).outcome.ok().map(|(config, _)| config),
+        ConfigLocation::Embedded => None,
     }
 }
 
@@ -125,25 +128,27 @@ pub(super) fn quiet(common: &Common) -> Option<Config> {
 ///
 /// # Errors
 /// 78 with all problems.
-pub(super) fn with_rules(common: &Common, origin: &str, text: &str) -> Result<Config, Failure> {
+pub(super) fn load_with_rules(common: &CommonOptions, origin: &str, text: &str) -> Result<Config, CommandFailure> {
     let outcome = match config::locate(common.config.as_deref(), &environment) {
-        Located::File(path) => config::load_with(&path, Some((origin, text))).outcome,
-        Located::Embedded => config::parse_both(("the embedded default", EMBEDDED), (origin, text), &environment)
-            .map_err(|problems| problems.to_string()),
+        ConfigLocation::File(path) => config::load_with(&path, Some((origin, text))).outcome,
+        ConfigLocation::Embedded => {
+            config::parse_both(("the embedded default", EMBEDDED), (origin, text), &environment)
+                .map_err(|problems| problems.to_string())
+        }
     };
-    outcome.map(|(config, _)| config).map_err(|text| Failure::new(CONFIG, text))
+    outcome.map(|(config, _)| config).map_err(|text| CommandFailure::new(CONFIG, text))
 }
 
 /// Loads a configuration file that is not in force.
 ///
 /// # Errors
 /// 78 with all problems.
-pub(super) fn other(path: &Path) -> Result<Config, Failure> {
-    config::load(path).outcome.map(|(config, _)| config).map_err(|text| Failure::new(CONFIG, text))
+pub(super) fn load_file(path: &Path) -> Result<Config, CommandFailure> {
+    config::load(path).outcome.map(|(config, _)| config).map_err(|text| CommandFailure::new(CONFIG, text))
 }
 
 /// Returns the path of this user's configuration file, which need not exist.
-pub(super) fn user_file(common: &Common) -> Option<PathBuf> {
+pub(super) fn user_file(common: &CommonOptions) -> Option<PathBuf> {
     common.config.clone().or_else(|| config::user_file(&environment))
 }
 
@@ -152,29 +157,29 @@ pub(super) fn user_file(common: &Common) -> Option<PathBuf> {
 ///
 /// # Errors
 /// 78 if the environment names no place for the file.
-pub(super) fn writable(common: &Common) -> Result<PathBuf, Failure> {
+pub(super) fn find_writable_file(common: &CommonOptions) -> Result<PathBuf, CommandFailure> {
     match config::locate(common.config.as_deref(), &environment) {
-        Located::File(path) => Ok(path),
-        Located::Embedded => config::user_file(&environment).ok_or_else(|| {
-            Failure::new(CONFIG, "no configuration file: set $XDG_CONFIG_HOME or $HOME, or write --config PATH")
+        ConfigLocation::File(path) => Ok(path),
+        ConfigLocation::Embedded => config::user_file(&environment).ok_or_else(|| {
+            CommandFailure::new(CONFIG, "no configuration file: set $XDG_CONFIG_HOME or $HOME, or write --config PATH")
         }),
     }
 }
 
 /// Returns the settings of the audit log for commands without a daemon; the defaults if the
 /// configuration cannot be loaded.
-pub(super) fn audit(common: &Common) -> config::Audit {
-    quiet(common).map_or_else(config::Audit::default, |config| config.audit)
+pub(super) fn audit(common: &CommonOptions) -> config::AuditSettings {
+    load_quietly(common).map_or_else(config::AuditSettings::default, |config| config.audit)
 }
 
 /// Opens the state directory, and creates it if missing.
 ///
 /// # Errors
 /// 75 if it cannot be created or other users can write to it; 78 if the environment names none.
-pub(super) fn store(config: &Config) -> Result<Store, Failure> {
+pub(super) fn open_store(config: &Config) -> Result<StateDir, CommandFailure> {
     let dir = config::state_dir(&environment)
-        .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    alone::open_state(dir, config.secrets.key.clone(), true).map_err(Failure::from)
+        .ok_or_else(|| CommandFailure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
+    alone::open_state(dir, config.secrets.key.clone(), true).map_err(CommandFailure::from)
 }
 
 /// Opens the state directory if it exists, for commands without a daemon. Creates no key, since the
@@ -182,15 +187,15 @@ pub(super) fn store(config: &Config) -> Result<Store, Failure> {
 ///
 /// # Errors
 /// 75 if other users can write to it.
-pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> {
+pub(super) fn open_existing_store(common: &CommonOptions) -> Result<Option<StateDir>, CommandFailure> {
     let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
-    let key = quiet(common).and_then(|config| config.secrets.key);
-    alone::open_state(dir, key, false).map(Some).map_err(Failure::from)
+    let key = load_quietly(common).and_then(|config| config.secrets.key);
+    alone::open_state(dir, key, false).map(Some).map_err(CommandFailure::from)
 }
 
 /// Returns the command by which hosts reach a daemon that is started with this command line and
 /// configuration file.
-pub(super) fn host_command(common: &Common, admin: &Admin, file: Option<&Path>) -> HostCommand {
+pub(super) fn host_command(common: &CommonOptions, admin: &AdminSettings, file: Option<&Path>) -> HostCommand {
     let places = config::state_dir(&environment).zip(own_socket(common, admin));
     let uid = rustix::process::getuid().as_raw();
     places
@@ -198,7 +203,7 @@ pub(super) fn host_command(common: &Common, admin: &Admin, file: Option<&Path>) 
 }
 
 /// Returns the path of the socket that a daemon with this command line and configuration binds.
-pub(super) fn own_socket(common: &Common, admin: &Admin) -> Option<PathBuf> {
+pub(super) fn own_socket(common: &CommonOptions, admin: &AdminSettings) -> Option<PathBuf> {
     let named = common.socket.clone().or_else(|| admin.socket.clone());
     let runtime = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(environment).map(PathBuf::from);
     let mut directories = runtime.chain(config::state_dir(&environment));

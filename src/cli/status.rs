@@ -1,16 +1,16 @@
 //! The command `headend status [NAME]`: prints the daemon's state, or everything about one
 //! upstream.
 
-use super::daemon::{self, Daemon};
+use super::daemon::{self, DaemonConnection};
 use super::exit::NO;
-use super::meant::meant;
-use super::options::Common;
-use super::output::{Failure, count, print, print_json};
+use super::meant::suggest_names;
+use super::options::CommonOptions;
+use super::output::{CommandFailure, count, print, print_json};
 use super::screen::{Colour, Column, Screen};
 use super::source;
 use crate::gateway::condition::UPSTREAMS;
 use crate::operator::request::{NoParams, Request};
-use crate::operator::status::{AddressesView, ConnectedClient, OpenApprovals, StatusView};
+use crate::operator::status::{AddressesView, ConnectedClientView, OpenApprovalsView, StatusView};
 use crate::operator::upstreams::{UnreadView, UpstreamFacts, UpstreamView};
 use crate::policy::Caller;
 use crate::telemetry::upstream_state::UpstreamState;
@@ -32,18 +32,19 @@ const COLUMNS: [(&str, Column); 12] = [
     ("last-error", Column { head: "LAST ERROR", rank: 9 }),
 ];
 
-pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8, Failure> {
-    let mut daemon = daemon::connect(common, "admin", None).map_err(|failure| beside(common, &failure.into()))?;
+pub(super) fn run(common: &CommonOptions, name: Option<&str>, json: bool) -> Result<u8, CommandFailure> {
+    let mut daemon =
+        daemon::connect(common, "admin", None).map_err(|failure| add_other_gateways(common, &failure.into()))?;
     let status: StatusView = daemon.ask(&Request::Status(NoParams {}))?;
     let screen = Screen::of_stdout();
     if let Some(name) = name {
         let found = status.upstreams.iter().find(|upstream| upstream.name == name);
         let unknown = || {
-            let meant = meant(name, names(&status));
-            Failure::new(NO, format!("there is no upstream `{name}`; `headend status` lists them{meant}"))
+            let meant = suggest_names(name, names(&status));
+            CommandFailure::new(NO, format!("there is no upstream `{name}`; `headend status` lists them{meant}"))
         };
         let found = found.ok_or_else(unknown)?;
-        return if json { print_json(found) } else { print(&about(screen, found)) };
+        return if json { print_json(found) } else { print(&format_upstream(screen, found)) };
     }
     if json {
         return print_json(&status);
@@ -52,12 +53,12 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
 }
 
 /// Extends the failure to find a daemon by the gateways that run without one.
-fn beside(common: &Common, failure: &Failure) -> Failure {
-    let store = source::existing_store(common).ok().flatten();
+fn add_other_gateways(common: &CommonOptions, failure: &CommandFailure) -> CommandFailure {
+    let store = source::open_existing_store(common).ok().flatten();
     let others = store.map(|store| store.other_gateways()).unwrap_or_default();
     let lines: String =
         others.iter().map(|other| format!("\n{other} runs without one, with upstreams of its own")).collect();
-    Failure::new(failure.code, format!("{}{lines}", failure.text))
+    CommandFailure::new(failure.code, format!("{}{lines}", failure.text))
 }
 
 /// Formats the state of the gateway and all upstreams.
@@ -140,7 +141,7 @@ fn addresses(AddressesView { mcp, console, metrics, socket }: &AddressesView) ->
 /// Lists the connected clients by the names that they gave themselves, with the number of
 /// connections and the caller of each.
 fn clients(status: &StatusView) -> String {
-    let shown = |client: &ConnectedClient| {
+    let shown = |client: &ConnectedClientView| {
         let name = if client.name.is_empty() { "without a name" } else { &client.name };
         let caller = Some(&client.caller).filter(|caller| *caller != Caller::local().name());
         let caller = caller.map(|caller| format!(" of {caller}")).unwrap_or_default();
@@ -155,19 +156,19 @@ fn clients(status: &StatusView) -> String {
 }
 
 /// Describes the open approvals; `None` if there are none.
-fn approvals(OpenApprovals { open, oldest_seconds }: &OpenApprovals) -> Option<String> {
+fn approvals(OpenApprovalsView { open, oldest_seconds }: &OpenApprovalsView) -> Option<String> {
     let age = time(oldest_seconds.filter(|_| *open > 0)?);
     let oldest = if *open == 1 { format!("for {age}") } else { format!("the oldest for {age}") };
     Some(format!("{} open, {oldest}: `headend approvals`", count(*open, "approval")))
 }
 
 /// Adds a suggestion to the daemon's error if no upstream has the name.
-pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
+pub(super) fn suggest_upstream(daemon: &mut DaemonConnection, name: &str, failure: CommandFailure) -> CommandFailure {
     let Ok(status) = daemon.ask::<StatusView>(&Request::Status(NoParams {})) else { return failure };
     if names(&status).any(|known| known == name) {
         return failure;
     }
-    Failure { text: format!("{}{}", failure.text, meant(name, names(&status))), ..failure }
+    CommandFailure { text: format!("{}{}", failure.text, suggest_names(name, names(&status))), ..failure }
 }
 
 fn names(status: &StatusView) -> impl Iterator<Item = String> {
@@ -241,7 +242,7 @@ pub(super) fn time(seconds: u64) -> String {
 
 /// Formats everything about one upstream: a line for each fact, then the last output of its
 /// program.
-fn about(screen: Screen, upstream: &UpstreamView) -> String {
+fn format_upstream(screen: Screen, upstream: &UpstreamView) -> String {
     let line = |text: &String| foreign::line(text).into_owned();
     let advice = ("advice", upstream.advice.as_ref().map(line));
     let known = COLUMNS.iter().map(|(name, _)| *name).zip(cells(upstream)).chain([advice]);

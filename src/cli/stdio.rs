@@ -6,15 +6,15 @@ use std::time::Duration;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
-use super::door::{Door, HostServer};
-use super::ends::Ends;
+use super::door::{DaemonTarget, LineServer};
+use super::ends::EndSignals;
 use super::exit::{CONFIG, OK, USAGE};
-use super::options::Common;
-use super::output::Failure;
-use super::source::{self, Loaded};
+use super::options::CommonOptions;
+use super::output::CommandFailure;
+use super::source::{self, CommandConfig};
 use super::{relay, serve};
-use crate::config::{Filter, Profile, ShownHints};
-use crate::daemon::gateway::{Gateway, Keeper, StopTimes, chain_of_its_own};
+use crate::config::{FilterSettings, Profile, ShownHints};
+use crate::daemon::gateway::{RunningGateway, SettingOwner, StopTimes, new_chain_name};
 use crate::serve::lines::{self, LineClient};
 
 /// Name of the profile that `--transparent` creates.
@@ -37,7 +37,7 @@ pub(super) struct StdioArgs {
     profile: Option<String>,
 }
 
-pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: &StdioArgs) -> Result<u8, CommandFailure> {
     serve::close_memory();
     // Not an error yet: hosts pass few variables, so a daemon may load a configuration that this
     // process cannot.
@@ -47,14 +47,14 @@ pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     let times = StopTimes::PIPE;
     if args.upstreams.is_empty() && !args.no_daemon {
         let patience = config.map(|config| config.stdio).unwrap_or_default().reconnect_timeout;
-        let store = source::existing_store(common).ok().flatten();
+        let store = source::open_existing_store(common).ok().flatten();
         let is_held = || store.as_ref().is_some_and(|store| store.has_daemon());
-        let door = Door::of(common, args.profile.clone());
+        let door = DaemonTarget::of(common, args.profile.clone());
         match door.choose(is_held, patience)? {
-            HostServer::Attach(daemon) => {
+            LineServer::Attach(daemon) => {
                 return serve::block_on(times, relay::run(door, daemon, patience, times));
             }
-            HostServer::StandIn => {
+            LineServer::StandIn => {
                 tracing::warn!(
                     "the daemon does not answer: its tools are listed as they were last seen, and no call is made until it answers"
                 );
@@ -62,10 +62,10 @@ pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
                 let profile = profile(args, &mut loaded)?;
                 return serve::block_on(times, stand_in(door, loaded, profile, patience));
             }
-            HostServer::Alone { told: Some(told) } => {
+            LineServer::Alone { told: Some(told) } => {
                 tracing::warn!("{told}. Here the servers are started once more");
             }
-            HostServer::Alone { told: None } => {}
+            LineServer::Alone { told: None } => {}
         }
     }
     let mut loaded = loaded?;
@@ -74,31 +74,36 @@ pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
 }
 
 /// Returns the profile of the client; adds the transparent one to the configuration if asked for.
-fn profile(args: &StdioArgs, loaded: &mut Loaded) -> Result<Option<String>, Failure> {
+fn profile(args: &StdioArgs, loaded: &mut CommandConfig) -> Result<Option<String>, CommandFailure> {
     if args.transparent {
         return transparent(loaded).map(Some);
     }
     if let Some(name) = args.profile.as_ref().filter(|name| !loaded.config.profiles.iter().any(|p| p.name == **name)) {
-        return Err(Failure::new(CONFIG, format!("there is no profile {name:?}")));
+        return Err(CommandFailure::new(CONFIG, format!("there is no profile {name:?}")));
     }
     Ok(args.profile.clone())
 }
 
 /// Serves with a gateway that starts no upstream, until the daemon answers.
-async fn stand_in(door: Door, loaded: Loaded, profile: Option<String>, patience: Duration) -> Result<u8, Failure> {
+async fn stand_in(
+    door: DaemonTarget,
+    loaded: CommandConfig,
+    profile: Option<String>,
+    patience: Duration,
+) -> Result<u8, CommandFailure> {
     let times = StopTimes::PIPE;
-    let store = source::store(&loaded.config)?;
-    let gateway = Gateway::stand_in(loaded.config, loaded.source, store, times).map_err(serve::start_failure)?;
+    let store = source::open_store(&loaded.config)?;
+    let gateway = RunningGateway::stand_in(loaded.config, loaded.source, store, times).map_err(serve::start_failure)?;
     Box::pin(relay::stand_in(door, gateway, profile.as_deref(), patience, times)).await
 }
 
 /// Adds a profile that passes all items of the only upstream under their own names. Fails with 64
 /// unless there is exactly one upstream.
-fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
+fn transparent(loaded: &mut CommandConfig) -> Result<String, CommandFailure> {
     let [upstream] = loaded.config.upstreams.as_slice() else {
-        return Err(Failure::new(USAGE, "--transparent needs exactly one upstream"));
+        return Err(CommandFailure::new(USAGE, "--transparent needs exactly one upstream"));
     };
-    let everything = || Filter { allow: vec!["*".to_owned()], deny: Vec::new(), rename: Vec::new() };
+    let everything = || FilterSettings { allow: vec!["*".to_owned()], deny: Vec::new(), rename: Vec::new() };
     let profile = Profile {
         name: TRANSPARENT.to_owned(),
         upstreams: vec![upstream.name.clone()],
@@ -114,16 +119,21 @@ fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
 }
 
 /// Serves with the whole gateway in this process, without ports and sockets.
-async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: StopTimes) -> Result<u8, Failure> {
-    let mut ends = Ends::watch()?;
+async fn alone(
+    loaded: CommandConfig,
+    profile: Option<String>,
+    inline: bool,
+    times: StopTimes,
+) -> Result<u8, CommandFailure> {
+    let mut ends = EndSignals::watch()?;
     serve::warn(&loaded, inline);
     // Upstreams of the command line keep nothing on disk. Upstreams of a file need an audit log, so
     // without a state directory the command fails.
-    let store = if inline { None } else { Some(source::store(&loaded.config)?) };
+    let store = if inline { None } else { Some(source::open_store(&loaded.config)?) };
     let presence = store.as_ref().map(|store| store.announce()).transpose();
-    let gateway = Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own(), times)
+    let gateway = RunningGateway::build(loaded.config, loaded.source, store, &new_chain_name(), times)
         .map_err(serve::start_failure)?;
-    gateway.service.approvals.keep_operator(Keeper::Alone);
+    gateway.service.approvals.keep_operator(SettingOwner::Alone);
     match presence {
         Ok(presence) => drop(presence.map(|presence| gateway.service.presence.set(presence))),
         Err(error) => tracing::debug!(error = %error, "the state directory does not show this gateway to others"),

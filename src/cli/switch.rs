@@ -9,25 +9,25 @@ use toml_edit::{DocumentMut, TableLike, value};
 use super::daemon;
 use super::exchange::exchange;
 use super::exit::{CONFIG, NO, TEMPFAIL};
-use super::meant::meant;
-use super::options::Common;
-use super::output::{Failure, complain, print};
+use super::meant::suggest_names;
+use super::options::CommonOptions;
+use super::output::{CommandFailure, complain, print};
 use super::{operator, source};
 use crate::config::{self, guard};
 use crate::operator::request::{ReloadParams, Request};
-use crate::operator::views::Reloaded;
+use crate::operator::views::ReloadView;
 use crate::policy::OperatorAction;
 use crate::wire::foreign;
 
 /// Enables or disables an upstream in the file that contains its table, and reloads the daemon if
 /// one runs. Restores the file if the new configuration is refused.
-pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, name: &str, on: bool) -> Result<u8, CommandFailure> {
     let loaded = source::load(common, &[])?;
-    let none = || Failure::new(NO, "there is no configuration file; `headend init` writes one");
+    let none = || CommandFailure::new(NO, "there is no configuration file; `headend init` writes one");
     let main = loaded.config.path.clone().ok_or_else(none)?;
     let daemon = match daemon::connect(common, "admin", None) {
         Ok(daemon) => Some(daemon),
-        Err(daemon::NoDaemon::Silent(failure))
+        Err(daemon::DaemonUnavailable::Silent(failure))
             if failure.text.starts_with("no daemon answers") && common.socket.is_none() =>
         {
             None
@@ -43,11 +43,12 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
             other.display(),
             main.display()
         );
-        return Err(Failure::new(NO, text));
+        return Err(CommandFailure::new(NO, text));
     }
     let mut names = Vec::new();
     for path in std::iter::once(&main).chain(&loaded.config.also) {
-        let failed = |error: &dyn std::fmt::Display| Failure::new(CONFIG, format!("{}: {error}", path.display()));
+        let failed =
+            |error: &dyn std::fmt::Display| CommandFailure::new(CONFIG, format!("{}: {error}", path.display()));
         let text = guard::read(path).map_err(|error| failed(&error))?;
         let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| failed(&error))?;
         let Some(upstreams) = document.get_mut("upstreams").and_then(|item| item.as_table_like_mut()) else { continue };
@@ -58,21 +59,22 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
         if table.get("enabled").and_then(|item| item.as_bool()).unwrap_or(true) == on {
             return print(&format!("{shown} is {word} already\n"));
         }
-        set(table, on);
+        set_enabled(table, on);
         let edited = lines_as_in(&text, document.to_string());
-        let written =
-            |error: io::Error| Failure::new(TEMPFAIL, format!("{}: {error}; nothing was changed", path.display()));
+        let written = |error: io::Error| {
+            CommandFailure::new(TEMPFAIL, format!("{}: {error}; nothing was changed", path.display()))
+        };
         exchange(path, Some(&text), &edited).map_err(written)?;
         let outcome = match daemon {
             Some(mut daemon) => {
                 let action = Some(if on { "enable" } else { "disable" }.to_owned());
                 let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
-                daemon.ask(&Request::Reload(params)).map(|Reloaded { plan }| plan)
+                daemon.ask(&Request::Reload(params)).map(|ReloadView { plan }| plan)
             }
             None => {
                 let checked = config::load(&main).outcome.map(|_| "no daemon runs, so it holds from its next start");
                 record(common, name, on, checked.as_ref().copied().map_err(String::as_str));
-                checked.map(str::to_owned).map_err(|why| Failure::new(CONFIG, why))
+                checked.map(str::to_owned).map_err(|why| CommandFailure::new(CONFIG, why))
             }
         };
         return match outcome {
@@ -81,19 +83,19 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
             Ok(plan) => print(&format!("{shown}: {word} in {}; {}\n", path.display(), foreign::line(&plan))),
             Err(failure) => {
                 exchange(path, Some(&edited), &text).map_err(written)?;
-                Err(Failure { text: format!("{}; the file is as before", failure.text), ..failure })
+                Err(CommandFailure { text: format!("{}; the file is as before", failure.text), ..failure })
             }
         };
     }
-    let meant = meant(name, names);
-    Err(Failure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
+    let meant = suggest_names(name, names);
+    Err(CommandFailure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
 }
 
 /// Records the switch in the audit log of the store, if there is one. A failure is only reported:
 /// nothing else in the store changes without a daemon.
-fn record(common: &Common, name: &str, on: bool, outcome: Result<&str, &str>) {
+fn record(common: &CommonOptions, name: &str, on: bool, outcome: Result<&str, &str>) {
     let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
-    let store = operator::alone(common).map_err(|failure| failure.text);
+    let store = operator::open_store(common).map_err(|failure| failure.text);
     let written = store.and_then(|mut alone| alone.record(action, name, outcome));
     if let Err(why) = written {
         complain(&format!("not recorded in the audit log: {why}"));
@@ -101,7 +103,7 @@ fn record(common: &Common, name: &str, on: bool, outcome: Result<&str, &str>) {
 }
 
 /// Sets the key in place and keeps the comments around it.
-fn set(table: &mut dyn TableLike, on: bool) {
+fn set_enabled(table: &mut dyn TableLike, on: bool) {
     match table.get_mut("enabled").and_then(|item| item.as_value_mut()) {
         Some(known) => {
             let decor = known.decor().clone();
@@ -124,7 +126,7 @@ mod tests {
     fn switched(text: &str, name: &str, on: bool) -> String {
         let mut document: DocumentMut = text.parse().unwrap();
         let upstreams = document.get_mut("upstreams").unwrap().as_table_like_mut().unwrap();
-        set(upstreams.get_mut(name).unwrap().as_table_like_mut().unwrap(), on);
+        set_enabled(upstreams.get_mut(name).unwrap().as_table_like_mut().unwrap(), on);
         lines_as_in(text, document.to_string())
     }
 

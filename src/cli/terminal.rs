@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
 use super::exit::{NO, SOFTWARE};
-use super::output::Failure;
+use super::output::CommandFailure;
 
 /// Length limit of an answer, in bytes.
 const MAX_ANSWER: usize = 256;
@@ -23,7 +23,7 @@ pub(super) fn is_here() -> bool {
 
 /// A person's answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(super) enum TypedAnswer {
     /// `y` or `yes`.
     Yes,
     /// `n` or `no`.
@@ -42,8 +42,8 @@ pub(super) enum Reply {
 ///
 /// # Errors
 /// 70 when the terminal cannot be read or written.
-pub(super) fn ask(question: &str) -> Result<bool, Failure> {
-    Ok(reply(question, YES_OR_NO, || true)? == Reply::Yes)
+pub(super) fn ask(question: &str) -> Result<bool, CommandFailure> {
+    Ok(reply(question, YES_OR_NO, || true)? == TypedAnswer::Yes)
 }
 
 /// Asks a question on the terminal, followed by its `choices`. Withdraws it once `stands` returns
@@ -51,8 +51,12 @@ pub(super) fn ask(question: &str) -> Result<bool, Failure> {
 ///
 /// # Errors
 /// 70 when the terminal cannot be read or written.
-pub(super) fn reply(question: &str, choices: &str, mut stands: impl FnMut() -> bool) -> Result<Reply, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, format!("the terminal: {error}"));
+pub(super) fn reply(
+    question: &str,
+    choices: &str,
+    mut stands: impl FnMut() -> bool,
+) -> Result<TypedAnswer, CommandFailure> {
+    let failed = |error: &dyn std::fmt::Display| CommandFailure::new(SOFTWARE, format!("the terminal: {error}"));
     let show = |text: &str| {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| failed(&error))
@@ -65,7 +69,7 @@ pub(super) fn reply(question: &str, choices: &str, mut stands: impl FnMut() -> b
     while !is_typed(&input).map_err(|error| failed(&error))? {
         if !stands() {
             show("\n")?;
-            return Ok(Reply::Withdrawn);
+            return Ok(TypedAnswer::Withdrawn);
         }
     }
     let (answer, is_over) = line(&input).map_err(|error| failed(&error))?;
@@ -73,10 +77,10 @@ pub(super) fn reply(question: &str, choices: &str, mut stands: impl FnMut() -> b
         show("\n")?;
     }
     Ok(match answer.to_ascii_lowercase().as_str() {
-        "y" | "yes" => Reply::Yes,
-        "n" | "no" => Reply::No,
-        "" if is_over => Reply::Over,
-        _ => Reply::Word(answer),
+        "y" | "yes" => TypedAnswer::Yes,
+        "n" | "no" => TypedAnswer::No,
+        "" if is_over => TypedAnswer::Over,
+        _ => TypedAnswer::Word(answer),
     })
 }
 
@@ -92,11 +96,11 @@ fn is_typed(input: impl AsFd) -> rustix::io::Result<bool> {
 ///
 /// # Errors
 /// 1 without a controlling terminal.
-pub(super) fn code(question: &str) -> Result<String, Failure> {
+pub(super) fn code(question: &str) -> Result<String, CommandFailure> {
     let failed = |error: std::io::Error| {
         let text =
             format!("[policy.consent] operator = \"terminal\": this needs a terminal, where a code is typed: {error}");
-        Failure::new(NO, text)
+        CommandFailure::new(NO, text)
     };
     let mut terminal: File = OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(failed)?;
     tcflush(&terminal, QueueSelector::IFlush).map_err(|error| failed(error.into()))?;

@@ -2,14 +2,14 @@
 
 use clap::{Args, ValueEnum};
 
-use super::daemon::{self, Daemon};
-use super::meant::meant;
-use super::options::Common;
-use super::output::{Failure, count, print, print_json};
+use super::daemon::{self, DaemonConnection};
+use super::meant::suggest_names;
+use super::options::CommonOptions;
+use super::output::{CommandFailure, count, print, print_json};
 use super::screen::{Colour, Column, Screen};
 use crate::mcp::weight::tokens;
-use crate::operator::request::{ByName, Request, ToolsParams};
-use crate::operator::tool::{ToolCaller, ToolDetail};
+use crate::operator::request::{NameParams, Request, ToolsParams};
+use crate::operator::tool::{ToolCallerEffect, ToolDetail};
 use crate::operator::tools::{ToolView, ToolsView};
 use crate::wire::foreign;
 use crate::wire::layout::indented;
@@ -61,7 +61,7 @@ enum ClientKind {
     All,
 }
 
-pub(super) fn run(common: &Common, args: &ToolsArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, args: &ToolsArgs) -> Result<u8, CommandFailure> {
     let mut daemon = daemon::connect(common, "admin", None)?;
     if let Some(name) = &args.name {
         return show(&mut daemon, name, args.json);
@@ -147,22 +147,22 @@ fn sizes(screen: Screen, tools: &[ToolView]) -> String {
 }
 
 /// Prints one tool.
-fn show(daemon: &mut Daemon, name: &str, json: bool) -> Result<u8, Failure> {
-    let tool = daemon.ask::<ToolDetail>(&Request::Tool(ByName { name: name.to_owned() }));
-    let tool = tool.map_err(|failure| unknown(daemon, name, failure))?;
+fn show(daemon: &mut DaemonConnection, name: &str, json: bool) -> Result<u8, CommandFailure> {
+    let tool = daemon.ask::<ToolDetail>(&Request::Tool(NameParams { name: name.to_owned() }));
+    let tool = tool.map_err(|failure| suggest_tool(daemon, name, failure))?;
     if json { print_json(&tool) } else { print(&about(Screen::of_stdout(), &tool)) }
 }
 
 /// Adds a suggestion to the daemon's error if no tool has the name.
-pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
+pub(super) fn suggest_tool(daemon: &mut DaemonConnection, name: &str, failure: CommandFailure) -> CommandFailure {
     let answer = daemon.ask(&Request::Tools(ToolsParams::default()));
     let Ok(ToolsView { tools, .. }) = answer else { return failure };
     let names: Vec<String> = tools.into_iter().map(|tool| tool.name).collect();
     if names.iter().any(|known| known == name) || failure.text.starts_with("withheld") {
         return failure;
     }
-    let text = format!("{}; `headend tools` lists them{}", failure.text, meant(name, names));
-    Failure { text, ..failure }
+    let text = format!("{}; `headend tools` lists them{}", failure.text, suggest_names(name, names));
+    CommandFailure { text, ..failure }
 }
 
 fn about(screen: Screen, tool: &ToolDetail) -> String {
@@ -197,7 +197,7 @@ fn about(screen: Screen, tool: &ToolDetail) -> String {
         }
     }
     let columns = ["CALLER", "PROFILE", "CALLS IT", "EFFECT"].map(|head| Column { head, rank: 0 });
-    let rows = tool.who.iter().cloned().map(|ToolCaller { caller, profile, name, effect }| {
+    let rows = tool.who.iter().cloned().map(|ToolCallerEffect { caller, profile, name, effect }| {
         vec![caller, if profile.is_empty() { "-".to_owned() } else { profile }, name, effect]
     });
     out.push_str("\nwho may call it, as long as no rule on arguments applies:\n");

@@ -6,12 +6,12 @@ use strum::VariantNames as _;
 
 use crate::policy::{ArgumentSpec, MatcherSpec};
 
-use super::file::{Node, Table};
+use super::file::{ConfigNode, ConfigTable};
 
 const COUNTS: RangeInclusive<usize> = 0..=1_000_000_000;
 
 /// Reads the conditions under one of these keys.
-pub(super) fn conditions(table: &mut Table<'_>, key: &'static str) -> Vec<ArgumentSpec> {
+pub(super) fn conditions(table: &mut ConfigTable<'_>, key: &'static str) -> Vec<ArgumentSpec> {
     let Some(node) = table.take(key) else { return Vec::new() };
     let wanted = "an array such as [{ pointer = \"/path\", path-under = \"/srv/work\" }]";
     let Some(items) = node.items(wanted) else { return Vec::new() };
@@ -22,7 +22,7 @@ pub(super) fn conditions(table: &mut Table<'_>, key: &'static str) -> Vec<Argume
 }
 
 /// Reads one condition: a pointer and exactly one matcher.
-fn condition(mut table: Table<'_>) -> Option<ArgumentSpec> {
+fn condition(mut table: ConfigTable<'_>) -> Option<ArgumentSpec> {
     let pointer = table.take("pointer");
     if pointer.is_none() {
         table.problem("needs `pointer`: which argument is meant, such as \"/path\"");
@@ -44,13 +44,13 @@ fn condition(mut table: Table<'_>) -> Option<ArgumentSpec> {
 }
 
 /// Reads the matcher of that key; `None` if its value is invalid, with a problem.
-fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
+fn matcher(key: &str, node: &ConfigNode<'_>) -> Option<MatcherSpec> {
     Some(match key {
         "eq" => MatcherSpec::Eq(node.scalar()?),
         "ne" => MatcherSpec::Ne(node.scalar()?),
         "in" => {
             let items = node.items("an array of strings, numbers, or true and false")?;
-            MatcherSpec::In(items.iter().filter_map(Node::scalar).collect())
+            MatcherSpec::In(items.iter().filter_map(ConfigNode::scalar).collect())
         }
         "prefix" => MatcherSpec::Prefix(node.string()?),
         "suffix" => MatcherSpec::Suffix(node.string()?),
@@ -76,12 +76,12 @@ fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
 }
 
 /// Reads an optional number; the outer `None` means that it cannot be read.
-fn number(node: Option<&Node<'_>>) -> Option<Option<f64>> {
+fn number(node: Option<&ConfigNode<'_>>) -> Option<Option<f64>> {
     node.map_or(Some(None), |node| node.number().map(Some))
 }
 
 /// Reads a matcher that is written as `true`; `opposite` is the key to suggest for `false`.
-fn flag(node: &Node<'_>, matcher: MatcherSpec, opposite: &str) -> Option<MatcherSpec> {
+fn flag(node: &ConfigNode<'_>, matcher: MatcherSpec, opposite: &str) -> Option<MatcherSpec> {
     let value = node.boolean()?;
     if !value {
         node.problem(format!("must be true; for the opposite write {opposite} = true"));

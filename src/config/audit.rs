@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
-use super::file::Table;
+use super::file::ConfigTable;
 use super::keys::{keys, read_value, read_whole, shown_value};
-use crate::policy::chain::Retain;
+use crate::policy::chain::RetentionBounds;
 
 /// The default of `path`.
 const PATH: &str = "audit";
@@ -24,7 +24,7 @@ const SIZE_RANGE: RangeInclusive<usize> = (64 << 10)..=(1 << 50);
 
 keys! {
     /// The `[audit]` table.
-    struct Audit {
+    struct AuditSettings {
         /// True if every record must be on disk before its call is made.
         strict: bool as boolean = "strict", false;
         on_failure: OnFailure as choice = "on-failure", OnFailure::Deny;
@@ -37,7 +37,7 @@ keys! {
         /// True if records hold the arguments themselves, not only their digest.
         capture_arguments: bool = false;
         /// The age and size up to which records are kept.
-        retain: Retain = Retain::default();
+        retain: RetentionBounds = RetentionBounds::default();
     }
 }
 
@@ -51,9 +51,9 @@ pub enum OnFailure {
     Continue,
 }
 
-impl Audit {
+impl AuditSettings {
     /// Reads the table. An absent or invalid key has its default.
-    pub(crate) fn read(table: Option<Table<'_>>) -> Self {
+    pub(crate) fn read(table: Option<ConfigTable<'_>>) -> Self {
         read_whole(table, |table| {
             let mut audit = Self::read_keys(table);
             if let Some(node) = table.take("path") {
@@ -74,7 +74,7 @@ impl Audit {
 
 /// Reads the table `retain`, the age and size up to which records are kept. The file that is
 /// written always stays.
-fn retain(table: Option<Table<'_>>, max_segment: usize) -> Retain {
+fn retain(table: Option<ConfigTable<'_>>, max_segment: usize) -> RetentionBounds {
     read_whole(table, |table| {
         let age = table.take("age").and_then(|node| node.duration(&AGE_RANGE));
         let size = table.take("size");
@@ -84,6 +84,6 @@ fn retain(table: Option<Table<'_>>, max_segment: usize) -> Retain {
         {
             node.problem("must not be less than max-segment: the file that is written always stays");
         }
-        Retain { age, size: bytes.map(|bytes| bytes as u64) }
+        RetentionBounds { age, size: bytes.map(|bytes| bytes as u64) }
     })
 }

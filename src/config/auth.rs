@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::address::is_loopback;
-use super::file::{Node, Table};
-use super::secret::{self, Lacks, Secret};
+use super::file::{ConfigNode, ConfigTable};
+use super::secret::{self, MissingSecrets, Secret};
 
 /// The login settings of one upstream.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -34,7 +34,7 @@ pub struct UpstreamAuth {
     /// ones.
     pub scopes: Vec<String>,
     #[serde(skip)]
-    pub resource: Resource,
+    pub resource: ResourceParameter,
     /// The address to which the authorization server sends the browser; `None` is the console.
     pub redirect_url: Option<Url>,
     /// PEM text of authorities to trust besides the system's, for the server and pinned issuers.
@@ -60,7 +60,7 @@ pub enum AuthKind {
 
 /// The parameter that names to an authorization server the server for which the tokens are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Resource {
+pub enum ResourceParameter {
     /// The value in the server's metadata.
     #[default]
     Auto,
@@ -69,7 +69,7 @@ pub enum Resource {
     Is(String),
 }
 
-impl Resource {
+impl ResourceParameter {
     /// Returns the word or address in the file.
     pub fn as_str(&self) -> &str {
         match self {
@@ -82,7 +82,12 @@ impl Resource {
 
 /// Reads the table of an upstream with that URL. `has_credential`: the upstream sends a credential
 /// of its own already.
-pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, lacks: &mut Lacks) -> UpstreamAuth {
+pub(crate) fn read(
+    mut table: ConfigTable<'_>,
+    upstream: &Url,
+    has_credential: bool,
+    lacks: &mut MissingSecrets,
+) -> UpstreamAuth {
     if has_credential {
         table.problem("the upstream has a credential in `headers` already; remove that one or this table");
     }
@@ -98,15 +103,15 @@ pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
         (AuthKind::Workload, None, None) => Some("`type = \"workload\"`"),
         (AuthKind::OAuth | AuthKind::ClientCredentials, None, None) => None,
     };
-    let client_secret = secret_node.and_then(|node| held(&node, lacks));
-    let private_key = key_node.and_then(|node| held(&node, lacks));
+    let client_secret = secret_node.and_then(|node| read_secret(&node, lacks));
+    let private_key = key_node.and_then(|node| read_secret(&node, lacks));
     let assertion_file = table.take("assertion-file").and_then(|node| absolute(&node));
     let client_metadata_url = table.take("client-metadata-url").and_then(|node| metadata_url(&node));
     let redirect_url = table.take("redirect-url").and_then(|node| redirect_url(&node));
     let scopes = table.take("scopes").map(|node| scopes(&node)).unwrap_or_default();
     let resource = table.take("resource").and_then(|node| resource(&node)).unwrap_or_default();
     let ca = table.take("ca").and_then(|node| secret::read_or_lack(&node, lacks)).map(|found| found.secret);
-    let client_certificate = table.take("client-certificate").and_then(|node| held(&node, lacks));
+    let client_certificate = table.take("client-certificate").and_then(|node| read_secret(&node, lacks));
     let has_key = client_secret.is_some() || private_key.is_some();
     if client_secret.is_some() && private_key.is_some() {
         table.problem("has both `client-secret` and `private-key`; a client proves itself with one of them");
@@ -154,7 +159,7 @@ pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
 }
 
 /// Reads an absolute path.
-fn absolute(node: &Node<'_>) -> Option<PathBuf> {
+fn absolute(node: &ConfigNode<'_>) -> Option<PathBuf> {
     let path = PathBuf::from(node.string()?);
     if !path.is_absolute() {
         node.problem("must be an absolute path");
@@ -163,7 +168,7 @@ fn absolute(node: &Node<'_>) -> Option<PathBuf> {
 }
 
 /// Reads a secret, or notes in `lacks` that it is missing; warns if it stands in the file itself.
-fn held(node: &Node<'_>, lacks: &mut Lacks) -> Option<Secret> {
+fn read_secret(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Option<Secret> {
     let found = secret::read_or_lack(node, lacks)?.expanded(node, lacks);
     if found.literal {
         secret::warn_of_literal(node);
@@ -173,10 +178,10 @@ fn held(node: &Node<'_>, lacks: &mut Lacks) -> Option<Secret> {
 
 /// Reads the issuers; an `http` one is accepted on this machine, for a server on this machine
 /// (`is_local`).
-fn issuers(node: &Node<'_>, is_local: bool) -> Vec<String> {
+fn issuers(node: &ConfigNode<'_>, is_local: bool) -> Vec<String> {
     let wanted = "a list of issuers such as \"https://login.example.com\"";
     let items = node.items(wanted).unwrap_or_default();
-    let issuer = |item: &Node<'_>| {
+    let issuer = |item: &ConfigNode<'_>| {
         let text = item.string()?;
         let url = Url::parse(&text).ok();
         let is_usable = |url: &Url| url.scheme() == "https" || (is_local && url.scheme() == "http" && is_loopback(url));
@@ -196,7 +201,7 @@ fn is_bare(url: &Url) -> bool {
     url.username().is_empty() && url.password().is_none() && url.fragment().is_none()
 }
 
-fn metadata_url(node: &Node<'_>) -> Option<Url> {
+fn metadata_url(node: &ConfigNode<'_>) -> Option<Url> {
     let url = Url::parse(&node.string()?).ok();
     let usable = |url: &Url| url.scheme() == "https" && is_bare(url) && url.path().len() > 1;
     if !url.as_ref().is_some_and(usable) {
@@ -205,7 +210,7 @@ fn metadata_url(node: &Node<'_>) -> Option<Url> {
     url
 }
 
-fn redirect_url(node: &Node<'_>) -> Option<Url> {
+fn redirect_url(node: &ConfigNode<'_>) -> Option<Url> {
     let url = Url::parse(&node.string()?).ok();
     let usable = |url: &Url| (url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url))) && is_bare(url);
     if !url.as_ref().is_some_and(usable) {
@@ -216,9 +221,9 @@ fn redirect_url(node: &Node<'_>) -> Option<Url> {
     url
 }
 
-fn scopes(node: &Node<'_>) -> Vec<String> {
+fn scopes(node: &ConfigNode<'_>) -> Vec<String> {
     let items = node.items("a list of scopes such as \"mcp:read\"").unwrap_or_default();
-    let scope = |item: &Node<'_>| {
+    let scope = |item: &ConfigNode<'_>| {
         let text = item.string()?;
         let is_token = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\');
         if text.is_empty() || !text.chars().all(is_token) {
@@ -229,16 +234,16 @@ fn scopes(node: &Node<'_>) -> Vec<String> {
     items.iter().filter_map(scope).collect()
 }
 
-fn resource(node: &Node<'_>) -> Option<Resource> {
+fn resource(node: &ConfigNode<'_>) -> Option<ResourceParameter> {
     let text = node.string()?;
     Some(match text.as_str() {
-        "auto" => Resource::Auto,
-        "omit" => Resource::Omit,
+        "auto" => ResourceParameter::Auto,
+        "omit" => ResourceParameter::Omit,
         _ => {
             if !Url::parse(&text).is_ok_and(|url| url.fragment().is_none()) {
                 node.problem("must be \"auto\", \"omit\" or the URI that the authorization server knows the server by");
             }
-            Resource::Is(text)
+            ResourceParameter::Is(text)
         }
     })
 }

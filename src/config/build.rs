@@ -8,12 +8,15 @@ use url::Url;
 
 use crate::policy::LOCAL;
 
-use super::audit::Audit;
-use super::consent::Consent;
-use super::file::{Node, Table};
+use super::audit::AuditSettings;
+use super::consent::ApprovalSettings;
+use super::file::{ConfigNode, ConfigTable};
 use super::keys::read_whole;
 use super::limits::Limits;
-use super::model::{Admin, Auth, Config, Console, Log, Naming, Secrets, Server, Stdio};
+use super::model::{
+    AdminSettings, ClientAuth, Config, ConsoleSettings, LoggingSettings, NamingSettings, SecretSettings,
+    ServerSettings, StdioSettings,
+};
 use super::secret::{self, Secret};
 use super::{profile, rules, surroundings, upstream};
 
@@ -43,15 +46,15 @@ const MAX_CALLER_LENGTH: usize = 64;
 
 /// Builds the configuration. An invalid part gets its default, since its problem refuses the whole
 /// file anyway.
-pub(super) fn config(mut root: Table<'_>) -> Config {
+pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     // Accepted for editors, and otherwise unused.
     drop(root.string("$schema"));
     let server = server(root.table("server"));
     let metrics = metrics(root.table("metrics"), &server.listen);
     let console = console(root.table("console"), &server.listen, metrics);
     let admin = read_whole(root.table("admin"), admin);
-    let stdio = read_whole(root.table("stdio"), Stdio::read_keys);
-    let naming = read_whole(root.table("naming"), Naming::read_keys);
+    let stdio = read_whole(root.table("stdio"), StdioSettings::read_keys);
+    let naming = read_whole(root.table("naming"), NamingSettings::read_keys);
     let defaults = surroundings::defaults(root.table("defaults"));
     let all = upstream::all(root.table("upstreams"), &defaults);
     let names: Vec<_> = all.iter().map(|(upstream, _)| upstream.name.clone()).collect();
@@ -65,7 +68,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         root.source.warning_at("policy", message);
     }
     let mut policy = policy.and_then(|node| node.table());
-    let consent = Consent::read(policy.as_mut().and_then(|table| table.table("consent")));
+    let consent = ApprovalSettings::read(policy.as_mut().and_then(|table| table.table("consent")));
     let profiles = profile::all(root.table("profiles"), &names);
     for (index, hold) in consent.holds.iter().enumerate() {
         let (path, source) = (format!("policy.consent.holds[{index}].profiles"), root.source);
@@ -74,7 +77,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         rules::check_names(&path, &hold.profiles, &names, "profile", &mut at);
     }
     let policy = rules::policy(policy, &names, &profiles);
-    let audit = Audit::read(root.table("audit"));
+    let audit = AuditSettings::read(root.table("audit"));
     let secrets = read_whole(root.table("secrets"), secrets);
     let log = read_whole(root.table("log"), log);
     if upstreams.is_empty() {
@@ -109,14 +112,14 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     }
 }
 
-fn server(table: Option<Table<'_>>) -> Server {
-    let mut server = Server {
+fn server(table: Option<ConfigTable<'_>>) -> ServerSettings {
+    let mut server = ServerSettings {
         listen: LISTEN.parse().into_iter().collect(),
         endpoint: ENDPOINT.to_owned(),
         legacy_sse: false,
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
-        auth: Auth::Token { tokens: Vec::new() },
+        auth: ClientAuth::Token { tokens: Vec::new() },
         limits: Limits::default(),
         drain_timeout: DRAIN_TIMEOUT,
     };
@@ -151,32 +154,33 @@ fn server(table: Option<Table<'_>>) -> Server {
 
 /// The authentication modes that the file can name; `Later` stands for the modes of later releases.
 #[derive(Clone, Copy, PartialEq)]
-enum Mode {
+enum AuthMode {
     Token,
     None,
     Later,
 }
 
-fn authentication(table: &mut Table<'_>) -> Auth {
-    let modes = [("token", Mode::Token), ("none", Mode::None), ("jwt", Mode::Later), ("mtls", Mode::Later)];
+fn authentication(table: &mut ConfigTable<'_>) -> ClientAuth {
+    let modes =
+        [("token", AuthMode::Token), ("none", AuthMode::None), ("jwt", AuthMode::Later), ("mtls", AuthMode::Later)];
     let mode = table.take("mode");
-    let chosen = mode.as_ref().and_then(|node| node.choice_of(&modes)).unwrap_or(Mode::Token);
-    if let Some(mode) = mode.filter(|_| chosen == Mode::Later) {
+    let chosen = mode.as_ref().and_then(|node| node.choice_of(&modes)).unwrap_or(AuthMode::Token);
+    if let Some(mode) = mode.filter(|_| chosen == AuthMode::Later) {
         let name = mode.as_str().unwrap_or_default();
         mode.problem(format!("mode \"{name}\" {NOT_YET}; write \"token\", or \"none\" on a loopback address"));
     }
     let tokens = table.take("tokens");
-    if chosen != Mode::None {
+    if chosen != AuthMode::None {
         let tokens = tokens.and_then(|node| node.table()).map(tokens_of).unwrap_or_default();
-        return Auth::Token { tokens };
+        return ClientAuth::Token { tokens };
     }
     if let Some(node) = tokens {
         node.problem("tokens are not looked at in mode \"none\"; write mode = \"token\" or remove them");
     }
-    Auth::None
+    ClientAuth::None
 }
 
-fn tokens_of(table: Table<'_>) -> Vec<(String, Secret)> {
+fn tokens_of(table: ConfigTable<'_>) -> Vec<(String, Secret)> {
     let mut tokens: Vec<(String, Secret)> = Vec::new();
     for (caller, node) in table.named() {
         let well_formed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -206,7 +210,7 @@ fn tokens_of(table: Table<'_>) -> Vec<(String, Secret)> {
     tokens
 }
 
-fn listen(node: &Node<'_>, auth: &Auth) -> Vec<SocketAddr> {
+fn listen(node: &ConfigNode<'_>, auth: &ClientAuth) -> Vec<SocketAddr> {
     let items = node.items("an array such as [\"127.0.0.1:8627\"]").unwrap_or_default();
     if items.is_empty() && node.as_str().is_none() {
         node.problem("must name at least one address");
@@ -216,8 +220,8 @@ fn listen(node: &Node<'_>, auth: &Auth) -> Vec<SocketAddr> {
         let Some(address) = address(&item) else { continue };
         if !address.ip().is_loopback() {
             item.problem(match auth {
-                Auth::None => "mode \"none\" is possible on loopback addresses only; write 127.0.0.1 or [::1]",
-                Auth::Token { .. } => {
+                ClientAuth::None => "mode \"none\" is possible on loopback addresses only; write 127.0.0.1 or [::1]",
+                ClientAuth::Token { .. } => {
                     "this release serves plain HTTP, on loopback addresses only; write 127.0.0.1 or [::1] and put a TLS proxy in front"
                 }
             });
@@ -230,7 +234,7 @@ fn listen(node: &Node<'_>, auth: &Auth) -> Vec<SocketAddr> {
     addresses
 }
 
-fn address(node: &Node<'_>) -> Option<SocketAddr> {
+fn address(node: &ConfigNode<'_>) -> Option<SocketAddr> {
     let text = node.string()?;
     let address = text.parse().ok();
     if address.is_none() {
@@ -239,7 +243,7 @@ fn address(node: &Node<'_>) -> Option<SocketAddr> {
     address
 }
 
-fn endpoint(node: &Node<'_>) -> Option<String> {
+fn endpoint(node: &ConfigNode<'_>) -> Option<String> {
     let path = node.string()?;
     let segment = |part: &str| {
         let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
@@ -256,7 +260,7 @@ fn endpoint(node: &Node<'_>) -> Option<String> {
 }
 
 /// Reads the strings of an array that pass a check; a problem for each of the others.
-fn checked(table: &mut Table<'_>, key: &'static str, check: fn(&str) -> Result<(), &'static str>) -> Vec<String> {
+fn checked(table: &mut ConfigTable<'_>, key: &'static str, check: fn(&str) -> Result<(), &'static str>) -> Vec<String> {
     let items = table.take(key).and_then(|node| node.items("an array of strings"));
     let mut good = Vec::new();
     for item in items.into_iter().flatten() {
@@ -295,7 +299,7 @@ fn origin(text: &str) -> Result<(), &'static str> {
     if url.host().is_some() && url.origin().ascii_serialization() == text { Ok(()) } else { Err(form) }
 }
 
-fn metrics(table: Option<Table<'_>>, served: &[SocketAddr]) -> Option<SocketAddr> {
+fn metrics(table: Option<ConfigTable<'_>>, served: &[SocketAddr]) -> Option<SocketAddr> {
     let default = METRICS.parse().ok();
     let Some(mut table) = table else { return default };
     let node = table.take("listen");
@@ -314,14 +318,14 @@ fn metrics(table: Option<Table<'_>>, served: &[SocketAddr]) -> Option<SocketAddr
     Some(address)
 }
 
-fn console(table: Option<Table<'_>>, served: &[SocketAddr], metrics: Option<SocketAddr>) -> Console {
-    let default = Console { listen: CONSOLE.parse().ok(), chosen: false };
+fn console(table: Option<ConfigTable<'_>>, served: &[SocketAddr], metrics: Option<SocketAddr>) -> ConsoleSettings {
+    let default = ConsoleSettings { listen: CONSOLE.parse().ok(), chosen: false };
     let Some(mut table) = table else { return default };
     let node = table.take("listen");
     table.finish();
     let Some(node) = node else { return default };
     if node.as_str() == Some("") {
-        return Console { listen: None, chosen: true };
+        return ConsoleSettings { listen: None, chosen: true };
     }
     let Some(address) = address(&node) else { return default };
     if !address.ip().is_loopback() {
@@ -330,11 +334,11 @@ fn console(table: Option<Table<'_>>, served: &[SocketAddr], metrics: Option<Sock
     if address.port() != 0 && (served.contains(&address) || metrics == Some(address)) {
         node.problem("is an address of another listener too; choose another port");
     }
-    Console { listen: Some(address), chosen: true }
+    ConsoleSettings { listen: Some(address), chosen: true }
 }
 
-fn admin(table: &mut Table<'_>) -> Admin {
-    let admin = Admin {
+fn admin(table: &mut ConfigTable<'_>) -> AdminSettings {
+    let admin = AdminSettings {
         socket: table.path("socket"),
         group: table.string("group"),
         users: table.strings("users").unwrap_or_default(),
@@ -348,7 +352,7 @@ fn admin(table: &mut Table<'_>) -> Admin {
     admin
 }
 
-fn secrets(table: &mut Table<'_>) -> Secrets {
+fn secrets(table: &mut ConfigTable<'_>) -> SecretSettings {
     let mut key = None;
     if let Some(node) = table.take("key")
         && let Some(found) = secret::read(&node)
@@ -363,11 +367,11 @@ fn secrets(table: &mut Table<'_>) -> Secrets {
         }
         key = Some(found.secret);
     }
-    Secrets { key }
+    SecretSettings { key }
 }
 
-fn log(table: &mut Table<'_>) -> Log {
-    let mut log = Log::read_keys(table);
+fn log(table: &mut ConfigTable<'_>) -> LoggingSettings {
+    let mut log = LoggingSettings::read_keys(table);
     if let Some(node) = table.take("filter") {
         log.filter = node.string().unwrap_or_default();
         if !log.filter.split(',').all(is_directive) {

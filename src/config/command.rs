@@ -1,15 +1,15 @@
 //! The `command` of an upstream: the program and its arguments.
 
 use super::container::ContainerRun;
-use super::expand::Template;
-use super::file::Node;
-use super::secret::{self, Lacks};
+use super::expand::VariableText;
+use super::file::ConfigNode;
+use super::secret::{self, MissingSecrets};
 
 /// The text of the warning about a package without a version.
 pub const UNPINNED: &str = "has no version, so what runs can change at any start";
 
 /// Reads the command, with warnings about what is probably not meant; `None` if it cannot be used.
-pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template>> {
+pub(super) fn command(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Option<Vec<VariableText>> {
     if let Some(line) = node.as_str() {
         let words = line.split_whitespace().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
         let shell = line.contains(['|', '&', ';', '<', '>', '$', '`', '"', '\'', '\\', '*']);
@@ -18,7 +18,7 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
         return None;
     }
     let items = node.items("an array of the program and its arguments")?;
-    let words: Vec<String> = items.iter().map(Node::string).collect::<Option<_>>()?;
+    let words: Vec<String> = items.iter().map(ConfigNode::string).collect::<Option<_>>()?;
     for (item, _) in items.iter().zip(&words).filter(|(_, word)| word.contains('\0')) {
         item.problem("must not contain a NUL character");
     }
@@ -33,7 +33,7 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
         }
         Some(_) => {}
     }
-    let places = secret::in_arguments(&words);
+    let places = secret::find_in_arguments(&words);
     let is_literal = |word: &str, at: usize| word.get(at..).is_some_and(|secret| !secret::is_variable(secret));
     let found = items.iter().zip(&words).zip(places);
     for ((item, _), _) in found.filter(|((_, word), place)| place.is_some_and(|at| is_literal(word, at))) {
@@ -46,8 +46,8 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
             "runs a container without {missing}: --rm removes it when it ends, --init lets it end on a signal; write both behind `run`"
         ));
     }
-    if let Some(package) = unpinned(&words) {
-        node.warning(format!("`{package}` {UNPINNED}; write `{}`", pinned(&words, package, "VERSION")));
+    if let Some(package) = unversioned_package(&words) {
+        node.warning(format!("`{package}` {UNPINNED}; write `{}`", with_version(&words, package, "VERSION")));
     }
     words.first().is_some_and(|program| !program.is_empty()).then_some(())?;
     if lacks.expands.is_none() && words.iter().any(|word| word.contains("${")) {
@@ -55,9 +55,9 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
             "`${` stays as it is in a command; write `expand = true` to have variables put in, or `expand = false` where it is meant so",
         );
     }
-    let expand = |(item, word): (&Node<'_>, String)| {
+    let expand = |(item, word): (&ConfigNode<'_>, String)| {
         if lacks.expands != Some(true) {
-            return Template::plain(word);
+            return VariableText::plain(word);
         }
         let template = lacks.expand(item, word);
         if template.has_variables() {
@@ -70,7 +70,7 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
 
 /// Returns the package that a runner would fetch in its newest version; `None` if the version is
 /// fixed.
-pub fn unpinned(command: &[String]) -> Option<&str> {
+pub fn unversioned_package(command: &[String]) -> Option<&str> {
     let program = command.first()?.rsplit('/').next()?;
     let arguments = command.get(1..)?;
     let package = match program {
@@ -84,7 +84,7 @@ pub fn unpinned(command: &[String]) -> Option<&str> {
 }
 
 /// Writes a package with its version in the syntax of this command's runner.
-pub fn pinned(command: &[String], package: &str, version: &str) -> String {
+pub fn with_version(command: &[String], package: &str, version: &str) -> String {
     let is_python = command.first().is_some_and(|program| program.ends_with("uvx"));
     let between = if is_python { "==" } else { "@" };
     format!("{package}{between}{version}")

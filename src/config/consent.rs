@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::policy::consent::hold::MAX_HELD;
 use crate::policy::{Caller, Policy};
 
-use super::file::{Table, patterns};
+use super::file::{ConfigTable, patterns};
 use super::keys::{keys, read_value, read_whole, shown_value};
-use super::notify::Notify;
+use super::notify::NotifySettings;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -38,7 +38,7 @@ const HELD: RangeInclusive<usize> = 1..=MAX_HELD;
     serde::Serialize,
 )]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub enum Operator {
+pub enum OperatorAccess {
     /// All commands of headend's own user and of root.
     #[default]
     Any,
@@ -48,7 +48,7 @@ pub enum Operator {
     None,
 }
 
-impl Operator {
+impl OperatorAccess {
     /// Returns the number that the store keeps for commands without a daemon.
     pub const fn number(self) -> u64 {
         match self {
@@ -70,7 +70,7 @@ impl Operator {
 
 keys! {
     /// The settings of approvals.
-    struct Consent {
+    struct ApprovalSettings {
         /// The time for which a call waits for an answer of its own client.
         timeout: Duration as duration = "timeout", Duration::from_secs(120), TIMEOUT;
         /// The time for which the console and the command line can answer an approval.
@@ -81,7 +81,7 @@ keys! {
         per_minute: usize as count = "per-minute", 3, COUNT;
         /// The time after which an unused grant expires.
         unused_expiry: Duration as duration = "unused-expiry", 90 * DAY, UNUSED;
-        operator: Operator as choice = "operator", Operator::Any;
+        operator: OperatorAccess as choice = "operator", OperatorAccess::Any;
         /// The time for which a call is held open while it waits for a person elsewhere; zero
         /// refuses it at once. The default is below the time-out of most clients, which is 60 s and
         /// which progress does not extend.
@@ -91,15 +91,15 @@ keys! {
     }
     besides {
         /// Other hold times for the calls of some clients.
-        holds: Vec<Hold> = Vec::new();
+        holds: Vec<HoldOverride> = Vec::new();
         /// The receiver of notices of open approvals.
-        notify: Option<Notify> = None;
+        notify: Option<NotifySettings> = None;
     }
 }
 
 /// The hold time for the calls of some clients. An empty list matches all of them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Hold {
+pub struct HoldOverride {
     pub callers: Vec<String>,
     pub profiles: Vec<String>,
     /// Patterns over the names that clients state about themselves.
@@ -107,11 +107,11 @@ pub struct Hold {
     pub hold: Duration,
 }
 
-impl Consent {
-    pub(crate) fn read(table: Option<Table<'_>>) -> Self {
+impl ApprovalSettings {
+    pub(crate) fn read(table: Option<ConfigTable<'_>>) -> Self {
         read_whole(table, |table| Self {
-            holds: table.tables("holds").into_iter().map(Hold::read).collect(),
-            notify: Notify::read(table),
+            holds: table.tables("holds").into_iter().map(HoldOverride::read).collect(),
+            notify: NotifySettings::read(table),
             ..Self::read_keys(table)
         })
     }
@@ -125,8 +125,8 @@ impl Consent {
     }
 }
 
-impl Hold {
-    fn read(mut table: Table<'_>) -> Self {
+impl HoldOverride {
+    fn read(mut table: ConfigTable<'_>) -> Self {
         let hold = table.take("hold");
         if hold.is_none() {
             table.problem("needs `hold`, a duration such as \"40s\", or \"0s\" to refuse at once");
@@ -166,10 +166,10 @@ impl Hold {
 mod tests {
     use super::*;
 
-    fn hold(callers: &[&str], profiles: &[&str], clients: &[&str], seconds: u64) -> Hold {
+    fn hold(callers: &[&str], profiles: &[&str], clients: &[&str], seconds: u64) -> HoldOverride {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
         let hold = Duration::from_secs(seconds);
-        Hold { callers: own(callers), profiles: own(profiles), clients: own(clients), hold }
+        HoldOverride { callers: own(callers), profiles: own(profiles), clients: own(clients), hold }
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
             hold(&["local"], &[], &["ed*", "*-cli"], 10),
             hold(&[], &[], &["ed-beta"], 5),
         ];
-        let consent = Consent { holds, ..Consent::default() };
+        let consent = ApprovalSettings { holds, ..ApprovalSettings::default() };
         for (caller, profile, client, want) in [
             ("local", None, "", 40),
             ("local", None, "other", 40),

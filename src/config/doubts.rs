@@ -1,19 +1,22 @@
 //! Warnings of `check` about settings that are valid but probably not meant.
 
-use super::model::{Config, EraChoice, Instance, Upstream};
+use super::model::{Config, EraChoice, InstanceScope, UpstreamSettings};
 use super::show;
-use crate::policy::{Annotations, Effect, Field, Hints, Policy, RuleSpec, Table, Trust};
+use crate::policy::{Annotations, Hints, PatternField, Policy, PolicyTable, RuleEffect, RuleSpec, UpstreamTrust};
 
 /// Returns a warning about servers that can ask clients nothing because several callers share their
 /// process; `None` if there are none. `is_modern`: the server is known, from an earlier run, to be
 /// of the modern era, which has no such limit.
-pub fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) -> Option<String> {
+pub fn warn_of_silent_programs(config: &Config, is_modern: impl Fn(&UpstreamSettings) -> bool) -> Option<String> {
     if !config.has_many_callers() {
         return None;
     }
     // `instance = "shared"` says that it is meant.
-    let is_silent = |spec: &&Upstream| {
-        spec.is_shared_process() && spec.instance == Instance::Auto && spec.era != EraChoice::Modern && !is_modern(spec)
+    let is_silent = |spec: &&UpstreamSettings| {
+        spec.is_shared_process()
+            && spec.instance == InstanceScope::Auto
+            && spec.era != EraChoice::Modern
+            && !is_modern(spec)
     };
     let names: Vec<String> = config.upstreams.iter().filter(is_silent).map(|spec| format!("`{}`", spec.name)).collect();
     (!names.is_empty()).then(|| {
@@ -27,10 +30,11 @@ pub fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) -> Option
 
 /// Returns a warning about a rule over annotations that no tool can have: none of its upstreams may
 /// loosen its own hints, and the operator states no matching ones.
-fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
+fn warn_of_unmatchable_rule(config: &Config, rule: &RuleSpec) -> Option<String> {
     let mut upstreams = config.upstreams.iter().filter(|upstream| names(rule, upstream)).peekable();
     upstreams.peek()?;
-    let can_match = |upstream: &Upstream| upstream.trust == Trust::Trusted || can_be_stated(rule, upstream);
+    let can_match =
+        |upstream: &UpstreamSettings| upstream.trust == UpstreamTrust::Trusted || can_be_stated(rule, upstream);
     if upstreams.any(can_match) {
         return None;
     }
@@ -44,16 +48,17 @@ fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
 /// Returns a warning about a rule over annotations that keeps a rule over claims from allowing
 /// anything: the annotations it names are assumed of every tool whose server may not loosen them,
 /// also of tools with milder claims.
-fn outranks(config: &Config, rule: &RuleSpec) -> Option<String> {
+fn warn_of_outranking_rule(config: &Config, rule: &RuleSpec) -> Option<String> {
     let is_about_all = rule.tools.is_empty() && rule.callers.is_empty() && rule.profiles.is_empty();
     let is_plain = rule.claims.is_empty() && rule.arguments.is_empty() && rule.unless.is_empty();
     let assumed = Hints::from(Annotations::ASSUMED).values();
     let is_assumed = rule.annotations.values().into_iter().zip(assumed).all(|(said, is)| said.is_none() || said == is);
-    if rule.effect == Effect::Allow || rule.annotations.is_empty() || !(is_about_all && is_plain && is_assumed) {
+    if rule.effect == RuleEffect::Allow || rule.annotations.is_empty() || !(is_about_all && is_plain && is_assumed) {
         return None;
     }
-    let is_silenced = |upstream: &Upstream| upstream.trust == Trust::Standard && upstream.annotations.is_empty();
-    let opens = |other: &&RuleSpec| other.effect == Effect::Allow && !other.claims.is_empty();
+    let is_silenced =
+        |upstream: &UpstreamSettings| upstream.trust == UpstreamTrust::Standard && upstream.annotations.is_empty();
+    let opens = |other: &&RuleSpec| other.effect == RuleEffect::Allow && !other.claims.is_empty();
     let both = |other: &&RuleSpec| {
         config.upstreams.iter().any(|one| is_silenced(one) && names(rule, one) && names(other, one))
     };
@@ -66,14 +71,14 @@ fn outranks(config: &Config, rule: &RuleSpec) -> Option<String> {
 }
 
 /// Reports whether the upstreams of a rule may include this one.
-fn names(rule: &RuleSpec, upstream: &Upstream) -> bool {
+fn names(rule: &RuleSpec, upstream: &UpstreamSettings) -> bool {
     let matches = |pattern: &String| Policy::pattern(pattern).is_none_or(|matches| matches(upstream.name.as_str()));
     rule.upstreams.is_empty() || rule.upstreams.iter().any(matches)
 }
 
 /// Reports whether the operator's annotations of an upstream can yield the rule's, as far as these
 /// are milder than the assumed ones.
-fn can_be_stated(rule: &RuleSpec, upstream: &Upstream) -> bool {
+fn can_be_stated(rule: &RuleSpec, upstream: &UpstreamSettings) -> bool {
     let Hints { read_only, destructive, idempotent, open_world } = rule.annotations;
     let says = |test: fn(&Hints) -> bool| upstream.annotations.iter().any(|(_, stated)| test(stated));
     (read_only != Some(true) || says(|stated| stated.read_only == Some(true)))
@@ -85,20 +90,26 @@ fn can_be_stated(rule: &RuleSpec, upstream: &Upstream) -> bool {
 
 /// Returns one sentence for each doubt. `known`: the canonical names of all items, if an earlier
 /// run stored them.
-pub fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
+pub fn find_doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
     let Ok(policy) = Policy::build(&config.policy) else { return Vec::new() };
     let mut doubts = Vec::new();
     if policy.denies_all() {
         doubts.push("policy: no call can be allowed: the default is \"deny\" and no rule allows anything".to_owned());
     }
     let rules = &config.policy.rules;
-    doubts.extend(rules.iter().filter_map(|rule| unsaid(config, rule).or_else(|| outranks(config, rule))));
+    doubts.extend(
+        rules.iter().filter_map(|rule| {
+            warn_of_unmatchable_rule(config, rule).or_else(|| warn_of_outranking_rule(config, rule))
+        }),
+    );
     let Some(known) = known else { return doubts };
-    let named = policy.patterns().filter(|used| matches!(used.field, Field::Tools | Field::Prompts | Field::Resources));
+    let named = policy
+        .patterns()
+        .filter(|used| matches!(used.field, PatternField::Tools | PatternField::Prompts | PatternField::Resources));
     for used in named.filter(|used| !known.iter().any(|name| used.matches(name))) {
         let table = match used.table {
-            Table::Rules => "rules",
-            Table::Limits => "limits",
+            PolicyTable::Rules => "rules",
+            PolicyTable::Limits => "limits",
         };
         let (id, text) = (used.id, used.text());
         doubts.push(format!("policy.{table} \"{id}\": {text:?} matches nothing that the upstreams offered last"));
@@ -120,7 +131,7 @@ mod tests {
             let text = format!(
                 "[upstreams.a]\ncommand = [\"/a\"]\n{upstream}\n[upstreams.b]\ncommand = [\"/b\"]\ntrust = \"untrusted\"\n{rule}"
             );
-            doubts(&good(&text).0, None)
+            find_doubts(&good(&text).0, None)
         };
         let states = |hints: &str| format!("annotations = {{ x = {{ {hints} }} }}");
         let (reads, inside) = ("read-only = true", "open-world = false");
@@ -153,7 +164,7 @@ mod tests {
             let text = format!(
                 "[upstreams.a]\ncommand = [\"/a\"]\n{upstream}\n[policy]\n[[policy.rules]]\nid = \"r\"\n{rule}\n{reads}"
             );
-            doubts(&good(&text).0, None)
+            find_doubts(&good(&text).0, None)
         };
         let asks = "effect = \"ask\"\nannotations = { read-only = false }";
         for (label, upstream, rule, is_told) in [

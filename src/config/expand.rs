@@ -6,18 +6,18 @@
 
 use std::fmt;
 
-use super::file::Node;
-use super::secret::{Found, Lacks, Secret};
+use super::file::ConfigNode;
+use super::secret::{ConfiguredSecret, MissingSecrets, Secret};
 
 /// A text as it is written and as it is used. Debug shows the written text.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Template {
+pub struct VariableText {
     written: String,
     /// The text with its variables replaced; `None` if nothing was replaced.
     value: Option<Secret>,
 }
 
-impl Template {
+impl VariableText {
     /// Creates a text without variables.
     pub const fn plain(text: String) -> Self {
         Self { written: text, value: None }
@@ -53,7 +53,7 @@ impl Template {
     }
 }
 
-impl fmt::Debug for Template {
+impl fmt::Debug for VariableText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.written.fmt(f)
     }
@@ -66,27 +66,27 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 /// A text with its variables replaced.
-struct Expanded {
+struct Expansion {
     text: String,
     /// Name and value of each variable that was set.
     variables: Vec<(String, Secret)>,
 }
 
-impl Lacks {
+impl MissingSecrets {
     /// Replaces the variables of a text. A variable that is not set is noted and keeps this
     /// upstream from being started. `expand = false` leaves all texts unchanged.
-    pub(super) fn expand(&mut self, node: &Node<'_>, written: String) -> Template {
+    pub(super) fn expand(&mut self, node: &ConfigNode<'_>, written: String) -> VariableText {
         if self.expands == Some(false) || !written.contains("${") {
-            return Template::plain(written);
+            return VariableText::plain(written);
         }
         match expand(&written, node.source.env) {
-            Ok(Expanded { text, variables }) => {
+            Ok(Expansion { text, variables }) => {
                 for (name, value) in variables {
                     if !self.expanded.iter().any(|(known, _)| *known == name) {
                         self.expanded.push((name, value));
                     }
                 }
-                Template { written, value: Some(Secret::new(text)) }
+                VariableText { written, value: Some(Secret::new(text)) }
             }
             Err(troubles) => {
                 for trouble in troubles {
@@ -94,16 +94,16 @@ impl Lacks {
                     let key = node.path.splitn(3, '.').last().unwrap_or_default();
                     self.add_of(node, key, &trouble);
                 }
-                Template::plain(written)
+                VariableText::plain(written)
             }
         }
     }
 }
 
-impl Found {
+impl ConfiguredSecret {
     /// Replaces the variables of a text that stands in the file itself; other secrets stay as they
     /// are.
-    pub(super) fn expanded(self, node: &Node<'_>, lacks: &mut Lacks) -> Self {
+    pub(super) fn expanded(self, node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Self {
         if !self.literal || lacks.expands == Some(false) {
             return self;
         }
@@ -114,7 +114,7 @@ impl Found {
 }
 
 /// Replaces the variables of a text. Fails with every trouble at once, each with its remedy.
-fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Expanded, Vec<String>> {
+fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Expansion, Vec<String>> {
     let (mut out, mut variables, mut troubles) = (String::new(), Vec::new(), Vec::new());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -153,7 +153,7 @@ fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Expanded, 
         }
     }
     out.push_str(rest);
-    if troubles.is_empty() { Ok(Expanded { text: out, variables }) } else { Err(troubles) }
+    if troubles.is_empty() { Ok(Expansion { text: out, variables }) } else { Err(troubles) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A typed cursor over the TOML tree that collects problems instead of stopping at the first.
 //!
-//! A [`Table`] remembers which keys were asked for; [`Table::finish`] reports the others as
-//! unknown. A [`Node`] is a value with its key path and line.
+//! A [`ConfigTable`] remembers which keys were asked for; [`ConfigTable::finish`] reports the
+//! others as unknown. A [`ConfigNode`] is a value with its key path and line.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,68 +14,68 @@ use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::policy::Scalar;
+use crate::policy::ScalarSpec;
 
 use super::fixed::{FixedBound, RemovedKey, find_removed};
 use super::home;
-use super::merge::{join, merge, moved_table};
-use super::observed::Observed;
-use super::problem::{Finding, Problem, Warning};
+use super::merge::{join, merge, shift_table};
+use super::observed::SchemaRecorder;
+use super::problem::{ConfigFinding, ConfigProblem, ConfigWarning};
 use super::units;
 use super::words::did_you_mean;
 
 /// A closed set of values, each of which has a word.
-pub(super) trait Choice: Copy + Into<&'static str> + strum::VariantArray {}
+pub(super) trait WordChoice: Copy + Into<&'static str> + strum::VariantArray {}
 
-impl<T: Copy + Into<&'static str> + strum::VariantArray> Choice for T {}
+impl<T: Copy + Into<&'static str> + strum::VariantArray> WordChoice for T {}
 
 /// The text of one file.
 #[derive(Clone, Copy)]
-pub(super) struct Text<'a> {
+pub(super) struct SourceText<'a> {
     /// The file name, or a description of the text.
     pub(super) origin: &'a str,
     pub(super) text: &'a str,
 }
 
 /// The texts, the sources of secrets, and the findings so far.
-pub(super) struct Source<'a> {
+pub(super) struct ParseContext<'a> {
     /// Each text with its position in bytes in all texts joined.
-    texts: Vec<(usize, Text<'a>)>,
+    texts: Vec<(usize, SourceText<'a>)>,
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     pub(super) read: &'a dyn Fn(&Path) -> io::Result<String>,
-    found: RefCell<Found>,
-    pub(super) observed: Observed,
+    found: RefCell<SourceFindings>,
+    pub(super) observed: SchemaRecorder,
 }
 
 #[derive(Default)]
-struct Found {
-    problems: Vec<(Place, Problem)>,
-    warnings: Vec<(Place, Warning)>,
+struct SourceFindings {
+    problems: Vec<(SourcePosition, ConfigProblem)>,
+    warnings: Vec<(SourcePosition, ConfigWarning)>,
     /// The place of each key path that was visited.
-    places: HashMap<String, Place>,
+    places: HashMap<String, SourcePosition>,
 }
 
 /// A file, by its index, and a line in it; `None` for a finding about the whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct SourcePosition {
     file: usize,
     line: Option<usize>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ParseContext<'a> {
     pub(super) fn new(
-        texts: &[Text<'a>],
+        texts: &[SourceText<'a>],
         env: &'a dyn Fn(&str) -> Option<String>,
         read: &'a dyn Fn(&Path) -> io::Result<String>,
     ) -> Self {
         let mut base = 0;
         let texts = texts.iter().map(|text| {
             let begin = base;
-            let text = Text { text: text.text.strip_prefix('\u{feff}').unwrap_or(text.text), ..*text };
+            let text = SourceText { text: text.text.strip_prefix('\u{feff}').unwrap_or(text.text), ..*text };
             base += text.text.len() + 1;
             (begin, text)
         });
-        Self { texts: texts.collect(), env, read, found: RefCell::default(), observed: Observed::default() }
+        Self { texts: texts.collect(), env, read, found: RefCell::default(), observed: SchemaRecorder::default() }
     }
 
     /// Reports a problem at a key path, with the line of the nearest visited parent.
@@ -98,7 +98,7 @@ impl<'a> Source<'a> {
         self.found.borrow_mut().problems.push(finding);
     }
 
-    fn finding(&self, path: &str, message: String) -> (Place, Finding) {
+    fn finding(&self, path: &str, message: String) -> (SourcePosition, ConfigFinding) {
         let mut prefix = path;
         let place = loop {
             if let Some(place) = self.found.borrow().places.get(prefix) {
@@ -106,32 +106,32 @@ impl<'a> Source<'a> {
             }
             match prefix.rfind(['.', '[']).and_then(|end| prefix.get(..end)) {
                 Some(parent) => prefix = parent,
-                None => break Place::default(),
+                None => break SourcePosition::default(),
             }
         };
         self.placed(place, path, message)
     }
 
-    fn placed(&self, place: Place, path: &str, message: String) -> (Place, Finding) {
+    fn placed(&self, place: SourcePosition, path: &str, message: String) -> (SourcePosition, ConfigFinding) {
         let origin = self.origin(place).to_owned();
-        (place, Finding { origin, line: place.line, path: path.to_owned(), message })
+        (place, ConfigFinding { origin, line: place.line, path: path.to_owned(), message })
     }
 
-    fn origin(&self, place: Place) -> &'a str {
+    fn origin(&self, place: SourcePosition) -> &'a str {
         self.texts.get(place.file).map_or("", |(_, text)| text.origin)
     }
 
-    fn place(&self, at: usize) -> Place {
+    fn place(&self, at: usize) -> SourcePosition {
         let file = self.texts.partition_point(|(base, _)| *base <= at).saturating_sub(1);
-        let Some((base, text)) = self.texts.get(file) else { return Place::default() };
+        let Some((base, text)) = self.texts.get(file) else { return SourcePosition::default() };
         let before = text.text.as_bytes().get(..at.saturating_sub(*base)).unwrap_or_default();
-        Place { file, line: Some(before.iter().filter(|byte| **byte == b'\n').count() + 1) }
+        SourcePosition { file, line: Some(before.iter().filter(|byte| **byte == b'\n').count() + 1) }
     }
 
     /// Returns problems and warnings, each in the order of the files.
-    pub(super) fn into_findings(self) -> (Vec<Problem>, Vec<Warning>) {
-        let Found { problems, warnings, .. } = self.found.into_inner();
-        let in_order = |mut findings: Vec<(Place, Finding)>| {
+    pub(super) fn into_findings(self) -> (Vec<ConfigProblem>, Vec<ConfigWarning>) {
+        let SourceFindings { problems, warnings, .. } = self.found.into_inner();
+        let in_order = |mut findings: Vec<(SourcePosition, ConfigFinding)>| {
             findings.sort_by_key(|(place, _)| *place);
             findings.into_iter().map(|(_, finding)| finding).collect()
         };
@@ -141,7 +141,7 @@ impl<'a> Source<'a> {
 
 /// Parses the texts and passes their merged root table to `build`. Each TOML error is a problem;
 /// `None` if the tree cannot be trusted.
-pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) -> T) -> Option<T> {
+pub(super) fn with_root<T>(source: &ParseContext<'_>, build: impl FnOnce(ConfigTable<'_>) -> T) -> Option<T> {
     let mut all = DeTable::new();
     let mut readable = true;
     for (file, (base, text)) in source.texts.iter().enumerate() {
@@ -152,7 +152,7 @@ pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) ->
             readable &= error.message().starts_with("duplicate key");
             let place = match error.span() {
                 Some(span) => source.place(base + span.start),
-                None => Place { file, line: None },
+                None => SourcePosition { file, line: None },
             };
             // The parser continues after an error; only the first error of a line is worth mending.
             if source.found.borrow().problems.iter().any(|(other, _)| *other == place) {
@@ -161,23 +161,24 @@ pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) ->
             let finding = source.placed(place, "", format!("not TOML: {}", error.message().trim_end()));
             source.found.borrow_mut().problems.push(finding);
         }
-        let table = moved_table(root.into_inner(), *base);
+        let table = shift_table(root.into_inner(), *base);
         merge(&mut all, table, "", &|path, first, again| source.stands_twice(path, first, again));
     }
-    readable
-        .then(|| build(Table { source, path: String::new(), entries: &all, known: Vec::new(), refused: Vec::new() }))
+    readable.then(|| {
+        build(ConfigTable { source, path: String::new(), entries: &all, known: Vec::new(), refused: Vec::new() })
+    })
 }
 
 /// A value with its place. Reading it as another type than its own is a problem.
 #[derive(Clone)]
-pub(super) struct Node<'s> {
-    pub(super) source: &'s Source<'s>,
+pub(super) struct ConfigNode<'s> {
+    pub(super) source: &'s ParseContext<'s>,
     pub(super) path: String,
     value: &'s DeValue<'s>,
 }
 
-impl<'s> Node<'s> {
-    fn new(source: &'s Source<'s>, path: String, span: &Range<usize>, value: &'s DeValue<'s>) -> Self {
+impl<'s> ConfigNode<'s> {
+    fn new(source: &'s ParseContext<'s>, path: String, span: &Range<usize>, value: &'s DeValue<'s>) -> Self {
         let place = source.place(span.start);
         source.found.borrow_mut().places.insert(path.clone(), place);
         Self { source, path, value }
@@ -271,12 +272,12 @@ impl<'s> Node<'s> {
         }
     }
 
-    pub(super) fn scalar(&self) -> Option<Scalar> {
+    pub(super) fn scalar(&self) -> Option<ScalarSpec> {
         self.is(|| json!({ "type": ["string", "number", "boolean"] }));
         match self.value {
-            DeValue::String(text) => Some(Scalar::Text(text.to_string())),
-            DeValue::Boolean(value) => Some(Scalar::Boolean(*value)),
-            DeValue::Integer(_) | DeValue::Float(_) => self.number().map(Scalar::Number),
+            DeValue::String(text) => Some(ScalarSpec::Text(text.to_string())),
+            DeValue::Boolean(value) => Some(ScalarSpec::Boolean(*value)),
+            DeValue::Integer(_) | DeValue::Float(_) => self.number().map(ScalarSpec::Number),
             DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
                 self.wrong("a string, a number, true or false")
             }
@@ -332,7 +333,7 @@ impl<'s> Node<'s> {
         time
     }
 
-    pub(super) fn choice<T: Choice>(&self) -> Option<T> {
+    pub(super) fn choice<T: WordChoice>(&self) -> Option<T> {
         let words: Vec<(&str, T)> = T::VARIANTS.iter().map(|value| ((*value).into(), *value)).collect();
         self.choice_of(&words)
     }
@@ -368,45 +369,51 @@ impl<'s> Node<'s> {
         Some(items.iter().filter_map(Self::string).collect())
     }
 
-    pub(super) fn table(&self) -> Option<Table<'s>> {
+    pub(super) fn table(&self) -> Option<ConfigTable<'s>> {
         let Some(entries) = self.value.as_table() else {
             return self.wrong("a table");
         };
         self.is(|| json!({ "type": "object" }));
-        Some(Table { source: self.source, path: self.path.clone(), entries, known: Vec::new(), refused: Vec::new() })
+        Some(ConfigTable {
+            source: self.source,
+            path: self.path.clone(),
+            entries,
+            known: Vec::new(),
+            refused: Vec::new(),
+        })
     }
 }
 
 /// A table and the keys that were asked for.
 #[must_use = "`finish` reports unknown keys"]
-pub(super) struct Table<'s> {
-    pub(super) source: &'s Source<'s>,
+pub(super) struct ConfigTable<'s> {
+    pub(super) source: &'s ParseContext<'s>,
     pub(super) path: String,
     entries: &'s DeTable<'s>,
     known: Vec<&'static str>,
     refused: Vec<&'static str>,
 }
 
-impl<'s> Table<'s> {
+impl<'s> ConfigTable<'s> {
     /// Returns the value of a key, and notes the key as known here.
-    pub(super) fn take(&mut self, key: &'static str) -> Option<Node<'s>> {
+    pub(super) fn take(&mut self, key: &'static str) -> Option<ConfigNode<'s>> {
         self.known.push(key);
         let (name, value) = self.entries.get_key_value(key)?;
-        Some(Node::new(self.source, join(&self.path, key), &name.span(), value.get_ref()))
+        Some(ConfigNode::new(self.source, join(&self.path, key), &name.span(), value.get_ref()))
     }
 
     /// Returns all entries in the order of the file, for tables whose keys are names.
-    pub(super) fn named(self) -> Vec<(String, Node<'s>)> {
+    pub(super) fn named(self) -> Vec<(String, ConfigNode<'s>)> {
         self.source.observed.names(&self.path);
         self.entries()
     }
 
-    fn entries(self) -> Vec<(String, Node<'s>)> {
+    fn entries(self) -> Vec<(String, ConfigNode<'s>)> {
         let mut entries: Vec<_> = self.entries.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         let node = |(name, value): (&'s Spanned<_>, &'s Spanned<DeValue<'s>>)| {
             let key: &str = AsRef::<std::borrow::Cow<'s, str>>::as_ref(name);
-            (key.to_owned(), Node::new(self.source, join(&self.path, key), &name.span(), value.get_ref()))
+            (key.to_owned(), ConfigNode::new(self.source, join(&self.path, key), &name.span(), value.get_ref()))
         };
         entries.into_iter().map(node).collect()
     }
@@ -439,7 +446,7 @@ impl<'s> Table<'s> {
         self.take(key)?.duration(range)
     }
 
-    pub(super) fn choice<T: Choice>(&mut self, key: &'static str) -> Option<T> {
+    pub(super) fn choice<T: WordChoice>(&mut self, key: &'static str) -> Option<T> {
         self.take(key)?.choice()
     }
 
@@ -490,7 +497,7 @@ impl<'s> Table<'s> {
 
 /// Reads a list of patterns. An empty list is a problem: it reads as "nothing" and would mean
 /// "everything".
-pub(super) fn patterns(table: &mut Table<'_>, key: &'static str) -> Vec<String> {
+pub(super) fn patterns(table: &mut ConfigTable<'_>, key: &'static str) -> Vec<String> {
     let Some(node) = table.take(key) else { return Vec::new() };
     let patterns = node.strings();
     if patterns.as_ref().is_some_and(Vec::is_empty) {

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use crate::catalog::glob::glob;
 use crate::catalog::name::MAX_ORIGINAL_LENGTH;
 
-use super::file::{Node, Table};
-use super::model::Filter;
-use super::words::repeated;
+use super::file::{ConfigNode, ConfigTable};
+use super::model::FilterSettings;
+use super::words::find_repeated;
 
 /// Reads `{ allow, deny, rename }`; resources and profiles have no `rename`.
-pub(super) fn filter(table: &mut Table<'_>, key: &'static str, renames: bool) -> Filter {
-    let mut filter = Filter::default();
+pub(super) fn filter(table: &mut ConfigTable<'_>, key: &'static str, renames: bool) -> FilterSettings {
+    let mut filter = FilterSettings::default();
     let Some(mut table) = table.table(key) else { return filter };
     if let Some(allow) = table.take("allow") {
         filter.allow = globs(&allow);
@@ -28,7 +28,7 @@ pub(super) fn filter(table: &mut Table<'_>, key: &'static str, renames: bool) ->
     filter
 }
 
-fn globs(node: &Node<'_>) -> Vec<String> {
+fn globs(node: &ConfigNode<'_>) -> Vec<String> {
     let mut globs = Vec::new();
     for item in node.items("an array of patterns such as [\"get_*\"]").into_iter().flatten() {
         let Some(text) = item.string() else { continue };
@@ -44,7 +44,7 @@ fn globs(node: &Node<'_>) -> Vec<String> {
 }
 
 /// Reads new names by original name; reports names that are used twice.
-fn renamed(table: Table<'_>) -> Vec<(String, String)> {
+fn renamed(table: ConfigTable<'_>) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let mut nodes = Vec::new();
     for (original, node) in table.named() {
@@ -56,7 +56,7 @@ fn renamed(table: Table<'_>) -> Vec<(String, String)> {
         names.push((original, new));
         nodes.push(node);
     }
-    let again: HashSet<usize> = repeated(names.iter().enumerate().map(|(at, (_, new))| (new.as_str(), at)))
+    let again: HashSet<usize> = find_repeated(names.iter().enumerate().map(|(at, (_, new))| (new.as_str(), at)))
         .into_iter()
         .map(|(at, _)| at)
         .collect();

@@ -2,7 +2,7 @@
 //! releases that set them are in a table, for the texts that still have one.
 
 use crate::catalog::name::MAX_LENGTH;
-use crate::wire::frame::Bounds;
+use crate::wire::frame::JsonBounds;
 use crate::wire::id::MAX_ID_BYTES;
 
 use super::units;
@@ -63,11 +63,11 @@ const REMOVED: &[RemovedKey] = &[
     removed("server.limits", "max-head", FixedBound::Bytes(MAX_HEAD), PROXY),
     removed("server.limits", "max-header-fields", FixedBound::Count(MAX_HEADER_FIELDS), PROXY),
     removed("server.limits", "max-header-field", FixedBound::Bytes(MAX_HEADER_FIELD), PROXY),
-    removed("server.limits", "max-depth", FixedBound::Count(Bounds::CLIENT.depth), BODY),
-    removed("server.limits", "max-nodes", FixedBound::Count(Bounds::CLIENT.nodes), BODY),
+    removed("server.limits", "max-depth", FixedBound::Count(JsonBounds::CLIENT.depth), BODY),
+    removed("server.limits", "max-nodes", FixedBound::Count(JsonBounds::CLIENT.nodes), BODY),
     removed("server.limits", "max-id", FixedBound::Bytes(MAX_ID_BYTES), BODY),
-    removed("server.limits", "max-upstream-depth", FixedBound::Count(Bounds::UPSTREAM.depth), RESULT),
-    removed("server.limits", "max-upstream-nodes", FixedBound::Count(Bounds::UPSTREAM.nodes), RESULT),
+    removed("server.limits", "max-upstream-depth", FixedBound::Count(JsonBounds::UPSTREAM.depth), RESULT),
+    removed("server.limits", "max-upstream-nodes", FixedBound::Count(JsonBounds::UPSTREAM.nodes), RESULT),
     removed("naming", "max-length", FixedBound::Count(MAX_LENGTH), NAMES),
 ];
 

@@ -14,7 +14,7 @@ pub const NAME: &str = "conf.d";
 const MAX_FILES: usize = 256;
 
 /// Returns the path of the folder beside a configuration file; the folder may not exist.
-pub(super) fn beside(config: &Path) -> PathBuf {
+pub(super) fn conf_d_path(config: &Path) -> PathBuf {
     let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     folder.join(NAME)
 }
@@ -24,10 +24,10 @@ pub(super) fn beside(config: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The reason why the folder cannot be used, to follow its name in a message.
-pub(super) fn parts(folder: &Path, listed: &io::Result<Vec<OsString>>) -> Result<Vec<PathBuf>, String> {
+pub(super) fn conf_d_files(folder: &Path, listed: &io::Result<Vec<OsString>>) -> Result<Vec<PathBuf>, String> {
     match listed {
         Ok(names) if names.len() > MAX_FILES => Err(format!("has more than {MAX_FILES} files")),
-        Ok(names) => trusted(folder).map(|()| names.iter().map(|name| folder.join(name)).collect()),
+        Ok(names) => check_folder(folder).map(|()| names.iter().map(|name| folder.join(name)).collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(format!("cannot be read: {error}")),
     }
@@ -56,8 +56,8 @@ pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
 
 /// Refuses a folder in which another user can place files. A mounted `ConfigMap` has mode 0777 but
 /// is read-only.
-fn trusted(folder: &Path) -> Result<(), String> {
-    guard::directory(folder, false).or_else(|why| {
+fn check_folder(folder: &Path) -> Result<(), String> {
+    guard::check_directory(folder, false).or_else(|why| {
         let read_only = rustix::fs::statvfs(folder).is_ok_and(|data| data.f_flag.contains(StatVfsMountFlags::RDONLY));
         if read_only { Ok(()) } else { Err(why) }
     })

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Config, doubts, parse, secret, show};
+use super::{Config, find_doubts, parse, secret, show};
 use crate::policy::Policy;
 
 /// The value of every variable and file.
@@ -33,7 +33,7 @@ pub fn configuration(data: &[u8]) {
     }
     let Some(config) = read(text) else { return };
     assert!(Policy::build(&config.policy).is_ok());
-    let _some = doubts(&config, Some(&["up__tool".to_owned()]));
+    let _some = find_doubts(&config, Some(&["up__tool".to_owned()]));
     let shown = show::render(&config);
     assert!(!shown.contains("canary"), "{shown}");
     let values = |shown: &str| toml::from_str::<toml::Table>(shown).unwrap_or_else(|error| panic!("{error}\n{shown}"));

@@ -4,8 +4,8 @@
 //! Opening never waits for a named pipe, and no device is read. headend trusts files of its own
 //! user and of root, and only if no other user may write them.
 //!
-//! A check covers the file itself, or in [`directory`] a directory, and not the directories above
-//! it. A symbolic link may lead to a file of the configuration, as with Kubernetes and many
+//! A check covers the file itself, or in [`check_directory`] a directory, and not the directories
+//! above it. A symbolic link may lead to a file of the configuration, as with Kubernetes and many
 //! administrators; the check covers its target.
 
 use std::fs::{File, Metadata};
@@ -39,7 +39,7 @@ pub const MAX_KEY: u64 = 64 << 10;
 ///
 /// # Errors
 /// The fault and the command that mends it; the text follows the path in a message.
-pub fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String> {
+pub fn check_owner_and_mode(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let (uid, mode, path) = (data.uid(), data.mode() & 0o7777, in_command(path));
     if uid != own && uid != 0 {
@@ -65,13 +65,13 @@ pub fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String>
 ///
 /// # Errors
 /// The fault, also that the path leads to no directory; the text follows the path in a message.
-pub fn directory(path: &Path, shared: bool) -> Result<(), String> {
+pub fn check_directory(path: &Path, shared: bool) -> Result<(), String> {
     let data = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !data.is_dir() {
         return Err("is not a directory".to_owned());
     }
     let forbidden = if shared && data.mode() & STICKY != 0 { 0 } else { WRITE };
-    judge(path, &data, forbidden)
+    check_owner_and_mode(path, &data, forbidden)
 }
 
 /// Checks a file by its path, for files that must not be opened here: in a directory of ours no
@@ -79,15 +79,15 @@ pub fn directory(path: &Path, shared: bool) -> Result<(), String> {
 ///
 /// # Errors
 /// The system's error, or the fault and the command that mends it, to follow the path in a message.
-pub fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
+pub fn check_path(path: &Path, forbidden: u32) -> io::Result<Metadata> {
     let data = std::fs::symlink_metadata(path)?;
     if data.is_symlink() {
-        return Err(link(path));
+        return Err(link_error(path));
     }
     if !data.is_file() {
-        return Err(refusal("is not a file".to_owned()));
+        return Err(refusal_error("is not a file".to_owned()));
     }
-    judge(path, &data, forbidden).map_err(refusal)?;
+    check_owner_and_mode(path, &data, forbidden).map_err(refusal_error)?;
     Ok(data)
 }
 
@@ -98,7 +98,7 @@ pub fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
 /// The system's error, or the fault and the command that mends it, to follow the path in a message.
 pub fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<File> {
     let (file, data) = open_regular(path, flags | OFlags::NOFOLLOW)?;
-    judge(path, &data, forbidden).map_err(refusal)?;
+    check_owner_and_mode(path, &data, forbidden).map_err(refusal_error)?;
     Ok(file)
 }
 
@@ -107,13 +107,13 @@ fn open_regular(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
     // Without the last flag, opening a named pipe would wait for its other end.
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
-    let failed = |error: Errno| if flags.contains(OFlags::NOFOLLOW) { opening(path, error) } else { error.into() };
+    let failed = |error: Errno| if flags.contains(OFlags::NOFOLLOW) { open_error(path, error) } else { error.into() };
     let file = File::from(opened.map_err(failed)?);
     let data = file.metadata()?;
     if data.is_file() {
         return Ok((file, data));
     }
-    Err(refusal(if data.is_dir() {
+    Err(refusal_error(if data.is_dir() {
         "is not a file but a directory".to_owned()
     } else {
         "is not a file but a pipe, a device or a socket; save its content to a file and name that".to_owned()
@@ -158,19 +158,19 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<String> {
 /// The system's error, or the fault and the command that mends it, to follow the path in a message.
 pub fn read(path: &Path) -> io::Result<String> {
     let (file, data) = open_regular(path, OFlags::RDONLY)?;
-    judge(path, &data, WRITE).map_err(refusal)?;
+    check_owner_and_mode(path, &data, WRITE).map_err(refusal_error)?;
     text_of(&file, MAX_CONFIG)
 }
 
 /// Builds the error of a failed `open`; a symbolic link gets a text of its own.
-pub fn opening(path: &Path, error: Errno) -> io::Error {
-    if error == Errno::LOOP { link(path) } else { error.into() }
+pub fn open_error(path: &Path, error: Errno) -> io::Error {
+    if error == Errno::LOOP { link_error(path) } else { error.into() }
 }
 
 /// Builds the error for a symbolic link, which headend does not follow here.
-pub fn link(path: &Path) -> io::Error {
+pub fn link_error(path: &Path) -> io::Error {
     let path = in_command(path);
-    refusal(format!(
+    refusal_error(format!(
         "is a symbolic link, which headend does not follow here; replace it with its target, or run `rm {path}`"
     ))
 }
@@ -181,7 +181,7 @@ fn in_command(path: &Path) -> String {
 }
 
 /// Wraps a text of ours in an [`io::Error`].
-pub fn refusal(what: String) -> io::Error {
+pub fn refusal_error(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
@@ -302,11 +302,11 @@ mod tests {
             (0o1777, false, true),
         ] {
             set(dir.path(), mode);
-            assert_eq!(directory(dir.path(), false).is_ok(), alone, "{mode:o}");
-            assert_eq!(directory(dir.path(), true).is_ok(), shared, "{mode:o}");
+            assert_eq!(check_directory(dir.path(), false).is_ok(), alone, "{mode:o}");
+            assert_eq!(check_directory(dir.path(), true).is_ok(), shared, "{mode:o}");
         }
         set(dir.path(), 0o700);
         std::fs::write(dir.path().join("x"), "").unwrap();
-        assert!(directory(&dir.path().join("x"), false).unwrap_err().contains("is not a directory"));
+        assert!(check_directory(&dir.path().join("x"), false).unwrap_err().contains("is not a directory"));
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::mcp::annotations::Hints;
 
-use super::file::Table;
+use super::file::ConfigTable;
 
 /// Reads the four hints. An absent one stays unset.
-pub(super) fn hints(table: &mut Table<'_>) -> Hints {
+pub(super) fn hints(table: &mut ConfigTable<'_>) -> Hints {
     Hints {
         read_only: table.boolean("read-only"),
         destructive: table.boolean("destructive"),

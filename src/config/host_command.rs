@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::places::{Located, locate, state_dir};
+use super::places::{ConfigLocation, locate, state_dir};
 use crate::wire::foreign;
 
 /// The command by which a host reaches a daemon.
@@ -26,7 +26,8 @@ impl HostCommand {
         let left = |name: &str| env(name).filter(|_| name == "HOME");
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let (config, socket) = (config.map(absolute), absolute(socket));
-        let finds_config = config.as_ref().is_none_or(|config| locate(None, &left) == Located::File(config.clone()));
+        let finds_config =
+            config.as_ref().is_none_or(|config| locate(None, &left) == ConfigLocation::File(config.clone()));
         // A host finds the socket by its address in the state directory.
         let runtime = [format!("/run/user/{uid}"), "/run/headend".to_owned()];
         let finds_socket = state_dir(&left).is_some_and(|dir| dir == absolute(state))

@@ -2,11 +2,14 @@
 //! its range. The macro `keys!` generates from the rows a type with a field for each key, its
 //! default, and the functions that read and show it.
 
-use super::file::{Node, Table};
+use super::file::{ConfigNode, ConfigTable};
 use crate::policy::Rate;
 
 /// Reads a whole table and reports its unknown keys; an absent table has its defaults.
-pub(super) fn read_whole<T: Default>(table: Option<Table<'_>>, read: impl FnOnce(&mut Table<'_>) -> T) -> T {
+pub(super) fn read_whole<T: Default>(
+    table: Option<ConfigTable<'_>>,
+    read: impl FnOnce(&mut ConfigTable<'_>) -> T,
+) -> T {
     let Some(mut table) = table else { return T::default() };
     let value = read(&mut table);
     table.finish();
@@ -14,7 +17,7 @@ pub(super) fn read_whole<T: Default>(table: Option<Table<'_>>, read: impl FnOnce
 }
 
 /// Reads a rate above zero.
-pub(super) fn rate(node: &Node<'_>) -> Option<Rate> {
+pub(super) fn rate(node: &ConfigNode<'_>) -> Option<Rate> {
     let rate = match Rate::parse(&node.string()?) {
         Ok(rate) if rate.count == 0 => Err("must not be zero".to_owned()),
         Ok(rate) => Ok(rate),
@@ -23,7 +26,7 @@ pub(super) fn rate(node: &Node<'_>) -> Option<Rate> {
     rate.map_err(|message| node.problem(message)).ok()
 }
 
-/// Reads a value of a kind, which is the name of a reader of `Node`, or `rate`.
+/// Reads a value of a kind, which is the name of a reader of `ConfigNode`, or `rate`.
 macro_rules! read_value {
     (rate, $node:ident) => {
         $crate::keys::rate(&$node)
@@ -77,7 +80,7 @@ macro_rules! keys {
 
         impl $name {
             /// Reads the keys of the rows. An absent or invalid key gets its default.
-            pub(super) fn read_keys(table: &mut $crate::file::Table<'_>) -> Self {
+            pub(super) fn read_keys(table: &mut $crate::file::ConfigTable<'_>) -> Self {
                 let mut this = Self::default();
                 $(
                     let value = table.take($key).and_then(|node| read_value!($kind, node $(, $range)?));

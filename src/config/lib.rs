@@ -66,65 +66,66 @@ mod upstream;
 mod words;
 
 pub use self::address::is_public;
-pub use self::audit::{Audit, OnFailure};
-pub use self::auth::{AuthKind, Resource, UpstreamAuth};
-pub use self::command::{UNPINNED, pinned, unpinned};
-pub use self::consent::{Consent, Operator};
+pub use self::audit::{AuditSettings, OnFailure};
+pub use self::auth::{AuthKind, ResourceParameter, UpstreamAuth};
+pub use self::command::{UNPINNED, unversioned_package, with_version};
+pub use self::consent::{ApprovalSettings, OperatorAccess};
 #[cfg(target_os = "linux")]
 pub use self::container::ContainerRun;
-pub use self::doubts::{doubts, unasked};
-pub use self::expand::Template;
+pub use self::doubts::{find_doubts, warn_of_silent_programs};
+pub use self::expand::VariableText;
 pub use self::fixed::{MAX_HEAD, MAX_HEADER_FIELD, MAX_HEADER_FIELDS};
 pub use self::folder::NAME as CONF_D;
 pub use self::host_command::HostCommand;
 pub use self::limits::Limits;
 pub use self::managers::{is_same_place, known_directories, version_folders};
 pub use self::model::{
-    Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Server,
-    ShownHints, Start, Target, Transport, Upstream, Uris,
+    AdminSettings, ClientAuth, CompletionScope, Config, Confinement, EraChoice, FilterSettings, HttpTransport,
+    InstanceScope, LogFormatSetting, LoggingSettings, Profile, ServerSettings, ShownHints, StartMode, UpstreamSettings,
+    UpstreamTarget, UriExposure,
 };
-pub use self::notify::{Hook, Notified, Notify};
-pub use self::places::{Located, SYSTEM, environment, is_program, locate, preflight, state_dir, user_file};
-pub use self::problem::{Problem, Problems, Warning};
+pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
+pub use self::places::{ConfigLocation, SYSTEM, environment, is_program, locate, preflight, state_dir, user_file};
+pub use self::problem::{ConfigProblem, ConfigProblems, ConfigWarning};
 pub use self::proxy::{Proxy, ProxySettings};
-pub use self::seen::Seen;
-pub use self::surroundings::{inherited, search_path};
+pub use self::seen::FileFingerprint;
+pub use self::surroundings::{inherited_variables, search_path};
 pub use self::units::{duration as duration_text, parse_duration};
 
-use self::file::Text;
+use self::file::SourceText;
 
 /// The result of reading a configuration: the configuration or its problems, and the files
 /// involved.
 #[derive(Debug)]
-pub struct Loading {
+pub struct LoadedConfig {
     /// The configuration with its warnings, or every problem at once, as text.
-    pub outcome: Result<(Config, Vec<Warning>), String>,
+    pub outcome: Result<(Config, Vec<ConfigWarning>), String>,
     /// The files that were read, or should have been: the configuration first, `conf.d` and its
     /// files, the secrets that they name.
-    pub files: Vec<Seen>,
+    pub files: Vec<FileFingerprint>,
 }
 
 /// Reads and checks a configuration file with the files of `conf.d` beside it, in the order of
 /// their names. Secrets come from the environment and from files, which pass the same ownership
 /// checks as the configuration itself. A file that another user owns or may write is a problem.
-pub fn load(path: &Path) -> Loading {
+pub fn load(path: &Path) -> LoadedConfig {
     load_with(path, None)
 }
 
 /// Does what [`load`] does with one more text, which comes last; `more` is its name in problems,
 /// and the text.
-pub fn load_with(path: &Path, more: Option<(&str, &str)>) -> Loading {
+pub fn load_with(path: &Path, more: Option<(&str, &str)>) -> LoadedConfig {
     let files = RefCell::new(Vec::new());
     let read = |path: &Path| {
         let read = guard::read(path);
-        files.borrow_mut().push(Seen::file(path, &read));
+        files.borrow_mut().push(FileFingerprint::file(path, &read));
         read
     };
-    let folder = folder::beside(path);
+    let folder = folder::conf_d_path(path);
     let listed = folder::names(&folder);
     let mut problems = Vec::new();
-    let also = folder::parts(&folder, &listed).unwrap_or_else(|why| {
-        problems.push(Problem::of_file(&folder.display().to_string(), why));
+    let also = folder::conf_d_files(&folder, &listed).unwrap_or_else(|why| {
+        problems.push(ConfigProblem::of_file(&folder.display().to_string(), why));
         Vec::new()
     });
     let mut texts = Vec::new();
@@ -132,19 +133,20 @@ pub fn load_with(path: &Path, more: Option<(&str, &str)>) -> Loading {
         let origin = file.display().to_string();
         match read(file) {
             Ok(text) => texts.push((origin, text)),
-            Err(error) => problems.push(Problem::of_file(&origin, places::unread(&error))),
+            Err(error) => problems.push(ConfigProblem::of_file(&origin, places::describe_read_error(&error))),
         }
     }
-    files.borrow_mut().push(Seen::folder(&folder, &listed));
+    files.borrow_mut().push(FileFingerprint::folder(&folder, &listed));
     texts.extend(more.map(|(origin, more)| (origin.to_owned(), more.to_owned())));
-    let texts: Vec<Text<'_>> = texts.iter().map(|(origin, text)| Text { origin, text }).collect();
-    let outcome = if problems.is_empty() { parse_all(&texts, &environment, &read) } else { Err(Problems(problems)) };
+    let texts: Vec<SourceText<'_>> = texts.iter().map(|(origin, text)| SourceText { origin, text }).collect();
+    let outcome =
+        if problems.is_empty() { parse_all(&texts, &environment, &read) } else { Err(ConfigProblems(problems)) };
     let outcome = outcome.map_err(|problems| problems.to_string()).map(|(mut config, warnings)| {
         config.path = Some(path.to_owned());
         config.also = also;
         (config, warnings)
     });
-    Loading { outcome, files: files.into_inner() }
+    LoadedConfig { outcome, files: files.into_inner() }
 }
 
 /// Checks a configuration text. `origin` is the prefix of each problem; `env` and `read` supply the
@@ -157,8 +159,8 @@ pub fn parse(
     origin: &str,
     env: &dyn Fn(&str) -> Option<String>,
     read: &dyn Fn(&Path) -> io::Result<String>,
-) -> Result<(Config, Vec<Warning>), Problems> {
-    parse_all(&[Text { origin, text }], env, read)
+) -> Result<(Config, Vec<ConfigWarning>), ConfigProblems> {
+    parse_all(&[SourceText { origin, text }], env, read)
 }
 
 /// Checks a configuration of two texts, each with its name in problems. Files of secrets are read.
@@ -169,23 +171,23 @@ pub fn parse_both(
     first: (&str, &str),
     second: (&str, &str),
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<(Config, Vec<Warning>), Problems> {
-    let texts = [first, second].map(|(origin, text)| Text { origin, text });
+) -> Result<(Config, Vec<ConfigWarning>), ConfigProblems> {
+    let texts = [first, second].map(|(origin, text)| SourceText { origin, text });
     parse_all(&texts, env, &guard::read)
 }
 
 /// Checks a configuration of several texts.
 fn parse_all(
-    texts: &[Text<'_>],
+    texts: &[SourceText<'_>],
     env: &dyn Fn(&str) -> Option<String>,
     read: &dyn Fn(&Path) -> io::Result<String>,
-) -> Result<(Config, Vec<Warning>), Problems> {
-    let source = file::Source::new(texts, env, read);
+) -> Result<(Config, Vec<ConfigWarning>), ConfigProblems> {
+    let source = file::ParseContext::new(texts, env, read);
     let config = file::with_root(&source, build::config);
     let (problems, warnings) = source.into_findings();
     match config {
         Some(config) if problems.is_empty() => Ok((config, warnings)),
-        Some(_) | None => Err(Problems(problems)),
+        Some(_) | None => Err(ConfigProblems(problems)),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::policy::{Per, Rate};
+use crate::policy::{Rate, RateUnit};
 
-use super::file::Table;
+use super::file::ConfigTable;
 use super::keys::{keys, read_value, shown_value};
 use super::units;
 
@@ -22,14 +22,14 @@ const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
 
 impl Limits {
     /// Reads the table. An absent or invalid key gets its default.
-    pub(crate) fn read(table: &mut Table<'_>) -> Self {
+    pub(crate) fn read(table: &mut ConfigTable<'_>) -> Self {
         let limits = Self::read_keys(table);
         limits.check(table);
         limits
     }
 
     /// Reports numbers that contradict each other.
-    fn check(&self, table: &Table<'_>) {
+    fn check(&self, table: &ConfigTable<'_>) {
         for (key, bytes) in [("max-upstream-result", self.upstream_result_bytes), ("max-body", self.body_bytes)] {
             if bytes > self.buffered_bytes {
                 let (most, all) = (units::size(bytes), units::size(self.buffered_bytes));
@@ -104,12 +104,12 @@ keys! {
         /// The interval of keep-alives on a quiet stream; proxies cut at 60 s.
         keepalive: Duration as duration = "keepalive", Duration::from_secs(15), seconds(1, 3600);
         /// The rate of requests of one caller.
-        caller_rate: Rate as rate = "caller-rate", Rate { count: 20, per: Per::Second };
+        caller_rate: Rate as rate = "caller-rate", Rate { count: 20, per: RateUnit::Second };
         /// The burst of `caller-rate`: two seconds' worth, since hosts list everything at start.
         caller_burst: usize as count = "caller-burst", 40, COUNT;
         /// The rate of wrong credentials from one address, beyond which the next wrong one gets
         /// 429. Valid ones always pass.
-        auth_failures: Rate as rate = "auth-failures", Rate { count: 5, per: Per::Minute };
+        auth_failures: Rate as rate = "auth-failures", Rate { count: 5, per: RateUnit::Minute };
         /// The limit in bytes of all messages of 16 KiB and more together, from their first byte
         /// until their readers have them. A message without room is refused. Each of several
         /// callers has a quarter. Other bounds limit the number of smaller messages.

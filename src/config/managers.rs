@@ -22,7 +22,7 @@ const INSTALLERS: [&str; 7] = ["bin", ".asdf/shims", ".cargo/bin", ".bun/bin", "
 const MACHINE: [&str; 4] = ["/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"];
 
 /// The directories in which the managers keep what they install.
-struct Homes {
+struct ManagerHomes {
     home: PathBuf,
     nvm: Vec<PathBuf>,
     mise: PathBuf,
@@ -31,7 +31,7 @@ struct Homes {
     fnm: PathBuf,
 }
 
-impl Homes {
+impl ManagerHomes {
     /// Reads the directories from the environment; `None` in a service of the system, or without
     /// a home.
     fn of(env: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
@@ -71,8 +71,8 @@ impl Homes {
 /// that the search path has already, and other versions of them: the shell that started us has
 /// chosen one.
 pub(super) fn directories(env: &dyn Fn(&str) -> Option<String>, search_path: &[PathBuf]) -> Vec<PathBuf> {
-    let Some(homes) = Homes::of(env) else { return Vec::new() };
-    let nvm = homes.nvm.iter().find_map(|root| node_of_nvm(root));
+    let Some(homes) = ManagerHomes::of(env) else { return Vec::new() };
+    let nvm = homes.nvm.iter().find_map(|root| find_nvm_node(root));
     let has_mise = search_path.iter().any(|directory| directory.starts_with(homes.mise.join("installs")));
     let shims = (!has_mise).then(|| homes.mise.join("shims"));
     let all = [homes.home.join(".local/bin")].into_iter().chain(shims).chain([homes.volta.join("bin")]);
@@ -88,7 +88,7 @@ pub(super) fn directories(env: &dyn Fn(&str) -> Option<String>, search_path: &[P
 /// where a missing program may be. Of several versions the newest comes first.
 pub fn known_directories(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let mut all = Vec::new();
-    if let Some(homes) = Homes::of_user(env) {
+    if let Some(homes) = ManagerHomes::of_user(env) {
         all.extend([homes.home.join(".local/bin"), homes.mise.join("shims"), homes.volta.join("bin")]);
         let newest_first = |folder: PathBuf| versions_in(&folder).into_iter().rev().map(|(_, path)| path);
         for root in &homes.nvm {
@@ -105,7 +105,7 @@ pub fn known_directories(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
 /// Returns the folders of versions: a program found in another version below one of them counts as
 /// being at the same place.
 pub fn version_folders(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
-    let folders = Homes::of(env).map(|homes| homes.versions()).unwrap_or_default();
+    let folders = ManagerHomes::of(env).map(|homes| homes.versions()).unwrap_or_default();
     folders.into_iter().filter(|folder| is_ours(folder)).collect()
 }
 
@@ -122,7 +122,7 @@ fn is_ours(directory: &Path) -> bool {
 /// Reports whether two paths are one program in two versions below one of the folders. Pure.
 pub fn is_same_place(one: &Path, other: &Path, folders: &[PathBuf]) -> bool {
     folders.iter().any(|folder| {
-        let (Some(one), Some(other)) = (behind_version(one, folder), behind_version(other, folder)) else {
+        let (Some(one), Some(other)) = (path_below_version(one, folder), path_below_version(other, folder)) else {
             return false;
         };
         one == other
@@ -131,7 +131,7 @@ pub fn is_same_place(one: &Path, other: &Path, folders: &[PathBuf]) -> bool {
 
 /// Returns the path of a program relative to the version below a folder; `None` if it is not below
 /// one.
-fn behind_version<'p>(program: &'p Path, folder: &Path) -> Option<&'p Path> {
+fn path_below_version<'p>(program: &'p Path, folder: &Path) -> Option<&'p Path> {
     let rest = program.strip_prefix(folder).ok()?;
     let mut parts = rest.components();
     let Component::Normal(version) = parts.next()? else { return None };
@@ -143,9 +143,9 @@ fn behind_version<'p>(program: &'p Path, folder: &Path) -> Option<&'p Path> {
 }
 
 /// Returns the directory with the programs of the Node version that a new shell would use.
-fn node_of_nvm(root: &Path) -> Option<PathBuf> {
+fn find_nvm_node(root: &Path) -> Option<PathBuf> {
     let installed = versions_in(&root.join("versions/node"));
-    let wanted = alias(&root.join("alias"));
+    let wanted = resolve_nvm_alias(&root.join("alias"));
     let newest = |wanted: &[u32]| installed.iter().rev().find(|(version, _)| version.starts_with(wanted));
     let (_, version) = match wanted.as_deref() {
         None | Some("node" | "stable") => newest(&[])?,
@@ -165,7 +165,7 @@ fn versions_in(folder: &Path) -> Vec<(Vec<u32>, PathBuf)> {
 }
 
 /// Returns the version to which the alias `default` leads; `None` if there is no such alias.
-fn alias(folder: &Path) -> Option<String> {
+fn resolve_nvm_alias(folder: &Path) -> Option<String> {
     let mut name = "default".to_owned();
     for step in 0..MAX_ALIASES {
         let goes_down = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));

@@ -11,10 +11,10 @@ const SHARED: [&str; 4] = ["server.auth", "server.auth.tokens", "server.limits",
 const CONTINUED: [&str; 3] = ["policy.rules", "policy.limits", "policy.consent.holds"];
 
 /// A callback for a key path that is in two files, with both positions.
-type Twice<'a> = &'a dyn Fn(&str, usize, usize);
+type OnDuplicateKey<'a> = &'a dyn Fn(&str, usize, usize);
 
 /// Adds the tables of a later file, and reports each key that is in both.
-pub(super) fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>, path: &str, twice: Twice<'_>) {
+pub(super) fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>, path: &str, twice: OnDuplicateKey<'_>) {
     for (key, value) in from {
         let name: &str = key.get_ref();
         // Editors look for it in each file.
@@ -32,7 +32,7 @@ pub(super) fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>, path: &str, t
         match (before, value.into_inner()) {
             (DeValue::Table(before), DeValue::Table(more)) if is_shared(&path) => merge(before, more, &path, twice),
             (DeValue::Array(before), DeValue::Array(more)) if CONTINUED.contains(&path.as_str()) => {
-                go_on(before, more, &path, twice);
+                append_tables(before, more, &path, twice);
             }
             _ => twice(&path, first, again),
         }
@@ -52,7 +52,7 @@ fn is_shared(path: &str) -> bool {
 
 /// Appends the rules, limits or holds of a later file, and reports each id that an earlier file
 /// has.
-fn go_on<'t>(before: &mut DeArray<'t>, more: DeArray<'t>, path: &str, twice: Twice<'_>) {
+fn append_tables<'t>(before: &mut DeArray<'t>, more: DeArray<'t>, path: &str, twice: OnDuplicateKey<'_>) {
     let earlier = before.len();
     for item in more {
         let same = id(&item).and_then(|(id, at)| {
@@ -73,24 +73,24 @@ fn id<'v>(item: &'v Spanned<DeValue<'_>>) -> Option<(&'v str, usize)> {
 }
 
 /// Adds an offset to all positions of a table.
-pub(super) fn moved_table(table: DeTable<'_>, by: usize) -> DeTable<'_> {
+pub(super) fn shift_table(table: DeTable<'_>, by: usize) -> DeTable<'_> {
     if by == 0 {
         return table;
     }
-    table.into_iter().map(|(key, value)| (moved(key, by, |key| key), moved_value(value, by))).collect()
+    table.into_iter().map(|(key, value)| (shift_span(key, by, |key| key), shift_value(value, by))).collect()
 }
 
-fn moved_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
-    moved(value, by, |value| match value {
-        DeValue::Table(table) => DeValue::Table(moved_table(table, by)),
-        DeValue::Array(items) => DeValue::Array(items.into_iter().map(|item| moved_value(item, by)).collect()),
+fn shift_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
+    shift_span(value, by, |value| match value {
+        DeValue::Table(table) => DeValue::Table(shift_table(table, by)),
+        DeValue::Array(items) => DeValue::Array(items.into_iter().map(|item| shift_value(item, by)).collect()),
         DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {
             value
         }
     })
 }
 
-fn moved<T>(value: Spanned<T>, by: usize, inner: impl FnOnce(T) -> T) -> Spanned<T> {
+fn shift_span<T>(value: Spanned<T>, by: usize, inner: impl FnOnce(T) -> T) -> Spanned<T> {
     let span = value.span();
     Spanned::new(span.start + by..span.end + by, inner(value.into_inner()))
 }

@@ -10,15 +10,15 @@ use url::Url;
 
 use crate::catalog::name::UpstreamName;
 use crate::mcp::annotations::Hints;
-use crate::mcp::elicitation::Elicit;
+use crate::mcp::elicitation::ElicitationSettings;
 use crate::mcp::input::Roots;
-use crate::policy::{OnChange, PolicySpec, Trust};
+use crate::policy::{ChangePolicy, PolicySpec, UpstreamTrust};
 
 use super::address::is_loopback;
-use super::audit::Audit;
+use super::audit::AuditSettings;
 use super::auth::UpstreamAuth;
-use super::consent::Consent;
-use super::expand::Template;
+use super::consent::ApprovalSettings;
+use super::expand::VariableText;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
 use super::proxy::ProxySettings;
@@ -34,19 +34,19 @@ pub struct Config {
     pub path: Option<PathBuf>,
     /// The files of `conf.d` that were merged with it, in their order.
     pub also: Vec<PathBuf>,
-    pub server: Server,
+    pub server: ServerSettings,
     /// The address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
     pub metrics: Option<SocketAddr>,
-    pub console: Console,
-    pub admin: Admin,
-    pub stdio: Stdio,
-    pub naming: Naming,
-    pub defaults: Defaults,
+    pub console: ConsoleSettings,
+    pub admin: AdminSettings,
+    pub stdio: StdioSettings,
+    pub naming: NamingSettings,
+    pub defaults: UpstreamDefaults,
     /// The enabled upstreams in the order of the file, which is the order of all lists.
-    pub upstreams: Vec<Upstream>,
+    pub upstreams: Vec<UpstreamSettings>,
     /// The upstreams with `enabled = false`: checked like the others, but neither started nor
     /// listed. Their stored data is kept.
-    pub disabled: Vec<Upstream>,
+    pub disabled: Vec<UpstreamSettings>,
     /// The upstreams in `disabled` that the operator switched off while this process runs; none in
     /// a configuration that was read.
     pub off: Vec<UpstreamName>,
@@ -54,23 +54,23 @@ pub struct Config {
     /// True if there is a `[policy]` table. Without one every call needs an approval, with a
     /// warning.
     pub policy_stated: bool,
-    pub consent: Consent,
+    pub consent: ApprovalSettings,
     pub profiles: Vec<Profile>,
-    pub audit: Audit,
-    pub secrets: Secrets,
-    pub log: Log,
+    pub audit: AuditSettings,
+    pub secrets: SecretSettings,
+    pub log: LoggingSettings,
 }
 
 /// The `[secrets]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Secrets {
+pub struct SecretSettings {
     /// The key that seals values in the store; `None` for the key file of the state directory.
     pub key: Option<Secret>,
 }
 
 /// The `[console]` table.
 #[derive(Clone, Copy, Debug)]
-pub struct Console {
+pub struct ConsoleSettings {
     /// The address of the pages; `None` switches them off.
     pub listen: Option<SocketAddr>,
     /// True if the operator wrote the address, so that headend tries no other.
@@ -78,7 +78,7 @@ pub struct Console {
 }
 
 // Without `chosen`: the default address is an equal console, whether it is written or not.
-impl PartialEq for Console {
+impl PartialEq for ConsoleSettings {
     fn eq(&self, other: &Self) -> bool {
         self.listen == other.listen
     }
@@ -87,7 +87,7 @@ impl PartialEq for Console {
 /// The `[server]` table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Server {
+pub struct ServerSettings {
     /// The listen addresses. Loopback only: this release has no TLS of its own.
     pub listen: Vec<SocketAddr>,
     /// The path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
@@ -99,7 +99,7 @@ pub struct Server {
     /// Accepted `Origin` values; a request without one is always accepted.
     pub allowed_origins: Vec<String>,
     #[serde(skip)]
-    pub auth: Auth,
+    pub auth: ClientAuth,
     #[serde(skip)]
     pub limits: Limits,
     /// The time that calls in flight have to end at shutdown.
@@ -109,7 +109,7 @@ pub struct Server {
 /// The authentication of clients over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "mode", rename_all = "kebab-case")]
-pub enum Auth {
+pub enum ClientAuth {
     /// The generated token of the caller `local`, and these tokens: (caller, token).
     Token {
         #[serde(serialize_with = "pairs")]
@@ -122,14 +122,14 @@ pub enum Auth {
 impl Config {
     /// Reports whether there can be a caller other than the local user.
     pub fn has_many_callers(&self) -> bool {
-        let tokens = matches!(&self.server.auth, Auth::Token { tokens } if !tokens.is_empty());
+        let tokens = matches!(&self.server.auth, ClientAuth::Token { tokens } if !tokens.is_empty());
         tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
     }
 }
 
 /// The `[admin]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Admin {
+pub struct AdminSettings {
     /// The path of the socket; `None` for a socket in the runtime directory.
     pub socket: Option<PathBuf>,
     /// The group that may connect; makes the socket 0660.
@@ -141,7 +141,7 @@ pub struct Admin {
 keys! {
     /// The `[stdio]` table.
     #[derive(Copy)]
-    struct Stdio {
+    struct StdioSettings {
         /// The time for which `headend stdio` looks for a daemon that went away. An update of the
         /// machine restarts the daemon within the default.
         reconnect_timeout: Duration as duration = "reconnect-timeout", Duration::from_secs(300), RECONNECT_TIMES;
@@ -151,15 +151,15 @@ keys! {
 keys! {
     /// The `[naming]` table.
     #[derive(Copy)]
-    struct Naming {
-        uris: Uris as choice = "uris", Uris::Keep;
+    struct NamingSettings {
+        uris: UriExposure as choice = "uris", UriExposure::Keep;
     }
 }
 
 /// The form in which resource URIs are exposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub enum Uris {
+pub enum UriExposure {
     /// Unchanged.
     Keep,
     /// Always `<upstream>+<original>`.
@@ -169,11 +169,11 @@ pub enum Uris {
 /// An `[upstreams.<name>]` table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Upstream {
+pub struct UpstreamSettings {
     #[serde(skip)]
     pub name: UpstreamName,
     #[serde(skip)]
-    pub target: Target,
+    pub target: UpstreamTarget,
     /// The login of the gateway at a server behind a URL.
     #[serde(skip)]
     pub auth: Option<UpstreamAuth>,
@@ -192,8 +192,8 @@ pub struct Upstream {
     #[serde(skip)]
     pub expanded: Vec<(String, Secret)>,
     pub era: EraChoice,
-    pub instance: Instance,
-    pub start: Start,
+    pub instance: InstanceScope,
+    pub start: StartMode,
     /// The time for which a call may stay silent; each progress notice restarts it.
     pub call_timeout: Duration,
     /// The longest time that a call may take, with all its progress.
@@ -218,34 +218,35 @@ pub struct Upstream {
     #[serde(skip)]
     pub roots: Roots,
     /// The completions that are passed on.
-    pub completions: Completions,
+    pub completions: CompletionScope,
     /// The elicitations that the server may make.
     #[serde(skip)]
-    pub elicit: Elicit,
+    pub elicit: ElicitationSettings,
     /// The trust of headend in the hints of its tools.
-    pub trust: Trust,
+    pub trust: UpstreamTrust,
     /// Privileges and umask of its processes.
     #[serde(skip)]
     pub confinement: Confinement,
     /// The part of our environment that its processes get.
     #[serde(skip)]
-    pub surroundings: Surroundings,
+    pub surroundings: ProgramSurroundings,
     /// The consequence of a changed definition.
-    pub on_change: OnChange,
+    pub on_change: ChangePolicy,
     /// The operator's annotations: patterns over original names, and the hints that hold for them.
     #[serde(serialize_with = "pairs")]
     pub annotations: Vec<(String, Hints)>,
     /// The prefix of each exposed name, separator included.
     pub prefix: String,
-    pub tools: Filter,
-    pub prompts: Filter,
-    pub resources: Filter,
+    pub tools: FilterSettings,
+    pub prompts: FilterSettings,
+    pub resources: FilterSettings,
 }
 
-impl Upstream {
+impl UpstreamSettings {
     /// Reports whether several clients may share one process of it.
     pub fn is_shared_process(&self) -> bool {
-        matches!(self.target, Target::Stdio { .. }) && matches!(self.instance, Instance::Auto | Instance::Shared)
+        matches!(self.target, UpstreamTarget::Stdio { .. })
+            && matches!(self.instance, InstanceScope::Auto | InstanceScope::Shared)
     }
 }
 
@@ -253,7 +254,7 @@ impl Upstream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
-pub enum Completions {
+pub enum CompletionScope {
     /// Arguments of items whose calls need no approval or have a lasting grant.
     #[default]
     Consented,
@@ -263,31 +264,31 @@ pub enum Completions {
 
 /// The program or the URL of an upstream.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Target {
+pub enum UpstreamTarget {
     Stdio {
         /// Program and arguments, at least one word; no shell is involved.
-        command: Vec<Template>,
+        command: Vec<VariableText>,
         env: Vec<(String, Secret)>,
         /// The working directory, an absolute path.
-        cwd: Option<Template>,
+        cwd: Option<VariableText>,
     },
     Http {
         /// An `https` URL, or `http` to a loopback host.
         url: Url,
         /// The text of `url` in the file, if it has variables.
         written: Option<String>,
-        transport: Transport,
+        transport: HttpTransport,
         headers: Vec<(String, Secret)>,
     },
 }
 
-impl Target {
+impl UpstreamTarget {
     /// Reports whether the path of the program, which its first word leads to, contains values of
     /// variables.
-    pub fn hides_program(&self, word: &Template) -> bool {
+    pub fn hides_program(&self, word: &VariableText) -> bool {
         let Self::Stdio { cwd, .. } = self else { return false };
         let is_below = word.written().contains('/') && !word.written().starts_with('/');
-        word.is_expanded() || (is_below && cwd.as_ref().is_some_and(Template::is_expanded))
+        word.is_expanded() || (is_below && cwd.as_ref().is_some_and(VariableText::is_expanded))
     }
 
     /// Returns the URL as it is part of a launch and is shown: without the values of variables.
@@ -331,7 +332,7 @@ impl Default for Confinement {
 /// The `[defaults]` table: settings for upstreams that lack their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Defaults {
+pub struct UpstreamDefaults {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<String>,
     /// Directories before the `PATH`, absolute paths. An empty list leaves out those of version
@@ -342,7 +343,7 @@ pub struct Defaults {
 /// The part of our environment that an upstream's processes get. No part of the launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Surroundings {
+pub struct ProgramSurroundings {
     /// Variables by name, in addition to those that all processes of its trust get.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<String>,
@@ -353,7 +354,7 @@ pub struct Surroundings {
     pub managers: bool,
 }
 
-impl Default for Surroundings {
+impl Default for ProgramSurroundings {
     fn default() -> Self {
         Self { env_from: Vec::new(), path: Vec::new(), managers: true }
     }
@@ -363,7 +364,7 @@ impl Default for Surroundings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
-pub enum Transport {
+pub enum HttpTransport {
     Auto,
     StreamableHttp,
     Sse,
@@ -384,7 +385,7 @@ pub enum EraChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
-pub enum Instance {
+pub enum InstanceScope {
     Auto,
     Shared,
     PerCaller,
@@ -395,7 +396,7 @@ pub enum Instance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
-pub enum Start {
+pub enum StartMode {
     Eager,
     /// When it is needed: by a call or subscription, or because its lists are unknown. It stops
     /// when it is idle.
@@ -404,7 +405,7 @@ pub enum Start {
 
 /// The items that are offered, and their local names. Globs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Filter {
+pub struct FilterSettings {
     pub allow: Vec<String>,
     pub deny: Vec<String>,
     /// (original, local name), for tools and prompts of upstreams only.
@@ -412,7 +413,7 @@ pub struct Filter {
     pub rename: Vec<(String, String)>,
 }
 
-impl Default for Filter {
+impl Default for FilterSettings {
     fn default() -> Self {
         Self { allow: vec!["*".to_owned()], deny: Vec::new(), rename: Vec::new() }
     }
@@ -427,9 +428,9 @@ pub struct Profile {
     #[serde(skip)]
     pub upstreams: Vec<UpstreamName>,
     /// A filter over canonical names.
-    pub tools: Filter,
-    pub prompts: Filter,
-    pub resources: Filter,
+    pub tools: FilterSettings,
+    pub prompts: FilterSettings,
+    pub resources: FilterSettings,
     /// True if names and URIs of its single upstream stay unchanged.
     pub transparent: bool,
     pub hints: ShownHints,
@@ -450,8 +451,8 @@ pub enum ShownHints {
 
 keys! {
     /// The `[log]` table. Command line and environment take precedence.
-    struct Log {
-        format: LogFormat as choice = "format", LogFormat::Auto;
+    struct LoggingSettings {
+        format: LogFormatSetting as choice = "format", LogFormatSetting::Auto;
     }
     besides {
         /// A level, or `target=level` pairs. The default has the changes that an operator sees, and
@@ -463,7 +464,7 @@ keys! {
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub enum LogFormat {
+pub enum LogFormatSetting {
     /// Lines to the journal under systemd, else text.
     Auto,
     Text,

@@ -4,31 +4,31 @@ use url::{Host, Url};
 
 use super::address::{is_loopback, is_public};
 use super::command::command;
-use super::expand::Template;
-use super::file::{Node, Table};
+use super::expand::VariableText;
+use super::file::{ConfigNode, ConfigTable};
 use super::proxy::ProxySettings;
 use super::remote::{headers, url};
-use super::secret::{self, Lacks, Secret};
+use super::secret::{self, MissingSecrets, Secret};
 
 /// The settings of notices of open approvals: their receiver and their content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notify {
-    pub to: Notified,
+pub struct NotifySettings {
+    pub to: NotifyReceiver,
     /// True if notices hold the arguments of the calls.
     pub arguments: bool,
 }
 
 /// The receiver of notices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notified {
+pub enum NotifyReceiver {
     /// A program by its absolute path, and its arguments.
     Program(Vec<String>),
-    Url(Hook),
+    Url(NotifyHook),
 }
 
 /// A URL that takes notices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hook {
+pub struct NotifyHook {
     /// The URL; a secret, since many services identify their users by its path.
     pub url: Secret,
     /// Scheme, host and port.
@@ -40,15 +40,15 @@ pub struct Hook {
     pub proxy: ProxySettings,
 }
 
-impl Hook {
+impl NotifyHook {
     /// Returns the URL with its path hidden, for people.
     pub fn shown(&self) -> String {
         format!("{}/{}", self.origin, secret::REDACTED)
     }
 }
 
-impl Notify {
-    pub(super) fn read(table: &mut Table<'_>) -> Option<Self> {
+impl NotifySettings {
+    pub(super) fn read(table: &mut ConfigTable<'_>) -> Option<Self> {
         let (node, given, arguments) =
             (table.take("notify"), table.take("notify-headers"), table.boolean("notify-arguments"));
         let Some(node) = node else {
@@ -61,33 +61,33 @@ impl Notify {
             if let Some(given) = given {
                 given.problem("belongs to a URL; `notify` is a program");
             }
-            Notified::Program(program(&node)?)
+            NotifyReceiver::Program(program(&node)?)
         } else {
             let (hook, headers) = (hook(&node), given.map_or(Some(Vec::new()), |given| hook_headers(&given)));
-            Notified::Url(Hook { headers: headers?, ..hook? })
+            NotifyReceiver::Url(NotifyHook { headers: headers?, ..hook? })
         };
         Some(Self { to, arguments: arguments.unwrap_or(false) })
     }
 }
 
 /// Reads a program and its arguments; the program is an absolute path.
-fn program(node: &Node<'_>) -> Option<Vec<String>> {
-    let words = command(node, &mut Lacks::new(false, Some(false)))?;
+fn program(node: &ConfigNode<'_>) -> Option<Vec<String>> {
+    let words = command(node, &mut MissingSecrets::new(false, Some(false)))?;
     // An absolute path: there is no PATH in which to look it up.
     let program = node.items("an array of the program and its arguments")?.first()?.home_path()?;
-    let rest = words.iter().skip(1).map(Template::expose).map(str::to_owned);
+    let rest = words.iter().skip(1).map(VariableText::expose).map(str::to_owned);
     Some(std::iter::once(program.display().to_string()).chain(rest).collect())
 }
 
-fn hook_headers(node: &Node<'_>) -> Option<Vec<(String, Secret)>> {
-    let mut lacks = Lacks::new(false, Some(false));
+fn hook_headers(node: &ConfigNode<'_>) -> Option<Vec<(String, Secret)>> {
+    let mut lacks = MissingSecrets::new(false, Some(false));
     let headers = headers(node.table()?, &mut lacks);
     lacks.found.iter().for_each(|lack| node.problem(lack));
     lacks.found.is_empty().then_some(headers)
 }
 
 /// Reads a URL that takes notices, without its headers.
-fn hook(node: &Node<'_>) -> Option<Hook> {
+fn hook(node: &ConfigNode<'_>) -> Option<NotifyHook> {
     if node.as_str().is_some_and(|text| !text.contains("://")) {
         node.problem(
             "must be a URL such as \"https://hooks.example.com/headend\", or an array of a program and its arguments; there is no shell",
@@ -110,7 +110,7 @@ fn hook(node: &Node<'_>) -> Option<Hook> {
     }
     let (origin, headers) = (url.origin().ascii_serialization(), Vec::new());
     let proxy = ProxySettings::from_environment(node.source.env);
-    Some(Hook { url: Secret::new(url.into()), origin, is_here, headers, proxy })
+    Some(NotifyHook { url: Secret::new(url.into()), origin, is_here, headers, proxy })
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
     use crate::parse;
     use crate::tests::{every, paths};
 
-    fn read(lines: &str) -> Result<(Option<Notify>, String), String> {
+    fn read(lines: &str) -> Result<(Option<NotifySettings>, String), String> {
         let loaded = parse(&format!("[policy.consent]\n{lines}"), "t", &every, &paths);
         let (config, _) = loaded.map_err(|problems| problems.to_string())?;
         let shown = crate::show::render(&config);
@@ -131,7 +131,7 @@ mod tests {
     fn a_program_or_a_url_is_told_and_no_secret_is_shown() {
         let (program, shown) = read("notify = [\"/bin/tell\", \"--token=abc\", \"x\"]").unwrap();
         let words = ["/bin/tell", "--token=abc", "x"].map(str::to_owned).to_vec();
-        assert_eq!(program, Some(Notify { to: Notified::Program(words), arguments: false }));
+        assert_eq!(program, Some(NotifySettings { to: NotifyReceiver::Program(words), arguments: false }));
         assert_eq!(shown, "notify = [\"/bin/tell\", \"--token=***\", \"x\"]\nnotify-arguments = false");
         for (lines, url, is_here, origin) in [
             (
@@ -147,7 +147,9 @@ mod tests {
             let headers =
                 "notify-headers = { Authorization = { env = \"X\", prefix = \"Bearer \" } }\nnotify-arguments = true";
             let (notify, shown) = read(&format!("{lines}\n{headers}")).unwrap();
-            let Some(Notify { to: Notified::Url(hook), arguments: true }) = notify else { panic!("{lines}") };
+            let Some(NotifySettings { to: NotifyReceiver::Url(hook), arguments: true }) = notify else {
+                panic!("{lines}")
+            };
             assert_eq!((hook.url.expose(), hook.is_here, &*hook.origin), (url, is_here, origin));
             assert_eq!(hook.headers[0].0, "Authorization");
             assert!(hook.headers[0].1.expose().starts_with("Bearer "));

@@ -7,10 +7,10 @@ use serde_json::Value;
 /// A recorder that the cursor over a configuration calls.
 #[cfg(not(test))]
 #[derive(Default)]
-pub(super) struct Observed(());
+pub(super) struct SchemaRecorder(());
 
 #[cfg(not(test))]
-impl Observed {
+impl SchemaRecorder {
     /// Called when a value is read as described by that JSON Schema.
     pub(super) fn shape(&self, _path: &str, _shape: impl FnOnce() -> Value) {}
 
@@ -22,7 +22,7 @@ impl Observed {
 }
 
 #[cfg(test)]
-pub(super) use self::listening::Observed;
+pub(super) use self::listening::SchemaRecorder;
 
 #[cfg(test)]
 mod listening {
@@ -32,17 +32,17 @@ mod listening {
     use serde_json::Value;
 
     #[derive(Default)]
-    pub(crate) struct Observed(RefCell<All>);
+    pub(crate) struct SchemaRecorder(RefCell<SchemaRecords>);
 
     /// The records by key path.
     #[derive(Default)]
-    pub(crate) struct All {
+    pub(crate) struct SchemaRecords {
         pub(crate) shapes: BTreeMap<String, Vec<Value>>,
         pub(crate) named: BTreeSet<String>,
         pub(crate) keys: BTreeMap<String, BTreeSet<&'static str>>,
     }
 
-    impl Observed {
+    impl SchemaRecorder {
         pub(crate) fn shape(&self, path: &str, shape: impl FnOnce() -> Value) {
             let (mut all, shape) = (self.0.borrow_mut(), shape());
             let shapes = all.shapes.entry(path.to_owned()).or_default();
@@ -59,7 +59,7 @@ mod listening {
             self.0.borrow_mut().keys.entry(path.to_owned()).or_default().extend(keys);
         }
 
-        pub(crate) fn all(self) -> All {
+        pub(crate) fn all(self) -> SchemaRecords {
             self.0.into_inner()
         }
     }

@@ -4,9 +4,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::expand::Template;
-use super::model::{Config, Target};
-use super::surroundings::{Lookup, search_path};
+use super::expand::VariableText;
+use super::model::{Config, UpstreamTarget};
+use super::surroundings::{EnvironmentLookup, search_path};
 
 /// The configuration of the whole machine.
 pub const SYSTEM: &str = "/etc/headend/headend.toml";
@@ -16,7 +16,7 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The location of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Located {
+pub enum ConfigLocation {
     File(PathBuf),
     /// No file: the embedded default applies.
     Embedded,
@@ -27,7 +27,7 @@ pub enum Located {
 ///
 /// A path that the user named is not checked for existence, so that a typing error never leads to
 /// another configuration.
-pub fn locate(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Located {
+pub fn locate(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> ConfigLocation {
     // A file that cannot be examined counts as present: loading it reports why.
     locate_among(explicit, env, &|path| path.try_exists().unwrap_or(true))
 }
@@ -36,13 +36,13 @@ fn locate_among(
     explicit: Option<&Path>,
     env: &dyn Fn(&str) -> Option<String>,
     exists: &dyn Fn(&Path) -> bool,
-) -> Located {
+) -> ConfigLocation {
     let named = explicit.map(Path::to_owned).or_else(|| variable(env, "HEADEND_CONFIG").map(PathBuf::from));
     if let Some(path) = named {
-        return Located::File(path);
+        return ConfigLocation::File(path);
     }
     let found = user_file(env).into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path));
-    found.map_or(Located::Embedded, Located::File)
+    found.map_or(ConfigLocation::Embedded, ConfigLocation::File)
 }
 
 /// Returns the path of the user's configuration: `$XDG_CONFIG_HOME/headend/headend.toml`
@@ -85,7 +85,7 @@ pub fn environment(name: &str) -> Option<String> {
 }
 
 /// Describes why a configuration file was not read, to follow its name in a message.
-pub(super) fn unread(error: &io::Error) -> String {
+pub(super) fn describe_read_error(error: &io::Error) -> String {
     // Errors of `guard` are sentences already; the system's are not.
     let is_ours = error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none();
     if is_ours { error.to_string() } else { format!("cannot be read: {error}") }
@@ -100,28 +100,29 @@ pub fn is_program(path: &Path) -> bool {
 /// problems: `check` may run on another machine than `serve`.
 pub fn preflight(config: &Config) -> Vec<String> {
     let env = |name: &str| std::env::var_os(name).or_else(|| (name == "PATH").then(|| DEFAULT_PATH.into()));
-    missing(config, &env, &is_program, &|path| path.is_dir())
+    find_missing(config, &env, &is_program, &|path| path.is_dir())
 }
 
 /// Does what [`preflight`] does, with the environment and the file system as functions.
-fn missing(
+fn find_missing(
     config: &Config,
-    env: &Lookup<'_>,
+    env: &EnvironmentLookup<'_>,
     is_program: &dyn Fn(&Path) -> bool,
     is_dir: &dyn Fn(&Path) -> bool,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     for upstream in &config.upstreams {
-        let Target::Stdio { command, cwd, .. } = &upstream.target else { continue };
+        let UpstreamTarget::Stdio { command, cwd, .. } = &upstream.target else { continue };
         let at = format!("upstreams.{}", upstream.name);
         let path = search_path(upstream, true, env).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
         // A variable that is not set has its own warning already.
-        let is_told = |text: &&Template| !upstream.lacks.is_empty() && text.expose().contains("${");
-        let named = |shown: String, text: &Template| if text.is_expanded() { text.written().to_owned() } else { shown };
+        let is_told = |text: &&VariableText| !upstream.lacks.is_empty() && text.expose().contains("${");
+        let named =
+            |shown: String, text: &VariableText| if text.is_expanded() { text.written().to_owned() } else { shown };
         let word = |shown: String| command.first().map_or_else(String::new, |word| named(shown, word));
-        match command.first().filter(|word| !is_told(word)).map(Template::expose) {
+        match command.first().filter(|word| !is_told(word)).map(VariableText::expose) {
             Some(program) if program.contains('/') => {
-                let full = Path::new(cwd.as_ref().map_or("", Template::expose)).join(program);
+                let full = Path::new(cwd.as_ref().map_or("", VariableText::expose)).join(program);
                 if !is_program(&full) {
                     let is_plain = cwd.as_ref().is_none_or(|cwd| !cwd.is_expanded());
                     let shown = if is_plain { full.display().to_string() } else { program.to_owned() };

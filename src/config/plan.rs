@@ -5,16 +5,16 @@ use std::fmt;
 use crate::catalog::name::UpstreamName;
 use crate::policy::LOCAL;
 
-use super::model::{Auth, Config, Confinement, Target, Upstream};
+use super::model::{ClientAuth, Config, Confinement, UpstreamSettings, UpstreamTarget};
 use super::seen::digest_of;
 
 mod opens;
 
-use self::opens::opens;
+use self::opens::describe_openings;
 
 /// The steps from one configuration to another. Names are in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct ReloadPlan {
     /// Upstreams that only the new configuration has.
     pub start: Vec<UpstreamName>,
     /// Upstreams that only the old configuration has.
@@ -41,16 +41,16 @@ pub struct Plan {
 }
 
 /// Compares the configuration in force with the next one.
-pub fn diff(old: &Config, new: &Config) -> Plan {
+pub fn diff(old: &Config, new: &Config) -> ReloadPlan {
     let (live, needs_restart) = changed_keys(old, new);
-    let mut plan = Plan {
+    let mut plan = ReloadPlan {
         policy_changed: old.policy != new.policy,
-        views_changed: views(old) != views(new),
+        views_changed: view_settings(old) != view_settings(new),
         live,
-        end: gone(old, new),
-        opens: opens(old, new),
+        end: ended_callers(old, new),
+        opens: describe_openings(old, new),
         needs_restart,
-        ..Plan::default()
+        ..ReloadPlan::default()
     };
     let joined = !old.has_many_callers() && new.has_many_callers();
     for upstream in &new.upstreams {
@@ -81,15 +81,15 @@ pub fn diff(old: &Config, new: &Config) -> Plan {
         };
         list.push(upstream.name.clone());
     }
-    let gone = |upstream: &&Upstream| !new.upstreams.iter().any(|after| after.name == upstream.name);
+    let gone = |upstream: &&UpstreamSettings| !new.upstreams.iter().any(|after| after.name == upstream.name);
     plan.stop = old.upstreams.iter().filter(gone).map(|upstream| upstream.name.clone()).collect();
     plan
 }
 
 /// Returns the settings that decide which names clients see, apart from the upstreams' own lists.
-fn views(config: &Config) -> impl PartialEq + '_ {
-    let shown = |upstream: &Upstream| {
-        let Upstream { name, prefix, tools, prompts, resources, .. } = upstream.clone();
+fn view_settings(config: &Config) -> impl PartialEq + '_ {
+    let shown = |upstream: &UpstreamSettings| {
+        let UpstreamSettings { name, prefix, tools, prompts, resources, .. } = upstream.clone();
         (name, prefix, tools, prompts, resources)
     };
     (config.naming, &config.profiles, config.upstreams.iter().map(shown).collect::<Vec<_>>())
@@ -97,7 +97,7 @@ fn views(config: &Config) -> impl PartialEq + '_ {
 
 /// A key, or a table with all of its keys, and the effect of a reload on it.
 #[derive(Debug)]
-pub struct Setting {
+pub struct SettingRow {
     pub key: &'static str,
     /// True if a change takes effect at once; otherwise only a restart puts it in force.
     pub is_live: bool,
@@ -108,7 +108,7 @@ macro_rules! settings {
     ($($key:literal is $word:ident in $($member:ident).+;)*) => {
         /// All keys except those of `[server.limits]`, which take effect at once, and those of
         /// upstreams, profiles, names and the policy, which the plan compares in other ways.
-        pub const SETTINGS: &[Setting] = &[$(Setting {
+        pub const SETTINGS: &[SettingRow] = &[$(SettingRow {
             key: $key,
             is_live: settings!($word),
             differs: |old, new| old.$($member).+ != new.$($member).+,
@@ -156,16 +156,16 @@ fn changed_keys(old: &Config, new: &Config) -> (Vec<String>, Vec<String>) {
 }
 
 /// Returns the callers whose credential is no longer valid.
-fn gone(old: &Config, new: &Config) -> Vec<String> {
+fn ended_callers(old: &Config, new: &Config) -> Vec<String> {
     let mut gone: Vec<String> = match (&old.server.auth, &new.server.auth) {
-        (Auth::Token { tokens: old }, Auth::Token { tokens: new }) => {
+        (ClientAuth::Token { tokens: old }, ClientAuth::Token { tokens: new }) => {
             old.iter().filter(|token| !new.contains(token)).map(|(caller, _)| caller.clone()).collect()
         }
-        (Auth::Token { tokens }, Auth::None) => {
+        (ClientAuth::Token { tokens }, ClientAuth::None) => {
             tokens.iter().map(|(caller, _)| caller.as_str()).chain([LOCAL]).map(str::to_owned).collect()
         }
-        (Auth::None, Auth::Token { .. }) => vec![LOCAL.to_owned()],
-        (Auth::None, Auth::None) => Vec::new(),
+        (ClientAuth::None, ClientAuth::Token { .. }) => vec![LOCAL.to_owned()],
+        (ClientAuth::None, ClientAuth::None) => Vec::new(),
     };
     if new.admin.group.is_none() {
         let users = old.admin.users.iter().filter(|user| !new.admin.users.contains(user));
@@ -186,15 +186,15 @@ impl Config {
     }
 }
 
-impl Upstream {
+impl UpstreamSettings {
     /// Returns the key under which the upstream's lists are stored. Behind a URL it depends on the
     /// upstream's name: a server lists what the account may use, and two upstreams with one URL
     /// each have an account.
     pub fn inventory_key(&self) -> String {
         let launch = self.launch_identity();
         match &self.target {
-            Target::Stdio { .. } => launch,
-            Target::Http { .. } => digest_of([self.name.as_str().as_bytes(), launch.as_bytes()]),
+            UpstreamTarget::Stdio { .. } => launch,
+            UpstreamTarget::Http { .. } => digest_of([self.name.as_str().as_bytes(), launch.as_bytes()]),
         }
     }
 
@@ -207,7 +207,7 @@ impl Upstream {
     pub fn launch_identity(&self) -> String {
         let mut parts: Vec<String> = vec![format!("{:?} {:?} {:?}", self.era, self.instance, self.roots)];
         match &self.target {
-            Target::Stdio { command, env, cwd } => {
+            UpstreamTarget::Stdio { command, env, cwd } => {
                 parts.push(format!("stdio {} {}", command.len(), env.len()));
                 parts.extend(command.iter().map(|word| word.written().to_owned()));
                 let mut env: Vec<_> = env.iter().collect();
@@ -222,7 +222,7 @@ impl Upstream {
                     parts.push(format!("{:?}", self.confinement));
                 }
             }
-            Target::Http { transport, headers, .. } => {
+            UpstreamTarget::Http { transport, headers, .. } => {
                 parts.push(format!("http {}", transport.into_str()));
                 parts.extend(self.target.shown_url());
                 let mut names: Vec<String> = headers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
@@ -234,7 +234,7 @@ impl Upstream {
     }
 }
 
-impl Plan {
+impl ReloadPlan {
     /// Returns why the plan cannot be carried out; `None` if it can.
     pub fn refusal(&self) -> Option<String> {
         let keys = self.needs_restart.join(", ");
@@ -244,7 +244,7 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for ReloadPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut steps = Vec::new();
         for (step, names) in

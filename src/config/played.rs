@@ -8,7 +8,7 @@ thread_local! {
 }
 
 /// Sets the variables that this thread sees in place of the process's; `None` removes them.
-pub fn play(variables: Option<HashMap<String, String>>) {
+pub fn set_test_environment(variables: Option<HashMap<String, String>>) {
     PLAYED.set(variables);
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A finding and its place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ConfigFinding {
     /// The file name, or a description of the text.
     pub origin: String,
     /// The line, counted from 1; `None` for a finding about the whole text.
@@ -16,19 +16,19 @@ pub struct Finding {
 }
 
 /// A finding that refuses the configuration.
-pub type Problem = Finding;
+pub type ConfigProblem = ConfigFinding;
 
 /// A finding with which the configuration is still accepted.
-pub type Warning = Finding;
+pub type ConfigWarning = ConfigFinding;
 
-impl Finding {
+impl ConfigFinding {
     /// Creates a finding about a file as a whole.
     pub(super) fn of_file(origin: &str, message: String) -> Self {
         Self { origin: origin.to_owned(), line: None, path: String::new(), message }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ConfigFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.origin)?;
         if let Some(line) = self.line {
@@ -43,9 +43,9 @@ impl fmt::Display for Finding {
 
 /// The reasons why a configuration is refused: at least one problem, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
+pub struct ConfigProblems(pub Vec<ConfigProblem>);
 
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
             let end = if index == 0 { "" } else { "\n" };
@@ -55,4 +55,4 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for ConfigProblems {}

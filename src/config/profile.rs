@@ -3,13 +3,13 @@
 use crate::catalog::name::UpstreamName;
 
 use super::canonical::{Separator, check_all};
-use super::file::{Node, Table};
+use super::file::{ConfigNode, ConfigTable};
 use super::filter::filter;
-use super::model::{Filter, Profile};
+use super::model::{FilterSettings, Profile};
 use super::words::did_you_mean;
 
 /// Reads all profiles, in the order of the file.
-pub(super) fn all(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Vec<Profile> {
+pub(super) fn all(table: Option<ConfigTable<'_>>, upstreams: &[UpstreamName]) -> Vec<Profile> {
     let Some(table) = table else { return Vec::new() };
     let mut profiles = Vec::new();
     for (name, node) in table.named() {
@@ -23,7 +23,7 @@ pub(super) fn all(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Vec<P
     profiles
 }
 
-fn one(name: String, mut table: Table<'_>, all: &[UpstreamName]) -> Profile {
+fn one(name: String, mut table: ConfigTable<'_>, all: &[UpstreamName]) -> Profile {
     let upstreams = match table.take("upstreams") {
         Some(node) => members(&node, all),
         None => all.to_vec(),
@@ -45,7 +45,7 @@ fn one(name: String, mut table: Table<'_>, all: &[UpstreamName]) -> Profile {
     profile
 }
 
-fn members(node: &Node<'_>, all: &[UpstreamName]) -> Vec<UpstreamName> {
+fn members(node: &ConfigNode<'_>, all: &[UpstreamName]) -> Vec<UpstreamName> {
     let Some(items) = node.items("an array of upstreams") else { return Vec::new() };
     if items.is_empty() {
         node.problem("must name at least one upstream; without this key the profile has all");
@@ -66,7 +66,12 @@ fn members(node: &Node<'_>, all: &[UpstreamName]) -> Vec<UpstreamName> {
 }
 
 /// Reads a profile's filter, whose patterns are over canonical names.
-fn filter_of(table: &mut Table<'_>, key: &'static str, upstreams: &[UpstreamName], separator: Separator) -> Filter {
+fn filter_of(
+    table: &mut ConfigTable<'_>,
+    key: &'static str,
+    upstreams: &[UpstreamName],
+    separator: Separator,
+) -> FilterSettings {
     let before = filter(table, key, false);
     for (list, patterns) in [("allow", &before.allow), ("deny", &before.deny)] {
         let mut at = |path: String, message: String| table.source.problem_at(&path, message);

@@ -13,8 +13,8 @@ use hyper_util::client::proxy::matcher::Matcher;
 use url::Url;
 
 use super::address::is_loopback;
-use super::file::{Node, Table};
-use super::secret::{self, Lacks, REDACTED};
+use super::file::{ConfigNode, ConfigTable};
+use super::secret::{self, MissingSecrets, REDACTED};
 
 const NO_URL: &str = "is not a URL such as \"http://proxy.example.com:3128\"";
 /// The value of `proxy` for direct connections.
@@ -100,7 +100,7 @@ impl ProxySettings {
     }
 
     /// Reads the key `proxy` of an upstream behind this URL.
-    pub(super) fn read(table: &mut Table<'_>, url: &Url, lacks: &mut Lacks) -> Self {
+    pub(super) fn read(table: &mut ConfigTable<'_>, url: &Url, lacks: &mut MissingSecrets) -> Self {
         let environment = Self::from_environment(table.source.env);
         let Some(node) = table.take("proxy") else { return environment };
         match node.as_bool() {
@@ -144,7 +144,7 @@ impl ProxySettings {
 
 /// Reads the proxy that the key names. A missing secret or variable keeps the upstream from being
 /// started.
-fn proxy(node: &Node<'_>, url: &Url, lacks: &mut Lacks) -> Option<Proxy> {
+fn proxy(node: &ConfigNode<'_>, url: &Url, lacks: &mut MissingSecrets) -> Option<Proxy> {
     let before = lacks.found.len();
     let found = secret::read_or_lack(node, lacks).map(|found| found.expanded(node, lacks))?;
     if before < lacks.found.len() {
@@ -174,22 +174,22 @@ fn proxy(node: &Node<'_>, url: &Url, lacks: &mut Lacks) -> Option<Proxy> {
 /// precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyVariables {
-    https: Option<Variable>,
-    http: Option<Variable>,
+    https: Option<ProxyVariable>,
+    http: Option<ProxyVariable>,
     /// Hosts that are reached directly.
-    except: Vec<Exception>,
+    except: Vec<NoProxyEntry>,
 }
 
 /// A variable and the proxy that it names, or the reason why it names none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Variable {
+struct ProxyVariable {
     name: &'static str,
     proxy: Result<Arc<Proxy>, &'static str>,
 }
 
 /// An entry of `NO_PROXY`: a host, domain, address, network or `*`, for one port or for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Exception {
+struct NoProxyEntry {
     host: String,
     port: Option<u16>,
 }
@@ -200,10 +200,10 @@ impl ProxyVariables {
         let first = |names: [&'static str; 2]| names.into_iter().find_map(value);
         let variable = |names| {
             let (name, value) = first(names)?;
-            Some(Variable { name, proxy: Proxy::parse(&value).map(Arc::new) })
+            Some(ProxyVariable { name, proxy: Proxy::parse(&value).map(Arc::new) })
         };
         let except = first(["no_proxy", "NO_PROXY"]).map(|(_, list)| list).unwrap_or_default();
-        let except = except.split(|c: char| c == ',' || c.is_whitespace()).filter_map(Exception::parse).collect();
+        let except = except.split(|c: char| c == ',' || c.is_whitespace()).filter_map(NoProxyEntry::parse).collect();
         // A CGI server puts a client's header `Proxy` into HTTP_PROXY.
         let http = if env("REQUEST_METHOD").is_some() { ["http_proxy"; 2] } else { ["http_proxy", "HTTP_PROXY"] };
         Self { https: variable(["https_proxy", "HTTPS_PROXY"]), http: variable(http), except }
@@ -211,7 +211,7 @@ impl ProxyVariables {
 
     fn route(&self, url: &Url) -> Result<Option<&Arc<Proxy>>, String> {
         let variable = if url.scheme() == "https" { &self.https } else { &self.http };
-        let Some(Variable { name, proxy }) = variable else { return Ok(None) };
+        let Some(ProxyVariable { name, proxy }) = variable else { return Ok(None) };
         if is_loopback(url) || self.is_excepted(url) {
             return Ok(None);
         }
@@ -237,7 +237,7 @@ impl ProxyVariables {
     }
 }
 
-impl Exception {
+impl NoProxyEntry {
     /// Reads an entry; `None` for an invalid one.
     fn parse(entry: &str) -> Option<Self> {
         let is_whole = |text: &str| text.contains('/') || text.parse::<IpAddr>().is_ok();

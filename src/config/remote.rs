@@ -4,8 +4,8 @@ use http::{HeaderName, HeaderValue};
 use url::Url;
 
 use super::address::is_loopback;
-use super::file::{Node, Table};
-use super::secret::{self, Lacks, Secret};
+use super::file::{ConfigNode, ConfigTable};
+use super::secret::{self, MissingSecrets, Secret};
 
 /// Headers that headend sets on every request.
 const RESERVED: &[&str] = &[
@@ -22,7 +22,7 @@ const RESERVED: &[&str] = &[
 
 /// Reads an `https` URL, or an `http` one of this machine. The problem of a bad URL shows no more
 /// of it than the scheme.
-pub(super) fn url(node: &Node<'_>, text: &str) -> Option<Url> {
+pub(super) fn url(node: &ConfigNode<'_>, text: &str) -> Option<Url> {
     let url = match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => url,
         Ok(url) => {
@@ -54,7 +54,7 @@ pub(super) fn url(node: &Node<'_>, text: &str) -> Option<Url> {
 }
 
 /// Reads headers by name; missing secrets are added to `lacks`.
-pub(super) fn headers(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
+pub(super) fn headers(table: ConfigTable<'_>, lacks: &mut MissingSecrets) -> Vec<(String, Secret)> {
     let mut headers: Vec<(String, Secret)> = Vec::new();
     for (name, node) in table.named() {
         let lower = name.to_ascii_lowercase();

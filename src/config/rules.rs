@@ -1,24 +1,24 @@
 //! Reads the `[policy]` table.
 
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Effect, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
+use crate::policy::{ActionKind, Hints, KeyPart, LimitSpec, Policy, PolicySpec, Rate, RateUnit, RuleEffect, RuleSpec};
 
 use super::arguments::conditions;
 use super::canonical::{Separator, check_all};
-use super::file::{Node, Table, patterns};
+use super::file::{ConfigNode, ConfigTable, patterns};
 use super::hints::hints;
 use super::keys::rate;
 use super::model::Profile;
 use super::words::did_you_mean;
 
 /// Reads the policy and checks it as it will be compiled.
-pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profiles: &[Profile]) -> PolicySpec {
+pub(super) fn policy(table: Option<ConfigTable<'_>>, upstreams: &[UpstreamName], profiles: &[Profile]) -> PolicySpec {
     let Some(mut table) = table else {
-        return PolicySpec { default: Effect::Ask, rules: Vec::new(), limits: Vec::new() };
+        return PolicySpec { default: RuleEffect::Ask, rules: Vec::new(), limits: Vec::new() };
     };
     let default = table.take("default");
     let spec = PolicySpec {
-        default: default.map_or(Some(Effect::Ask), |node| node.choice()).unwrap_or(Effect::Deny),
+        default: default.map_or(Some(RuleEffect::Ask), |node| node.choice()).unwrap_or(RuleEffect::Deny),
         rules: table.tables("rules").into_iter().map(rule).collect(),
         limits: table.tables("limits").into_iter().map(limit).collect(),
     };
@@ -47,14 +47,14 @@ pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profi
     spec
 }
 
-fn rule(mut table: Table<'_>) -> RuleSpec {
+fn rule(mut table: ConfigTable<'_>) -> RuleSpec {
     let effect = table.take("effect");
     if effect.is_none() {
         table.problem("needs `effect`: \"allow\", \"ask\" or \"deny\"");
     }
     let rule = RuleSpec {
         id: table.string("id").unwrap_or_default(),
-        effect: effect.and_then(|node| node.choice()).unwrap_or(Effect::Deny),
+        effect: effect.and_then(|node| node.choice()).unwrap_or(RuleEffect::Deny),
         upstreams: patterns(&mut table, "upstreams"),
         tools: patterns(&mut table, "tools"),
         prompts: patterns(&mut table, "prompts"),
@@ -72,7 +72,7 @@ fn rule(mut table: Table<'_>) -> RuleSpec {
     rule
 }
 
-fn kinds(table: &mut Table<'_>) -> Vec<Kind> {
+fn kinds(table: &mut ConfigTable<'_>) -> Vec<ActionKind> {
     let Some(node) = table.take("kinds") else { return Vec::new() };
     let Some(items) = node.items("an array such as [\"tool\", \"prompt\"]") else { return Vec::new() };
     if items.is_empty() {
@@ -81,7 +81,7 @@ fn kinds(table: &mut Table<'_>) -> Vec<Kind> {
     items.iter().filter_map(|item| item.choice()).collect()
 }
 
-fn annotations(node: &Node<'_>) -> Hints {
+fn annotations(node: &ConfigNode<'_>) -> Hints {
     let Some(mut table) = node.table() else { return Hints::default() };
     let hints = hints(&mut table);
     table.finish();
@@ -91,14 +91,14 @@ fn annotations(node: &Node<'_>) -> Hints {
     hints
 }
 
-fn limit(mut table: Table<'_>) -> LimitSpec {
+fn limit(mut table: ConfigTable<'_>) -> LimitSpec {
     for key in ["prompts", "resources"] {
         table.refuse(key, "a limit is about tools; to limit everything of an upstream, write `upstreams`");
     }
     let wanted = table.take("rate");
     let has_rate = wanted.is_some();
     // An invalid rate is a problem already; the stand-in only completes the limit.
-    let rate = wanted.map(|node| rate(&node).unwrap_or(Rate { count: 1, per: Per::Second }));
+    let rate = wanted.map(|node| rate(&node).unwrap_or(Rate { count: 1, per: RateUnit::Second }));
     let key = table.take("key").and_then(|node| node.items("an array such as [\"caller\", \"tool\"]"));
     let key = key.map(|parts| parts.iter().filter_map(|part| part.choice()).collect());
     if !has_rate {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::file::{Node, Table};
+use super::file::{ConfigNode, ConfigTable};
 
 /// The text that is shown in place of a secret.
 pub(super) const REDACTED: &str = "***";
@@ -57,19 +57,19 @@ impl fmt::Debug for Secret {
 }
 
 /// A secret, and whether the file itself contains it.
-pub(super) struct Found {
+pub(super) struct ConfiguredSecret {
     pub(super) secret: Secret,
     pub(super) literal: bool,
 }
 
 /// Reads a string, or one of `{ env }`, `{ file }`, `{ credential }`, each with an optional
 /// `prefix` before the value (`"Bearer "`). A missing secret is a problem.
-pub(super) fn read(node: &Node<'_>) -> Option<Found> {
+pub(super) fn read(node: &ConfigNode<'_>) -> Option<ConfiguredSecret> {
     read_with(node, &mut |node, message| node.problem(message))
 }
 
 /// The missing secrets and variables without which one upstream is not started.
-pub(super) struct Lacks {
+pub(super) struct MissingSecrets {
     /// A sentence for each missing secret or variable, with its remedy.
     pub(super) found: Vec<String>,
     /// True if the upstream is enabled, so that each of them is worth a warning.
@@ -80,26 +80,26 @@ pub(super) struct Lacks {
     pub(super) expanded: Vec<(String, Secret)>,
 }
 
-impl Lacks {
+impl MissingSecrets {
     pub(super) fn new(enabled: bool, expands: Option<bool>) -> Self {
         Self { found: Vec::new(), told: enabled, expands, expanded: Vec::new() }
     }
 
     /// Adds a missing secret or variable. This is only a warning, since all other upstreams are
     /// served.
-    pub(super) fn add(&mut self, node: &Node<'_>, message: String) {
+    pub(super) fn add(&mut self, node: &ConfigNode<'_>, message: String) {
         self.warn(node, &message);
         self.found.push(message);
     }
 
     /// Does what [`Self::add`] does, with the key in front of the sentence; the warning names the
     /// key already.
-    pub(super) fn add_of(&mut self, node: &Node<'_>, key: &str, message: &str) {
+    pub(super) fn add_of(&mut self, node: &ConfigNode<'_>, key: &str, message: &str) {
         self.warn(node, message);
         self.found.push(format!("{key}: {message}"));
     }
 
-    fn warn(&self, node: &Node<'_>, message: &str) {
+    fn warn(&self, node: &ConfigNode<'_>, message: &str) {
         if self.told {
             node.warning(message.to_owned());
         }
@@ -108,17 +108,17 @@ impl Lacks {
 
 /// Reads a secret of one upstream as [`read`] does, but a missing one is added to what the upstream
 /// `lacks`.
-pub(super) fn read_or_lack(node: &Node<'_>, lacks: &mut Lacks) -> Option<Found> {
+pub(super) fn read_or_lack(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Option<ConfiguredSecret> {
     read_with(node, &mut |node, message| lacks.add(node, message))
 }
 
 /// A callback for a missing secret.
-type Absent<'a> = dyn FnMut(&Node<'_>, String) + 'a;
+type OnMissingSecret<'a> = dyn FnMut(&ConfigNode<'_>, String) + 'a;
 
 /// Reads a secret, and passes a missing one to `absent`.
-fn read_with(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<Found> {
+fn read_with(node: &ConfigNode<'_>, absent: &mut OnMissingSecret<'_>) -> Option<ConfiguredSecret> {
     if let Some(text) = node.as_str() {
-        return Some(Found { secret: Secret::new(text.to_owned()), literal: true });
+        return Some(ConfiguredSecret { secret: Secret::new(text.to_owned()), literal: true });
     }
     let Some(mut table) = node.clone().table() else {
         node.problem(
@@ -129,11 +129,11 @@ fn read_with(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<Found> {
     let prefix = table.string("prefix").unwrap_or_default();
     let value = resolve(node, &mut table, absent);
     table.finish();
-    Some(Found { secret: Secret::new(prefix + &value?), literal: false })
+    Some(ConfiguredSecret { secret: Secret::new(prefix + &value?), literal: false })
 }
 
 /// Reads the value from the one source that the table names.
-fn resolve(node: &Node<'_>, table: &mut Table<'_>, absent: &mut Absent<'_>) -> Option<String> {
+fn resolve(node: &ConfigNode<'_>, table: &mut ConfigTable<'_>, absent: &mut OnMissingSecret<'_>) -> Option<String> {
     let sources = (table.take("env"), table.take("file"), table.take("credential"));
     match sources {
         (Some(env), None, None) => from_env(&env, absent),
@@ -153,7 +153,7 @@ fn resolve(node: &Node<'_>, table: &mut Table<'_>, absent: &mut Absent<'_>) -> O
     }
 }
 
-fn from_env(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<String> {
+fn from_env(node: &ConfigNode<'_>, absent: &mut OnMissingSecret<'_>) -> Option<String> {
     let name = node.string()?;
     let value = (node.source.env)(&name).filter(|value| !value.is_empty());
     if value.is_none() {
@@ -165,7 +165,7 @@ fn from_env(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<String> {
     value
 }
 
-fn from_credential(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<String> {
+fn from_credential(node: &ConfigNode<'_>, absent: &mut OnMissingSecret<'_>) -> Option<String> {
     let name = node.string()?;
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         node.problem("must be the name of a credential, as in the unit's LoadCredential=");
@@ -181,7 +181,7 @@ fn from_credential(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<String> {
     from_file(node, &Path::new(&dir).join(name), absent)
 }
 
-fn from_file(node: &Node<'_>, path: &Path, absent: &mut Absent<'_>) -> Option<String> {
+fn from_file(node: &ConfigNode<'_>, path: &Path, absent: &mut OnMissingSecret<'_>) -> Option<String> {
     let text = match (node.source.read)(path) {
         Ok(text) => text,
         Err(error) => {
@@ -246,7 +246,7 @@ pub fn is_token(value: &str) -> bool {
 
 /// Returns for each word of a command line the position in it where a secret seems to begin, if
 /// any.
-pub(super) fn in_arguments(command: &[String]) -> Vec<Option<usize>> {
+pub(super) fn find_in_arguments(command: &[String]) -> Vec<Option<usize>> {
     let mut follows = false;
     let mut places = Vec::with_capacity(command.len());
     for word in command {
@@ -270,16 +270,16 @@ pub(super) fn is_variable(secret: &str) -> bool {
 }
 
 /// Returns a command line without the secrets that seem to be in it.
-pub(super) fn redacted(command: &[String]) -> Vec<String> {
+pub(super) fn redact_command(command: &[String]) -> Vec<String> {
     let shown = |(word, place): (&String, Option<usize>)| match place.and_then(|at| word.split_at_checked(at)) {
         Some((start, secret)) if !is_variable(secret) => format!("{start}{REDACTED}"),
         Some(_) | None => word.clone(),
     };
-    command.iter().zip(in_arguments(command)).map(shown).collect()
+    command.iter().zip(find_in_arguments(command)).map(shown).collect()
 }
 
 /// Warns of a secret in the file itself, which works, but ends up in backups and repositories.
-pub(super) fn warn_of_literal(node: &Node<'_>) {
+pub(super) fn warn_of_literal(node: &ConfigNode<'_>) {
     node.warning(
         "a secret in the file itself; write { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }",
     );
@@ -310,7 +310,7 @@ mod tests {
         ];
         for (command, shown) in cases {
             let command: Vec<String> = command.iter().map(ToString::to_string).collect();
-            assert_eq!(redacted(&command), *shown);
+            assert_eq!(redact_command(&command), *shown);
         }
     }
 

@@ -12,14 +12,14 @@ use ring::digest::{Context, SHA256};
 /// A file as it was read, or the names in a folder. Holds a digest of the content, never the
 /// content.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct FileFingerprint {
     path: PathBuf,
     is_folder: bool,
     /// The digest of the content; `None` if it was not readable.
     content: Option<String>,
 }
 
-impl Seen {
+impl FileFingerprint {
     /// Creates the entry of a file that was just read, or failed to be.
     pub(super) fn file(path: &Path, read: &io::Result<String>) -> Self {
         let content = read.as_ref().ok().map(|text| digest_of([text.as_bytes()]));
@@ -60,8 +60,8 @@ mod tests {
     fn a_file_is_another_once_it_says_something_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.toml");
-        let file = || Seen::file(&path, &guard::read(&path));
-        let folder = || Seen::folder(dir.path(), &folder::names(dir.path()));
+        let file = || FileFingerprint::file(&path, &guard::read(&path));
+        let folder = || FileFingerprint::folder(dir.path(), &folder::names(dir.path()));
         let (missing, empty) = (file(), folder());
         assert!(missing == file() && empty == folder());
         std::fs::write(&path, "one").unwrap();

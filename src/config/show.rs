@@ -10,16 +10,16 @@ use url::Url;
 
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::policy::chain::Retain;
+use crate::policy::chain::RetentionBounds;
 use crate::policy::{PolicySpec, RuleSpec};
 use crate::wire::foreign;
 
-use super::audit::Audit;
+use super::audit::AuditSettings;
 use super::auth::UpstreamAuth;
-use super::consent::Consent;
-use super::model::{Config, Profile, Target, Upstream};
-use super::notify::{Notified, Notify};
-use super::secret::{REDACTED, Secret, is_secret_name, redacted};
+use super::consent::ApprovalSettings;
+use super::model::{Config, Profile, UpstreamSettings, UpstreamTarget};
+use super::notify::{NotifyReceiver, NotifySettings};
+use super::secret::{REDACTED, Secret, is_secret_name, redact_command};
 use super::units;
 
 /// Renders every key with the value in force, in the order of the shipped example.
@@ -143,7 +143,7 @@ fn texts<T: Display>(values: &[T]) -> Vec<String> {
 }
 
 /// Returns names with stars in place of their secrets.
-fn stars(secrets: &[(String, Secret)]) -> Table {
+fn redact_values(secrets: &[(String, Secret)]) -> Table {
     secrets.iter().map(|(name, _)| (name.clone(), REDACTED.into())).collect()
 }
 
@@ -161,14 +161,14 @@ fn listen(address: Option<SocketAddr>) -> Table {
 }
 
 /// Appends the tables of an upstream.
-fn upstream(out: &mut String, upstream: &Upstream, enabled: bool) {
+fn upstream(out: &mut String, upstream: &UpstreamSettings, enabled: bool) {
     let mut shown = Table::new();
     set(&mut shown, "enabled", enabled);
     match &upstream.target {
-        Target::Stdio { command, env, cwd } => {
+        UpstreamTarget::Stdio { command, env, cwd } => {
             let words: Vec<String> = command.iter().map(|word| word.written().to_owned()).collect();
-            set(&mut shown, "command", redacted(&words));
-            set(&mut shown, "env", stars(env));
+            set(&mut shown, "command", redact_command(&words));
+            set(&mut shown, "env", redact_values(env));
             let mut surroundings = table(&upstream.surroundings);
             if upstream.surroundings.path.is_empty() && upstream.surroundings.managers {
                 surroundings.remove("path");
@@ -178,10 +178,10 @@ fn upstream(out: &mut String, upstream: &Upstream, enabled: bool) {
             set(&mut shown, "no-new-privileges", upstream.confinement.no_new_privileges);
             upstream.confinement.umask.iter().for_each(|umask| set(&mut shown, "umask", format!("{umask:03o}")));
         }
-        Target::Http { url, written, transport, headers } => {
+        UpstreamTarget::Http { url, written, transport, headers } => {
             set(&mut shown, "url", written.as_deref().map_or_else(|| shown_url(url), shown_template));
             set(&mut shown, "transport", transport.into_str());
-            set(&mut shown, "headers", stars(headers));
+            set(&mut shown, "headers", redact_values(headers));
             upstream.proxy.shown().into_iter().for_each(|proxy| set(&mut shown, "proxy", proxy));
         }
     }
@@ -243,14 +243,14 @@ fn policy(out: &mut String, policy: &PolicySpec) {
     }
 }
 
-fn consent(out: &mut String, consent: &Consent) {
+fn consent(out: &mut String, consent: &ApprovalSettings) {
     let mut shown = consent.shown();
-    if let Some(Notify { to, arguments }) = &consent.notify {
+    if let Some(NotifySettings { to, arguments }) = &consent.notify {
         match to {
-            Notified::Program(command) => set(&mut shown, "notify", redacted(command)),
-            Notified::Url(hook) => {
+            NotifyReceiver::Program(command) => set(&mut shown, "notify", redact_command(command)),
+            NotifyReceiver::Url(hook) => {
                 set(&mut shown, "notify", hook.shown());
-                set(&mut shown, "notify-headers", stars(&hook.headers));
+                set(&mut shown, "notify-headers", redact_values(&hook.headers));
             }
         }
         set(&mut shown, "notify-arguments", *arguments);
@@ -267,11 +267,11 @@ fn profile(out: &mut String, profile: &Profile) {
     section(out, &format!("profiles.{}", profile.name), &shown);
 }
 
-fn audit(audit: &Audit) -> Table {
+fn audit(audit: &AuditSettings) -> Table {
     let mut shown = audit.shown();
     set(&mut shown, "path", audit.path.display().to_string());
     set(&mut shown, "capture-arguments", if audit.capture_arguments { "full" } else { "none" });
-    let Retain { age, size } = audit.retain;
+    let RetentionBounds { age, size } = audit.retain;
     let mut retain = Table::new();
     age.iter().for_each(|age| set(&mut retain, "age", units::duration(*age)));
     size.iter().for_each(|bytes| {

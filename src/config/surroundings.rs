@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::policy::Trust;
+use crate::policy::UpstreamTrust;
 
 use super::expand::is_name;
-use super::file::{Node, Table};
+use super::file::{ConfigNode, ConfigTable};
 use super::managers;
-use super::model::{Defaults, Surroundings, Target, Upstream};
+use super::model::{ProgramSurroundings, UpstreamDefaults, UpstreamSettings, UpstreamTarget};
 
 /// Variables that every program inherits from headend. `PATH` has directories before it, see
 /// [`search_path`].
@@ -94,12 +94,12 @@ const USUAL: &[&str] = &[
 ];
 
 /// A function that returns a variable of our environment; a name that cannot be one has no value.
-pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+pub(crate) type EnvironmentLookup<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 /// Reads the `[defaults]` table.
-pub(super) fn defaults(table: Option<Table<'_>>) -> Defaults {
-    let Some(mut table) = table else { return Defaults::default() };
-    let defaults = Defaults {
+pub(super) fn defaults(table: Option<ConfigTable<'_>>) -> UpstreamDefaults {
+    let Some(mut table) = table else { return UpstreamDefaults::default() };
+    let defaults = UpstreamDefaults {
         env_from: table.take("env-from").map(|node| names(&node)).unwrap_or_default(),
         path: table.take("path").map(|node| directories(&node)),
     };
@@ -109,22 +109,27 @@ pub(super) fn defaults(table: Option<Table<'_>>) -> Defaults {
 
 /// Reads `env-from` and `path`, and adds the entries of `[defaults]`. The table of a remote server
 /// was refused both keys before.
-pub(super) fn read(table: &mut Table<'_>, http: bool, trust: Trust, defaults: &Defaults) -> Surroundings {
+pub(super) fn read(
+    table: &mut ConfigTable<'_>,
+    http: bool,
+    trust: UpstreamTrust,
+    defaults: &UpstreamDefaults,
+) -> ProgramSurroundings {
     if http {
-        return Surroundings::default();
+        return ProgramSurroundings::default();
     }
     let mut env_from = table.take("env-from").map(|node| names(&node)).unwrap_or_default();
-    if trust != Trust::Untrusted {
+    if trust != UpstreamTrust::Untrusted {
         add(&mut env_from, &defaults.env_from);
     }
     let path = table.take("path").map(|node| directories(&node));
     // An empty list says that no directories are put before the PATH.
     if path.as_ref().is_some_and(Vec::is_empty) {
-        return Surroundings { env_from, path: Vec::new(), managers: false };
+        return ProgramSurroundings { env_from, path: Vec::new(), managers: false };
     }
     let mut path = path.unwrap_or_default();
     add(&mut path, defaults.path.as_deref().unwrap_or_default());
-    Surroundings { env_from, path, managers: !defaults.path.as_ref().is_some_and(Vec::is_empty) }
+    ProgramSurroundings { env_from, path, managers: !defaults.path.as_ref().is_some_and(Vec::is_empty) }
 }
 
 /// Appends the elements that the list does not have yet.
@@ -137,7 +142,7 @@ fn add<T: Clone + PartialEq>(own: &mut Vec<T>, more: &[T]) {
 }
 
 /// Reads names of variables.
-fn names(node: &Node<'_>) -> Vec<String> {
+fn names(node: &ConfigNode<'_>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for item in node.items("an array of names of variables").unwrap_or_default() {
         let Some(name) = item.string() else { continue };
@@ -154,7 +159,7 @@ fn names(node: &Node<'_>) -> Vec<String> {
 }
 
 /// Reads directories for a `PATH`.
-fn directories(node: &Node<'_>) -> Vec<PathBuf> {
+fn directories(node: &ConfigNode<'_>) -> Vec<PathBuf> {
     let mut directories: Vec<PathBuf> = Vec::new();
     for item in node.items("an array of directories").unwrap_or_default() {
         let Some(directory) = item.home_path() else { continue };
@@ -170,22 +175,22 @@ fn directories(node: &Node<'_>) -> Vec<PathBuf> {
 
 /// Returns the variables that the program of an upstream inherits, except `PATH`: the ones it
 /// always gets, and the named ones.
-pub fn inherited(spec: &Upstream, env: &Lookup<'_>) -> [Vec<(String, OsString)>; 2] {
+pub fn inherited_variables(spec: &UpstreamSettings, env: &EnvironmentLookup<'_>) -> [Vec<(String, OsString)>; 2] {
     let found = |name: &str| Some((name.to_owned(), env(name)?));
     let named: Vec<_> = spec.surroundings.env_from.iter().filter_map(|name| found(name)).collect();
     let is_other = |name: &str| name != "PATH" && !spec.surroundings.env_from.iter().any(|named| named == name);
-    let (usual, proxies) = if spec.trust == Trust::Untrusted { (&[][..], &[][..]) } else { (USUAL, PROXIES) };
+    let (usual, proxies) = if spec.trust == UpstreamTrust::Untrusted { (&[][..], &[][..]) } else { (USUAL, PROXIES) };
     let plain = ALWAYS.iter().chain(usual).filter(|name| is_other(name)).filter_map(|name| found(name));
     let proxies = proxies.iter().filter(|name| is_other(name)).filter_map(|name| {
         let (name, value) = found(name)?;
-        Some((name, without_user(value.to_str()?)?.into()))
+        Some((name, strip_credentials(value.to_str()?)?.into()))
     });
     [plain.chain(proxies).collect(), named]
 }
 
 /// Returns the URL of a proxy without user and password; `None` if it is uncertain which part they
 /// are.
-fn without_user(proxy: &str) -> Option<String> {
+fn strip_credentials(proxy: &str) -> Option<String> {
     let (scheme, rest) = match proxy.find("://") {
         Some(at) => proxy.split_at(at + 3),
         None => ("", proxy),
@@ -200,8 +205,8 @@ fn without_user(proxy: &str) -> Option<String> {
 /// Returns the `PATH` of an upstream's program: the directories of `path`, those of version
 /// managers, then the `PATH` in its `env`, else ours. No version managers are put before a `PATH`
 /// in `env`.
-pub fn search_path(spec: &Upstream, managers: bool, env: &Lookup<'_>) -> Option<OsString> {
-    let Target::Stdio { env: own, .. } = &spec.target else { return None };
+pub fn search_path(spec: &UpstreamSettings, managers: bool, env: &EnvironmentLookup<'_>) -> Option<OsString> {
+    let UpstreamTarget::Stdio { env: own, .. } = &spec.target else { return None };
     let stated = own.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value.expose()));
     let managers = managers && spec.surroundings.managers && stated.is_none();
     let base = stated.or_else(|| env("PATH"));

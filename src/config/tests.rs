@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::model::Naming;
+use super::model::NamingSettings;
 use super::secret::Secret;
 use super::*;
-use crate::policy::Effect;
+use crate::policy::RuleEffect;
 
 mod examples;
 mod folder;
@@ -31,7 +31,7 @@ pub(super) fn paths(path: &Path) -> io::Result<String> {
 
 /// Parses a text that has no problem.
 #[track_caller]
-pub(super) fn good(text: &str) -> (Config, Vec<Warning>) {
+pub(super) fn good(text: &str) -> (Config, Vec<ConfigWarning>) {
     parse(text, "test.toml", &every, &paths).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
@@ -54,12 +54,12 @@ fn an_empty_file_has_the_defaults_and_two_warnings() {
     let (config, warnings) = good("");
     assert_eq!(config.server.listen, ["127.0.0.1:8627".parse().unwrap()]);
     assert_eq!(config.server.endpoint, "/mcp");
-    assert_eq!(config.server.auth, Auth::Token { tokens: Vec::new() });
+    assert_eq!(config.server.auth, ClientAuth::Token { tokens: Vec::new() });
     assert_eq!(config.server.drain_timeout, Duration::from_secs(25));
     assert_eq!(config.metrics, Some("127.0.0.1:9627".parse().unwrap()));
-    assert_eq!(config.naming, Naming { uris: Uris::Keep });
-    assert_eq!(config.audit, Audit::default());
-    assert_eq!((config.policy.default, config.policy_stated), (Effect::Ask, false));
+    assert_eq!(config.naming, NamingSettings { uris: UriExposure::Keep });
+    assert_eq!(config.audit, AuditSettings::default());
+    assert_eq!((config.policy.default, config.policy_stated), (RuleEffect::Ask, false));
     let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(texts.iter().any(|text| text.starts_with("test.toml: policy: there is no [policy] table")), "{texts:?}");
@@ -73,7 +73,7 @@ fn upstreams_keep_the_order_of_the_file() {
     let names: Vec<&str> = config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
     // The order of the upstreams' own tables counts.
     assert_eq!(names, ["z", "m", "a"]);
-    let Target::Stdio { env, .. } = &config.upstreams[2].target else { panic!("not stdio") };
+    let UpstreamTarget::Stdio { env, .. } = &config.upstreams[2].target else { panic!("not stdio") };
     assert_eq!(env.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["B", "A"]);
 }
 
@@ -85,8 +85,8 @@ fn an_upstream_has_the_defaults_of_its_kind() {
     assert_eq!((a.call_timeout, a.call_max), (Duration::from_secs(60), Duration::from_secs(600)));
     assert_eq!((a.queue, a.queue_timeout), (128, Duration::from_secs(5)));
     assert_eq!((a.idle_stop, a.max_inventory), (Duration::from_secs(600), 10_000));
-    assert_eq!((a.prefix.as_str(), &a.tools), ("a__", &Filter::default()));
-    assert_eq!((a.era, a.instance, a.start), (EraChoice::Auto, Instance::Auto, Start::Eager));
+    assert_eq!((a.prefix.as_str(), &a.tools), ("a__", &FilterSettings::default()));
+    assert_eq!((a.era, a.instance, a.start), (EraChoice::Auto, InstanceScope::Auto, StartMode::Eager));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn secrets_come_from_the_text_the_environment_files_and_credentials() {
     let config = with_policy(
         "[upstreams.a]\nurl = \"https://a\"\n[upstreams.a.headers]\nA = \"literal\"\nB = { env = \"TOKEN\", prefix = \"Bearer \" }\nC = { file = \"/run/c\" }\nD = { credential = \"d\" }\n",
     );
-    let Target::Http { headers, .. } = &config.upstreams[0].target else { panic!("not HTTP") };
+    let UpstreamTarget::Http { headers, .. } = &config.upstreams[0].target else { panic!("not HTTP") };
     let values: Vec<&str> = headers.iter().map(|(_, value)| value.expose()).collect();
     assert_eq!(
         values,
@@ -368,15 +368,15 @@ fn what_is_shown_reads_back_as_the_same_configuration() {
     // counts as chosen.
     config.console.chosen = true;
     let stars = || Secret::new("***".to_owned());
-    config.server.auth = Auth::Token { tokens: vec![("ci".to_owned(), Secret::new(long.clone()))] };
+    config.server.auth = ClientAuth::Token { tokens: vec![("ci".to_owned(), Secret::new(long.clone()))] };
     config.secrets.key = Some(Secret::new(long));
     for upstream in &mut config.upstreams {
         match &mut upstream.target {
-            Target::Stdio { command, env, .. } => {
-                command[1] = Template::plain("--token=***".to_owned());
+            UpstreamTarget::Stdio { command, env, .. } => {
+                command[1] = VariableText::plain("--token=***".to_owned());
                 env.iter_mut().for_each(|(_, value)| *value = stars());
             }
-            Target::Http { url, headers, .. } => {
+            UpstreamTarget::Http { url, headers, .. } => {
                 if url.query().is_some() {
                     url.set_query(Some("key=***&x=1"));
                 }
@@ -417,7 +417,7 @@ fn a_disabled_upstream_is_checked_and_stands_apart() {
     let text = "[upstreams.a]\nurl = \"https://a\"\nenabled = false\nheaders = { A = { env = \"NOT_SET\" } }\n[upstreams.b]\ncommand = [\"/b\"]\n[policy]\ndefault = \"ask\"\n[[policy.rules]]\nid = \"r\"\neffect = \"deny\"\nupstreams = [\"a\"]\ntools = [\"a__x\"]\n[profiles.p]\nupstreams = [\"a\", \"b\"]\n";
     let (config, warnings) = parse(text, "x", &nothing, &paths).unwrap();
     assert_eq!(warnings, [], "a secret of it is not missed, and what names it holds");
-    let names = |some: &[Upstream]| some.iter().map(|one| one.name.to_string()).collect::<Vec<_>>();
+    let names = |some: &[UpstreamSettings]| some.iter().map(|one| one.name.to_string()).collect::<Vec<_>>();
     assert_eq!((names(&config.upstreams), names(&config.disabled)), (vec!["b".to_owned()], vec!["a".to_owned()]));
     let bad = parse(&text.replace("https://a", "ftp://a"), "x", &nothing, &paths).unwrap_err().to_string();
     assert!(bad.contains("upstreams.a.url"), "{bad}");

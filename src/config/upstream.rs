@@ -8,23 +8,25 @@ use url::Url;
 
 use crate::catalog::name::{MAX_LENGTH, UpstreamName, prefix_warnings};
 use crate::mcp::annotations::Hints;
-use crate::mcp::elicitation::{Elicit, HostPattern};
+use crate::mcp::elicitation::{ElicitationSettings, HostPattern};
 use crate::mcp::input::Roots;
-use crate::policy::{Annotator, OnChange, Trust};
+use crate::policy::{ChangePolicy, OperatorHints, UpstreamTrust};
 
 use super::address::is_loopback;
 use super::auth::{self, UpstreamAuth};
 use super::command::command;
-use super::expand::Template;
-use super::file::{Node, Table};
+use super::expand::VariableText;
+use super::file::{ConfigNode, ConfigTable};
 use super::filter::filter;
 use super::hints::hints;
-use super::model::{Confinement, Defaults, EraChoice, Instance, Start, Target, Transport, Upstream};
+use super::model::{
+    Confinement, EraChoice, HttpTransport, InstanceScope, StartMode, UpstreamDefaults, UpstreamSettings, UpstreamTarget,
+};
 use super::proxy::ProxySettings;
 use super::remote::{headers, url};
-use super::secret::{self, Lacks, Secret};
+use super::secret::{self, MissingSecrets, Secret};
 use super::surroundings;
-use super::words::repeated;
+use super::words::find_repeated;
 
 /// The default of `call-timeout`: the silence after which headend cancels a call; progress restarts
 /// the wait.
@@ -61,10 +63,10 @@ const QUEUES: RangeInclusive<usize> = 0..=65_536;
 const ROOM_FOR_NAME: usize = 12;
 
 /// All upstreams in the order of the file, and whether each is enabled.
-pub(super) fn all(table: Option<Table<'_>>, defaults: &Defaults) -> Vec<(Upstream, bool)> {
+pub(super) fn all(table: Option<ConfigTable<'_>>, defaults: &UpstreamDefaults) -> Vec<(UpstreamSettings, bool)> {
     let Some(table) = table else { return Vec::new() };
     let source = table.source;
-    let mut upstreams: Vec<(Upstream, bool)> = Vec::new();
+    let mut upstreams: Vec<(UpstreamSettings, bool)> = Vec::new();
     for (key, node) in table.named() {
         let name = UpstreamName::parse(&key);
         if let Err(error) = &name {
@@ -81,7 +83,7 @@ pub(super) fn all(table: Option<Table<'_>>, defaults: &Defaults) -> Vec<(Upstrea
         upstreams.extend(upstream.filter(|_| good));
     }
     let prefixes = upstreams.iter().map(|(upstream, _)| (upstream.prefix.as_str(), upstream));
-    for (second, first) in repeated(prefixes.filter(|(prefix, _)| !prefix.is_empty())) {
+    for (second, first) in find_repeated(prefixes.filter(|(prefix, _)| !prefix.is_empty())) {
         let path = format!("upstreams.{}.prefix", second.name);
         source.problem_at(&path, format!("`{}` has the same prefix \"{}\"", first.name, first.prefix));
     }
@@ -102,7 +104,11 @@ fn suggestion(key: &str) -> String {
     if name.is_empty() { "files".to_owned() } else { name }
 }
 
-fn one(name: UpstreamName, mut table: Table<'_>, defaults: &Defaults) -> Option<(Upstream, bool)> {
+fn one(
+    name: UpstreamName,
+    mut table: ConfigTable<'_>,
+    defaults: &UpstreamDefaults,
+) -> Option<(UpstreamSettings, bool)> {
     table.refuse(
         "args",
         "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
@@ -110,21 +116,21 @@ fn one(name: UpstreamName, mut table: Table<'_>, defaults: &Defaults) -> Option<
     table.refuse("type", "follows from `command` or `url`; for HTTP, write `transport`");
     let enabled = table.boolean("enabled").unwrap_or(true);
     let expand = table.boolean("expand");
-    let mut lacks = Lacks::new(enabled, expand);
+    let mut lacks = MissingSecrets::new(enabled, expand);
     let target = target(&mut table, &mut lacks);
-    let http = matches!(target, Some(Target::Http { .. }));
+    let http = matches!(target, Some(UpstreamTarget::Http { .. }));
     let auth = login(&mut table, target.as_ref(), &mut lacks);
     let proxy = proxy(&mut table, target.as_ref(), &mut lacks);
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
     let call_max = call_max(&mut table, call_timeout);
     let in_flight = if http { HTTP_IN_FLIGHT } else { STDIO_IN_FLIGHT };
-    let placeholder = Target::Stdio { command: Vec::new(), env: Vec::new(), cwd: None };
+    let placeholder = UpstreamTarget::Stdio { command: Vec::new(), env: Vec::new(), cwd: None };
     let found = target.is_some();
     let trust = table.choice("trust").unwrap_or_default();
-    let upstream = Upstream {
+    let upstream = UpstreamSettings {
         era: era(&mut table, target.as_ref()),
-        instance: table.choice("instance").unwrap_or(Instance::Auto),
-        start: table.choice("start").unwrap_or(Start::Eager),
+        instance: table.choice("instance").unwrap_or(InstanceScope::Auto),
+        start: table.choice("start").unwrap_or(StartMode::Eager),
         call_timeout,
         call_max,
         start_timeout: table.duration("start-timeout", &TIMES).unwrap_or(START_TIMEOUT),
@@ -137,7 +143,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, defaults: &Defaults) -> Option<
         attribution_timeout: table.duration("attribution-timeout", &ATTRIBUTION_TIMES).unwrap_or(ATTRIBUTION_TIMEOUT),
         roots: table.take("roots").map(|node| roots(&node)).unwrap_or_default(),
         completions: table.choice("completions").unwrap_or_default(),
-        elicit: Elicit {
+        elicit: ElicitationSettings {
             hosts: table.take("elicit-hosts").and_then(|node| hosts(&node)),
             secrets: table.boolean("elicit-secrets").unwrap_or_default(),
         },
@@ -163,13 +169,17 @@ fn one(name: UpstreamName, mut table: Table<'_>, defaults: &Defaults) -> Option<
 }
 
 /// Reads the login of the gateway, if the server is behind a URL.
-fn login(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> Option<UpstreamAuth> {
+fn login(
+    table: &mut ConfigTable<'_>,
+    target: Option<&UpstreamTarget>,
+    lacks: &mut MissingSecrets,
+) -> Option<UpstreamAuth> {
     match target {
-        Some(target @ Target::Http { url, .. }) => {
+        Some(target @ UpstreamTarget::Http { url, .. }) => {
             let table = table.table("auth")?;
             Some(auth::read(table, url, target.has_credential(), lacks))
         }
-        Some(Target::Stdio { .. }) => {
+        Some(UpstreamTarget::Stdio { .. }) => {
             table.refuse("auth", "belongs to `url`; a local program gets its credentials in `env`");
             None
         }
@@ -181,10 +191,10 @@ fn login(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> O
 }
 
 /// Reads the proxy for the connections to a server behind a URL.
-fn proxy(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> ProxySettings {
+fn proxy(table: &mut ConfigTable<'_>, target: Option<&UpstreamTarget>, lacks: &mut MissingSecrets) -> ProxySettings {
     match target {
-        Some(Target::Http { url, .. }) => return ProxySettings::read(table, url, lacks),
-        Some(Target::Stdio { .. }) => {
+        Some(UpstreamTarget::Http { url, .. }) => return ProxySettings::read(table, url, lacks),
+        Some(UpstreamTarget::Stdio { .. }) => {
             table.refuse(
                 "proxy",
                 "belongs to `url`; for a local program write env = { HTTPS_PROXY = \"http://proxy.example.com:3128\" }",
@@ -195,17 +205,17 @@ fn proxy(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> P
     ProxySettings::Direct
 }
 
-fn era(table: &mut Table<'_>, target: Option<&Target>) -> EraChoice {
+fn era(table: &mut ConfigTable<'_>, target: Option<&UpstreamTarget>) -> EraChoice {
     let Some(node) = table.take("era") else { return EraChoice::Auto };
     let era = node.choice().unwrap_or(EraChoice::Auto);
-    if era == EraChoice::Modern && matches!(target, Some(Target::Http { transport: Transport::Sse, .. })) {
+    if era == EraChoice::Modern && matches!(target, Some(UpstreamTarget::Http { transport: HttpTransport::Sse, .. })) {
         node.problem("transport \"sse\" is of the legacy era; write era = \"auto\" or another transport");
     }
     era
 }
 
 /// Reads the hard limit of a call, at least its `call-timeout`.
-fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
+fn call_max(table: &mut ConfigTable<'_>, call_timeout: Duration) -> Duration {
     let Some(node) = table.take("call-max") else { return CALL_MAX.max(call_timeout) };
     let Some(limit) = node.duration(&TIMES) else { return CALL_MAX };
     if limit < call_timeout {
@@ -215,7 +225,7 @@ fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
 }
 
 /// Reads the roots that the server may learn: `"client"` or a list of `file://` URIs.
-fn roots(node: &Node<'_>) -> Roots {
+fn roots(node: &ConfigNode<'_>) -> Roots {
     if node.as_str() == Some("client") {
         return Roots::Client;
     }
@@ -232,7 +242,7 @@ fn roots(node: &Node<'_>) -> Roots {
 }
 
 /// Reads the hosts whose pages a URL elicitation of the server may open.
-fn hosts(node: &Node<'_>) -> Option<Vec<HostPattern>> {
+fn hosts(node: &ConfigNode<'_>) -> Option<Vec<HostPattern>> {
     let items = node.items("a list of hosts such as \"login.example.com\" and \"*.example.org\"")?;
     let hosts = items.iter().filter_map(|item| {
         let host = HostPattern::parse(&item.string()?);
@@ -245,17 +255,17 @@ fn hosts(node: &Node<'_>) -> Option<Vec<HostPattern>> {
 }
 
 /// Reads `on-change`, with a warning if changes are accepted.
-fn on_change(table: &mut Table<'_>) -> OnChange {
-    let Some(node) = table.take("on-change") else { return OnChange::Quarantine };
+fn on_change(table: &mut ConfigTable<'_>) -> ChangePolicy {
+    let Some(node) = table.take("on-change") else { return ChangePolicy::Quarantine };
     let chosen = node.choice();
-    if chosen == Some(OnChange::Accept) {
+    if chosen == Some(ChangePolicy::Accept) {
         node.warning("the server may change what its tools say and do without your approval");
     }
-    chosen.unwrap_or(OnChange::Quarantine)
+    chosen.unwrap_or(ChangePolicy::Quarantine)
 }
 
 /// Reads the operator's annotations, by patterns over original tool names.
-fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
+fn annotations(table: ConfigTable<'_>) -> Vec<(String, Hints)> {
     let mut all = Vec::new();
     for (pattern, node) in table.named() {
         let Some(mut table) = node.table() else { continue };
@@ -267,7 +277,7 @@ fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
         if (hints.read_only, hints.destructive) == (Some(true), Some(true)) {
             node.problem("what only reads is not destructive; write one of the two");
         }
-        if let Err(message) = Annotator::build(Trust::Standard, &[(pattern.clone(), hints)]) {
+        if let Err(message) = OperatorHints::build(UpstreamTrust::Standard, &[(pattern.clone(), hints)]) {
             node.problem(message);
         }
         all.push((pattern, hints));
@@ -275,7 +285,7 @@ fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
     all
 }
 
-fn prefix(node: &Node<'_>) -> Option<String> {
+fn prefix(node: &ConfigNode<'_>) -> Option<String> {
     let prefix = node.string()?;
     if !prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
         node.problem("must be letters, digits, `_` and `-`: other characters are refused by language-model APIs");
@@ -287,7 +297,7 @@ fn prefix(node: &Node<'_>) -> Option<String> {
 }
 
 /// Reads the program or the URL; missing secrets are added to `lacks`.
-fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
+fn target(table: &mut ConfigTable<'_>, lacks: &mut MissingSecrets) -> Option<UpstreamTarget> {
     match (table.take("command"), table.take("url")) {
         (Some(command), None) => stdio(table, &command, lacks),
         (None, Some(url)) => remote(table, &url, lacks),
@@ -309,7 +319,7 @@ fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
 }
 
 /// Reads a local program.
-fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
+fn stdio(table: &mut ConfigTable<'_>, node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Option<UpstreamTarget> {
     for key in ["transport", "headers"] {
         table.refuse(key, "belongs to `url`; a local program speaks over its stdin and stdout");
     }
@@ -317,11 +327,11 @@ fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Ta
     let env = table.take("env").and_then(|node| node.table());
     let env = env.map(|table| environment(table, lacks)).unwrap_or_default();
     let cwd = table.take("cwd").and_then(|node| directory(&node, lacks));
-    Some(Target::Stdio { command: command?, env, cwd })
+    Some(UpstreamTarget::Stdio { command: command?, env, cwd })
 }
 
 /// Reads the working directory: an absolute path after `~` and variables are replaced.
-fn directory(node: &Node<'_>, lacks: &mut Lacks) -> Option<Template> {
+fn directory(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Option<VariableText> {
     let is_at_home = node.as_str().is_some_and(|text| text.starts_with('~'));
     let written = if is_at_home { node.home_path()?.display().to_string() } else { node.string()? };
     let before = lacks.found.len();
@@ -333,12 +343,12 @@ fn directory(node: &Node<'_>, lacks: &mut Lacks) -> Option<Template> {
         lacks.add(node, "cwd: with its variables put in it is not an absolute path; correct them".to_owned());
         return Some(directory);
     }
-    node.home_path().map(|path| Template::plain(path.display().to_string()))
+    node.home_path().map(|path| VariableText::plain(path.display().to_string()))
 }
 
 /// Reads the confinement of a local program. A remote server has none, and its table was refused
 /// these keys before.
-fn confinement(table: &mut Table<'_>, http: bool) -> Confinement {
+fn confinement(table: &mut ConfigTable<'_>, http: bool) -> Confinement {
     let default = Confinement::default();
     if http {
         return default;
@@ -356,7 +366,7 @@ fn confinement(table: &mut Table<'_>, http: bool) -> Confinement {
 }
 
 /// Reads the variables of a program.
-fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
+fn environment(table: ConfigTable<'_>, lacks: &mut MissingSecrets) -> Vec<(String, Secret)> {
     let mut variables = Vec::new();
     for (name, node) in table.named() {
         if name.is_empty() || name.contains(['=', '\0']) {
@@ -377,17 +387,22 @@ fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
 }
 
 /// Reads a remote server. A URL whose variables are missing gets a stand-in.
-fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
+fn remote(table: &mut ConfigTable<'_>, node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Option<UpstreamTarget> {
     for key in ["env", "env-from", "path", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");
     }
-    let chosen = table.choice("transport").unwrap_or(Transport::Auto);
+    let chosen = table.choice("transport").unwrap_or(HttpTransport::Auto);
     let given = table.take("headers").and_then(|node| node.table());
     let headers = given.map(|table| headers(table, lacks)).unwrap_or_default();
     let template = lacks.expand(node, node.string()?);
     let has_variables = lacks.expands != Some(false) && template.written().contains("${");
     if !has_variables {
-        return Some(Target::Http { url: url(node, template.written())?, written: None, transport: chosen, headers });
+        return Some(UpstreamTarget::Http {
+            url: url(node, template.written())?,
+            written: None,
+            transport: chosen,
+            headers,
+        });
     }
     let usable = |url: &Url| {
         let is_clean = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
@@ -401,5 +416,5 @@ fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<T
     }
     // An upstream that lacks something is never connected to.
     let url = url.or_else(|| Url::parse("https://unset.invalid/").ok())?;
-    Some(Target::Http { url, written: Some(template.written().to_owned()), transport: chosen, headers })
+    Some(UpstreamTarget::Http { url, written: Some(template.written().to_owned()), transport: chosen, headers })
 }

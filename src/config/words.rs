@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use strsim::osa_distance;
 
 /// Items that occur twice, each with the one it repeats.
-pub(super) fn repeated<'t, T: Copy>(items: impl Iterator<Item = (&'t str, T)>) -> Vec<(T, T)> {
+pub(super) fn find_repeated<'t, T: Copy>(items: impl Iterator<Item = (&'t str, T)>) -> Vec<(T, T)> {
     let mut seen: HashMap<&str, T> = HashMap::new();
     let mut repeated = Vec::new();
     for (key, item) in items {

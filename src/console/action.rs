@@ -2,23 +2,24 @@
 //! service and returns a notice for the next page, or `None` if the form lacks a field.
 #![expect(clippy::wildcard_enum_match_arm, reason = "each action has one kind of view, or two")]
 
-use super::form::Form;
-use super::session::{Notice, Visitor};
-use super::site::Console;
+use super::form::FormFields;
+use super::session::{ActionNotice, SignedInVisitor};
+use super::site::ConsoleSite;
 use super::text::{capitalised, visible};
 use crate::base::local_time::local_clock;
-use crate::operator::logins::LoggedOut;
+use crate::operator::logins::LogoutView;
 use crate::operator::request::{
-    AnswerManyParams, AnswerParams, ById, ByName, LoginParams, PinsParams, Request, RevokeParams, SwitchParams, Wish,
+    AnswerManyParams, AnswerParams, IdParams, LoginParams, NameParams, OperatorAnswer, PinsParams, Request,
+    RevokeParams, SwitchParams,
 };
-use crate::operator::views::{AnswerOutcome, Revoked, View};
-use crate::operator::{ApprovalState, Person, Refusal};
+use crate::operator::views::{AnswerOutcome, OperatorView, RevokedGrants};
+use crate::operator::{ApprovalState, OperatorRefusal, Person};
 use crate::policy::consent::{ApprovalView, DENIED};
 
 /// Advice after an approval was allowed when the agent had already been told to stop.
 const TRY_AGAIN: &str = " Tell the agent to try again.";
 
-impl Notice {
+impl ActionNotice {
     fn good(text: impl Into<String>) -> Self {
         Self { good: true, text: text.into() }
     }
@@ -29,19 +30,29 @@ impl Notice {
 }
 
 /// Writes a refusal as a sentence for the operator.
-pub(crate) fn sentence(refusal: &Refusal) -> String {
+pub(crate) fn sentence(refusal: &OperatorRefusal) -> String {
     format!("{}.", capitalised(&refusal.to_string()))
 }
 
 /// Carries out a request for the browser. The notice comes from `told` if the request succeeds,
 /// else from the refusal.
-async fn perform(console: &Console, visitor: &Visitor, request: Request, told: impl FnOnce(View) -> Notice) -> Notice {
+async fn perform(
+    console: &ConsoleSite,
+    visitor: &SignedInVisitor,
+    request: Request,
+    told: impl FnOnce(OperatorView) -> ActionNotice,
+) -> ActionNotice {
     let done = console.operator.perform(&request, &Person::of_console(&visitor.name())).await;
-    done.map_or_else(|refusal| Notice::bad(sentence(&refusal)), told)
+    done.map_or_else(|refusal| ActionNotice::bad(sentence(&refusal)), told)
 }
 
 /// Answers one approval, as it was shown: the form names the digest.
-pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form: &Form) -> Option<Notice> {
+pub(super) async fn answer(
+    console: &ConsoleSite,
+    id: &str,
+    visitor: &SignedInVisitor,
+    form: &FormFields,
+) -> Option<ActionNotice> {
     let (answer, digest) = (form.answer()?, Some(form.digest()?));
     let asked = match console.desk().approval(id) {
         ApprovalState::Open(approval) => Some(approval),
@@ -50,59 +61,74 @@ pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form:
     let request = Request::Answer(AnswerParams { id: id.to_owned(), answer: answer.clone(), digest });
     let notice = |view| {
         tracing::info!(approval = id, ending = ?view, "answered in the console");
-        let is_late = matches!(view, View::Answered(AnswerOutcome { is_late: true, .. }));
+        let is_late = matches!(view, OperatorView::Answered(AnswerOutcome { is_late: true, .. }));
         let after = if is_late { TRY_AGAIN } else { "" };
-        Notice::good(told(asked.as_deref(), &answer, console.desk().now()) + after)
+        ActionNotice::good(describe_answer(asked.as_deref(), &answer, console.desk().now()) + after)
     };
     Some(perform(console, visitor, request, notice).await)
 }
 
 /// Describes an answer and the calls that it covers, as a sentence for the operator.
-fn told(asked: Option<&ApprovalView>, answer: &Wish, now: u64) -> String {
-    let Some(asked) = asked else { return if *answer == Wish::Deny { "Denied.".into() } else { "Allowed.".into() } };
+fn describe_answer(asked: Option<&ApprovalView>, answer: &OperatorAnswer, now: u64) -> String {
+    let Some(asked) = asked else {
+        return if *answer == OperatorAnswer::Deny { "Denied.".into() } else { "Allowed.".into() };
+    };
     let (name, caller) = (visible(&asked.exposed), visible(asked.caller.name()));
     let all = format!("all calls of {name} by {caller}, with any arguments");
     let until = format!("until the {} or its server changes", asked.kind);
     match answer {
-        Wish::Deny => format!(
+        OperatorAnswer::Deny => format!(
             "Denied: this call of {name} by {caller} is not made. The same call is refused until {}; Undo takes that back.",
             local_clock(now + DENIED)
         ),
-        Wish::Once => format!("Allowed once: {name} for {caller}, with exactly these arguments."),
-        Wish::Session => format!("Allowed for the session of {caller}: {all}, until that session ends, or {until}."),
-        Wish::For(time) => {
+        OperatorAnswer::Once => format!("Allowed once: {name} for {caller}, with exactly these arguments."),
+        OperatorAnswer::Session => {
+            format!("Allowed for the session of {caller}: {all}, until that session ends, or {until}.")
+        }
+        OperatorAnswer::For(time) => {
             format!("Allowed for 1 hour: {all}, until {}, or {until}.", local_clock(now + time.as_secs()))
         }
-        Wish::Below(base) => format!(
+        OperatorAnswer::Below(base) => format!(
             "Allowed always below {}: calls of {name} by {caller}, {until}. Grants has it, to be revoked.",
             visible(base)
         ),
-        Wish::Always => format!("Allowed always: {all}, {until}. Grants has it, to be revoked."),
+        OperatorAnswer::Always => format!("Allowed always: {all}, {until}. Grants has it, to be revoked."),
     }
 }
 
 /// Allows the checked approvals of one group once each, or denies them.
-pub(super) async fn answer_group(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
+pub(super) async fn answer_group(
+    console: &ConsoleSite,
+    visitor: &SignedInVisitor,
+    form: &FormFields,
+) -> Option<ActionNotice> {
     let answer = form.answer()?;
     let members = form.members()?;
     if members.is_empty() {
-        return Some(Notice::bad("No call was checked, so nothing was answered."));
+        return Some(ActionNotice::bad("No call was checked, so nothing was answered."));
     }
     Some(answer_many(console, visitor, AnswerManyParams { members, answer, is_group: true }).await)
 }
 
 /// Denies all approvals that the overview listed, of any caller and item.
-pub(super) async fn deny_all(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
+pub(super) async fn deny_all(
+    console: &ConsoleSite,
+    visitor: &SignedInVisitor,
+    form: &FormFields,
+) -> Option<ActionNotice> {
     let members = form.members().filter(|_| form.field("answer") == Some("deny"))?;
-    Some(answer_many(console, visitor, AnswerManyParams { members, answer: Wish::Deny, is_group: false }).await)
+    Some(
+        answer_many(console, visitor, AnswerManyParams { members, answer: OperatorAnswer::Deny, is_group: false })
+            .await,
+    )
 }
 
 /// Answers several approvals and says how many were answered, and why the first of the others was
 /// not.
-async fn answer_many(console: &Console, visitor: &Visitor, params: AnswerManyParams) -> Notice {
-    let verb = if params.answer == Wish::Deny { "Denied" } else { "Allowed once" };
+async fn answer_many(console: &ConsoleSite, visitor: &SignedInVisitor, params: AnswerManyParams) -> ActionNotice {
+    let verb = if params.answer == OperatorAnswer::Deny { "Denied" } else { "Allowed once" };
     let notice = |view| {
-        let View::AnsweredMany(answered) = view else { return Notice::bad("No approval was answered.") };
+        let OperatorView::AnsweredMany(answered) = view else { return ActionNotice::bad("No approval was answered.") };
         tracing::info!(approvals = answered.len(), answered = ?answered, "answered together in the console");
         let done = answered.iter().filter(|one| one.is_ok()).count();
         let mut text = format!("{verb}: {done} of {}.", answered.len());
@@ -112,30 +138,42 @@ async fn answer_many(console: &Console, visitor: &Visitor, params: AnswerManyPar
         if answered.iter().flatten().any(|one| one.is_late) {
             text.push_str(TRY_AGAIN);
         }
-        Notice { good: done == answered.len(), text }
+        ActionNotice { good: done == answered.len(), text }
     };
     perform(console, visitor, Request::AnswerMany(params), notice).await
 }
 
 /// Ends a block before its time.
-pub(super) async fn unblock(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
-    let request = Request::Unblock(ById { id: form.field("id")?.to_owned() });
+pub(super) async fn unblock(
+    console: &ConsoleSite,
+    visitor: &SignedInVisitor,
+    form: &FormFields,
+) -> Option<ActionNotice> {
+    let request = Request::Unblock(IdParams { id: form.field("id")?.to_owned() });
     let text = "The block has ended. The next such call needs an approval.";
-    Some(perform(console, visitor, request, |_| Notice::good(text)).await)
+    Some(perform(console, visitor, request, |_| ActionNotice::good(text)).await)
 }
 
 /// Revokes a grant.
-pub(super) async fn revoke(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
+pub(super) async fn revoke(
+    console: &ConsoleSite,
+    visitor: &SignedInVisitor,
+    form: &FormFields,
+) -> Option<ActionNotice> {
     let request = Request::Revoke(RevokeParams { id: Some(form.field("id")?.to_owned()), all: false });
     let notice = |view| match view {
-        View::Revoked(Revoked { revoked: 0 }) => Notice::bad("This grant had ended already."),
-        _ => Notice::good("Revoked. The next such call needs an approval."),
+        OperatorView::Revoked(RevokedGrants { revoked: 0 }) => ActionNotice::bad("This grant had ended already."),
+        _ => ActionNotice::good("Revoked. The next such call needs an approval."),
     };
     Some(perform(console, visitor, request, notice).await)
 }
 
 /// Approves or rejects a definition or launch, as it was shown: the form names the digest.
-pub(super) async fn judge_pin(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
+pub(super) async fn judge_pin(
+    console: &ConsoleSite,
+    visitor: &SignedInVisitor,
+    form: &FormFields,
+) -> Option<ActionNotice> {
     let kind = Some(form.field("kind")?.parse().ok()?);
     let (name, digest) = (Some(form.field("name")?.to_owned()), Some(form.digest()?));
     let params = PinsParams { items: None, name, kind, digest };
@@ -144,26 +182,31 @@ pub(super) async fn judge_pin(console: &Console, visitor: &Visitor, form: &Form)
         "reject" => (Request::RejectPins(params), "Rejected. It stays hidden until it changes again."),
         _ => return None,
     };
-    Some(perform(console, visitor, request, |_| Notice::good(text)).await)
+    Some(perform(console, visitor, request, |_| ActionNotice::good(text)).await)
 }
 
 /// Restarts an upstream, switches it off or on until the daemon ends, or ends its login.
-pub(super) async fn steer(console: &Console, name: &str, visitor: &Visitor, form: &Form) -> Option<Notice> {
+pub(super) async fn act_on_upstream(
+    console: &ConsoleSite,
+    name: &str,
+    visitor: &SignedInVisitor,
+    form: &FormFields,
+) -> Option<ActionNotice> {
     let name = name.to_owned();
     let (request, did) = match form.field("do")? {
-        "log-out" => (Request::LogOut(ByName { name }), ""),
-        "restart" => (Request::Restart(ByName { name }), "Restarted"),
+        "log-out" => (Request::LogOut(NameParams { name }), ""),
+        "restart" => (Request::Restart(NameParams { name }), "Restarted"),
         "disable" => (Request::Switch(SwitchParams { name, on: false }), ""),
         "enable" => (Request::Switch(SwitchParams { name, on: true }), "Enabled"),
         _ => return None,
     };
     let notice = |view| match view {
-        View::LoggedOut(LoggedOut { was_there: true, .. }) => {
-            Notice::good("Logged out. Its tools stay listed, and wait for a login.")
+        OperatorView::LoggedOut(LogoutView { was_there: true, .. }) => {
+            ActionNotice::good("Logged out. Its tools stay listed, and wait for a login.")
         }
-        View::LoggedOut(_) => Notice::good("There was no login."),
-        View::Restarted(now) => Notice::good(format!("{did}; its state is {} now.", now.state)),
-        _ => Notice::good("Disabled until headend starts again. Its calls in flight have 10 s to end."),
+        OperatorView::LoggedOut(_) => ActionNotice::good("There was no login."),
+        OperatorView::Restarted(now) => ActionNotice::good(format!("{did}; its state is {} now.", now.state)),
+        _ => ActionNotice::good("Disabled until headend starts again. Its calls in flight have 10 s to end."),
     };
     Some(perform(console, visitor, request, notice).await)
 }
@@ -172,11 +215,15 @@ pub(super) async fn steer(console: &Console, name: &str, visitor: &Visitor, form
 ///
 /// # Errors
 /// The notice for the upstream's page, if no login was begun.
-pub(crate) async fn log_in(console: &Console, upstream: &str, visitor: &Visitor) -> Result<(String, String), Notice> {
+pub(crate) async fn log_in(
+    console: &ConsoleSite,
+    upstream: &str,
+    visitor: &SignedInVisitor,
+) -> Result<(String, String), ActionNotice> {
     let request = Request::BeginLogin(LoginParams { name: upstream.to_owned(), paste: false });
     let begun = console.operator.perform(&request, &Person::of_console(&visitor.name())).await;
-    match begun.map_err(|refusal| Notice::bad(sentence(&refusal)))? {
-        View::LoginBegun(begun) => Ok((begun.id, begun.cookie.unwrap_or_default())),
-        _ => Err(Notice::bad("No login was begun.")),
+    match begun.map_err(|refusal| ActionNotice::bad(sentence(&refusal)))? {
+        OperatorView::LoginBegun(begun) => Ok((begun.id, begun.cookie.unwrap_or_default())),
+        _ => Err(ActionNotice::bad("No login was begun.")),
     }
 }

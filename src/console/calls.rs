@@ -6,15 +6,15 @@ use http::{Response, StatusCode};
 use strum::VariantArray as _;
 use url::form_urlencoded::{self, Serializer};
 
-use super::page::Frame;
+use super::page::PageFrame;
 use super::reply;
-use super::site::Console;
-use super::text::{Piece, PieceKind, When, capitalised, counted, json, visible};
+use super::site::ConsoleSite;
+use super::text::{DisplayTime, ForeignPiece, ForeignPieceKind, capitalised, counted, json, visible};
 use crate::base::local_time::{local, local_of, zone};
 use crate::listener::body::ReplyBody;
-use crate::policy::consent::Wall;
-use crate::store::audit::past::Cursor;
-use crate::store::audit::search::{self, CannotSearch, Query};
+use crate::policy::consent::SteadySeconds;
+use crate::store::audit::past::LogCursor;
+use crate::store::audit::search::{self, DecisionQuery, SearchError};
 use crate::telemetry::metrics::OutcomeLabel;
 
 /// Most bytes of one text of the filter.
@@ -26,7 +26,7 @@ const ANSWERS: [&str; 5] = ["granted", "denied", "dismissed", "timed-out", "unan
 
 /// An option of a selection list in the filter.
 #[derive(Debug)]
-struct Choice {
+struct FilterChoice {
     value: &'static str,
     text: String,
     is_chosen: bool,
@@ -34,8 +34,8 @@ struct Choice {
 
 /// The row of one call.
 #[derive(Debug)]
-struct Row {
-    at: When,
+struct SearchedCallRow {
+    at: DisplayTime,
     decision: String,
     tone: &'static str,
     caller: String,
@@ -47,18 +47,18 @@ struct Row {
     outcome: String,
     /// Duration of the call, and the person who allowed or denied it.
     more: Option<String>,
-    arguments: Vec<Piece>,
+    arguments: Vec<ForeignPiece>,
 }
 
 #[derive(Debug, Template)]
 #[template(path = "calls.html", config = "src/console/askama.toml")]
-struct Calls {
-    frame: Frame,
-    query: Query,
+struct CallsPage {
+    frame: PageFrame,
+    query: DecisionQuery,
     is_filtered: bool,
-    decisions: Vec<Choice>,
-    outcomes: Vec<Choice>,
-    rows: Vec<Row>,
+    decisions: Vec<FilterChoice>,
+    outcomes: Vec<FilterChoice>,
+    rows: Vec<SearchedCallRow>,
     /// Time zone of the times in `rows`.
     zone: String,
     /// Reason why the search failed.
@@ -75,26 +75,26 @@ struct Calls {
 }
 
 /// Searches the audit log by the filter in `query` and renders the page.
-pub(super) async fn show(console: &Console, frame: Frame, query: &str) -> Response<ReplyBody> {
+pub(super) async fn show(console: &ConsoleSite, frame: PageFrame, query: &str) -> Response<ReplyBody> {
     let query = read(query);
     let found = console.desk().calls(query.clone()).await;
     let (status, problem) = match &found {
         Ok(_) => (StatusCode::OK, None),
-        Err(CannotSearch::NoLog) => {
+        Err(SearchError::NoLog) => {
             (StatusCode::OK, Some("This gateway keeps no audit log, so it has no calls to look up."))
         }
-        Err(CannotSearch::Busy) => (
+        Err(SearchError::Busy) => (
             StatusCode::SERVICE_UNAVAILABLE,
             Some("Other pages search the log at this moment. Reload this one in a few seconds."),
         ),
-        Err(CannotSearch::Unreadable(why)) => {
+        Err(SearchError::Unreadable(why)) => {
             tracing::warn!(error = %why, "the audit log cannot be searched");
             (StatusCode::OK, Some("The audit log cannot be read. The daemon's log says why."))
         }
     };
     let page = found.unwrap_or_default();
     let now = console.desk().now();
-    let search::Page { rows, tally, next, is_cut } = page;
+    let search::DecisionPage { rows, tally, next, is_cut } = page;
     let damaged = (tally.damaged + tally.unread > 0).then(|| {
         let place = tally.example.as_deref().or(tally.why.as_deref()).unwrap_or_default();
         let lines = counted(usize::try_from(tally.damaged).unwrap_or(usize::MAX), "damaged line");
@@ -104,11 +104,11 @@ pub(super) async fn show(console: &Console, frame: Frame, query: &str) -> Respon
         };
         format!("{lines}{chains}: {}. Run headend audit verify.", visible(place))
     });
-    let page = Calls {
-        is_filtered: query != Query { after: query.after.clone(), ..Query::default() },
+    let page = CallsPage {
+        is_filtered: query != DecisionQuery { after: query.after.clone(), ..DecisionQuery::default() },
         decisions: choices(DECISIONS.into_iter().map(|(value, text)| (value, text.to_owned())), &query.decision),
         outcomes: choices(outcomes(), &query.outcome),
-        rows: rows.iter().map(|row| Row::new(row, now)).collect(),
+        rows: rows.iter().map(|row| SearchedCallRow::new(row, now)).collect(),
         zone: zone(now),
         problem,
         read: format!("{} looked at", counted(usize::try_from(tally.lines).unwrap_or(usize::MAX), "record")),
@@ -131,8 +131,8 @@ fn outcomes() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Makes the options of a selection list, of which `chosen` is selected.
-fn choices(all: impl Iterator<Item = (&'static str, String)>, chosen: &str) -> Vec<Choice> {
-    all.map(|(value, text)| Choice { value, text, is_chosen: value == chosen }).collect()
+fn choices(all: impl Iterator<Item = (&'static str, String)>, chosen: &str) -> Vec<FilterChoice> {
+    all.map(|(value, text)| FilterChoice { value, text, is_chosen: value == chosen }).collect()
 }
 
 /// Replaces the hyphens and underscores of a log word by spaces.
@@ -142,8 +142,8 @@ fn words(word: &str) -> String {
 
 /// Reads the filter from the query of an address. Unknown fields and malformed cursors are ignored,
 /// and long values are cut.
-fn read(query: &str) -> Query {
-    let mut out = Query::default();
+fn read(query: &str) -> DecisionQuery {
+    let mut out = DecisionQuery::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let text = value.trim();
         let text: String = text
@@ -161,7 +161,7 @@ fn read(query: &str) -> Query {
             "decision" => out.decision = text,
             "outcome" => out.outcome = text,
             "day" => out.day = text,
-            "after" => out.after = Cursor::decode(value.trim()),
+            "after" => out.after = LogCursor::decode(value.trim()),
             _ => {}
         }
     }
@@ -169,8 +169,8 @@ fn read(query: &str) -> Query {
 }
 
 /// Returns the address of a page with this filter, after the record at `after`.
-fn address(query: &Query, after: Option<&Cursor>) -> String {
-    let Query { caller, client, item, rule, decision, outcome, day, .. } = query;
+fn address(query: &DecisionQuery, after: Option<&LogCursor>) -> String {
+    let DecisionQuery { caller, client, item, rule, decision, outcome, day, .. } = query;
     let mut out = Serializer::new(String::from("/calls?"));
     let fields = [caller, client, item, rule, decision, outcome, day];
     for (name, value) in ["caller", "client", "item", "rule", "decision", "outcome", "day"].into_iter().zip(fields) {
@@ -184,8 +184,8 @@ fn address(query: &Query, after: Option<&Cursor>) -> String {
     out.finish().trim_end_matches('?').to_owned()
 }
 
-impl Row {
-    fn new(row: &search::Row, now: Wall) -> Self {
+impl SearchedCallRow {
+    fn new(row: &search::DecisionRow, now: SteadySeconds) -> Self {
         let (word, tone) = match row.decision.as_str() {
             "allow" => ("allowed", "good"),
             "deny" => ("denied", "danger"),
@@ -194,7 +194,7 @@ impl Row {
             other => (other, "calm"),
         };
         let calls = row.count.map(|count| format!("{count} calls of items that the caller cannot see"));
-        let took = row.us.map(took);
+        let took = row.us.map(format_duration);
         let by = Some(visible(&row.by)).filter(|by| !by.is_empty()).map(|by| format!("by {by}"));
         let more: Vec<String> = took.into_iter().chain(by).collect();
         Self {
@@ -219,7 +219,7 @@ impl Row {
 }
 
 /// Formats the duration of a call.
-fn took(us: u64) -> String {
+fn format_duration(us: u64) -> String {
     match us {
         0..1000 => format!("{us} µs"),
         1000..10_000_000 => format!("{} ms", us / 1000),
@@ -229,12 +229,12 @@ fn took(us: u64) -> String {
 
 /// Formats the time of a record: the time of day, with the date if it is not today, and with the
 /// zone if it differs from the present one.
-fn moment(date: &str, now: Wall) -> When {
+fn moment(date: &str, now: SteadySeconds) -> DisplayTime {
     let (shown, today) = (local_of(date), local(now));
     let is_now = |part: std::ops::RangeFrom<usize>| shown.get(part.clone()) == today.get(part);
     let shown = if is_now(20..) { shown.get(..19).unwrap_or(&shown) } else { &shown };
     let words = if shown.get(..10) == today.get(..10) { shown.get(11..).unwrap_or(shown) } else { shown };
-    When { words: visible(words), moment: visible(date) }
+    DisplayTime { words: visible(words), moment: visible(date) }
 }
 
 #[cfg(test)]
@@ -258,11 +258,11 @@ mod tests {
         assert_eq!((query.caller.as_str(), query.item.as_str()), ("ci", "a&b é"));
         assert_eq!(query.after.as_ref().unwrap().encode(), cursor);
         assert_eq!(read(address(&query, query.after.as_ref()).split_once('?').unwrap().1), query);
-        assert_eq!(address(&Query::default(), None), "/calls");
+        assert_eq!(address(&DecisionQuery::default(), None), "/calls");
         for odd in
             ["after=x", "after=2026-11-23", "after=2026-11-23T10:00:00.000Z~../../etc/passwd.1.1x", "nothing", "=&&="]
         {
-            assert_eq!(read(odd), Query::default(), "{odd}");
+            assert_eq!(read(odd), DecisionQuery::default(), "{odd}");
         }
         let long = read(&format!("item={}", "é".repeat(1000)));
         assert!(long.item.len() <= MAX_TEXT);

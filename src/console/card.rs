@@ -1,9 +1,9 @@
 //! The card of an open approval: everything the operator needs to see before answering.
 
-use super::argument::{Argument, arguments};
-use super::text::{Piece, When, block, capitalised, json, span, visible};
-use crate::policy::consent::{ApprovalView, Wall};
-use crate::policy::{Evidence, Hints, Kind, Said};
+use super::argument::{ShownArgument, arguments};
+use super::text::{DisplayTime, ForeignPiece, block, capitalised, json, span, visible};
+use crate::policy::consent::{ApprovalView, SteadySeconds};
+use crate::policy::{ActionKind, ApprovalEvidence, Hints, StatedHints};
 use crate::wire::foreign;
 use crate::wire::layout::indented;
 
@@ -16,43 +16,44 @@ const MAX_LINE: usize = 240;
 
 /// A possible effect of a call, in words and with a colour.
 #[derive(Debug)]
-pub(crate) struct Effect {
+pub(crate) struct EffectTag {
     pub(crate) tone: &'static str,
     pub(crate) text: String,
 }
 
 /// Returns the hints of the operator and of the server about the item. They are claims that headend
 /// has not verified.
-fn effects(approval: &ApprovalView) -> Vec<Effect> {
-    if approval.kind != Kind::Tool.into_str() {
+fn effects(approval: &ApprovalView) -> Vec<EffectTag> {
+    if approval.kind != ActionKind::Tool.into_str() {
         // Under the protocol, items other than tools only read.
-        return vec![Effect { tone: "calm", text: "Only reads".to_owned() }];
+        return vec![EffectTag { tone: "calm", text: "Only reads".to_owned() }];
     }
     let tone = |hints: &Hints| match (hints.destructive, hints.read_only) {
         (Some(true), _) => "danger",
         (_, Some(true)) => "calm",
         _ => "warn",
     };
-    let Said { server, operator } = &approval.said;
-    let by_operator = approval.said.by_operator().map(|text| Effect { tone: tone(operator), text: capitalised(&text) });
-    let by_server = Effect { tone: tone(server), text: capitalised(&approval.said.by_server()) };
+    let StatedHints { server, operator } = &approval.said;
+    let by_operator =
+        approval.said.by_operator().map(|text| EffectTag { tone: tone(operator), text: capitalised(&text) });
+    let by_server = EffectTag { tone: tone(server), text: capitalised(&approval.said.by_server()) };
     by_operator.into_iter().chain([by_server]).collect()
 }
 
 /// Returns the effect of the call in a few words.
-fn mark(approval: &ApprovalView) -> Effect {
-    let (tone, text) = match (approval.destructive, approval.kind != Kind::Tool.into_str()) {
+fn effect_tag(approval: &ApprovalView) -> EffectTag {
+    let (tone, text) = match (approval.destructive, approval.kind != ActionKind::Tool.into_str()) {
         (true, _) => ("danger", "May delete"),
         (false, true) => ("calm", "Only reads"),
         (false, false) if approval.said.operator.read_only == Some(true) => ("calm", "Only reads"),
         (false, false) if approval.said.server.read_only == Some(true) => ("calm", "Says it only reads"),
         (false, false) => ("warn", "Changes things"),
     };
-    Effect { tone, text: text.to_owned() }
+    EffectTag { tone, text: text.to_owned() }
 }
 
 /// Returns the beginning of the arguments in one line, with hidden characters spelled out.
-fn brief(values: &[Argument], texts: &[Argument]) -> String {
+fn brief(values: &[ShownArgument], texts: &[ShownArgument]) -> String {
     let mut out = String::new();
     for one in values.iter().chain(texts) {
         let said = one.value.as_ref().or_else(|| one.rows.first().map(|row| &row.pieces));
@@ -69,7 +70,7 @@ fn brief(values: &[Argument], texts: &[Argument]) -> String {
 
 /// The card of one open approval.
 #[derive(Debug)]
-pub(crate) struct Card {
+pub(crate) struct ApprovalCard {
     pub(crate) id: String,
     /// Digest of what is shown. An answer to several approvals names it.
     pub(crate) digest: String,
@@ -79,27 +80,27 @@ pub(crate) struct Card {
     pub(crate) name: String,
     pub(crate) canonical: Option<String>,
     pub(crate) rule: String,
-    pub(crate) effects: Vec<Effect>,
+    pub(crate) effects: Vec<EffectTag>,
     /// The effect of a repeated call, and who states it.
     pub(crate) repetition: Option<String>,
     /// Effect of the call in a few words, for a list.
-    pub(crate) mark: Effect,
+    pub(crate) mark: EffectTag,
     /// Beginning of the arguments in one line, for a list.
     pub(crate) brief: String,
     pub(crate) destructive: bool,
     /// Name that the client gives itself.
     pub(crate) client: Option<String>,
     pub(crate) outcome: String,
-    pub(crate) description: Vec<Piece>,
+    pub(crate) description: Vec<ForeignPiece>,
     /// Arguments that fit on one line.
-    pub(crate) values: Vec<Argument>,
+    pub(crate) values: Vec<ShownArgument>,
     /// Arguments that take several lines.
-    pub(crate) texts: Vec<Argument>,
+    pub(crate) texts: Vec<ShownArgument>,
     pub(crate) no_arguments: bool,
     /// Sentence about the arguments that are not shown.
     pub(crate) left_out: Option<String>,
     /// Arguments exactly as they are sent, indented; on the page of one approval alone.
-    pub(crate) exact: Option<Vec<Piece>>,
+    pub(crate) exact: Option<Vec<ForeignPiece>>,
     pub(crate) arguments_bytes: usize,
     pub(crate) hidden: Option<String>,
     pub(crate) mixed: Option<String>,
@@ -114,7 +115,7 @@ pub(crate) struct Card {
     pub(crate) below_word: &'static str,
     /// True if the console's evidence (L2) suffices to allow the call.
     pub(crate) answerable: bool,
-    pub(crate) asked: When,
+    pub(crate) asked: DisplayTime,
     /// Time until the approval expires.
     pub(crate) left: String,
     /// Sentence that says whether the agent still waits.
@@ -122,7 +123,7 @@ pub(crate) struct Card {
 }
 
 /// Returns a sentence that says whether the agent still waits for the answer.
-fn told_of_agent(approval: &ApprovalView) -> String {
+fn describe_agent(approval: &ApprovalView) -> String {
     match (approval.waits, approval.wait_left) {
         (Some(true), Some(left)) => format!("The agent waits, {} left.", span(left)),
         (Some(true), None) => "The agent waits.".to_owned(),
@@ -130,14 +131,14 @@ fn told_of_agent(approval: &ApprovalView) -> String {
     }
 }
 
-impl Card {
+impl ApprovalCard {
     /// Makes a card that is shown beside others, with the beginning of long arguments.
-    pub(crate) fn new(approval: &ApprovalView, now: Wall) -> Self {
+    pub(crate) fn new(approval: &ApprovalView, now: SteadySeconds) -> Self {
         Self::bounded(approval, now, MAX_BRIEF)
     }
 
     /// Makes the card for a page of its own, with the exact arguments if they are not too long.
-    pub(crate) fn whole(approval: &ApprovalView, now: Wall) -> Self {
+    pub(crate) fn whole(approval: &ApprovalView, now: SteadySeconds) -> Self {
         let exact = match &approval.arguments {
             Some(json_text) if json_text.bytes().len() <= MAX_WHOLE => {
                 let text = json_text.text();
@@ -153,12 +154,12 @@ impl Card {
     }
 
     /// Makes a card with at most `bound` bytes of the arguments.
-    fn bounded(approval: &ApprovalView, now: Wall, bound: usize) -> Self {
+    fn bounded(approval: &ApprovalView, now: SteadySeconds, bound: usize) -> Self {
         let view = approval.arguments_view(bound);
         let all = view.as_ref().map(arguments).unwrap_or_default();
         let (values, mut texts): (Vec<_>, Vec<_>) = all.into_iter().partition(|argument| argument.value.is_some());
         if let Some(text) = &approval.arguments_beginning {
-            texts.push(Argument::beginning(text, bound));
+            texts.push(ShownArgument::beginning(text, bound));
         }
         let left_out = view.as_ref().map(|view| view.left_out).filter(|left_out| left_out.values > 0);
         Self {
@@ -172,7 +173,7 @@ impl Card {
             rule: visible(&approval.rule),
             effects: effects(approval),
             repetition: approval.said.repetition(),
-            mark: mark(approval),
+            mark: effect_tag(approval),
             brief: brief(&values, &texts),
             destructive: approval.destructive,
             client: approval.client.as_deref().map(visible),
@@ -196,10 +197,10 @@ impl Card {
                 "Always below this folder"
             },
             covers: approval.offers().first().map(|offer| visible(&offer.covers)).unwrap_or_default(),
-            answerable: approval.is_met_by(Evidence::Page),
-            asked: When::past(now, approval.opened_at),
+            answerable: approval.is_met_by(ApprovalEvidence::Page),
+            asked: DisplayTime::past(now, approval.opened_at),
             left: span(approval.until.saturating_sub(now)),
-            agent: told_of_agent(approval),
+            agent: describe_agent(approval),
         }
     }
 }

@@ -10,12 +10,12 @@ use futures_util::stream;
 use http::Response;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::session::Visitor;
-use super::site::Console;
+use super::session::SignedInVisitor;
+use super::site::ConsoleSite;
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply;
-use crate::operator::Part;
+use crate::operator::OperatorDataPart;
 use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
@@ -33,13 +33,13 @@ const MAX_NAME: usize = 80;
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The state of one page's event stream.
-struct Follower {
-    console: Arc<Console>,
-    visitor: Visitor,
+struct EventFollower {
+    console: Arc<ConsoleSite>,
+    visitor: SignedInVisitor,
     /// Parts with a channel, each with the number that was last announced.
-    watches: Vec<(Part, watch::Receiver<u64>, u64)>,
+    watches: Vec<(OperatorDataPart, watch::Receiver<u64>, u64)>,
     /// Parts without a channel, each with the number that was last announced.
-    counts: Vec<(Part, u64)>,
+    counts: Vec<(OperatorDataPart, u64)>,
     /// Ids of the approvals that the page has been told of.
     known: HashSet<String>,
     /// True once the first event was sent.
@@ -48,13 +48,13 @@ struct Follower {
 }
 
 /// Opens the event stream of one page; `None` if too many streams are open.
-pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Response<ReplyBody>> {
+pub(crate) fn stream(console: &Arc<ConsoleSite>, visitor: &SignedInVisitor) -> Option<Response<ReplyBody>> {
     let place = Arc::clone(&console.streams).try_acquire_owned().ok()?;
-    let seen = |(part, mut watch): (Part, watch::Receiver<u64>)| {
+    let seen = |(part, mut watch): (OperatorDataPart, watch::Receiver<u64>)| {
         let now = *watch.borrow_and_update();
         (part, watch, now)
     };
-    let follower = Follower {
+    let follower = EventFollower {
         console: Arc::clone(console),
         visitor: visitor.clone(),
         watches: console.desk().watches().into_iter().map(seen).collect(),
@@ -67,7 +67,7 @@ pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Respon
 }
 
 /// Waits for the next event of the stream; `None` when the console stops or the session has ended.
-async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
+async fn next(mut follower: EventFollower) -> Option<(Bytes, EventFollower)> {
     if !follower.greeted {
         follower.greeted = true;
         // The first event names every part, so a change between the page and its stream is not
@@ -82,15 +82,16 @@ async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
     };
     let open = follower.console.doors.is_open(&follower.visitor, clock::uptime());
     open.then(|| {
-        let waiting = if parts.contains(&Part::Approvals) { follower.waiting(false) } else { String::new() };
+        let waiting =
+            if parts.contains(&OperatorDataPart::Approvals) { follower.waiting(false) } else { String::new() };
         ((event(parts) + &waiting).into(), follower)
     })
 }
 
-impl Follower {
+impl EventFollower {
     /// Waits for changes and returns the parts to announce. Returns all parts after [`BEAT`]
     /// without a change, or if the session has ended.
-    async fn wait(&mut self) -> Vec<Part> {
+    async fn wait(&mut self) -> Vec<OperatorDataPart> {
         let start = clock::now();
         loop {
             if tokio::time::timeout(LOOK, self.woken()).await.is_ok() {
@@ -122,7 +123,7 @@ impl Follower {
     }
 
     /// Returns the parts that have changed since the last call, and remembers their numbers.
-    fn changed(&mut self) -> Vec<Part> {
+    fn changed(&mut self) -> Vec<OperatorDataPart> {
         let mut parts = Vec::new();
         for (part, watch, told) in &mut self.watches {
             let now = *watch.borrow_and_update();
@@ -142,21 +143,21 @@ impl Follower {
         let open = self.console.desk().approvals();
         let new = open.iter().filter(|approval| !is_first && !self.known.contains(&approval.id)).take(MAX_TOLD);
         let mut out = RawObject::default();
-        out.set("new", RawJson::list(new.map(told)));
+        out.set("new", RawJson::list(new.map(notification)));
         out.set("count", RawJson::number(open.len()));
         self.known = open.into_iter().map(|approval| approval.id).collect();
         format!("event: waiting\ndata: {}\n\n", out.encode().text())
     }
 
     /// Returns all parts, some of them twice.
-    fn all(&self) -> Vec<Part> {
+    fn all(&self) -> Vec<OperatorDataPart> {
         let watched = self.watches.iter().map(|(part, ..)| *part);
         watched.chain(self.counts.iter().map(|(part, _)| *part)).collect()
     }
 }
 
 /// Describes an approval for a notification of the browser.
-fn told(approval: &ApprovalView) -> RawJson {
+fn notification(approval: &ApprovalView) -> RawJson {
     let short = |text: &str| foreign::short(text, MAX_NAME);
     let title = format!("{} waits for your answer", short(&approval.exposed));
     let effect = if approval.destructive { " It may delete." } else { "" };
@@ -170,9 +171,9 @@ fn told(approval: &ApprovalView) -> RawJson {
 }
 
 /// Encodes an event that names the changed parts, each once.
-fn event(mut parts: Vec<Part>) -> String {
+fn event(mut parts: Vec<OperatorDataPart>) -> String {
     parts.sort_unstable();
     parts.dedup();
-    let words: Vec<&str> = parts.iter().map(Part::into_str).collect();
+    let words: Vec<&str> = parts.iter().map(OperatorDataPart::into_str).collect();
     format!("event: changed\ndata: {}\n\n", words.join(" "))
 }

@@ -11,7 +11,7 @@ use url::form_urlencoded;
 
 use super::reply;
 use crate::listener::body::ReplyBody;
-use crate::operator::request::{Member, Wish};
+use crate::operator::request::{ApprovalDigest, OperatorAnswer};
 use crate::policy::Digest;
 use crate::wire::coding;
 
@@ -21,9 +21,9 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The fields of a posted form, in their order.
-pub(super) struct Form(Vec<(String, String)>);
+pub(super) struct FormFields(Vec<(String, String)>);
 
-impl Form {
+impl FormFields {
     /// Returns the value of a field; `None` if it is missing or repeated.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str());
@@ -33,9 +33,10 @@ impl Form {
 
     /// Returns the approvals that the form names, each with the digest of what was shown; `None` if
     /// one is malformed.
-    pub(super) fn members(&self) -> Option<Vec<Member>> {
+    pub(super) fn members(&self) -> Option<Vec<ApprovalDigest>> {
         let values = self.0.iter().filter(|(field, _)| field == "member").map(|(_, value)| value.split_once(':'));
-        let member = |(id, digest): (&str, &str)| Some(Member { id: id.to_owned(), digest: Digest::from_hex(digest)? });
+        let member =
+            |(id, digest): (&str, &str)| Some(ApprovalDigest { id: id.to_owned(), digest: Digest::from_hex(digest)? });
         values.map(|value| value.and_then(member)).collect()
     }
 
@@ -45,11 +46,11 @@ impl Form {
     }
 
     /// Returns the operator's answer.
-    pub(super) fn answer(&self) -> Option<Wish> {
+    pub(super) fn answer(&self) -> Option<OperatorAnswer> {
         match self.field("answer")? {
-            "hour" => Some(Wish::For(HOUR)),
-            "below" => self.field("below").map(|base| Wish::Below(Arc::from(base))),
-            word @ ("deny" | "once" | "session" | "always") => Wish::parse(word),
+            "hour" => Some(OperatorAnswer::For(HOUR)),
+            "below" => self.field("below").map(|base| OperatorAnswer::Below(Arc::from(base))),
+            word @ ("deny" | "once" | "session" | "always") => OperatorAnswer::parse(word),
             _ => None,
         }
     }
@@ -59,7 +60,7 @@ impl Form {
 ///
 /// # Errors
 /// The response, if the request is no plain form, is too large or arrives too slowly.
-pub(super) async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Box<Response<ReplyBody>>> {
+pub(super) async fn form(headers: &HeaderMap, body: Incoming) -> Result<FormFields, Box<Response<ReplyBody>>> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
@@ -68,7 +69,7 @@ pub(super) async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Bo
         return Err(Box::new(reply::wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Refused", text)));
     }
     match tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
-        Ok(Ok(body)) => Ok(Form(form_urlencoded::parse(&body.to_bytes()).into_owned().collect())),
+        Ok(Ok(body)) => Ok(FormFields(form_urlencoded::parse(&body.to_bytes()).into_owned().collect())),
         Ok(Err(_)) => Err(Box::new(reply::wrong(StatusCode::PAYLOAD_TOO_LARGE, "Refused", "The form is too large."))),
         Err(_) => Err(Box::new(reply::wrong(StatusCode::REQUEST_TIMEOUT, "Refused", "The form came too slowly."))),
     }

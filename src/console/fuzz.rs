@@ -2,8 +2,8 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use super::route::{is_id, is_link, own_page};
-use super::text::{PieceKind, block, diff, json, visible};
-use crate::wire::foreign::{hidden_in, turns_direction};
+use super::text::{ForeignPieceKind, block, diff, json, visible};
+use crate::wire::foreign::{count_hidden, turns_direction};
 use crate::wire::fuzz::{halves, value};
 use crate::wire::layout::indented;
 
@@ -12,9 +12,9 @@ use crate::wire::layout::indented;
 pub(crate) fn text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let line = visible(&text);
-    assert!(hidden_in(&line) == 0 && !line.contains(['\n', '\t']), "{line:?}");
+    assert!(count_hidden(&line) == 0 && !line.contains(['\n', '\t']), "{line:?}");
     let spelled: String = block(&text).into_iter().map(|piece| piece.text).collect();
-    assert!(hidden_in(&spelled) == 0, "{spelled:?}");
+    assert!(count_hidden(&spelled) == 0, "{spelled:?}");
     let (old, new) = halves(data);
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
     for pieces in [block(&text), json(&text), diff(&old, &new)] {
@@ -25,7 +25,8 @@ pub(crate) fn text(data: &[u8]) {
         }
     }
     if old == new {
-        let changed = diff(&old, &new).into_iter().any(|p| matches!(p.kind, PieceKind::Added | PieceKind::Removed));
+        let changed =
+            diff(&old, &new).into_iter().any(|p| matches!(p.kind, ForeignPieceKind::Added | ForeignPieceKind::Removed));
         assert!(!changed);
     }
     let page = own_page(&text);

@@ -16,19 +16,19 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
 use super::action;
-use super::form::Form;
+use super::form::FormFields;
 use super::login_page::{LoginAddress, LoginDone, LoginPage, LoginRefused};
 use super::reply;
-use super::session::{Notice, Visitor};
-use super::site::Console;
+use super::session::{ActionNotice, SignedInVisitor};
+use super::site::ConsoleSite;
 use super::text::visible;
-use crate::gateway::logins::{Begun, LIFE};
+use crate::gateway::logins::{LIFE, LoginOffer};
 use crate::listener::body::ReplyBody;
-use crate::login::authorize::Callback;
-use crate::operator::logins::{LoggedIn, LoginOpened};
-use crate::operator::request::{ById, EndLoginParams, Request};
-use crate::operator::views::View;
-use crate::operator::{Person, Refusal};
+use crate::login::authorize::LoginCallback;
+use crate::operator::logins::{FinishedLoginView, OpenedLogin};
+use crate::operator::request::{EndLoginParams, IdParams, Request};
+use crate::operator::views::OperatorView;
+use crate::operator::{OperatorRefusal, Person};
 
 pub(super) const CALLBACK: &str = "/oauth/callback";
 /// Prefix of the names of login cookies. Several logins may be under way in one browser.
@@ -41,10 +41,10 @@ const OTHER: &str = "This address does not belong to a login that was begun in t
 
 /// Shows the page behind a login's link. After the link was opened, only the signed-in operator
 /// sees its page. Changes nothing.
-pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<ReplyBody> {
+pub(super) fn show(console: &ConsoleSite, id: &str, is_operator: bool) -> Response<ReplyBody> {
     if let Some(begun) = console.desk().login(id) {
         let (upstream, issuer) = (visible(&begun.upstream), visible(&begun.issuer));
-        let Begun { page_host, scopes, warning, .. } = begun;
+        let LoginOffer { page_host, scopes, warning, .. } = begun;
         let page = LoginPage { id: id.to_owned(), upstream, issuer, page_host, scopes, warning };
         return reply::page(StatusCode::OK, &page);
     }
@@ -56,14 +56,14 @@ pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<R
 
 /// Opens a login, for the button on its page: binds it to this browser and shows the address of the
 /// authorization server.
-pub(super) async fn enter(console: &Console, id: &str, visitor: Option<&Visitor>) -> Response<ReplyBody> {
-    let request = Request::OpenLogin(ById { id: id.to_owned() });
+pub(super) async fn enter(console: &ConsoleSite, id: &str, visitor: Option<&SignedInVisitor>) -> Response<ReplyBody> {
+    let request = Request::OpenLogin(IdParams { id: id.to_owned() });
     match console.operator.perform(&request, &Person::of_console(&name_of(visitor))).await {
-        Ok(View::LoginOpened(opened)) => {
-            let LoginOpened { begun, cookie } = *opened;
-            bound(reply::page(StatusCode::OK, &address(begun)), id, &cookie)
+        Ok(OperatorView::LoginOpened(opened)) => {
+            let OpenedLogin { begun, cookie } = *opened;
+            set_login_cookie(reply::page(StatusCode::OK, &address(begun)), id, &cookie)
         }
-        Ok(_) | Err(Refusal::Stranger) => reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE),
+        Ok(_) | Err(OperatorRefusal::Stranger) => reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE),
         Err(refusal) => reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not done", &action::sentence(&refusal)),
     }
 }
@@ -73,13 +73,17 @@ pub(super) async fn enter(console: &Console, id: &str, visitor: Option<&Visitor>
 ///
 /// # Errors
 /// The notice for the upstream's page.
-pub(super) async fn begin(console: &Console, upstream: &str, visitor: &Visitor) -> Result<Response<ReplyBody>, Notice> {
+pub(super) async fn begin(
+    console: &ConsoleSite,
+    upstream: &str,
+    visitor: &SignedInVisitor,
+) -> Result<Response<ReplyBody>, ActionNotice> {
     let (id, cookie) = action::log_in(console, upstream, visitor).await?;
-    Ok(bound(reply::see(&format!("/login/{id}")), &id, &cookie))
+    Ok(set_login_cookie(reply::see(&format!("/login/{id}")), &id, &cookie))
 }
 
 /// Makes the page with the authorization server's address.
-fn address(begun: Begun) -> LoginAddress {
+fn address(begun: LoginOffer) -> LoginAddress {
     LoginAddress {
         upstream: visible(&begun.upstream),
         issuer: visible(&begun.issuer),
@@ -93,7 +97,7 @@ fn address(begun: Begun) -> LoginAddress {
 }
 
 /// Adds the cookie of a login to a response.
-fn bound(mut response: Response<ReplyBody>, id: &str, cookie: &str) -> Response<ReplyBody> {
+fn set_login_cookie(mut response: Response<ReplyBody>, id: &str, cookie: &str) -> Response<ReplyBody> {
     // Ids and cookies consist of letters, digits, `-` and `_`.
     let name: String = id.chars().take(8).collect();
     let text = format!("{NAME}{name}={cookie}; HttpOnly; SameSite=Lax; Path={CALLBACK}; Max-Age={}", LIFE.as_secs());
@@ -104,28 +108,32 @@ fn bound(mut response: Response<ReplyBody>, id: &str, cookie: &str) -> Response<
 }
 
 /// Finishes a login when the browser returns to the call-back.
-pub(super) async fn ended(console: &Arc<Console>, head: &Parts, visitor: Option<&Visitor>) -> Response<ReplyBody> {
-    end(console, head, visitor, Callback::of_query(head.uri.query().unwrap_or_default())).await
+pub(super) async fn finish_from_callback(
+    console: &Arc<ConsoleSite>,
+    head: &Parts,
+    visitor: Option<&SignedInVisitor>,
+) -> Response<ReplyBody> {
+    end(console, head, visitor, LoginCallback::of_query(head.uri.query().unwrap_or_default())).await
 }
 
 /// Finishes a login with the pasted address of a browser that could not return here.
-pub(super) async fn pasted(
-    console: &Arc<Console>,
+pub(super) async fn finish_from_paste(
+    console: &Arc<ConsoleSite>,
     head: &Parts,
-    visitor: Option<&Visitor>,
-    form: &Form,
+    visitor: Option<&SignedInVisitor>,
+    form: &FormFields,
 ) -> Response<ReplyBody> {
-    let callback = Callback::of_pasted(form.field("address").unwrap_or_default());
+    let callback = LoginCallback::of_pasted(form.field("address").unwrap_or_default());
     end(console, head, visitor, callback).await
 }
 
 /// Finishes a login with the call-back and the browser's login cookies, even if the browser
 /// disconnects.
 async fn end(
-    console: &Arc<Console>,
+    console: &Arc<ConsoleSite>,
     head: &Parts,
-    visitor: Option<&Visitor>,
-    callback: Callback,
+    visitor: Option<&SignedInVisitor>,
+    callback: LoginCallback,
 ) -> Response<ReplyBody> {
     let cookies = cookies(&head.headers).into_iter().map(str::to_owned).collect();
     let request = Request::EndLogin(EndLoginParams { callback, cookies });
@@ -135,21 +143,21 @@ async fn end(
 
 /// Returns the browser's name for the audit log: that of its session if it is signed in. An
 /// unsigned browser is accepted because the cookie of the login proves that it opened the login.
-fn name_of(visitor: Option<&Visitor>) -> String {
-    visitor.map_or_else(|| "console".to_owned(), Visitor::name)
+fn name_of(visitor: Option<&SignedInVisitor>) -> String {
+    visitor.map_or_else(|| "console".to_owned(), SignedInVisitor::name)
 }
 
 /// Makes the page that shows how a login ended.
-fn outcome(ended: Result<View, Refusal>) -> Response<ReplyBody> {
+fn outcome(ended: Result<OperatorView, OperatorRefusal>) -> Response<ReplyBody> {
     match ended {
-        Ok(View::LoggedIn(LoggedIn { upstream, issuer, account, .. })) => {
+        Ok(OperatorView::LoggedIn(FinishedLoginView { upstream, issuer, account, .. })) => {
             let account = account.map(|account| format!(" as {}", visible(&account))).unwrap_or_default();
             let (upstream, issuer) = (visible(&upstream), visible(&issuer));
             let text =
                 format!("headend is logged in to {upstream} at {issuer}{account}. Calls that waited for it go on.");
             reply::page(StatusCode::OK, &LoginDone { upstream, text })
         }
-        Ok(_) | Err(Refusal::Stranger) => reply::page(StatusCode::BAD_REQUEST, &LoginRefused { text: OTHER }),
+        Ok(_) | Err(OperatorRefusal::Stranger) => reply::page(StatusCode::BAD_REQUEST, &LoginRefused { text: OTHER }),
         Err(refusal) => {
             let text = format!(
                 "The login has failed: {refusal}. Begin another one: on the page of its upstream, or with headend login."

@@ -3,25 +3,25 @@
 
 use askama::Template;
 
-use super::argument::RowKind;
-use super::card::Card;
+use super::argument::ArgumentLineKind;
+use super::card::ApprovalCard;
 use super::group_link::GroupLink;
-use super::questions::Questions;
-use super::session::Notice;
-use super::text::{Piece, PieceKind, When, ago, block, capitalised, counted, diff, span, visible};
+use super::questions::ListedApprovals;
+use super::session::ActionNotice;
+use super::text::{DisplayTime, ForeignPiece, ForeignPieceKind, ago, block, capitalised, counted, diff, span, visible};
 use crate::operator::pins::{PinKind, PinView};
 use crate::operator::upstreams::{HealthView, UpstreamFacts, UpstreamView};
 use crate::policy::PinState;
-use crate::policy::consent::{self, BlockView, GrantView, Wall};
+use crate::policy::consent::{self, BlockView, GrantView, SteadySeconds};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::wire::foreign::hidden_in;
-use crate::wire::foreign::oddities::Oddities;
+use crate::wire::foreign::count_hidden;
+use crate::wire::foreign::oddities::TextOddities;
 use crate::wire::layout::indented;
 
 /// The section of the current page, for the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
+pub(crate) enum ConsoleSection {
     Overview,
     Grants,
     Pins,
@@ -33,10 +33,10 @@ pub(crate) enum Section {
 
 /// Parts common to every page of a signed-in browser.
 #[derive(Debug)]
-pub(crate) struct Frame {
-    pub(crate) section: Section,
+pub(crate) struct PageFrame {
+    pub(crate) section: ConsoleSection,
     pub(crate) csrf: String,
-    pub(crate) notice: Option<Notice>,
+    pub(crate) notice: Option<ActionNotice>,
     /// Number of open approvals.
     pub(crate) waiting: usize,
     /// Number of pins that wait for a review.
@@ -54,7 +54,7 @@ pub(crate) struct NavLink {
     pub(crate) counts: &'static str,
 }
 
-impl Frame {
+impl PageFrame {
     /// Returns the links of the navigation, in their order.
     pub(crate) fn links(&self) -> Vec<NavLink> {
         let link = |section, path, name, count, counts| NavLink {
@@ -62,23 +62,24 @@ impl Frame {
             name,
             // The decisions page is marked as the calls page, which shows the same records and
             // more.
-            is_current: self.section == section || self.section == Section::Decisions && section == Section::Calls,
+            is_current: self.section == section
+                || self.section == ConsoleSection::Decisions && section == ConsoleSection::Calls,
             count,
             counts,
         };
         vec![
-            link(Section::Overview, "/", "Overview", self.waiting, "waiting"),
-            link(Section::Grants, "/grants", "Grants", 0, ""),
-            link(Section::Pins, "/pins", "Changed tools", self.pins_waiting, "to review"),
-            link(Section::Upstreams, "/upstreams", "Upstreams", 0, ""),
-            link(Section::Calls, "/calls", "Calls", 0, ""),
+            link(ConsoleSection::Overview, "/", "Overview", self.waiting, "waiting"),
+            link(ConsoleSection::Grants, "/grants", "Grants", 0, ""),
+            link(ConsoleSection::Pins, "/pins", "Changed tools", self.pins_waiting, "to review"),
+            link(ConsoleSection::Upstreams, "/upstreams", "Upstreams", 0, ""),
+            link(ConsoleSection::Calls, "/calls", "Calls", 0, ""),
         ]
     }
 }
 
 /// The tile of an upstream, on the overview, the list of upstreams and its own page.
 #[derive(Debug)]
-pub(crate) struct Tile {
+pub(crate) struct UpstreamTile {
     pub(crate) name: String,
     /// Address of the upstream's page.
     pub(crate) href: String,
@@ -97,7 +98,7 @@ pub(crate) struct Tile {
     pub(crate) wants_login: bool,
 }
 
-impl Tile {
+impl UpstreamTile {
     pub(crate) fn new(upstream: &UpstreamView) -> Self {
         let none = UpstreamFacts::default();
         let (state, facts) = (upstream.state, upstream.facts.as_deref().unwrap_or(&none));
@@ -141,8 +142,8 @@ fn waits(upstream: &UpstreamView, health: &HealthView) -> String {
 
 /// The row of a decision.
 #[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) at: When,
+pub(crate) struct DecisionTableRow {
+    pub(crate) at: DisplayTime,
     pub(crate) decision: &'static str,
     pub(crate) tone: &'static str,
     pub(crate) caller: String,
@@ -152,8 +153,8 @@ pub(crate) struct Row {
     pub(crate) why: &'static str,
 }
 
-impl Row {
-    pub(crate) fn new(decision: &DecisionView, now: Wall) -> Self {
+impl DecisionTableRow {
+    pub(crate) fn new(decision: &DecisionView, now: SteadySeconds) -> Self {
         let (word, tone) = match decision.decision {
             "allow" => ("allowed", "good"),
             "deny" => ("denied", "danger"),
@@ -161,7 +162,7 @@ impl Row {
             _ => ("limited", "warn"),
         };
         Self {
-            at: When::past(now, decision.at),
+            at: DisplayTime::past(now, decision.at),
             decision: word,
             tone,
             caller: visible(&decision.caller),
@@ -185,7 +186,7 @@ pub(crate) struct BlockRow {
 }
 
 impl BlockRow {
-    pub(crate) fn new(block: &BlockView, now: Wall) -> Self {
+    pub(crate) fn new(block: &BlockView, now: SteadySeconds) -> Self {
         Self {
             id: block.id.clone(),
             caller: visible(&block.caller),
@@ -199,7 +200,7 @@ impl BlockRow {
 
 /// The row of a grant.
 #[derive(Debug)]
-pub(crate) struct Granted {
+pub(crate) struct GrantTableRow {
     pub(crate) id: String,
     pub(crate) caller: String,
     pub(crate) kind: String,
@@ -210,12 +211,12 @@ pub(crate) struct Granted {
     pub(crate) by: String,
     pub(crate) level: &'static str,
     pub(crate) rule: String,
-    pub(crate) at: When,
+    pub(crate) at: DisplayTime,
     pub(crate) used: String,
 }
 
-impl Granted {
-    pub(crate) fn new(grant: &GrantView, now: Wall) -> Self {
+impl GrantTableRow {
+    pub(crate) fn new(grant: &GrantView, now: SteadySeconds) -> Self {
         let lifetime = match (grant.lifetime.as_str(), grant.until) {
             ("until", Some(end)) => format!("{} more", span(end.saturating_sub(now))),
             ("until-changed", _) => "always, until it changes".to_owned(),
@@ -248,7 +249,7 @@ impl Granted {
                 _ => "on the command line",
             },
             rule: visible(&grant.rule),
-            at: When::past(now, grant.granted_at),
+            at: DisplayTime::past(now, grant.granted_at),
             used,
         }
     }
@@ -256,7 +257,7 @@ impl Granted {
 
 /// A pin that waits for the operator's review, with the changes of its text.
 #[derive(Debug)]
-pub(crate) struct Review {
+pub(crate) struct WaitingPin {
     pub(crate) upstream: String,
     pub(crate) kind: String,
     pub(crate) name: String,
@@ -270,21 +271,21 @@ pub(crate) struct Review {
     pub(crate) added: bool,
     pub(crate) rejected: bool,
     pub(crate) launch: bool,
-    pub(crate) since: When,
+    pub(crate) since: DisplayTime,
     pub(crate) why: String,
     pub(crate) hidden: Option<String>,
     pub(crate) mixed: Option<String>,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<ForeignPiece>,
 }
 
-impl Review {
+impl WaitingPin {
     /// Returns true if the operator should review the pin. A rejected pin was reviewed already.
     pub(crate) fn is_due(pin: &PinView) -> bool {
         pin.is_new || (pin.waiting.is_some() && pin.state != PinState::Rejected)
     }
 
     /// Compares the waiting text of a pin with the approved one; `None` if nothing waits.
-    pub(crate) fn new(pin: &PinView, now: Wall) -> Option<Self> {
+    pub(crate) fn new(pin: &PinView, now: SteadySeconds) -> Option<Self> {
         let waiting = pin.waiting.as_ref().or_else(|| pin.approved.as_ref().filter(|_| pin.is_new))?;
         let waiting = &*indented(waiting);
         let pieces = match pin.approved.as_ref().filter(|_| !pin.is_new) {
@@ -292,8 +293,8 @@ impl Review {
             None => block(waiting),
         };
         let digest = pin.shown().map(|digest| digest.hex()).unwrap_or_default();
-        let hidden = hidden_in(waiting);
-        let mut oddities = Oddities::default();
+        let hidden = count_hidden(waiting);
+        let mut oddities = TextOddities::default();
         oddities.look_at_json(waiting);
         let short: String = digest.chars().take(8).collect();
         Some(Self {
@@ -308,7 +309,7 @@ impl Review {
             rejected: pin.state == PinState::Rejected,
             launch: pin.kind == PinKind::Launch,
             key: pin.name.clone(),
-            since: When::past(now, pin.since),
+            since: DisplayTime::past(now, pin.since),
             why: visible(&pin.by),
             hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
             mixed: oddities.told_mixed().as_deref().map(capitalised),
@@ -319,13 +320,13 @@ impl Review {
 
 /// The pins of one upstream that match their approved texts.
 #[derive(Debug)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedGroup {
     pub(crate) upstream: String,
     pub(crate) count: String,
     pub(crate) names: Vec<String>,
 }
 
-impl Pinned {
+impl PinnedGroup {
     /// Groups the matching pins by upstream.
     pub(crate) fn all(pins: &[PinView]) -> Vec<Self> {
         let mut out: Vec<(String, Vec<String>)> = Vec::new();
@@ -344,20 +345,20 @@ impl Pinned {
 }
 
 /// Returns a heading and a sentence for the end of an approval.
-const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
+const fn words_of(ending: consent::ApprovalEnd) -> (&'static str, &'static str) {
     match ending {
-        consent::Closed::Granted => {
+        consent::ApprovalEnd::Granted => {
             ("Allowed", "The call was allowed. Its grant is listed under Grants as long as it is in force.")
         }
-        consent::Closed::Denied => ("Denied", "The call was denied. It was not made."),
-        consent::Closed::Declined => ("Declined", "The client declined this call. It was not made."),
-        consent::Closed::Dismissed => {
+        consent::ApprovalEnd::Denied => ("Denied", "The call was denied. It was not made."),
+        consent::ApprovalEnd::Declined => ("Declined", "The client declined this call. It was not made."),
+        consent::ApprovalEnd::Dismissed => {
             ("Dismissed", "The approval was closed without an answer. The call was not made.")
         }
-        consent::Closed::TimedOut => {
+        consent::ApprovalEnd::TimedOut => {
             ("Timed out", "No answer came in time. The call was not made; the client may try it again.")
         }
-        consent::Closed::Superseded => (
+        consent::ApprovalEnd::Superseded => (
             "Superseded",
             "The tool, its upstream or the rule changed meanwhile, or the gateway was restarted, so this approval is void. The client may try the call again.",
         ),
@@ -367,15 +368,15 @@ const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
 /// The page of the open approvals of one caller about one item.
 #[derive(Debug, Template)]
 #[template(path = "group.html", config = "src/console/askama.toml")]
-pub(crate) struct Group {
-    pub(crate) frame: Frame,
-    pub(crate) cards: Vec<Card>,
+pub(crate) struct ApprovalGroup {
+    pub(crate) frame: PageFrame,
+    pub(crate) cards: Vec<ApprovalCard>,
     /// True if the console's evidence (L2) suffices to allow at least one of the calls.
     answerable: bool,
 }
 
-impl Group {
-    pub(crate) fn new(frame: Frame, cards: Vec<Card>) -> Self {
+impl ApprovalGroup {
+    pub(crate) fn new(frame: PageFrame, cards: Vec<ApprovalCard>) -> Self {
         let answerable = cards.iter().any(|card| card.answerable);
         Self { frame, cards, answerable }
     }
@@ -384,23 +385,23 @@ impl Group {
 /// The first page: open approvals, blocks, upstreams and the last decisions.
 #[derive(Debug, Template)]
 #[template(path = "overview.html", config = "src/console/askama.toml")]
-pub(crate) struct Overview {
-    pub(crate) frame: Frame,
-    pub(crate) questions: Questions,
+pub(crate) struct OverviewPage {
+    pub(crate) frame: PageFrame,
+    pub(crate) questions: ListedApprovals,
     pub(crate) troubles: Vec<String>,
     pub(crate) blocks: Vec<BlockRow>,
-    pub(crate) tiles: Vec<Tile>,
+    pub(crate) tiles: Vec<UpstreamTile>,
     /// Number of upstreams that have failed.
     pub(crate) troubled: usize,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<DecisionTableRow>,
 }
 
 /// The page of one open approval.
 #[derive(Debug, Template)]
 #[template(path = "approval.html", config = "src/console/askama.toml")]
-pub(crate) struct OneApproval {
-    pub(crate) frame: Frame,
-    pub(crate) card: Card,
+pub(crate) struct ApprovalPage {
+    pub(crate) frame: PageFrame,
+    pub(crate) card: ApprovalCard,
     /// Link to the other open approvals of this caller about this item, if there are any.
     pub(crate) group: Option<GroupLink>,
 }
@@ -408,8 +409,8 @@ pub(crate) struct OneApproval {
 /// The page of an approval that has ended or is unknown.
 #[derive(Debug, Template)]
 #[template(path = "closed.html", config = "src/console/askama.toml")]
-pub(crate) struct Closed {
-    pub(crate) frame: Frame,
+pub(crate) struct ClosedApprovalPage {
+    pub(crate) frame: PageFrame,
     pub(crate) title: &'static str,
     pub(crate) text: &'static str,
     /// True if the call was allowed after the agent had been told to stop.
@@ -417,9 +418,9 @@ pub(crate) struct Closed {
     pub(crate) id: String,
 }
 
-impl Closed {
+impl ClosedApprovalPage {
     /// Makes the page; `ending` is `None` if the id is unknown.
-    pub(crate) fn new(frame: Frame, id: &str, ending: Option<consent::Closed>, is_late: bool) -> Self {
+    pub(crate) fn new(frame: PageFrame, id: &str, ending: Option<consent::ApprovalEnd>, is_late: bool) -> Self {
         let unknown = (
             "Not known",
             "There is no open approval with this id. It may have ended before the gateway was restarted.",
@@ -432,42 +433,42 @@ impl Closed {
 /// The page of live grants.
 #[derive(Debug, Template)]
 #[template(path = "grants.html", config = "src/console/askama.toml")]
-pub(crate) struct Grants {
-    pub(crate) frame: Frame,
-    pub(crate) grants: Vec<Granted>,
+pub(crate) struct GrantsPage {
+    pub(crate) frame: PageFrame,
+    pub(crate) grants: Vec<GrantTableRow>,
 }
 
 /// The page of pins: those to review, then those that match.
 #[derive(Debug, Template)]
 #[template(path = "pins.html", config = "src/console/askama.toml")]
-pub(crate) struct Pins {
-    pub(crate) frame: Frame,
-    pub(crate) reviews: Vec<Review>,
-    pub(crate) pinned: Vec<Pinned>,
+pub(crate) struct PinsPage {
+    pub(crate) frame: PageFrame,
+    pub(crate) reviews: Vec<WaitingPin>,
+    pub(crate) pinned: Vec<PinnedGroup>,
 }
 
 /// The page of all upstreams.
 #[derive(Debug, Template)]
 #[template(path = "upstreams.html", config = "src/console/askama.toml")]
-pub(crate) struct Upstreams {
-    pub(crate) frame: Frame,
+pub(crate) struct UpstreamsPage {
+    pub(crate) frame: PageFrame,
     /// Command that connects an MCP host to this daemon.
     pub(crate) host_command: Option<String>,
-    pub(crate) tiles: Vec<Tile>,
+    pub(crate) tiles: Vec<UpstreamTile>,
 }
 
 /// The page of the last decisions.
 #[derive(Debug, Template)]
 #[template(path = "decisions.html", config = "src/console/askama.toml")]
-pub(crate) struct Decisions {
-    pub(crate) frame: Frame,
-    pub(crate) rows: Vec<Row>,
+pub(crate) struct DecisionsPage {
+    pub(crate) frame: PageFrame,
+    pub(crate) rows: Vec<DecisionTableRow>,
 }
 
 /// The sign-in page; `then` is the page to show after it.
 #[derive(Debug, Template)]
 #[template(path = "sign_in.html", config = "src/console/askama.toml")]
-pub(crate) struct SignIn {
+pub(crate) struct SignInPage {
     pub(crate) then: String,
     pub(crate) problem: Option<String>,
 }
@@ -475,14 +476,14 @@ pub(crate) struct SignIn {
 /// The page behind a one-time link, whose button signs in.
 #[derive(Debug, Template)]
 #[template(path = "open.html", config = "src/console/askama.toml")]
-pub(crate) struct Open {
+pub(crate) struct OpenLinkPage {
     pub(crate) link: String,
 }
 
 /// A page with a short text, for browsers that are signed in or not.
 #[derive(Debug, Template)]
 #[template(path = "plain.html", config = "src/console/askama.toml")]
-pub(crate) struct Plain {
+pub(crate) struct PlainTextPage {
     pub(crate) title: String,
     pub(crate) text: String,
 }

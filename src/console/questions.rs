@@ -1,9 +1,9 @@
 //! The open approvals on the overview, one line each until they are opened. Approvals of one caller
 //! about one item stand together.
 
-use super::card::Card;
+use super::card::ApprovalCard;
 use super::group_link::GroupLink;
-use crate::policy::consent::{ApprovalView, Wall};
+use crate::policy::consent::{ApprovalView, SteadySeconds};
 
 /// Most approvals that are opened from the start.
 const FEW: usize = 3;
@@ -12,8 +12,8 @@ const MAX_LISTED: usize = 200;
 
 /// The open approvals on the overview, in groups.
 #[derive(Debug)]
-pub(crate) struct Questions {
-    pub(crate) groups: Vec<QuestionGroup>,
+pub(crate) struct ListedApprovals {
+    pub(crate) groups: Vec<ListedApprovalGroup>,
     /// Number of open approvals.
     pub(crate) count: usize,
     /// Number of approvals in `groups`.
@@ -24,16 +24,16 @@ pub(crate) struct Questions {
 
 /// Open approvals of one caller about one item.
 #[derive(Debug)]
-pub(crate) struct QuestionGroup {
+pub(crate) struct ListedApprovalGroup {
     /// Link to the group's own page; `None` for a single approval.
     pub(crate) link: Option<GroupLink>,
-    pub(crate) cards: Vec<Card>,
+    pub(crate) cards: Vec<ApprovalCard>,
 }
 
-impl Questions {
+impl ListedApprovals {
     /// Groups open approvals, which are given oldest first. Groups keep the order of their oldest
     /// approval.
-    pub(crate) fn new(approvals: &[ApprovalView], now: Wall) -> Self {
+    pub(crate) fn new(approvals: &[ApprovalView], now: SteadySeconds) -> Self {
         let mut groups: Vec<Vec<&ApprovalView>> = Vec::new();
         for approval in approvals.iter().take(MAX_LISTED) {
             match groups.iter_mut().find(|group| group.first().is_some_and(|first| first.is_beside(approval))) {
@@ -41,9 +41,9 @@ impl Questions {
                 None => groups.push(vec![approval]),
             }
         }
-        let group = |group: Vec<&ApprovalView>| QuestionGroup {
+        let group = |group: Vec<&ApprovalView>| ListedApprovalGroup {
             link: group.first().filter(|_| group.len() > 1).map(|first| GroupLink::to(first, group.len())),
-            cards: group.into_iter().map(|approval| Card::new(approval, now)).collect(),
+            cards: group.into_iter().map(|approval| ApprovalCard::new(approval, now)).collect(),
         };
         Self {
             groups: groups.into_iter().map(group).collect(),

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderValue, Response, StatusCode};
 
-use super::page::Plain;
+use super::page::PlainTextPage;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::with_status;
 
@@ -57,7 +57,7 @@ pub(crate) fn file(kind: &'static str, text: impl Into<Bytes>) -> Response<Reply
 
 /// Responds with a page that describes an error.
 pub(crate) fn wrong(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
-    page(status, &Plain { title: title.to_owned(), text: text.to_owned() })
+    page(status, &PlainTextPage { title: title.to_owned(), text: text.to_owned() })
 }
 
 pub(crate) fn not_found() -> Response<ReplyBody> {

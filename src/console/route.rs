@@ -12,19 +12,20 @@ use url::form_urlencoded;
 use super::action;
 use super::asset;
 use super::calls;
-use super::card::Card;
+use super::card::ApprovalCard;
 use super::events;
-use super::form::{Form, form};
+use super::form::{FormFields, form};
 use super::group_link::GroupLink;
 use super::login;
 use super::page::{
-    BlockRow, Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row,
-    Section, SignIn, Tile, Upstreams,
+    ApprovalGroup, ApprovalPage, BlockRow, ClosedApprovalPage, ConsoleSection, DecisionTableRow, DecisionsPage,
+    GrantTableRow, GrantsPage, OpenLinkPage, OverviewPage, PageFrame, PinnedGroup, PinsPage, SignInPage, UpstreamTile,
+    UpstreamsPage, WaitingPin,
 };
-use super::questions::Questions;
+use super::questions::ListedApprovals;
 use super::reply::{self, COOKIE};
-use super::session::{NoEntry, Visitor, session_name};
-use super::site::{Console, Seat};
+use super::session::{SignInError, SignedInVisitor, session_name};
+use super::site::{ConsoleConnection, ConsoleSite};
 use super::text::{capitalised, visible};
 use super::upstream_page::{UpstreamPage, name_in};
 use crate::base::clock;
@@ -43,9 +44,9 @@ const TOLD: &str = "told";
 
 /// Serves one request: checks host, origin and session, then routes it by method and path.
 pub(super) async fn handle(
-    console: &Arc<Console>,
+    console: &Arc<ConsoleSite>,
     request: http::Request<Incoming>,
-    seat: &Seat,
+    seat: &ConsoleConnection,
 ) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
     if let Err(refused) = console.guard.admit(&head) {
@@ -95,7 +96,7 @@ fn same_site(headers: &HeaderMap) -> bool {
 /// A cookie is not bound to a port, so programs on other ports of this address may have set any
 /// number of cookies with this name, some of which are not text. All are tried; the limit on the
 /// head bounds their number.
-fn visitor(console: &Console, head: &Parts) -> Option<Visitor> {
+fn visitor(console: &ConsoleSite, head: &Parts) -> Option<SignedInVisitor> {
     // An open page sends these requests by itself, so they prove no activity of a person.
     let active = !head.headers.contains_key(REFRESH) && head.uri.path() != "/events";
     let pairs = head.headers.get_all(COOKIES).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
@@ -121,13 +122,13 @@ pub(super) fn is_link(link: &str) -> bool {
 }
 
 /// Serves a GET or HEAD request. Nothing but a login's call-back changes anything here.
-async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) -> Response<ReplyBody> {
+async fn read(console: &Arc<ConsoleSite>, head: &Parts, visitor: Option<SignedInVisitor>) -> Response<ReplyBody> {
     let path = head.uri.path();
     if let Some(link) = path.strip_prefix("/open/") {
         // Every link gets the same page, so opening it neither reveals whether the link is valid
         // nor uses it up.
         return if is_link(link) {
-            reply::page(StatusCode::OK, &Open { link: link.to_owned() })
+            reply::page(StatusCode::OK, &OpenLinkPage { link: link.to_owned() })
         } else {
             reply::not_found()
         };
@@ -140,14 +141,14 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
         return if head.method == Method::HEAD {
             reply::method_not_allowed("GET")
         } else {
-            login::ended(console, head, visitor.as_ref()).await
+            login::finish_from_callback(console, head, visitor.as_ref()).await
         };
     }
     if path == "/sign-in" {
         let query = head.uri.query().unwrap_or_default();
         let then = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "then").map(|(_, then)| then);
         let then = own_page(then.as_deref().unwrap_or("/")).to_owned();
-        return reply::page(StatusCode::OK, &SignIn { then, problem: None });
+        return reply::page(StatusCode::OK, &SignInPage { then, problem: None });
     }
     if path == "/sign-out" {
         return reply::method_not_allowed("POST");
@@ -177,19 +178,20 @@ fn keeps_notice(headers: &HeaderMap) -> bool {
 }
 
 /// Shows a page to a signed-in browser. Consumes the session's notice, unless the script keeps it.
-async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<ReplyBody> {
+async fn show(console: &ConsoleSite, head: &Parts, visitor: &SignedInVisitor) -> Response<ReplyBody> {
     let desk = console.desk();
     let now = desk.now();
     let pins = desk.pins();
-    let frame = |section| Frame {
+    let frame = |section| PageFrame {
         section,
         csrf: visitor.csrf.clone(),
         notice: if keeps_notice(&head.headers) { None } else { console.doors.told(visitor) },
         waiting: desk.approvals().len(),
-        pins_waiting: pins.iter().filter(|pin| Review::is_due(pin)).count(),
+        pins_waiting: pins.iter().filter(|pin| WaitingPin::is_due(pin)).count(),
     };
-    let rows = |count| desk.decisions(count).iter().map(|decision| Row::new(decision, now)).collect::<Vec<_>>();
-    let tiles = || desk.upstreams().iter().map(Tile::new).collect::<Vec<_>>();
+    let rows =
+        |count| desk.decisions(count).iter().map(|decision| DecisionTableRow::new(decision, now)).collect::<Vec<_>>();
+    let tiles = || desk.upstreams().iter().map(UpstreamTile::new).collect::<Vec<_>>();
     let ok = StatusCode::OK;
     match head.uri.path() {
         "/" => {
@@ -197,24 +199,24 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             // Failed upstreams come first; the others keep the order of the configuration.
             tiles.sort_by_key(|tile| tile.tone != "danger");
             let troubled = tiles.iter().filter(|tile| tile.tone == "danger").count();
-            let questions = Questions::new(&desk.approvals(), now);
+            let questions = ListedApprovals::new(&desk.approvals(), now);
             let troubles =
                 desk.troubles().iter().map(|trouble| format!("{}.", capitalised(&visible(trouble)))).collect();
             let blocks = desk.blocks().iter().map(|block| BlockRow::new(block, now)).collect();
-            let frame = frame(Section::Overview);
-            reply::page(ok, &Overview { frame, questions, blocks, troubles, troubled, tiles, rows: rows(FEW) })
+            let frame = frame(ConsoleSection::Overview);
+            reply::page(ok, &OverviewPage { frame, questions, blocks, troubles, troubled, tiles, rows: rows(FEW) })
         }
         "/grants" => {
-            let grants = desk.grants().iter().map(|grant| Granted::new(grant, now)).collect();
-            reply::page(ok, &Grants { frame: frame(Section::Grants), grants })
+            let grants = desk.grants().iter().map(|grant| GrantTableRow::new(grant, now)).collect();
+            reply::page(ok, &GrantsPage { frame: frame(ConsoleSection::Grants), grants })
         }
         "/pins" => {
-            let reviews = pins.iter().filter_map(|pin| Review::new(pin, now)).collect();
-            reply::page(ok, &Pins { frame: frame(Section::Pins), reviews, pinned: Pinned::all(&pins) })
+            let reviews = pins.iter().filter_map(|pin| WaitingPin::new(pin, now)).collect();
+            reply::page(ok, &PinsPage { frame: frame(ConsoleSection::Pins), reviews, pinned: PinnedGroup::all(&pins) })
         }
         "/upstreams" => {
             let host_command = desk.host_command();
-            reply::page(ok, &Upstreams { frame: frame(Section::Upstreams), host_command, tiles: tiles() })
+            reply::page(ok, &UpstreamsPage { frame: frame(ConsoleSection::Upstreams), host_command, tiles: tiles() })
         }
         "/group" => {
             let query = head.uri.query().unwrap_or_default();
@@ -222,28 +224,29 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             let [caller, kind, item] = ["caller", "kind", "item"].map(|name| of.remove(name).unwrap_or_default());
             let mut approvals = desk.approvals();
             approvals.retain(|one| one.caller.key() == caller && one.kind == kind && one.item == item);
-            let cards = approvals.iter().map(|approval| Card::new(approval, now)).collect();
-            reply::page(ok, &Group::new(frame(Section::Other), cards))
+            let cards = approvals.iter().map(|approval| ApprovalCard::new(approval, now)).collect();
+            reply::page(ok, &ApprovalGroup::new(frame(ConsoleSection::Other), cards))
         }
-        "/calls" => calls::show(console, frame(Section::Calls), head.uri.query().unwrap_or_default()).await,
-        "/decisions" => reply::page(ok, &Decisions { frame: frame(Section::Decisions), rows: rows(ALL) }),
+        "/calls" => calls::show(console, frame(ConsoleSection::Calls), head.uri.query().unwrap_or_default()).await,
+        "/decisions" => reply::page(ok, &DecisionsPage { frame: frame(ConsoleSection::Decisions), rows: rows(ALL) }),
         path => match path.strip_prefix("/approvals/").filter(|id| is_id(id)) {
             Some(id) => match desk.approval(id) {
                 ApprovalState::Open(approval) => {
-                    let card = Card::whole(&approval, now);
+                    let card = ApprovalCard::whole(&approval, now);
                     let count = desk.approvals().iter().filter(|other| other.is_beside(&approval)).count();
                     let group = (count > 1).then(|| GroupLink::to(&approval, count));
-                    reply::page(ok, &OneApproval { frame: frame(Section::Other), card, group })
+                    reply::page(ok, &ApprovalPage { frame: frame(ConsoleSection::Other), card, group })
                 }
                 ApprovalState::Closed { how, is_late } => {
-                    reply::page(ok, &Closed::new(frame(Section::Other), id, Some(how), is_late))
+                    reply::page(ok, &ClosedApprovalPage::new(frame(ConsoleSection::Other), id, Some(how), is_late))
                 }
-                ApprovalState::Unknown => {
-                    reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None, false))
-                }
+                ApprovalState::Unknown => reply::page(
+                    StatusCode::NOT_FOUND,
+                    &ClosedApprovalPage::new(frame(ConsoleSection::Other), id, None, false),
+                ),
             },
             None => match name_in(path).and_then(|name| desk.upstream(name)) {
-                Some(detail) => reply::page(ok, &UpstreamPage::new(frame(Section::Upstreams), &detail)),
+                Some(detail) => reply::page(ok, &UpstreamPage::new(frame(ConsoleSection::Upstreams), &detail)),
                 None => reply::not_found(),
             },
         },
@@ -252,24 +255,29 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
 
 /// Serves a POST request: signs in or out, goes on with a login, or carries out the action of a
 /// form.
-async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, form: Form) -> Response<ReplyBody> {
+async fn write(
+    console: &Arc<ConsoleSite>,
+    head: &Parts,
+    visitor: Option<SignedInVisitor>,
+    form: FormFields,
+) -> Response<ReplyBody> {
     let path = head.uri.path();
     let now = clock::uptime();
     if let Some(link) = path.strip_prefix("/open/") {
         let text = "This link was used already, or is too old. Run headend console for another one.";
-        return enter(console, "link", || console.doors.use_link(link, now), "/", text).await;
+        return sign_in(console, "link", || console.doors.use_link(link, now), "/", text).await;
     }
     if let Some(id) = path.strip_prefix("/login/") {
         return login::enter(console, id, visitor.as_ref()).await;
     }
     if path == login::CALLBACK {
-        return login::pasted(console, head, visitor.as_ref(), &form).await;
+        return login::finish_from_paste(console, head, visitor.as_ref(), &form).await;
     }
     if path == "/sign-in" {
         let then = own_page(form.field("then").unwrap_or("/"));
         let token = form.field("token").unwrap_or_default();
         let wrong = "This is not the operator's token.";
-        return enter(console, "token", || console.doors.enter(token, now), then, wrong).await;
+        return sign_in(console, "token", || console.doors.enter(token, now), then, wrong).await;
     }
     let Some(visitor) = visitor else { return to_sign_in(path) };
     if !form.field("csrf").is_some_and(|csrf| visitor.sent(csrf)) {
@@ -294,7 +302,12 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
 
 /// Runs the action of a form that was posted to `path`, leaves its notice for the session, and
 /// redirects.
-async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) -> Response<ReplyBody> {
+async fn perform(
+    console: &ConsoleSite,
+    path: &str,
+    visitor: &SignedInVisitor,
+    form: &FormFields,
+) -> Response<ReplyBody> {
     let done = match path {
         "/blocks" => action::unblock(console, visitor, form).await,
         "/grants" => action::revoke(console, visitor, form).await,
@@ -303,7 +316,7 @@ async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) 
         "/approvals" => action::deny_all(console, visitor, form).await,
         _ => match (path.strip_prefix("/approvals/").filter(|id| is_id(id)), name_in(path)) {
             (Some(id), _) => action::answer(console, id, visitor, form).await,
-            (None, Some(name)) => action::steer(console, name, visitor, form).await,
+            (None, Some(name)) => action::act_on_upstream(console, name, visitor, form).await,
             (None, None) if own_page(path) == path => return reply::method_not_allowed("GET, HEAD"),
             (None, None) => return reply::not_found(),
         },
@@ -318,14 +331,15 @@ async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) 
 
 /// Signs in with a token or link (`open`), records that, and redirects to `then`. On failure,
 /// counts the attempt and shows the sign-in page with the error.
-async fn enter(
-    console: &Console,
+async fn sign_in(
+    console: &ConsoleSite,
     by_what: &str,
-    open: impl FnOnce() -> Result<String, NoEntry> + Send,
+    open: impl FnOnce() -> Result<String, SignInError> + Send,
     then: &str,
     wrong: &str,
 ) -> Response<ReplyBody> {
-    let page = |status, problem: String| reply::page(status, &SignIn { then: then.to_owned(), problem: Some(problem) });
+    let page =
+        |status, problem: String| reply::page(status, &SignInPage { then: then.to_owned(), problem: Some(problem) });
     let mut record = match console.operator.audit().begin(OperatorAction::SignIn, "console", Some(by_what)).await {
         Ok(record) => record,
         Err(error) => return page(StatusCode::SERVICE_UNAVAILABLE, format!("Not signed in: {error}.")),
@@ -340,11 +354,11 @@ async fn enter(
     record.forget();
     console.wrong_sign_ins.count();
     match entry {
-        Ok(_) | Err(NoEntry::Wrong) => {
+        Ok(_) | Err(SignInError::Wrong) => {
             tracing::warn!("wrong sign-in to the console");
             page(StatusCode::FORBIDDEN, wrong.to_owned())
         }
-        Err(NoEntry::TooMany(wait)) => {
+        Err(SignInError::TooMany(wait)) => {
             let seconds = wait.as_secs() + 1;
             let problem =
                 format!("Too many wrong attempts. Try again in {seconds} s, or use a link from headend console.");

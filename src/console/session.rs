@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 
 use crate::base::clock;
-use crate::store::sign_ins::{Key, SignIn, SignIns};
+use crate::store::sign_ins::{ConsoleSignIn, SecretDigest, SignIns};
 use crate::wire::digest::Digest;
 
 /// Lifetime of a link from `headend console`.
@@ -37,25 +37,25 @@ const MAX_WRONG: usize = 5;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// All sessions of the console, its unused links, and the operator's token.
-pub(crate) struct Doors {
+pub(crate) struct ConsoleSessions {
     /// The store that keeps sessions; `None` if the gateway keeps no state.
     store: Option<SignIns>,
-    inner: Mutex<Inner>,
+    inner: Mutex<ConsoleSessionsState>,
 }
 
-/// The state behind the lock of [`Doors`].
-struct Inner {
+/// The state behind the lock of [`ConsoleSessions`].
+struct ConsoleSessionsState {
     /// Digest of the operator's token.
-    token: Key,
-    sessions: HashMap<Key, Session>,
+    token: SecretDigest,
+    sessions: HashMap<SecretDigest, ConsoleSession>,
     /// Digests of the unused links, each with its end on the uptime clock.
-    links: HashMap<Key, Duration>,
+    links: HashMap<SecretDigest, Duration>,
     /// Times of the recent wrong sign-ins, oldest first.
     wrong: Vec<Duration>,
 }
 
 /// A signed-in browser. All times are on the uptime clock.
-struct Session {
+struct ConsoleSession {
     /// End of the session; each use postpones it, up to `last`.
     until: Duration,
     /// Latest possible end of the session.
@@ -63,24 +63,24 @@ struct Session {
     /// The value of `until` that the store has.
     kept: Duration,
     /// Notice for the next page.
-    notice: Option<Notice>,
+    notice: Option<ActionNotice>,
 }
 
 /// The result of an action, shown on the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notice {
+pub(crate) struct ActionNotice {
     pub(crate) good: bool,
     pub(crate) text: String,
 }
 
 /// The session of a request, which was open when the request arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Visitor {
-    key: Key,
+pub(crate) struct SignedInVisitor {
+    key: SecretDigest,
     pub(crate) csrf: String,
 }
 
-impl Visitor {
+impl SignedInVisitor {
     /// Returns the name of the session in the audit log.
     pub(crate) fn name(&self) -> String {
         name_of(&self.key)
@@ -94,26 +94,29 @@ impl Visitor {
 
 /// The reason why a sign-in failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoEntry {
+pub(crate) enum SignInError {
     /// The token or link is wrong.
     Wrong,
     /// The token or link is wrong, after too many others; with the time to wait.
     TooMany(Duration),
 }
 
-impl Doors {
+impl ConsoleSessions {
     /// Loads the open sessions of this token from the store, which drops all others. `token` is the
     /// operator's. Blocks if there is a store.
     pub(crate) fn new(token: &str, store: Option<SignIns>, now: Duration) -> Self {
         let token = key(token);
         let wall = clock::since_1970().as_secs();
         let revived = store.as_ref().map(|store| store.revive(token)).unwrap_or_default();
-        let session = |one: SignIn| {
+        let session = |one: ConsoleSignIn| {
             let at = |then: u64| now + Duration::from_secs(then.saturating_sub(wall));
-            (one.id, Session { until: at(one.until), last: at(one.last), kept: at(one.until), notice: None })
+            (one.id, ConsoleSession { until: at(one.until), last: at(one.last), kept: at(one.until), notice: None })
         };
         let sessions = revived.into_iter().map(session).collect();
-        Self { store, inner: Mutex::new(Inner { token, sessions, links: HashMap::new(), wrong: Vec::new() }) }
+        Self {
+            store,
+            inner: Mutex::new(ConsoleSessionsState { token, sessions, links: HashMap::new(), wrong: Vec::new() }),
+        }
     }
 
     /// Takes the operator's token after it was read again. A different token ends every session and
@@ -141,8 +144,8 @@ impl Doors {
     /// not guesses.
     ///
     /// # Errors
-    /// [`NoEntry`], if the token is wrong.
-    pub(crate) fn enter(&self, token: &str, now: Duration) -> Result<String, NoEntry> {
+    /// [`SignInError`], if the token is wrong.
+    pub(crate) fn enter(&self, token: &str, now: Duration) -> Result<String, SignInError> {
         let mut inner = self.inner.lock();
         if key(token.trim())[..].ct_eq(&inner.token[..]).into() {
             return Ok(self.begin(&mut inner, now));
@@ -168,8 +171,8 @@ impl Doors {
     /// works after any number of wrong sign-ins.
     ///
     /// # Errors
-    /// [`NoEntry`], if the link is unknown, used or too old.
-    pub(crate) fn use_link(&self, link: &str, now: Duration) -> Result<String, NoEntry> {
+    /// [`SignInError`], if the link is unknown, used or too old.
+    pub(crate) fn use_link(&self, link: &str, now: Duration) -> Result<String, SignInError> {
         let mut inner = self.inner.lock();
         match inner.links.remove(&key(link)) {
             Some(until) if until > now => Ok(self.begin(&mut inner, now)),
@@ -179,7 +182,7 @@ impl Doors {
 
     /// Finds the open session of a cookie. An `active` request postpones the session's end; a
     /// session that is past its end is removed.
-    pub(crate) fn visitor(&self, cookie: &str, active: bool, now: Duration) -> Option<Visitor> {
+    pub(crate) fn visitor(&self, cookie: &str, active: bool, now: Duration) -> Option<SignedInVisitor> {
         let id = key(cookie);
         let mut inner = self.inner.lock();
         let token = inner.token;
@@ -195,17 +198,17 @@ impl Doors {
         if session.until >= session.kept + STRIDE {
             self.keep(id, session, token, now);
         }
-        Some(Visitor { key: id, csrf: csrf(cookie) })
+        Some(SignedInVisitor { key: id, csrf: csrf(cookie) })
     }
 
     /// Returns true if the session is still open. Does not count as activity.
-    pub(crate) fn is_open(&self, visitor: &Visitor, now: Duration) -> bool {
+    pub(crate) fn is_open(&self, visitor: &SignedInVisitor, now: Duration) -> bool {
         self.inner.lock().sessions.get(&visitor.key).is_some_and(|session| session.until > now)
     }
 
     /// Ends a session. Returns once its removal is on disk, or is remembered to be retried after a
     /// failed write.
-    pub(crate) async fn leave(&self, visitor: &Visitor) {
+    pub(crate) async fn leave(&self, visitor: &SignedInVisitor) {
         self.inner.lock().sessions.remove(&visitor.key);
         if let Some(store) = &self.store {
             store.catch_up();
@@ -215,7 +218,7 @@ impl Doors {
 
     /// Begins a session, in place of the one that ends first if there are too many, and returns the
     /// cookie's value.
-    fn begin(&self, inner: &mut Inner, now: Duration) -> String {
+    fn begin(&self, inner: &mut ConsoleSessionsState, now: Duration) -> String {
         inner.sessions.retain(|_, session| session.until > now);
         if inner.sessions.len() >= MAX_SESSIONS
             && let Some(oldest) = inner.sessions.iter().min_by_key(|(_, session)| session.until).map(|(key, _)| *key)
@@ -224,7 +227,7 @@ impl Doors {
             self.ended(oldest);
         }
         let cookie = secret();
-        let mut session = Session { until: now + IDLE, last: now + LONGEST, kept: now, notice: None };
+        let mut session = ConsoleSession { until: now + IDLE, last: now + LONGEST, kept: now, notice: None };
         self.keep(key(&cookie), &mut session, inner.token, now);
         inner.sessions.insert(key(&cookie), session);
         cookie
@@ -232,17 +235,17 @@ impl Doors {
 
     /// Writes a session to the store in the background. The caller holds the lock, so that the
     /// store gets the states of one session in order.
-    fn keep(&self, id: Key, session: &mut Session, token: Key, now: Duration) {
+    fn keep(&self, id: SecretDigest, session: &mut ConsoleSession, token: SecretDigest, now: Duration) {
         session.kept = session.until;
         let Some(store) = &self.store else { return };
         let wall = clock::since_1970();
         let at = |then: Duration| (wall + then.saturating_sub(now)).as_secs();
         store.catch_up();
-        store.keep(SignIn { id, until: at(session.until), last: at(session.last) }, token);
+        store.keep(ConsoleSignIn { id, until: at(session.until), last: at(session.last) }, token);
     }
 
     /// Removes a session from the store in the background.
-    fn ended(&self, id: Key) {
+    fn ended(&self, id: SecretDigest) {
         if let Some(store) = &self.store {
             store.catch_up();
             drop(store.end(id));
@@ -250,27 +253,27 @@ impl Doors {
     }
 
     /// Leaves a notice for the session's next page.
-    pub(crate) fn tell(&self, visitor: &Visitor, notice: Notice) {
+    pub(crate) fn tell(&self, visitor: &SignedInVisitor, notice: ActionNotice) {
         if let Some(session) = self.inner.lock().sessions.get_mut(&visitor.key) {
             session.notice = Some(notice);
         }
     }
 
     /// Takes the notice that waits for the session's next page.
-    pub(crate) fn told(&self, visitor: &Visitor) -> Option<Notice> {
+    pub(crate) fn told(&self, visitor: &SignedInVisitor) -> Option<ActionNotice> {
         self.inner.lock().sessions.get_mut(&visitor.key)?.notice.take()
     }
 }
 
-impl Inner {
+impl ConsoleSessionsState {
     /// Counts a wrong sign-in, unless there were too many already, and returns the error.
-    fn wrong(&mut self, now: Duration) -> NoEntry {
+    fn wrong(&mut self, now: Duration) -> SignInError {
         self.wrong.retain(|at| *at + WINDOW > now);
         match self.wrong.first() {
-            Some(first) if self.wrong.len() >= MAX_WRONG => NoEntry::TooMany((*first + WINDOW).saturating_sub(now)),
+            Some(first) if self.wrong.len() >= MAX_WRONG => SignInError::TooMany((*first + WINDOW).saturating_sub(now)),
             _ => {
                 self.wrong.push(now);
-                NoEntry::Wrong
+                SignInError::Wrong
             }
         }
     }
@@ -288,7 +291,7 @@ pub(crate) fn session_name(cookie: &str) -> String {
 
 /// Returns the name of a session. Four bytes of its digest distinguish sessions, and reveal nothing
 /// of the cookie.
-fn name_of(id: &Key) -> String {
+fn name_of(id: &SecretDigest) -> String {
     format!("console:{}", HEXLOWER.encode(id.first_chunk::<4>().unwrap_or(&[0; 4])))
 }
 
@@ -299,7 +302,7 @@ fn csrf(cookie: &str) -> String {
 }
 
 /// Returns the SHA-256 digest of a secret, by which it is known.
-fn key(text: &str) -> Key {
+fn key(text: &str) -> SecretDigest {
     *Digest::of(text.as_bytes()).bytes()
 }
 
@@ -314,13 +317,13 @@ mod tests {
 
     #[test]
     fn a_link_is_good_once_and_for_a_quarter_of_an_hour() {
-        let doors = Doors::new("token", None, at(0));
+        let doors = ConsoleSessions::new("token", None, at(0));
         let link = doors.make_link(at(0));
         let cookie = doors.use_link(&link, at(1)).unwrap();
         assert!(doors.visitor(&cookie, true, at(2)).is_some());
-        assert_eq!(doors.use_link(&link, at(2)), Err(NoEntry::Wrong));
+        assert_eq!(doors.use_link(&link, at(2)), Err(SignInError::Wrong));
         let late = doors.make_link(at(0));
-        assert_eq!(doors.use_link(&late, LINK_LIFE), Err(NoEntry::Wrong));
+        assert_eq!(doors.use_link(&late, LINK_LIFE), Err(SignInError::Wrong));
         let links: Vec<String> = (0..=MAX_LINKS).map(|n| doors.make_link(at(100 + n as u64))).collect();
         assert!(doors.use_link(&links[0], at(200)).is_err(), "the oldest gave way");
         assert!(doors.use_link(&links[1], at(200)).is_ok());
@@ -328,7 +331,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_ends_when_idle_when_left_and_when_there_are_too_many() {
-        let doors = Doors::new("token", None, at(0));
+        let doors = ConsoleSessions::new("token", None, at(0));
         let idle = doors.enter("token", at(0)).unwrap();
         assert!(doors.visitor(&idle, true, IDLE - at(1)).is_some());
         assert!(doors.visitor(&idle, true, IDLE + IDLE).is_none());
@@ -346,7 +349,7 @@ mod tests {
 
     #[test]
     fn an_open_page_is_idle_and_no_session_lasts_longer_than_its_longest() {
-        let doors = Doors::new("token", None, at(0));
+        let doors = ConsoleSessions::new("token", None, at(0));
         let page = doors.enter("token", at(0)).unwrap();
         assert!(doors.visitor(&page, false, IDLE - at(1)).is_some());
         assert!(doors.visitor(&page, false, IDLE).is_none());
@@ -364,7 +367,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = |token: &str, now: Duration| {
             let db = Db::open(dir.path()).unwrap();
-            (Doors::new(token, Some(SignIns::new(db.clone(), MAX_SESSIONS)), now), db)
+            (ConsoleSessions::new(token, Some(SignIns::new(db.clone(), MAX_SESSIONS)), now), db)
         };
         let (doors, db) = open(TOKEN, at(0));
         let [stays, left] = [(); 2].map(|()| doors.enter(TOKEN, at(0)).unwrap());
@@ -412,7 +415,7 @@ mod tests {
     async fn a_sign_out_that_the_disk_does_not_take_is_written_later() {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path()).unwrap();
-        let doors = Doors::new("token", Some(SignIns::new(db.clone(), MAX_SESSIONS)), at(0));
+        let doors = ConsoleSessions::new("token", Some(SignIns::new(db.clone(), MAX_SESSIONS)), at(0));
         let (left, other) = (doors.enter("token", at(0)).unwrap(), doors.enter("token", at(0)).unwrap());
         db.all_so_far().run_now().unwrap();
         db.refuse_writes(true);
@@ -430,28 +433,28 @@ mod tests {
         });
         assert!(doors.visitor(&other, true, at(2) + STRIDE).is_some());
         db.all_so_far().run_now().unwrap();
-        let again = Doors::new("token", Some(SignIns::new(db, MAX_SESSIONS)), at(0));
+        let again = ConsoleSessions::new("token", Some(SignIns::new(db, MAX_SESSIONS)), at(0));
         assert!(again.visitor(&other, true, at(0)).is_some() && again.visitor(&left, true, at(0)).is_none());
     }
 
     #[test]
     fn wrong_guesses_are_paced_and_lock_nobody_out() {
-        let doors = Doors::new("token", None, at(0));
+        let doors = ConsoleSessions::new("token", None, at(0));
         for _ in 0..MAX_WRONG {
-            assert_eq!(doors.enter("guess", at(0)), Err(NoEntry::Wrong));
+            assert_eq!(doors.enter("guess", at(0)), Err(SignInError::Wrong));
         }
-        assert_eq!(doors.enter("guess", at(1)), Err(NoEntry::TooMany(at(59))));
+        assert_eq!(doors.enter("guess", at(1)), Err(SignInError::TooMany(at(59))));
         assert!(doors.enter("token", at(1)).is_ok(), "the right one works");
-        assert_eq!(doors.use_link("guess", at(1)), Err(NoEntry::TooMany(at(59))));
+        assert_eq!(doors.use_link("guess", at(1)), Err(SignInError::TooMany(at(59))));
         assert!(doors.use_link(&doors.make_link(at(1)), at(1)).is_ok());
-        assert_eq!(doors.enter("guess", at(61)), Err(NoEntry::Wrong));
+        assert_eq!(doors.enter("guess", at(61)), Err(SignInError::Wrong));
     }
 
     #[test]
     fn a_notice_is_told_once() {
-        let doors = Doors::new("token", None, at(0));
+        let doors = ConsoleSessions::new("token", None, at(0));
         let visitor = doors.visitor(&doors.enter("token", at(0)).unwrap(), true, at(0)).unwrap();
-        doors.tell(&visitor, Notice { good: true, text: "done".to_owned() });
+        doors.tell(&visitor, ActionNotice { good: true, text: "done".to_owned() });
         assert_eq!(doors.told(&visitor).unwrap().text, "done");
         assert_eq!(doors.told(&visitor), None);
     }

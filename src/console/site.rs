@@ -10,14 +10,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::reply;
-use super::session::{self, Doors};
+use super::session::{self, ConsoleSessions};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
 use crate::listener::body::ReplyBody;
-use crate::listener::guard::Guard;
-use crate::listener::lobby::Standing;
-use crate::operator::{Desk, Operator};
+use crate::listener::guard::HeadGuard;
+use crate::listener::lobby::ConnectionAdmission;
+use crate::operator::{OperatorBackend, OperatorService};
 use crate::policy::OperatorAction;
 use crate::store::audit::action::WrongAttempts;
 
@@ -33,12 +33,12 @@ pub(super) const MAX_HEAD: usize = 768 * 1024;
 pub(super) const MAX_STREAMS: usize = 48;
 
 /// The running console, shared by all its connections.
-pub(crate) struct Console {
-    pub(super) operator: Operator,
-    pub(super) doors: Doors,
+pub(crate) struct ConsoleSite {
+    pub(super) operator: OperatorService,
+    pub(super) doors: ConsoleSessions,
     /// Counter of wrong tokens and links, for the audit log.
     pub(super) wrong_sign_ins: WrongAttempts,
-    pub(super) guard: Guard,
+    pub(super) guard: HeadGuard,
     /// Address of the console, without a slash at the end.
     base: Arc<str>,
     /// Slots for connections of signed-in browsers.
@@ -51,17 +51,17 @@ pub(crate) struct Console {
     pub(super) stop: CancellationToken,
 }
 
-impl std::fmt::Debug for Console {
+impl std::fmt::Debug for ConsoleSite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Console({})", self.base)
     }
 }
 
-impl Console {
+impl ConsoleSite {
     /// Makes the console for the listener's address `local`. Its streams end when `stop` fires.
     pub(crate) fn new(
-        operator: Operator,
-        doors: Doors,
+        operator: OperatorService,
+        doors: ConsoleSessions,
         local: SocketAddr,
         tasks: TaskGroup,
         stop: CancellationToken,
@@ -73,7 +73,7 @@ impl Console {
             wrong_sign_ins: WrongAttempts::new(wrong, log, tasks.clone(), stop.clone()),
             // The console admits its own host and origin alone, even if the configuration admits
             // others on other listeners.
-            guard: Guard::new(local, &[], &[], MAX_HEAD),
+            guard: HeadGuard::new(local, &[], &[], MAX_HEAD),
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
@@ -84,7 +84,7 @@ impl Console {
     }
 
     /// Returns the data that pages show.
-    pub(super) fn desk(&self) -> &dyn Desk {
+    pub(super) fn desk(&self) -> &dyn OperatorBackend {
         self.operator.desk()
     }
 
@@ -124,4 +124,4 @@ impl Console {
 }
 
 /// The state of a browser's connection: anonymous until a request has the cookie of a session.
-pub(super) type Seat = Standing<Network, OwnedSemaphorePermit>;
+pub(super) type ConsoleConnection = ConnectionAdmission<Network, OwnedSemaphorePermit>;

@@ -4,15 +4,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use self::fake::{FakeDesk, HOSTILE, approval, digest, hostile};
+use self::fake::{FakeBackend, HOSTILE, approval, digest, hostile};
 use super::site::MAX_ACTIONS;
 use super::*;
 use crate::base::local_time::local_clock;
 use crate::base::task_group::TaskGroup;
-use crate::operator::{Desk, Operator};
-use crate::policy::Said;
+use crate::operator::{OperatorBackend, OperatorService};
+use crate::policy::StatedHints;
 use crate::policy::consent::ApprovalView;
-use crate::store::audit::Audit;
+use crate::store::audit::AuditLog;
 
 mod actions;
 mod below;
@@ -41,30 +41,30 @@ const PAGES: &[&str] = &[
 ];
 
 /// One request of a table of cases: a label, headers, a body, and the expected status.
-type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, u16);
+type RequestCase<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, u16);
 
 /// A console on a free port, which stops when this is dropped.
-struct Stage {
-    console: Arc<Console>,
-    desk: Arc<FakeDesk>,
+struct ConsoleTestServer {
+    console: Arc<ConsoleSite>,
+    desk: Arc<FakeBackend>,
     address: SocketAddr,
     stop: CancellationToken,
 }
 
-impl Drop for Stage {
+impl Drop for ConsoleTestServer {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
 /// A response.
-struct Got {
+struct ConsoleTestReply {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Got {
+impl ConsoleTestReply {
     fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -80,25 +80,26 @@ impl Got {
     }
 }
 
-impl Stage {
-    async fn set(desk: FakeDesk) -> Self {
-        Self::set_with(desk, Audit::none()).await
+impl ConsoleTestServer {
+    async fn set(desk: FakeBackend) -> Self {
+        Self::set_with(desk, AuditLog::none()).await
     }
 
     /// Starts the console with an audit log for its actions.
-    async fn set_with(desk: FakeDesk, audit: Audit) -> Self {
+    async fn set_with(desk: FakeBackend, audit: AuditLog) -> Self {
         let (listener, address) = bind("127.0.0.1:0".parse().unwrap(), true).await.unwrap();
         let (desk, stop) = (Arc::new(desk), CancellationToken::new());
-        let doors = Doors::new(TOKEN, None, crate::base::clock::uptime());
+        let doors = ConsoleSessions::new(TOKEN, None, crate::base::clock::uptime());
         let tasks = TaskGroup::default();
-        let live = Arc::clone(&desk) as Arc<dyn Desk>;
-        let console = Arc::new(Console::new(Operator::new(live, audit), doors, address, tasks.clone(), stop.clone()));
+        let live = Arc::clone(&desk) as Arc<dyn OperatorBackend>;
+        let console =
+            Arc::new(ConsoleSite::new(OperatorService::new(live, audit), doors, address, tasks.clone(), stop.clone()));
         let lobby = Lobby::new("console", ANONYMOUS, None);
         tasks.spawn("console", serve(Arc::clone(&console), listener, lobby));
         Self { console, desk, address, stop }
     }
 
-    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Got {
+    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> ConsoleTestReply {
         let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         if !headers.iter().any(|(name, _)| *name == "Host") {
             text += &format!("Host: {}\r\n", self.address);
@@ -119,10 +120,10 @@ impl Stage {
         let answer = String::from_utf8(answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Got { status, head: head.to_owned(), body: body.to_owned() }
+        ConsoleTestReply { status, head: head.to_owned(), body: body.to_owned() }
     }
 
-    async fn get(&self, path: &str, cookie: &str) -> Got {
+    async fn get(&self, path: &str, cookie: &str) -> ConsoleTestReply {
         self.send("GET", path, &[("Cookie", cookie)], "").await
     }
 
@@ -133,7 +134,7 @@ impl Stage {
 
 #[tokio::test]
 async fn every_answer_carries_the_headers() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let cookie = stage.sign_in().await;
     let own = [
         "/sign-in",
@@ -170,7 +171,7 @@ async fn every_answer_carries_the_headers() {
 
 #[tokio::test]
 async fn nobody_sees_a_page_without_signing_in() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     for path in PAGES.iter().chain(&["/events"]) {
         let got = stage.get(path, "headend-console=guess").await;
         assert_eq!(got.status, 303, "{path}");
@@ -195,7 +196,7 @@ async fn nobody_sees_a_page_without_signing_in() {
 
 #[tokio::test]
 async fn a_link_signs_in_once_and_looking_at_it_uses_nothing_up() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let (link, life) = stage.console.link();
     assert_eq!(life, Duration::from_secs(900));
     let path = link.strip_prefix(&**stage.console.base()).unwrap();
@@ -214,7 +215,7 @@ async fn a_link_signs_in_once_and_looking_at_it_uses_nothing_up() {
 
 #[tokio::test]
 async fn wrong_tokens_are_paced_and_keep_no_right_one_out() {
-    let stage = Stage::set(FakeDesk::empty()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::empty()).await;
     for _ in 0..5 {
         assert_eq!(stage.send("POST", "/sign-in", &[], "token=guess").await.status, 403);
     }
@@ -226,7 +227,7 @@ async fn wrong_tokens_are_paced_and_keep_no_right_one_out() {
 
 #[tokio::test]
 async fn only_a_form_of_the_own_session_and_page_changes_anything() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let (mine, other) = (stage.sign_in().await, stage.sign_in().await);
     let csrf = stage.get("/", &mine).await.csrf();
     let foreign = stage.get("/", &other).await.csrf();
@@ -235,7 +236,7 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
     let good = format!("csrf={csrf}&answer=once&digest={digest}");
     let path = "/approvals/k7hq9cmv2r5wjd8x";
     let cookie = ("Cookie", mine.as_str());
-    let rows: &[Row<'_>] = &[
+    let rows: &[RequestCase<'_>] = &[
         ("no token", &[cookie], "answer=once", 403),
         ("empty token", &[cookie], "csrf=&answer=once", 403),
         ("another session's", &[cookie], &format!("csrf={foreign}&answer=once"), 403),
@@ -271,7 +272,7 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
 
 #[tokio::test]
 async fn actions_have_a_bound_and_signing_in_needs_no_place() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let mine = stage.sign_in().await;
     let csrf = stage.get("/", &mine).await.csrf();
     let (path, body) = ("/approvals/k7hq9cmv2r5wjd8x", format!("csrf={csrf}&answer=deny"));
@@ -287,7 +288,7 @@ async fn actions_have_a_bound_and_signing_in_needs_no_place() {
 
 #[tokio::test]
 async fn every_button_reaches_the_desk() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let cookie = stage.sign_in().await;
     let csrf = stage.get("/", &cookie).await.csrf();
     let until = local_clock(stage.desk.now() + 3600);
@@ -295,7 +296,7 @@ async fn every_button_reaches_the_desk() {
     for (word, reply) in
         [("deny", "deny"), ("once", "once"), ("session", "session"), ("hour", "1h"), ("always", "always")]
     {
-        stage.desk.ask(approval("a1", "x", "x", Said::default(), 1, "{}"));
+        stage.desk.ask(approval("a1", "x", "x", StatedHints::default(), 1, "{}"));
         let other = format!("csrf={csrf}&answer={word}&digest={}", digest("a2"));
         stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &other).await;
         assert!(stage.get("/", &cookie).await.body.contains("It is not what was shown."), "{word}");
@@ -344,15 +345,17 @@ async fn every_button_reaches_the_desk() {
 
 #[tokio::test]
 async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let cookie = stage.sign_in().await;
     let headers = [("Cookie", cookie.as_str())];
     assert!(!stage.get("/", &cookie).await.body.contains("href=\"/group"), "one of a kind is no group");
     for id in ["a1", "a2", "a3"] {
-        stage.desk.ask(approval(id, "x", "x", Said::default(), 1, "{}"));
+        stage.desk.ask(approval(id, "x", "x", StatedHints::default(), 1, "{}"));
     }
     // An MCP prompt with the same name as the tool is not in the tool's group.
-    stage.desk.ask(ApprovalView { kind: "prompt".to_owned(), ..approval("p1", "x", "x", Said::default(), 1, "{}") });
+    stage
+        .desk
+        .ask(ApprovalView { kind: "prompt".to_owned(), ..approval("p1", "x", "x", StatedHints::default(), 1, "{}") });
     let link = "/group?caller=user+local&#38;kind=tool&#38;item=x";
     for path in ["/", "/approvals/a1"] {
         assert!(stage.get(path, &cookie).await.body.contains(link), "{path}");
@@ -365,7 +368,7 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
         assert!(page.body.contains(&format!("name=\"member\" value=\"{}\"", value(id))), "{id}: {}", page.body);
     }
     // One more approval was opened after the page was made.
-    stage.desk.ask(approval("a4", "x", "x", Said::default(), 1, "{}"));
+    stage.desk.ask(approval("a4", "x", "x", StatedHints::default(), 1, "{}"));
     let form = |ids: &[&str], answer: &str| {
         let members: String = ids.iter().map(|id| format!("&member={}", value(id))).collect();
         format!("csrf={csrf}&answer={answer}{members}")
@@ -391,7 +394,7 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
 
 #[tokio::test]
 async fn signing_out_ends_the_session() {
-    let stage = Stage::set(FakeDesk::empty()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::empty()).await;
     let cookie = stage.sign_in().await;
     let csrf = stage.get("/", &cookie).await.csrf();
     assert_eq!(stage.send("POST", "/sign-out", &[("Cookie", &cookie)], "").await.status, 403);
@@ -403,7 +406,7 @@ async fn signing_out_ends_the_session() {
 
 #[tokio::test]
 async fn each_address_takes_its_methods_only() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let cookie = stage.sign_in().await;
     let csrf = format!("csrf={}", stage.get("/", &cookie).await.csrf());
     for (method, path, status) in [
@@ -432,7 +435,7 @@ async fn each_address_takes_its_methods_only() {
 
 #[tokio::test]
 async fn foreign_text_is_shown_and_never_obeyed() {
-    let stage = Stage::set(FakeDesk::empty()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::empty()).await;
     stage.desk.ask(hostile("h1"));
     stage.desk.ask(hostile("h2"));
     let cookie = stage.sign_in().await;
@@ -451,7 +454,7 @@ async fn foreign_text_is_shown_and_never_obeyed() {
 
 #[tokio::test]
 async fn an_open_page_is_told_what_changes() {
-    let stage = Stage::set(FakeDesk::empty()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::empty()).await;
     let cookie = stage.sign_in().await;
     let mut stream = TcpStream::connect(stage.address).await.unwrap();
     let request = format!("GET /events HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n\r\n", stage.address);
@@ -469,7 +472,7 @@ async fn an_open_page_is_told_what_changes() {
     assert!(waiting.contains("wants to use this tool of") && waiting.contains("\\\\u{202e}"), "{waiting}");
     assert!(!waiting.contains("new_text") && !waiting.contains('\u{202e}'), "no arguments, nothing hidden: {waiting}");
     heard.clear();
-    stage.desk.ask(approval("a1", "mail__send", "mail", Said::default(), 1, "{\"text\":\"canary-4711\"}"));
+    stage.desk.ask(approval("a1", "mail__send", "mail", StatedHints::default(), 1, "{\"text\":\"canary-4711\"}"));
     until(&mut stream, &mut heard, "\"count\":2}\n").await;
     assert!(
         heard.contains("\"id\":\"a1\"") && !heard.contains("h1") && !heard.contains("canary"),

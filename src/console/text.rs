@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::policy::consent::Wall;
-use crate::wire::foreign::changes::{Change, changes};
-use crate::wire::foreign::marked::Marked;
+use crate::policy::consent::SteadySeconds;
+use crate::wire::foreign::changes::{TextChange, changes};
+use crate::wire::foreign::marked::MarkedText;
 use crate::wire::foreign::{self, is_hidden};
-use crate::wire::tokens::{Kind, Tokens};
+use crate::wire::tokens::{JsonTokens, TokenKind};
 
 /// Unchanged lines shown on each side of a change.
 const CONTEXT: usize = 2;
@@ -19,21 +19,21 @@ const MAX_BRIDGE: usize = 4;
 
 /// A piece of text of one kind, which a template renders as one element.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) kind: PieceKind,
+pub(crate) struct ForeignPiece {
+    pub(crate) kind: ForeignPieceKind,
     pub(crate) text: String,
 }
 
-impl Piece {
+impl ForeignPiece {
     /// Makes a piece of headend's own words.
     pub(crate) fn plain(text: &str) -> Self {
-        Self { kind: PieceKind::Plain, text: text.to_owned() }
+        Self { kind: ForeignPieceKind::Plain, text: text.to_owned() }
     }
 }
 
 /// The kind of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PieceKind {
+pub(crate) enum ForeignPieceKind {
     Plain,
     /// A character that is invisible or changes how other text looks; written as an escape.
     Hidden,
@@ -57,54 +57,54 @@ pub(crate) fn visible(text: &str) -> String {
 }
 
 /// Spells out the hidden characters of foreign text, for a block of its own that keeps its lines.
-pub(crate) fn block(text: &str) -> Vec<Piece> {
-    let mut pieces = Pieces::default();
-    pieces.foreign(PieceKind::Plain, text);
+pub(crate) fn block(text: &str) -> Vec<ForeignPiece> {
+    let mut pieces = ForeignPieces::default();
+    pieces.foreign(ForeignPieceKind::Plain, text);
     pieces.0
 }
 
 /// Converts text whose hidden characters were spelled out already.
-pub(crate) fn marked(text: &Marked) -> Vec<Piece> {
+pub(crate) fn marked(text: &MarkedText) -> Vec<ForeignPiece> {
     let piece = |(hidden, text): (bool, &str)| {
-        let kind = if hidden { PieceKind::Hidden } else { PieceKind::Plain };
-        Piece { kind, text: text.to_owned() }
+        let kind = if hidden { ForeignPieceKind::Hidden } else { ForeignPieceKind::Plain };
+        ForeignPiece { kind, text: text.to_owned() }
     };
     text.parts().map(piece).collect()
 }
 
 /// Splits indented JSON into pieces in which members' names and escapes of hidden characters are
 /// marked.
-pub(crate) fn json(text: &str) -> Vec<Piece> {
-    let mut pieces = Pieces::default();
+pub(crate) fn json(text: &str) -> Vec<ForeignPiece> {
+    let mut pieces = ForeignPieces::default();
     for line in text.split_inclusive('\n') {
         let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
         let (blank, rest) = line.split_at(indent);
         let (key, rest) = key_of(rest).unwrap_or(("", rest));
-        pieces.push(PieceKind::Plain, blank.chars());
-        mark(&mut pieces, PieceKind::Key, key);
-        mark(&mut pieces, PieceKind::Plain, rest);
+        pieces.push(ForeignPieceKind::Plain, blank.chars());
+        mark(&mut pieces, ForeignPieceKind::Key, key);
+        mark(&mut pieces, ForeignPieceKind::Plain, rest);
     }
     pieces.0
 }
 
 /// Splits a line after the name of a member, if it begins with one.
 fn key_of(line: &str) -> Option<(&str, &str)> {
-    let first = Tokens::of(line.as_bytes()).next().filter(|first| first.kind == Kind::Key)?;
+    let first = JsonTokens::of(line.as_bytes()).next().filter(|first| first.kind == TokenKind::Key)?;
     line.split_at_checked(first.end)
 }
 
 /// Adds JSON text. Hidden characters, plain or escaped, become pieces of their own.
-fn mark(pieces: &mut Pieces, kind: PieceKind, text: &str) {
+fn mark(pieces: &mut ForeignPieces, kind: ForeignPieceKind, text: &str) {
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         if let Some(length) = escape_of_hidden(rest) {
             let (escape, after) = rest.split_at(length);
-            pieces.push(PieceKind::Hidden, escape.chars());
+            pieces.push(ForeignPieceKind::Hidden, escape.chars());
             rest = after;
             continue;
         }
         if is_hidden(c) {
-            pieces.push(PieceKind::Hidden, foreign::spelled(c).chars());
+            pieces.push(ForeignPieceKind::Hidden, foreign::spell_character(c).chars());
         } else {
             pieces.push(kind, [c]);
         }
@@ -137,14 +137,14 @@ fn escape_of_hidden(text: &str) -> Option<usize> {
 
 /// Pieces under construction; neighbours of one kind are merged.
 #[derive(Debug, Default)]
-struct Pieces(Vec<Piece>);
+struct ForeignPieces(Vec<ForeignPiece>);
 
-impl Pieces {
+impl ForeignPieces {
     /// Adds foreign text. Hidden characters become pieces of their own.
-    fn foreign(&mut self, kind: PieceKind, text: &str) {
+    fn foreign(&mut self, kind: ForeignPieceKind, text: &str) {
         for (c, hidden) in foreign::characters(text) {
             if hidden {
-                self.push(PieceKind::Hidden, foreign::spelled(c).chars());
+                self.push(ForeignPieceKind::Hidden, foreign::spell_character(c).chars());
             } else {
                 self.push(kind, [c]);
             }
@@ -152,42 +152,42 @@ impl Pieces {
     }
 
     /// Adds characters, to the last piece if it is of the same kind.
-    fn push(&mut self, kind: PieceKind, chars: impl IntoIterator<Item = char>) {
+    fn push(&mut self, kind: ForeignPieceKind, chars: impl IntoIterator<Item = char>) {
         let mut chars = chars.into_iter().peekable();
         if chars.peek().is_none() {
             return;
         }
         match self.0.last_mut() {
             Some(last) if last.kind == kind => last.text.extend(chars),
-            _ => self.0.push(Piece { kind, text: chars.collect() }),
+            _ => self.0.push(ForeignPiece { kind, text: chars.collect() }),
         }
     }
 }
 
 /// Compares two texts word by word. Unchanged lines far from any change are left out.
-pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
+pub(crate) fn diff(old: &str, new: &str) -> Vec<ForeignPiece> {
     let piece = |(change, text)| {
         let kind = match change {
-            Change::Kept => PieceKind::Plain,
-            Change::Removed => PieceKind::Removed,
-            Change::Added => PieceKind::Added,
+            TextChange::Kept => ForeignPieceKind::Plain,
+            TextChange::Removed => ForeignPieceKind::Removed,
+            TextChange::Added => ForeignPieceKind::Added,
         };
-        Piece { kind, text }
+        ForeignPiece { kind, text }
     };
-    fold(joined(changes(old, new).into_iter().map(piece).collect()))
+    fold(join_changes(changes(old, new).into_iter().map(piece).collect()))
 }
 
 /// Merges changes with little more than a blank between them, so that a changed sentence is not
 /// split into single words.
-fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
+fn join_changes(pieces: Vec<ForeignPiece>) -> Vec<ForeignPiece> {
+    let mut out: Vec<ForeignPiece> = Vec::with_capacity(pieces.len());
     let (mut removed, mut added) = (String::new(), String::new());
     let mut pieces = pieces.into_iter().peekable();
     while let Some(piece) = pieces.next() {
         match piece.kind {
-            PieceKind::Removed => removed.push_str(&piece.text),
-            PieceKind::Added => added.push_str(&piece.text),
-            PieceKind::Plain | PieceKind::Hidden | PieceKind::Key | PieceKind::Gap => {
+            ForeignPieceKind::Removed => removed.push_str(&piece.text),
+            ForeignPieceKind::Added => added.push_str(&piece.text),
+            ForeignPieceKind::Plain | ForeignPieceKind::Hidden | ForeignPieceKind::Key | ForeignPieceKind::Gap => {
                 let in_change = !removed.is_empty() || !added.is_empty();
                 let little = piece.text.trim().len() <= MAX_BRIDGE && !piece.text.contains('\n');
                 let bridges = in_change && little && pieces.peek().is_some();
@@ -206,7 +206,7 @@ fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
 }
 
 /// Adds the pending removed and added texts as pieces, and empties them.
-fn flush(out: &mut Vec<Piece>, removed: &mut String, added: &mut String) {
+fn flush(out: &mut Vec<ForeignPiece>, removed: &mut String, added: &mut String) {
     // Blanks alone come from between two changes of the other side, so they are no change here.
     let pure = |text: &String| text.chars().all(|c| c == ' ') && !text.is_empty();
     if pure(removed) && !added.is_empty() {
@@ -215,15 +215,17 @@ fn flush(out: &mut Vec<Piece>, removed: &mut String, added: &mut String) {
     if pure(added) && !removed.is_empty() {
         added.clear();
     }
-    for (kind, text) in [(PieceKind::Removed, std::mem::take(removed)), (PieceKind::Added, std::mem::take(added))] {
+    for (kind, text) in
+        [(ForeignPieceKind::Removed, std::mem::take(removed)), (ForeignPieceKind::Added, std::mem::take(added))]
+    {
         if !text.is_empty() {
-            out.push(Piece { kind, text });
+            out.push(ForeignPiece { kind, text });
         }
     }
 }
 
 /// Shortens unchanged stretches to the lines beside a change.
-fn fold(pieces: Vec<Piece>) -> Vec<Piece> {
+fn fold(pieces: Vec<ForeignPiece>) -> Vec<ForeignPiece> {
     let count = pieces.len();
     let mut out = Vec::with_capacity(count);
     for (at, piece) in pieces.into_iter().enumerate() {
@@ -231,13 +233,13 @@ fn fold(pieces: Vec<Piece>) -> Vec<Piece> {
         let head = if at == 0 { 0 } else { CONTEXT + 1 };
         let tail = if at + 1 == count { 0 } else { CONTEXT + 1 };
         let hidden = lines.len().saturating_sub(head + tail);
-        if piece.kind != PieceKind::Plain || hidden < 3 || count == 1 {
+        if piece.kind != ForeignPieceKind::Plain || hidden < 3 || count == 1 {
             out.push(piece);
             continue;
         }
-        let plain = |lines: &[&str]| Piece { kind: PieceKind::Plain, text: lines.concat() };
+        let plain = |lines: &[&str]| ForeignPiece { kind: ForeignPieceKind::Plain, text: lines.concat() };
         out.push(plain(lines.get(..head).unwrap_or_default()));
-        out.push(Piece { kind: PieceKind::Gap, text: format!("{hidden} unchanged lines") });
+        out.push(ForeignPiece { kind: ForeignPieceKind::Gap, text: format!("{hidden} unchanged lines") });
         out.push(plain(lines.get(head + hidden..).unwrap_or_default()));
     }
     out.retain(|piece| !piece.text.is_empty());
@@ -246,13 +248,13 @@ fn fold(pieces: Vec<Piece>) -> Vec<Piece> {
 
 /// A time for people (`words`) and for machines (`moment`).
 #[derive(Debug)]
-pub(crate) struct When {
+pub(crate) struct DisplayTime {
     pub(crate) words: String,
     pub(crate) moment: String,
 }
 
-impl When {
-    pub(crate) fn past(now: Wall, at: Wall) -> Self {
+impl DisplayTime {
+    pub(crate) fn past(now: SteadySeconds, at: SteadySeconds) -> Self {
         Self { words: ago(now, at), moment: moment(at) }
     }
 }
@@ -268,7 +270,7 @@ pub(crate) fn span(seconds: u64) -> String {
 }
 
 /// Writes how long ago `then` was.
-pub(crate) fn ago(now: Wall, then: Wall) -> String {
+pub(crate) fn ago(now: SteadySeconds, then: SteadySeconds) -> String {
     match now.saturating_sub(then) {
         0..2 => "just now".to_owned(),
         seconds => format!("{} ago", span(seconds)),
@@ -276,7 +278,7 @@ pub(crate) fn ago(now: Wall, then: Wall) -> String {
 }
 
 /// Writes a time as RFC 3339 in UTC; empty if it is out of range.
-pub(crate) fn moment(at: Wall) -> String {
+pub(crate) fn moment(at: SteadySeconds) -> String {
     let time = i64::try_from(at).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }

@@ -3,14 +3,14 @@
 
 use askama::Template;
 
-use super::page::{Frame, Tile};
-use super::text::{Piece, PieceKind, block, capitalised, counted, moment, span, visible};
+use super::page::{PageFrame, UpstreamTile};
+use super::text::{ForeignPiece, ForeignPieceKind, block, capitalised, counted, moment, span, visible};
 use crate::base::local_time::{local, zone};
-use crate::gateway::snapshot::{LogLine, Origin};
+use crate::gateway::snapshot::{LineOrigin, LogLine};
 use crate::mcp::weight;
 use crate::operator::tools::ToolView;
-use crate::operator::upstreams::{LoginInUse, UpstreamDetail, UpstreamFacts, WithheldItem};
-use crate::policy::consent::Wall;
+use crate::operator::upstreams::{LoginInUse, UpstreamDetail, UpstreamFacts, WithheldItemView};
+use crate::policy::consent::SteadySeconds;
 
 /// Returns the upstream's name from the path of its page; `None` for any other path.
 pub(crate) fn name_in(path: &str) -> Option<&str> {
@@ -23,8 +23,8 @@ pub(crate) fn name_in(path: &str) -> Option<&str> {
 #[derive(Debug, Template)]
 #[template(path = "upstream.html", config = "src/console/askama.toml")]
 pub(crate) struct UpstreamPage {
-    pub(crate) frame: Frame,
-    tile: Tile,
+    pub(crate) frame: PageFrame,
+    tile: UpstreamTile,
     /// Time that the upstream has been in its state.
     age: String,
     is_off: bool,
@@ -35,28 +35,28 @@ pub(crate) struct UpstreamPage {
     program: Option<String>,
     /// Sentences about unexpected facts of the server.
     remarks: Vec<String>,
-    lines: Vec<Line>,
+    lines: Vec<LogLineRow>,
     /// Time zone of the times in `lines`.
     zone: String,
-    tools: Vec<Tool>,
+    tools: Vec<ToolRow>,
     /// Number and size of all tools, in words.
     total: String,
-    withheld: Vec<Withheld>,
+    withheld: Vec<WithheldRow>,
 }
 
 /// A line of the upstream's log.
 #[derive(Debug)]
-struct Line {
+struct LogLineRow {
     clock: String,
     moment: String,
     /// True if headend wrote the line.
     is_own: bool,
-    pieces: Vec<Piece>,
+    pieces: Vec<ForeignPiece>,
 }
 
 /// The row of a tool.
 #[derive(Debug)]
-struct Tool {
+struct ToolRow {
     name: String,
     is_new: bool,
     by_operator: Option<String>,
@@ -69,33 +69,33 @@ struct Tool {
 
 /// The row of an item that is withheld from clients.
 #[derive(Debug)]
-struct Withheld {
+struct WithheldRow {
     name: String,
     why: String,
 }
 
 impl UpstreamPage {
-    pub(crate) fn new(frame: Frame, detail: &UpstreamDetail) -> Self {
+    pub(crate) fn new(frame: PageFrame, detail: &UpstreamDetail) -> Self {
         let UpstreamDetail { view, is_off, takes_login, wants_login, lines, tools, withheld } = detail;
         let none = UpstreamFacts::default();
         let facts = view.facts.as_deref().unwrap_or(&none);
         let bytes: usize = tools.iter().filter_map(|tool| tool.bytes).sum();
-        let mut tools: Vec<Tool> = tools.iter().map(Tool::new).collect();
+        let mut tools: Vec<ToolRow> = tools.iter().map(ToolRow::new).collect();
         // Largest first, as in `headend tools --tokens`.
         tools.sort_by_key(|tool| std::cmp::Reverse(tool.bytes));
-        let withheld = withheld.iter().map(Withheld::new).collect();
-        let tile = Tile::new(view);
+        let withheld = withheld.iter().map(WithheldRow::new).collect();
+        let tile = UpstreamTile::new(view);
         let offers = tile.offers.trim_start_matches("offers ").to_owned();
         Self {
             frame,
-            tile: Tile { error: facts.health.last_error.as_deref().map(visible), offers, ..tile },
+            tile: UpstreamTile { error: facts.health.last_error.as_deref().map(visible), offers, ..tile },
             age: span(facts.health.since_seconds),
             is_off: *is_off,
             wants_login: *wants_login,
-            login: facts.login.as_ref().filter(|_| *takes_login).map(held),
+            login: facts.login.as_ref().filter(|_| *takes_login).map(describe_login),
             program: facts.program.as_deref().map(visible),
             remarks: remarks(facts).iter().map(|remark| visible(remark)).collect(),
-            lines: lines.iter().map(Line::new).collect(),
+            lines: lines.iter().map(LogLineRow::new).collect(),
             zone: lines.last().map(|line| zone(line.at / 1000)).unwrap_or_default(),
             total: format!("{}, about {} tokens together", counted(tools.len(), "tool"), weight::tokens(bytes)),
             tools,
@@ -125,27 +125,27 @@ fn remarks(facts: &UpstreamFacts) -> Vec<String> {
 }
 
 /// Describes a login: account, issuer and remaining time.
-fn held(login: &LoginInUse) -> String {
+fn describe_login(login: &LoginInUse) -> String {
     let account = login.account.as_ref().map(|account| format!("{} at ", visible(account))).unwrap_or_default();
     let left = login.token_seconds.map(|left| format!("; its token ends in {}", span(left))).unwrap_or_default();
     format!("{account}{}{left}", visible(&login.issuer))
 }
 
-impl Line {
+impl LogLineRow {
     fn new(line: &LogLine) -> Self {
-        let at = Wall::from(line.at / 1000);
+        let at = SteadySeconds::from(line.at / 1000);
         let clock = local(at).get(11..19).unwrap_or_default().to_owned();
-        Self { clock, moment: moment(at), is_own: line.origin == Origin::Headend, pieces: block(&line.text) }
+        Self { clock, moment: moment(at), is_own: line.origin == LineOrigin::Headend, pieces: block(&line.text) }
     }
 }
 
-impl Withheld {
-    fn new(item: &WithheldItem) -> Self {
+impl WithheldRow {
+    fn new(item: &WithheldItemView) -> Self {
         Self { name: visible(&item.name), why: visible(&item.why) }
     }
 }
 
-impl Tool {
+impl ToolRow {
     fn new(tool: &ToolView) -> Self {
         Self {
             name: visible(&tool.name),

@@ -1,9 +1,9 @@
 //! The OAuth client: leads from a server's challenge to a token, and keeps that token fresh.
 //!
 //! Pure: `now`, random bytes and the answers of other servers are arguments, requests are values.
-//! [`flow::Flow`] says which request comes next and takes its answer; [`token`] makes the requests
-//! of a login that exists already. [`terms::Terms`] judges to which addresses the document of a
-//! peer may lead.
+//! [`flow::LoginFlow`] says which request comes next and takes its answer; [`token`] makes the
+//! requests of a login that exists already. [`terms::LoginTerms`] judges to which addresses the
+//! document of a peer may lead.
 //!
 //! | step | module |
 //! |---|---|

@@ -10,7 +10,7 @@
 //! | kind | an ask rule | the default, if no rule matches |
 //! |---|---|---|
 //! | tool, prompt, resource | needs an approval | applies |
-//! | completion | has no effect, but see [`may_ask`] | applies, but "ask" allows |
+//! | completion | has no effect, but see [`asking_rule`] | applies, but "ask" allows |
 //! | subscription, task | has no effect | applies, but "ask" allows: they reveal nothing |
 //! | sampling, elicitation, launch | has no effect | allowed unless a rule denies it |
 //!
@@ -49,28 +49,33 @@ mod spec;
 mod truth;
 mod uri;
 
-pub use self::action::{Action, Facts};
-pub use self::annotations::{Annotator, Trust};
-pub use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
+pub use self::action::{PolicyAction, ToolFacts};
+pub use self::annotations::{OperatorHints, UpstreamTrust};
+pub use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec};
 pub use self::caller::{Caller, LOCAL};
-pub use self::compiled::{ItemRules, Policy, Table};
-pub use self::confirmed::{Askers, Confirmed, Reading};
+pub use self::compiled::{ItemRules, Policy, PolicyTable};
+pub use self::confirmed::{AskerListing, ConfirmedLaunches, ToolListing};
 pub use self::decide::{
-    Considered, Decision, considered, decide, decide_again, may_ask, needs_arguments, still_allowed,
+    Decision, RuleMatch, asking_rule, decide, decide_again, is_still_allowed, matching_rules, needs_arguments,
 };
-pub use self::effect::{AGAIN_RULE, Effect};
-pub use self::evidence::Evidence;
-pub use self::kind::Kind;
-pub use self::limit::{Granted, KeyPart, Lease, LimitSpec, Overdrawn, Per, Rate, RowId, Stored, Used, day_of};
+pub use self::effect::{AGAIN_RULE, RuleEffect};
+pub use self::evidence::ApprovalEvidence;
+pub use self::kind::ActionKind;
+pub use self::limit::{
+    BucketRow, KeyPart, LeaseBound, LimitLease, LimitSpec, OverdrawnLimit, Rate, RateUnit, StoredBucket, UsedBucket,
+    day_of,
+};
 pub use self::limiter::{CallerLimiter, Limiter};
 pub use self::permit::Permit;
-pub use self::pin::{OnChange, Pin, PinState, Undecided};
+pub use self::pin::{ChangePolicy, Pin, PinDecisionError, PinState};
 pub use self::problems::PolicyProblem;
-pub use self::record::{Entry, Event, ListChange, ListChanges, MAX_SINGLE_CHANGES, OperatorAction, Record, Removal};
-pub use self::rule::{Field, RuleSpec};
+pub use self::record::{
+    AuditEntry, AuditEvent, DecisionRecord, ListChange, ListChanges, MAX_SINGLE_CHANGES, OperatorAction, RecordRemoval,
+};
+pub use self::rule::{PatternField, RuleSpec};
 pub use self::spec::PolicySpec;
-pub use crate::mcp::annotations::{Annotations, Hints, Said};
-pub use crate::mcp::claims::{Claims, Standing};
+pub use crate::mcp::annotations::{Annotations, Hints, StatedHints};
+pub use crate::mcp::claims::{Claims, PinStatus};
 pub use crate::wire::digest::Digest;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::access::{self, Credential};
-use crate::config::Admin;
+use crate::config::AdminSettings;
 use crate::listener::credentials::CallerAccess;
 use crate::listener::lobby::LobbyLimits;
 use crate::policy::Caller;
@@ -23,19 +23,19 @@ pub(super) const DESCRIPTORS: usize = UNGREETED.descriptors();
 
 /// Users who may connect to the admin socket, in addition to our own user and root.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
+pub(crate) struct SocketUsers {
     uids: Vec<u32>,
     /// Group of the socket's file; its members may connect.
     gid: Option<u32>,
 }
 
-impl Access {
+impl SocketUsers {
     /// Looks up the users and the group of the configuration. A number is accepted without an entry
     /// in the system's tables.
     ///
     /// # Errors
     /// A user or group name that the system does not know.
-    pub(crate) fn of(admin: &Admin) -> Result<Self, String> {
+    pub(crate) fn of(admin: &AdminSettings) -> Result<Self, String> {
         let uid = |name: &String| {
             let known = || User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
             name.parse().ok().or_else(known).ok_or_else(|| format!("admin.users: there is no user {name:?}"))
@@ -73,18 +73,18 @@ impl Access {
 }
 
 /// Returns the callers for the users of `[admin] users`; empty if a name is unknown to the system.
-pub(super) fn socket_callers(admin: &Admin) -> Vec<Caller> {
-    let access = Access::of(admin).unwrap_or_default();
+pub(super) fn socket_callers(admin: &AdminSettings) -> Vec<Caller> {
+    let access = SocketUsers::of(admin).unwrap_or_default();
     access.uids.iter().map(|uid| Caller::user(*uid)).collect()
 }
 
 /// Users of a running admin socket, each with the access that a reload can withdraw. The number of
 /// users of the system bounds the table.
 #[derive(Debug)]
-pub(crate) struct Users(Mutex<(Access, HashMap<u32, CallerAccess>)>);
+pub(crate) struct SocketUserTable(Mutex<(SocketUsers, HashMap<u32, CallerAccess>)>);
 
-impl Users {
-    pub(crate) fn new(access: Access) -> Self {
+impl SocketUserTable {
+    pub(crate) fn new(access: SocketUsers) -> Self {
         Self(Mutex::new((access, HashMap::new())))
     }
 
@@ -101,7 +101,7 @@ impl Users {
 
     /// Replaces the rules about who may connect. Removes and returns the callers who no longer may;
     /// their access is still to be withdrawn by the caller of this function.
-    pub(super) fn change(&self, access: Access) -> Vec<CallerAccess> {
+    pub(super) fn change(&self, access: SocketUsers) -> Vec<CallerAccess> {
         let mut inner = self.0.lock();
         inner.0 = access;
         let (access, known) = &mut *inner;
@@ -111,7 +111,7 @@ impl Users {
 
 /// Returns the operator's name for grants and audit records; `None` if the caller is not the
 /// operator.
-pub(crate) fn operator(caller: &Caller) -> Option<String> {
+pub(crate) fn operator_name(caller: &Caller) -> Option<String> {
     let uid = || format!("uid:{}", rustix::process::getuid().as_raw());
     caller.is_operator().then(|| if caller.is_local() { uid() } else { caller.name().to_owned() })
 }
@@ -120,43 +120,43 @@ pub(crate) fn operator(caller: &Caller) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn admin(users: &[&str], group: Option<&str>) -> Admin {
+    fn admin(users: &[&str], group: Option<&str>) -> AdminSettings {
         let users = users.iter().map(|user| (*user).to_owned()).collect();
-        Admin { socket: None, group: group.map(str::to_owned), users }
+        AdminSettings { socket: None, group: group.map(str::to_owned), users }
     }
 
     #[test]
     fn the_operator_is_our_own_user_or_root() {
-        assert_eq!(operator(Caller::local()), Some(format!("uid:{}", rustix::process::getuid().as_raw())));
-        assert_eq!(operator(&Caller::user(0)).as_deref(), Some("uid:0"));
+        assert_eq!(operator_name(Caller::local()), Some(format!("uid:{}", rustix::process::getuid().as_raw())));
+        assert_eq!(operator_name(&Caller::user(0)).as_deref(), Some("uid:0"));
         for other in [Caller::user(1000), Caller::anyone().clone(), Caller::named("ci")] {
-            assert_eq!(operator(&other), None, "{other:?}");
+            assert_eq!(operator_name(&other), None, "{other:?}");
         }
     }
 
     #[test]
     fn a_user_who_may_not_connect_any_more_loses_access() {
         let end = CancellationToken::new();
-        let users = Users::new(Access::of(&admin(&["4711", "4712"], None)).unwrap());
+        let users = SocketUserTable::new(SocketUsers::of(&admin(&["4711", "4712"], None)).unwrap());
         let [gone, stays, own] = [4711, 4712, rustix::process::getuid().as_raw()].map(|uid| users.caller(uid, &end));
-        let withdrawn = users.change(Access::of(&admin(&["4712"], None)).unwrap());
+        let withdrawn = users.change(SocketUsers::of(&admin(&["4712"], None)).unwrap());
         assert_eq!(withdrawn.iter().map(|gone| gone.caller.name()).collect::<Vec<_>>(), ["uid:4711"]);
         withdrawn.iter().for_each(|caller| caller.access.withdraw());
         let is_withdrawn = |caller: Option<CallerAccess>| caller.unwrap().access.is_withdrawn();
         assert_eq!([gone, stays, own].map(is_withdrawn), [true, false, false]);
         assert!(users.caller(4711, &end).is_none());
-        drop(users.change(Access::of(&admin(&["4711"], None)).unwrap()));
+        drop(users.change(SocketUsers::of(&admin(&["4711"], None)).unwrap()));
         assert!(!is_withdrawn(users.caller(4711, &end)), "access that is given again is new");
     }
 
     #[test]
     fn users_are_known_by_name_or_number() {
-        let access = Access::of(&admin(&["nobody", "4711"], None)).unwrap();
+        let access = SocketUsers::of(&admin(&["nobody", "4711"], None)).unwrap();
         let nobody = User::from_name("nobody").unwrap().unwrap().uid.as_raw();
         for (uid, is_let_in) in [(nobody, true), (4711, true), (0, true), (4712, false)] {
             assert_eq!(access.caller(uid).is_some(), is_let_in, "{uid}");
         }
-        assert!(Access::of(&admin(&["no such user"], None)).unwrap_err().contains("no such user"));
-        assert!(Access::of(&admin(&[], Some("no such group"))).unwrap_err().contains("no such group"));
+        assert!(SocketUsers::of(&admin(&["no such user"], None)).unwrap_err().contains("no such user"));
+        assert!(SocketUsers::of(&admin(&[], Some("no such group"))).unwrap_err().contains("no such group"));
     }
 }

@@ -13,26 +13,26 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrit
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::base::budget::{Budget, Room};
+use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::callers::CallerNumber;
 use crate::base::clock;
-use crate::base::tally::Tally;
+use crate::base::tally::LogTally;
 use crate::config::guard;
-use crate::daemon::access::{Access, UNGREETED, Users, operator, socket_callers};
-use crate::daemon::gateway::Gateway;
-use crate::gateway::answer::Answer;
-use crate::gateway::client::quota::Good;
+use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_name, socket_callers};
+use crate::daemon::gateway::RunningGateway;
+use crate::gateway::answer::RequestAnswer;
+use crate::gateway::client::quota::QuotaKind;
 use crate::listener::credentials::CallerAccess;
-use crate::listener::lobby::{Accepted, Guest, Lobby};
-use crate::listener::pieces::Pieces;
-use crate::listener::press::{BodyPace, Pressed};
-use crate::operator::request::{Effect, Malformed, ReloadParams, Request};
-use crate::operator::views::{ConsoleLink, Reloaded, View};
-use crate::operator::{Person, Refusal, tool, tools};
+use crate::listener::lobby::{AcceptedConnection, Lobby, LobbyConnection};
+use crate::listener::pieces::MessageSlices;
+use crate::listener::press::{BodyPace, PressedStream};
+use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestEffect};
+use crate::operator::views::{ConsoleLink, OperatorView, ReloadView};
+use crate::operator::{OperatorRefusal, Person, tool, tools};
 use crate::policy::OperatorAction;
 use crate::serve::lines;
 use crate::wire::code;
-use crate::wire::frame::{Bounds, Frame};
+use crate::wire::frame::{Frame, JsonBounds};
 use crate::wire::message::{self, Message, Request as MessageRequest};
 use crate::wire::raw::RawJson;
 
@@ -42,14 +42,14 @@ mod late;
 pub(crate) mod proof;
 mod status;
 
-pub(crate) use self::hello::{Hello, hello_line, published_socket};
-pub(crate) use self::late::{passes, serve_later};
-pub(crate) use self::proof::fresh_code;
-pub(crate) use self::status::status;
+pub(crate) use self::hello::{HelloLine, encode_hello, published_socket};
+pub(crate) use self::late::{is_retryable, serve_later};
+pub(crate) use self::proof::generate_code;
+pub(crate) use self::status::build_status;
 
-use self::hello::{HELLO, own_hello, publish};
-use self::proof::Proof;
-use self::status::whole_status;
+use self::hello::{HELLO, encode_accepting_hello, publish_address};
+use self::proof::PeerProof;
+use self::status::build_full_status;
 
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
 /// Longest request line of the operator, in bytes.
@@ -63,7 +63,7 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 /// # Errors
 /// Another daemon answers at the path, a file that is no socket is there, the directory is not
 /// writable, or other users could replace the socket.
-pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListener> {
+pub(crate) async fn bind(path: &Path, access: &SocketUsers) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         // A bare file name is relative to the working directory.
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
@@ -71,7 +71,7 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
         let foul = |why| {
             io::Error::new(io::ErrorKind::PermissionDenied, format!("its directory {} {why}", directory.display()))
         };
-        guard::directory(directory, true).map_err(foul)?;
+        guard::check_directory(directory, true).map_err(foul)?;
     }
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
@@ -92,13 +92,13 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
 /// Publishes the socket's address in the state directory at once. The returned future serves the
 /// socket until the gateway drains, then removes the address and the socket's file.
 pub(crate) fn serve(
-    gateway: Arc<Gateway>,
+    gateway: Arc<RunningGateway>,
     listener: UnixListener,
     path: PathBuf,
-    access: Access,
+    access: SocketUsers,
 ) -> impl Future<Output = ()> + Send {
     gateway.socket.get_or_init(|| path.clone());
-    let published = publish(&gateway, &path);
+    let published = publish_address(&gateway, &path);
     async move {
         accept(gateway, listener, access).await;
         if let Some((address, state)) = published {
@@ -111,16 +111,16 @@ pub(crate) fn serve(
 
 /// Accepts connections until the gateway drains, and spawns a task for each. A user who may not
 /// connect gets a hello with the reason.
-async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
-    let users = gateway.users.get_or_init(|| Users::new(access));
+async fn accept(gateway: Arc<RunningGateway>, listener: UnixListener, access: SocketUsers) {
+    let users = gateway.users.get_or_init(|| SocketUserTable::new(access));
     let draining = gateway.service.draining.clone();
     let lobby = Lobby::for_operators("admin", UNGREETED, gateway.service.metrics.clone());
-    let foreign = Tally::default();
+    let foreign = LogTally::default();
     loop {
         let accepted = draining.run_until_cancelled(lobby.next(|| listener.accept())).await;
-        let Some(Accepted { stream: (stream, _), room, .. }) = accepted else { break };
+        let Some(AcceptedConnection { stream: (stream, _), room, .. }) = accepted else { break };
         let peer = stream.peer_cred().ok();
-        let proof = Proof::new(peer.and_then(|peer| peer.pid()));
+        let proof = PeerProof::new(peer.and_then(|peer| peer.pid()));
         let user = peer.map(|peer| peer.uid());
         let known = user.and_then(|user| Some((user, users.caller(user, &gateway.service.giving_up)?)));
         let Some((user, caller)) = known else {
@@ -129,7 +129,7 @@ async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
             }
             let why = "this user may not connect; see `[admin] users` and `group`";
             // A client that does not read the refusal at once misses it.
-            drop(stream.try_write(hello_line("", None, None, Some(why)).as_bytes()));
+            drop(stream.try_write(encode_hello("", None, None, Some(why)).as_bytes()));
             continue;
         };
         let guest = lobby.enter(user, room);
@@ -137,7 +137,7 @@ async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
         gateway.service.tasks.clone().spawn("admin", async move {
             let access = Arc::clone(&caller.access);
             let served = tokio::select! {
-                served = connection(&gateway, stream, caller, guest, proof) => served,
+                served = serve_connection(&gateway, stream, caller, guest, proof) => served,
                 () = access.ended() => Ok(()),
             };
             if let Err(error) = served {
@@ -149,12 +149,12 @@ async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
 
 /// Serves one connection: reads its hello in time, checks quota, version and profile, answers with
 /// a hello, then serves MCP or the operator's methods until the connection ends.
-async fn connection(
-    gateway: &Arc<Gateway>,
+async fn serve_connection(
+    gateway: &Arc<RunningGateway>,
     stream: UnixStream,
     caller: CallerAccess,
-    guest: Guest<u32>,
-    proof: Proof,
+    guest: LobbyConnection<u32>,
+    proof: PeerProof,
 ) -> io::Result<()> {
     let phase = guest.phase().clone();
     let (read, mut write) = stream.into_split();
@@ -173,17 +173,17 @@ async fn connection(
     };
     phase.known();
     drop(guest);
-    let share = gateway.service.admission.quota.take(&caller.caller, Good::Connection);
+    let share = gateway.service.admission.quota.take(&caller.caller, QuotaKind::Connection);
     let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
     if let Some(why) = refused.or_else(full) {
         // A client that does not read the refusal at once misses it.
-        drop(write.try_write(hello_line("", None, None, Some(why)).as_bytes()));
+        drop(write.try_write(encode_hello("", None, None, Some(why)).as_bytes()));
         return Ok(());
     }
     let config = gateway.source.path.as_ref().map(|path| path.display().to_string());
     let state = gateway.store.as_ref().map(|store| store.dir().display().to_string());
-    let refuse = |error: &str| hello_line("", config.as_deref(), None, Some(error));
-    let hello: Hello = match serde_json::from_str(&first) {
+    let refuse = |error: &str| encode_hello("", config.as_deref(), None, Some(error));
+    let hello: HelloLine = match serde_json::from_str(&first) {
         Ok(hello) => hello,
         Err(_) => return write.write_all(refuse("the first line must be a hello").as_bytes()).await,
     };
@@ -196,7 +196,7 @@ async fn connection(
     }
     match hello.want.as_str() {
         "mcp" | "admin" => {
-            let line = own_hello(&hello, config.as_deref(), state.as_deref());
+            let line = encode_accepting_hello(&hello, config.as_deref(), state.as_deref());
             write.write_all(line.as_bytes()).await?;
         }
         other => {
@@ -204,13 +204,13 @@ async fn connection(
             return write.write_all(refuse(&text).as_bytes()).await;
         }
     }
-    let write = Pressed::new(write, Arc::clone(&gateway.service.budget));
+    let write = PressedStream::new(write, Arc::clone(&gateway.service.budget));
     if hello.want == "mcp" {
         let client = gateway.line_client(caller, hello.profile.map(Arc::from));
         lines::serve(client, read, write, gateway.service.draining.clone()).await;
         return Ok(());
     }
-    admin(gateway, read, write, &caller, proof).await
+    serve_operator(gateway, read, write, &caller, proof).await
 }
 
 /// Reads the next request line, without its newline; returns `None` at the end of the connection.
@@ -219,12 +219,12 @@ async fn connection(
 /// # Errors
 /// [`io::ErrorKind::QuotaExceeded`] if the line is too long, the budget has no room for it, or it
 /// arrives too slowly for the room that it occupies.
-async fn next_line(
+async fn read_line(
     read: &mut (impl AsyncBufRead + Unpin),
-    budget: &Arc<Budget>,
+    budget: &Arc<ByteBudget>,
     caller: &CallerNumber,
 ) -> io::Result<Option<Bytes>> {
-    let mut room = Room::of_request(budget, caller);
+    let mut room = BudgetRoom::of_request(budget, caller);
     let mut line = BytesMut::new();
     let mut pace = BodyPace::new();
     loop {
@@ -257,7 +257,7 @@ async fn next_line(
 /// # Errors
 /// The client reads nothing for [`Limits::write_timeout`](crate::config::Limits), or too little
 /// while the budget is short of room.
-async fn answer(write: &mut (impl AsyncWrite + Unpin), answer: Pieces, limit: Duration) -> io::Result<()> {
+async fn write_answer(write: &mut (impl AsyncWrite + Unpin), answer: MessageSlices, limit: Duration) -> io::Result<()> {
     for slice in answer.slices().chain([Bytes::from_static(b"\n")]) {
         let mut left = slice;
         while !left.is_empty() {
@@ -273,12 +273,12 @@ async fn answer(write: &mut (impl AsyncWrite + Unpin), answer: Pieces, limit: Du
 
 /// Answers the operator's requests, one line after the other, until the connection ends or the
 /// gateway drains.
-async fn admin(
-    gateway: &Arc<Gateway>,
+async fn serve_operator(
+    gateway: &Arc<RunningGateway>,
     mut read: BufReader<OwnedReadHalf>,
-    mut write: Pressed<OwnedWriteHalf>,
+    mut write: PressedStream<OwnedWriteHalf>,
     caller: &CallerAccess,
-    mut proof: Proof,
+    mut proof: PeerProof,
 ) -> io::Result<()> {
     let budget = &gateway.service.budget;
     loop {
@@ -286,7 +286,7 @@ async fn admin(
         // An idle connection, such as that of `approvals --watch`, must not delay the shutdown.
         let line = tokio::select! {
             biased;
-            line = next_line(&mut read, budget, caller.access.caller()) => line,
+            line = read_line(&mut read, budget, caller.access.caller()) => line,
             () = gateway.service.draining.cancelled() => return Ok(()),
         };
         let line = match line {
@@ -295,36 +295,36 @@ async fn admin(
             Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
                 let text = "the request is too large, or headend's memory for messages is used up; try again";
                 let error = message::error_object(code::INVALID_REQUEST, text, None);
-                return answer(&mut write, message::encode_error(None, &error).into(), limit).await;
+                return write_answer(&mut write, message::encode_error(None, &error).into(), limit).await;
             }
             Err(error) => return Err(error),
         };
-        let frame = Frame::from_client(line, Bounds::CLIENT);
+        let frame = Frame::from_client(line, JsonBounds::CLIENT);
         let Ok(Ok(Message::Request(request))) = frame.map(|frame| Message::parse(&frame)) else {
             let error = message::error_object(code::INVALID_REQUEST, "not a request", None);
-            answer(&mut write, message::encode_error(None, &error).into(), limit).await?;
+            write_answer(&mut write, message::encode_error(None, &error).into(), limit).await?;
             continue;
         };
         let outcome = operate(gateway, caller, &mut proof, &request).await;
         let outcome = outcome.map_err(|(code, text)| message::error_object(code, &text, None));
-        let done = Pieces::answer(request.id.raw(), Answer { outcome, status: None });
-        answer(&mut write, done, limit).await?;
+        let done = MessageSlices::answer(request.id.raw(), RequestAnswer { outcome, status: None });
+        write_answer(&mut write, done, limit).await?;
     }
 }
 
 /// Checks that the caller may make the request, performs it and records it. Returns the result, or
 /// the code and text of an error.
 pub(crate) async fn operate(
-    gateway: &Arc<Gateway>,
+    gateway: &Arc<RunningGateway>,
     caller: &CallerAccess,
-    proof: &mut Proof,
+    proof: &mut PeerProof,
     message: &MessageRequest,
 ) -> Result<RawJson, (i64, String)> {
     let method = message.method.as_str();
     gateway.service.admission.admit(&caller.caller, 1).map_err(|over| (1, over.to_string()))?;
     let params = message.params.clone().unwrap_or(RawJson::EMPTY_OBJECT);
     let request = Request::parse(method, &params);
-    let by = match (operator(&caller.caller), &request) {
+    let by = match (operator_name(&caller.caller), &request) {
         (Some(by), _) => Person::of_socket(&by),
         // Any user of the socket may list and call tools.
         (None, Some(Ok(Request::Tools(_) | Request::Call(_)))) => Person::of_socket(""),
@@ -333,8 +333,8 @@ pub(crate) async fn operate(
     let request = request.ok_or_else(|| (code::METHOD_NOT_FOUND, format!("no admin method {method:?}")))?;
     let request = match request {
         Ok(request) => request,
-        Err(Malformed { effect, why }) => {
-            if let Effect::Act(action) = effect {
+        Err(MalformedRequest { effect, why }) => {
+            if let RequestEffect::Act(action) = effect {
                 gateway.operator.refused(action, &by, &why).await;
             }
             return Err((code::INVALID_PARAMS, why));
@@ -343,8 +343,10 @@ pub(crate) async fn operate(
     // Boxed: inlining the recorded request would grow the future of every connection.
     let performed = Box::pin(perform(gateway, caller, &by, proof, &request));
     let view = gateway.operator.recorded(&request, &by, performed).await.map_err(|refusal| match refusal {
-        Refusal::Params(why) => (code::INVALID_PARAMS, why),
-        other @ (Refusal::Refused(_) | Refusal::Unusable(_) | Refusal::Stranger) => (1, other.to_string()),
+        OperatorRefusal::Params(why) => (code::INVALID_PARAMS, why),
+        other @ (OperatorRefusal::Refused(_) | OperatorRefusal::Unusable(_) | OperatorRefusal::Stranger) => {
+            (1, other.to_string())
+        }
     })?;
     view.json().map_err(|error| (1, error.to_string()))
 }
@@ -353,26 +355,26 @@ pub(crate) async fn operate(
 /// handled here, all others by the operator's service.
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other requests are about the gateway itself")]
 async fn perform(
-    gateway: &Arc<Gateway>,
+    gateway: &Arc<RunningGateway>,
     caller: &CallerAccess,
     by: &Person,
-    proof: &mut Proof,
+    proof: &mut PeerProof,
     request: &Request,
-) -> Result<View, Refusal> {
+) -> Result<OperatorView, OperatorRefusal> {
     let setting = gateway.service.snapshots.load().config.consent.operator;
     proof.check(setting, request)?;
     match request {
         Request::Challenge(params) => proof.challenge(setting, &params.method),
         Request::Prove(params) => proof.prove(&params.code).inspect_err(|_| gateway.wrong_codes.count()),
-        Request::Status(_) => Ok(View::Status(Box::new(whole_status(gateway).await))),
-        Request::Tools(params) => tools::list(&gateway.service, caller, params).map(View::Tools),
+        Request::Status(_) => Ok(OperatorView::Status(Box::new(build_full_status(gateway).await))),
+        Request::Tools(params) => tools::list(&gateway.service, caller, params).map(OperatorView::Tools),
         Request::Tool(params) => {
             let users = socket_callers(&gateway.service.snapshots.load().config.admin);
-            tool::show(&gateway.service, &params.name, users).map(Box::new).map(View::Tool)
+            tool::show(&gateway.service, &params.name, users).map(Box::new).map(OperatorView::Tool)
         }
         Request::Reload(params) => reload(gateway, &by.name, params).await,
         Request::Call(params) => call::call(gateway, caller, params).await,
-        Request::LinkConsole(_) => console_link(gateway),
+        Request::LinkConsole(_) => create_console_link(gateway),
         _ => gateway.operator.desk().carry_out(request, by).await,
     }
 }
@@ -380,7 +382,7 @@ async fn perform(
 /// Reloads the configuration and returns the plan. With `dry_run` it only returns the plan.
 /// `headend enable` and `headend disable` send their action and the upstream's name, for the audit
 /// record.
-async fn reload(gateway: &Gateway, by: &str, params: &ReloadParams) -> Result<View, Refusal> {
+async fn reload(gateway: &RunningGateway, by: &str, params: &ReloadParams) -> Result<OperatorView, OperatorRefusal> {
     let action = match params.action.as_deref() {
         Some("enable") => Some(OperatorAction::Enable),
         Some("disable") => Some(OperatorAction::Disable),
@@ -391,12 +393,12 @@ async fn reload(gateway: &Gateway, by: &str, params: &ReloadParams) -> Result<Vi
     } else {
         gateway.reload(by, action.zip(params.name.as_deref())).await
     };
-    plan.map(|plan| View::Reloaded(Reloaded { plan: plan.to_string() })).map_err(Refusal::Refused)
+    plan.map(|plan| OperatorView::Reloaded(ReloadView { plan: plan.to_string() })).map_err(OperatorRefusal::Refused)
 }
 
 /// Creates a link that signs in to the console; a person who opens it is the operator.
-fn console_link(gateway: &Gateway) -> Result<View, Refusal> {
-    let off = || Refusal::refused("the console is off; see `[console] listen`");
+fn create_console_link(gateway: &RunningGateway) -> Result<OperatorView, OperatorRefusal> {
+    let off = || OperatorRefusal::refused("the console is off; see `[console] listen`");
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
-    Ok(View::ConsoleLink(ConsoleLink { link, seconds: life.as_secs() }))
+    Ok(OperatorView::ConsoleLink(ConsoleLink { link, seconds: life.as_secs() }))
 }

@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 use crate::config::Config;
 use crate::console;
 use crate::daemon::access;
-use crate::listener::address::Failures;
+use crate::listener::address::CredentialFailures;
 use crate::listener::credentials::Credentials;
-use crate::listener::descriptors::Room;
-use crate::serve::front::Front;
-use crate::serve::pages::{self, Served};
+use crate::listener::descriptors::DescriptorRoom;
+use crate::serve::front::ListenerState;
+use crate::serve::pages::{self, PageServer};
 
 /// Addresses on which the gateway listens.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Addresses {
+pub(crate) struct GatewayAddresses {
     pub(crate) endpoints: Vec<String>,
     pub(crate) metrics: Option<SocketAddr>,
     /// Base URL of the console, if the console is on.
@@ -30,33 +30,33 @@ pub(crate) struct Addresses {
 
 /// Credentials, failed attempts and listeners of HTTP. A reload replaces the parts one by one.
 #[derive(Debug)]
-pub(crate) struct Doors {
+pub(crate) struct GatewayListeners {
     pub(super) credentials: Arc<ArcSwap<Credentials>>,
-    pub(super) failures: Arc<ArcSwap<Failures>>,
-    pub(super) fronts: Mutex<Vec<Arc<Front>>>,
+    pub(super) failures: Arc<ArcSwap<CredentialFailures>>,
+    pub(super) fronts: Mutex<Vec<Arc<ListenerState>>>,
     /// Address of the metrics listener, and the pages that it serves.
-    pub(super) pages: OnceLock<(SocketAddr, Arc<Served>)>,
+    pub(super) pages: OnceLock<(SocketAddr, Arc<PageServer>)>,
     /// The generated token and its file; unset until clients need a token and there is a state
     /// directory.
     pub(super) own_token: OnceLock<Option<(String, PathBuf)>>,
 }
 
 #[cfg(test)]
-impl super::gateway::Gateway {
+impl super::gateway::RunningGateway {
     /// Returns the first MCP listener.
-    pub(crate) fn first_front(&self) -> Arc<Front> {
+    pub(crate) fn first_front(&self) -> Arc<ListenerState> {
         Arc::clone(&self.doors.get().unwrap().fronts.lock()[0])
     }
 
     /// Returns the metrics listener's address and pages.
-    pub(crate) fn pages(&self) -> Option<(SocketAddr, Arc<Served>)> {
+    pub(crate) fn pages(&self) -> Option<(SocketAddr, Arc<PageServer>)> {
         self.doors.get()?.pages.get().cloned()
     }
 }
 
 /// Divides the process's file descriptors among listeners, upstreams and the fixed needs of
 /// console, metrics and admin socket.
-pub(super) fn room(config: &Config, listeners: usize) -> Room {
+pub(super) fn room(config: &Config, listeners: usize) -> DescriptorRoom {
     let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + access::DESCRIPTORS;
-    Room::make(&config.server.limits, listeners, config.upstreams.len(), fixed)
+    DescriptorRoom::make(&config.server.limits, listeners, config.upstreams.len(), fixed)
 }

@@ -16,7 +16,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::config::Seen;
+use crate::config::FileFingerprint;
 
 /// Time for which the files must stay unchanged before they are read: editors write in several
 /// steps.
@@ -31,7 +31,7 @@ const MAX_LINKS: usize = 40;
 #[derive(Debug, Default)]
 pub(crate) struct FileWatch {
     watcher: Option<RecommendedWatcher>,
-    places: Arc<Places>,
+    places: Arc<WatchedFolders>,
     dirty: Arc<Notify>,
     /// True after a watched directory was removed, which ends its watch. A new directory with that
     /// name may have the same inode, so a comparison would not notice it.
@@ -42,8 +42,8 @@ impl FileWatch {
     /// Watches these files and every link on the paths to them. If the set of watched names or a
     /// directory differs from before, the next [`Self::changed`] returns without an event, since
     /// changes may have been missed.
-    pub(crate) fn follow(&mut self, files: &[Seen]) {
-        let mut places = Places::default();
+    pub(crate) fn follow(&mut self, files: &[FileFingerprint]) {
+        let mut places = WatchedFolders::default();
         for file in files {
             places.lead_to(file.path());
             if file.is_folder() {
@@ -85,7 +85,7 @@ impl FileWatch {
     ///
     /// Not cancel-safe: once the first event has arrived, dropping the future loses it, and its
     /// caller must read the files itself.
-    pub(crate) async fn changed(&self, look: impl Fn() -> Vec<Seen>) -> Option<Vec<Seen>> {
+    pub(crate) async fn changed(&self, look: impl Fn() -> Vec<FileFingerprint>) -> Option<Vec<FileFingerprint>> {
         self.dirty.notified().await;
         let mut before = look();
         for _ in 0..MOST {
@@ -107,10 +107,10 @@ impl FileWatch {
 
 /// Watched names by the directory that contains them.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Places(BTreeMap<PathBuf, Names>);
+struct WatchedFolders(BTreeMap<PathBuf, WatchedNames>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Names {
+struct WatchedNames {
     /// Device and inode of the directory. A different directory with the same name needs a new
     /// watch.
     directory: Option<(u64, u64)>,
@@ -119,7 +119,7 @@ struct Names {
     all: bool,
 }
 
-impl Places {
+impl WatchedFolders {
     /// Adds every symbolic link on the path to the file, then the file itself or the first part of
     /// the path that does not exist.
     fn lead_to(&mut self, file: &Path) {
@@ -163,7 +163,7 @@ impl Places {
 
     /// Returns the entry of a directory, which it adds if missing, with the current device and
     /// inode.
-    fn directory(&mut self, directory: &Path) -> &mut Names {
+    fn directory(&mut self, directory: &Path) -> &mut WatchedNames {
         let entry = self.0.entry(directory.to_owned()).or_default();
         entry.directory = std::fs::metadata(directory).ok().map(|data| (data.dev(), data.ino()));
         entry
@@ -202,9 +202,9 @@ mod tests {
 
     /// Returns the watched names on the path to one file as `directory:name`, relative to `root`.
     fn ways(root: &Path, file: &str) -> Vec<String> {
-        let mut places = Places::default();
+        let mut places = WatchedFolders::default();
         places.lead_to(&root.join(file));
-        let shown = |(directory, entry): (&PathBuf, &Names)| {
+        let shown = |(directory, entry): (&PathBuf, &WatchedNames)| {
             let directory = directory.strip_prefix(root).unwrap().display().to_string();
             entry.names.iter().map(|name| format!("{directory}:{}", name.display())).collect::<Vec<_>>()
         };
@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// Returns the result of [`FileWatch::changed`] while `writer` writes.
-    async fn last_look(path: &Path, writer: impl Future<Output = ()>) -> Option<Vec<Seen>> {
+    async fn last_look(path: &Path, writer: impl Future<Output = ()>) -> Option<Vec<FileFingerprint>> {
         let watch = FileWatch::default();
         watch.again();
         let look = || config::load(path).files;
@@ -275,7 +275,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let inner = dir.path().join("conf");
         let of = |file: &Path| {
-            let mut places = Places::default();
+            let mut places = WatchedFolders::default();
             places.lead_to(file);
             places
         };

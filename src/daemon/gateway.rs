@@ -12,55 +12,55 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::access::Access;
-use crate::base::budget::Budget;
+use crate::base::budget::ByteBudget;
 use crate::base::callers::CallerCounts;
 use crate::base::clock;
 pub(crate) use crate::base::clock::now;
 pub(crate) use crate::base::never::or_never;
 pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
-use crate::config::{Config, Loading, Seen};
-use crate::console::{self, Console};
-use crate::daemon::access::Users;
-use crate::daemon::doors::{Addresses, Doors};
-use crate::daemon::own_places::own_places;
+use crate::config::{Config, FileFingerprint, LoadedConfig};
+use crate::console::{self, ConsoleSite};
+use crate::daemon::access::SocketUserTable;
+use crate::daemon::doors::{GatewayAddresses, GatewayListeners};
+use crate::daemon::own_places::find_protected_folders;
 use crate::daemon::systemd;
-use crate::gateway::client::admission::Admission;
+use crate::gateway::client::admission::RequestAdmission;
 use crate::gateway::client::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::hidden_calls;
 use crate::gateway::keys::Keys;
 use crate::gateway::logins::PendingLogins;
-use crate::gateway::notify::Notices;
+use crate::gateway::notify::NoticeSender;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
-use crate::gateway::supervisor::{self, Parts, Supervised};
+use crate::gateway::supervisor::{self, SupervisorHandle, SupervisorServices};
 use crate::listener::credentials::CallerAccess;
-use crate::operator::Operator;
-use crate::operator::live::LiveDesk;
-use crate::policy::{Caller, Entry, OperatorAction};
+use crate::operator::OperatorService;
+use crate::operator::live::LiveBackend;
+use crate::policy::{AuditEntry, Caller, OperatorAction};
 use crate::serve::lines::LineClient;
-use crate::serve::sessions::{SessionLimits, Sessions};
+use crate::serve::sessions::{ClientSessions, SessionLimits};
 use crate::store::approvals::Approvals;
-use crate::store::audit::{self, Audit, OpenError, action::WrongAttempts};
+use crate::store::audit::{self, AuditLog, AuditOpenError, action::WrongAttempts};
 use crate::store::db::DbError;
-use crate::store::directory::Store;
+use crate::store::directory::StateDir;
 use crate::store::leases::Leases;
 use crate::store::logins::{LoginKey, Logins};
-use crate::store::pins::{PinNews, Pins};
-use crate::store::recent::Recent;
+use crate::store::pins::{PinNews, PinRegistry};
+use crate::store::recent::RecentDecisions;
 use crate::store::restored::RestoreReview;
 use crate::store::sessions::SessionStore;
 use crate::store::sign_ins::SignIns;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::call::parks::Parks;
-use crate::upstream::login::parts::LoginParts;
+use crate::upstream::call::parks::ParkedCalls;
+use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
-use crate::upstream::process::mark::Marks;
-use crate::upstream::spawner::Intake;
+use crate::upstream::process::mark::OwnerMarks;
+use crate::upstream::spawner::IntakeLimits;
 
-pub(crate) use crate::store::approvals::Keeper;
-pub(crate) use crate::store::audit::{MAIN, chain_of_its_own};
+pub(crate) use crate::store::approvals::SettingOwner;
+pub(crate) use crate::store::audit::{MAIN, new_chain_name};
 
 mod reload;
 
@@ -71,21 +71,21 @@ const FAR_AHEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 pub(crate) struct ConfigSource {
     /// Path of the file; `None` for the embedded default and for upstreams of the command line.
     pub(crate) path: Option<PathBuf>,
-    pub(crate) load: Loader,
+    pub(crate) load: ConfigLoader,
     /// True if pins and logins are kept on disk; false for upstreams given on the command line.
     pub(crate) remembers: bool,
     /// The files as they were read last, even if the configuration in them was refused.
-    pub(crate) files: parking_lot::Mutex<Vec<Seen>>,
+    pub(crate) files: parking_lot::Mutex<Vec<FileFingerprint>>,
     /// Warnings of the last configuration; a reload logs only the new ones.
     pub(crate) warned: parking_lot::Mutex<Vec<String>>,
 }
 
 /// A function that reads the configuration again.
-pub(crate) type Loader = Box<dyn Fn() -> Loading + Send + Sync>;
+pub(crate) type ConfigLoader = Box<dyn Fn() -> LoadedConfig + Send + Sync>;
 
 impl ConfigSource {
     /// Reads the configuration and returns its files; the result is not applied or remembered.
-    pub(crate) fn look(&self) -> Vec<Seen> {
+    pub(crate) fn look(&self) -> Vec<FileFingerprint> {
         (self.load)().files
     }
 }
@@ -98,10 +98,10 @@ impl std::fmt::Debug for ConfigSource {
 
 /// The reason why the gateway could not be built.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
+pub(crate) enum GatewayStartError {
     #[error("{0}")]
     Config(String),
-    #[error("{key}: {}; {}", unbound(*address, source), way_out(key, *address, source))]
+    #[error("{key}: {}; {}", describe_bind_error(*address, source), bind_error_advice(key, *address, source))]
     Listen {
         /// The key of the configuration that sets the address.
         key: &'static str,
@@ -116,7 +116,7 @@ pub(crate) enum StartError {
         source: io::Error,
     },
     #[error(transparent)]
-    Audit(#[from] OpenError),
+    Audit(#[from] AuditOpenError),
     #[error("the state directory: {0}")]
     State(#[from] DbError),
     #[error("metrics: {0}")]
@@ -124,7 +124,7 @@ pub(crate) enum StartError {
 }
 
 /// Describes why an address cannot be listened on.
-pub(crate) fn unbound(address: SocketAddr, error: &io::Error) -> String {
+pub(crate) fn describe_bind_error(address: SocketAddr, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::AddrInUse {
         format!("{address} is in use by another program")
     } else {
@@ -133,7 +133,7 @@ pub(crate) fn unbound(address: SocketAddr, error: &io::Error) -> String {
 }
 
 /// Advises the operator about an address of the key `key` that cannot be listened on.
-pub(crate) fn way_out(key: &str, address: SocketAddr, error: &io::Error) -> String {
+pub(crate) fn bind_error_advice(key: &str, address: SocketAddr, error: &io::Error) -> String {
     let other = format!("write another address in {key}");
     if error.kind() == io::ErrorKind::AddrInUse {
         format!("`ss -ltnp 'sport = :{}'` names the program: end it, or {other}", address.port())
@@ -144,46 +144,46 @@ pub(crate) fn way_out(key: &str, address: SocketAddr, error: &io::Error) -> Stri
 
 /// A running gateway without listeners. Its owner adds HTTP, pipes and the admin socket.
 #[derive(Debug)]
-pub(crate) struct Gateway {
+pub(crate) struct RunningGateway {
     pub(crate) service: Arc<Service>,
-    pub(crate) supervised: Supervised,
-    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) supervised: SupervisorHandle,
+    pub(crate) sessions: Arc<ClientSessions>,
     /// Logins at upstreams that wait for a person to complete them.
     pub(crate) logins: Arc<PendingLogins>,
     pub(crate) source: ConfigSource,
     /// The console; set once it listens.
-    pub(crate) console: OnceLock<Arc<Console>>,
+    pub(crate) console: OnceLock<Arc<ConsoleSite>>,
     /// The service that performs and records the operator's requests.
-    pub(crate) operator: Operator,
+    pub(crate) operator: OperatorService,
     pub(super) wrong_codes: WrongAttempts,
-    pub(super) store: Option<Store>,
+    pub(super) store: Option<StateDir>,
     /// The operator's review after a restored backup; `None` without a store.
     pub(super) restore_review: Option<RestoreReview>,
     /// Console sign-ins in the store; `None` without a store.
     pub(super) sign_ins: Option<SignIns>,
     /// State of the HTTP listeners; set once they are opened.
-    pub(super) doors: OnceLock<Doors>,
+    pub(super) doors: OnceLock<GatewayListeners>,
     /// Addresses of the HTTP listeners; set once they are opened.
-    pub(super) addresses: OnceLock<Addresses>,
+    pub(super) addresses: OnceLock<GatewayAddresses>,
     /// Users of the admin socket; set once it is served.
-    pub(super) users: OnceLock<Users>,
+    pub(super) users: OnceLock<SocketUserTable>,
     pub(super) socket: OnceLock<PathBuf>,
     reloading: Mutex<()>,
     times: StopTimes,
 }
 
-impl Gateway {
+impl RunningGateway {
     /// Builds a gateway and starts its upstreams; `chain` names its chain in the audit log.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`GatewayStartError`].
     pub(crate) fn build(
         config: Config,
         source: ConfigSource,
-        store: Option<Store>,
+        store: Option<StateDir>,
         chain: &str,
         times: StopTimes,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, GatewayStartError> {
         Self::build_as(GatewayRole::Serve, config, source, store, chain, times)
     }
 
@@ -191,13 +191,13 @@ impl Gateway {
     /// store, starts no upstream and records nothing.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`GatewayStartError`].
     pub(crate) fn stand_in(
         config: Config,
         source: ConfigSource,
-        store: Store,
+        store: StateDir,
         times: StopTimes,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, GatewayStartError> {
         Self::build_as(GatewayRole::StandIn, config, source, Some(store), "", times)
     }
 
@@ -206,30 +206,30 @@ impl Gateway {
         role: GatewayRole,
         config: Config,
         source: ConfigSource,
-        store: Option<Store>,
+        store: Option<StateDir>,
         chain: &str,
         times: StopTimes,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, GatewayStartError> {
         let metrics = Metrics::new()?;
         let serves = role == GatewayRole::Serve;
-        let pinned = store.as_ref().map(Store::db).transpose()?;
+        let pinned = store.as_ref().map(StateDir::db).transpose()?;
         // A stand-in only reads the pins; everything else in the store belongs to the daemon.
         let db = pinned.clone().filter(|_| serves);
         let audit = match (&store, &db) {
             (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
-            _ => Audit::none(),
+            _ => AuditLog::none(),
         };
         // If the audit log is not writable, the gateway starts too, and refuses calls.
-        drop(audit.record(Entry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
+        drop(audit.record(AuditEntry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
         let limits = &config.server.limits;
         let session_limits = session_limits(&config);
         let limits = limits.clone();
-        let budget = Budget::new(limits.buffered_bytes);
+        let budget = ByteBudget::new(limits.buffered_bytes);
         budget.set_shared(config.has_many_callers());
         metrics.reloaded(true, clock::unix_seconds());
         let pins = match pinned.filter(|_| source.remembers) {
-            Some(db) => Pins::open(db)?,
-            None => Pins::memory(),
+            Some(db) => PinRegistry::open(db)?,
+            None => PinRegistry::memory(),
         };
         if let Some(db) = &db {
             // Expired grants must not become valid again because the clock was set back.
@@ -241,29 +241,30 @@ impl Gateway {
                      approval counts as expired. Set the clock right; if it is right, put a copy of headend.db from before in its place"
                 );
             }
-            clock::not_before(latest);
+            clock::advance_clock(latest);
         }
         let is_daemon = chain == MAIN;
         let restore_review = db.clone().map(|db| RestoreReview::open(db, is_daemon)).transpose()?;
         let leases = Leases::new(db.clone(), metrics.clone());
         let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
         if is_daemon {
-            adopt(&config, store.as_ref(), kept_logins.as_ref());
+            adopt_old_records(&config, store.as_ref(), kept_logins.as_ref());
         }
-        let login_parts = LoginParts::new(kept_logins, audit.clone());
-        let parts = Parts {
+        let login_parts = LoginServices::new(kept_logins, audit.clone());
+        let parts = SupervisorServices {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
-            intake: Intake::new(Arc::clone(&budget), &limits),
+            intake: IntakeLimits::new(Arc::clone(&budget), &limits),
             logins: login_parts.clone(),
             pins: pins.clone(),
             leases: leases.clone(),
             times,
-            marks: Marks::claim(store.as_ref().filter(|_| serves).map(Store::dir)),
+            marks: OwnerMarks::claim(store.as_ref().filter(|_| serves).map(StateDir::dir)),
             role,
         };
-        let keys = Keys::open(db.as_ref())?.ok_or_else(|| StartError::Config("no key could be made".to_owned()))?;
+        let keys =
+            Keys::open(db.as_ref())?.ok_or_else(|| GatewayStartError::Config("no key could be made".to_owned()))?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
         let sign_ins = db.clone().map(|db| SignIns::new(db, console::MAX_SESSIONS));
         let approvals = match db {
@@ -271,12 +272,12 @@ impl Gateway {
             None => Approvals::memory(&config.consent),
         };
         let (invalidated, told) = (approvals.clone(), audit.clone());
-        pins.on_change(Box::new(move |news| pins_changed(news, &invalidated, &told)));
+        pins.on_change(Box::new(move |news| record_pin_changes(news, &invalidated, &told)));
         approvals.record_in(audit.clone());
         approvals.count_in(metrics.approvals().clone());
-        let state = store.as_ref().map(Store::dir);
-        approvals.set_places(own_places(source.path.as_deref(), &source.files.lock(), state));
-        let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        let state = store.as_ref().map(StateDir::dir);
+        approvals.set_places(find_protected_folders(source.path.as_deref(), &source.files.lock(), state));
+        let supervised = supervisor::start(config, parts).map_err(GatewayStartError::Config)?;
         if let Some(review) = restore_review.clone().filter(|_| is_daemon) {
             supervised.tasks.spawn("restored", review.record(audit.clone()));
         }
@@ -294,7 +295,7 @@ impl Gateway {
             settled: supervised.settled.clone(),
             metrics,
             audit,
-            parks: Parks::new(tasks.clone(), draining.clone()),
+            parks: ParkedCalls::new(tasks.clone(), draining.clone()),
             approvals: Arc::clone(&approvals),
             leases,
             tasks,
@@ -303,12 +304,12 @@ impl Gateway {
             keys,
             max_result_bytes: AtomicUsize::new(limits.result_bytes),
             budget: Arc::clone(&budget),
-            admission: Admission::new(&limits),
+            admission: RequestAdmission::new(&limits),
             held: HeldCalls::default(),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
             calls_of: CallerCounts::default(),
             clients: ConnectedClients::default(),
-            recent: Recent::default(),
+            recent: RecentDecisions::default(),
             console: OnceLock::new(),
             ports: OnceLock::new(),
             refused_reload: ArcSwapOption::empty(),
@@ -316,12 +317,12 @@ impl Gateway {
         });
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
         supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
-        let notices = Notices::start(&service, &supervised.tasks, &supervised.stop);
+        let notices = NoticeSender::start(&service, &supervised.tasks, &supervised.stop);
         let (tasks, draining) = (service.tasks.clone(), service.draining.clone());
         let wrong_codes = WrongAttempts::new(OperatorAction::WrongCode, service.audit.clone(), tasks, draining);
         let callback = Arc::clone(&login_parts.callback);
         let logins = Arc::new(PendingLogins::new(callback, supervised.orders.clone()));
-        let desk = LiveDesk {
+        let desk = LiveBackend {
             service: Arc::clone(&service),
             pins,
             orders: supervised.orders.clone(),
@@ -330,11 +331,11 @@ impl Gateway {
             review: restore_review.clone(),
         };
         Ok(Self {
-            operator: Operator::new(Arc::new(desk), service.audit.clone()),
+            operator: OperatorService::new(Arc::new(desk), service.audit.clone()),
             service,
             logins,
             supervised,
-            sessions: Arc::new(Sessions::new(session_limits, budget, Some(approvals), kept_sessions)),
+            sessions: Arc::new(ClientSessions::new(session_limits, budget, Some(approvals), kept_sessions)),
             source,
             console: OnceLock::new(),
             wrong_codes,
@@ -378,7 +379,7 @@ impl Gateway {
     pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
         let times = self.times;
         let drain_timeout = self.service.snapshots.load().config.server.drain_timeout;
-        systemd::stopping(times.total(drain_timeout));
+        systemd::notify_stopping(times.total(drain_timeout));
         self.service.draining.cancel();
         tokio::select! {
             () = self.service.tasks.join() => {}
@@ -406,7 +407,7 @@ impl Gateway {
         let closed = async {
             self.sessions.settled().await;
             // The audit log reports its own failures.
-            drop(self.service.audit.record(Entry::gateway("stopped", ""), true).written().await);
+            drop(self.service.audit.record(AuditEntry::gateway("stopped", ""), true).written().await);
             self.service.audit.flush().await;
         };
         if tokio::time::timeout(times.records, closed).await.is_err() {
@@ -417,7 +418,7 @@ impl Gateway {
 
 /// Assigns stored catalogs and logins of older versions, which were kept per launch, to the one
 /// upstream that has the launch. A failure is logged, and the next start tries again.
-fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
+fn adopt_old_records(config: &Config, store: Option<&StateDir>, logins: Option<&Logins>) {
     let all = || config.upstreams.iter().chain(&config.disabled);
     if let Some(store) = store {
         store.adopt_catalogs(all());
@@ -428,7 +429,7 @@ fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
 }
 
 /// Records changes of pins; ends approvals and grants for digests that are no longer pinned.
-fn pins_changed(news: &PinNews, approvals: &Approvals, audit: &Audit) {
+fn record_pin_changes(news: &PinNews, approvals: &Approvals, audit: &AuditLog) {
     for entry in news.entries() {
         // Not awaited: the store keeps the pins themselves, and no call waits for this record.
         if entry.by.is_some() {
@@ -469,15 +470,15 @@ mod tests {
         let path = dir.path().join("headend.toml");
         let write = |text: &str| std::fs::write(&path, text).unwrap();
         write("");
-        let Loading { outcome, files } = config::load(&path);
+        let LoadedConfig { outcome, files } = config::load(&path);
         let (config, _) = outcome.unwrap();
-        let load: Loader = Box::new({
+        let load: ConfigLoader = Box::new({
             let path = path.clone();
             move || config::load(&path)
         });
         let (path, files) = (Some(path.clone()), parking_lot::Mutex::new(files));
         let source = ConfigSource { path, load, remembers: false, files, warned: parking_lot::Mutex::default() };
-        let gateway = Gateway::build(config, source, None, "test", StopTimes::DAEMON).unwrap();
+        let gateway = RunningGateway::build(config, source, None, "test", StopTimes::DAEMON).unwrap();
         let is_in_force = || gateway.service.snapshots.load().config.policy_stated;
         write("[policy]\n");
         let half = gateway.source.look();

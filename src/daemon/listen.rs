@@ -9,20 +9,20 @@ use tokio::net::TcpListener;
 
 use crate::base::clock;
 use crate::base::fair_slots::FairSlots;
-use crate::base::tally::Tally;
+use crate::base::tally::LogTally;
 use crate::config::{Config, MAX_HEADER_FIELD};
-use crate::console::{self, Console, Doors};
-use crate::daemon::doors::{Addresses, room};
-use crate::daemon::gateway::{Gateway, StartError};
+use crate::console::{self, ConsoleSessions, ConsoleSite};
+use crate::daemon::doors::{GatewayAddresses, room};
+use crate::daemon::gateway::{GatewayStartError, RunningGateway};
 use crate::daemon::scrape::MetricsPage;
 use crate::gateway::client::STATELESS;
-use crate::gateway::condition::{Condition, conditions};
-use crate::listener::guard::Guard;
+use crate::gateway::condition::{GatewayFault, conditions};
+use crate::listener::guard::HeadGuard;
 use crate::listener::lobby::Lobby;
-use crate::serve::front::{Front, Terms};
+use crate::serve::front::{ListenerSettings, ListenerState};
 use crate::serve::http_server::accept;
-use crate::serve::pages::{self, Served};
-use crate::store::directory::Store;
+use crate::serve::pages::{self, PageServer};
+use crate::store::directory::StateDir;
 
 /// Keys of the configuration that set the listeners' addresses.
 pub(crate) const SERVER: &str = "[server] listen";
@@ -31,15 +31,15 @@ pub(crate) const CONSOLE: &str = "[console] listen";
 /// Longest time between two sweeps for sessions that were idle for too long.
 const SWEEP: Duration = Duration::from_secs(60);
 
-impl Gateway {
+impl RunningGateway {
     /// Opens the HTTP listeners of the configuration and spawns their tasks, and a task that ends
     /// idle sessions.
     ///
     /// # Errors
-    /// [`StartError`]. An address that cannot be bound fails before any listener is served.
-    pub(crate) async fn listen(&self) -> Result<Addresses, StartError> {
+    /// [`GatewayStartError`]. An address that cannot be bound fails before any listener is served.
+    pub(crate) async fn listen(&self) -> Result<GatewayAddresses, GatewayStartError> {
         let config = Arc::clone(&self.service.snapshots.load().config);
-        let mut addresses = Addresses::default();
+        let mut addresses = GatewayAddresses::default();
         let mut listeners = Vec::new();
         for address in &config.server.listen {
             listeners.push(bind(SERVER, *address).await?);
@@ -51,7 +51,7 @@ impl Gateway {
         let console = match config.console.listen {
             Some(address) => {
                 let bound = console::bind(address, config.console.chosen).await;
-                Some(bound.map_err(|source| StartError::Listen { key: CONSOLE, address, source })?)
+                Some(bound.map_err(|source| GatewayStartError::Listen { key: CONSOLE, address, source })?)
             }
             None => None,
         };
@@ -62,9 +62,9 @@ impl Gateway {
         let limits = room(&config, listeners.len()).fit(&config.server.limits);
         for (listener, local) in listeners {
             let server = &config.server;
-            let terms = Terms::new(local, server, limits.clone());
+            let terms = ListenerSettings::new(local, server, limits.clone());
             addresses.endpoints.push(format!("http://{local}{}", server.endpoint));
-            let front = Arc::new(Front {
+            let front = Arc::new(ListenerState {
                 service: Arc::clone(&self.service),
                 sessions: Arc::clone(&self.sessions),
                 local,
@@ -74,7 +74,7 @@ impl Gateway {
                 lobby: Lobby::new("mcp", terms.lobby(), Some(self.service.metrics.clone())),
                 places: FairSlots::new(limits.connections, 0),
                 terms: ArcSwap::from_pointee(terms),
-                full: Tally::default(),
+                full: LogTally::default(),
                 failures: Arc::clone(&doors.failures),
             });
             doors.fronts.lock().push(Arc::clone(&front));
@@ -107,18 +107,18 @@ impl Gateway {
     }
 
     /// Builds the console and spawns its listener. Returns the console's base URL.
-    fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, StartError> {
+    fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, GatewayStartError> {
         let token = match &self.store {
             Some(store) => {
-                let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
+                let failed = |source| GatewayStartError::Token { dir: store.dir().to_owned(), source };
                 store.console_token().map_err(failed)?
             }
             // This token is never shown, so links are the only way to sign in.
-            None => Store::fresh_token(),
+            None => StateDir::fresh_token(),
         };
-        let doors = Doors::new(&token, self.sign_ins.clone(), clock::uptime());
+        let doors = ConsoleSessions::new(&token, self.sign_ins.clone(), clock::uptime());
         let (tasks, draining) = (self.service.tasks.clone(), self.service.draining.clone());
-        let console = Console::new(self.operator.clone(), doors, local, tasks, draining);
+        let console = ConsoleSite::new(self.operator.clone(), doors, local, tasks, draining);
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());
         self.service.console.get_or_init(|| base.to_string());
@@ -136,7 +136,7 @@ impl Gateway {
             store: self.store.clone(),
             reading: Arc::default(),
         });
-        let pages = move |path: &str| -> pages::Page {
+        let pages = move |path: &str| -> pages::TextPage {
             let service = &page.service;
             let fixed = match path {
                 "/metrics" => {
@@ -153,9 +153,9 @@ impl Gateway {
             Box::pin(std::future::ready(fixed))
         };
         let server = &config.server;
-        let guard = Guard::new(local, &server.allowed_hosts, &server.allowed_origins, MAX_HEADER_FIELD);
+        let guard = HeadGuard::new(local, &server.allowed_hosts, &server.allowed_origins, MAX_HEADER_FIELD);
         let guard = Arc::new(ArcSwap::from_pointee(guard));
-        let served = Arc::new(Served { pages: Box::new(pages), guard });
+        let served = Arc::new(PageServer { pages: Box::new(pages), guard });
         if let Some(doors) = self.doors.get() {
             doors.pages.get_or_init(|| (local, Arc::clone(&served)));
         }
@@ -168,7 +168,7 @@ impl Gateway {
 }
 
 /// Returns the status code and text of `/readyz`: whether calls can be made, and each fault.
-fn readiness(conditions: &[Condition]) -> (http::StatusCode, String) {
+fn readiness(conditions: &[GatewayFault]) -> (http::StatusCode, String) {
     let (status, word) = match conditions {
         [] => (http::StatusCode::OK, "ready"),
         _ if conditions.iter().any(|condition| condition.stops_calls) => {
@@ -176,13 +176,14 @@ fn readiness(conditions: &[Condition]) -> (http::StatusCode, String) {
         }
         _ => (http::StatusCode::OK, "degraded"),
     };
-    let lines: String = conditions.iter().map(|Condition { reason, text, .. }| format!("{reason}: {text}\n")).collect();
+    let lines: String =
+        conditions.iter().map(|GatewayFault { reason, text, .. }| format!("{reason}: {text}\n")).collect();
     (status, format!("{word}\n{lines}"))
 }
 
 /// Binds a listener; returns it with its actual address. `key` names the setting in the error.
-async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let failed = |source| StartError::Listen { key, address, source };
+async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), GatewayStartError> {
+    let failed = |source| GatewayStartError::Listen { key, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     Ok((listener, local))

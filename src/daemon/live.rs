@@ -7,41 +7,41 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::config::{Auth, Config, MAX_HEADER_FIELD};
-use crate::daemon::access::Access;
-use crate::daemon::doors::{Doors, room};
-use crate::daemon::gateway::{Gateway, StartError, session_limits};
-use crate::listener::address::Failures;
+use crate::config::{ClientAuth, Config, MAX_HEADER_FIELD};
+use crate::daemon::access::SocketUsers;
+use crate::daemon::doors::{GatewayListeners, room};
+use crate::daemon::gateway::{GatewayStartError, RunningGateway, session_limits};
+use crate::listener::address::CredentialFailures;
 use crate::listener::credentials::{CallerAccess, Credentials};
-use crate::listener::guard::Guard;
+use crate::listener::guard::HeadGuard;
 use crate::policy::Caller;
-use crate::serve::front::Terms;
+use crate::serve::front::ListenerSettings;
 use crate::telemetry::logs;
 
 /// Accepted tokens, each with its caller.
-type Tokens = Vec<(String, Caller)>;
+type TokenCallers = Vec<(String, Caller)>;
 
 /// Values that a new configuration needs and that may be unavailable. They are fetched before the
 /// reload changes anything.
-pub(super) struct Ready {
-    access: Access,
+pub(super) struct ReloadPreparation {
+    access: SocketUsers,
     /// Accepted tokens; `None` if clients need no token.
-    tokens: Option<Tokens>,
+    tokens: Option<TokenCallers>,
     /// Token of the console; `None` without a console or a store.
     console_token: Option<String>,
 }
 
-impl Gateway {
+impl RunningGateway {
     /// Creates the shared state of the HTTP listeners, with the credentials of the configuration.
     ///
     /// # Errors
     /// The generated token cannot be read or created.
-    pub(super) fn open_doors(&self, config: &Config) -> Result<&Doors, StartError> {
+    pub(super) fn open_doors(&self, config: &Config) -> Result<&GatewayListeners, GatewayStartError> {
         let own_token = OnceLock::new();
         let tokens = self.tokens(&config.server.auth, &own_token)?;
         let credentials = Credentials::new(tokens.as_deref(), &self.service.giving_up);
-        let failures = Failures::new(&config.server.limits, config.has_many_callers());
-        Ok(self.doors.get_or_init(|| Doors {
+        let failures = CredentialFailures::new(&config.server.limits, config.has_many_callers());
+        Ok(self.doors.get_or_init(|| GatewayListeners {
             credentials: Arc::new(ArcSwap::from_pointee(credentials)),
             failures: Arc::new(ArcSwap::from_pointee(failures)),
             fronts: Mutex::default(),
@@ -53,10 +53,14 @@ impl Gateway {
     /// Returns the accepted tokens with their callers, including the generated token of our own
     /// user; `None` if clients need no token. Creates the generated token in the state directory on
     /// first use.
-    fn tokens(&self, auth: &Auth, own: &OnceLock<Option<(String, PathBuf)>>) -> Result<Option<Tokens>, StartError> {
-        let Auth::Token { tokens } = auth else { return Ok(None) };
+    fn tokens(
+        &self,
+        auth: &ClientAuth,
+        own: &OnceLock<Option<(String, PathBuf)>>,
+    ) -> Result<Option<TokenCallers>, GatewayStartError> {
+        let ClientAuth::Token { tokens } = auth else { return Ok(None) };
         if let (None, Some(store)) = (own.get(), &self.store) {
-            let failed = |source| StartError::Token { dir: store.dir().to_owned(), source };
+            let failed = |source| GatewayStartError::Token { dir: store.dir().to_owned(), source };
             let made = store.token().map_err(failed)?;
             own.get_or_init(|| Some(made));
         }
@@ -69,7 +73,7 @@ impl Gateway {
     ///
     /// # Errors
     /// The reason why the configuration cannot be applied.
-    pub(super) fn make_ready(&self, config: &Config) -> Result<Ready, String> {
+    pub(super) fn make_ready(&self, config: &Config) -> Result<ReloadPreparation, String> {
         let tokens = match self.doors.get() {
             Some(doors) => self.tokens(&config.server.auth, &doors.own_token).map_err(|error| error.to_string())?,
             None => None,
@@ -78,12 +82,12 @@ impl Gateway {
             (Some(_), Some(store)) => Some(store.console_token().map_err(|error| error.to_string())?),
             _ => None,
         };
-        Ok(Ready { access: Access::of(&config.admin)?, tokens, console_token })
+        Ok(ReloadPreparation { access: SocketUsers::of(&config.admin)?, tokens, console_token })
     }
 
     /// Applies the settings of the snapshot's configuration that live outside the snapshot. Ends
     /// the sessions, streams and calls of callers whose credential is no longer valid.
-    pub(super) async fn put_in_force(&self, before: &Config, ready: Ready) {
+    pub(super) async fn put_in_force(&self, before: &Config, ready: ReloadPreparation) {
         let config = Arc::clone(&self.service.snapshots.load().config);
         self.sessions.set_limits(session_limits(&config));
         self.service.set_limits(&before.server.limits, &config.server.limits, config.has_many_callers());
@@ -120,11 +124,11 @@ impl Gateway {
 
     /// Applies limits, allowed hosts and origins to the listeners, and replaces the table of failed
     /// attempts if its limits change.
-    fn set_terms(&self, doors: &Doors, before: &Config, config: &Config) {
+    fn set_terms(&self, doors: &GatewayListeners, before: &Config, config: &Config) {
         let (old, new) = (&before.server, &config.server);
         let many = (before.has_many_callers(), config.has_many_callers());
         if old.limits.auth_failures != new.limits.auth_failures || many.0 != many.1 {
-            doors.failures.store(Arc::new(Failures::new(&new.limits, many.1)));
+            doors.failures.store(Arc::new(CredentialFailures::new(&new.limits, many.1)));
         }
         let same = (&old.limits, &old.allowed_hosts, &old.allowed_origins)
             == (&new.limits, &new.allowed_hosts, &new.allowed_origins);
@@ -133,7 +137,7 @@ impl Gateway {
             return;
         }
         if let Some((local, served)) = doors.pages.get() {
-            served.guard.store(Arc::new(Guard::new(
+            served.guard.store(Arc::new(HeadGuard::new(
                 *local,
                 &new.allowed_hosts,
                 &new.allowed_origins,
@@ -141,7 +145,7 @@ impl Gateway {
             )));
         }
         let limits = room(config, fronts.len()).fit(&new.limits);
-        fronts.iter().for_each(|front| front.set_terms(Terms::new(front.local, new, limits.clone())));
+        fronts.iter().for_each(|front| front.set_terms(ListenerSettings::new(front.local, new, limits.clone())));
     }
 
     /// Withdraws the access of these callers. That ends their calls, streams and sessions, their

@@ -2,18 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{CONF_D, SYSTEM, Seen};
-use crate::policy::consent::Places;
+use crate::config::{CONF_D, FileFingerprint, SYSTEM};
+use crate::policy::consent::ReservedFolders;
 
 /// Lists these folders. `path` is the configuration file, `files` are the files that were read for
 /// it, and `state` is the state directory. Each path is listed as written and with links resolved.
-pub(crate) fn own_places(path: Option<&Path>, files: &[Seen], state: Option<&Path>) -> Places {
+pub(crate) fn find_protected_folders(
+    path: Option<&Path>,
+    files: &[FileFingerprint],
+    state: Option<&Path>,
+) -> ReservedFolders {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let mut own: Vec<PathBuf> = files.iter().map(|file| file.path().to_owned()).collect();
     own.extend(path.iter().flat_map(|path| [path.to_path_buf(), path.with_file_name(CONF_D)]));
     own.extend(state.map(Path::to_owned));
     own.extend(Path::new(SYSTEM).parent().map(Path::to_owned));
-    Places { homes: spelled(home.into_iter()), own: spelled(own.into_iter()) }
+    ReservedFolders { homes: spelled(home.into_iter()), own: spelled(own.into_iter()) }
 }
 
 /// Returns each path in absolute form as written and with links resolved, sorted and without
@@ -42,7 +46,7 @@ mod tests {
         let (real, link) = (root.join("real"), root.join("link"));
         std::fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let places = own_places(Some(&link.join("headend.toml")), &[], Some(&link));
+        let places = find_protected_folders(Some(&link.join("headend.toml")), &[], Some(&link));
         for own in [link.join("conf.d"), link.clone(), real.join("headend.toml"), real.join("conf.d"), real] {
             assert!(places.own.iter().any(|path| Path::new(path) == own), "{own:?}: {places:?}");
         }

@@ -13,12 +13,12 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use crate::base::callers::CallerNumber;
-use crate::config::Auth;
-use crate::gateway::condition::{Condition, conditions};
+use crate::config::ClientAuth;
+use crate::gateway::condition::{GatewayFault, conditions};
 use crate::gateway::service::Service;
 use crate::policy::Caller;
-use crate::serve::sessions::Sessions;
-use crate::store::directory::Store;
+use crate::serve::sessions::ClientSessions;
+use crate::store::directory::StateDir;
 use crate::telemetry::logs;
 use crate::upstream::process::usage;
 
@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct MetricsPage {
     pub(super) service: Arc<Service>,
-    pub(super) sessions: Arc<Sessions>,
-    pub(super) store: Option<Store>,
+    pub(super) sessions: Arc<ClientSessions>,
+    pub(super) store: Option<StateDir>,
     /// Lock that is held while files and processes are read.
     pub(super) reading: Arc<Mutex<()>>,
 }
@@ -57,7 +57,7 @@ impl MetricsPage {
         }
         let now = conditions(service);
         let is_on = |reason: &'static str| (reason, now.iter().any(|condition| condition.reason == reason));
-        service.metrics.degraded(Condition::REASONS.into_iter().map(is_on));
+        service.metrics.degraded(GatewayFault::REASONS.into_iter().map(is_on));
         service.metrics.observe_store(service.approvals.store_health().is_none_or(|store| store.is_writable()));
         service.metrics.approvals().observe(&service.approvals.numbers());
         service.metrics.observe_log(logs::dropped_lines());
@@ -69,8 +69,8 @@ impl MetricsPage {
     fn observe_callers(&self) {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let tokens = match &config.server.auth {
-            Auth::Token { tokens } => tokens.as_slice(),
-            Auth::None => &[],
+            ClientAuth::Token { tokens } => tokens.as_slice(),
+            ClientAuth::None => &[],
         };
         let callers = tokens.iter().filter_map(|(name, _)| Caller::token(name)).chain([Caller::local().clone()]);
         // Creates a missing counter, so that each name has a series before its first call.

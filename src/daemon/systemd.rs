@@ -5,12 +5,12 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 
 /// Reports that the daemon is ready, or that a reload has ended.
-pub(crate) fn ready() {
+pub(crate) fn notify_ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Reports that a reload begins; [`ready`] reports its end.
-pub(crate) fn reloading() {
+/// Reports that a reload begins; [`notify_ready`] reports its end.
+pub(crate) fn notify_reloading() {
     // `Type=notify-reload` ignores the message without the time.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -20,7 +20,7 @@ pub(crate) fn reloading() {
 
 /// Reports that the shutdown begins and takes at most `within`. The service manager then waits as
 /// long, even beyond the unit's `TimeoutStopSec`.
-pub(crate) fn stopping(within: Duration) {
+pub(crate) fn notify_stopping(within: Duration) {
     let within = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
     tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(within)]);
 }

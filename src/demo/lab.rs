@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::server::{Call, Demo};
+use super::server::{Demo, DemoCall};
 
 /// The server `lab`.
-pub(super) struct Lab;
+pub(super) struct LabDemo;
 
 /// The longest wait, in milliseconds.
 const MAX_WAIT_MS: u64 = 600_000;
 /// The largest answer, in KiB.
 const MAX_KIB: u64 = 8 << 10;
 
-impl Demo for Lab {
+impl Demo for LabDemo {
     fn name(&self) -> &'static str {
         "lab"
     }
@@ -61,7 +61,7 @@ impl Demo for Lab {
         ])
     }
 
-    fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &Call) -> Option<Result<String, String>> {
+    fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &DemoCall) -> Option<Result<String, String>> {
         let text =
             |name: &str, default: &str| arguments.get(name).and_then(Value::as_str).unwrap_or(default).to_owned();
         let whole = |name: &str, default: u64, maximum: u64| match arguments.get(name) {
@@ -90,7 +90,7 @@ impl Demo for Lab {
 }
 
 /// Counts down with progress notifications. Returns early if the call is cancelled.
-fn countdown(call: &Call, steps: u64, delay_ms: u64) -> String {
+fn countdown(call: &DemoCall, steps: u64, delay_ms: u64) -> String {
     for step in 1..=steps {
         if !call.wait(Duration::from_millis(delay_ms)) {
             return "Cancelled.".to_owned();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
-use super::server::{Call, Demo, Refused};
+use super::server::{Demo, DemoCall, DemoRefusal};
 
 /// Most notes in memory.
 const MAX_NOTES: usize = 1000;
@@ -22,31 +22,31 @@ struct Note {
 
 /// The notes by number, and the number of the next one.
 #[derive(Debug)]
-struct Shelf {
+struct NoteTable {
     notes: BTreeMap<u64, Note>,
     next: u64,
 }
 
 /// The server `notes`.
-pub(super) struct Notes(Mutex<Shelf>);
+pub(super) struct NotesDemo(Mutex<NoteTable>);
 
-impl Default for Notes {
+impl Default for NotesDemo {
     fn default() -> Self {
         let welcome = Note {
             title: "Welcome".to_owned(),
             text: "This note lives in a demo server of headend, and in memory only.".to_owned(),
         };
-        Self(Mutex::new(Shelf { notes: BTreeMap::from([(1, welcome)]), next: 2 }))
+        Self(Mutex::new(NoteTable { notes: BTreeMap::from([(1, welcome)]), next: 2 }))
     }
 }
 
-impl Notes {
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+impl NotesDemo {
+    fn shelf(&self) -> MutexGuard<'_, NoteTable> {
         self.0.lock()
     }
 
     /// Adds a note and announces the change.
-    fn add(&self, title: &str, text: &str, call: &Call) -> Result<String, String> {
+    fn add(&self, title: &str, text: &str, call: &DemoCall) -> Result<String, String> {
         if title.trim().is_empty() || title.len() + text.len() > MAX_BYTES {
             return Err(format!("A note needs a title, and title and text together at most {MAX_BYTES} bytes."));
         }
@@ -76,7 +76,7 @@ impl Notes {
     }
 
     /// Deletes a note and announces the change.
-    fn delete(&self, id: u64, call: &Call) -> Result<String, String> {
+    fn delete(&self, id: u64, call: &DemoCall) -> Result<String, String> {
         let gone = self.shelf().notes.remove(&id);
         let note = gone.ok_or_else(|| format!("There is no note {id}."))?;
         call.resources_changed();
@@ -84,7 +84,7 @@ impl Notes {
     }
 }
 
-impl Demo for Notes {
+impl Demo for NotesDemo {
     fn name(&self) -> &'static str {
         "notes"
     }
@@ -128,7 +128,7 @@ impl Demo for Notes {
         ])
     }
 
-    fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &Call) -> Option<Result<String, String>> {
+    fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &DemoCall) -> Option<Result<String, String>> {
         let text = |name: &str| {
             arguments.get(name).and_then(Value::as_str).ok_or_else(|| format!("`{name}` must be a string."))
         };
@@ -151,14 +151,14 @@ impl Demo for Notes {
         }]))
     }
 
-    fn prompt(&self, name: &str, arguments: &Map<String, Value>) -> Result<Value, Refused> {
+    fn prompt(&self, name: &str, arguments: &Map<String, Value>) -> Result<Value, DemoRefusal> {
         if name != "summarise" {
-            return Err(Refused::params(format!("Unknown prompt: {name}")));
+            return Err(DemoRefusal::params(format!("Unknown prompt: {name}")));
         }
         let id = arguments.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
         let shelf = self.shelf();
         let note = id.and_then(|id: u64| shelf.notes.get(&id));
-        let note = note.ok_or_else(|| Refused::params("`id` must be the number of a note"))?;
+        let note = note.ok_or_else(|| DemoRefusal::params("`id` must be the number of a note"))?;
         let text = format!("Summarise this note in one sentence.\n\n{}\n\n{}", note.title, note.text);
         Ok(json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}))
     }

@@ -25,12 +25,12 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// An error that is sent as a JSON-RPC error response.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct DemoRefusal {
     pub(super) code: i64,
     pub(super) message: String,
 }
 
-impl Refused {
+impl DemoRefusal {
     /// Creates the error for invalid parameters.
     pub(super) fn params(message: impl Into<String>) -> Self {
         Self { code: code::INVALID_PARAMS, message: message.into() }
@@ -45,7 +45,7 @@ pub(super) trait Demo: Send + Sync + 'static {
 
     /// Runs a tool and returns the text of its result; `Err` becomes a result with `isError`.
     /// `None` if there is no such tool.
-    fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &Call) -> Option<Result<String, String>>;
+    fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &DemoCall) -> Option<Result<String, String>>;
 
     fn prompts(&self) -> Option<Value> {
         None
@@ -55,8 +55,8 @@ pub(super) trait Demo: Send + Sync + 'static {
     ///
     /// # Errors
     /// The prompt is unknown, or the arguments do not fit.
-    fn prompt(&self, name: &str, _arguments: &Map<String, Value>) -> Result<Value, Refused> {
-        Err(Refused::params(format!("Unknown prompt: {name}")))
+    fn prompt(&self, name: &str, _arguments: &Map<String, Value>) -> Result<Value, DemoRefusal> {
+        Err(DemoRefusal::params(format!("Unknown prompt: {name}")))
     }
 
     /// Returns completions for an argument of a prompt or template.
@@ -79,15 +79,15 @@ pub(super) trait Demo: Send + Sync + 'static {
 }
 
 /// A running tool's access to its connection.
-pub(super) struct Call {
-    out: Out,
+pub(super) struct DemoCall {
+    out: DemoOutput,
     token: Option<Value>,
     cancelled: Arc<AtomicBool>,
     /// True once stdin has ended, so that no client waits any more.
     ending: Arc<AtomicBool>,
 }
 
-impl Call {
+impl DemoCall {
     /// Sends a progress notification, if the client asked for progress.
     pub(super) fn progress(&self, done: u64, total: u64, message: &str) {
         if let Some(token) = &self.token {
@@ -119,10 +119,10 @@ impl Call {
 
 /// Stdout, and the subscriptions of the client. Clones share it.
 #[derive(Clone)]
-struct Out(Arc<Mutex<Sink>>);
+struct DemoOutput(Arc<Mutex<DemoOutputState>>);
 
 /// The output of a connection, and who is told of changes.
-struct Sink {
+struct DemoOutputState {
     to: Box<dyn Write + Send>,
     /// True after the handshake of a legacy client, which gets changes without a subscription.
     initialized: bool,
@@ -130,8 +130,8 @@ struct Sink {
     listening: Vec<Value>,
 }
 
-impl Out {
-    fn lock(&self) -> MutexGuard<'_, Sink> {
+impl DemoOutput {
+    fn lock(&self) -> MutexGuard<'_, DemoOutputState> {
         self.0.lock()
     }
 
@@ -145,7 +145,7 @@ impl Out {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    fn answer(&self, id: &Value, result: Result<Value, Refused>) {
+    fn answer(&self, id: &Value, result: Result<Value, DemoRefusal>) {
         self.send(&match result {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
             Err(e) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": e.code, "message": e.message}}),
@@ -168,9 +168,9 @@ impl Out {
 }
 
 /// A connection and its running calls.
-struct Server<D> {
+struct DemoServer<D> {
     demo: Arc<D>,
-    out: Out,
+    out: DemoOutput,
     running: Arc<Mutex<HashMap<String, Arc<AtomicBool>>>>,
     ending: Arc<AtomicBool>,
 }
@@ -180,9 +180,9 @@ struct Server<D> {
 /// # Errors
 /// The error of reading `input`.
 pub(super) fn serve<D: Demo>(demo: D, input: &mut impl BufRead, output: impl Write + Send + 'static) -> io::Result<()> {
-    let sink = Sink { to: Box::new(output), initialized: false, listening: Vec::new() };
-    let out = Out(Arc::new(Mutex::new(sink)));
-    let server = Server { demo: Arc::new(demo), out, running: Arc::default(), ending: Arc::default() };
+    let sink = DemoOutputState { to: Box::new(output), initialized: false, listening: Vec::new() };
+    let out = DemoOutput(Arc::new(Mutex::new(sink)));
+    let server = DemoServer { demo: Arc::new(demo), out, running: Arc::default(), ending: Arc::default() };
     let mut threads: Vec<thread::JoinHandle<()>> = Vec::new();
     let mut line = Vec::new();
     loop {
@@ -195,7 +195,7 @@ pub(super) fn serve<D: Demo>(demo: D, input: &mut impl BufRead, output: impl Wri
             Ok(message) => threads.extend(server.message(&message)),
             Err(_) if line.trim_ascii().is_empty() => {}
             Err(_) => {
-                let refused = Refused { code: code::PARSE_ERROR, message: "Parse error".to_owned() };
+                let refused = DemoRefusal { code: code::PARSE_ERROR, message: "Parse error".to_owned() };
                 server.out.answer(&Value::Null, Err(refused));
             }
         }
@@ -206,7 +206,7 @@ pub(super) fn serve<D: Demo>(demo: D, input: &mut impl BufRead, output: impl Wri
     Ok(())
 }
 
-impl<D: Demo> Server<D> {
+impl<D: Demo> DemoServer<D> {
     fn running(&self) -> MutexGuard<'_, HashMap<String, Arc<AtomicBool>>> {
         self.running.lock()
     }
@@ -247,9 +247,9 @@ impl<D: Demo> Server<D> {
     }
 
     /// Returns the result of any request other than a tool call or a subscription.
-    fn request(&self, method: &str, params: &Map<String, Value>, era: Era) -> Result<Value, Refused> {
+    fn request(&self, method: &str, params: &Map<String, Value>, era: Era) -> Result<Value, DemoRefusal> {
         let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
-        let unknown = || Refused { code: code::METHOD_NOT_FOUND, message: format!("Method not found: {method}") };
+        let unknown = || DemoRefusal { code: code::METHOD_NOT_FOUND, message: format!("Method not found: {method}") };
         let list = |key: &str, items: Option<Value>| items.map(|items| json!({ key: items })).ok_or_else(unknown);
         match method {
             "initialize" if era == Era::Legacy => Ok(self.initialize(params)),
@@ -265,8 +265,10 @@ impl<D: Demo> Server<D> {
             "resources/read" => {
                 let uri = params.get("uri").and_then(Value::as_str).unwrap_or_default();
                 let code = if era == Era::Modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
-                let text =
-                    self.demo.read(uri).ok_or_else(|| Refused { code, message: "Resource not found".to_owned() })?;
+                let text = self
+                    .demo
+                    .read(uri)
+                    .ok_or_else(|| DemoRefusal { code, message: "Resource not found".to_owned() })?;
                 Ok(json!({"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}))
             }
             "completion/complete" => {
@@ -337,7 +339,7 @@ impl<D: Demo> Server<D> {
             running.insert(key.clone(), Arc::clone(&cancelled));
         }
         let token = params.get("_meta").and_then(|meta| meta.get("progressToken")).cloned();
-        let call = Call { out: self.out.clone(), token, cancelled, ending: Arc::clone(&self.ending) };
+        let call = DemoCall { out: self.out.clone(), token, cancelled, ending: Arc::clone(&self.ending) };
         let (demo, running, id) = (Arc::clone(&self.demo), Arc::clone(&self.running), id.clone());
         let arguments = object(params.get("arguments"));
         Some(thread::spawn(move || {
@@ -348,7 +350,7 @@ impl<D: Demo> Server<D> {
             }
             let answer = match result {
                 Some(result) => Ok(dressed(tool_result(result), "tools/call", era)),
-                None => Err(Refused::params(format!("Unknown tool: {tool}"))),
+                None => Err(DemoRefusal::params(format!("Unknown tool: {tool}"))),
             };
             call.out.answer(&id, answer);
         }))

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::server::{Demo, envelope, serve};
-use super::{lab::Lab, notes::Notes, time::Time};
+use super::{lab::LabDemo, notes::NotesDemo, time::TimeDemo};
 
 #[derive(Clone, Default)]
 struct Page(Arc<Mutex<Vec<u8>>>);
@@ -44,7 +44,7 @@ fn both_eras_are_served() {
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let lines = talk(
-        Time,
+        TimeDemo,
         &[
             request(1, "initialize", hello),
             request(2, "server/discover", json!({"_meta": envelope()})),
@@ -61,7 +61,7 @@ fn both_eras_are_served() {
 #[test]
 fn a_moment_is_converted() {
     let arguments = json!({"time": "2026-07-28T22:30:00Z", "offset": "+02:00"});
-    let lines = talk(Time, &[request(1, "tools/call", json!({"name": "convert", "arguments": arguments}))]);
+    let lines = talk(TimeDemo, &[request(1, "tools/call", json!({"name": "convert", "arguments": arguments}))]);
     assert_eq!(answer(&lines, 1)["result"]["content"][0]["text"], "2026-07-29T00:30:00+02:00");
 }
 
@@ -71,13 +71,13 @@ fn an_offset_of_another_type_is_refused() {
         for (tool, arguments) in
             [("now", json!({"offset": wrong})), ("convert", json!({"time": "2026-07-28T22:30:00Z", "offset": wrong}))]
         {
-            let lines = talk(Time, &[request(1, "tools/call", json!({"name": tool, "arguments": arguments}))]);
+            let lines = talk(TimeDemo, &[request(1, "tools/call", json!({"name": tool, "arguments": arguments}))]);
             let result = &answer(&lines, 1)["result"];
             assert_eq!(result["isError"], true, "{tool} {wrong}");
             assert_eq!(result["content"][0]["text"], "`offset` must be a string such as +02:00.");
         }
     }
-    let lines = talk(Time, &[request(1, "tools/call", json!({"name": "now", "arguments": {"offset": null}}))]);
+    let lines = talk(TimeDemo, &[request(1, "tools/call", json!({"name": "now", "arguments": {"offset": null}}))]);
     assert_eq!(answer(&lines, 1)["result"]["isError"], false, "null is absent");
 }
 
@@ -85,7 +85,7 @@ fn an_offset_of_another_type_is_refused() {
 fn a_note_becomes_a_resource_and_the_change_is_told() {
     let note = json!({"title": "T", "text": "body"});
     let lines = talk(
-        Notes::default(),
+        NotesDemo::default(),
         &[
             request(
                 1,
@@ -105,7 +105,7 @@ fn a_note_becomes_a_resource_and_the_change_is_told() {
 fn progress_comes_before_the_answer() {
     let params =
         json!({"name": "countdown", "arguments": {"steps": 3, "delay_ms": 0}, "_meta": {"progressToken": "p"}});
-    let page = talk(Lab, &[request(1, "tools/call", params)]);
+    let page = talk(LabDemo, &[request(1, "tools/call", params)]);
     let steps: Vec<&Value> = page.iter().map(|line| &line["params"]["progress"]).collect();
     assert_eq!(steps, [&json!(1), &json!(2), &json!(3), &Value::Null], "{page:?}");
 }
@@ -113,7 +113,7 @@ fn progress_comes_before_the_answer() {
 #[test]
 fn a_cancelled_call_is_not_answered() {
     let lines = talk(
-        Lab,
+        LabDemo,
         &[
             request(1, "tools/call", json!({"name": "slow", "arguments": {"ms": 60_000}})),
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),

@@ -5,12 +5,12 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
 
-use super::server::{Call, Demo};
+use super::server::{Demo, DemoCall};
 
 /// The server `time`.
-pub(super) struct Time;
+pub(super) struct TimeDemo;
 
-impl Demo for Time {
+impl Demo for TimeDemo {
     fn name(&self) -> &'static str {
         "time"
     }
@@ -41,7 +41,7 @@ impl Demo for Time {
         ])
     }
 
-    fn call(&self, tool: &str, arguments: &Map<String, Value>, _call: &Call) -> Option<Result<String, String>> {
+    fn call(&self, tool: &str, arguments: &Map<String, Value>, _call: &DemoCall) -> Option<Result<String, String>> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let moment = match tool {
             "now" => Ok(OffsetDateTime::now_utc()),

@@ -17,10 +17,10 @@ const FILES: [&str; 2] = ["configuration", "import"];
 const CHEAP: Duration = Duration::from_millis(10);
 
 /// A function that creates a text of about this many bytes.
-type Shape = fn(usize) -> String;
+type TextShape = fn(usize) -> String;
 
 /// Texts that are known to make parsers go back and forth.
-const SHAPES: &[(&str, Shape)] = &[
+const SHAPES: &[(&str, TextShape)] = &[
     ("members", |n| object((0..n / 10).map(|k| format!("\"k{k}\":0")))),
     ("members of one beginning", |n| object((0..n / 40).map(|k| format!("\"{}{k}\":0", "k".repeat(30))))),
     ("members with escapes", |n| object((0..n / 20).map(|k| format!("\"\\u0061{k}\":\"\\n\"")))),

@@ -6,31 +6,31 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::Refusal;
+use super::OperatorRefusal;
 use crate::config;
-use crate::policy::chain::{Form, Line};
-use crate::policy::{Digest, Removal};
-use crate::store::audit::past::{Begin, Found, Past};
-use crate::store::audit::verify::{self, Anchor};
-use crate::store::audit::{Folder, kept_in};
+use crate::policy::chain::{AuditLine, LogSettings};
+use crate::policy::{Digest, RecordRemoval};
+use crate::store::audit::past::{FoundLine, LogReading, ReadingStart};
+use crate::store::audit::verify::{self, KnownRecord};
+use crate::store::audit::{LogFolder, read_heads_in};
 
-pub(crate) use crate::store::audit::past::Tally;
-pub(crate) use crate::store::audit::tail::Tail;
-pub(crate) use crate::store::audit::verify::Report;
+pub(crate) use crate::store::audit::past::ReadingTally;
+pub(crate) use crate::store::audit::tail::LogTail;
+pub(crate) use crate::store::audit::verify::ChainReport;
 
 /// The folder of an audit log, and the state directory whose store knows its last records.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditLog {
-    folder: Folder,
+    folder: LogFolder,
     /// The state directory; `None` for a copy of the log.
     state: Option<PathBuf>,
 }
 
 /// Records that a log must contain, known from the store or from the command line.
 pub(crate) struct KnownRecords {
-    anchors: Vec<Anchor>,
+    anchors: Vec<KnownRecord>,
     /// The form of this installation's records, if the store knows it.
-    form: Option<Form>,
+    form: Option<LogSettings>,
 }
 
 /// The verdict on one chain, as `headend audit verify` shows it.
@@ -46,29 +46,29 @@ pub(crate) struct ChainView<'r> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum ChainVerdict<'r> {
-    Sound { seq: u64, hash: Digest, torn: bool, removed: u64, removals: &'r [Removal] },
+    Sound { seq: u64, hash: Digest, torn: bool, removed: u64, removals: &'r [RecordRemoval] },
     Bad { file: PathBuf, line: u64, seq: u64, what: &'static str, text: String },
 }
 
 /// Totals of the records of a period that were read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PeriodRead {
+pub(crate) struct PeriodSummary {
     pub(crate) records: u64,
     /// Dates of the oldest (`from`) and the latest (`to`) record.
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ReadingTally,
 }
 
 impl AuditLog {
     /// Names the log of a state directory. Nothing is opened, and the directory may be missing.
-    pub(crate) fn new(state: PathBuf, settings: &config::Audit) -> Self {
-        Self { folder: Folder::at(state.join(&settings.path)), state: Some(state) }
+    pub(crate) fn new(state: PathBuf, settings: &config::AuditSettings) -> Self {
+        Self { folder: LogFolder::at(state.join(&settings.path)), state: Some(state) }
     }
 
     /// Names a copy of a log, which has no store beside it.
     pub(crate) fn of_copy(folder: PathBuf) -> Self {
-        Self { folder: Folder::at(folder), state: None }
+        Self { folder: LogFolder::at(folder), state: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -81,12 +81,12 @@ impl AuditLog {
     ///
     /// # Errors
     /// If an entry of `written` is malformed, or the store cannot be read.
-    pub(crate) fn known_records(&self, written: &[String]) -> Result<KnownRecords, Refusal> {
-        let anchors: Result<Vec<Anchor>, String> = written.iter().map(|text| text.parse()).collect();
-        let mut anchors = anchors.map_err(|why| Refusal::Params(format!("--head: {why}")))?;
+    pub(crate) fn known_records(&self, written: &[String]) -> Result<KnownRecords, OperatorRefusal> {
+        let anchors: Result<Vec<KnownRecord>, String> = written.iter().map(|text| text.parse()).collect();
+        let mut anchors = anchors.map_err(|why| OperatorRefusal::Params(format!("--head: {why}")))?;
         let Some(state) = &self.state else { return Ok(KnownRecords { anchors, form: None }) };
-        let (kept, form) = kept_in(state).map_err(Refusal::unusable)?;
-        anchors.extend(kept.into_iter().map(Anchor::from));
+        let (kept, form) = read_heads_in(state).map_err(OperatorRefusal::unusable)?;
+        anchors.extend(kept.into_iter().map(KnownRecord::from));
         Ok(KnownRecords { anchors, form })
     }
 
@@ -94,7 +94,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(crate) fn verify(&self, known: &KnownRecords, archived: bool) -> io::Result<Vec<Report>> {
+    pub(crate) fn verify(&self, known: &KnownRecords, archived: bool) -> io::Result<Vec<ChainReport>> {
         verify::verify(&self.folder, &known.anchors, known.form.as_ref(), archived)
     }
 
@@ -103,8 +103,8 @@ impl AuditLog {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(crate) fn tail(&self, count: usize, wanted: &dyn Fn(&str) -> bool) -> io::Result<(Tail, Vec<String>)> {
-        Tail::begin(self.folder.clone(), count, wanted)
+    pub(crate) fn tail(&self, count: usize, wanted: &dyn Fn(&str) -> bool) -> io::Result<(LogTail, Vec<String>)> {
+        LogTail::begin(self.folder.clone(), count, wanted)
     }
 
     /// Passes the records from the date `since` on to `take`, latest first, and stops at the first
@@ -112,11 +112,16 @@ impl AuditLog {
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub(crate) fn read(&self, since: &str, end: &str, take: &mut dyn FnMut(&Line<'_>)) -> io::Result<PeriodRead> {
-        let mut past = Past::begin(self.folder.clone(), &Begin::Latest)?;
-        let mut read = PeriodRead::default();
+    pub(crate) fn read(
+        &self,
+        since: &str,
+        end: &str,
+        take: &mut dyn FnMut(&AuditLine<'_>),
+    ) -> io::Result<PeriodSummary> {
+        let mut past = LogReading::begin(self.folder.clone(), &ReadingStart::Latest)?;
+        let mut read = PeriodSummary::default();
         while let Some(found) = past.next() {
-            let Found::Record { line, .. } = found else { continue };
+            let FoundLine::Record { line, .. } = found else { continue };
             if *line.ts < *end {
                 break;
             }
@@ -137,7 +142,7 @@ impl AuditLog {
 
 impl<'r> ChainView<'r> {
     /// Converts a report about the log in `folder`.
-    pub(crate) fn new(report: &'r Report, folder: &Path) -> Self {
+    pub(crate) fn new(report: &'r ChainReport, folder: &Path) -> Self {
         let verdict = match &report.verdict {
             Ok(sound) => ChainVerdict::Sound {
                 seq: sound.head.seq,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::Refusal;
+use super::OperatorRefusal;
 use crate::config::guard;
 use crate::store::backup::{self, BackupError};
 use crate::store::db::Db;
@@ -13,7 +13,7 @@ use crate::store::seal::KEY_FILE;
 /// Location of the key that opens the sealed values of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum KeyPlace {
+pub(crate) enum BackupKeyLocation {
     /// The key is in the backup.
     Included,
     /// The key is in the state directory alone.
@@ -30,7 +30,7 @@ pub(crate) struct BackupView {
     /// Folder of the backup, with symbolic links resolved.
     pub(crate) dir: PathBuf,
     pub(crate) state: PathBuf,
-    pub(crate) key: KeyPlace,
+    pub(crate) key: BackupKeyLocation,
     /// Names of the files in the backup.
     pub(crate) files: Vec<String>,
     /// Number of live grants.
@@ -45,26 +45,31 @@ pub(crate) struct BackupView {
 ///
 /// # Errors
 /// If no backup is written; nothing is left in `to` then.
-pub(crate) fn write(state: &Path, to: &Path, with_key: bool, is_configured: bool) -> Result<BackupView, Refusal> {
+pub(crate) fn write(
+    state: &Path,
+    to: &Path,
+    with_key: bool,
+    is_configured: bool,
+) -> Result<BackupView, OperatorRefusal> {
     if !Db::is_in(state) {
         let text = format!("there is no store in {}, so there is nothing to back up", state.display());
-        return Err(Refusal::Refused(text));
+        return Err(OperatorRefusal::Refused(text));
     }
-    let unsafe_place = |why| Refusal::unusable(format!("the state directory {} {why}", state.display()));
-    guard::directory(state, false).map_err(unsafe_place)?;
+    let unsafe_place = |why| OperatorRefusal::unusable(format!("the state directory {} {why}", state.display()));
+    guard::check_directory(state, false).map_err(unsafe_place)?;
     let done = backup::write(state, to, with_key).map_err(|error| match error {
-        BackupError::Place(why) => Refusal::Params(why),
-        BackupError::Taken(why) => Refusal::Refused(why),
-        BackupError::Failed(why) => Refusal::Unusable(why),
+        BackupError::Place(why) => OperatorRefusal::Params(why),
+        BackupError::Taken(why) => OperatorRefusal::Refused(why),
+        BackupError::Failed(why) => OperatorRefusal::Unusable(why),
     })?;
     let key = if done.files.iter().any(|name| name == KEY_FILE) {
-        KeyPlace::Included
+        BackupKeyLocation::Included
     } else if is_configured {
-        KeyPlace::Configured
+        BackupKeyLocation::Configured
     } else if state.join(KEY_FILE).exists() {
-        KeyPlace::LeftOut
+        BackupKeyLocation::LeftOut
     } else {
-        KeyPlace::None
+        BackupKeyLocation::None
     };
     let (rows, state) = (done.rows, state.to_owned());
     let (grants, pins, logins) = (rows.grants, rows.pins, rows.logins);

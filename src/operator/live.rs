@@ -6,40 +6,40 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 
-use super::request::{ByName, Request};
+use super::request::{NameParams, Request};
 use super::upstreams::{self, UpstreamDetail, UpstreamView};
-use super::views::{NoticeSent, Reviewed, View};
-use super::{ApprovalState, Desk, Part, Person, Refusal, approvals, logins, logs, pins};
+use super::views::{EndedReviewView, OperatorView, SentNoticeView};
+use super::{ApprovalState, OperatorBackend, OperatorDataPart, OperatorRefusal, Person, approvals, logins, logs, pins};
 use crate::base::local_time::local_minute;
 use crate::config::HostCommand;
 use crate::gateway::condition::{self, conditions};
-use crate::gateway::logins::{Begun, PendingLogins};
-use crate::gateway::notify::Notices;
+use crate::gateway::logins::{LoginOffer, PendingLogins};
+use crate::gateway::notify::NoticeSender;
 use crate::gateway::service::Service;
-use crate::gateway::supervisor::Order;
-use crate::policy::consent::{ApprovalView, BlockView, GrantView, Wall};
-use crate::store::audit::search::{CannotSearch, Page, Query};
-use crate::store::pins::{PinView, Pins};
+use crate::gateway::supervisor::SupervisorOrder;
+use crate::policy::consent::{ApprovalView, BlockView, GrantView, SteadySeconds};
+use crate::store::audit::search::{DecisionPage, DecisionQuery, SearchError};
+use crate::store::pins::{PinRegistry, PinView};
 use crate::store::recent::DecisionView;
 use crate::store::restored::{NOTHING_DUE, RestoreReview};
 
 /// The parts of a running gateway that an operator's requests act on. Requests about the daemon
 /// around it (status, reload, console links) are refused here.
 #[derive(Debug)]
-pub(crate) struct LiveDesk {
+pub(crate) struct LiveBackend {
     pub(crate) service: Arc<Service>,
-    pub(crate) pins: Pins,
+    pub(crate) pins: PinRegistry,
     /// Orders to the supervisor.
-    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) orders: mpsc::Sender<SupervisorOrder>,
     pub(crate) logins: Arc<PendingLogins>,
-    pub(crate) notices: Arc<Notices>,
+    pub(crate) notices: Arc<NoticeSender>,
     /// The review that a restored store waits for; `None` if the gateway keeps no state.
     pub(crate) review: Option<RestoreReview>,
 }
 
-impl LiveDesk {
+impl LiveBackend {
     /// Carries out a request without recording it.
-    async fn perform(&self, request: &Request, by: &Person) -> Result<View, Refusal> {
+    async fn perform(&self, request: &Request, by: &Person) -> Result<OperatorView, OperatorRefusal> {
         let (service, logins) = (&*self.service, &*self.logins);
         let approvals = &*service.approvals;
         match request {
@@ -49,39 +49,41 @@ impl LiveDesk {
             Request::AnswerMany(params) => approvals::answer_many(approvals, params, by).await,
             Request::Unblock(by_id) => approvals::unblock(approvals, &by_id.id, by),
             Request::TryNotice(_) => {
-                let to = self.notices.try_out().await.map_err(Refusal::Refused)?;
-                Ok(View::NoticeSent(NoticeSent { to }))
+                let to = self.notices.try_out().await.map_err(OperatorRefusal::Refused)?;
+                Ok(OperatorView::NoticeSent(SentNoticeView { to }))
             }
             Request::Grants(_) => Ok(approvals::grants(approvals)),
             Request::Revoke(params) => approvals::revoke(approvals, params, by).await,
             Request::Review(_) => self.end_review().await,
-            Request::Pins(_) => self.fresh().await.map(pins::list).map(View::Pins),
-            Request::Pin(name) => pins::show(self.fresh().await?, name).map(Box::new).map(View::Pin),
-            Request::PinTexts(items) => self.fresh().await.map(|fresh| View::Pins(pins::texts(fresh, items))),
+            Request::Pins(_) => self.fresh().await.map(pins::list).map(OperatorView::Pins),
+            Request::Pin(name) => pins::show(self.fresh().await?, name).map(Box::new).map(OperatorView::Pin),
+            Request::PinTexts(items) => self.fresh().await.map(|fresh| OperatorView::Pins(pins::texts(fresh, items))),
             Request::ApprovePins(params) | Request::RejectPins(params) => {
                 let approve = matches!(request, Request::ApprovePins(_));
                 let decided = pins::decide(self.fresh().await?, approve, params, by).await?;
                 // Wait until lists and calls follow the decision. The order fails only during
                 // shutdown.
-                let _done = Order::ask(&self.orders, |reply| Order::Review { reply }).await;
+                let _done = SupervisorOrder::ask(&self.orders, |reply| SupervisorOrder::Review { reply }).await;
                 Ok(decided.into())
             }
-            Request::Restart(ByName { name }) => {
-                upstreams::restart(service, &self.orders, name, by).await.map(Box::new).map(View::Restarted)
+            Request::Restart(NameParams { name }) => {
+                upstreams::restart(service, &self.orders, name, by).await.map(Box::new).map(OperatorView::Restarted)
             }
             Request::Switch(params) => {
                 let restarted = upstreams::switch(service, &self.orders, params, by).await?;
-                Ok(restarted.map_or(View::Empty {}, |restarted| View::Restarted(Box::new(restarted))))
+                Ok(restarted.map_or(OperatorView::Empty {}, |restarted| OperatorView::Restarted(Box::new(restarted))))
             }
             Request::BeginLogin(params) => {
-                logins::begin(service, logins, params, by).await.map(Box::new).map(View::LoginBegun)
+                logins::begin(service, logins, params, by).await.map(Box::new).map(OperatorView::LoginBegun)
             }
-            Request::OpenLogin(by_id) => logins::open(logins, &by_id.id).map(Box::new).map(View::LoginOpened),
-            Request::AwaitLogin(by_id) => logins::wait(service, logins, &by_id.id).await.map(View::LoggedIn),
-            Request::PasteLogin(params) => logins::paste(service, logins, params).await.map(View::LoggedIn),
-            Request::EndLogin(params) => logins::end(logins, params).await.map(View::LoggedIn),
-            Request::LogOut(ByName { name }) => logins::log_out(service, logins, name, by).await.map(View::LoggedOut),
-            Request::Logs(params) => logs::operate(service, params).await.map(View::Logs),
+            Request::OpenLogin(by_id) => logins::open(logins, &by_id.id).map(Box::new).map(OperatorView::LoginOpened),
+            Request::AwaitLogin(by_id) => logins::wait(service, logins, &by_id.id).await.map(OperatorView::LoggedIn),
+            Request::PasteLogin(params) => logins::paste(service, logins, params).await.map(OperatorView::LoggedIn),
+            Request::EndLogin(params) => logins::end(logins, params).await.map(OperatorView::LoggedIn),
+            Request::LogOut(NameParams { name }) => {
+                logins::log_out(service, logins, name, by).await.map(OperatorView::LoggedOut)
+            }
+            Request::Logs(params) => logs::read_lines(service, params).await.map(OperatorView::Logs),
             // The program around the gateway answers these.
             Request::Call(_)
             | Request::Challenge(_)
@@ -90,30 +92,36 @@ impl LiveDesk {
             | Request::Reload(_)
             | Request::Status(_)
             | Request::Tool(_)
-            | Request::Tools(_) => Err(Refusal::refused("the gateway itself cannot do that")),
+            | Request::Tools(_) => Err(OperatorRefusal::refused("the gateway itself cannot do that")),
         }
     }
 
     /// Rereads the pins, which other processes on the store may have changed, and returns them.
-    async fn fresh(&self) -> Result<&Pins, Refusal> {
-        self.pins.refresh().await.map_err(Refusal::refused)?;
+    async fn fresh(&self) -> Result<&PinRegistry, OperatorRefusal> {
+        self.pins.refresh().await.map_err(OperatorRefusal::refused)?;
         Ok(&self.pins)
     }
 
     /// Ends the review that a restored store waits for.
-    async fn end_review(&self) -> Result<View, Refusal> {
-        let review = self.review.as_ref().ok_or_else(|| Refusal::refused(NOTHING_DUE))?;
-        let backup_time = review.end().await.map_err(Refusal::Refused)?;
-        Ok(View::Reviewed(Reviewed { outcome: format!("reviewed the backup of {}", local_minute(backup_time)) }))
+    async fn end_review(&self) -> Result<OperatorView, OperatorRefusal> {
+        let review = self.review.as_ref().ok_or_else(|| OperatorRefusal::refused(NOTHING_DUE))?;
+        let backup_time = review.end().await.map_err(OperatorRefusal::Refused)?;
+        Ok(OperatorView::Reviewed(EndedReviewView {
+            outcome: format!("reviewed the backup of {}", local_minute(backup_time)),
+        }))
     }
 }
 
-impl Desk for LiveDesk {
-    fn carry_out<'a>(&'a self, request: &'a Request, by: &'a Person) -> BoxFuture<'a, Result<View, Refusal>> {
+impl OperatorBackend for LiveBackend {
+    fn carry_out<'a>(
+        &'a self,
+        request: &'a Request,
+        by: &'a Person,
+    ) -> BoxFuture<'a, Result<OperatorView, OperatorRefusal>> {
         Box::pin(self.perform(request, by))
     }
 
-    fn now(&self) -> Wall {
+    fn now(&self) -> SteadySeconds {
         self.service.approvals.wall()
     }
 
@@ -162,35 +170,35 @@ impl Desk for LiveDesk {
         self.service.recent.last(at_most)
     }
 
-    fn calls(&self, query: Query) -> BoxFuture<'_, Result<Page, CannotSearch>> {
+    fn calls(&self, query: DecisionQuery) -> BoxFuture<'_, Result<DecisionPage, SearchError>> {
         Box::pin(self.service.audit.search(query))
     }
 
-    fn login(&self, id: &str) -> Option<Begun> {
+    fn login(&self, id: &str) -> Option<LoginOffer> {
         self.logins.shown(id)
     }
 
-    fn opened_login(&self, id: &str) -> Option<Begun> {
+    fn opened_login(&self, id: &str) -> Option<LoginOffer> {
         self.logins.opened(id)
     }
 
-    fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {
+    fn watches(&self) -> Vec<(OperatorDataPart, watch::Receiver<u64>)> {
         let approvals = self.service.approvals.changed();
         vec![
-            (Part::Approvals, approvals.clone()),
-            (Part::Grants, approvals),
-            (Part::Upstreams, self.service.generation.clone()),
-            (Part::Pins, self.pins.changes()),
+            (OperatorDataPart::Approvals, approvals.clone()),
+            (OperatorDataPart::Grants, approvals),
+            (OperatorDataPart::Upstreams, self.service.generation.clone()),
+            (OperatorDataPart::Pins, self.pins.changes()),
         ]
     }
 
-    fn counts(&self) -> Vec<(Part, u64)> {
+    fn counts(&self) -> Vec<(OperatorDataPart, u64)> {
         // An upstream that goes down signals only its own calls, so its state is hashed here.
         let mut states = DefaultHasher::new();
         for handle in &self.service.snapshots.load_full().handles {
             (handle.name.as_str(), handle.health.state()).hash(&mut states);
         }
         self.troubles().hash(&mut states);
-        vec![(Part::Upstreams, states.finish()), (Part::Decisions, self.service.recent.count())]
+        vec![(OperatorDataPart::Upstreams, states.finish()), (OperatorDataPart::Decisions, self.service.recent.count())]
     }
 }

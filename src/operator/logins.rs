@@ -6,11 +6,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::request::{EndLoginParams, LoginParams, PasteParams};
-use super::{Person, Refusal, upstreams};
+use super::{OperatorRefusal, Person, upstreams};
 use crate::base::clock;
-use crate::gateway::logins::{Begun, Done, LIFE, NotTaken, PendingLogins, WantedScope, Way};
+use crate::gateway::logins::{
+    CallbackError, FinishedLogin, LIFE, LoginChannel, LoginOffer, PendingLogins, WantedScope,
+};
 use crate::gateway::service::Service;
-use crate::policy::Evidence;
+use crate::policy::ApprovalEvidence;
 use crate::telemetry::upstream_state::UpstreamState;
 
 /// Longest wait for the upstream to connect after its login.
@@ -19,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A login that was begun and waits for a browser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct LoginBegun {
+pub(crate) struct BegunLoginView {
     pub(crate) id: String,
     pub(crate) upstream: String,
     pub(crate) issuer: String,
@@ -45,15 +47,15 @@ pub(crate) struct LoginBegun {
 
 /// A login whose link a browser has opened, and the cookie that binds it to that browser.
 #[derive(Clone, Debug)]
-pub(crate) struct LoginOpened {
-    pub(crate) begun: Begun,
+pub(crate) struct OpenedLogin {
+    pub(crate) begun: LoginOffer,
     pub(crate) cookie: String,
 }
 
 /// A login that succeeded, and the state of its upstream afterwards.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct LoggedIn {
+pub(crate) struct FinishedLoginView {
     pub(crate) upstream: String,
     pub(crate) issuer: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +70,7 @@ pub(crate) struct LoggedIn {
 /// Result of a logout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct LoggedOut {
+pub(crate) struct LogoutView {
     pub(crate) name: String,
     pub(crate) was_there: bool,
 }
@@ -80,27 +82,28 @@ pub(super) async fn begin(
     logins: &PendingLogins,
     params: &LoginParams,
     by: &Person,
-) -> Result<LoginBegun, Refusal> {
+) -> Result<BegunLoginView, OperatorRefusal> {
     let handle = upstreams::find(service, &params.name)?;
-    let way = if params.paste { Way::Paste } else { Way::Page };
-    let begun = logins.begin(&handle, way).await.map_err(Refusal::Refused)?;
+    let way = if params.paste { LoginChannel::Paste } else { LoginChannel::Page };
+    let begun = logins.begin(&handle, way).await.map_err(OperatorRefusal::Refused)?;
     tracing::info!(upstream.name = %handle.name, by = by.name, "login begun by the operator");
-    let cookie = if by.evidence == Evidence::Page {
-        let (_, cookie) =
-            logins.enter(&begun.id).ok_or_else(|| Refusal::refused("too many logins are under way; try again"))?;
+    let cookie = if by.evidence == ApprovalEvidence::Page {
+        let (_, cookie) = logins
+            .enter(&begun.id)
+            .ok_or_else(|| OperatorRefusal::refused("too many logins are under way; try again"))?;
         Some(cookie)
     } else {
         None
     };
     let link = match (way, service.console.get()) {
-        (Way::Page, Some(base)) => format!("{base}/login/{}", begun.id),
-        (Way::Page | Way::Paste, _) => begun.address,
+        (LoginChannel::Page, Some(base)) => format!("{base}/login/{}", begun.id),
+        (LoginChannel::Page | LoginChannel::Paste, _) => begun.address,
     };
     let names = |is_shown: fn(&WantedScope) -> bool| {
         let names: Vec<_> = begun.scopes.iter().filter(|scope| is_shown(scope)).map(|scope| &*scope.name).collect();
         (!names.is_empty()).then(|| names.join(" "))
     };
-    Ok(LoginBegun {
+    Ok(BegunLoginView {
         scopes: names(|_| true),
         more_scopes: names(|scope| scope.is_more),
         id: begun.id,
@@ -115,18 +118,22 @@ pub(super) async fn begin(
 }
 
 /// Binds a login to the browser that opens its link. Each link can be opened once.
-pub(super) fn open(logins: &PendingLogins, id: &str) -> Result<LoginOpened, Refusal> {
-    let (begun, cookie) = logins.enter(id).ok_or(Refusal::Stranger)?;
-    Ok(LoginOpened { begun, cookie })
+pub(super) fn open(logins: &PendingLogins, id: &str) -> Result<OpenedLogin, OperatorRefusal> {
+    let (begun, cookie) = logins.enter(id).ok_or(OperatorRefusal::Stranger)?;
+    Ok(OpenedLogin { begun, cookie })
 }
 
 /// Waits until a login ends, then until its upstream has connected. Fails when the daemon shuts
 /// down.
-pub(super) async fn wait(service: &Service, logins: &PendingLogins, id: &str) -> Result<LoggedIn, Refusal> {
+pub(super) async fn wait(
+    service: &Service,
+    logins: &PendingLogins,
+    id: &str,
+) -> Result<FinishedLoginView, OperatorRefusal> {
     let ended = service.draining.run_until_cancelled(logins.ended(id)).await;
-    let stopped = || Refusal::refused("headend is stopping, and the login ends with it; begin another one");
-    let done = ended.ok_or_else(stopped)?.map_err(Refusal::Refused)?;
-    Ok(told(service, done).await)
+    let stopped = || OperatorRefusal::refused("headend is stopping, and the login ends with it; begin another one");
+    let done = ended.ok_or_else(stopped)?.map_err(OperatorRefusal::Refused)?;
+    Ok(await_upstream(service, done).await)
 }
 
 /// Finishes a login with the pasted address at which its browser ended, then waits until its
@@ -135,27 +142,27 @@ pub(super) async fn paste(
     service: &Service,
     logins: &PendingLogins,
     params: &PasteParams,
-) -> Result<LoggedIn, Refusal> {
+) -> Result<FinishedLoginView, OperatorRefusal> {
     let done = logins.pasted(&params.id, &params.address).await.map_err(|error| {
-        Refusal::Refused(match error {
-            NotTaken::Unknown => {
+        OperatorRefusal::Refused(match error {
+            CallbackError::Unknown => {
                 "this address does not belong to the login that was begun here; copy the whole address from the browser"
                     .to_owned()
             }
-            NotTaken::Failed(why) => why,
+            CallbackError::Failed(why) => why,
         })
     })?;
-    Ok(told(service, done).await)
+    Ok(await_upstream(service, done).await)
 }
 
 /// Finishes the login that belongs to a call-back, if one of the cookies binds it to this browser.
 /// Does not wait for the upstream.
-pub(super) async fn end(logins: &PendingLogins, params: &EndLoginParams) -> Result<LoggedIn, Refusal> {
+pub(super) async fn end(logins: &PendingLogins, params: &EndLoginParams) -> Result<FinishedLoginView, OperatorRefusal> {
     let cookies: Vec<&str> = params.cookies.iter().map(String::as_str).collect();
     match logins.returned(&params.callback, &cookies).await {
-        Ok(done) => Ok(LoggedIn::from(done)),
-        Err(NotTaken::Failed(why)) => Err(Refusal::Refused(why)),
-        Err(NotTaken::Unknown) => Err(Refusal::Stranger),
+        Ok(done) => Ok(FinishedLoginView::from(done)),
+        Err(CallbackError::Failed(why)) => Err(OperatorRefusal::Refused(why)),
+        Err(CallbackError::Unknown) => Err(OperatorRefusal::Stranger),
     }
 }
 
@@ -165,23 +172,23 @@ pub(super) async fn log_out(
     logins: &PendingLogins,
     name: &str,
     by: &Person,
-) -> Result<LoggedOut, Refusal> {
+) -> Result<LogoutView, OperatorRefusal> {
     let handle = upstreams::find(service, name)?;
-    let was_there = logins.log_out(&handle).await.map_err(Refusal::Refused)?;
+    let was_there = logins.log_out(&handle).await.map_err(OperatorRefusal::Refused)?;
     tracing::info!(upstream.name = %handle.name, by = by.name, was_there, "logged out by the operator");
-    Ok(LoggedOut { name: handle.name.as_str().to_owned(), was_there })
+    Ok(LogoutView { name: handle.name.as_str().to_owned(), was_there })
 }
 
-impl From<Done> for LoggedIn {
-    fn from(Done { upstream, issuer, account }: Done) -> Self {
+impl From<FinishedLogin> for FinishedLoginView {
+    fn from(FinishedLogin { upstream, issuer, account }: FinishedLogin) -> Self {
         Self { upstream, issuer, account, state: None, last_error: None }
     }
 }
 
 /// Waits until the upstream has connected and read its lists, or for [`PATIENCE`], and returns the
 /// login with the upstream's state.
-async fn told(service: &Service, done: Done) -> LoggedIn {
-    let mut view = LoggedIn::from(done);
+async fn await_upstream(service: &Service, done: FinishedLogin) -> FinishedLoginView {
+    let mut view = FinishedLoginView::from(done);
     if let Ok(handle) = upstreams::find(service, &view.upstream) {
         let until = clock::now() + PATIENCE;
         handle.main.started(PATIENCE).await;

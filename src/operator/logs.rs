@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::request::LogsParams;
-use super::{Refusal, upstreams};
+use super::{OperatorRefusal, upstreams};
 use crate::gateway::service::Service;
 use crate::policy::chain::timestamp;
 
@@ -40,7 +40,7 @@ pub(crate) struct LogLineView {
 /// Returns the lines after line `after` of the log `log`, at most `most`. With `wait`, waits up to
 /// twenty seconds for a new line. If `log` is not the current log, returns its lines from the
 /// beginning.
-pub(super) async fn operate(service: &Service, params: &LogsParams) -> Result<LogView, Refusal> {
+pub(super) async fn read_lines(service: &Service, params: &LogsParams) -> Result<LogView, OperatorRefusal> {
     let mut looks = if params.wait { LOOKS } else { 0 };
     let (handle, after) = loop {
         // A restart replaces the handle and its log.

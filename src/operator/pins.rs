@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::request::{PinItems, PinName, PinsParams};
-use super::{Person, Refusal};
-use crate::store::pins::{PinError, Pins};
+use super::{OperatorRefusal, Person};
+use crate::store::pins::{PinError, PinRegistry};
 
-pub(crate) use crate::store::pins::{Decision, PinKind, PinView, matcher};
+pub(crate) use crate::store::pins::{PinDecision, PinKind, PinView, compile_pattern};
 
 /// A list of pins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,14 +15,14 @@ pub(crate) struct PinsView {
 }
 
 /// Result of a decision about one pin or about many.
-pub(super) enum DecidedPins {
+pub(super) enum PinDecisionResult {
     One(Box<PinView>),
-    Many(PinsDecided),
+    Many(DecidedPinsView),
 }
 
 /// Result of a decision about many pins.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct PinsDecided {
+pub(crate) struct DecidedPinsView {
     /// Number of pins that were approved or rejected.
     pub(crate) decided: usize,
     /// Pins that were left as they are.
@@ -38,17 +38,17 @@ pub(crate) struct UndecidedPin {
 }
 
 /// Returns all pins without their texts.
-pub(super) fn list(pins: &Pins) -> PinsView {
+pub(super) fn list(pins: &PinRegistry) -> PinsView {
     PinsView { pins: pins.list().into_iter().map(PinView::without_texts).collect() }
 }
 
 /// Returns one pin with its texts.
-pub(super) fn show(pins: &Pins, PinName { name, kind }: &PinName) -> Result<PinView, Refusal> {
-    pins.find(name, *kind).map_err(Refusal::refused)
+pub(super) fn show(pins: &PinRegistry, PinName { name, kind }: &PinName) -> Result<PinView, OperatorRefusal> {
+    pins.find(name, *kind).map_err(OperatorRefusal::refused)
 }
 
 /// Returns the named pins with their texts; names without a pin are left out.
-pub(super) fn texts(pins: &Pins, PinItems { items }: &PinItems) -> PinsView {
+pub(super) fn texts(pins: &PinRegistry, PinItems { items }: &PinItems) -> PinsView {
     let wanted: Vec<(String, PinKind)> = items.iter().map(|item| (item.name.clone(), item.kind)).collect();
     PinsView { pins: pins.views(&wanted) }
 }
@@ -56,16 +56,16 @@ pub(super) fn texts(pins: &Pins, PinItems { items }: &PinItems) -> PinsView {
 /// Approves or rejects one pin, or all of `items`. Each decision names the digest of the text that
 /// was shown.
 pub(super) async fn decide(
-    pins: &Pins,
+    pins: &PinRegistry,
     approve: bool,
     params: &PinsParams,
     by: &Person,
-) -> Result<DecidedPins, Refusal> {
+) -> Result<PinDecisionResult, OperatorRefusal> {
     if let Some(decisions) = &params.items {
-        let decided = pins.decide_all(decisions, approve, &by.name).await.map_err(Refusal::unusable)?;
-        return Ok(DecidedPins::Many(outcome(decisions, &decided)));
+        let decided = pins.decide_all(decisions, approve, &by.name).await.map_err(OperatorRefusal::unusable)?;
+        return Ok(PinDecisionResult::Many(outcome(decisions, &decided)));
     }
-    let lacks = |what: &str| Refusal::Params(format!("params: missing field `{what}`"));
+    let lacks = |what: &str| OperatorRefusal::Params(format!("params: missing field `{what}`"));
     let name = params.name.as_deref().ok_or_else(|| lacks("name"))?;
     let shown = params.digest.ok_or_else(|| lacks("digest"))?;
     let decided = if approve {
@@ -73,14 +73,14 @@ pub(super) async fn decide(
     } else {
         pins.reject(name, params.kind, shown, &by.name).await
     };
-    Ok(DecidedPins::One(Box::new(decided.map_err(Refusal::refused)?.without_texts())))
+    Ok(PinDecisionResult::One(Box::new(decided.map_err(OperatorRefusal::refused)?.without_texts())))
 }
 
 /// Counts the decisions that were carried out, and lists the others with their reasons.
-fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinError>]) -> PinsDecided {
+fn outcome(decisions: &[PinDecision], decided: &[Result<PinView, PinError>]) -> DecidedPinsView {
     let left = decisions.iter().zip(decided).filter_map(|(decision, decided)| {
         let why = decided.as_ref().err()?.to_string();
         Some(UndecidedPin { name: decision.name.clone(), kind: decision.kind, why })
     });
-    PinsDecided { decided: decided.iter().filter(|decided| decided.is_ok()).count(), left: left.collect() }
+    DecidedPinsView { decided: decided.iter().filter(|decided| decided.is_ok()).count(), left: left.collect() }
 }

@@ -2,7 +2,7 @@
 
 /// Why a request is not carried out. The text is a sentence without its full stop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum OperatorRefusal {
     /// The request lacks a parameter, or has an invalid one.
     #[error("{0}")]
     Params(String),
@@ -18,7 +18,7 @@ pub(crate) enum Refusal {
     Stranger,
 }
 
-impl Refusal {
+impl OperatorRefusal {
     pub(crate) fn refused(why: impl std::fmt::Display) -> Self {
         Self::Refused(why.to_string())
     }

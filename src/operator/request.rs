@@ -4,17 +4,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use self::Effect::{Act, Elsewhere, Look};
-use super::pins::{Decision, PinKind};
-use crate::login::authorize::Callback;
+use self::RequestEffect::{Act, Elsewhere, Look};
+use super::pins::{PinDecision, PinKind};
+use crate::login::authorize::LoginCallback;
 use crate::policy::{Digest, OperatorAction};
 use crate::wire::raw::RawJson;
 
-pub(crate) use crate::store::approvals::Wish;
+pub(crate) use crate::store::approvals::OperatorAnswer;
 
 /// The effect of a request, as far as the audit log is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum RequestEffect {
     /// The request changes nothing.
     Look,
     /// The request is an action, which is recorded.
@@ -26,8 +26,8 @@ pub(crate) enum Effect {
 
 /// A request on the admin socket whose params cannot be read.
 #[derive(Debug)]
-pub(crate) struct Malformed {
-    pub(crate) effect: Effect,
+pub(crate) struct MalformedRequest {
+    pub(crate) effect: RequestEffect,
     pub(crate) why: String,
 }
 
@@ -48,10 +48,10 @@ macro_rules! requests {
         impl Request {
             /// Methods of the admin socket, with their effects.
             #[cfg(test)]
-            pub(crate) const METHODS: &[(&str, Effect)] = &[$(($method, $effect)),+];
+            pub(crate) const METHODS: &[(&str, RequestEffect)] = &[$(($method, $effect)),+];
 
             /// Reads a request of the admin socket; `None` if there is no such method.
-            pub(crate) fn parse(method: &str, params: &RawJson) -> Option<Result<Self, Malformed>> {
+            pub(crate) fn parse(method: &str, params: &RawJson) -> Option<Result<Self, MalformedRequest>> {
                 if method == "call" {
                     // Not parsed here: the arguments of a call can be large, and their bytes are
                     // counted in the byte budget.
@@ -61,7 +61,7 @@ macro_rules! requests {
                     $($method => params
                         .parse()
                         .map(Self::$name)
-                        .map_err(|error| Malformed { effect: $effect, why: format!("params: {error}") }),)+
+                        .map_err(|error| MalformedRequest { effect: $effect, why: format!("params: {error}") }),)+
                     _ => return None,
                 })
             }
@@ -75,10 +75,10 @@ macro_rules! requests {
             }
 
             /// Returns the effect of this request.
-            pub(crate) fn effect(&self) -> Effect {
+            pub(crate) fn effect(&self) -> RequestEffect {
                 match self {
-                    Self::Answer(AnswerParams { answer: Wish::Deny, .. })
-                    | Self::AnswerMany(AnswerManyParams { answer: Wish::Deny, .. }) => Act(OperatorAction::Deny),
+                    Self::Answer(AnswerParams { answer: OperatorAnswer::Deny, .. })
+                    | Self::AnswerMany(AnswerManyParams { answer: OperatorAnswer::Deny, .. }) => Act(OperatorAction::Deny),
                     Self::Switch(SwitchParams { on: false, .. }) => Act(OperatorAction::Disable),
                     $(Self::$name(_) => $effect,)+
                     $(Self::$own(_) => $own_effect,)+
@@ -95,9 +95,9 @@ requests! {
         Approvals(NoParams) = "approvals.list", Look;
         /// Sends a test notice of an approval.
         TryNotice(NoParams) = "approvals.notify", Act(OperatorAction::Notify);
-        Approval(ById) = "approvals.show", Look;
+        Approval(IdParams) = "approvals.show", Look;
         /// Ends a block or takes a denial back.
-        Unblock(ById) = "approvals.unblock", Act(OperatorAction::Unblock);
+        Unblock(IdParams) = "approvals.unblock", Act(OperatorAction::Unblock);
         /// Calls a tool.
         Call(RawJson) = "call", Elsewhere;
         /// Makes a link that signs in to the console.
@@ -110,8 +110,8 @@ requests! {
         /// Finishes a login with the address at which its browser ended.
         PasteLogin(PasteParams) = "login.paste", Act(OperatorAction::LoginEnd);
         /// Waits for the end of a login.
-        AwaitLogin(ById) = "login.wait", Look;
-        LogOut(ByName) = "logout", Act(OperatorAction::Logout);
+        AwaitLogin(IdParams) = "login.wait", Look;
+        LogOut(NameParams) = "logout", Act(OperatorAction::Logout);
         Logs(LogsParams) = "logs", Look;
         /// Asks whether the method that follows needs a code; if so, the daemon shows one on the
         /// terminal.
@@ -126,10 +126,10 @@ requests! {
         /// Shows several pins with their texts.
         PinTexts(PinItems) = "pins.show", Look;
         Reload(ReloadParams) = "reload", Elsewhere;
-        Restart(ByName) = "restart", Act(OperatorAction::Restart);
+        Restart(NameParams) = "restart", Act(OperatorAction::Restart);
         Status(NoParams) = "status", Look;
         Tools(ToolsParams) = "tools", Look;
-        Tool(ByName) = "tools.show", Look;
+        Tool(NameParams) = "tools.show", Look;
     }
     console {
         /// Answers several approvals as they were shown.
@@ -137,7 +137,7 @@ requests! {
         /// Switches an upstream off until the daemon ends, or on again.
         Switch(SwitchParams), Act(OperatorAction::Enable);
         /// Binds a login to the browser that opens its link.
-        OpenLogin(ById), Act(OperatorAction::LoginOpen);
+        OpenLogin(IdParams), Act(OperatorAction::LoginOpen);
         /// Finishes the login that a call-back belongs to.
         EndLogin(EndLoginParams), Act(OperatorAction::LoginEnd);
     }
@@ -156,13 +156,13 @@ impl Request {
     /// Returns the subject of an action, for its audit record.
     pub(crate) fn about(&self) -> Option<String> {
         match self {
-            Self::Answer(AnswerParams { id, .. }) | Self::Unblock(ById { id }) => Some(id.clone()),
+            Self::Answer(AnswerParams { id, .. }) | Self::Unblock(IdParams { id }) => Some(id.clone()),
             Self::Revoke(RevokeParams { all: true, .. }) => Some("all".to_owned()),
             Self::Revoke(RevokeParams { id, .. }) => id.clone(),
             Self::ApprovePins(pins) | Self::RejectPins(pins) => pins.name.clone().filter(|_| pins.items.is_none()),
             Self::BeginLogin(LoginParams { name, .. })
-            | Self::LogOut(ByName { name })
-            | Self::Restart(ByName { name })
+            | Self::LogOut(NameParams { name })
+            | Self::Restart(NameParams { name })
             | Self::Switch(SwitchParams { name, .. }) => Some(name.clone()),
             _ => None,
         }
@@ -183,19 +183,19 @@ impl Request {
 pub(crate) struct NoParams {}
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ById {
+pub(crate) struct IdParams {
     pub(crate) id: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ByName {
+pub(crate) struct NameParams {
     pub(crate) name: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AnswerParams {
     pub(crate) id: String,
-    pub(crate) answer: Wish,
+    pub(crate) answer: OperatorAnswer,
     /// Digest of the approval as it was shown to the person.
     #[serde(default)]
     pub(crate) digest: Option<Digest>,
@@ -203,15 +203,15 @@ pub(crate) struct AnswerParams {
 
 /// An approval, named together with the digest of what was shown of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct ApprovalDigest {
     pub(crate) id: String,
     pub(crate) digest: Digest,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerManyParams {
-    pub(crate) members: Vec<Member>,
-    pub(crate) answer: Wish,
+    pub(crate) members: Vec<ApprovalDigest>,
+    pub(crate) answer: OperatorAnswer,
     /// True if the approvals must all be of one caller and one item.
     pub(crate) is_group: bool,
 }
@@ -240,7 +240,7 @@ pub(crate) struct PasteParams {
 
 #[derive(Clone, Debug)]
 pub(crate) struct EndLoginParams {
-    pub(crate) callback: Callback,
+    pub(crate) callback: LoginCallback,
     /// Values of the login cookies that came with the call-back.
     pub(crate) cookies: Vec<String>,
 }
@@ -278,7 +278,7 @@ pub(crate) struct ProveParams {
 #[serde(default)]
 pub(crate) struct PinsParams {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) items: Option<Vec<Decision>>,
+    pub(crate) items: Option<Vec<PinDecision>>,
     pub(crate) name: Option<String>,
     pub(crate) kind: Option<PinKind>,
     /// Digest of the text that was shown to the person.

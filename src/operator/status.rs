@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::upstreams::{UpstreamView, all};
 use crate::base::clock;
-use crate::gateway::condition::{Condition, conditions};
+use crate::gateway::condition::{GatewayFault, conditions};
 use crate::gateway::service::Service;
 use crate::policy::chain::timestamp;
 use crate::policy::consent::ApprovalView;
-use crate::store::db::Health;
+use crate::store::db::StoreHealth;
 use crate::store::presence::OtherGateway;
 use crate::store::restored;
 
@@ -28,14 +28,14 @@ pub(crate) struct StatusView {
     pub(crate) sessions: usize,
     pub(crate) in_flight: usize,
     pub(crate) addresses: AddressesView,
-    pub(crate) clients: Vec<ConnectedClient>,
+    pub(crate) clients: Vec<ConnectedClientView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) clients_not_shown: Option<usize>,
     /// The review that a restored store waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) restored: Option<RestoredView>,
     pub(crate) withheld_items: usize,
-    pub(crate) degraded: Vec<Condition>,
+    pub(crate) degraded: Vec<GatewayFault>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) host_command: Option<String>,
     pub(crate) other_gateways: Vec<OtherGateway>,
@@ -43,7 +43,7 @@ pub(crate) struct StatusView {
     pub(crate) store: Option<StoreView>,
     pub(crate) upstreams: Vec<UpstreamView>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) approvals: Option<OpenApprovals>,
+    pub(crate) approvals: Option<OpenApprovalsView>,
 }
 
 /// Addresses that a gateway listens on.
@@ -64,7 +64,7 @@ pub(crate) struct AddressesView {
 /// the name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct ConnectedClient {
+pub(crate) struct ConnectedClientView {
     pub(crate) name: String,
     pub(crate) caller: String,
     pub(crate) connections: usize,
@@ -91,7 +91,7 @@ pub(crate) struct StoreView {
 /// Number and age of the open approvals of all processes on the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct OpenApprovals {
+pub(crate) struct OpenApprovalsView {
     pub(crate) open: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oldest_seconds: Option<u64>,
@@ -124,7 +124,7 @@ impl StatusView {
     pub(crate) fn set_clients<N: ToString>(&mut self, counted: Vec<(impl ToString, N, usize)>) {
         let more: usize = counted.iter().skip(MOST_CLIENTS).map(|(.., count)| count).sum();
         let listed = counted.into_iter().take(MOST_CLIENTS);
-        let client = |(caller, name, connections): (_, N, usize)| ConnectedClient {
+        let client = |(caller, name, connections): (_, N, usize)| ConnectedClientView {
             name: name.to_string(),
             caller: ToString::to_string(&caller),
             connections,
@@ -134,8 +134,8 @@ impl StatusView {
     }
 }
 
-impl From<&Health> for StoreView {
-    fn from(store: &Health) -> Self {
+impl From<&StoreHealth> for StoreView {
+    fn from(store: &StoreHealth) -> Self {
         let trouble = store.trouble();
         let since = trouble.as_ref().map(|trouble| timestamp(trouble.since.saturating_mul(1000)));
         Self { writable: trouble.is_none(), why: trouble.map(|trouble| trouble.why), since }
@@ -145,11 +145,11 @@ impl From<&Health> for StoreView {
 impl RestoredView {
     /// Describes the review of a backup taken at `backup_time`, in seconds since 1970.
     pub(crate) fn new(backup_time: u64) -> Self {
-        Self { text: restored::due(backup_time), backup_time: timestamp(backup_time.saturating_mul(1000)) }
+        Self { text: restored::review_sentence(backup_time), backup_time: timestamp(backup_time.saturating_mul(1000)) }
     }
 }
 
-impl From<&[ApprovalView]> for OpenApprovals {
+impl From<&[ApprovalView]> for OpenApprovalsView {
     fn from(rows: &[ApprovalView]) -> Self {
         Self { open: rows.len(), oldest_seconds: rows.iter().map(|row| row.age).max() }
     }

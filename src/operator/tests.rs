@@ -6,47 +6,47 @@ use std::collections::BTreeSet;
 use strum::VariantArray as _;
 use tempfile::TempDir;
 
-use super::alone::Alone;
+use super::alone::OfflineOperator;
 use super::request::*;
 use super::status::StatusView;
 use super::*;
 use crate::config;
-use crate::daemon::access::operator;
-use crate::daemon::admin::proof::Proof;
-use crate::daemon::admin::{operate, status};
-use crate::daemon::gateway::{ConfigSource, Gateway, Loader, StopTimes};
-use crate::gateway::condition::{Condition, conditions};
+use crate::daemon::access::operator_name;
+use crate::daemon::admin::proof::PeerProof;
+use crate::daemon::admin::{build_status, operate};
+use crate::daemon::gateway::{ConfigLoader, ConfigSource, RunningGateway, StopTimes};
+use crate::gateway::condition::{GatewayFault, conditions};
 use crate::listener::credentials::CallerAccess;
-use crate::policy::consent::{Asked, Shown};
-use crate::policy::{Caller, Digest, Event, Evidence, Kind, LOCAL, OperatorAction, Said};
-use crate::store::approvals::Wish;
+use crate::policy::consent::{ApprovalSubject, CallDetails};
+use crate::policy::{ActionKind, ApprovalEvidence, AuditEvent, Caller, Digest, LOCAL, OperatorAction, StatedHints};
+use crate::store::approvals::OperatorAnswer;
 use crate::store::audit::MAIN;
-use crate::store::directory::Store;
+use crate::store::directory::StateDir;
 use crate::store::seal::KeySource;
 use crate::wire::id::ClientId;
 use crate::wire::message;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// A gateway with one upstream whose program does not exist, in a temporary directory.
-struct Stage {
-    gateway: Arc<Gateway>,
+struct OperatorTestGateway {
+    gateway: Arc<RunningGateway>,
     dir: TempDir,
 }
 
-impl Stage {
+impl OperatorTestGateway {
     fn set() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("headend.toml");
         std::fs::write(&path, "[upstreams.fx]\ncommand = [\"/no/such/program\"]\n").unwrap();
-        let config::Loading { outcome, files } = config::load(&path);
-        let load: Loader = Box::new({
+        let config::LoadedConfig { outcome, files } = config::load(&path);
+        let load: ConfigLoader = Box::new({
             let path = path.clone();
             move || config::load(&path)
         });
         let warned = parking_lot::Mutex::default();
         let source = ConfigSource { path: Some(path), load, remembers: true, files: files.into(), warned };
-        let store = Store::open(dir.path().join("state"), KeySource::default()).unwrap();
-        let gateway = Gateway::build(outcome.unwrap().0, source, Some(store), MAIN, StopTimes::DAEMON).unwrap();
+        let store = StateDir::open(dir.path().join("state"), KeySource::default()).unwrap();
+        let gateway = RunningGateway::build(outcome.unwrap().0, source, Some(store), MAIN, StopTimes::DAEMON).unwrap();
         Self { gateway: Arc::new(gateway), dir }
     }
 
@@ -55,25 +55,25 @@ impl Stage {
         let caller = CallerAccess { caller: Caller::named(caller), ..self.gateway.own_caller() };
         let (id, params) = (ClientId::from_raw(RawJson::trusted("1")).unwrap(), RawJson::trusted(params.to_owned()));
         let request = message::Request { id, method: method.to_owned(), params: Some(params) };
-        operate(&self.gateway, &caller, &mut Proof::new(None), &request).await
+        operate(&self.gateway, &caller, &mut PeerProof::new(None), &request).await
     }
 
     /// Opens an approval of a call by the caller `ci` and returns its id.
     fn open_approval(&self, item: &str) -> String {
-        let asked = Asked {
+        let asked = ApprovalSubject {
             caller: Caller::named("ci"),
             session: None,
             upstream: Arc::from("fx"),
-            kind: Kind::Tool,
+            kind: ActionKind::Tool,
             item: Arc::from(item),
             definition: Digest::of(b"definition"),
             launch: Digest::of(b"launch"),
             arguments: Digest::of(b"{}"),
             rule: Arc::from("default"),
-            need: Evidence::Client,
+            need: ApprovalEvidence::Client,
             destructive: false,
         };
-        let shown = Shown::new(item, Said::default(), None);
+        let shown = CallDetails::new(item, StatedHints::default(), None);
         self.gateway.service.approvals.ask(asked, shown).unwrap().to_string()
     }
 
@@ -91,14 +91,15 @@ impl Stage {
 
 #[tokio::test]
 async fn a_lost_record_is_a_reason_for_degraded() {
-    let stage = Stage::set();
+    let stage = OperatorTestGateway::set();
     let service = &stage.gateway.service;
     let has_reason = || conditions(service).iter().any(|condition| condition.reason == "audit-log");
-    let degraded = || serde_json::to_string(&status(&stage.gateway)).unwrap().contains("found no place in its queue");
+    let degraded =
+        || serde_json::to_string(&build_status(&stage.gateway)).unwrap().contains("found no place in its queue");
     let writer = service.audit.hold().await;
     assert!(!has_reason() && !degraded());
     while service.audit.loss().is_none() {
-        drop(service.audit.record(crate::policy::Entry::new(Event::Outcome), false));
+        drop(service.audit.record(crate::policy::AuditEntry::new(AuditEvent::Outcome), false));
     }
     drop(writer);
     let found = conditions(service).into_iter().find(|condition| condition.reason == "audit-log").unwrap();
@@ -111,7 +112,7 @@ async fn a_lost_record_is_a_reason_for_degraded() {
 
 #[tokio::test]
 async fn a_refused_configuration_is_a_reason_for_degraded_until_one_is_applied() {
-    let stage = Stage::set();
+    let stage = OperatorTestGateway::set();
     let path = stage.dir.path().join("headend.toml");
     let good = std::fs::read_to_string(&path).unwrap();
     let found = || conditions(&stage.gateway.service).into_iter().find(|condition| condition.reason == "configuration");
@@ -119,9 +120,9 @@ async fn a_refused_configuration_is_a_reason_for_degraded_until_one_is_applied()
     for (text, first) in [("[policy]\ndefault = \"alow\"\nx = 1\n", "policy.default"), ("[x", "not TOML")] {
         std::fs::write(&path, text).unwrap();
         drop(stage.ask("local", "reload", "{}").await.unwrap_err());
-        let Condition { text, stops_calls, .. } = found().unwrap();
+        let GatewayFault { text, stops_calls, .. } = found().unwrap();
         assert!(text.contains(first) && !text.contains('\n') && !stops_calls, "{text}");
-        assert!(serde_json::to_string(&status(&stage.gateway)).unwrap().contains(first));
+        assert!(serde_json::to_string(&build_status(&stage.gateway)).unwrap().contains(first));
     }
     let since = stage.gateway.service.refused_reload.load_full().unwrap().since;
     stage.gateway.service.reload_ended(Err("later\nand more"));
@@ -133,13 +134,13 @@ async fn a_refused_configuration_is_a_reason_for_degraded_until_one_is_applied()
 
 #[tokio::test]
 async fn a_status_that_a_command_has_read_has_the_same_members() {
-    let stage = Stage::set();
+    let stage = OperatorTestGateway::set();
     let text = |status: &StatusView| serde_json::to_string(status).unwrap();
-    let running = status(&stage.gateway);
+    let running = build_status(&stage.gateway);
     let browser = Person::of_console("console:01234567");
     let off = Request::Switch(SwitchParams { name: "fx".to_owned(), on: false });
     stage.gateway.operator.perform(&off, &browser).await.unwrap();
-    let disabled = status(&stage.gateway);
+    let disabled = build_status(&stage.gateway);
     assert_eq!([&running, &disabled].map(|status| status.upstreams[0].facts.is_some()), [true, false]);
     for status in [running, disabled] {
         let read: StatusView = serde_json::from_str(&text(&status)).unwrap();
@@ -158,32 +159,32 @@ const ELSEWHERE: [OperatorAction; 5] = [
 
 /// Requests that the console makes. Most of them are refused, which is recorded too.
 fn requests_of_the_console(id: &str) -> Vec<Request> {
-    let (digest, name, by_id) = (Digest::of(b"shown"), || "fx".to_owned(), || ById { id: id.to_owned() });
-    let member = Member { id: id.to_owned(), digest };
+    let (digest, name, by_id) = (Digest::of(b"shown"), || "fx".to_owned(), || IdParams { id: id.to_owned() });
+    let member = ApprovalDigest { id: id.to_owned(), digest };
     let pins = PinsParams { name: Some(name()), digest: Some(digest), ..PinsParams::default() };
     let answer = |answer| AnswerParams { id: id.to_owned(), answer, digest: Some(digest) };
     let many = |answer| AnswerManyParams { members: vec![member.clone()], answer, is_group: true };
     vec![
-        Request::Answer(answer(Wish::Once)),
-        Request::Answer(answer(Wish::Deny)),
-        Request::AnswerMany(many(Wish::Once)),
-        Request::AnswerMany(many(Wish::Deny)),
+        Request::Answer(answer(OperatorAnswer::Once)),
+        Request::Answer(answer(OperatorAnswer::Deny)),
+        Request::AnswerMany(many(OperatorAnswer::Once)),
+        Request::AnswerMany(many(OperatorAnswer::Deny)),
         Request::Unblock(by_id()),
         Request::Revoke(RevokeParams { id: Some(id.to_owned()), all: false }),
         Request::ApprovePins(pins.clone()),
         Request::RejectPins(pins),
         Request::BeginLogin(LoginParams { name: name(), paste: false }),
-        Request::LogOut(ByName { name: name() }),
+        Request::LogOut(NameParams { name: name() }),
         Request::Switch(SwitchParams { name: name(), on: false }),
         Request::Switch(SwitchParams { name: name(), on: true }),
-        Request::Restart(ByName { name: name() }),
+        Request::Restart(NameParams { name: name() }),
     ]
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_action_leaves_one_record_from_each_face_and_a_look_leaves_none() {
-    let stage = Stage::set();
-    let own = operator(Caller::local()).unwrap();
+    let stage = OperatorTestGateway::set();
+    let own = operator_name(Caller::local()).unwrap();
     let (mut before, mut seen) = (0, BTreeSet::new());
     for (method, effect) in Request::METHODS {
         // The params suit some methods; the others are refused, which is recorded too.
@@ -192,12 +193,12 @@ async fn each_action_leaves_one_record_from_each_face_and_a_look_leaves_none() {
         let outcome = stage.ask(LOCAL, method, &params).await;
         let actions = stage.actions().await;
         let wanted = match (*method, effect) {
-            (_, Effect::Act(action)) => vec![(action.into_str(), &*own)],
+            (_, RequestEffect::Act(action)) => vec![(action.into_str(), &*own)],
             ("reload", _) => vec![("reload", &*own)],
             ("operator.prove", _) => vec![("wrong-code", "unknown")],
             // A call is recorded as a decision, and a call of no tool is not recorded.
-            ("call", _) | (_, Effect::Look) => vec![],
-            (_, Effect::Elsewhere) => panic!("{method}: where?"),
+            ("call", _) | (_, RequestEffect::Look) => vec![],
+            (_, RequestEffect::Elsewhere) => panic!("{method}: where?"),
         };
         let new: Vec<_> = actions[before..].iter().map(|[action, by, ..]| (&**action, &**by)).collect();
         assert_eq!(new, wanted, "{method}: {outcome:?}");
@@ -214,7 +215,7 @@ async fn each_action_leaves_one_record_from_each_face_and_a_look_leaves_none() {
         let actions = stage.actions().await;
         assert_eq!(actions.len(), before + 1, "{request:?}: {outcome:?}");
         let [action, by, _, result, _] = &actions[before];
-        let Effect::Act(wanted) = request.effect() else { panic!("{request:?} is a look") };
+        let RequestEffect::Act(wanted) = request.effect() else { panic!("{request:?} is a look") };
         assert_eq!((&**action, &**by), (wanted.into_str(), "console:01234567"), "{request:?}");
         let is_done = outcome.as_ref().is_ok_and(|view| view.outcome().is_ok());
         assert_eq!(result, if is_done { "done" } else { "refused" }, "{request:?}");
@@ -222,11 +223,11 @@ async fn each_action_leaves_one_record_from_each_face_and_a_look_leaves_none() {
         before += 1;
     }
     let stranger = EndLoginParams { callback: Default::default(), cookies: Vec::new() };
-    for request in [Request::OpenLogin(ById { id: "guess".to_owned() }), Request::EndLogin(stranger)] {
+    for request in [Request::OpenLogin(IdParams { id: "guess".to_owned() }), Request::EndLogin(stranger)] {
         let outcome = stage.gateway.operator.perform(&request, &browser).await;
-        assert_eq!(outcome.map(|_| ()), Err(Refusal::Stranger), "strangers try as often as they like");
+        assert_eq!(outcome.map(|_| ()), Err(OperatorRefusal::Stranger), "strangers try as often as they like");
         assert_eq!(stage.actions().await.len(), before);
-        let Effect::Act(action) = request.effect() else { panic!("{request:?} is a look") };
+        let RequestEffect::Act(action) = request.effect() else { panic!("{request:?} is a look") };
         seen.insert(action.into_str().to_owned());
     }
     let all = OperatorAction::VARIANTS.iter().filter(|action| !ELSEWHERE.contains(action));
@@ -240,9 +241,9 @@ async fn each_action_leaves_one_record_from_each_face_and_a_look_leaves_none() {
 #[test]
 fn each_action_without_a_daemon_leaves_one_record() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path().join("state"), KeySource::default()).unwrap();
+    let store = StateDir::open(dir.path().join("state"), KeySource::default()).unwrap();
     drop(store.db().unwrap());
-    let mut alone = Alone::open(Some(&store), config::Audit::default()).unwrap();
+    let mut alone = OfflineOperator::open(Some(&store), config::AuditSettings::default()).unwrap();
     let actions = || {
         let files = std::fs::read_dir(dir.path().join("state/audit")).into_iter().flatten();
         let texts = files.filter_map(|file| std::fs::read_to_string(file.unwrap().path()).ok());
@@ -255,7 +256,7 @@ fn each_action_without_a_daemon_leaves_one_record() {
     for request in requests_of_the_console("abcd").into_iter().chain([review]) {
         let outcome = alone.perform(&request);
         let all = actions();
-        let Effect::Act(action) = request.effect() else { panic!("{request:?} is a look") };
+        let RequestEffect::Act(action) = request.effect() else { panic!("{request:?} is a look") };
         let is_possible = matches!(
             action,
             OperatorAction::Approve
@@ -277,7 +278,7 @@ fn each_action_without_a_daemon_leaves_one_record() {
 
 #[tokio::test]
 async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
-    let stage = Stage::set();
+    let stage = OperatorTestGateway::set();
     let (yes, no) = (stage.open_approval("fx__a"), stage.open_approval("fx__b"));
     let answer = |id: &str, answer: &str| format!(r#"{{"id":"{id}","answer":"{answer}"}}"#);
     stage.ask(LOCAL, "approvals.answer", &answer(&yes, "8h")).await.unwrap();
@@ -307,14 +308,14 @@ async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
     let [action, by, _, result, why] = actions.pop().unwrap();
     assert_eq!([action, by, result], ["reload", "file-watch", "refused"]);
     assert!(why.contains("command"), "{why}");
-    let own = operator(Caller::local()).unwrap();
+    let own = operator_name(Caller::local()).unwrap();
     for ([action, by, name, result, why], wanted) in actions.iter().zip(wanted) {
         assert_eq!((&[&**action, name, result, why], by), (&wanted, &own));
     }
     assert_eq!(actions.len(), 6);
 
     // Searches of the log skip these records.
-    let page = stage.gateway.service.audit.search(Query::default()).await.unwrap();
+    let page = stage.gateway.service.audit.search(DecisionQuery::default()).await.unwrap();
     assert_eq!((page.rows.len(), page.tally.damaged), (0, 0));
     let log = std::fs::read_to_string(stage.dir.path().join("state/audit/audit-main-000001.jsonl")).unwrap();
     let revoked = log.lines().find(|line| line.contains(r#""event":"revoke""#)).unwrap();
@@ -323,7 +324,7 @@ async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
 
 #[tokio::test]
 async fn a_param_that_a_method_does_not_read_is_no_name_in_its_record() {
-    let stage = Stage::set();
+    let stage = OperatorTestGateway::set();
     let (yes, no) = (stage.open_approval("fx__a"), stage.open_approval("fx__b"));
     let answer = |id: &str, answer: &str| format!(r#"{{"id":"{id}","answer":"{answer}","name":"harmless"}}"#);
     for (method, params, wanted) in [

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Refusal;
-use super::tools::{pin, withheld};
-use crate::catalog::merge::Entry;
-use crate::config::{Auth, Config};
+use super::OperatorRefusal;
+use super::tools::{pin, why_withheld};
+use crate::catalog::merge::CatalogEntry;
+use crate::config::{ClientAuth, Config};
 use crate::gateway::service::Service;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::mcp::weight;
 use crate::policy::{Annotations, Caller, Policy};
 use crate::wire::foreign;
@@ -37,7 +37,7 @@ pub(crate) struct ToolDetail {
     pub(crate) output_schema: Option<RawJson>,
     /// Bytes of the name and definition that hosts pass to a model.
     pub(crate) bytes: usize,
-    pub(crate) who: Vec<ToolCaller>,
+    pub(crate) who: Vec<ToolCallerEffect>,
     /// Group of the admin socket, whose members are callers too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct ToolDetail {
 
 /// Effect of the rules for one caller's calls of the tool, in one profile or in none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ToolCaller {
+pub(crate) struct ToolCallerEffect {
     pub(crate) caller: String,
     pub(crate) profile: String,
     pub(crate) name: String,
@@ -54,20 +54,20 @@ pub(crate) struct ToolCaller {
 
 /// Looks a tool up by its exposed or canonical name. `users` are callers of the admin socket to
 /// list besides those of the configuration.
-pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<ToolDetail, Refusal> {
+pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<ToolDetail, OperatorRefusal> {
     let snapshot = service.snapshots.load_full();
     let view = &snapshot.whole;
-    let is_canonical = |entry: &Entry| entry.list == List::Tools && *entry.canonical == *name;
-    let at = view.catalog.find(List::Tools, name);
+    let is_canonical = |entry: &CatalogEntry| entry.list == ItemList::Tools && *entry.canonical == *name;
+    let at = view.catalog.find(ItemList::Tools, name);
     let at = at.or_else(|| view.catalog.entries().iter().position(is_canonical));
     let Some((entry, rules)) = at.and_then(|at| view.item(at)) else {
         let unknown = || format!("there is no tool `{}`", foreign::line(name));
-        return Err(Refusal::Refused(withheld(&snapshot, name).unwrap_or_else(unknown)));
+        return Err(OperatorRefusal::Refused(why_withheld(&snapshot, name).unwrap_or_else(unknown)));
     };
     let callers: Vec<Caller> = callers(&snapshot.config).chain(users).collect();
-    let mut who: Vec<ToolCaller> = callers
+    let mut who: Vec<ToolCallerEffect> = callers
         .iter()
-        .map(|caller| ToolCaller {
+        .map(|caller| ToolCallerEffect {
             caller: caller.to_string(),
             profile: String::new(),
             name: entry.exposed.to_string(),
@@ -77,10 +77,10 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
     // In the order of the configuration file; the map of profiles has no order.
     for profile in &snapshot.config.profiles {
         let Some(view) = snapshot.profiles.get(&profile.name) else { continue };
-        let same = |other: &Entry| other.list == List::Tools && other.canonical == entry.canonical;
+        let same = |other: &CatalogEntry| other.list == ItemList::Tools && other.canonical == entry.canonical;
         let at = view.catalog.entries().iter().position(same);
         let Some((entry, rules)) = at.and_then(|at| view.item(at)) else { continue };
-        who.extend(callers.iter().map(|caller| ToolCaller {
+        who.extend(callers.iter().map(|caller| ToolCallerEffect {
             caller: caller.to_string(),
             profile: profile.name.to_string(),
             name: entry.exposed.to_string(),
@@ -99,7 +99,7 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
         description: text("description"),
         hints_of_server: entry.said.all_by_server(),
         hints_of_operator: entry.said.all_by_operator().unwrap_or_default(),
-        hints: words(&entry.annotations),
+        hints: hint_words(&entry.annotations),
         input_schema: entry.definition.get("inputSchema").cloned(),
         output_schema: entry.definition.get("outputSchema").cloned(),
         bytes: weight::bytes(&entry.exposed, &entry.definition),
@@ -111,14 +111,14 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
 /// Returns `local` and the callers that the configuration names.
 fn callers(config: &Config) -> impl Iterator<Item = Caller> {
     let named = match &config.server.auth {
-        Auth::Token { tokens } => tokens.as_slice(),
+        ClientAuth::Token { tokens } => tokens.as_slice(),
         _ => &[],
     };
     std::iter::once(Caller::local().clone()).chain(named.iter().filter_map(|(name, _)| Caller::token(name)))
 }
 
 /// Returns the words of the hints that the rules use.
-fn words(annotations: &Annotations) -> Vec<String> {
+fn hint_words(annotations: &Annotations) -> Vec<String> {
     let Annotations { read_only, destructive, idempotent, open_world, known_destructive: _ } = *annotations;
     let words = [
         (read_only, "read-only"),

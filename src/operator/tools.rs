@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Refusal;
+use super::OperatorRefusal;
 use super::request::ToolsParams;
-use crate::catalog::merge::{Dropped, Entry};
+use crate::catalog::merge::{CatalogEntry, WithheldItem};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::listener::credentials::CallerAccess;
-use crate::mcp::kinds::Kinds;
-use crate::mcp::method::List;
+use crate::mcp::kinds::InputKinds;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::weight;
-use crate::policy::{Caller, Policy, Said};
+use crate::policy::{Caller, Policy, StatedHints};
 
 /// Value of `pin` for a tool that is withheld for a reason other than its pin.
 const WITHHELD: &str = "withheld";
@@ -50,13 +50,13 @@ pub(crate) struct ToolView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) withheld: Option<String>,
     #[serde(skip)]
-    pub(crate) said: Said,
+    pub(crate) said: StatedHints,
     #[serde(skip)]
     pub(crate) is_new: bool,
 }
 
 impl ToolView {
-    fn new(entry: &Entry, effect: &str) -> Self {
+    fn new(entry: &CatalogEntry, effect: &str) -> Self {
         Self {
             name: entry.exposed.to_string(),
             upstream: entry.upstream_name.as_str().to_owned(),
@@ -71,13 +71,13 @@ impl ToolView {
         }
     }
 
-    fn with_size(self, entry: &Entry) -> Self {
+    fn with_size(self, entry: &CatalogEntry) -> Self {
         Self { bytes: Some(weight::bytes(&entry.exposed, &entry.definition)), ..self }
     }
 }
 
-impl From<&Dropped> for ToolView {
-    fn from(dropped: &Dropped) -> Self {
+impl From<&WithheldItem> for ToolView {
+    fn from(dropped: &WithheldItem) -> Self {
         Self {
             name: dropped.exposed.clone().unwrap_or_else(|| dropped.item.clone()),
             upstream: dropped.upstream.as_str().to_owned(),
@@ -91,7 +91,7 @@ impl From<&Dropped> for ToolView {
 }
 
 /// Returns the word for the pin of a tool in the catalog: `new` until an operator confirms it.
-pub(super) const fn pin(entry: &Entry) -> &'static str {
+pub(super) const fn pin(entry: &CatalogEntry) -> &'static str {
     if entry.is_new { "new" } else { "pinned" }
 }
 
@@ -102,16 +102,16 @@ pub(crate) fn list(
     service: &Service,
     CallerAccess { caller, access }: &CallerAccess,
     params: &ToolsParams,
-) -> Result<ToolsView, Refusal> {
+) -> Result<ToolsView, OperatorRefusal> {
     let operates = caller.is_operator();
     let offered = match params.kind.as_deref() {
-        None | Some("none") => Kinds::default(),
-        Some("forms") => Kinds { form: true, ..Kinds::default() },
-        Some("all") => Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true },
-        Some(_) => return Err(Refusal::Params("`as` must be none, forms or all".to_owned())),
+        None | Some("none") => InputKinds::default(),
+        Some("forms") => InputKinds { form: true, ..InputKinds::default() },
+        Some("all") => InputKinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true },
+        Some(_) => return Err(OperatorRefusal::Params("`as` must be none, forms or all".to_owned())),
     };
     if params.all && !operates {
-        return Err(Refusal::refused("only root and the user that runs headend may see what is withheld"));
+        return Err(OperatorRefusal::refused("only root and the user that runs headend may see what is withheld"));
     }
     let snapshot = service.snapshots.load_full();
     let view = &snapshot.whole;
@@ -120,13 +120,13 @@ pub(crate) fn list(
     let is_whole = operates && params.kind.is_none();
     let is_shown = |at: &usize| is_whole || view.visible(&snapshot.policy, *at, viewer.viewer());
     let entries = view.catalog.entries().iter().enumerate();
-    let shown = entries.filter(|(at, entry)| entry.list == List::Tools && is_shown(at));
+    let shown = entries.filter(|(at, entry)| entry.list == ItemList::Tools && is_shown(at));
     let tools = shown.filter_map(|(at, _)| view.item(at)).map(|(entry, rules)| {
         let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry);
         let tool = ToolView::new(entry, effect.into_str());
         if params.sizes { tool.with_size(entry) } else { tool }
     });
-    let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| concerns_tools(dropped)).collect();
+    let withheld: Vec<&WithheldItem> = snapshot.dropped.iter().filter(|dropped| concerns_tools(dropped)).collect();
     let more = withheld.iter().filter(|_| params.all).map(|dropped| ToolView::from(*dropped));
     let tools = tools.chain(more).collect();
     Ok(ToolsView { tools, withheld: is_whole.then_some(withheld.len()) })
@@ -136,27 +136,27 @@ pub(crate) fn list(
 /// is the upstream's index in the snapshot.
 pub(super) fn of_upstream(snapshot: &Snapshot, index: usize) -> Vec<ToolView> {
     let entries = snapshot.whole.catalog.entries().iter().enumerate();
-    let tools = entries.filter(|(_, entry)| entry.upstream == index && entry.list == List::Tools);
-    let view = |(entry, rules): (&Entry, _)| {
+    let tools = entries.filter(|(_, entry)| entry.upstream == index && entry.list == ItemList::Tools);
+    let view = |(entry, rules): (&CatalogEntry, _)| {
         let effect = Policy::effect(&snapshot.policy, rules, Caller::local(), "", entry);
         ToolView::new(entry, effect.into_str()).with_size(entry)
     };
     tools.filter_map(|(at, _)| snapshot.whole.item(at)).map(view).collect()
 }
 
-fn concerns_tools(dropped: &Dropped) -> bool {
-    dropped.list.is_none_or(|list| list == List::Tools)
+fn concerns_tools(dropped: &WithheldItem) -> bool {
+    dropped.list.is_none_or(|list| list == ItemList::Tools)
 }
 
 /// Returns why a tool with that exposed or canonical name is withheld; `None` if it is listed or
 /// unknown.
-pub(crate) fn withheld(snapshot: &Snapshot, name: &str) -> Option<String> {
-    if snapshot.whole.catalog.find(List::Tools, name).is_some() {
+pub(crate) fn why_withheld(snapshot: &Snapshot, name: &str) -> Option<String> {
+    if snapshot.whole.catalog.find(ItemList::Tools, name).is_some() {
         return None;
     }
-    let is_named = |dropped: &&Dropped| match dropped.list {
-        Some(List::Tools) => dropped.exposed.as_deref() == Some(name) || dropped.canonical() == name,
-        Some(List::Prompts | List::Resources | List::Templates) => false,
+    let is_named = |dropped: &&WithheldItem| match dropped.list {
+        Some(ItemList::Tools) => dropped.exposed.as_deref() == Some(name) || dropped.canonical() == name,
+        Some(ItemList::Prompts | ItemList::Resources | ItemList::Templates) => false,
         None => {
             let spec = snapshot.config.upstreams.iter().find(|spec| spec.name == dropped.upstream);
             spec.is_some_and(|spec| !spec.prefix.is_empty() && name.starts_with(spec.prefix.as_str()))

@@ -10,19 +10,19 @@ use tokio::sync::mpsc;
 
 use super::request::SwitchParams;
 use super::tools::{self, ToolView};
-use super::{Person, Refusal};
+use super::{OperatorRefusal, Person};
 use crate::base::clock;
-use crate::catalog::merge::{Dropped, Entry};
-use crate::config::{Target, Upstream};
+use crate::catalog::merge::{CatalogEntry, WithheldItem};
+use crate::config::{UpstreamSettings, UpstreamTarget};
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
-use crate::gateway::supervisor::Order;
-use crate::mcp::method::List;
+use crate::gateway::supervisor::SupervisorOrder;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::Era;
-use crate::policy::Evidence;
-use crate::store::pins::{PinKind, searched};
+use crate::policy::ApprovalEvidence;
+use crate::store::pins::{PinKind, searched_folders};
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::session::handle::Handle;
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::link::LinkState;
 use crate::upstream::state::logbook::LogLine;
 use crate::wire::foreign;
@@ -91,7 +91,7 @@ pub(crate) struct UpstreamFacts {
     pub(crate) unread_lists: BTreeMap<String, UnreadView>,
     pub(crate) withheld: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) withheld_list: Vec<WithheldItem>,
+    pub(crate) withheld_list: Vec<WithheldItemView>,
     /// Number of tools that appeared after the first inventory of the launch and that no operator
     /// has confirmed.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -145,7 +145,7 @@ pub(crate) struct UnreadView {
 
 /// An item or launch that is withheld from clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct WithheldItem {
+pub(crate) struct WithheldItemView {
     pub(crate) name: String,
     pub(crate) kind: PinKind,
     pub(crate) why: String,
@@ -167,7 +167,7 @@ pub(crate) struct LoginInUse {
 /// State of an upstream after a restart.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-pub(crate) struct Restarted {
+pub(crate) struct RestartedUpstream {
     pub(crate) name: String,
     pub(crate) state: UpstreamState,
     #[serde(flatten)]
@@ -189,7 +189,7 @@ pub(crate) struct UpstreamDetail {
     /// Last lines of the upstream's log, oldest first.
     pub(crate) lines: Vec<LogLine>,
     pub(crate) tools: Vec<ToolView>,
-    pub(crate) withheld: Vec<WithheldItem>,
+    pub(crate) withheld: Vec<WithheldItemView>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
@@ -198,11 +198,11 @@ const fn is_zero(number: &usize) -> bool {
 }
 
 /// Finds a running upstream by name; refused if there is none.
-pub(super) fn find(service: &Service, name: &str) -> Result<Arc<Handle>, Refusal> {
+pub(super) fn find(service: &Service, name: &str) -> Result<Arc<UpstreamHandle>, OperatorRefusal> {
     let snapshot = service.snapshots.load_full();
     let found = snapshot.handles.iter().find(|handle| handle.name.as_str() == name).cloned();
     let unknown = || format!("there is no upstream `{}`; `headend status` lists them", foreign::line(name));
-    found.ok_or_else(|| Refusal::Refused(unknown()))
+    found.ok_or_else(|| OperatorRefusal::Refused(unknown()))
 }
 
 /// Returns all upstreams in the order of the configuration, then the disabled ones.
@@ -215,7 +215,7 @@ pub(crate) fn all(snapshot: &Snapshot) -> Vec<UpstreamView> {
 /// such upstream or the configuration file disables it.
 pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> {
     let Some(index) = snapshot.handles.iter().position(|handle| handle.name.as_str() == name) else {
-        let is_it = |spec: &&Upstream| spec.name.as_str() == name && snapshot.config.off.contains(&spec.name);
+        let is_it = |spec: &&UpstreamSettings| spec.name.as_str() == name && snapshot.config.off.contains(&spec.name);
         let view = disabled(snapshot, snapshot.config.disabled.iter().find(is_it)?);
         return Some(UpstreamDetail { view, is_off: true, ..UpstreamDetail::default() });
     };
@@ -234,7 +234,7 @@ pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> 
 }
 
 /// Describes an upstream that is disabled in the configuration file or switched off.
-fn disabled(snapshot: &Snapshot, spec: &Upstream) -> UpstreamView {
+fn disabled(snapshot: &Snapshot, spec: &UpstreamSettings) -> UpstreamView {
     let name = spec.name.as_str();
     let is_off = snapshot.config.off.contains(&spec.name);
     UpstreamView {
@@ -246,11 +246,12 @@ fn disabled(snapshot: &Snapshot, spec: &Upstream) -> UpstreamView {
 }
 
 /// Reads the state and facts of an upstream; `index` is its index in the snapshot.
-fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> UpstreamView {
+fn view(snapshot: &Snapshot, index: usize, handle: &UpstreamHandle) -> UpstreamView {
     let entries = || snapshot.whole.catalog.entries().iter().filter(|entry| entry.upstream == index);
-    let items = |list: List| entries().filter(|entry| entry.list == list).count();
-    let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name).collect();
-    let new: Vec<&Entry> = entries().filter(|entry| entry.is_new).collect();
+    let items = |list: ItemList| entries().filter(|entry| entry.list == list).count();
+    let withheld: Vec<&WithheldItem> =
+        snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name).collect();
+    let new: Vec<&CatalogEntry> = entries().filter(|entry| entry.is_new).collect();
     let (flaws, spec) = (handle.flaws(), handle.spec.load());
     // Read before the error: a state that has an error is set after it.
     let state = handle.health.state();
@@ -265,10 +266,10 @@ fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> UpstreamView {
         one_at_a_time: handle.main.news.turns.askers().names().iter().map(ToString::to_string).collect(),
         restarts: handle.main.restarts.load(Ordering::Relaxed),
         in_flight: handle.in_flight.load(Ordering::Relaxed),
-        tools: items(List::Tools),
-        prompts: items(List::Prompts),
-        resources: items(List::Resources),
-        resource_templates: items(List::Templates),
+        tools: items(ItemList::Tools),
+        prompts: items(ItemList::Prompts),
+        resources: items(ItemList::Resources),
+        resource_templates: items(ItemList::Templates),
         input: input(snapshot, handle),
         not_offered: not_offered(handle),
         message_flaws: handle.health.flaws.lines(),
@@ -283,17 +284,17 @@ fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> UpstreamView {
         health: health(handle),
         login: login(handle),
         program: program(&spec),
-        path: searched(&spec),
+        path: searched_folders(&spec),
     };
     UpstreamView { name: handle.name.as_str().to_owned(), state, facts: Some(Box::new(facts)), advice: handle.advice() }
 }
 
-fn withheld_item(dropped: &Dropped) -> WithheldItem {
+fn withheld_item(dropped: &WithheldItem) -> WithheldItemView {
     let kind = dropped.list.map_or(PinKind::Launch, PinKind::of);
-    WithheldItem { name: dropped.canonical(), kind, why: dropped.why.clone() }
+    WithheldItemView { name: dropped.canonical(), kind, why: dropped.why.clone() }
 }
 
-fn health(handle: &Handle) -> HealthView {
+fn health(handle: &UpstreamHandle) -> HealthView {
     HealthView {
         since_seconds: handle.health.age().as_secs(),
         next_try_seconds: handle.next_start().map(seconds),
@@ -302,7 +303,7 @@ fn health(handle: &Handle) -> HealthView {
     }
 }
 
-fn login(handle: &Handle) -> Option<LoginInUse> {
+fn login(handle: &UpstreamHandle) -> Option<LoginInUse> {
     let view = handle.keeper.as_ref()?.view()?;
     Some(LoginInUse {
         issuer: view.issuer,
@@ -313,17 +314,17 @@ fn login(handle: &Handle) -> Option<LoginInUse> {
 }
 
 /// Returns the path of the program that is started, unless its name is a secret.
-fn program(spec: &Upstream) -> Option<String> {
+fn program(spec: &UpstreamSettings) -> Option<String> {
     let is_open = match &spec.target {
-        Target::Stdio { command, .. } => command.first().is_some_and(|word| !spec.target.hides_program(word)),
-        Target::Http { .. } => false,
+        UpstreamTarget::Stdio { command, .. } => command.first().is_some_and(|word| !spec.target.hides_program(word)),
+        UpstreamTarget::Http { .. } => false,
     };
     program_of(spec).filter(|_| is_open).map(|program| program.display().to_string())
 }
 
 /// Returns why the server can ask no client anything: it is a legacy server whose process several
 /// callers may share. `None` if it can ask.
-fn input(snapshot: &Snapshot, handle: &Handle) -> Option<String> {
+fn input(snapshot: &Snapshot, handle: &UpstreamHandle) -> Option<String> {
     let link = handle.main.open_link();
     let is_legacy = link.is_some_and(|link| link.agreed().revision.era() == Era::Legacy);
     let is_mute = is_legacy && handle.spec.load().is_shared_process() && snapshot.config.has_many_callers();
@@ -335,14 +336,15 @@ fn input(snapshot: &Snapshot, handle: &Handle) -> Option<String> {
 }
 
 /// Returns the number of items beyond `max-inventory`, for each list that has some.
-fn not_offered(handle: &Handle) -> BTreeMap<String, ExcessView> {
-    let excess = List::ALL.into_iter().zip(handle.excess()).filter(|(_, excess)| !excess.is_none());
-    let view = |excess: crate::catalog::inventory::Excess| ExcessView { items: excess.items, or_more: excess.or_more };
+fn not_offered(handle: &UpstreamHandle) -> BTreeMap<String, ExcessView> {
+    let excess = ItemList::ALL.into_iter().zip(handle.excess()).filter(|(_, excess)| !excess.is_none());
+    let view =
+        |excess: crate::catalog::inventory::ListExcess| ExcessView { items: excess.items, or_more: excess.or_more };
     excess.map(|(list, excess)| (name(list), view(excess))).collect()
 }
 
 /// Returns the lists that could not be read the last time, each with the reason and the next try.
-fn unread(handle: &Handle) -> BTreeMap<String, UnreadView> {
+fn unread(handle: &UpstreamHandle) -> BTreeMap<String, UnreadView> {
     let all = handle.unread.all();
     let views = all.iter().map(|unread| {
         let view = UnreadView {
@@ -357,8 +359,8 @@ fn unread(handle: &Handle) -> BTreeMap<String, UnreadView> {
 }
 
 /// Returns the name of a list in the JSON of a status.
-fn name(list: List) -> String {
-    if list == List::Templates { "resource-templates" } else { list.member() }.to_owned()
+fn name(list: ItemList) -> String {
+    if list == ItemList::Templates { "resource-templates" } else { list.member() }.to_owned()
 }
 
 /// Rounds up to whole seconds.
@@ -370,29 +372,29 @@ const fn seconds(wait: Duration) -> u64 {
 /// browser, 30 s for a command. Refused if the configuration file disables the upstream.
 pub(super) async fn restart(
     service: &Service,
-    orders: &mpsc::Sender<Order>,
+    orders: &mpsc::Sender<SupervisorOrder>,
     name: &str,
     by: &Person,
-) -> Result<Restarted, Refusal> {
+) -> Result<RestartedUpstream, OperatorRefusal> {
     let snapshot = service.snapshots.load_full();
     let is_off = snapshot.config.off.iter().any(|off| off.as_str() == name);
     if !is_off && snapshot.config.disabled.iter().any(|spec| spec.name.as_str() == name) {
         let text = format!("`{name}` is disabled; write `enabled = true` in its table, then `headend reload`");
-        return Err(Refusal::Refused(text));
+        return Err(OperatorRefusal::Refused(text));
     }
-    let order = |reply| Order::Restart { name: name.to_owned(), reply };
-    let restarted = Order::ask(orders, order).await.ok_or_else(ends)?;
-    let handle = restarted.map_err(Refusal::Refused)?;
+    let order = |reply| SupervisorOrder::Restart { name: name.to_owned(), reply };
+    let restarted = SupervisorOrder::ask(orders, order).await.ok_or_else(shutting_down)?;
+    let handle = restarted.map_err(OperatorRefusal::Refused)?;
     tracing::info!(upstream.name = %handle.name, by = by.name, "upstream restarted by the operator");
     // A browser waits less patiently for a page than a command for its answer.
-    let patience = Duration::from_secs(if by.evidence == Evidence::Page { 5 } else { 30 });
+    let patience = Duration::from_secs(if by.evidence == ApprovalEvidence::Page { 5 } else { 30 });
     let until = clock::now() + patience;
     handle.main.started(patience).await;
     // The start signals its end a moment before it sets the state.
     while handle.health.state() == UpstreamState::Starting && clock::now() < until {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    Ok(Restarted {
+    Ok(RestartedUpstream {
         name: handle.name.as_str().to_owned(),
         state: handle.health.state(),
         health: health(&handle),
@@ -404,21 +406,21 @@ pub(super) async fn restart(
 /// switching off.
 pub(super) async fn switch(
     service: &Service,
-    orders: &mpsc::Sender<Order>,
+    orders: &mpsc::Sender<SupervisorOrder>,
     params: &SwitchParams,
     by: &Person,
-) -> Result<Option<Restarted>, Refusal> {
+) -> Result<Option<RestartedUpstream>, OperatorRefusal> {
     let SwitchParams { name, on } = params;
     if *on {
         return restart(service, orders, name, by).await.map(Some);
     }
-    let order = |reply| Order::Disable { name: name.clone(), reply };
-    Order::ask(orders, order).await.ok_or_else(ends)?.map_err(Refusal::Refused)?;
+    let order = |reply| SupervisorOrder::Disable { name: name.clone(), reply };
+    SupervisorOrder::ask(orders, order).await.ok_or_else(shutting_down)?.map_err(OperatorRefusal::Refused)?;
     tracing::info!(upstream.name = name, by = by.name, "upstream switched off by the operator until the next start");
     Ok(None)
 }
 
 /// Returns the refusal for orders that the supervisor no longer takes.
-fn ends() -> Refusal {
-    Refusal::refused("the gateway is shutting down")
+fn shutting_down() -> OperatorRefusal {
+    OperatorRefusal::refused("the gateway is shutting down")
 }

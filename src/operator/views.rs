@@ -4,13 +4,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::logins::{LoggedIn, LoggedOut, LoginBegun, LoginOpened};
+use super::logins::{BegunLoginView, FinishedLoginView, LogoutView, OpenedLogin};
 use super::logs::LogView;
-use super::pins::{DecidedPins, PinView, PinsDecided, PinsView};
+use super::pins::{DecidedPinsView, PinDecisionResult, PinView, PinsView};
 use super::status::StatusView;
 use super::tool::ToolDetail;
 use super::tools::ToolsView;
-use super::upstreams::Restarted;
+use super::upstreams::RestartedUpstream;
 use crate::policy::consent::{ApprovalView, BlockView, GrantView};
 use crate::wire::raw::RawJson;
 
@@ -19,7 +19,7 @@ pub(crate) use crate::store::approvals::AnswerOutcome;
 /// The answer to an operator's request.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub(crate) enum View {
+pub(crate) enum OperatorView {
     Approvals(ApprovalsView),
     Approval(Box<ApprovalView>),
     Answered(AnswerOutcome),
@@ -27,33 +27,33 @@ pub(crate) enum View {
     /// sent.
     #[serde(skip)]
     AnsweredMany(Vec<Result<AnswerOutcome, String>>),
-    Unblocked(Unblocked),
+    Unblocked(EndedBlockView),
     Grants(GrantsView),
-    Revoked(Revoked),
-    Reviewed(Reviewed),
-    NoticeSent(NoticeSent),
+    Revoked(RevokedGrants),
+    Reviewed(EndedReviewView),
+    NoticeSent(SentNoticeView),
     ConsoleLink(ConsoleLink),
     Pins(PinsView),
     Pin(Box<PinView>),
-    PinsDecided(PinsDecided),
-    Restarted(Box<Restarted>),
-    LoginBegun(Box<LoginBegun>),
+    PinsDecided(DecidedPinsView),
+    Restarted(Box<RestartedUpstream>),
+    LoginBegun(Box<BegunLoginView>),
     #[serde(skip)]
-    LoginOpened(Box<LoginOpened>),
-    LoggedIn(LoggedIn),
-    LoggedOut(LoggedOut),
+    LoginOpened(Box<OpenedLogin>),
+    LoggedIn(FinishedLoginView),
+    LoggedOut(LogoutView),
     Logs(LogView),
     Status(Box<StatusView>),
     Tools(ToolsView),
     Tool(Box<ToolDetail>),
-    Challenged(Challenged),
-    Reloaded(Reloaded),
+    Challenged(ChallengeView),
+    Reloaded(ReloadView),
     /// Result of a call, exactly as the server sent it.
     Raw(RawJson),
     Empty {},
 }
 
-impl View {
+impl OperatorView {
     /// Encodes the answer as JSON.
     pub(crate) fn json(&self) -> Result<RawJson, serde_json::Error> {
         match self {
@@ -84,26 +84,26 @@ impl View {
                 return if done == answered.len() { Ok(text) } else { Err(text) };
             }
             Self::Unblocked(unblocked) => format!("outcome: {}", unblocked.outcome),
-            Self::Revoked(Revoked { revoked }) => format!("revoked: {revoked}"),
-            Self::Reviewed(Reviewed { outcome }) => format!("outcome: {outcome}"),
-            Self::NoticeSent(NoticeSent { to }) => format!("to: {to}"),
+            Self::Revoked(RevokedGrants { revoked }) => format!("revoked: {revoked}"),
+            Self::Reviewed(EndedReviewView { outcome }) => format!("outcome: {outcome}"),
+            Self::NoticeSent(SentNoticeView { to }) => format!("to: {to}"),
             Self::Pin(pin) => format!("state: {}", pin.state.into_str()),
             Self::PinsDecided(decided) => format!("decided: {}", decided.decided),
             Self::Restarted(restarted) => format!("state: {}", restarted.state),
             Self::LoginBegun(begun) => format!("issuer: {}", begun.issuer),
             Self::LoginOpened(opened) => format!("issuer: {}", opened.begun.issuer),
             Self::LoggedIn(done) => format!("issuer: {}", done.issuer),
-            Self::LoggedOut(LoggedOut { was_there, .. }) => format!("was-there: {was_there}"),
+            Self::LoggedOut(LogoutView { was_there, .. }) => format!("was-there: {was_there}"),
             _ => String::new(),
         })
     }
 }
 
-impl From<DecidedPins> for View {
-    fn from(decided: DecidedPins) -> Self {
+impl From<PinDecisionResult> for OperatorView {
+    fn from(decided: PinDecisionResult) -> Self {
         match decided {
-            DecidedPins::One(pin) => Self::Pin(pin),
-            DecidedPins::Many(decided) => Self::PinsDecided(decided),
+            PinDecisionResult::One(pin) => Self::Pin(pin),
+            PinDecisionResult::Many(decided) => Self::PinsDecided(decided),
         }
     }
 }
@@ -126,7 +126,7 @@ pub(crate) struct GrantsView {
 
 /// A block that was ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Unblocked {
+pub(crate) struct EndedBlockView {
     pub(crate) outcome: String,
     pub(crate) caller: String,
     pub(crate) item: String,
@@ -134,19 +134,19 @@ pub(crate) struct Unblocked {
 
 /// Number of grants that were revoked.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Revoked {
+pub(crate) struct RevokedGrants {
     pub(crate) revoked: usize,
 }
 
 /// Result of ending the review of a restored store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Reviewed {
+pub(crate) struct EndedReviewView {
     pub(crate) outcome: String,
 }
 
 /// The notifier that a test notice was sent to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct NoticeSent {
+pub(crate) struct SentNoticeView {
     pub(crate) to: String,
 }
 
@@ -159,12 +159,12 @@ pub(crate) struct ConsoleLink {
 
 /// Whether the following method needs the code that the terminal shows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Challenged {
+pub(crate) struct ChallengeView {
     pub(crate) needed: bool,
 }
 
 /// The changes that a reload made or would make, as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Reloaded {
+pub(crate) struct ReloadView {
     pub(crate) plan: String,
 }

@@ -15,22 +15,22 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::ground::Folder;
-use super::mcp::{Era, Mcp};
+use super::mcp::{ClientEra, Mcp};
 use super::net::Listener;
 use super::process::{Lines, eventually, within};
-pub(crate) use super::setup::{Setup, World};
+pub(crate) use super::setup::{GatewaySetup, TestHome};
 use super::stdio::Pipe;
 use super::surroundings::Surroundings;
 use super::{beside, block_on, pass, stage};
 use crate::cli;
 use crate::console;
-use crate::daemon::gateway::Gateway as Daemon;
+use crate::daemon::gateway::RunningGateway as Daemon;
 use crate::listener::address::Network;
 use crate::listener::lobby::Lobby;
 use crate::serve::http_server::serve_connection;
 use crate::serve::pages;
 
-impl World {
+impl TestHome {
     /// Runs `headend` to its end, in a thread beside.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.run_in(args, &[])
@@ -51,7 +51,7 @@ impl World {
     }
 }
 
-impl Setup {
+impl GatewaySetup {
     /// Starts the daemon.
     pub(crate) fn start(self) -> Gateway {
         let environment = self.environment.clone();
@@ -83,7 +83,7 @@ pub(crate) struct Gateway {
     ending: Option<JoinHandle<()>>,
     /// Copy of the state directory at the moment of the kill.
     killed: Option<Folder>,
-    pub(crate) world: World,
+    pub(crate) world: TestHome,
     pub(crate) config: PathBuf,
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Option<SocketAddr>,
@@ -95,7 +95,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// Starts a daemon with that file in that world; the words are always `serve`.
-    pub(crate) fn start(world: World, config: Option<PathBuf>, words: &[&str], more: &[(String, String)]) -> Self {
+    pub(crate) fn start(world: TestHome, config: Option<PathBuf>, words: &[&str], more: &[(String, String)]) -> Self {
         assert_eq!(words, ["serve"], "a stage has no other daemon");
         let config = config.unwrap();
         let environment: Vec<_> = world.environment().into_iter().chain(more.iter().cloned()).collect();
@@ -137,18 +137,18 @@ impl Gateway {
     }
 
     /// A new client of that era.
-    pub(crate) fn client(&self, era: Era) -> Mcp {
+    pub(crate) fn client(&self, era: ClientEra) -> Mcp {
         Mcp::http(self.address, self.token(), era)
     }
 
     /// A client that speaks 2025-11-25.
     pub(crate) fn legacy(&self) -> Mcp {
-        self.client(Era::LEGACY)
+        self.client(ClientEra::LEGACY)
     }
 
     /// A client that speaks 2026-07-28.
     pub(crate) fn modern(&self) -> Mcp {
-        self.client(Era::Modern)
+        self.client(ClientEra::Modern)
     }
 
     /// A host on pipes.

@@ -11,7 +11,7 @@ use tokio::io::{DuplexStream, copy_bidirectional, duplex};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::fake::{Args, Exit, Transport, http, sse, start};
+use super::fake::{Args, FakeExit, FakeTransport, http, sse, start};
 use super::net::Listener;
 use super::{Seat, block_on, stage};
 
@@ -51,18 +51,19 @@ impl Listening {
         let front = Listener::bind(args.listen.port());
         let back = Listener::bind(0);
         let (address, inner) = (front.address, back.address.port());
-        let path = if transport == Transport::Sse { "sse" } else { "mcp" };
+        let path = if transport == FakeTransport::Sse { "sse" } else { "mcp" };
         let (frozen, is_frozen) = watch::channel(false);
         let number = super::program::fresh_number();
         let stage = stage();
         let _entered = stage.runtime.enter();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
-            let server = start(args, Exit::new(number, |code| panic!("a server behind HTTP ends with {code}"))).await;
+            let server =
+                start(args, FakeExit::new(number, |code| panic!("a server behind HTTP ends with {code}"))).await;
             match transport {
-                Transport::Stdio => panic!("a program on pipes listens nowhere"),
-                Transport::Http => http::serve(server, back, address).await,
-                Transport::Sse => sse::serve(server, back).await,
+                FakeTransport::Stdio => panic!("a program on pipes listens nowhere"),
+                FakeTransport::Http => http::serve(server, back, address).await,
+                FakeTransport::Sse => sse::serve(server, back).await,
             }
         });
         tasks.spawn(relay(front, inner, is_frozen));

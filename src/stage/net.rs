@@ -60,12 +60,12 @@ impl axum::serve::Listener for Listener {
 
 /// Makes the connections of this thread lead to its ports.
 pub(super) fn enter() {
-    headend_shell::stage::net::play(Some(connect));
+    headend_shell::stage::net::install_connector(Some(connect));
 }
 
 /// Forgets all ports, and lets connections lead to the network again.
 pub(super) fn leave() {
-    headend_shell::stage::net::play(None);
+    headend_shell::stage::net::install_connector(None);
     LISTENERS.take();
 }
 

@@ -9,12 +9,12 @@ use std::rc::Rc;
 use clap::Parser as _;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use headend_shell::stage::program::{Pipes, Played, Program, Reader};
+use headend_shell::stage::program::{PlayedProgram, ProgramPipes, ProgramReader, StageProgram};
 use rustix::process::Signal;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
 
-use super::fake::{Args, Exit, start, stdio};
+use super::fake::{Args, FakeExit, start, stdio};
 use super::listening::FAKE;
 use crate::upstream::process::launch::{Launch, SpawnError};
 
@@ -41,7 +41,7 @@ pub(super) fn fresh_number() -> u32 {
 struct Running {
     upstream: String,
     number: u32,
-    program: Program,
+    program: StageProgram,
 }
 
 /// Ends all programs of that upstream on this stage, as `kill` with that signal does. Returns their
@@ -73,12 +73,12 @@ pub(super) fn is_alive(number: u32) -> bool {
 
 /// Plays the programs that this thread starts.
 pub(super) fn enter() {
-    headend_shell::stage::program::play(Some(play));
+    headend_shell::stage::program::install_player(Some(play));
 }
 
 /// Forgets all programs.
 pub(super) fn leave() {
-    headend_shell::stage::program::play(None);
+    headend_shell::stage::program::install_player(None);
     RUNNING.take();
     ACTORS.take();
 }
@@ -90,7 +90,7 @@ pub(super) fn number(upstream: &str) -> usize {
 }
 
 /// Starts the fake upstream as a task, and no other program.
-fn play(upstream: &str, launch: &Launch) -> Result<Option<(Played, Pipes)>, SpawnError> {
+fn play(upstream: &str, launch: &Launch) -> Result<Option<(PlayedProgram, ProgramPipes)>, SpawnError> {
     if !launch.file().ends_with(FAKE) {
         return Ok(None);
     }
@@ -109,7 +109,7 @@ fn play(upstream: &str, launch: &Launch) -> Result<Option<(Played, Pipes)>, Spaw
     };
     let task = tokio::spawn(async move {
         let ending = exits.clone();
-        let exit = Exit::new(number, move |code| {
+        let exit = FakeExit::new(number, move |code| {
             ending.send_replace(Some(ExitStatus::from_raw(code << 8)));
         });
         let mut over = exits.subscribe();
@@ -125,14 +125,14 @@ fn play(upstream: &str, launch: &Launch) -> Result<Option<(Played, Pipes)>, Spaw
             }
         }
     });
-    let program = Program::new(report, task.abort_handle());
+    let program = StageProgram::new(report, task.abort_handle());
     let running = Running { upstream: upstream.to_owned(), number, program: program.clone() };
     RUNNING.with_borrow_mut(|all| all.push(running));
-    let stderr: Reader = Box::new(tokio::io::empty());
-    Ok(Some((Played::new(program, ignores_term), (Box::new(stdin), Box::new(stdout), stderr))))
+    let stderr: ProgramReader = Box::new(tokio::io::empty());
+    Ok(Some((PlayedProgram::new(program, ignores_term), (Box::new(stdin), Box::new(stdout), stderr))))
 }
 
-async fn serve_fake(fake: Option<(Args, DuplexStream, DuplexStream)>, exit: Exit) {
+async fn serve_fake(fake: Option<(Args, DuplexStream, DuplexStream)>, exit: FakeExit) {
     if let Some((args, input, output)) = fake {
         let server = start(args, exit).await;
         stdio::serve(server, input, output).await;

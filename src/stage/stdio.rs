@@ -9,8 +9,8 @@ use tokio::io::{
 use tokio_util::sync::CancellationToken;
 
 use super::harness::Gateway;
-use super::http::Head;
-use super::mcp::Answer;
+use super::http::ResponseHead;
+use super::mcp::McpAnswer;
 use super::{block_on, stage};
 use crate::serve::lines;
 
@@ -75,13 +75,13 @@ impl Pipe {
     }
 
     /// The response to that id, with the notices before it.
-    pub(crate) fn answer(&mut self, id: &Value, patience: Duration) -> Answer {
+    pub(crate) fn answer(&mut self, id: &Value, patience: Duration) -> McpAnswer {
         let mut notices = Vec::new();
         while let Some(raw) = self.line(patience) {
             let message: Value =
                 serde_json::from_str(&raw).unwrap_or_else(|error| panic!("stdout is the protocol: {error}: {raw}"));
             if message.get("method").is_none() && message.get("id") == Some(id) {
-                return Answer { status: 200, head: Head::default(), message, raw, notices };
+                return McpAnswer { status: 200, head: ResponseHead::default(), message, raw, notices };
             }
             notices.push(message);
         }

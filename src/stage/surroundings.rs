@@ -24,13 +24,13 @@ impl Surroundings {
 
     /// Puts this thread into them.
     pub(super) fn enter(self) {
-        config::played::play(Some(self.variables.clone()));
+        config::played::set_test_environment(Some(self.variables.clone()));
         PLAYED.set(Some(self));
     }
 
     /// Takes this thread out of its surroundings.
     pub(super) fn leave() -> Self {
-        config::played::play(None);
+        config::played::set_test_environment(None);
         PLAYED.take().unwrap_or_default()
     }
 }

@@ -4,11 +4,11 @@ use anyhow::{Context, bail, ensure};
 use memchr::memmem;
 use serde_json::Value;
 
-use crate::http::Answer;
+use crate::http::WholeResponse;
 
 /// One page of a list.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ToolListPage {
     pub(crate) tools: usize,
     pub(crate) next: Option<String>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Page {
 ///
 /// # Errors
 /// When any other message came.
-pub(crate) fn check(answer: &Answer<'_>, id: u64, text: &[u8], notices: usize) -> anyhow::Result<()> {
+pub(crate) fn check(answer: &WholeResponse<'_>, id: u64, text: &[u8], notices: usize) -> anyhow::Result<()> {
     ensure!(answer.status == 200, "status {}: {}", answer.status, excerpt(answer.body));
     let mut seen = 0;
     let mut messages = messages(answer).peekable();
@@ -38,24 +38,24 @@ pub(crate) fn check(answer: &Answer<'_>, id: u64, text: &[u8], notices: usize) -
 ///
 /// # Errors
 /// When the answer is no such page or answers another request.
-pub(crate) fn page(answer: &Answer<'_>, id: u64) -> anyhow::Result<Page> {
+pub(crate) fn page(answer: &WholeResponse<'_>, id: u64) -> anyhow::Result<ToolListPage> {
     ensure!(answer.status == 200, "tools/list: status {}: {}", answer.status, excerpt(answer.body));
     let message = messages(answer).last().context("tools/list: an answer without a message")?;
     let tools = memmem::find_iter(message, br#""inputSchema":"#).count();
     let more = memmem::find(message, br#""nextCursor""#).is_some();
     if has_id(message, id) && tools > 0 && !more {
-        return Ok(Page { tools, next: None });
+        return Ok(ToolListPage { tools, next: None });
     }
     let parsed = parsed(message, id)?;
     let next = parsed.pointer("/result/nextCursor").and_then(Value::as_str).map(str::to_owned);
-    Ok(Page { tools: tools_of(&parsed).len(), next })
+    Ok(ToolListPage { tools: tools_of(&parsed).len(), next })
 }
 
 /// Returns the names of the tools on a page of `tools/list`.
 ///
 /// # Errors
 /// As [`page`].
-pub(crate) fn names(answer: &Answer<'_>, id: u64) -> anyhow::Result<Vec<String>> {
+pub(crate) fn names(answer: &WholeResponse<'_>, id: u64) -> anyhow::Result<Vec<String>> {
     ensure!(answer.status == 200, "tools/list: status {}: {}", answer.status, excerpt(answer.body));
     let parsed = parsed(messages(answer).last().context("tools/list: an answer without a message")?, id)?;
     let names = tools_of(&parsed).iter().filter_map(|tool| tool.get("name")?.as_str());
@@ -81,7 +81,7 @@ pub(crate) fn excerpt(body: &[u8]) -> String {
 }
 
 /// Returns the messages of a body; in an event stream each `data` line is taken as one.
-fn messages<'a>(answer: &Answer<'a>) -> impl Iterator<Item = &'a [u8]> {
+fn messages<'a>(answer: &WholeResponse<'a>) -> impl Iterator<Item = &'a [u8]> {
     let body = answer.body;
     let whole = Some(body).filter(|_| !answer.events);
     let events = if answer.events { body } else { &[] };

@@ -51,7 +51,7 @@ pub(crate) struct Memory {
 
 /// The cost of a call, counted by callgrind.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Count {
+pub(crate) struct CallCost {
     /// Instructions of a call, without those of [`Self::sha`].
     pub(crate) instructions: f64,
     /// Instructions of SHA-256 by software, which real processors do by their own.
@@ -74,7 +74,7 @@ pub(crate) struct Singles {
     /// Microseconds of one decision under 100 rules, of which 20 look at the call's arguments.
     pub(crate) decide_us: Option<f64>,
     /// Counts by the name of the call's path; empty if they cannot be counted.
-    pub(crate) counts: Vec<(&'static str, Count)>,
+    pub(crate) counts: Vec<(&'static str, CallCost)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ enum Bound {
     None,
 }
 
-struct Budget {
+struct CostBudget {
     figure: String,
     measured: Option<f64>,
     unit: &'static str,
@@ -99,7 +99,7 @@ pub(crate) fn markdown(results: &Results, singles: &Singles) -> String {
     let mut table = String::from("| figure | measured | required | goal | verdict |\n|---|---|---|---|---|\n");
     let budgets = [calls(results, singles), payloads(results), counted(singles), single_figures(singles)];
     for budget in budgets.iter().flatten() {
-        let Budget { figure, measured, unit, digits, bound } = budget;
+        let CostBudget { figure, measured, unit, digits, bound } = budget;
         let limits = |sign: &str, required: &f64, goal: &f64| (format!("{sign} {required}"), format!("{goal}"));
         let (required, goal) = match bound {
             Bound::AtMost(required, goal) => limits("<=", required, goal),
@@ -131,7 +131,7 @@ impl Bound {
 }
 
 /// Returns the budgets of a small call.
-fn calls(results: &Results, singles: &Singles) -> Vec<Budget> {
+fn calls(results: &Results, singles: &Singles) -> Vec<CostBudget> {
     let mut budgets = Vec::new();
     for (row, required) in [
         (CALL_C16, Some(1.6)),
@@ -147,14 +147,14 @@ fn calls(results: &Results, singles: &Singles) -> Vec<Budget> {
         };
         budgets.push(to_floor(results, row, HEADEND, bound));
     }
-    budgets.push(Budget {
+    budgets.push(CostBudget {
         figure: format!("{CALL_C64}: requests a second"),
         measured: results.ratio(CALL_C64, (HEADEND, NGINX), RATE),
         unit: "x nginx",
         digits: 2,
         bound: Bound::AtLeast(0.6, 0.75),
     });
-    budgets.push(Budget {
+    budgets.push(CostBudget {
         figure: format!("{CALL_C1}: p50 over direct"),
         measured: results.paired(CALL_C1, (HEADEND, DIRECT), P50, |left, right| left - right),
         unit: "us",
@@ -162,7 +162,7 @@ fn calls(results: &Results, singles: &Singles) -> Vec<Budget> {
         bound: Bound::AtMost(30.0, 20.0),
     });
     for other in [HEADEND_GRANTED, HEADEND_RULES, HEADEND_HUNDRED] {
-        budgets.push(Budget {
+        budgets.push(CostBudget {
             figure: format!("{CALL_C16}: CPU of {other}"),
             measured: results.ratio(CALL_C16, (other, HEADEND), CPU),
             unit: "x headend",
@@ -173,8 +173,8 @@ fn calls(results: &Results, singles: &Singles) -> Vec<Budget> {
     budgets
 }
 
-fn to_floor(results: &Results, row: &str, target: &str, bound: Bound) -> Budget {
-    Budget {
+fn to_floor(results: &Results, row: &str, target: &str, bound: Bound) -> CostBudget {
+    CostBudget {
         figure: format!("{row}: CPU"),
         measured: results.ratio(row, (target, FLOOR), CPU),
         unit: "x floor",
@@ -184,15 +184,15 @@ fn to_floor(results: &Results, row: &str, target: &str, bound: Bound) -> Budget 
 }
 
 /// Returns the budgets of lists, large messages, notices and stdio.
-fn payloads(results: &Results) -> Vec<Budget> {
-    let cpu = |row: &str, target| Budget {
+fn payloads(results: &Results) -> Vec<CostBudget> {
+    let cpu = |row: &str, target| CostBudget {
         figure: format!("{row}: CPU"),
         measured: results.median(row, target, CPU),
         unit: "us",
         digits: 1,
         bound: Bound::None,
     };
-    let nginx = |row: &str| Budget {
+    let nginx = |row: &str| CostBudget {
         figure: format!("{row}: requests a second"),
         measured: results.ratio(row, (HEADEND, NGINX), RATE),
         unit: "x nginx",
@@ -213,12 +213,12 @@ fn payloads(results: &Results) -> Vec<Budget> {
 }
 
 /// Returns the budgets of the figures that callgrind counts.
-fn counted(singles: &Singles) -> Vec<Budget> {
+fn counted(singles: &Singles) -> Vec<CostBudget> {
     let mut budgets = Vec::new();
     let plain = singles.counts.iter().find(|(way, _)| *way == LEGACY_TO_LEGACY).map(|(_, count)| count.instructions);
-    for (way, Count { instructions, sha, allocations }) in &singles.counts {
+    for (way, CallCost { instructions, sha, allocations }) in &singles.counts {
         if [GRANTED, RULES].contains(way) {
-            budgets.push(Budget {
+            budgets.push(CostBudget {
                 figure: format!("{way}: instructions of a call"),
                 measured: plain.map(|plain| instructions / plain),
                 unit: "x legacy",
@@ -233,14 +233,14 @@ fn counted(singles: &Singles) -> Vec<Budget> {
             LONG_ARGUMENT => (400_000.0, 200_000.0),
             _ => (f64::NAN, f64::NAN),
         };
-        budgets.push(Budget {
+        budgets.push(CostBudget {
             figure: format!("{way}: instructions of a call (besides {sha:.0} of SHA-256 by software)"),
             measured: Some(*instructions),
             unit: "",
             digits: 0,
             bound: if most.is_nan() { Bound::None } else { Bound::AtMost(most, goal) },
         });
-        budgets.push(Budget {
+        budgets.push(CostBudget {
             figure: format!("{way}: allocations of a call"),
             measured: Some(*allocations),
             unit: "",
@@ -251,15 +251,15 @@ fn counted(singles: &Singles) -> Vec<Budget> {
     budgets
 }
 
-fn single_figures(singles: &Singles) -> Vec<Budget> {
-    let memory = |figure: &str, unit, of: fn(Memory) -> f64, bound| Budget {
+fn single_figures(singles: &Singles) -> Vec<CostBudget> {
+    let memory = |figure: &str, unit, of: fn(Memory) -> f64, bound| CostBudget {
         figure: figure.to_owned(),
         measured: singles.headend.map(of),
         unit,
         digits: 1,
         bound,
     };
-    let watched = |figure: &str, measured, unit, digits| Budget {
+    let watched = |figure: &str, measured, unit, digits| CostBudget {
         figure: figure.to_owned(),
         measured,
         unit,

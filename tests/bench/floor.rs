@@ -12,10 +12,10 @@ use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 
 use crate::serve;
-use crate::tls::Files;
+use crate::tls::CertificateFiles;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct FloorOptions {
     /// Where to listen; port 0 takes a free one.
     #[arg(long)]
     listen: SocketAddr,
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     until_eof: bool,
 }
 
-pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn main(options: &FloorOptions) -> anyhow::Result<()> {
     if options.until_eof {
         crate::exit_at_eof();
     }
@@ -43,7 +43,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
                 None => forward(listener, ("http", options.to), connector).await?,
                 Some(folder) => {
                     connector.enforce_http(false);
-                    let connector = Files::at(folder).connector(connector)?;
+                    let connector = CertificateFiles::at(folder).connector(connector)?;
                     forward(listener, ("https", options.to), connector).await?;
                 }
             }

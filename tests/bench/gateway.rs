@@ -11,38 +11,38 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use tempfile::TempDir;
 
-use crate::http::Connection;
-use crate::process::Server;
-use crate::scenario::{Session, Target};
-use crate::tls::Files;
+use crate::http::BenchConnection;
+use crate::process::ServerProcess;
+use crate::scenario::{BenchEndpoint, LoadSession};
+use crate::tls::CertificateFiles;
 
 /// Longest start of a gateway, and the pause between two polls.
-const READY: Patience = Patience { most: Duration::from_secs(20), pause: Duration::from_millis(1) };
+const READY: PollingLimit = PollingLimit { most: Duration::from_secs(20), pause: Duration::from_millis(1) };
 
 /// [`READY`] for a gateway under callgrind, which is fifty times slower and also counts each poll.
-const READY_COUNTED: Patience = Patience { most: Duration::from_secs(120), pause: Duration::from_millis(500) };
+const READY_COUNTED: PollingLimit = PollingLimit { most: Duration::from_secs(120), pause: Duration::from_millis(500) };
 
 /// Lines of a gateway's log to show when it does not start.
 const LOG_LINES: usize = 15;
 
 #[derive(Clone, Copy, Debug)]
-struct Patience {
+struct PollingLimit {
     most: Duration,
     pause: Duration,
 }
 
 /// A running gateway that has listed all of its tools.
 #[derive(Debug)]
-pub(crate) struct Gateway {
-    pub(crate) server: Server,
-    pub(crate) target: Target,
+pub(crate) struct BenchGateway {
+    pub(crate) server: ServerProcess,
+    pub(crate) target: BenchEndpoint,
     /// Time from the gateway's start to a complete answer.
     pub(crate) ready_after: Duration,
 }
 
 /// Configuration of the gateway.
 #[derive(Clone, Debug)]
-pub(crate) struct Setup {
+pub(crate) struct BenchSetup {
     /// TOML: `url = "..."` or `command = [...]`. The only upstream's items keep their names; of
     /// several, `u0__`, `u1__` and so on precede them.
     upstreams: Vec<String>,
@@ -54,7 +54,7 @@ pub(crate) struct Setup {
     pub(crate) tools: usize,
 }
 
-impl Setup {
+impl BenchSetup {
     /// Returns a setup with HTTP upstreams at these addresses, with this many tools each.
     pub(crate) fn of(addresses: &[String], tools: usize) -> Self {
         let upstreams = addresses.iter().map(|address| format!(r#"url = "http://{address}/mcp""#)).collect();
@@ -62,7 +62,7 @@ impl Setup {
     }
 
     /// Returns a setup with an HTTPS upstream at this address, by the certificates of these files.
-    pub(crate) fn over_tls(address: &str, files: &Files, tools: usize) -> Self {
+    pub(crate) fn over_tls(address: &str, files: &CertificateFiles, tools: usize) -> Self {
         let authority = files.authority();
         let upstream =
             format!("url = \"https://{address}/mcp\"\nauth = {{ ca = {{ file = \"{}\" }} }}", authority.display());
@@ -113,7 +113,7 @@ impl Setup {
     ///
     /// # Errors
     /// When it ends or does not list every tool within [`READY`]; says what it logged.
-    pub(crate) async fn start(&self, binary: &Path, folder: &Path) -> anyhow::Result<Gateway> {
+    pub(crate) async fn start(&self, binary: &Path, folder: &Path) -> anyhow::Result<BenchGateway> {
         self.serve(Command::new(binary), READY, folder).await
     }
 
@@ -121,14 +121,19 @@ impl Setup {
     ///
     /// # Errors
     /// As for [`Self::start`].
-    pub(crate) async fn start_counted(&self, binary: &Path, count: &Path, folder: &Path) -> anyhow::Result<Gateway> {
+    pub(crate) async fn start_counted(
+        &self,
+        binary: &Path,
+        count: &Path,
+        folder: &Path,
+    ) -> anyhow::Result<BenchGateway> {
         let mut command = Command::new("valgrind");
         command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", count.display()));
         command.args(["--compress-strings=no", "--compress-pos=no"]).arg(binary);
         self.serve(command, READY_COUNTED, folder).await
     }
 
-    async fn serve(&self, mut command: Command, patience: Patience, folder: &Path) -> anyhow::Result<Gateway> {
+    async fn serve(&self, mut command: Command, patience: PollingLimit, folder: &Path) -> anyhow::Result<BenchGateway> {
         let port = free_port()?;
         // A folder of its own: the gateway watches it for changes.
         let configs = folder.join("config");
@@ -140,11 +145,11 @@ impl Setup {
         command.env("HEADEND_SOCKET", folder.join("headend.sock"));
         let output = File::create(&log).context("create the gateway's log")?;
         command.stdout(output.try_clone().context("share the gateway's log")?).stderr(output);
-        let target = Target::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
+        let target = BenchEndpoint::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
         let started = Instant::now();
-        let mut server = Server::start(&mut command)?;
+        let mut server = ServerProcess::start(&mut command)?;
         match wait_for_tools(&mut server, &target, self.tools, patience).await {
-            Ok(()) => Ok(Gateway { server, target, ready_after: started.elapsed() }),
+            Ok(()) => Ok(BenchGateway { server, target, ready_after: started.elapsed() }),
             Err(error) => {
                 let log = fs::read_to_string(&log).unwrap_or_default();
                 let skipped = log.lines().count().saturating_sub(LOG_LINES);
@@ -177,10 +182,10 @@ pub(crate) fn consent(binary: &Path, folder: &Path, tool: &str) -> anyhow::Resul
 }
 
 async fn wait_for_tools(
-    server: &mut Server,
-    target: &Target,
+    server: &mut ServerProcess,
+    target: &BenchEndpoint,
     tools: usize,
-    Patience { most, pause }: Patience,
+    PollingLimit { most, pause }: PollingLimit,
 ) -> anyhow::Result<()> {
     let deadline = Instant::now() + most;
     loop {
@@ -200,16 +205,16 @@ async fn wait_for_tools(
     }
 }
 
-async fn list(target: &Target) -> anyhow::Result<usize> {
-    let mut connection = Connection::open(&target.authority).await?;
-    Session::modern(target.clone()).count_tools(&mut connection, 1).await
+async fn list(target: &BenchEndpoint) -> anyhow::Result<usize> {
+    let mut connection = BenchConnection::open(&target.authority).await?;
+    LoadSession::modern(target.clone()).count_tools(&mut connection, 1).await
 }
 
 /// nginx in front of one upstream.
 #[derive(Debug)]
 pub(crate) struct Nginx {
-    pub(crate) server: Server,
-    pub(crate) target: Target,
+    pub(crate) server: ServerProcess,
+    pub(crate) target: BenchEndpoint,
     _folder: TempDir,
 }
 
@@ -226,10 +231,11 @@ impl Nginx {
         let port = free_port()?;
         let config = folder.path().join("nginx.conf");
         fs::write(&config, nginx_config(folder.path(), port, upstream)).context("write the configuration of nginx")?;
-        let mut server = Server::start(Command::new("nginx").arg("-p").arg(folder.path()).arg("-c").arg(&config))?;
-        let target = Target::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
+        let mut server =
+            ServerProcess::start(Command::new("nginx").arg("-p").arg(folder.path()).arg("-c").arg(&config))?;
+        let target = BenchEndpoint::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
         let deadline = Instant::now() + READY.most;
-        while let Err(error) = Connection::open(&target.authority).await {
+        while let Err(error) = BenchConnection::open(&target.authority).await {
             ensure!(server.ended().is_none() && Instant::now() < deadline, "nginx does not serve: {error:#}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -15,7 +15,7 @@ const READ_BYTES: usize = 16 << 10;
 
 /// One connection and the bytes read from it.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct BenchConnection {
     stream: TcpStream,
     inbox: Vec<u8>,
     unchunked: Vec<u8>,
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
 
 /// One whole answer.
 #[derive(Debug)]
-pub(crate) struct Answer<'c> {
+pub(crate) struct WholeResponse<'c> {
     pub(crate) status: u16,
     /// Whether the body is an event stream.
     pub(crate) events: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Answer<'c> {
 }
 
 #[derive(Debug, Default)]
-struct Head {
+struct BenchResponseHead {
     status: u16,
     events: bool,
     session: Option<String>,
@@ -41,7 +41,7 @@ struct Head {
     chunked: bool,
 }
 
-impl Connection {
+impl BenchConnection {
     /// # Errors
     /// When `authority` (`host:port`) cannot be reached.
     pub(crate) async fn open(authority: &str) -> anyhow::Result<Self> {
@@ -54,7 +54,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection breaks or the answer is not HTTP/1.1 as this client understands it.
-    pub(crate) async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<WholeResponse<'_>> {
         let (head, start) = self.start(request).await?;
         let body = if head.chunked {
             self.read_chunks(start).await?;
@@ -66,7 +66,7 @@ impl Connection {
             ensure!(self.inbox.len() == end, "bytes after the answer");
             slice(&self.inbox, start..end)?
         };
-        Ok(Answer { status: head.status, events: head.events, session: head.session, body })
+        Ok(WholeResponse { status: head.status, events: head.events, session: head.session, body })
     }
 
     /// Sends one request and reads the head of its answer, which must be an event stream; the
@@ -81,7 +81,7 @@ impl Connection {
     }
 
     /// Sends a request and reads the answer's head. Returns it with the offset of the body.
-    async fn start(&mut self, request: &[u8]) -> anyhow::Result<(Head, usize)> {
+    async fn start(&mut self, request: &[u8]) -> anyhow::Result<(BenchResponseHead, usize)> {
         self.inbox.clear();
         self.stream.write_all(request).await.context("send the request")?;
         let mut searched = 0;
@@ -150,14 +150,14 @@ fn chunk_size(line: &[u8]) -> anyhow::Result<usize> {
     usize::from_str_radix(digits.trim(), 16).with_context(|| format!("read the chunk size `{digits}`"))
 }
 
-fn parse_head(head: &[u8]) -> anyhow::Result<Head> {
+fn parse_head(head: &[u8]) -> anyhow::Result<BenchResponseHead> {
     let head = std::str::from_utf8(head).context("read the head of an answer")?;
     let mut lines = head.split("\r\n");
     let Some(status) = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")) else {
         bail!("not an HTTP/1.1 answer: {head:.60}");
     };
     let status = status.get(..3).and_then(|code| code.parse().ok()).context("read the status of an answer")?;
-    let mut parsed = Head { status, ..Head::default() };
+    let mut parsed = BenchResponseHead { status, ..BenchResponseHead::default() };
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {

@@ -10,9 +10,9 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::http::Connection;
-use crate::process::Process;
-use crate::scenario::{Call, Era, Scenario, Session, Target, first_stamp};
+use crate::http::BenchConnection;
+use crate::process::MeasuredProcess;
+use crate::scenario::{BenchEndpoint, LoadEra, LoadSession, Scenario, StampedCall, first_stamp};
 
 /// Time of calls before the first one counts.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
@@ -22,7 +22,7 @@ pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 const GRACE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct LoadOptions {
     /// The MCP endpoint.
     #[arg(long)]
     url: String,
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     token_file: Option<PathBuf>,
     /// Kind of client to play.
     #[arg(long, default_value = "legacy")]
-    era: Era,
+    era: LoadEra,
     /// Number of connections, each with one call in flight.
     #[arg(long, default_value_t = 16)]
     in_flight: u64,
@@ -54,9 +54,9 @@ pub(crate) struct Options {
 
 /// One load on one target.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) target: Target,
-    pub(crate) era: Era,
+pub(crate) struct LoadPlan {
+    pub(crate) target: BenchEndpoint,
+    pub(crate) era: LoadEra,
     pub(crate) scenario: Scenario,
     pub(crate) in_flight: u64,
     /// Time of calls before the first one counts.
@@ -66,12 +66,12 @@ pub(crate) struct Plan {
     pub(crate) prefixes: Vec<String>,
     /// Number of tools that a list must have.
     pub(crate) tools: usize,
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<MeasuredProcess>,
 }
 
 /// Figures of one load.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Sample {
+pub(crate) struct LoadSample {
     pub(crate) calls: usize,
     pub(crate) req_per_s: f64,
     pub(crate) p50_us: f64,
@@ -80,9 +80,9 @@ pub(crate) struct Sample {
     pub(crate) cpu_us_per_call: Option<f64>,
 }
 
-pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
-    let plan = Plan {
-        target: Target::new(&options.url, options.token_file.as_deref())?,
+pub(crate) fn main(options: &LoadOptions) -> anyhow::Result<()> {
+    let plan = LoadPlan {
+        target: BenchEndpoint::new(&options.url, options.token_file.as_deref())?,
         era: options.era,
         scenario: options.scenario,
         in_flight: options.in_flight,
@@ -90,7 +90,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
         measured: Duration::try_from_secs_f64(options.seconds).context("read --seconds")?,
         prefixes: options.prefix.clone(),
         tools: options.tools,
-        process: options.pid.map(Process::alone),
+        process: options.pid.map(MeasuredProcess::alone),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     let sample = runtime.block_on(measure(&plan))?;
@@ -102,17 +102,17 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// At the first wrong answer, when a connection breaks, and when answers do not arrive.
-pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Sample> {
+pub(crate) async fn measure(plan: &LoadPlan) -> anyhow::Result<LoadSample> {
     let limit = plan.warm_up + plan.measured + GRACE;
     timeout(limit, drive(plan)).await.with_context(|| format!("answers still missing after {limit:?}"))?
 }
 
-async fn drive(plan: &Plan) -> anyhow::Result<Sample> {
-    let mut first = Connection::open(&plan.target.authority).await?;
-    let session = Session::open(plan.target.clone(), plan.era, &mut first).await?;
+async fn drive(plan: &LoadPlan) -> anyhow::Result<LoadSample> {
+    let mut first = BenchConnection::open(&plan.target.authority).await?;
+    let session = LoadSession::open(plan.target.clone(), plan.era, &mut first).await?;
     let mut callers = Vec::new();
     for number in 0..plan.in_flight {
-        callers.push(Caller::new(plan, &session, number).await?);
+        callers.push(LoadCaller::new(plan, &session, number).await?);
     }
     let start = Instant::now() + plan.warm_up;
     let window = Window { start, end: start + plan.measured };
@@ -139,7 +139,7 @@ async fn drive(plan: &Plan) -> anyhow::Result<Sample> {
     };
     let (cpu, latencies) = tokio::try_join!(cpu, latencies)?;
     session.close(&mut first).await?;
-    Sample::new(latencies, plan.measured, cpu)
+    LoadSample::new(latencies, plan.measured, cpu)
 }
 
 /// The time in which calls count.
@@ -151,23 +151,23 @@ struct Window {
 
 /// One connection and its requests.
 #[derive(Debug)]
-struct Caller {
-    connection: Connection,
-    session: Session,
+struct LoadCaller {
+    connection: BenchConnection,
+    session: LoadSession,
     /// The call to make; `None` if whole lists are read.
-    call: Option<Call>,
+    call: Option<StampedCall>,
     tools: usize,
     id: u64,
 }
 
-impl Caller {
-    async fn new(plan: &Plan, session: &Session, number: u64) -> anyhow::Result<Self> {
+impl LoadCaller {
+    async fn new(plan: &LoadPlan, session: &LoadSession, number: u64) -> anyhow::Result<Self> {
         let turn = usize::try_from(number).unwrap_or_default().checked_rem(plan.prefixes.len());
         let prefix = turn.and_then(|turn| plan.prefixes.get(turn)).map_or("", String::as_str);
         Ok(Self {
-            connection: Connection::open(&plan.target.authority).await?,
+            connection: BenchConnection::open(&plan.target.authority).await?,
             session: session.clone(),
-            call: Call::new(session, plan.scenario, number, prefix),
+            call: StampedCall::new(session, plan.scenario, number, prefix),
             tools: plan.tools,
             id: first_stamp(number),
         })
@@ -200,7 +200,7 @@ impl Caller {
     }
 }
 
-impl Sample {
+impl LoadSample {
     fn new(mut latencies: Vec<u32>, measured: Duration, cpu: Option<Duration>) -> anyhow::Result<Self> {
         ensure!(!latencies.is_empty(), "no call ended within {measured:?}");
         latencies.sort_unstable();

@@ -41,36 +41,36 @@ use clap::{Parser, Subcommand};
 /// nothing.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
-struct Cli {
+struct BenchCli {
     #[command(subcommand)]
-    command: Command,
+    command: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum BenchCommand {
     /// A fast MCP server over Streamable HTTP or stdio.
-    Upstream(upstream::Options),
+    Upstream(upstream::UpstreamOptions),
     /// A plain hyper reverse proxy that parses nothing.
-    Floor(floor::Options),
+    Floor(floor::FloorOptions),
     /// One closed-loop load; prints its figures as JSON.
-    Load(load::Options),
+    Load(load::LoadOptions),
     /// The whole table.
-    Run(run::Options),
+    Run(run::RunOptions),
     /// The instructions of a call, counted by callgrind.
-    Count(run::instructions::Options),
+    Count(run::instructions::InstructionOptions),
     /// Keeps every CPU busy at idle priority until stdin closes.
     #[command(hide = true)]
     Spin,
 }
 
 fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
-        Command::Upstream(options) => upstream::main(&options),
-        Command::Floor(options) => floor::main(&options),
-        Command::Load(options) => load::main(&options),
-        Command::Run(options) => run::main(&options),
-        Command::Count(options) => run::until_stopped(run::instructions::main(&options)),
-        Command::Spin => {
+    match BenchCli::parse().command {
+        BenchCommand::Upstream(options) => upstream::main(&options),
+        BenchCommand::Floor(options) => floor::main(&options),
+        BenchCommand::Load(options) => load::main(&options),
+        BenchCommand::Run(options) => run::main(&options),
+        BenchCommand::Count(options) => run::until_stopped(run::instructions::main(&options)),
+        BenchCommand::Spin => {
             spin();
             Ok(())
         }

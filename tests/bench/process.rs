@@ -19,11 +19,11 @@ const STOP: Duration = Duration::from_secs(3);
 
 /// A child that is ended when dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     child: Child,
 }
 
-impl Server {
+impl ServerProcess {
     /// # Errors
     /// When the program cannot be started.
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
@@ -48,14 +48,14 @@ impl Server {
         Ok((server, addresses))
     }
 
-    pub(crate) fn process(&self) -> Process {
-        Process { pid: self.child.id(), with_children: false }
+    pub(crate) fn process(&self) -> MeasuredProcess {
+        MeasuredProcess { pid: self.child.id(), with_children: false }
     }
 
     /// Returns a process that is measured with its direct children: for programs whose workers are
     /// processes.
-    pub(crate) fn process_tree(&self) -> Process {
-        Process { pid: self.child.id(), with_children: true }
+    pub(crate) fn process_tree(&self) -> MeasuredProcess {
+        MeasuredProcess { pid: self.child.id(), with_children: true }
     }
 
     /// Returns how the child ended, if it has.
@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-impl Server {
+impl ServerProcess {
     /// Ends it with SIGTERM, or by force where it has not ended after this time. False where it
     /// took force.
     pub(crate) fn end(&mut self, patience: Duration) -> bool {
@@ -88,7 +88,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.end(STOP);
     }
@@ -96,12 +96,12 @@ impl Drop for Server {
 
 /// A process to be measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Process {
+pub(crate) struct MeasuredProcess {
     pid: u32,
     with_children: bool,
 }
 
-impl Process {
+impl MeasuredProcess {
     pub(crate) fn alone(pid: u32) -> Self {
         Self { pid, with_children: false }
     }

@@ -14,15 +14,15 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::budget::{self, Singles};
-use crate::load::{self, Plan, WARM_UP};
-use crate::peers::Peers;
+use crate::load::{self, LoadPlan, WARM_UP};
+use crate::peers::PeerFile;
 use crate::picture;
-use crate::run::fleet::{Fleet, ROWS, Row, Who};
+use crate::run::fleet::{BenchRow, BenchTarget, Fleet, ROWS};
 use crate::run::quiet::Quiet;
 use crate::table::{self, Results};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct RunOptions {
     /// The gateway's binary; by default the one built beside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     svg: Option<PathBuf>,
 }
 
-impl Options {
+impl RunOptions {
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
     }
@@ -67,7 +67,7 @@ impl Options {
     }
 }
 
-pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn main(options: &RunOptions) -> anyhow::Result<()> {
     raise_file_limit();
     until_stopped(run(options))
 }
@@ -87,7 +87,7 @@ pub(crate) fn until_stopped(work: impl Future<Output = anyhow::Result<()>>) -> a
     })
 }
 
-async fn run(options: &Options) -> anyhow::Result<()> {
+async fn run(options: &RunOptions) -> anyhow::Result<()> {
     let measured = Duration::try_from_secs_f64(options.seconds).context("read --seconds")?;
     let binary = options.gateway()?;
     let (mut results, mut singles, mut problems) = (Results::default(), Singles::default(), Vec::new());
@@ -112,9 +112,9 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     {
         instructions::count(binary, &mut singles, &mut problems).await;
     }
-    let rows: Vec<&Row> = ROWS.iter().filter(|row| options.wants(row.name)).collect();
+    let rows: Vec<&BenchRow> = ROWS.iter().filter(|row| options.wants(row.name)).collect();
     if !rows.is_empty() {
-        let peers = options.peers.as_deref().map(Peers::read).transpose()?.unwrap_or_default();
+        let peers = options.peers.as_deref().map(PeerFile::read).transpose()?.unwrap_or_default();
         let fleet = Fleet::start(binary.as_deref(), &rows, &peers, &mut problems).await?;
         for row in rows {
             measure(row, &fleet, measured, options.rounds, &mut results).await;
@@ -136,8 +136,8 @@ async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// Measures all rounds of one row.
-async fn measure(row: &Row, fleet: &Fleet, measured: Duration, rounds: usize, results: &mut Results) {
-    let upstream = fleet.seat(Who::Direct).map(|seat| seat.process);
+async fn measure(row: &BenchRow, fleet: &Fleet, measured: Duration, rounds: usize, results: &mut Results) {
+    let upstream = fleet.seat(BenchTarget::Direct).map(|seat| seat.process);
     let _quiet = row.quiet.then(|| Quiet::begin(upstream));
     let seats = fleet.seats(row);
     for round in 1..=rounds {
@@ -149,7 +149,7 @@ async fn measure(row: &Row, fleet: &Fleet, measured: Duration, rounds: usize, re
             if results.has_failed(row.name, &seat.label) {
                 continue;
             }
-            let plan = Plan {
+            let plan = LoadPlan {
                 target: seat.target.clone(),
                 era: row.era,
                 scenario: row.scenario,

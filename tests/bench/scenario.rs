@@ -8,7 +8,7 @@ use memchr::memmem;
 use url::Url;
 
 use crate::answer;
-use crate::http::Connection;
+use crate::http::BenchConnection;
 
 /// Digits of the number that makes a call unique: its id, and the beginning of its text.
 const STAMP: usize = 13;
@@ -48,7 +48,7 @@ pub(crate) enum Scenario {
 /// The kind of client that the load generator plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Era {
+pub(crate) enum LoadEra {
     /// `initialize` once, then every connection uses that session.
     Legacy,
     /// Stateless: everything stands in the request.
@@ -57,14 +57,14 @@ pub(crate) enum Era {
 
 /// An MCP endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct BenchEndpoint {
     /// `host:port`.
     pub(crate) authority: String,
     path: String,
     token: Option<String>,
 }
 
-impl Target {
+impl BenchEndpoint {
     /// # Errors
     /// When `url` is not a plain HTTP URL, or the token file cannot be read.
     pub(crate) fn new(url: &str, token_file: Option<&Path>) -> anyhow::Result<Self> {
@@ -82,25 +82,29 @@ impl Target {
 /// The part of a request that is the same for one target: its address, the era, and the session if
 /// there is one.
 #[derive(Clone, Debug)]
-pub(crate) struct Session {
-    pub(crate) target: Target,
-    era: Era,
+pub(crate) struct LoadSession {
+    pub(crate) target: BenchEndpoint,
+    era: LoadEra,
     id: Option<String>,
 }
 
-impl Session {
+impl LoadSession {
     /// Returns a session of the stateless revision, without a request.
-    pub(crate) fn modern(target: Target) -> Self {
-        Self { target, era: Era::Modern, id: None }
+    pub(crate) fn modern(target: BenchEndpoint) -> Self {
+        Self { target, era: LoadEra::Modern, id: None }
     }
 
     /// Opens a session in the way of `era` over `connection`.
     ///
     /// # Errors
     /// When the target refuses `initialize` or a request after it.
-    pub(crate) async fn open(target: Target, era: Era, connection: &mut Connection) -> anyhow::Result<Self> {
+    pub(crate) async fn open(
+        target: BenchEndpoint,
+        era: LoadEra,
+        connection: &mut BenchConnection,
+    ) -> anyhow::Result<Self> {
         let mut session = Self { target, era, id: None };
-        if era == Era::Modern {
+        if era == LoadEra::Modern {
             return Ok(session);
         }
         let initialize = format!(
@@ -120,7 +124,7 @@ impl Session {
     ///
     /// # Errors
     /// When the connection breaks; any status will do.
-    pub(crate) async fn close(&self, connection: &mut Connection) -> anyhow::Result<()> {
+    pub(crate) async fn close(&self, connection: &mut BenchConnection) -> anyhow::Result<()> {
         if self.id.is_some() {
             connection.exchange(&self.http("DELETE", "", "")).await.context("end the session")?;
         }
@@ -136,7 +140,7 @@ impl Session {
     ///
     /// # Errors
     /// When a page is refused or is no list.
-    pub(crate) async fn count_tools(&self, connection: &mut Connection, id: u64) -> anyhow::Result<usize> {
+    pub(crate) async fn count_tools(&self, connection: &mut BenchConnection, id: u64) -> anyhow::Result<usize> {
         let (mut tools, mut params) = (0, String::new());
         loop {
             let request = self.request(id, "tools/list", None, &params, "");
@@ -154,7 +158,11 @@ impl Session {
     ///
     /// # Errors
     /// When it is refused or is no list.
-    pub(crate) async fn names_of_tools(&self, connection: &mut Connection, id: u64) -> anyhow::Result<Vec<String>> {
+    pub(crate) async fn names_of_tools(
+        &self,
+        connection: &mut BenchConnection,
+        id: u64,
+    ) -> anyhow::Result<Vec<String>> {
         let request = self.request(id, "tools/list", None, "", "");
         answer::names(&connection.exchange(&request).await?, id)
     }
@@ -165,8 +173,8 @@ impl Session {
             if left.is_empty() || right.is_empty() { "" } else { "," }
         };
         let (headers, envelope) = match self.era {
-            Era::Legacy => (String::new(), String::new()),
-            Era::Modern => (
+            LoadEra::Legacy => (String::new(), String::new()),
+            LoadEra::Modern => (
                 format!(
                     "Mcp-Method: {method}\r\n{}",
                     name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default()
@@ -185,18 +193,18 @@ impl Session {
     }
 
     fn http(&self, verb: &str, headers: &str, body: &str) -> Vec<u8> {
-        let Target { authority, path, token } = &self.target;
+        let BenchEndpoint { authority, path, token } = &self.target;
         let accept = if verb == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
         let mut request = format!("{verb} {path} HTTP/1.1\r\nHost: {authority}\r\nAccept: {accept}\r\n{headers}");
         if let Some(token) = token {
             request.push_str(&format!("Authorization: Bearer {token}\r\n"));
         }
         match (self.era, &self.id) {
-            (Era::Modern, _) => request.push_str(&format!("MCP-Protocol-Version: {MODERN}\r\n")),
-            (Era::Legacy, Some(id)) => {
+            (LoadEra::Modern, _) => request.push_str(&format!("MCP-Protocol-Version: {MODERN}\r\n")),
+            (LoadEra::Legacy, Some(id)) => {
                 request.push_str(&format!("MCP-Protocol-Version: {LEGACY}\r\nMcp-Session-Id: {id}\r\n"));
             }
-            (Era::Legacy, None) => {}
+            (LoadEra::Legacy, None) => {}
         }
         if verb == "POST" {
             request.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
@@ -208,7 +216,7 @@ impl Session {
 /// One caller's call: its request, rendered once and stamped with a fresh number each time, and the
 /// text it must return.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct StampedCall {
     request: Vec<u8>,
     request_stamps: Vec<usize>,
     text: Vec<u8>,
@@ -217,12 +225,12 @@ pub(crate) struct Call {
     stamp: u64,
 }
 
-impl Call {
+impl StampedCall {
     /// Returns the call that the `caller`-th connection makes, of a tool whose exposed name begins
     /// with `prefix`.
     ///
     /// `None` for [`Scenario::List`], whose requests depend on the answers.
-    pub(crate) fn new(session: &Session, scenario: Scenario, caller: u64, prefix: &str) -> Option<Self> {
+    pub(crate) fn new(session: &LoadSession, scenario: Scenario, caller: u64, prefix: &str) -> Option<Self> {
         let stamp = first_stamp(caller);
         let (tool, arguments, text) = match scenario {
             Scenario::Call => {
@@ -254,7 +262,7 @@ impl Call {
     ///
     /// # Errors
     /// When the connection breaks or the answer is not the one to this call.
-    pub(crate) async fn make(&mut self, connection: &mut Connection) -> anyhow::Result<()> {
+    pub(crate) async fn make(&mut self, connection: &mut BenchConnection) -> anyhow::Result<()> {
         self.stamp += 1;
         let digits = self.stamp.to_string();
         for at in &self.request_stamps {

@@ -4,38 +4,38 @@ use std::fmt::Write;
 use std::fs;
 use std::time::SystemTime;
 
-use crate::load::Sample;
+use crate::load::LoadSample;
 
 /// A figure of a sample; `None` if the sample lacks it.
-pub(crate) type Figure = fn(&Sample) -> Option<f64>;
+pub(crate) type SampleFigure = fn(&LoadSample) -> Option<f64>;
 
-pub(crate) const RATE: Figure = |sample| Some(sample.req_per_s);
-pub(crate) const P50: Figure = |sample| Some(sample.p50_us);
-pub(crate) const P99: Figure = |sample| Some(sample.p99_us);
-pub(crate) const CPU: Figure = |sample| sample.cpu_us_per_call;
+pub(crate) const RATE: SampleFigure = |sample| Some(sample.req_per_s);
+pub(crate) const P50: SampleFigure = |sample| Some(sample.p50_us);
+pub(crate) const P99: SampleFigure = |sample| Some(sample.p99_us);
+pub(crate) const CPU: SampleFigure = |sample| sample.cpu_us_per_call;
 
 /// Every sample of every target, by round.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    lines: Vec<Line>,
+    lines: Vec<TableLine>,
 }
 
 /// One target in one row of the run.
 #[derive(Debug)]
-struct Line {
+struct TableLine {
     row: &'static str,
     target: String,
-    rounds: Vec<Sample>,
+    rounds: Vec<LoadSample>,
     problem: Option<String>,
 }
 
 impl Results {
     /// Adds a round's sample. A target that failed once stays failed: its rounds would no longer
     /// match the others'.
-    pub(crate) fn record(&mut self, row: &'static str, target: &str, outcome: anyhow::Result<Sample>) {
+    pub(crate) fn record(&mut self, row: &'static str, target: &str, outcome: anyhow::Result<LoadSample>) {
         let at = self.lines.iter().position(|line| line.row == row && line.target == target);
         if at.is_none() {
-            self.lines.push(Line { row, target: target.to_owned(), rounds: Vec::new(), problem: None });
+            self.lines.push(TableLine { row, target: target.to_owned(), rounds: Vec::new(), problem: None });
         }
         let line = match at {
             Some(at) => self.lines.get_mut(at),
@@ -57,7 +57,7 @@ impl Results {
     }
 
     /// Returns the median of a figure over the rounds.
-    pub(crate) fn median(&self, row: &str, target: &str, figure: Figure) -> Option<f64> {
+    pub(crate) fn median(&self, row: &str, target: &str, figure: SampleFigure) -> Option<f64> {
         median(self.rounds(row, target)?.iter().filter_map(figure).collect())
     }
 
@@ -67,18 +67,18 @@ impl Results {
         &self,
         row: &str,
         (left, right): (&str, &str),
-        figure: Figure,
+        figure: SampleFigure,
         combine: fn(f64, f64) -> f64,
     ) -> Option<f64> {
         let pairs = self.rounds(row, left)?.iter().zip(self.rounds(row, right)?);
         median(pairs.filter_map(|(left, right)| Some(combine(figure(left)?, figure(right)?))).collect())
     }
 
-    pub(crate) fn ratio(&self, row: &str, targets: (&str, &str), figure: Figure) -> Option<f64> {
+    pub(crate) fn ratio(&self, row: &str, targets: (&str, &str), figure: SampleFigure) -> Option<f64> {
         self.paired(row, targets, figure, |left, right| left / right)
     }
 
-    fn rounds(&self, row: &str, target: &str) -> Option<&[Sample]> {
+    fn rounds(&self, row: &str, target: &str) -> Option<&[LoadSample]> {
         let line = self.lines.iter().find(|line| line.row == row && line.target == target)?;
         Some(line.rounds.as_slice()).filter(|_| line.problem.is_none())
     }
@@ -88,7 +88,7 @@ impl Results {
         let mut table = String::from(
             "| scenario | target | req/s | x direct | x floor | x nginx | p50 us | p99 us | CPU us/call | CPU x floor |\n|---|---|---|---|---|---|---|---|---|---|\n",
         );
-        for Line { row, target, problem, .. } in &self.lines {
+        for TableLine { row, target, problem, .. } in &self.lines {
             let figure = |figure, digits| number(self.median(row, target, figure), digits);
             let ratio = |other: &str, figure| number(self.ratio(row, (target, other), figure), 3);
             let cells = if problem.is_some() {

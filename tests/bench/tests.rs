@@ -9,10 +9,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use crate::answer;
-use crate::http::{Answer, Connection};
-use crate::load::{Plan, measure};
-use crate::scenario::{Era, Scenario, Target};
-use crate::upstream::{self, Answers, Eras};
+use crate::http::{BenchConnection, WholeResponse};
+use crate::load::{LoadPlan, measure};
+use crate::scenario::{BenchEndpoint, LoadEra, Scenario};
+use crate::upstream::{self, BenchResponseKind, BenchUpstreamEras};
 
 #[test]
 fn only_the_right_answer_passes() {
@@ -30,7 +30,7 @@ fn only_the_right_answer_passes() {
         ("nothing", 200, "", false),
     ];
     for (label, status, body, passes) in rows {
-        let answer = Answer { status, events: false, session: None, body: body.as_bytes() };
+        let answer = WholeResponse { status, events: false, session: None, body: body.as_bytes() };
         assert_eq!(answer::check(&answer, 7, b"seven", 0).is_ok(), passes, "{label}");
     }
 }
@@ -53,7 +53,7 @@ fn every_notice_must_arrive_in_order() {
         ("after the result", format!("{first}{result}{second}"), false),
     ];
     for (label, body, passes) in rows {
-        let answer = Answer { status: 200, events: true, session: None, body: body.as_bytes() };
+        let answer = WholeResponse { status: 200, events: true, session: None, body: body.as_bytes() };
         assert_eq!(answer::check(&answer, 7, b"done", 2).is_ok(), passes, "{label}");
     }
 }
@@ -66,7 +66,7 @@ fn pages_are_counted_and_followed() {
         ("empty", r#"{"id":1,"result":{"tools":[]}}"#, 0, None),
     ];
     for (label, body, tools, next) in rows {
-        let page = answer::page(&Answer { status: 200, events: false, session: None, body: body.as_bytes() }, 1);
+        let page = answer::page(&WholeResponse { status: 200, events: false, session: None, body: body.as_bytes() }, 1);
         let page = page.unwrap();
         assert_eq!((page.tools, page.next.as_deref()), (tools, next), "{label}");
     }
@@ -100,7 +100,7 @@ async fn answers_are_read_however_they_are_cut() {
                 }
             };
             let asking = async {
-                let mut connection = Connection::open(&address).await.unwrap();
+                let mut connection = BenchConnection::open(&address).await.unwrap();
                 let answer = connection.exchange(b"GET / HTTP/1.1\r\n\r\n").await;
                 answer.ok().map(|answer| String::from_utf8(answer.body.to_vec()).unwrap())
             };
@@ -121,13 +121,13 @@ async fn every_scenario_passes_through_the_floor() {
         Scenario::Arg1m,
         Scenario::Progress,
     ];
-    for answers in [Answers::Json, Answers::Sse] {
+    for answers in [BenchResponseKind::Json, BenchResponseKind::Sse] {
         let floor = rig(answers).await;
-        for era in [Era::Legacy, Era::Modern] {
+        for era in [LoadEra::Legacy, LoadEra::Modern] {
             for scenario in scenarios {
                 let short = plan(floor, era, scenario);
                 // On a busy machine no call may end in so short a time.
-                let long = Plan { measured: Duration::from_secs(5), ..plan(floor, era, scenario) };
+                let long = LoadPlan { measured: Duration::from_secs(5), ..plan(floor, era, scenario) };
                 let sample = match measure(&short).await {
                     Err(_) => measure(&long).await,
                     sample => sample,
@@ -140,26 +140,30 @@ async fn every_scenario_passes_through_the_floor() {
 
 #[tokio::test]
 async fn a_list_of_another_length_ends_the_load() {
-    let floor = rig(Answers::Json).await;
-    let plan = Plan { tools: 7, ..plan(floor, Era::Legacy, Scenario::List) };
+    let floor = rig(BenchResponseKind::Json).await;
+    let plan = LoadPlan { tools: 7, ..plan(floor, LoadEra::Legacy, Scenario::List) };
     let error = measure(&plan).await.unwrap_err();
     assert_eq!(error.to_string(), "6 tools listed, not 7");
 }
 
 /// Starts an upstream of six tools and a floor before it, until the test ends. Returns the floor's
 /// address.
-async fn rig(answers: Answers) -> SocketAddr {
+async fn rig(answers: BenchResponseKind) -> SocketAddr {
     let (upstream, floor) =
         (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
     let (to, address) = (upstream.local_addr().unwrap(), floor.local_addr().unwrap());
-    tokio::spawn(upstream::listen(upstream, None, Arc::new(upstream::Server::of(6, Eras::Both, answers))));
+    tokio::spawn(upstream::listen(
+        upstream,
+        None,
+        Arc::new(upstream::BenchUpstream::of(6, BenchUpstreamEras::Both, answers)),
+    ));
     tokio::spawn(crate::floor::forward(floor, ("http", to), HttpConnector::new()));
     address
 }
 
-fn plan(address: SocketAddr, era: Era, scenario: Scenario) -> Plan {
-    Plan {
-        target: Target::new(&format!("http://{address}/mcp"), None).unwrap(),
+fn plan(address: SocketAddr, era: LoadEra, scenario: Scenario) -> LoadPlan {
+    LoadPlan {
+        target: BenchEndpoint::new(&format!("http://{address}/mcp"), None).unwrap(),
         era,
         scenario,
         in_flight: 3,

@@ -15,9 +15,9 @@ use tokio_rustls::TlsAcceptor;
 
 /// The files of one authority and of the server that it vouches for, in a folder.
 #[derive(Clone, Debug)]
-pub(crate) struct Files(PathBuf);
+pub(crate) struct CertificateFiles(PathBuf);
 
-impl Files {
+impl CertificateFiles {
     pub(crate) fn at(folder: &Path) -> Self {
         Self(folder.to_owned())
     }

@@ -24,12 +24,12 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::serve;
-use crate::tls::Files;
-use crate::upstream::script::{Reply, Script};
+use crate::tls::CertificateFiles;
+use crate::upstream::script::{RenderedScript, ScriptReply};
 
 /// The revisions an upstream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Eras {
+pub(crate) enum BenchUpstreamEras {
     /// `initialize` with a session, and the stateless revision.
     Both,
     /// `initialize` with a session alone; `server/discover` is unknown.
@@ -38,7 +38,7 @@ pub(crate) enum Eras {
 
 /// The form of an upstream's answers over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Answers {
+pub(crate) enum BenchResponseKind {
     /// One JSON body.
     Json,
     /// An event stream.
@@ -46,7 +46,7 @@ pub(crate) enum Answers {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct UpstreamOptions {
     /// Where to listen, repeatable; port 0 takes a free one.
     #[arg(long, required_unless_present = "stdio")]
     listen: Vec<SocketAddr>,
@@ -58,10 +58,10 @@ pub(crate) struct Options {
     tools: usize,
     /// How a call is answered over HTTP.
     #[arg(long, default_value = "json")]
-    answers: Answers,
+    answers: BenchResponseKind,
     /// Which revisions to speak.
     #[arg(long, default_value = "both")]
-    eras: Eras,
+    eras: BenchUpstreamEras,
     /// Speak TLS, by the certificates in this folder.
     #[arg(long)]
     tls: Option<PathBuf>,
@@ -70,17 +70,17 @@ pub(crate) struct Options {
     until_eof: bool,
 }
 
-pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn main(options: &UpstreamOptions) -> anyhow::Result<()> {
     if options.stdio {
-        return stdio(&Script::new(options.tools, options.eras));
+        return stdio(&RenderedScript::new(options.tools, options.eras));
     }
     if options.until_eof {
         crate::exit_at_eof();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     runtime.block_on(async {
-        let server = Arc::new(Server::of(options.tools, options.eras, options.answers));
-        let acceptor = options.tls.as_deref().map(|folder| Files::at(folder).acceptor()).transpose()?;
+        let server = Arc::new(BenchUpstream::of(options.tools, options.eras, options.answers));
+        let acceptor = options.tls.as_deref().map(|folder| CertificateFiles::at(folder).acceptor()).transpose()?;
         let mut accepting = JoinSet::new();
         for listener in serve::bind(&options.listen).await? {
             accepting.spawn(listen(listener, acceptor.clone(), Arc::clone(&server)));
@@ -93,7 +93,7 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
 }
 
 /// Answers line by line; writes once for all the requests that one read brought.
-fn stdio(script: &Script) -> anyhow::Result<()> {
+fn stdio(script: &RenderedScript) -> anyhow::Result<()> {
     let mut input = BufReader::with_capacity(64 << 10, std::io::stdin().lock());
     let mut output = std::io::stdout().lock();
     let (mut line, mut pending) = (Vec::new(), Vec::new());
@@ -113,23 +113,23 @@ fn stdio(script: &Script) -> anyhow::Result<()> {
 
 /// One upstream over HTTP.
 #[derive(Debug)]
-pub(crate) struct Server {
-    script: Script,
-    answers: Answers,
+pub(crate) struct BenchUpstream {
+    script: RenderedScript,
+    answers: BenchResponseKind,
     sessions: AtomicU64,
 }
 
-impl Server {
-    pub(crate) fn of(tools: usize, eras: Eras, answers: Answers) -> Self {
-        Self { script: Script::new(tools, eras), answers, sessions: AtomicU64::new(0) }
+impl BenchUpstream {
+    pub(crate) fn of(tools: usize, eras: BenchUpstreamEras, answers: BenchResponseKind) -> Self {
+        Self { script: RenderedScript::new(tools, eras), answers, sessions: AtomicU64::new(0) }
     }
 
     /// Answers one request. Sessions are handed out and not checked; the end-to-end tests check
     /// them.
-    async fn handle(&self, request: Request<Incoming>) -> Result<Response<Pieces>, hyper::Error> {
+    async fn handle(&self, request: Request<Incoming>) -> Result<Response<ReadyBody>, hyper::Error> {
         let method = request.method().clone();
         if method == Method::GET {
-            return Ok(event_stream(Pieces::open()));
+            return Ok(event_stream(ReadyBody::open()));
         }
         if method == Method::DELETE {
             return Ok(status(StatusCode::NO_CONTENT));
@@ -141,15 +141,15 @@ impl Server {
         }
         let body = request.into_body().collect().await?.to_bytes();
         Ok(match (self.script.reply(&body), self.answers) {
-            (Reply::Nothing, _) => status(StatusCode::ACCEPTED),
-            (Reply::Opened(message), _) => {
+            (ScriptReply::Nothing, _) => status(StatusCode::ACCEPTED),
+            (ScriptReply::Opened(message), _) => {
                 let mut answer = json(message);
                 let session = self.sessions.fetch_add(1, Ordering::Relaxed);
                 answer.headers_mut().insert("mcp-session-id", http::HeaderValue::from(session));
                 answer
             }
-            (Reply::Message(message), Answers::Json) => json(message),
-            (reply, _) => event_stream(Pieces::events(reply.into_messages())),
+            (ScriptReply::Message(message), BenchResponseKind::Json) => json(message),
+            (reply, _) => event_stream(ReadyBody::events(reply.into_messages())),
         })
     }
 }
@@ -161,7 +161,7 @@ impl Server {
 pub(crate) async fn listen(
     listener: tokio::net::TcpListener,
     acceptor: Option<TlsAcceptor>,
-    server: Arc<Server>,
+    server: Arc<BenchUpstream>,
 ) -> anyhow::Result<()> {
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
@@ -170,19 +170,19 @@ pub(crate) async fn listen(
     serve::serve(listener, acceptor, service).await
 }
 
-fn status(code: StatusCode) -> Response<Pieces> {
-    let mut response = Response::new(Pieces::sized(Vec::new()));
+fn status(code: StatusCode) -> Response<ReadyBody> {
+    let mut response = Response::new(ReadyBody::sized(Vec::new()));
     *response.status_mut() = code;
     response
 }
 
-fn json(message: Vec<Bytes>) -> Response<Pieces> {
-    let mut response = Response::new(Pieces::sized(message));
+fn json(message: Vec<Bytes>) -> Response<ReadyBody> {
+    let mut response = Response::new(ReadyBody::sized(message));
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     response
 }
 
-fn event_stream(events: Pieces) -> Response<Pieces> {
+fn event_stream(events: ReadyBody) -> Response<ReadyBody> {
     let mut response = Response::new(events);
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
     response
@@ -190,13 +190,13 @@ fn event_stream(events: Pieces) -> Response<Pieces> {
 
 /// A body of ready pieces: sized when it is one message, chunked when it is a stream of events.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct ReadyBody {
     ready: std::vec::IntoIter<Bytes>,
     sized: bool,
     stays_open: bool,
 }
 
-impl Pieces {
+impl ReadyBody {
     fn sized(pieces: Vec<Bytes>) -> Self {
         Self { ready: pieces.into_iter(), sized: true, stays_open: false }
     }
@@ -218,7 +218,7 @@ impl Pieces {
     }
 }
 
-impl Body for Pieces {
+impl Body for ReadyBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::server::{Failure, Reply, Request, Server, notification};
+use super::server::{FakeError, FakeReply, FakeRequest, FakeServer, notification};
 
 /// Questions that wait for an answer, and calls that wait for one another.
 #[derive(Debug, Default)]
@@ -72,12 +72,12 @@ impl Asking {
     }
 }
 
-fn text(text: &str) -> Result<Reply, Failure> {
-    Ok(Reply::of(json!({"content": [{"type": "text", "text": text}]})))
+fn text(text: &str) -> Result<FakeReply, FakeError> {
+    Ok(FakeReply::of(json!({"content": [{"type": "text", "text": text}]})))
 }
 
 /// Runs one of these tools; `None` for any other.
-pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Result<Reply, Failure>> {
+pub(crate) async fn call(server: &Arc<FakeServer>, request: &FakeRequest) -> Option<Result<FakeReply, FakeError>> {
     let arguments = &request.params["arguments"];
     Some(match request.params["name"].as_str()? {
         "inquire" => inquire(server, request, arguments).await,
@@ -111,7 +111,7 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Resu
 /// after another call has met `open`; `withdraw`: withdraw all other questions of a round when one
 /// is answered; `hasty`: answer while questions are open; `done`: ids of pages that the tool
 /// reports as done at the end.
-async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> Result<Reply, Failure> {
+async fn inquire(server: &Arc<FakeServer>, request: &FakeRequest, arguments: &Value) -> Result<FakeReply, FakeError> {
     if let Some(name) = arguments["meet"].as_str() {
         server.asking.meet(name, arguments["of"].as_u64().unwrap_or(2)).await;
     }
@@ -136,7 +136,7 @@ async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> 
                 continue;
             }
             first = false;
-            let answer = answer.await.map_err(|_| Failure::new(-32603, "two questions of one id"))?;
+            let answer = answer.await.map_err(|_| FakeError::new(-32603, "two questions of one id"))?;
             answers.push(json!({"id": id, "result": answer["result"], "error": answer["error"]}));
         }
     }
@@ -152,8 +152,8 @@ async fn inquire(server: &Arc<Server>, request: &Request, arguments: &Value) -> 
 
 /// Asks the client of that request; `arguments` may name the stream.
 pub(crate) fn ask(
-    server: &Arc<Server>,
-    request: &Request,
+    server: &Arc<FakeServer>,
+    request: &FakeRequest,
     arguments: &Value,
     id: &Value,
     question: &Value,
@@ -169,14 +169,14 @@ pub(crate) fn ask(
 }
 
 /// Sends a message on the stream that the arguments name.
-fn say(request: &Request, arguments: &Value, message: &str) {
+fn say(request: &FakeRequest, arguments: &Value, message: &str) {
     let aside: Option<&mpsc::UnboundedSender<String>> = request.aside.as_ref();
     let way = if arguments["via"] == "session" { aside } else { Some(&request.notices) };
     // Without a stream the message is lost, as with real servers.
     way.into_iter().for_each(|way| drop(way.send(message.to_owned())));
 }
 
-fn gate(server: &Arc<Server>, arguments: &Value) -> Result<Reply, Failure> {
+fn gate(server: &Arc<FakeServer>, arguments: &Value) -> Result<FakeReply, FakeError> {
     let key = arguments["key"].as_str().unwrap_or_default();
     if !server.asking.passed.lock().unwrap().insert(key.to_owned()) {
         return text("through the gate");
@@ -186,5 +186,5 @@ fn gate(server: &Arc<Server>, arguments: &Value) -> Result<Reply, Failure> {
         json!({"mode": "url", "message": "Log in", "url": url, "elicitationId": format!("{key}-{n}")})
     };
     let pages: Vec<Value> = (1..=arguments["pages"].as_u64().unwrap_or(1)).map(page).collect();
-    Err(Failure { code: -32042, message: "open the gate first".to_owned(), data: json!({"elicitations": pages}) })
+    Err(FakeError { code: -32042, message: "open the gate first".to_owned(), data: json!({"elicitations": pages}) })
 }

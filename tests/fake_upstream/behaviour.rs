@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::server::Server;
+use super::server::FakeServer;
 
 /// One way to misbehave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Behaviour {
 }
 
 /// Runs the actions of behaviours before the first read.
-pub(crate) async fn at_start(server: &Arc<Server>) {
+pub(crate) async fn at_start(server: &Arc<FakeServer>) {
     if server.does(Behaviour::ExitAtStart) {
         return server.exit(3).await;
     }
@@ -161,7 +161,7 @@ pub(crate) async fn at_start(server: &Arc<Server>) {
 }
 
 /// Runs the actions of behaviours after the handshake.
-pub(crate) fn after_handshake(server: &Arc<Server>) {
+pub(crate) fn after_handshake(server: &Arc<FakeServer>) {
     if server.does(Behaviour::Flood) {
         // A thread of its own, which the pipe alone slows down.
         std::thread::spawn(|| {

@@ -49,18 +49,18 @@ use std::sync::Arc;
 use clap::{Parser, ValueEnum};
 
 use self::behaviour::Behaviour;
-pub(crate) use self::server::{Exit, Server};
+pub(crate) use self::server::{FakeExit, FakeServer};
 use self::slip::Slip;
 
 /// A scriptable MCP server.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    pub(crate) transport: Transport,
+    pub(crate) transport: FakeTransport,
     /// Where to listen; the URL is printed as the first line.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
     #[arg(long, default_value = "both")]
-    era: Eras,
+    era: FakeEras,
     /// The revision in the answer to `initialize`, in place of the requested one.
     #[arg(long)]
     revision: Option<String>,
@@ -89,7 +89,7 @@ pub(crate) struct Args {
     lists: Option<PathBuf>,
     /// How POSTs are answered.
     #[arg(long, default_value = "json")]
-    answers: Answers,
+    answers: FakeResponseKind,
     /// Endpoint that the endpoint event of HTTP+SSE names in place of the true one.
     #[arg(long)]
     endpoint: Option<String>,
@@ -133,7 +133,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Transport {
+pub(crate) enum FakeTransport {
     Stdio,
     Http,
     /// HTTP+SSE of 2024-11-05.
@@ -141,21 +141,21 @@ pub(crate) enum Transport {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Eras {
+pub(crate) enum FakeEras {
     Legacy,
     Modern,
     Both,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Answers {
+pub(crate) enum FakeResponseKind {
     Json,
     Sse,
 }
 
 /// Makes the server of these arguments and runs its actions before the first read.
-pub(crate) async fn start(args: Args, exit: Exit) -> Arc<Server> {
-    let server = Arc::new(Server::new(args, exit));
+pub(crate) async fn start(args: Args, exit: FakeExit) -> Arc<FakeServer> {
+    let server = Arc::new(FakeServer::new(args, exit));
     behaviour::at_start(&server).await;
     server
 }

@@ -11,13 +11,13 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 
 use super::behaviour::Behaviour;
-use super::server::Server;
+use super::server::FakeServer;
 
 /// Two events that are no messages.
 pub(crate) const HEARTBEATS: &str = "data: {\"type\":\"heartbeat\"}\n\ndata: ping\n\n";
 
 /// Returns the answer changed by the server's options: heartbeats, or another media type.
-pub(crate) fn dressed(server: &Server, mut response: Response) -> Response {
+pub(crate) fn apply_habits(server: &FakeServer, mut response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_vec()).unwrap_or_default();
     if server.does(Behaviour::Heartbeats) && kind == b"text/event-stream" {
         let (parts, body) = response.into_parts();
@@ -38,7 +38,7 @@ pub(crate) fn dressed(server: &Server, mut response: Response) -> Response {
 
 /// Returns the answer in place of a stream of changes, for a server that ends such streams at once
 /// or refuses them.
-pub(crate) fn short_stream(server: &Server) -> Option<Response> {
+pub(crate) fn short_stream(server: &FakeServer) -> Option<Response> {
     let status = server.args.behaviours.iter().find_map(|behaviour| match behaviour {
         Behaviour::ShortStreams(status) => Some(*status),
         _ => None,
@@ -53,7 +53,7 @@ pub(crate) fn short_stream(server: &Server) -> Option<Response> {
 }
 
 /// Returns the redirect at the address that the server printed, if the server is somewhere else.
-pub(crate) fn redirect(server: &Server, uri: &Uri, http: &str) -> Option<Response> {
+pub(crate) fn redirect(server: &FakeServer, uri: &Uri, http: &str) -> Option<Response> {
     let redirect = server.args.redirect.as_ref()?;
     if uri.path().ends_with('/') {
         return None;

@@ -17,23 +17,23 @@ use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::Answers;
+use super::FakeResponseKind;
 use super::behaviour::Behaviour;
 use super::foreign;
 use super::polled::Polled;
-use super::server::{MODERN, Request, Server, notification};
+use super::server::{FakeRequest, FakeServer, MODERN, notification};
 use super::slip;
 
-struct Web {
-    server: Arc<Server>,
-    sessions: Mutex<HashMap<String, Session>>,
+struct FakeHttpState {
+    server: Arc<FakeServer>,
+    sessions: Mutex<HashMap<String, FakeSession>>,
     /// Sessions so far.
     opened: AtomicU64,
     polled: Polled,
 }
 
 #[derive(Default)]
-struct Session {
+struct FakeSession {
     /// Requests served.
     served: u64,
     /// The session's own stream.
@@ -41,7 +41,7 @@ struct Session {
 }
 
 /// Serves the connections of a listener at that address, under `/mcp`.
-pub(crate) async fn serve(server: Arc<Server>, listener: impl Listener<Addr = SocketAddr>, address: SocketAddr) {
+pub(crate) async fn serve(server: Arc<FakeServer>, listener: impl Listener<Addr = SocketAddr>, address: SocketAddr) {
     let sessions = Mutex::default();
     let life = server.args.behaviours.iter().find_map(|behaviour| match behaviour {
         Behaviour::Login(seconds) => Some(*seconds),
@@ -49,7 +49,7 @@ pub(crate) async fn serve(server: Arc<Server>, listener: impl Listener<Addr = So
     });
     let asked = Arc::clone(&server);
     let origin = server.args.origin.clone().unwrap_or_else(|| format!("http://{address}"));
-    let web = Arc::new(Web { server, sessions, opened: AtomicU64::new(0), polled: Polled::default() });
+    let web = Arc::new(FakeHttpState { server, sessions, opened: AtomicU64::new(0), polled: Polled::default() });
     let limit = axum::extract::DefaultBodyLimit::disable();
     let router = Router::new().route("/mcp", routes()).route("/mcp/", routes()).layer(limit).with_state(web);
     let router = match life {
@@ -59,7 +59,7 @@ pub(crate) async fn serve(server: Arc<Server>, listener: impl Listener<Addr = So
     axum::serve(listener, router).await.unwrap();
 }
 
-fn routes() -> MethodRouter<Arc<Web>> {
+fn routes() -> MethodRouter<Arc<FakeHttpState>> {
     post(answer).get(listen_stream).delete(end)
 }
 
@@ -93,15 +93,15 @@ fn verbatim(text: &str, id: &Value) -> Response {
     (StatusCode::from_u16(status.parse().unwrap()).unwrap(), [("content-type", kind)], body).into_response()
 }
 
-async fn answer(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn answer(State(web): State<Arc<FakeHttpState>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     if let Some(redirect) = foreign::redirect(&web.server, &uri, "POST") {
         return redirect;
     }
     let server = Arc::clone(&web.server);
-    foreign::dressed(&server, answer_here(web, headers, body).await)
+    foreign::apply_habits(&server, answer_here(web, headers, body).await)
 }
 
-async fn answer_here(web: Arc<Web>, headers: HeaderMap, body: Bytes) -> Response {
+async fn answer_here(web: Arc<FakeHttpState>, headers: HeaderMap, body: Bytes) -> Response {
     let server = &web.server;
     if server.is_sick() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -130,7 +130,7 @@ async fn answer_here(web: Arc<Web>, headers: HeaderMap, body: Bytes) -> Response
         seen.into_iter().filter(|(name, _)| name.starts_with("mcp-param-")).collect();
     let aside = web.sessions.lock().unwrap().get(&session).and_then(|session| session.stream.clone());
     let (id, params) = (message["id"].clone(), message["params"].clone());
-    let request = Request { id, method, params, param_headers, notices, session, aside };
+    let request = FakeRequest { id, method, params, param_headers, notices, session, aside };
     match server.args.discover.as_deref().filter(|_| request.method == "server/discover") {
         None => {}
         Some("silence") => return std::future::pending().await,
@@ -210,11 +210,11 @@ async fn answer_here(web: Arc<Web>, headers: HeaderMap, body: Bytes) -> Response
     response
 }
 
-impl Web {
+impl FakeHttpState {
     fn open(&self) -> String {
         let mut sessions = self.sessions.lock().unwrap();
         let id = format!("session-{}-{}", self.server.number(), self.opened.fetch_add(1, Ordering::SeqCst) + 1);
-        sessions.insert(id.clone(), Session::default());
+        sessions.insert(id.clone(), FakeSession::default());
         id
     }
 
@@ -226,7 +226,7 @@ impl Web {
     }
 
     /// Checks the headers of a request before it is served.
-    fn admit(&self, headers: &HeaderMap, request: &Request) -> Result<(), Response> {
+    fn admit(&self, headers: &HeaderMap, request: &FakeRequest) -> Result<(), Response> {
         let version = text(headers, "mcp-protocol-version");
         if request.is_modern() || version.as_deref() == Some(MODERN) {
             if !self.server.speaks_modern() {
@@ -248,7 +248,7 @@ impl Web {
         if self.is_forgotten(&session) {
             sessions.remove(&session);
         }
-        let Some(Session { served, .. }) = sessions.get_mut(&session) else { return Err(unknown()) };
+        let Some(FakeSession { served, .. }) = sessions.get_mut(&session) else { return Err(unknown()) };
         *served += 1;
         let worn = |b: &Behaviour| matches!(b, Behaviour::DropSessionAfter(limit) if *served > *limit);
         if self.server.args.behaviours.iter().any(worn) {
@@ -258,7 +258,7 @@ impl Web {
         Ok(())
     }
 
-    async fn respond(self: &Arc<Self>, request: Request, mut outbox: mpsc::UnboundedReceiver<String>) -> Response {
+    async fn respond(self: &Arc<Self>, request: FakeRequest, mut outbox: mpsc::UnboundedReceiver<String>) -> Response {
         if request.method == "tools/call" {
             for behaviour in &self.server.args.behaviours {
                 if let Behaviour::Polled(retry) = behaviour {
@@ -271,7 +271,7 @@ impl Web {
                 return events(stream::pending::<Result<String, Infallible>>());
             }
         }
-        let streams = self.server.args.answers == Answers::Sse || request.method == "subscriptions/listen";
+        let streams = self.server.args.answers == FakeResponseKind::Sse || request.method == "subscriptions/listen";
         let cut = self.server.does(Behaviour::HttpCut) && request.method == "tools/call";
         if self.server.script.answers(&request, &request.notices) {
             drop(request);
@@ -283,7 +283,7 @@ impl Web {
             return ([("content-type", "application/json")], slip::bytes(&last)).into_response();
         }
         if !streams && !cut {
-            let (server, gone) = (Arc::clone(&self.server), Gone::new(&self.server, &request));
+            let (server, gone) = (Arc::clone(&self.server), HangUpGuard::new(&self.server, &request));
             let answer = server.answer(&request).await;
             gone.disarm();
             drop(request);
@@ -301,7 +301,7 @@ impl Web {
             };
         }
         let server = Arc::clone(&self.server);
-        let gone = Gone::new(&self.server, &request);
+        let gone = HangUpGuard::new(&self.server, &request);
         let answered = stream::once(async move {
             // After the request's notices.
             server.answer(&request).await.into_iter().for_each(|answer| drop(request.notices.send(answer)));
@@ -322,15 +322,15 @@ impl Web {
 }
 
 /// Cancels a request whose client hangs up, and logs that.
-struct Gone {
-    server: Arc<Server>,
+struct HangUpGuard {
+    server: Arc<FakeServer>,
     session: String,
     id: Value,
     armed: bool,
 }
 
-impl Gone {
-    fn new(server: &Arc<Server>, request: &Request) -> Self {
+impl HangUpGuard {
+    fn new(server: &Arc<FakeServer>, request: &FakeRequest) -> Self {
         Self { server: Arc::clone(server), session: request.session.clone(), id: request.id.clone(), armed: true }
     }
 
@@ -339,7 +339,7 @@ impl Gone {
     }
 }
 
-impl Drop for Gone {
+impl Drop for HangUpGuard {
     fn drop(&mut self) {
         if self.armed {
             self.server.note(&json!({"cancelled": self.id}).to_string());
@@ -356,7 +356,7 @@ where
     ([("content-type", "text/event-stream"), ("cache-control", "no-store")], Body::from_stream(events)).into_response()
 }
 
-fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>) -> Result<(), Response> {
+fn modern_headers(headers: &HeaderMap, request: &FakeRequest, version: Option<&str>) -> Result<(), Response> {
     let mismatch = |what: &str| Err(refuse(400, &request.id, -32020, &format!("{what} differs from the body")));
     if version != Some(MODERN) || !request.is_modern() {
         return mismatch("MCP-Protocol-Version");
@@ -390,15 +390,15 @@ fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>)
     Ok(())
 }
 
-async fn listen_stream(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap) -> Response {
+async fn listen_stream(State(web): State<Arc<FakeHttpState>>, uri: Uri, headers: HeaderMap) -> Response {
     if let Some(redirect) = foreign::redirect(&web.server, &uri, "GET") {
         return redirect;
     }
     let server = Arc::clone(&web.server);
-    foreign::dressed(&server, listen_here(&web, &headers))
+    foreign::apply_habits(&server, listen_here(&web, &headers))
 }
 
-fn listen_here(web: &Web, headers: &HeaderMap) -> Response {
+fn listen_here(web: &FakeHttpState, headers: &HeaderMap) -> Response {
     if web.server.is_sick() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
@@ -441,7 +441,7 @@ fn listen_here(web: &Web, headers: &HeaderMap) -> Response {
     ([("content-type", "text/event-stream"), ("cache-control", "no-store")], body).into_response()
 }
 
-async fn end(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
+async fn end(State(web): State<Arc<FakeHttpState>>, headers: HeaderMap) -> Response {
     let session = text(&headers, "mcp-session-id").unwrap_or_default();
     web.server.note(&json!({"http": "DELETE", "session": session}).to_string());
     let ended = web.sessions.lock().unwrap().remove(&session);

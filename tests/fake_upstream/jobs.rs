@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::asking::ask;
-use super::server::{Failure, Reply, Request, Server};
+use super::server::{FakeError, FakeReply, FakeRequest, FakeServer};
 
 /// The tasks of the server, by id.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs(Mutex<HashMap<String, Job>>);
+pub(crate) struct FakeTasks(Mutex<HashMap<String, FakeTask>>);
 
 #[derive(Debug)]
-struct Job {
+struct FakeTask {
     /// Polls that are left before the task ends.
     polls: u64,
     arguments: Value,
     cancelled: bool,
 }
 
-impl Job {
+impl FakeTask {
     fn shown(&self, id: &str) -> Value {
         let status = match (self.cancelled, self.polls, self.arguments["end"].as_str()) {
             (true, ..) | (_, 0, Some("cancelled")) => "cancelled",
@@ -40,26 +40,26 @@ pub(crate) fn definition() -> Value {
     json!({"name": "job", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}})
 }
 
-impl Jobs {
+impl FakeTasks {
     /// Starts a task.
-    pub(crate) fn call(&self, params: &Value) -> Result<Reply, Failure> {
+    pub(crate) fn call(&self, params: &Value) -> Result<FakeReply, FakeError> {
         if params["task"]["ttl"].as_u64().is_none() {
-            return Err(Failure::new(-32601, "This tool is a task"));
+            return Err(FakeError::new(-32601, "This tool is a task"));
         }
         let mut jobs = self.0.lock().unwrap();
         let id = format!("job-{}", jobs.len());
         let arguments = params["arguments"].clone();
-        let job = Job { polls: arguments["polls"].as_u64().unwrap_or(2), arguments, cancelled: false };
+        let job = FakeTask { polls: arguments["polls"].as_u64().unwrap_or(2), arguments, cancelled: false };
         let task = job.shown(&id);
         jobs.insert(id, job);
-        Ok(Reply::of(json!({"task": task})))
+        Ok(FakeReply::of(json!({"task": task})))
     }
 
     /// If the task ends with a question, asks the client before the result, with `params` if the
     /// arguments have them; the result contains the answer.
-    pub(crate) async fn question(&self, server: &Arc<Server>, request: &Request) {
+    pub(crate) async fn question(&self, server: &Arc<FakeServer>, request: &FakeRequest) {
         let id = request.params["taskId"].as_str().unwrap_or_default();
-        let asks = |job: &Job| job.arguments["end"] == "ask";
+        let asks = |job: &FakeTask| job.arguments["end"] == "ask";
         if request.method != "tasks/result" || !self.0.lock().unwrap().get(id).is_some_and(asks) {
             return;
         }
@@ -75,22 +75,22 @@ impl Jobs {
     }
 
     /// Answers `tasks/get`, `tasks/result` and `tasks/cancel`.
-    pub(crate) fn about(&self, method: &str, params: &Value) -> Result<Reply, Failure> {
+    pub(crate) fn about(&self, method: &str, params: &Value) -> Result<FakeReply, FakeError> {
         let mut jobs = self.0.lock().unwrap();
         let id = params["taskId"].as_str().unwrap_or_default();
-        let job = jobs.get_mut(id).ok_or_else(|| Failure::params("Unknown task"))?;
+        let job = jobs.get_mut(id).ok_or_else(|| FakeError::params("Unknown task"))?;
         match method {
             "tasks/cancel" => job.cancelled = true,
             "tasks/result" if job.arguments["end"] == "error" => {
-                return Err(Failure::new(-32603, "The job broke the protocol"));
+                return Err(FakeError::new(-32603, "The job broke the protocol"));
             }
             "tasks/result" => {
                 let meta = json!({"io.modelcontextprotocol/related-task": {"taskId": id}});
                 let text = job.arguments["answer"].as_str().unwrap_or("done");
-                return Ok(Reply::of(json!({"content": [{"type": "text", "text": text}], "_meta": meta})));
+                return Ok(FakeReply::of(json!({"content": [{"type": "text", "text": text}], "_meta": meta})));
             }
             _ => job.polls = job.polls.saturating_sub(1),
         }
-        Ok(Reply::of(job.shown(id)))
+        Ok(FakeReply::of(job.shown(id)))
     }
 }

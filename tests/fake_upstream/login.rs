@@ -22,20 +22,20 @@ use serde_json::json;
 use tokio::sync::watch;
 use url::form_urlencoded;
 
-use super::server::Server;
+use super::server::FakeServer;
 
 /// The state of the authorization server.
 pub(crate) struct Issuer {
-    server: Arc<Server>,
+    server: Arc<FakeServer>,
     origin: String,
     life: u64,
-    inner: Mutex<Inner>,
+    inner: Mutex<IssuedTokens>,
     /// Whether codes are exchanged at once; switched by `/hold` and `/release`.
     is_open: watch::Sender<bool>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct IssuedTokens {
     count: u64,
     /// Challenges of PKCE by code.
     codes: HashMap<String, String>,
@@ -44,16 +44,16 @@ struct Inner {
     /// Scopes by access token or code.
     scopes: HashMap<String, String>,
     /// Values that `/set` gave, by name.
-    set: Fields,
+    set: LoginFormFields,
     /// Family by refresh token; used ones too.
     refresh: HashMap<String, u64>,
     used: HashSet<String>,
     ended: HashSet<u64>,
 }
 
-type Fields = HashMap<String, String>;
+type LoginFormFields = HashMap<String, String>;
 
-fn fields(text: &[u8]) -> Fields {
+fn fields(text: &[u8]) -> LoginFormFields {
     form_urlencoded::parse(text).into_owned().collect()
 }
 
@@ -76,7 +76,7 @@ impl Issuer {
     }
 
     /// Issues tokens of a family with these scopes.
-    fn grant(&self, inner: &mut Inner, family: u64, scope: &str) -> Response {
+    fn grant(&self, inner: &mut IssuedTokens, family: u64, scope: &str) -> Response {
         inner.count += 1;
         let (access, refresh) = (format!("canary-access-{}", inner.count), format!("canary-refresh-{}", inner.count));
         inner.access.insert(access.clone(), (family, Instant::now() + Duration::from_secs(self.life)));
@@ -233,7 +233,7 @@ async fn guard(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, request: R
 }
 
 /// Puts the authorization server in front of a router.
-pub(crate) fn in_front(router: Router, server: Arc<Server>, origin: String, life: u64) -> Router {
+pub(crate) fn in_front(router: Router, server: Arc<FakeServer>, origin: String, life: u64) -> Router {
     let issuer = Arc::new(Issuer { server, origin, life, inner: Mutex::default(), is_open: watch::Sender::new(true) });
     let documents = Router::new()
         .route("/.well-known/oauth-protected-resource/mcp", get(resource))

@@ -9,30 +9,30 @@ use tokio::net::TcpListener;
 
 mod fake;
 
-use self::fake::{Args, Exit, Transport, http, sse, start, stdio};
+use self::fake::{Args, FakeExit, FakeTransport, http, sse, start, stdio};
 
 #[tokio::main]
 async fn main() {
     let args = Args::parse();
     let (transport, listen) = (args.transport, args.listen);
-    let server = start(args, Exit::new(std::process::id(), |code| std::process::exit(code))).await;
+    let server = start(args, FakeExit::new(std::process::id(), |code| std::process::exit(code))).await;
     let listener = async {
         let listener = TcpListener::bind(listen).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let path = if transport == Transport::Sse { "sse" } else { "mcp" };
+        let path = if transport == FakeTransport::Sse { "sse" } else { "mcp" };
         writeln!(std::io::stdout(), "http://{address}/{path}").unwrap();
         std::io::stdout().flush().unwrap();
         (listener, address)
     };
     match transport {
-        Transport::Stdio => {
+        FakeTransport::Stdio => {
             stdio::serve(server, tokio::io::stdin(), tokio::io::stdout()).await;
             std::process::exit(0);
         }
-        Transport::Http => {
+        FakeTransport::Http => {
             let (listener, address) = listener.await;
             http::serve(server, listener, address).await;
         }
-        Transport::Sse => sse::serve(server, listener.await.0).await,
+        FakeTransport::Sse => sse::serve(server, listener.await.0).await,
     }
 }

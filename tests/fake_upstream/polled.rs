@@ -9,26 +9,26 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::{mpsc, watch};
 
-use super::server::{Request, Server};
+use super::server::{FakeRequest, FakeServer};
 
 /// Events on one stream before it ends again.
 const AT_ONCE: usize = 2;
 
 /// Messages of a call, and whether they are complete.
-type Said = (Vec<String>, bool);
+type PolledMessages = (Vec<String>, bool);
 
 /// The messages of each call.
 #[derive(Debug, Default)]
 pub(crate) struct Polled {
-    said: Mutex<HashMap<String, watch::Receiver<Said>>>,
+    said: Mutex<HashMap<String, watch::Receiver<PolledMessages>>>,
 }
 
 impl Polled {
     /// Starts a call, and returns a stream with a priming event and no more.
     pub(crate) fn call(
         &self,
-        server: &Arc<Server>,
-        request: Request,
+        server: &Arc<FakeServer>,
+        request: FakeRequest,
         mut outbox: mpsc::UnboundedReceiver<String>,
         retry: u64,
     ) -> Response {

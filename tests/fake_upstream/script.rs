@@ -12,23 +12,23 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::server::Request;
+use super::server::FakeRequest;
 
 /// Lines for each request.
 #[derive(Debug, Default)]
-pub(crate) struct Script {
+pub(crate) struct FakeScript {
     lines: HashMap<String, Vec<Value>>,
     asked: Mutex<HashMap<String, u64>>,
 }
 
-impl Script {
+impl FakeScript {
     pub(crate) fn read(path: &Path) -> Self {
         let lines = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         Self { lines, asked: Mutex::default() }
     }
 
     /// Answers a request; `false` when the script has no answer for it.
-    pub(crate) fn answers(&self, request: &Request, out: &mpsc::UnboundedSender<String>) -> bool {
+    pub(crate) fn answers(&self, request: &FakeRequest, out: &mpsc::UnboundedSender<String>) -> bool {
         let named = format!("{}/{}", request.method, request.params["name"].as_str().unwrap_or_default());
         let keys = [named, request.method.clone()];
         let Some(key) = keys.into_iter().find(|key| self.lines.contains_key(key)) else { return false };

@@ -11,9 +11,9 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::asking::Asking;
 use super::behaviour::{Behaviour, after_handshake};
-use super::jobs::{self, Jobs};
-use super::script::Script;
-use super::{Args, Eras, asking, tools};
+use super::jobs::{self, FakeTasks};
+use super::script::FakeScript;
+use super::{Args, FakeEras, asking, tools};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -22,7 +22,7 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// A result before it is written.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum FakeReply {
     Value(Value),
     /// Exactly this text.
     Verbatim(String),
@@ -30,7 +30,7 @@ pub(crate) enum Reply {
     Silence,
 }
 
-impl Reply {
+impl FakeReply {
     pub(crate) fn of(value: Value) -> Self {
         Self::Value(value)
     }
@@ -38,13 +38,13 @@ impl Reply {
 
 /// An error answer.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct FakeError {
     pub(crate) code: i64,
     pub(crate) message: String,
     pub(crate) data: Value,
 }
 
-impl Failure {
+impl FakeError {
     pub(crate) fn new(code: i64, message: &str) -> Self {
         Self { code, message: message.to_owned(), data: Value::Null }
     }
@@ -56,7 +56,7 @@ impl Failure {
 
 /// One request, and the streams to its client.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct FakeRequest {
     pub(crate) id: Value,
     pub(crate) method: String,
     pub(crate) params: Value,
@@ -70,7 +70,7 @@ pub(crate) struct Request {
     pub(crate) aside: Option<mpsc::UnboundedSender<String>>,
 }
 
-impl Request {
+impl FakeRequest {
     pub(crate) fn is_modern(&self) -> bool {
         self.params["_meta"].get(VERSION).is_some()
     }
@@ -104,7 +104,7 @@ pub(crate) fn notification(method: &str, params: &Value) -> String {
 
 /// A subscription's wishes and its stream.
 #[derive(Debug, Clone)]
-struct Listener {
+struct FakeSubscription {
     id: Value,
     wanted: Value,
     notices: mpsc::UnboundedSender<String>,
@@ -113,18 +113,18 @@ struct Listener {
 /// The program that the server is: its number, and its end with a status. Where the program is a
 /// task, the task goes on until it is ended.
 #[derive(Clone)]
-pub(crate) struct Exit {
+pub(crate) struct FakeExit {
     number: u32,
     exit: Arc<dyn Fn(i32) + Send + Sync>,
 }
 
-impl Exit {
+impl FakeExit {
     pub(crate) fn new(number: u32, exit: impl Fn(i32) + Send + Sync + 'static) -> Self {
         Self { number, exit: Arc::new(exit) }
     }
 }
 
-impl std::fmt::Debug for Exit {
+impl std::fmt::Debug for FakeExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Exit")
     }
@@ -132,35 +132,35 @@ impl std::fmt::Debug for Exit {
 
 /// State of the server's process.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct FakeServer {
     pub(crate) args: Args,
-    exit: Exit,
-    pub(crate) script: Script,
+    exit: FakeExit,
+    pub(crate) script: FakeScript,
     pub(crate) calls: AtomicU64,
     log: Option<Mutex<File>>,
     grown: AtomicU64,
     /// True once `initialize` took place on this pipe.
     initialized: AtomicBool,
     forgot_modern: AtomicBool,
-    listeners: Mutex<Vec<Listener>>,
+    listeners: Mutex<Vec<FakeSubscription>>,
     /// List changes for legacy clients; over HTTP for the sessions' streams.
     pub(crate) changes: broadcast::Sender<String>,
     /// The writer of stdout.
     stdout: Mutex<Option<mpsc::UnboundedSender<String>>>,
     running: Mutex<HashMap<String, oneshot::Sender<()>>>,
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: FakeTasks,
     pub(crate) asking: Asking,
     /// The input that clients of the sessions can give.
     pub(crate) capabilities: Mutex<HashMap<String, Value>>,
 }
 
-impl Server {
-    pub(crate) fn new(args: Args, exit: Exit) -> Self {
+impl FakeServer {
+    pub(crate) fn new(args: Args, exit: FakeExit) -> Self {
         let log = args.log.as_ref().map(|path| {
             let file = OpenOptions::new().create(true).append(true).open(path);
             Mutex::new(file.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
         });
-        let script = args.script.as_deref().map(Script::read).unwrap_or_default();
+        let script = args.script.as_deref().map(FakeScript::read).unwrap_or_default();
         Self {
             args,
             exit,
@@ -174,7 +174,7 @@ impl Server {
             changes: broadcast::channel(64).0,
             stdout: Mutex::default(),
             running: Mutex::default(),
-            jobs: Jobs::default(),
+            jobs: FakeTasks::default(),
             asking: Asking::default(),
             capabilities: Mutex::default(),
         }
@@ -249,12 +249,12 @@ impl Server {
     }
 
     /// Serves a request and returns the whole answer as text; `None` if there is no answer.
-    pub(crate) async fn answer(self: &Arc<Self>, request: &Request) -> Option<String> {
+    pub(crate) async fn answer(self: &Arc<Self>, request: &FakeRequest) -> Option<String> {
         let answer = self.correct_answer(request).await?;
         Some(self.args.slip.map_or(answer.clone(), |slip| slip.of(&answer)))
     }
 
-    async fn correct_answer(self: &Arc<Self>, request: &Request) -> Option<String> {
+    async fn correct_answer(self: &Arc<Self>, request: &FakeRequest) -> Option<String> {
         if self.does(Behaviour::NeverAnswer) {
             return std::future::pending().await;
         }
@@ -268,9 +268,9 @@ impl Server {
         let id =
             if self.does(Behaviour::WrongId) && !is_greeting(request) { json!("wrong") } else { request.id.clone() };
         Some(match handled {
-            Ok(Reply::Silence) => return None,
-            Ok(Reply::Verbatim(text)) => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{text}}}"),
-            Ok(Reply::Value(mut result)) => {
+            Ok(FakeReply::Silence) => return None,
+            Ok(FakeReply::Verbatim(text)) => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{text}}}"),
+            Ok(FakeReply::Value(mut result)) => {
                 if request.is_modern() {
                     dress(&request.method, &mut result);
                 }
@@ -293,14 +293,14 @@ impl Server {
 
     /// Returns whether modern requests are served.
     pub(crate) fn speaks_modern(&self) -> bool {
-        self.args.era != Eras::Legacy && !self.forgot_modern.load(Ordering::SeqCst)
+        self.args.era != FakeEras::Legacy && !self.forgot_modern.load(Ordering::SeqCst)
     }
 
     fn speaks_legacy(&self) -> bool {
-        self.args.era != Eras::Modern
+        self.args.era != FakeEras::Modern
     }
 
-    async fn handle(self: &Arc<Self>, request: &Request) -> Result<Reply, Failure> {
+    async fn handle(self: &Arc<Self>, request: &FakeRequest) -> Result<FakeReply, FakeError> {
         let (method, params) = (request.method.as_str(), &request.params);
         if method == "server/discover" {
             return self.discover().await;
@@ -314,15 +314,15 @@ impl Server {
         }
         let modern = request.is_modern();
         if modern && !self.speaks_modern() {
-            return Err(Failure::new(-32601, "Method not found"));
+            return Err(FakeError::new(-32601, "Method not found"));
         }
         if !modern && !self.speaks_legacy() {
-            return Err(Failure::params("params._meta is missing"));
+            return Err(FakeError::params("params._meta is missing"));
         }
         match self.instead(method) {
             Value::Null => {}
-            Value::Number(code) => return Err(Failure::new(code.as_i64().unwrap(), "not now")),
-            Value::String(kind) if kind == "malformed" => return Ok(Reply::of(json!({}))),
+            Value::Number(code) => return Err(FakeError::new(code.as_i64().unwrap(), "not now")),
+            Value::String(kind) if kind == "malformed" => return Ok(FakeReply::of(json!({}))),
             Value::String(kind) if kind == "silent" => return std::future::pending().await,
             Value::Object(late) if late.contains_key("after") => {
                 tokio::time::sleep(std::time::Duration::from_millis(late["after"].as_u64().unwrap())).await;
@@ -330,8 +330,8 @@ impl Server {
             Value::String(_) | Value::Object(_) | Value::Bool(_) | Value::Array(_) => {}
         }
         match method {
-            "ping" if !modern => Ok(Reply::of(json!({}))),
-            "logging/setLevel" if !modern => Ok(Reply::of(json!({}))),
+            "ping" if !modern => Ok(FakeReply::of(json!({}))),
+            "logging/setLevel" if !modern => Ok(FakeReply::of(json!({}))),
             "tools/list" => self.page("tools", &self.tools(&request.session), params),
             "prompts/list" => {
                 let argument = json!({"name": "a", "required": true});
@@ -352,7 +352,7 @@ impl Server {
             "tools/call" => {
                 if self.does(Behaviour::ForgetModern) && modern {
                     self.forgot_modern.store(true, Ordering::SeqCst);
-                    return Err(Failure::new(-32601, "Method not found"));
+                    return Err(FakeError::new(-32601, "Method not found"));
                 }
                 tools::call(self, request).await
             }
@@ -363,32 +363,32 @@ impl Server {
             "prompts/get" => tools::prompt(params),
             "resources/read" => tools::read(params, modern),
             "completion/complete" => {
-                Ok(Reply::of(json!({"completion": {"values": ["alpha", "beta"], "hasMore": false}})))
+                Ok(FakeReply::of(json!({"completion": {"values": ["alpha", "beta"], "hasMore": false}})))
             }
             "subscriptions/listen" if modern => {
                 self.listen(request);
                 std::future::pending().await
             }
-            _ => Err(Failure::new(-32601, "Method not found")),
+            _ => Err(FakeError::new(-32601, "Method not found")),
         }
     }
 
-    async fn discover(self: &Arc<Self>) -> Result<Reply, Failure> {
+    async fn discover(self: &Arc<Self>) -> Result<FakeReply, FakeError> {
         if self.does(Behaviour::ExitOnDiscover) {
             return self.exit(6).await;
         }
         if self.does(Behaviour::SilentOnDiscover) {
-            return Ok(Reply::Silence);
+            return Ok(FakeReply::Silence);
         }
         if self.does(Behaviour::DiscoverEmptyResult) {
-            return Ok(Reply::Verbatim("{}".to_owned()));
+            return Ok(FakeReply::Verbatim("{}".to_owned()));
         }
         if !self.speaks_modern() {
-            return Err(Failure::new(-32601, "Method not found"));
+            return Err(FakeError::new(-32601, "Method not found"));
         }
         after_handshake(self);
         let info = json!({"name": self.args.name, "version": "1.0.0"});
-        Ok(Reply::of(json!({
+        Ok(FakeReply::of(json!({
             "supportedVersions": [MODERN],
             "capabilities": self.offers(),
             "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
@@ -396,10 +396,10 @@ impl Server {
         })))
     }
 
-    fn initialize(self: &Arc<Self>, params: &Value) -> Result<Reply, Failure> {
+    fn initialize(self: &Arc<Self>, params: &Value) -> Result<FakeReply, FakeError> {
         if !self.speaks_legacy() {
             let data = json!({"supported": [MODERN], "requested": params["protocolVersion"]});
-            return Err(Failure { code: -32022, message: "Unsupported protocol version".to_owned(), data });
+            return Err(FakeError { code: -32022, message: "Unsupported protocol version".to_owned(), data });
         }
         let asked = params["protocolVersion"].as_str().unwrap_or_default();
         let known = REVISIONS.into_iter().find(|revision| *revision == asked).unwrap_or("2025-11-25");
@@ -410,7 +410,7 @@ impl Server {
         if self.does(Behaviour::Tasks) {
             capabilities["tasks"] = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
         }
-        Ok(Reply::of(json!({
+        Ok(FakeReply::of(json!({
             "protocolVersion": revision,
             "capabilities": capabilities,
             "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
@@ -423,11 +423,11 @@ impl Server {
         self.capabilities.lock().unwrap().insert(session.to_owned(), params["capabilities"].clone());
     }
 
-    fn listen(&self, request: &Request) {
+    fn listen(&self, request: &FakeRequest) {
         let wanted = request.params["notifications"].clone();
         let meta = json!({SUBSCRIPTION: request.id});
         request.notify("notifications/subscriptions/acknowledged", &json!({"notifications": wanted, "_meta": meta}));
-        let listener = Listener { id: request.id.clone(), wanted, notices: request.notices.clone() };
+        let listener = FakeSubscription { id: request.id.clone(), wanted, notices: request.notices.clone() };
         self.listeners.lock().unwrap().push(listener);
     }
 
@@ -474,14 +474,14 @@ impl Server {
         items
     }
 
-    fn page(&self, key: &str, items: &[Value], params: &Value) -> Result<Reply, Failure> {
+    fn page(&self, key: &str, items: &[Value], params: &Value) -> Result<FakeReply, FakeError> {
         let items = &self.patched(items);
         let size = self.args.page_size.unwrap_or(items.len().max(1));
         let start = match &params["cursor"] {
             Value::Null => 0,
             cursor => {
                 let at = cursor.as_str().and_then(|cursor| cursor.strip_prefix("at-")?.parse().ok());
-                at.ok_or_else(|| Failure::params("unknown cursor"))?
+                at.ok_or_else(|| FakeError::params("unknown cursor"))?
             }
         };
         let end = items.len().min(start + size);
@@ -494,11 +494,11 @@ impl Server {
         } else if end < items.len() {
             page["nextCursor"] = json!(format!("at-{end}"));
         }
-        Ok(Reply::of(page))
+        Ok(FakeReply::of(page))
     }
 }
 
-fn is_greeting(request: &Request) -> bool {
+fn is_greeting(request: &FakeRequest) -> bool {
     matches!(request.method.as_str(), "initialize" | "server/discover")
 }
 

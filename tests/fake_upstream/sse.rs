@@ -19,18 +19,18 @@ use tokio::sync::mpsc;
 
 use super::behaviour::Behaviour;
 use super::foreign::{self, HEARTBEATS};
-use super::server::{Request, Server};
+use super::server::{FakeRequest, FakeServer};
 use super::slip;
 
-struct Web {
-    server: Arc<Server>,
+struct FakeSseState {
+    server: Arc<FakeServer>,
     /// The streams, each with its messages; an empty text ends it.
     sessions: Mutex<HashMap<String, mpsc::UnboundedSender<String>>>,
 }
 
 /// Serves the connections of a listener, under `/sse`.
-pub(crate) async fn serve(server: Arc<Server>, listener: impl Listener<Addr = SocketAddr>) {
-    let web = Arc::new(Web { server, sessions: Mutex::default() });
+pub(crate) async fn serve(server: Arc<FakeServer>, listener: impl Listener<Addr = SocketAddr>) {
+    let web = Arc::new(FakeSseState { server, sessions: Mutex::default() });
     let limit = axum::extract::DefaultBodyLimit::disable();
     let router = Router::new()
         .route("/sse", get(open))
@@ -42,7 +42,7 @@ pub(crate) async fn serve(server: Arc<Server>, listener: impl Listener<Addr = So
     axum::serve(listener, router).await.unwrap();
 }
 
-fn note_headers(server: &Server, http: &str, headers: &HeaderMap) {
+fn note_headers(server: &FakeServer, http: &str, headers: &HeaderMap) {
     let seen: Map<String, Value> = headers
         .iter()
         .map(|(name, value)| (name.to_string(), json!(String::from_utf8_lossy(value.as_bytes()))))
@@ -50,13 +50,13 @@ fn note_headers(server: &Server, http: &str, headers: &HeaderMap) {
     server.note(&json!({"http": http, "headers": seen}).to_string());
 }
 
-async fn open(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap) -> Response {
+async fn open(State(web): State<Arc<FakeSseState>>, uri: Uri, headers: HeaderMap) -> Response {
     if let Some(redirect) = foreign::redirect(&web.server, &uri, "GET") {
         return redirect;
     }
     if web.server.args.media.is_some() {
         let page = ([("content-type", "application/json")], "{}").into_response();
-        return foreign::dressed(&web.server, page);
+        return foreign::apply_habits(&web.server, page);
     }
     if web.server.is_sick() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -92,7 +92,7 @@ async fn open(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap) -> Resp
     ([("content-type", "text/event-stream"), ("cache-control", "no-store")], Body::from_stream(body)).into_response()
 }
 
-async fn take(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn take(State(web): State<Arc<FakeSseState>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let server = Arc::clone(&web.server);
     if server.is_sick() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -124,7 +124,7 @@ async fn take(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: B
     if !method.is_empty() && !message["id"].is_null() {
         let (session, aside) = (id.unwrap_or_default().to_owned(), Some(notices.clone()));
         let (id, params) = (message["id"].clone(), message["params"].clone());
-        let request = Request { id, method, params, param_headers: Map::default(), notices, session, aside };
+        let request = FakeRequest { id, method, params, param_headers: Map::default(), notices, session, aside };
         let held = server.does(Behaviour::HoldPosts);
         let answered = tokio::spawn(one(server, request));
         if held {
@@ -134,7 +134,7 @@ async fn take(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: B
     (StatusCode::ACCEPTED, "Accepted").into_response()
 }
 
-async fn one(server: Arc<Server>, request: Request) {
+async fn one(server: Arc<FakeServer>, request: FakeRequest) {
     if server.script.answers(&request, &request.notices) {
         return;
     }

@@ -9,12 +9,12 @@ use tokio::task::JoinSet;
 
 use super::behaviour::Behaviour;
 use super::damage::Damage;
-use super::server::{Request, Server};
+use super::server::{FakeRequest, FakeServer};
 use super::slip;
 
 /// Serves until the input ends.
 pub(crate) async fn serve(
-    server: Arc<Server>,
+    server: Arc<FakeServer>,
     input: impl AsyncRead + Unpin,
     mut stdout: impl AsyncWrite + Unpin + Send + 'static,
 ) {
@@ -51,7 +51,7 @@ pub(crate) async fn serve(
             continue;
         }
         let stop_reading = server.does(Behaviour::StopReading) && method == "tools/call";
-        let request = Request {
+        let request = FakeRequest {
             id: message["id"].clone(),
             method: method.to_owned(),
             params: message["params"].clone(),
@@ -81,7 +81,7 @@ pub(crate) async fn serve(
     drop(tokio::time::timeout(std::time::Duration::from_millis(200), writer).await);
 }
 
-async fn one(server: Arc<Server>, request: Request) {
+async fn one(server: Arc<FakeServer>, request: FakeRequest) {
     let Some(answer) = server.answer(&request).await else { return };
     if server.does(Behaviour::HugeLine) {
         drop(request.notices.send("y".repeat(20 << 20)));

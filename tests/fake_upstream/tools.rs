@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::asking;
 use super::behaviour::Behaviour;
-use super::server::{Failure, Reply, Server};
+use super::server::{FakeError, FakeReply, FakeServer};
 
 /// Returns the tools that are always there.
 pub(crate) fn definitions() -> Vec<Value> {
@@ -45,13 +45,13 @@ pub(crate) fn definitions() -> Vec<Value> {
     ]
 }
 
-fn text(text: &str) -> Result<Reply, Failure> {
-    Ok(Reply::of(json!({"content": [{"type": "text", "text": text}]})))
+fn text(text: &str) -> Result<FakeReply, FakeError> {
+    Ok(FakeReply::of(json!({"content": [{"type": "text", "text": text}]})))
 }
 
 /// Logs that a call with a number was stopped before its end.
 struct Stopped<'c> {
-    server: &'c Server,
+    server: &'c FakeServer,
     number: Option<&'c Value>,
 }
 
@@ -64,7 +64,10 @@ impl Drop for Stopped<'_> {
 }
 
 /// Runs one call.
-pub(crate) async fn call(server: &Arc<Server>, request: &super::server::Request) -> Result<Reply, Failure> {
+pub(crate) async fn call(
+    server: &Arc<FakeServer>,
+    request: &super::server::FakeRequest,
+) -> Result<FakeReply, FakeError> {
     let calls = server.calls.fetch_add(1, Ordering::SeqCst) + 1;
     if server.args.behaviours.iter().any(|b| matches!(b, Behaviour::CrashAfter(n) if calls > *n)) {
         return server.exit(4).await;
@@ -114,9 +117,11 @@ pub(crate) async fn call(server: &Arc<Server>, request: &super::server::Request)
                     &json!({"progressToken": token, "progress": step, "message": message}),
                 );
             }
-            Ok(Reply::Verbatim(std::fs::read_to_string(file).map_err(|error| Failure::params(&error.to_string()))?))
+            Ok(FakeReply::Verbatim(
+                std::fs::read_to_string(file).map_err(|error| FakeError::params(&error.to_string()))?,
+            ))
         }
-        "fail" => Ok(Reply::of(json!({"content": [{"type": "text", "text": "it failed"}], "isError": true}))),
+        "fail" => Ok(FakeReply::of(json!({"content": [{"type": "text", "text": "it failed"}], "isError": true}))),
         "exit" => server.exit(5).await,
         "region" => text(&json!({"arguments": arguments, "headers": request.param_headers}).to_string()),
         "write" | "denied" | "ask" => text(name),
@@ -130,25 +135,25 @@ pub(crate) async fn call(server: &Arc<Server>, request: &super::server::Request)
         }
         "job" if server.does(Behaviour::Tasks) => server.jobs.call(&request.params),
         extra if extra.starts_with("extra_") || extra.starts_with("grown_") => text(extra),
-        other => Err(Failure::params(&format!("Unknown tool: {other}"))),
+        other => Err(FakeError::params(&format!("Unknown tool: {other}"))),
     }
 }
 
 /// Answers `prompts/get` for a prompt of one argument.
-pub(crate) fn prompt(params: &Value) -> Result<Reply, Failure> {
+pub(crate) fn prompt(params: &Value) -> Result<FakeReply, FakeError> {
     if params["name"] != "p" {
-        return Err(Failure::params("Unknown prompt"));
+        return Err(FakeError::params("Unknown prompt"));
     }
     let said = format!("About {}", params["arguments"]["a"].as_str().unwrap_or_default());
-    Ok(Reply::of(json!({"messages": [{"role": "user", "content": {"type": "text", "text": said}}]})))
+    Ok(FakeReply::of(json!({"messages": [{"role": "user", "content": {"type": "text", "text": said}}]})))
 }
 
 /// Answers `resources/read` for any document below `fx://doc/`.
-pub(crate) fn read(params: &Value, modern: bool) -> Result<Reply, Failure> {
+pub(crate) fn read(params: &Value, modern: bool) -> Result<FakeReply, FakeError> {
     let uri = params["uri"].as_str().unwrap_or_default();
     if !uri.starts_with("fx://doc/") {
         let code = if modern { -32602 } else { -32002 };
-        return Err(Failure { code, message: "Resource not found".to_owned(), data: json!({"uri": uri}) });
+        return Err(FakeError { code, message: "Resource not found".to_owned(), data: json!({"uri": uri}) });
     }
-    Ok(Reply::of(json!({"contents": [{"uri": uri, "mimeType": "text/plain", "text": format!("text of {uri}")}]})))
+    Ok(FakeReply::of(json!({"contents": [{"uri": uri, "mimeType": "text/plain", "text": format!("text of {uri}")}]})))
 }

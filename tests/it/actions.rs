@@ -8,8 +8,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
-use crate::harness::{Setup, World};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{GatewaySetup, TestHome};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::Fake;
@@ -67,7 +67,7 @@ const OTHERS: [&str; 24] = [
 ];
 
 /// Lists the subcommands of a command from its help.
-fn commands(world: &World, of: &str) -> Vec<String> {
+fn commands(world: &TestHome, of: &str) -> Vec<String> {
     let help = world.run(&of.split_whitespace().chain(["--help"]).collect::<Vec<_>>());
     let text = String::from_utf8_lossy(&help.stdout).into_owned();
     let Some((_, list)) = text.split_once("Commands:\n") else { return Vec::new() };
@@ -79,7 +79,7 @@ fn commands(world: &World, of: &str) -> Vec<String> {
 
 /// Returns `action`, `by`, `name` and `result` of all actions in the log, except reloads of changed
 /// files.
-fn actions(world: &World) -> Vec<[String; 4]> {
+fn actions(world: &TestHome) -> Vec<[String; 4]> {
     let files = fs::read_dir(world.path("state/headend/audit")).unwrap().map(|file| file.unwrap().path());
     let mut texts: Vec<_> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
     texts.sort_by_key(|text| text.get(..80).map(|head| head.split_once("\"ts\":").map(|(_, at)| at.to_owned())));
@@ -93,7 +93,7 @@ fn actions(world: &World) -> Vec<[String; 4]> {
 }
 
 /// Waits for the next recorded action and returns its members.
-fn next(world: &World, before: &mut usize, what: &str) -> [String; 4] {
+fn next(world: &TestHome, before: &mut usize, what: &str) -> [String; 4] {
     eventually(&format!("{what} is on record"), || actions(world).len() > *before);
     let all = actions(world);
     assert_eq!(all.len(), *before + 1, "{what}: one record: {all:?}");
@@ -102,7 +102,7 @@ fn next(world: &World, before: &mut usize, what: &str) -> [String; 4] {
 }
 
 /// Makes a call that needs an approval, and returns the approval's id.
-fn asked(world: &World, client: &mut Mcp, n: usize) -> String {
+fn asked(world: &TestHome, client: &mut Mcp, n: usize) -> String {
     assert!(client.call("fx__echo", json!({"text": format!("call {n}")})).is_error());
     let mut id = None;
     eventually("the approval is listed", || {
@@ -114,8 +114,8 @@ fn asked(world: &World, client: &mut Mcp, n: usize) -> String {
     id.unwrap()
 }
 
-fn setup() -> Setup {
-    let setup = Setup::new().toml("[console]\nlisten = \"127.0.0.1:0\"").fake("fx", &Fake::stdio("both"));
+fn setup() -> GatewaySetup {
+    let setup = GatewaySetup::new().toml("[console]\nlisten = \"127.0.0.1:0\"").fake("fx", &Fake::stdio("both"));
     let command = Fake::stdio("both").command();
     setup
         .policy("default = \"ask\"\n[policy.consent]\nper-minute = 100")
@@ -128,7 +128,7 @@ fn own_user() -> String {
 }
 
 /// Runs a command of [`ACTIONS`] and checks its record.
-fn play(world: &World, client: &mut Mcp, before: &mut usize, (line, action): (&str, &str), by: &str) -> Value {
+fn play(world: &TestHome, client: &mut Mcp, before: &mut usize, (line, action): (&str, &str), by: &str) -> Value {
     let id = if line.contains("ID") { asked(world, client, *before) } else { String::new() };
     let line = line.replace("ID", &id);
     let config = world.path("headend.toml");
@@ -142,7 +142,7 @@ fn play(world: &World, client: &mut Mcp, before: &mut usize, (line, action): (&s
 
 #[test]
 fn each_command_is_a_look_or_leaves_one_record() {
-    let world = World::new();
+    let world = TestHome::new();
     let mut all = BTreeSet::new();
     for command in commands(&world, "") {
         let below = commands(&world, &command);
@@ -226,7 +226,7 @@ fn signals_files_and_browsers_leave_one_record_each() {
 #[test]
 fn commands_without_a_daemon_leave_one_record_each() {
     let (world, config) = setup().write();
-    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::LEGACY);
+    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), ClientEra::LEGACY);
     let has = |client: &mut Mcp, name: &str| client.tool_names().iter().any(|tool| tool == name);
     eventually("echo is listed", || has(&mut client, "fx__echo"));
     let is_waiting = || String::from_utf8_lossy(&world.run(&["pins", "--json"]).stdout).contains("un__write");

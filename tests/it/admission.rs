@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, GatewaySetup};
 
 use crate::mcp::dressed;
 use crate::process::{eventually, said};
@@ -17,8 +17,8 @@ const TOKEN: &str = "token-of-the-second-caller-0123456789";
 const BATCHES: &str = "2025-03-26";
 
 /// Creates a gateway whose callers have ten requests for the whole test.
-fn setup() -> Setup {
-    Setup::new()
+fn setup() -> GatewaySetup {
+    GatewaySetup::new()
         .env("SECOND_TOKEN", TOKEN)
         .server("auth.tokens.second = { env = \"SECOND_TOKEN\" }")
         .server("limits.caller-rate = \"1/h\"\nlimits.caller-burst = 10")
@@ -44,7 +44,7 @@ fn is_over_rate(answer: &Value) -> bool {
 
 /// Starts a daemon whose admin socket another user may use; `None` if this test cannot act as
 /// another user.
-fn shared(setup: Setup) -> Option<Gateway> {
+fn shared(setup: GatewaySetup) -> Option<Gateway> {
     if !rustix::process::getuid().is_root() {
         eprintln!("left out: the socket for other users: only root can become another user");
         return None;
@@ -101,7 +101,7 @@ fn each_request_of_a_batch_counts_on_the_admin_socket() {
 
 #[test]
 fn subscriptions_on_the_admin_socket_are_streams_of_their_caller() {
-    let Some(gateway) = shared(Setup::new().server("limits.streams-per-caller = 1")) else { return };
+    let Some(gateway) = shared(GatewaySetup::new().server("limits.streams-per-caller = 1")) else { return };
     let listen = |socket: &mut Socket, id: u64| {
         let params = dressed(json!({"notifications": {"toolsListChanged": true}}), &json!({}));
         socket.send(&json!({"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}));

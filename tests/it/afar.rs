@@ -8,20 +8,20 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::failures::status_of;
-use crate::harness::{Gateway, Setup};
-use crate::mcp::Era;
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::ClientEra;
 use crate::process::{said, within};
-use crate::upstream::{Fake, Listening, Log};
+use crate::upstream::{Fake, InputLog, Listening};
 
 const SOON: Duration = Duration::from_secs(20);
 
-fn before(fake: &Fake) -> (Gateway, Listening, Log) {
+fn before(fake: &Fake) -> (Gateway, Listening, InputLog) {
     before_with(fake, "")
 }
 
-fn before_with(fake: &Fake, keys: &str) -> (Gateway, Listening, Log) {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn before_with(fake: &Fake, keys: &str) -> (Gateway, Listening, InputLog) {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let server = fake.clone().logging(&log).spawn();
     let gateway = setup.toml(&format!("[upstreams.fx]\nurl = \"{}\"\n{keys}", server.url)).start();
     (gateway, server, log)
@@ -34,7 +34,7 @@ fn streams(era: &str) -> Fake {
 /// Checks that a tool, a prompt and a resource answer clients of both eras.
 fn works(gateway: &Gateway, at: &str) {
     gateway.wait_for_tools_within(SOON, &["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let answer = client.call("fx__echo", json!({"text": "hi"}));
         assert_eq!(answer.text(), "hi", "{at}: {}", answer.raw);
@@ -114,8 +114,8 @@ fn a_redirect_within_the_origin_is_followed_once_and_remembered() {
 
 #[test]
 fn a_call_that_is_redirected_is_made_once() {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let server = Fake::http("legacy").logging(&log).spawn();
     let gateway = setup.url("fx", &server.url).start();
     gateway.wait_for_tools_within(SOON, &["fx__echo"]);

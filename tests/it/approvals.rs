@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup, TestHome};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::steps::approvals::{assert_shown, list, open, texts};
@@ -15,17 +15,17 @@ use crate::terminal::Terminal;
 use crate::upstream::Fake;
 
 /// Starts a gateway within `headend stdio` that asks for an approval of every call.
-fn alone() -> (World, Mcp) {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
+fn alone() -> (TestHome, Mcp) {
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
     let (world, config) = setup.fake("fx", &Fake::stdio("legacy")).write();
-    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::LEGACY);
+    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), ClientEra::LEGACY);
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
     (world, client)
 }
 
 /// Returns the records of an event from all chains. The last line of a chain may still be
 /// incomplete.
-fn recorded(world: &World, event: &str) -> Vec<Value> {
+fn recorded(world: &TestHome, event: &str) -> Vec<Value> {
     let files = fs::read_dir(world.path("state/headend/audit")).unwrap().map(|file| file.unwrap().path());
     let texts: Vec<String> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
     let whole = texts.iter().flat_map(|text| text.rfind('\n').map_or("", |end| &text[..end]).lines());
@@ -102,20 +102,20 @@ fn an_approval_is_shown_with_all_of_its_arguments_from_the_store() {
 
 #[test]
 fn a_second_daemon_of_the_same_state_is_refused_and_a_pipe_beside_it_is_not() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let config = gateway.config.to_str().unwrap();
     let second = gateway.run(&["serve", "--config", config]);
     assert_eq!(second.status.code(), Some(75), "{}", said(&second));
     let text = said(&second);
     assert!(text.contains("another headend daemon") && text.contains(&gateway.pid().to_string()), "{text}");
-    let mut client = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]), Era::LEGACY);
+    let mut client = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]), ClientEra::LEGACY);
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
 }
 
 #[test]
 fn a_daemon_starts_after_one_that_was_killed_while_a_process_of_it_still_has_the_lock() {
-    let mut gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
+    let mut gateway = GatewaySetup::new().fake("fx", &Fake::stdio("legacy")).start();
     gateway.signal(Signal::KILL);
     assert!(gateway.wait(Duration::from_secs(60)).is_some());
     let (world, config) = (gateway.world.clone(), gateway.config.clone());

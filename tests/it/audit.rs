@@ -10,21 +10,22 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World, headend};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup, TestHome, headend};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{Lines, end, eventually, said};
 use crate::stdio::Pipe;
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
 /// Names and contents of the segments.
-type Files = Vec<(String, Vec<u8>)>;
+type SegmentFiles = Vec<(String, Vec<u8>)>;
 
 #[test]
 fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
-    let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml("[audit]\nmax-segment = \"64KiB\"").start();
+    let mut gateway =
+        GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml("[audit]\nmax-segment = \"64KiB\"").start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = gateway.modern();
-    let mut early = Files::new();
+    let mut early = SegmentFiles::new();
     while files(&gateway.world).len() < 4 {
         client.call("fx__echo", json!({"text": "x"}));
         let now = files(&gateway.world);
@@ -41,7 +42,7 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
     let (last, text) = good.last().unwrap().clone();
     let lines = text.iter().filter(|byte| **byte == b'\n').count();
     let first = seq(&text, 0);
-    let rows: Vec<(&str, Files, &str, usize, u64, &str)> = vec![
+    let rows: Vec<(&str, SegmentFiles, &str, usize, u64, &str)> = vec![
         ("a flipped bit", edited(&good, 1, |lines| lines[4][30] ^= 1), &good[1].0, 5, seq(&good[1].1, 4), "changed"),
         (
             "a deleted line",
@@ -81,7 +82,7 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
             seq(&early[rolled].1, lines_of(&early[rolled].1) - 1) + 1,
             "cut-off",
         ),
-        ("no log at all", Files::new(), "audit-main-000001.jsonl", 1, 1, "cut-off"),
+        ("no log at all", SegmentFiles::new(), "audit-main-000001.jsonl", 1, 1, "cut-off"),
     ];
     for (label, damaged, file, line, seq, what) in rows {
         put(&gateway.world, &damaged);
@@ -104,7 +105,7 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
 
 #[test]
 fn a_rolled_back_log_is_noticed_at_the_next_start_and_stays_bad() {
-    let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let mut gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__echo", json!({"text": "x"}));
     eventually("the first call is written", || decisions(&gateway.world) == 1);
@@ -131,7 +132,7 @@ fn a_rolled_back_log_is_noticed_at_the_next_start_and_stays_bad() {
 
 #[test]
 fn a_log_that_was_written_anew_does_not_fit_the_line_in_the_journal() {
-    let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let mut gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__echo", json!({"text": "x"}));
     stop(&mut gateway);
@@ -150,8 +151,8 @@ fn a_log_that_was_written_anew_does_not_fit_the_line_in_the_journal() {
 
 #[test]
 fn calls_are_refused_while_the_log_is_full_and_work_again_without_a_restart() {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let (world, config) = setup.fake("fx", &Fake::stdio("both").logging(&log)).write();
     // A limit on the size of files is a full disk that needs no root; the signal that comes with it
     // is ignored.
@@ -191,7 +192,7 @@ fn calls_are_refused_while_the_log_is_full_and_work_again_without_a_restart() {
 #[test]
 fn calls_go_on_while_the_log_is_full_where_the_operator_says_so() {
     let (world, config) =
-        Setup::new().fake("fx", &Fake::stdio("both")).toml("[audit]\non-failure = \"continue\"").write();
+        GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml("[audit]\non-failure = \"continue\"").write();
     let mut command = world.command("/bin/sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", headend()]);
     let gateway = Gateway::start_by(command, world, Some(config), &["serve"], &[]);
@@ -207,7 +208,7 @@ fn calls_go_on_while_the_log_is_full_where_the_operator_says_so() {
 
 #[test]
 fn a_killed_daemon_leaves_a_sound_log_and_the_next_goes_on_with_it() {
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).write();
     let mut before = 0;
     for round in 0_u64..5 {
         let gateway = Gateway::start(world.clone(), Some(config.clone()), &["serve"], &[]);
@@ -235,10 +236,10 @@ fn a_killed_daemon_leaves_a_sound_log_and_the_next_goes_on_with_it() {
 
 #[test]
 fn a_gateway_on_a_pipe_has_a_chain_of_its_own_beside_the_daemon() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__echo", json!({"text": "x"}));
-    let mut pipe = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]), Era::LEGACY);
+    let mut pipe = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]), ClientEra::LEGACY);
     eventually("the server is up", || pipe.tool_names().iter().any(|name| name == "fx__echo"));
     pipe.call("fx__fail", json!({}));
     drop(pipe);
@@ -256,10 +257,10 @@ fn a_gateway_on_a_pipe_has_a_chain_of_its_own_beside_the_daemon() {
 fn old_files_are_removed_by_size_and_verify_explains_the_gap_and_finds_any_other() {
     // Strict, so that a slow disk makes no file larger than it may be, and more than one is left.
     let keys = "[audit]\nstrict = true\nmax-segment = \"64KiB\"\nretain = { age = \"30d\", size = \"128KiB\" }";
-    let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(keys).start();
+    let mut gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(keys).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = gateway.modern();
-    let is_gone = |world: &World| !folder(world).join("audit-main-000001.jsonl").exists();
+    let is_gone = |world: &TestHome| !folder(world).join("audit-main-000001.jsonl").exists();
     while !is_gone(&gateway.world) || fs::read_dir(folder(&gateway.world)).unwrap().count() < 2 {
         client.call("fx__echo", json!({"text": "x"}));
     }
@@ -288,10 +289,13 @@ fn old_files_are_removed_by_size_and_verify_explains_the_gap_and_finds_any_other
 #[test]
 fn tail_shows_the_last_records_follows_and_chooses_callers() {
     let tokens = "auth = { tokens = { ci = \"ci-token-0123456789\" } }";
-    let gateway =
-        Setup::new().server(tokens).fake("fx", &Fake::stdio("both")).toml("[audit]\nmax-segment = \"64KiB\"").start();
+    let gateway = GatewaySetup::new()
+        .server(tokens)
+        .fake("fx", &Fake::stdio("both"))
+        .toml("[audit]\nmax-segment = \"64KiB\"")
+        .start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let mut ci = Mcp::http(gateway.address, Some("ci-token-0123456789".to_owned()), Era::Modern);
+    let mut ci = Mcp::http(gateway.address, Some("ci-token-0123456789".to_owned()), ClientEra::Modern);
     let mut local = gateway.modern();
     local.call("fx__echo", json!({"text": "x"}));
     ci.call("fx__fail", json!({}));
@@ -309,7 +313,7 @@ fn tail_shows_the_last_records_follows_and_chooses_callers() {
     assert_eq!(json!([record["caller"], record["item"], record["result"]]), json!(["ci", "fx__fail", "allow"]));
     let mut command = gateway.world.command(headend());
     command.args(["audit", "tail", "-f", "-n", "0", "--caller", "local"]).arg("--config").arg(&gateway.config);
-    let mut follower = Follower(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut follower = FollowerProcess(command.stdout(Stdio::piped()).spawn().unwrap());
     let lines = Lines::of(follower.0.stdout.take().unwrap());
     // `tail -f` shows only later records, so the test repeats the call until one shows.
     eventually("the record is shown", || {
@@ -325,9 +329,9 @@ fn tail_shows_the_last_records_follows_and_chooses_callers() {
 }
 
 /// A follower process that ends with its test.
-struct Follower(Child);
+struct FollowerProcess(Child);
 
-impl Drop for Follower {
+impl Drop for FollowerProcess {
     fn drop(&mut self) {
         end(&mut self.0);
     }
@@ -336,7 +340,7 @@ impl Drop for Follower {
 fn call_until_it_is_gone(address: std::net::SocketAddr, token: Option<String>) {
     // The connection breaks when the daemon is killed, which ends the client by a panic.
     drop(thread::spawn(move || {
-        let mut client = Mcp::http(address, token, Era::Modern);
+        let mut client = Mcp::http(address, token, ClientEra::Modern);
         while !client.call("fx__echo", json!({"text": "x"})).raw.is_empty() {}
     }));
 }
@@ -352,12 +356,12 @@ fn stop(gateway: &mut Gateway) {
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
 }
 
-fn folder(world: &World) -> PathBuf {
+fn folder(world: &TestHome) -> PathBuf {
     world.path("state/headend/audit")
 }
 
-fn files(world: &World) -> Files {
-    let mut files: Files = fs::read_dir(folder(world))
+fn files(world: &TestHome) -> SegmentFiles {
+    let mut files: SegmentFiles = fs::read_dir(folder(world))
         .unwrap()
         .map(|entry| entry.unwrap())
         .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
@@ -367,13 +371,13 @@ fn files(world: &World) -> Files {
 }
 
 /// Replaces the files of the log by these.
-fn put(world: &World, files: &Files) {
+fn put(world: &TestHome, files: &SegmentFiles) {
     fs::remove_dir_all(folder(world)).unwrap();
     fs::create_dir(folder(world)).unwrap();
     files.iter().for_each(|(name, text)| fs::write(folder(world).join(name), text).unwrap());
 }
 
-fn edited(files: &Files, at: usize, edit: impl FnOnce(&mut Vec<Vec<u8>>)) -> Files {
+fn edited(files: &SegmentFiles, at: usize, edit: impl FnOnce(&mut Vec<Vec<u8>>)) -> SegmentFiles {
     let mut files = files.clone();
     let mut lines: Vec<Vec<u8>> = files[at].1.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     edit(&mut lines);
@@ -381,7 +385,7 @@ fn edited(files: &Files, at: usize, edit: impl FnOnce(&mut Vec<Vec<u8>>)) -> Fil
     files
 }
 
-fn without(files: &Files, at: usize) -> Files {
+fn without(files: &SegmentFiles, at: usize) -> SegmentFiles {
     let mut files = files.clone();
     files.remove(at);
     files
@@ -397,7 +401,7 @@ fn lines_of(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-fn decisions(world: &World) -> usize {
+fn decisions(world: &TestHome) -> usize {
     let needle = r#""event":"decision""#;
     files(world).iter().map(|(_, text)| String::from_utf8_lossy(text).matches(needle).count()).sum()
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World};
-use crate::mcp::{Answer, Mcp};
+use crate::harness::{Gateway, GatewaySetup, TestHome};
+use crate::mcp::{Mcp, McpAnswer};
 use crate::process::{eventually, said};
 use crate::upstream::Fake;
 
@@ -18,7 +18,7 @@ use crate::upstream::Fake;
 const ONCE: &str = "marker-in-a-once-grant";
 
 /// Copies a backup over another world's state directory, as the printed `cp -a` does.
-pub(crate) fn restore(backup: &Path, world: &World) {
+pub(crate) fn restore(backup: &Path, world: &TestHome) {
     let state = world.path("state/headend");
     fs::create_dir(&state).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn restore(backup: &Path, world: &World) {
 
 /// Starts a daemon on a backup in a world of its own.
 pub(crate) fn start_on(backup: &Path, config: &Path) -> Gateway {
-    let world = World::new();
+    let world = TestHome::new();
     restore(backup, &world);
     let config = world.write("headend.toml", &fs::read_to_string(config).unwrap());
     Gateway::start(world, Some(config), &["serve"], &[])
@@ -53,7 +53,7 @@ fn approve(gateway: &Gateway, client: &mut Mcp, (tool, arguments): (&str, Value)
     ok(gateway, &[&["approve", &id], more].concat());
 }
 
-fn reason(answer: &Answer) -> String {
+fn reason(answer: &McpAnswer) -> String {
     answer.result()["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -68,7 +68,7 @@ fn is_due(gateway: &Gateway) -> bool {
 
 #[test]
 fn a_restored_daemon_has_the_grants_that_last_and_asks_for_a_review() {
-    let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo", "fx__env"]);
     let mut client = gateway.modern();
     approve(&gateway, &mut client, ("fx__env", json!({})), &["--for", "always"]);
@@ -111,7 +111,7 @@ fn a_restored_daemon_has_the_grants_that_last_and_asks_for_a_review() {
 
 #[test]
 fn a_store_without_a_daemon_is_backed_up_and_reviewed_too() {
-    let (world, _) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+    let (world, _) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).write();
     let dir = world.path("work/backup");
     let none = world.run(&["backup", dir.to_str().unwrap()]);
     assert_eq!(none.status.code(), Some(1), "{}", said(&none));
@@ -124,7 +124,7 @@ fn a_store_without_a_daemon_is_backed_up_and_reviewed_too() {
     let told: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!((&told["key"], &told["grants"]), (&json!("included"), &json!(0)), "{told}");
 
-    let other = World::new();
+    let other = TestHome::new();
     restore(&dir, &other);
     let reviewed = other.run(&["grants", "reviewed", "--json"]);
     assert!(reviewed.status.success(), "{}", said(&reviewed));

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 use super::harness::Gateway;
-use super::http::{Conn, Response, request};
+use super::http::{TestConnection, TestResponse, request};
 
 /// A browser with one address and one cookie.
 #[derive(Debug)]
@@ -25,14 +25,14 @@ impl Browser {
         headers
     }
 
-    pub(crate) fn get(&self, path: &str) -> Response {
-        let mut conn = Conn::open(self.address).unwrap();
+    pub(crate) fn get(&self, path: &str) -> TestResponse {
+        let mut conn = TestConnection::open(self.address).unwrap();
         conn.send(&request("GET", path, &self.headers(), b"")).unwrap();
         conn.response().unwrap()
     }
 
     /// Sends a form as its own page would, and keeps the cookie of the answer.
-    pub(crate) fn post(&mut self, path: &str, form: &str) -> Response {
+    pub(crate) fn post(&mut self, path: &str, form: &str) -> TestResponse {
         let mut headers = self.headers();
         for (name, value) in [
             ("Origin", format!("http://{}", self.address)),
@@ -41,7 +41,7 @@ impl Browser {
         ] {
             headers.push((name.to_owned(), value));
         }
-        let mut conn = Conn::open(self.address).unwrap();
+        let mut conn = TestConnection::open(self.address).unwrap();
         conn.send(&request("POST", path, &headers, form.as_bytes())).unwrap();
         let answer = conn.response().unwrap();
         if let Some(cookie) = answer.head.header("set-cookie") {

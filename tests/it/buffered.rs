@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World};
-use crate::http::{self, Conn};
-use crate::mcp::{Era, Open, dressed};
+use crate::harness::{Gateway, GatewaySetup, TestHome};
+use crate::http::{self, TestConnection};
+use crate::mcp::{ClientEra, OpenCall, dressed};
 use crate::old_client::OldClient;
 use crate::upstream::{Fake, Listening};
 
@@ -29,7 +29,7 @@ const RESULT: u64 = 4 * MIB;
 
 /// The kind of upstream to call.
 #[derive(Clone, Copy, Debug)]
-enum Behind {
+enum BufferedUpstream {
     Stdio(&'static str),
     /// Over HTTP: the era, and whether the server answers with streams.
     Http(&'static str, &'static str),
@@ -37,17 +37,17 @@ enum Behind {
 }
 
 /// Starts a daemon with that budget in front of one upstream.
-fn gateway(behind: Behind, server: &str) -> (Gateway, Option<Listening>) {
+fn gateway(behind: BufferedUpstream, server: &str) -> (Gateway, Option<Listening>) {
     let limits = "[server.limits]\nmax-buffered = \"32MiB\"\nmax-result = \"5MiB\"\nmax-upstream-result = \"5MiB\"";
     let room = "max-in-flight = 256\ncall-timeout = \"5m\"\ncall-max = \"5m\"";
-    let setup = Setup::new().server(&format!("{server}\n{limits}"));
+    let setup = GatewaySetup::new().server(&format!("{server}\n{limits}"));
     let listening = match behind {
-        Behind::Stdio(_) => None,
-        Behind::Http(era, answers) => Some(Fake::http(era).with("--answers", answers).spawn()),
-        Behind::Sse => Some(Fake::sse().spawn()),
+        BufferedUpstream::Stdio(_) => None,
+        BufferedUpstream::Http(era, answers) => Some(Fake::http(era).with("--answers", answers).spawn()),
+        BufferedUpstream::Sse => Some(Fake::sse().spawn()),
     };
     let way = match (behind, &listening) {
-        (Behind::Stdio(era), _) => format!("command = {}", Fake::stdio(era).command()),
+        (BufferedUpstream::Stdio(era), _) => format!("command = {}", Fake::stdio(era).command()),
         (_, Some(server)) => format!("url = \"{}\"", server.url),
         (_, None) => unreachable!(),
     };
@@ -59,14 +59,14 @@ fn gateway(behind: Behind, server: &str) -> (Gateway, Option<Listening>) {
 }
 
 /// Writes a file with a tool's result of this many bytes.
-fn result_file(world: &World, bytes: u64) -> PathBuf {
+fn result_file(world: &TestHome, bytes: u64) -> PathBuf {
     let text = "x".repeat(usize::try_from(bytes).unwrap());
     world.write("work/result.json", &json!({"content": [{"type": "text", "text": text}]}).to_string())
 }
 
 /// Returns the parameters of a call whose answer is that file, after this many progress
 /// notifications.
-fn large(world: &World, steps: u64, note_bytes: u64) -> Value {
+fn large(world: &TestHome, steps: u64, note_bytes: u64) -> Value {
     let file = result_file(world, RESULT);
     let arguments = json!({"file": file.to_str().unwrap(), "steps": steps, "note_bytes": note_bytes});
     json!({"name": "fx__raw", "arguments": arguments, "_meta": {"progressToken": 1}})
@@ -110,11 +110,11 @@ fn stays_within(gateway: &Gateway, calls: u64, what: &str) {
 }
 
 /// Opens calls over HTTP by clients that read nothing.
-fn crowd(gateway: &Gateway, clients: usize, era: Era, params: &Value) -> Vec<Open> {
+fn crowd(gateway: &Gateway, clients: usize, era: ClientEra, params: &Value) -> Vec<OpenCall> {
     (0..clients).map(|_| gateway.client(era).open("tools/call", params.clone())).collect()
 }
 
-fn over_http(behind: Behind, clients: usize, era: Era, (steps, note_bytes): (u64, u64)) {
+fn over_http(behind: BufferedUpstream, clients: usize, era: ClientEra, (steps, note_bytes): (u64, u64)) {
     let (gateway, _listening) = gateway(behind, "");
     let params = large(&gateway.world, steps, note_bytes);
     let _crowd = crowd(&gateway, clients, era, &params);
@@ -123,37 +123,37 @@ fn over_http(behind: Behind, clients: usize, era: Era, (steps, note_bytes): (u64
 
 #[test]
 fn json_answers_that_nobody_reads_stay_within_the_budget() {
-    over_http(Behind::Http("modern", "json"), CROWD, Era::Modern, (0, 0));
+    over_http(BufferedUpstream::Http("modern", "json"), CROWD, ClientEra::Modern, (0, 0));
 }
 
 #[test]
 fn results_that_are_rewritten_for_their_client_stay_within_the_budget() {
-    over_http(Behind::Http("legacy", "json"), SMALL_CROWD, Era::Modern, (0, 0));
+    over_http(BufferedUpstream::Http("legacy", "json"), SMALL_CROWD, ClientEra::Modern, (0, 0));
 }
 
 #[test]
 fn answers_of_a_process_that_nobody_reads_stay_within_the_budget() {
-    over_http(Behind::Stdio("legacy"), SMALL_CROWD, Era::LEGACY, (0, 0));
+    over_http(BufferedUpstream::Stdio("legacy"), SMALL_CROWD, ClientEra::LEGACY, (0, 0));
 }
 
 #[test]
 fn streams_that_nobody_reads_stay_within_the_budget() {
-    over_http(Behind::Http("modern", "sse"), SMALL_CROWD, Era::Modern, (3, 100));
+    over_http(BufferedUpstream::Http("modern", "sse"), SMALL_CROWD, ClientEra::Modern, (3, 100));
 }
 
 #[test]
 fn recorded_streams_that_nobody_reads_stay_within_the_budget() {
-    over_http(Behind::Stdio("modern"), SMALL_CROWD, Era::LEGACY, (64, 10_000));
+    over_http(BufferedUpstream::Stdio("modern"), SMALL_CROWD, ClientEra::LEGACY, (64, 10_000));
 }
 
 #[test]
 fn large_progress_that_nobody_reads_stays_within_the_budget() {
-    over_http(Behind::Sse, SMALL_CROWD, Era::Modern, (16, 50_000));
+    over_http(BufferedUpstream::Sse, SMALL_CROWD, ClientEra::Modern, (16, 50_000));
 }
 
 #[test]
 fn sessions_over_http_and_sse_that_nobody_reads_stay_within_the_budget() {
-    let (gateway, _listening) = gateway(Behind::Sse, "legacy-sse = true");
+    let (gateway, _listening) = gateway(BufferedUpstream::Sse, "legacy-sse = true");
     let params = large(&gateway.world, 0, 0);
     let crowd: Vec<OldClient> = (0..SMALL_CROWD)
         .map(|_| {
@@ -199,7 +199,7 @@ fn attached(gateway: &Gateway, clients: usize, calls: usize, params: &Value) -> 
 
 #[test]
 fn attached_clients_that_read_nothing_stay_within_the_budget() {
-    let (gateway, _listening) = gateway(Behind::Http("modern", "json"), "");
+    let (gateway, _listening) = gateway(BufferedUpstream::Http("modern", "json"), "");
     let params = large(&gateway.world, 0, 0);
     let _crowd = attached(&gateway, 4, 10, &params);
     stays_within(&gateway, 40, "attached");
@@ -207,7 +207,7 @@ fn attached_clients_that_read_nothing_stay_within_the_budget() {
 
 #[test]
 fn operators_that_read_nothing_stay_within_the_budget() {
-    let (gateway, _listening) = gateway(Behind::Http("modern", "json"), "");
+    let (gateway, _listening) = gateway(BufferedUpstream::Http("modern", "json"), "");
     let file = result_file(&gateway.world, RESULT);
     let params = json!({"name": "fx__raw", "arguments": {"file": file.to_str().unwrap()}});
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "call", "params": params});
@@ -224,7 +224,7 @@ fn operators_that_read_nothing_stay_within_the_budget() {
 
 #[test]
 fn bodies_that_come_slowly_stay_within_the_budget() {
-    let (gateway, _listening) = gateway(Behind::Stdio("modern"), "");
+    let (gateway, _listening) = gateway(BufferedUpstream::Stdio("modern"), "");
     let client = gateway.modern();
     let params = client.dress(json!({"name": "other__echo", "arguments": {"text": "x".repeat(3 << 20)}}));
     let headers = client.headers("tools/call", &params);
@@ -233,7 +233,7 @@ fn bodies_that_come_slowly_stay_within_the_budget() {
     // Everything but the end of the request. headend closes the connections of refused clients,
     // some before they have sent that much.
     let part = &request[..request.len() - 16];
-    let mut crowd: Vec<Conn> = (0..CROWD).map(|_| Conn::open(gateway.address).unwrap()).collect();
+    let mut crowd: Vec<TestConnection> = (0..CROWD).map(|_| TestConnection::open(gateway.address).unwrap()).collect();
     let sent = crowd.iter_mut().filter_map(|conn| conn.send(part).ok()).count();
     stays_within(&gateway, 0, &format!("slow bodies, {sent} of them"));
     let most = usize::try_from(BUDGET).unwrap() / part.len();

@@ -6,21 +6,21 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::Setup;
-use crate::mcp::{Answer, Era, Mcp};
+use crate::harness::GatewaySetup;
+use crate::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::upstream::Fake;
 
 #[test]
 fn two_sessions_with_the_same_ids_and_tokens_never_see_each_others_answers() {
-    no_crossing(Era::LEGACY, 3_000);
+    no_crossing(ClientEra::LEGACY, 3_000);
 }
 
 #[test]
 fn two_stateless_clients_with_the_same_ids_and_tokens_never_see_each_others_answers() {
-    no_crossing(Era::Modern, 3_000);
+    no_crossing(ClientEra::Modern, 3_000);
 }
 
-fn assert_only_progress_of(answer: &Answer, token: &Value, at: &str) {
+fn assert_only_progress_of(answer: &McpAnswer, token: &Value, at: &str) {
     let mut last = f64::MIN;
     for notice in &answer.notices {
         assert_eq!(notice["method"], "notifications/progress", "{at}: {notice}");
@@ -33,9 +33,9 @@ fn assert_only_progress_of(answer: &Answer, token: &Value, at: &str) {
 
 /// Runs two clients with four connections each, the same ids and tokens in the same order, and
 /// tagged payloads.
-fn no_crossing(era: Era, calls_each: usize) {
+fn no_crossing(era: ClientEra, calls_each: usize) {
     const THREADS: usize = 4;
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let web = Fake::http("both").spawn();
     let gateway = setup.fake("fx", &Fake::stdio("both")).url("web", &web.url).start();
     gateway.wait_for_tools(&["fx__echo", "fx__progress", "web__echo"]);
@@ -53,7 +53,14 @@ fn no_crossing(era: Era, calls_each: usize) {
     assert!(wrong.is_empty(), "{} crossings, first: {}\n{}", wrong.len(), wrong[0], gateway.story());
 }
 
-fn one_lane(address: SocketAddr, token: Option<String>, era: Era, who: &str, lane: usize, calls: usize) -> Vec<String> {
+fn one_lane(
+    address: SocketAddr,
+    token: Option<String>,
+    era: ClientEra,
+    who: &str,
+    lane: usize,
+    calls: usize,
+) -> Vec<String> {
     let mut client = Mcp::http(address, token, era);
     let mut wrong = Vec::new();
     for call in 0..calls {

@@ -4,8 +4,8 @@
 use std::fs;
 use std::process::Command;
 
-use crate::harness::{Gateway, Setup, headend};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup, headend};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{alive, descendants, eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, toml_array};
@@ -39,7 +39,7 @@ fn fake(name: &str, more: &str) -> String {
 }
 
 /// Starts a daemon that has this umask itself.
-fn under(umask: &str, setup: Setup) -> Gateway {
+fn under(umask: &str, setup: GatewaySetup) -> Gateway {
     let (world, config) = setup.write();
     let mut command = world.command("sh");
     command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", headend()]);
@@ -58,7 +58,7 @@ fn may_gain() -> bool {
 #[test]
 fn no_program_gives_a_child_more_privileges_unless_the_operator_says_so() {
     let text = fake("plain", "") + &fake("free", "no-new-privileges = false");
-    let gateway = Setup::new().toml(&text).start();
+    let gateway = GatewaySetup::new().toml(&text).start();
     gateway.wait_for_tools(&["plain__echo", "free__echo"]);
     let before = upstream(gateway.pid(), "plain");
     assert_eq!(status(before, "NoNewPrivs"), "1");
@@ -80,10 +80,10 @@ fn no_program_gives_a_child_more_privileges_unless_the_operator_says_so() {
 
 #[test]
 fn the_children_of_a_gateway_without_a_daemon_are_confined_too() {
-    let (world, config) = Setup::new().toml(&fake("plain", "umask = \"031\"")).write();
+    let (world, config) = GatewaySetup::new().toml(&fake("plain", "umask = \"031\"")).write();
     let pipe = Pipe::start(&world, &config, &["--no-daemon"]);
     let pid = pipe.pid();
-    let mut client = Mcp::stdio(pipe, Era::Modern);
+    let mut client = Mcp::stdio(pipe, ClientEra::Modern);
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "plain__echo"));
     let child = upstream(pid, "plain");
     assert_eq!((status(child, "NoNewPrivs").as_str(), status(child, "Umask").as_str()), ("1", "0031"));
@@ -93,7 +93,7 @@ fn the_children_of_a_gateway_without_a_daemon_are_confined_too() {
 fn a_child_has_the_daemons_umask_or_its_own() {
     for (own, inherited) in [("022", "0022"), ("077", "0077")] {
         let text = fake("plain", "") + &fake("open", "umask = \"002\"") + &fake("shut", "umask = \"0777\"");
-        let mut gateway = under(own, Setup::new().toml(&text));
+        let mut gateway = under(own, GatewaySetup::new().toml(&text));
         gateway.wait_for_tools(&["plain__echo", "open__echo", "shut__echo"]);
         for (name, umask) in [("plain", inherited), ("open", "0002"), ("shut", "0777")] {
             let child = upstream(gateway.pid(), name);
@@ -114,7 +114,7 @@ fn a_child_has_the_daemons_umask_or_its_own() {
 fn a_program_that_is_not_there_is_named_with_a_umask_too() {
     let text = "[upstreams.word]\ncommand = [\"no-such-program\"]\numask = \"022\"\n\
                 [upstreams.path]\ncommand = [\"/no/such/program\"]\numask = \"022\"\n";
-    let gateway = Setup::new().toml(text).start();
+    let gateway = GatewaySetup::new().toml(text).start();
     let told = |words: &[&str]| gateway.stderr.all().iter().any(|line| words.iter().all(|word| line.contains(word)));
     eventually("it is told", || told(&["command `no-such-program` not found in PATH"]));
     eventually("it is told", || told(&["`/no/such/program` is not there"]));
@@ -122,7 +122,7 @@ fn a_program_that_is_not_there_is_named_with_a_umask_too() {
 
 #[test]
 fn arguments_and_variables_of_a_child_are_not_taken_for_ours() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let file = setup.world.path("work/said");
     let script = format!("{{ printf '%s|' \"$0\" \"$@\" \"$HEADEND_LOG_FORMAT\"; umask; }} > {}", file.display());
     let command = toml_array(["/bin/sh", "-c", &script, "--version", "--help", "-x", "guard"]);
@@ -146,7 +146,7 @@ fn how_a_child_ended_is_told_as_the_system_tells_it() {
     let row =
         |name: &str, script: &str| format!("[upstreams.{name}]\ncommand = {}\n", toml_array(["sh", "-c", script]));
     let text = row("code", "exit 3") + &row("signal", "kill -USR1 $$") + &row("wrapped", "sh -c 'exit 7'");
-    let gateway = Setup::new().toml(&text).start();
+    let gateway = GatewaySetup::new().toml(&text).start();
     for (name, how) in [("code", "exit status: 3"), ("signal", "signal: 10"), ("wrapped", "exit status: 7")] {
         let told = || gateway.stderr.all().iter().any(|line| line.contains(name) && line.contains(how));
         eventually(&format!("{name}: {how}"), told);
@@ -155,7 +155,7 @@ fn how_a_child_ended_is_told_as_the_system_tells_it() {
 
 #[test]
 fn the_guard_holds_no_pipe_of_its_child() {
-    let gateway = Setup::new().toml(&(fake("plain", "") + &fake("open", "umask = \"002\""))).start();
+    let gateway = GatewaySetup::new().toml(&(fake("plain", "") + &fake("open", "umask = \"002\""))).start();
     gateway.wait_for_tools(&["plain__echo", "open__echo"]);
     for name in ["plain", "open"] {
         let pid = upstream(gateway.pid(), name);
@@ -187,7 +187,7 @@ fn the_package_caches_of_the_unit_reach_children_that_are_not_untrusted() {
     assert_eq!(caches.len(), 2, "{caches:?}");
     let text = fake("plain", "") + &fake("masked", "umask = \"022\"") + &fake("stranger", "trust = \"untrusted\"");
     let text = text + &fake("own", "env = { UV_CACHE_DIR = \"/its/own\" }");
-    let setup = caches.iter().fold(Setup::new().toml(&text), |setup, (name, value)| setup.env(name, value));
+    let setup = caches.iter().fold(GatewaySetup::new().toml(&text), |setup, (name, value)| setup.env(name, value));
     let gateway = setup.env("AWS_SECRET_ACCESS_KEY", "canary-4711").start();
     gateway.wait_for_tools(&["plain__echo", "masked__echo", "own__echo"]);
     for (name, wanted) in [("plain", true), ("masked", true), ("stranger", false)] {

@@ -6,11 +6,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::said;
 use crate::stdio::Pipe;
-use crate::upstream::{Fake, Log, Patch};
+use crate::upstream::{Fake, InputLog, Patch};
 
 /// Allows tools that claim to read only and to stay inside; a person is asked about the others.
 const READS: &str = "default = \"ask\"\n[[policy.rules]]\nid = \"reads\"\neffect = \"allow\"\n\
@@ -28,7 +28,7 @@ fn told(gateway: &Gateway) -> (String, String) {
 
 #[test]
 fn the_console_confirms_a_tool_that_was_added() {
-    let setup = Setup::new().policy(READS).toml("[console]\nlisten = \"127.0.0.1:0\"");
+    let setup = GatewaySetup::new().policy(READS).toml("[console]\nlisten = \"127.0.0.1:0\"");
     let patch = Patch::new(&setup);
     let reads = json!({"annotations": {"readOnlyHint": true, "openWorldHint": false}});
     patch.write(&json!({"mutate": reads, "grown_0": reads}));
@@ -59,13 +59,13 @@ fn the_console_confirms_a_tool_that_was_added() {
 
 #[test]
 fn two_configurations_of_one_store_leave_each_others_servers_alone() {
-    let setup = Setup::new().policy("default = \"allow\"");
-    let log = Log::new(&setup.world.path("work"), "one");
+    let setup = GatewaySetup::new().policy("default = \"allow\"");
+    let log = InputLog::new(&setup.world.path("work"), "one");
     let (world, config) = setup.fake("fx", &Fake::stdio("both").logging(&log)).write();
     let text = fs::read_to_string(&config).unwrap();
     let other = world.write("other.toml", &text.replace("one.log", "two.log"));
     let start = |config: &Path| {
-        let mut client = Mcp::stdio(Pipe::start(&world, config, &["--no-daemon"]), Era::Modern);
+        let mut client = Mcp::stdio(Pipe::start(&world, config, &["--no-daemon"]), ClientEra::Modern);
         assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
         client
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::harness::{Gateway, Setup, headend};
+use crate::harness::{Gateway, GatewaySetup, headend};
 use crate::process::{eventually, installed, output_within, said, within};
 use crate::terminal::Terminal;
 use crate::upstream::Fake;
@@ -38,7 +38,7 @@ fn plain(screen: &str) -> String {
 #[test]
 fn check_ends_with_one_line_and_prints_the_whole_where_asked() {
     let rule = "[[policy.rules]]\nid = \"a\"\neffect = \"deny\"\ntools = [\"x__*\"]";
-    let setup = Setup::new().toml(rule).toml("[upstreams.x]\ncommand = [\"/bin/true\"]");
+    let setup = GatewaySetup::new().toml(rule).toml("[upstreams.x]\ncommand = [\"/bin/true\"]");
     let (world, config) = setup.toml("[upstreams.gone]\ncommand = [\"/not/there\"]").write();
     let config = config.to_str().unwrap();
     let run = |args: &[&str]| world.run(&[&["check", "--config", config], args].concat());
@@ -62,7 +62,7 @@ fn check_ends_with_one_line_and_prints_the_whole_where_asked() {
 
 #[test]
 fn a_warning_of_the_file_is_logged_once_and_not_at_each_reload() {
-    let setup = Setup::new().fake("fx", &Fake::stdio("both"));
+    let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both"));
     let warned = format!("{}\n[upstreams.docs]\nurl = \"http://127.0.0.1:9/mcp?token=abc\"\n", setup.text());
     let gateway = setup.start();
     let count = || gateway.stderr.all().iter().filter(|line| line.contains("seems to contain a secret")).count();
@@ -77,7 +77,8 @@ fn a_warning_of_the_file_is_logged_once_and_not_at_each_reload() {
 fn listings_fit_eighty_columns_and_say_more_where_there_is_room() {
     let gone = "[upstreams.a-server-with-a-long-name]\ncommand = [\"no-such-program-anywhere\"]";
     let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__fail\"]";
-    let setup = Setup::new().fake("fx", &Fake::stdio("both")).fake("a-rather-long-server-name", &Fake::stdio("both"));
+    let setup =
+        GatewaySetup::new().fake("fx", &Fake::stdio("both")).fake("a-rather-long-server-name", &Fake::stdio("both"));
     let gateway = setup.toml(gone).toml(rule).start();
     gateway.wait_for_tools(&["fx__echo", "a-rather-long-server-name__echo"]);
     let screen = |columns: u16, args: &[&str]| {
@@ -126,7 +127,7 @@ fn listings_fit_eighty_columns_and_say_more_where_there_is_room() {
 
 #[test]
 fn colours_are_for_terminals_and_not_for_those_who_want_none() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     assert!(Terminal::start(&gateway.world, &["status"], "").end().1.contains("\u{1b}[32mready"));
     assert!(!ok(&gateway, &["status"]).contains('\u{1b}'));
@@ -138,7 +139,7 @@ fn colours_are_for_terminals_and_not_for_those_who_want_none() {
 fn one_tool_is_shown_with_its_schema_its_hints_and_who_may_call_it() {
     let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\ncallers = [\"second\"]";
     let profile = "[profiles.small]\nupstreams = [\"fx\"]\ntransparent = true";
-    let setup = Setup::new().second_caller("0123456789abcdef-second").fake("fx", &Fake::stdio("both"));
+    let setup = GatewaySetup::new().second_caller("0123456789abcdef-second").fake("fx", &Fake::stdio("both"));
     let gateway = setup.toml(rule).toml(profile).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let shown = ok(&gateway, &["tools", "fx__echo"]);
@@ -166,7 +167,7 @@ fn one_tool_is_shown_with_its_schema_its_hints_and_who_may_call_it() {
 
 #[test]
 fn a_name_that_does_not_exist_leads_to_one_that_does() {
-    let gateway = Setup::new().fake("files", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("files", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["files__echo"]);
     for (args, meant) in [
         (&["call", "files__ecko"][..], "did you mean `files__echo`?"),
@@ -188,7 +189,7 @@ fn a_socket_without_permission_says_whose_it_is() {
     if !rustix::process::getuid().is_root() || !installed("setpriv") {
         return eprintln!("left out: a socket without permission: only root can become another user, with setpriv");
     }
-    let gateway = Setup::new().start();
+    let gateway = GatewaySetup::new().start();
     let as_nobody = || {
         let mut command = gateway.world.command("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", headend(), "status"]).current_dir("/");
@@ -210,7 +211,7 @@ fn a_socket_without_permission_says_whose_it_is() {
 
 #[test]
 fn logs_show_what_a_server_wrote_and_follow_it() {
-    let setup = Setup::new().env("SECRET_OF_FX", "hunter2-canary");
+    let setup = GatewaySetup::new().env("SECRET_OF_FX", "hunter2-canary");
     let script = setup
         .world
         .write("work/server", "#!/bin/sh\necho \"token is $KEY\" >&2\nprintf 'one\\033[2Jtwo\\n' >&2\nexit 3\n");
@@ -237,7 +238,7 @@ fn logs_show_what_a_server_wrote_and_follow_it() {
 
 #[test]
 fn status_of_one_upstream_says_where_its_program_was_looked_for() {
-    let gateway = Setup::new().toml("[upstreams.fx]\ncommand = [\"no-such-program-anywhere\"]").start();
+    let gateway = GatewaySetup::new().toml("[upstreams.fx]\ncommand = [\"no-such-program-anywhere\"]").start();
     let shown = || ok(&gateway, &["status", "fx"]);
     eventually("it is misconfigured", || shown().contains("misconfigured"));
     let path = std::env::var("PATH").unwrap();
@@ -251,12 +252,12 @@ fn status_of_one_upstream_says_where_its_program_was_looked_for() {
 
 #[test]
 fn an_upstream_is_switched_off_and_on_in_its_file() {
-    let setup = Setup::new().fake("fx", &Fake::stdio("both"));
+    let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both"));
     let config_text = format!("# mine\n{}", setup.text());
     let (world, config) = setup.write();
     world.write("headend.toml", &config_text);
     fs::create_dir(world.path("conf.d")).unwrap();
-    let also = Setup::new().fake("gx", &Fake::stdio("both")).text();
+    let also = GatewaySetup::new().fake("gx", &Fake::stdio("both")).text();
     let table = also.split("[upstreams.gx]").nth(1).unwrap();
     let part = world.write("conf.d/gx.toml", &format!("# another\n[upstreams.gx]{table}"));
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Answer, Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::process::eventually;
 use crate::steps::consent::{allow, asked, forms, go_on, reason};
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
-pub(crate) use crate::consenting::{Stage, TOKEN};
+pub(crate) use crate::consenting::{ApprovalGateway, TOKEN};
 
 mod abuse;
 mod asked;
@@ -25,8 +25,8 @@ const LONG: &str = "hold = \"10m\"";
 
 #[test]
 fn a_question_is_logged_like_every_other_decision() {
-    let stage = Stage::with("", "[log]\nfilter = \"info,audit=debug\"");
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ApprovalGateway::with("", "[log]\nfilter = \"info,audit=debug\"");
+    let mut client = stage.client(ClientEra::Modern, forms());
     let arguments = json!({"text": "secret words"});
     let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
     assert_eq!(go_on(&mut client, "fx__echo", &arguments, &state, &allow("once")).text(), "secret words");

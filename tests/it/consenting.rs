@@ -3,42 +3,42 @@
 
 use serde_json::Value;
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
-use crate::upstream::{Fake, Log};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp};
+use crate::upstream::{Fake, InputLog};
 
 /// A second caller besides the local one.
 pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
 /// A gateway that asks for an approval of every call of one server, `fx`.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct ApprovalGateway {
     pub(crate) gateway: Gateway,
-    pub(crate) log: Log,
+    pub(crate) log: InputLog,
 }
 
-impl Stage {
+impl ApprovalGateway {
     pub(crate) fn new() -> Self {
         Self::with("", "")
     }
 
     /// Starts the gateway. `consent` are lines of `[policy.consent]`, `more` further tables.
     pub(crate) fn with(consent: &str, more: &str) -> Self {
-        Self::of(Setup::new(), consent, more)
+        Self::of(GatewaySetup::new(), consent, more)
     }
 
-    /// Starts the gateway like [`Stage::with`], from a setup with further lines.
-    pub(crate) fn of(setup: Setup, consent: &str, more: &str) -> Self {
+    /// Starts the gateway like [`ApprovalGateway::with`], from a setup with further lines.
+    pub(crate) fn of(setup: GatewaySetup, consent: &str, more: &str) -> Self {
         let setup = setup
             .second_caller(TOKEN)
             .policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\n{consent}"));
-        let log = Log::new(&setup.world.path("work"), "fx");
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).toml(more).start();
         gateway.wait_for_tools(&["fx__echo"]);
         Self { gateway, log }
     }
 
-    pub(crate) fn client(&self, era: Era, capabilities: Value) -> Mcp {
+    pub(crate) fn client(&self, era: ClientEra, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
     }
 
@@ -63,7 +63,7 @@ impl Stage {
 }
 
 /// Returns the ids of the open approvals.
-pub(crate) fn pending(stage: &Stage) -> Vec<String> {
+pub(crate) fn pending(stage: &ApprovalGateway) -> Vec<String> {
     let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -79,7 +79,7 @@ pub(crate) fn for_a_model(text: &str) {
     }
 }
 
-pub(crate) fn headend(stage: &Stage, args: &[&str]) -> String {
+pub(crate) fn headend(stage: &ApprovalGateway, args: &[&str]) -> String {
     let output = stage.gateway.world.run(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use self::case::Case;
-use self::judge::{Outcome, same};
-use self::stage::Stage;
+use self::judge::{CaseOutcome, same};
+use self::stage::CorpusGateway;
 
 mod case;
 mod codings;
@@ -43,10 +43,10 @@ const SLOW_MS: u64 = 5_000;
 #[test]
 fn bad_requests_over_http_get_the_expected_answers() {
     let cases: Vec<Case> = Case::load().into_iter().filter(|case| case.is_http()).collect();
-    let mut report = Report::default();
+    let mut report = CorpusReport::default();
     let (slow, fast): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(|case| case.within_ms() > SLOW_MS);
-    let shared = Stage::plain();
-    let slowly = Stage::plain();
+    let shared = CorpusGateway::plain();
+    let slowly = CorpusGateway::plain();
     let outcomes = thread::scope(|scope| {
         let slow: Vec<_> = slow
             .iter()
@@ -56,7 +56,7 @@ fn bad_requests_over_http_get_the_expected_answers() {
         let mut outcomes = BTreeMap::new();
         for case in &fast {
             if !report.skips(case) {
-                let own = Stage::of(case);
+                let own = CorpusGateway::of(case);
                 outcomes.insert(case.id.clone(), over_http::play(case, own.as_ref().unwrap_or(&shared)));
             }
         }
@@ -76,7 +76,7 @@ fn bad_requests_over_http_get_the_expected_answers() {
 #[test]
 fn bad_lines_over_stdio_get_the_expected_answers() {
     let cases: Vec<Case> = Case::load().into_iter().filter(Case::is_stdio).collect();
-    let mut report = Report::default();
+    let mut report = CorpusReport::default();
     let cases: Vec<Case> = cases.into_iter().filter(|case| !report.skips(case)).collect();
     for (case, wrong) in in_lanes(&cases, over_stdio::play) {
         report.take(case, "stdio", wrong);
@@ -87,7 +87,7 @@ fn bad_lines_over_stdio_get_the_expected_answers() {
 #[test]
 fn bad_upstreams_cost_their_own_callers_alone() {
     let cases: Vec<Case> = Case::load().into_iter().filter(Case::is_upstream).collect();
-    let mut report = Report::default();
+    let mut report = CorpusReport::default();
     let cases: Vec<Case> = cases.into_iter().filter(|case| !report.skips(case)).collect();
     for (case, wrong) in in_lanes(&cases, over_upstream::play) {
         report.take(case, &case.transport, wrong);
@@ -98,8 +98,8 @@ fn bad_upstreams_cost_their_own_callers_alone() {
 #[test]
 fn bad_configuration_files_are_refused_and_change_nothing() {
     let cases: Vec<Case> = Case::load().into_iter().filter(|case| case.transport == "config").collect();
-    let mut report = Report::default();
-    let running = Stage::plain();
+    let mut report = CorpusReport::default();
+    let running = CorpusGateway::plain();
     for case in &cases {
         if !report.skips(case) {
             report.take(case, "config", files::play(case, &running));
@@ -156,7 +156,7 @@ fn said(why: &(dyn Any + Send)) -> String {
 }
 
 /// Compares a case with the other case whose answer it must have, and returns the difference.
-fn compared(case: &Case, outcome: &Outcome, all: &BTreeMap<String, Outcome>) -> Option<String> {
+fn compared(case: &Case, outcome: &CaseOutcome, all: &BTreeMap<String, CaseOutcome>) -> Option<String> {
     let (member, whole) = match (case.expect("same_as"), case.expect("same_shape_as")) {
         (Some(other), _) => (other, true),
         (None, Some(other)) => (other, false),
@@ -167,14 +167,14 @@ fn compared(case: &Case, outcome: &Outcome, all: &BTreeMap<String, Outcome>) -> 
 }
 
 #[derive(Debug, Default)]
-struct Report {
+struct CorpusReport {
     played: usize,
     skipped: Vec<String>,
     known: Vec<String>,
     wrong: Vec<String>,
 }
 
-impl Report {
+impl CorpusReport {
     fn skips(&mut self, case: &Case) -> bool {
         let why = case.needs_what_is_missing();
         self.skipped.extend(why.map(|why| format!("{}: {why}", case.id)));

@@ -4,15 +4,15 @@
 use std::fs;
 use std::net::SocketAddr;
 
-use super::harness::{Gateway, Setup};
-use super::http::{Conn, Response, request};
+use super::harness::{Gateway, GatewaySetup};
+use super::http::{TestConnection, TestResponse, request};
 use super::upstream::Fake;
 
 pub(crate) const SECOND: &str = "token-of-the-second-caller-0123456789";
 
 /// Creates a setup with two callers besides the local user, the old transport and the console.
-pub(crate) fn setup(limits: &str) -> Setup {
-    Setup::new()
+pub(crate) fn setup(limits: &str) -> GatewaySetup {
+    GatewaySetup::new()
         .env("SECOND_TOKEN", SECOND)
         .server(&format!(
             "legacy-sse = true\n[server.auth]\ntokens = {{ second = {{ env = \"SECOND_TOKEN\" }} }}\n[server.limits]\n{limits}"
@@ -33,19 +33,19 @@ pub(crate) fn headers(address: SocketAddr, token: &str) -> Vec<(String, String)>
 
 /// Sends a GET of the endpoint on an open connection: a valid token gets 405, because it has no
 /// session.
-pub(crate) fn ask(conn: &mut Conn, address: SocketAddr, token: &str) -> Response {
+pub(crate) fn ask(conn: &mut TestConnection, address: SocketAddr, token: &str) -> TestResponse {
     conn.send(&request("GET", "/mcp", &headers(address, token), b"")).unwrap();
     conn.response().unwrap()
 }
 
-pub(crate) fn ask_anew(address: SocketAddr, token: &str) -> Response {
-    ask(&mut Conn::open(address).unwrap(), address, token)
+pub(crate) fn ask_anew(address: SocketAddr, token: &str) -> TestResponse {
+    ask(&mut TestConnection::open(address).unwrap(), address, token)
 }
 
 /// Signs in with the operator's token and returns the cookie.
 pub(crate) fn sign_in(gateway: &Gateway) -> String {
     let (address, token) = (console(gateway), operators_token(gateway));
-    let mut conn = Conn::open(address).unwrap();
+    let mut conn = TestConnection::open(address).unwrap();
     conn.send(&form(address, &token)).unwrap();
     let answer = conn.response().unwrap();
     assert_eq!(answer.head.status, 303, "{}", answer.text());

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, GatewaySetup};
 use crate::http::PATIENCE;
-use crate::mcp::{Era, Mcp};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::eventually;
-use crate::upstream::{Fake, Listening, Log};
+use crate::upstream::{Fake, InputLog, Listening};
 
 /// Number of clients that call at once.
 const CLIENTS: usize = 32;
@@ -29,23 +29,23 @@ const LATE: Duration = Duration::from_millis(250);
 const LONG: u64 = 3_600_000;
 
 /// A daemon in front of one server that never answers `sleep` in time.
-struct Scene {
+struct DeadlineGateway {
     gateway: Gateway,
-    log: Log,
-    era: Era,
+    log: InputLog,
+    era: ClientEra,
     name: &'static str,
     _server: Option<Listening>,
 }
 
-fn scenes() -> [Scene; 3] {
+fn scenes() -> [DeadlineGateway; 3] {
     [
-        ("legacy HTTP", Era::LEGACY, Some("legacy")),
-        ("modern HTTP", Era::Modern, Some("modern")),
-        ("stdio", Era::LEGACY, None),
+        ("legacy HTTP", ClientEra::LEGACY, Some("legacy")),
+        ("modern HTTP", ClientEra::Modern, Some("modern")),
+        ("stdio", ClientEra::LEGACY, None),
     ]
     .map(|(name, era, http)| {
-        let setup = Setup::new();
-        let log = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new();
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let server = http.map(|era| Fake::http(era).logging(&log).spawn());
         let way = match &server {
             Some(server) => format!("url = {:?}", server.url),
@@ -54,7 +54,7 @@ fn scenes() -> [Scene; 3] {
         let room = "max-in-flight = 256\ncall-timeout = \"1s\"\ncall-max = \"1s\"";
         let gateway = setup.toml(&format!("[upstreams.fx]\n{way}\n{room}")).start();
         gateway.wait_for_tools(&["fx__sleep", "fx__echo"]);
-        Scene { gateway, log, era, name, _server: server }
+        DeadlineGateway { gateway, log, era, name, _server: server }
     })
 }
 
@@ -66,7 +66,11 @@ fn number() -> (usize, bool) {
 
 /// Lets the clients do `one` this many times in all, while another client is served. Returns the
 /// delay of each.
-fn under_load(scene: &Scene, number: usize, one: impl Fn(&mut Mcp, usize) -> Duration + Sync) -> Vec<Duration> {
+fn under_load(
+    scene: &DeadlineGateway,
+    number: usize,
+    one: impl Fn(&mut Mcp, usize) -> Duration + Sync,
+) -> Vec<Duration> {
     let (next, done, late) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         let served = scope.spawn(|| {
@@ -131,7 +135,7 @@ fn no_time_out_is_lost_or_late_under_load() {
 fn no_cancellation_is_lost_or_late_under_load() {
     let (number, is_judged) = number();
     for scene in scenes() {
-        let seen = Seen::follow(&scene.log);
+        let seen = LoggedCalls::follow(&scene.log);
         // The time-out must not cancel in place of the client.
         let text = std::fs::read_to_string(&scene.gateway.config).unwrap().replace("\"1s\"", "\"1h\"");
         assert!(scene.gateway.reload(&text).status.success());
@@ -139,7 +143,7 @@ fn no_cancellation_is_lost_or_late_under_load() {
             let mut call = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": LONG, "n": at}}));
             seen.begun(at);
             let begun = Instant::now();
-            if scene.era == Era::Modern {
+            if scene.era == ClientEra::Modern {
                 drop(call);
                 return seen.stopped(at).saturating_duration_since(begun);
             }
@@ -155,21 +159,21 @@ fn no_cancellation_is_lost_or_late_under_load() {
 
 /// The numbered calls in a server's log, read while it is written.
 #[derive(Clone, Default)]
-struct Seen(Arc<(Mutex<Known>, Condvar)>);
+struct LoggedCalls(Arc<(Mutex<LoggedCallTimes>, Condvar)>);
 
 #[derive(Default)]
-struct Known {
+struct LoggedCallTimes {
     begun: HashSet<u64>,
     stopped: HashMap<u64, Instant>,
 }
 
-impl Seen {
+impl LoggedCalls {
     /// Reads the log as long as the value is used.
-    fn follow(log: &Log) -> Self {
+    fn follow(log: &InputLog) -> Self {
         let (seen, path) = (Self::default(), log.path().to_owned());
         let weak = Arc::downgrade(&seen.0);
         thread::spawn(move || {
-            let mut lines = Lines::of(path);
+            let mut lines = GrowingFile::of(path);
             while let Some(shared) = weak.upgrade() {
                 let new = lines.grown();
                 let now = Instant::now();
@@ -186,7 +190,7 @@ impl Seen {
         seen
     }
 
-    fn wait<T>(&self, what: &str, found: impl Fn(&Known) -> Option<T>) -> T {
+    fn wait<T>(&self, what: &str, found: impl Fn(&LoggedCallTimes) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         let mut known = self.0.0.lock().unwrap();
         loop {
@@ -209,7 +213,7 @@ impl Seen {
     }
 }
 
-impl Known {
+impl LoggedCallTimes {
     fn read(&mut self, line: &str, now: Instant) {
         let Ok(line) = serde_json::from_str::<Value>(line) else { return };
         self.begun.extend(line["begun"].as_u64());
@@ -218,13 +222,13 @@ impl Known {
 }
 
 /// Reads whole lines of a growing file.
-struct Lines {
+struct GrowingFile {
     path: PathBuf,
     file: Option<File>,
     rest: String,
 }
 
-impl Lines {
+impl GrowingFile {
     fn of(path: PathBuf) -> Self {
         Self { path, file: None, rest: String::new() }
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, World, headend, left_out};
-use crate::mcp::Era;
+use crate::harness::{Gateway, TestHome, headend, left_out};
+use crate::mcp::ClientEra;
 use crate::process::{installed, output_within, said};
 use crate::terminal::Terminal;
 
@@ -30,7 +30,7 @@ pub(crate) fn ports() -> Option<MutexGuard<'static, ()>> {
 #[test]
 fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines_work() {
     let Some(_ports) = ports() else { return };
-    let gateway = Gateway::start(World::new(), None, &[], &[]);
+    let gateway = Gateway::start(TestHome::new(), None, &[], &[]);
     let printed = gateway.stdout.wait_for(Duration::from_secs(60), |lines| {
         let lines = curl_lines(lines);
         (lines.len() >= 2).then_some(lines)
@@ -42,7 +42,7 @@ fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines
     assert!(shown.contains("http://127.0.0.1:8627/mcp"), "{shown}");
     gateway.wait_for_tools(&[]);
 
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let names = client.tool_names();
         for prefix in ["time__", "notes__", "lab__"] {
@@ -80,7 +80,7 @@ fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines
 
 #[test]
 fn each_demo_server_is_an_mcp_server_of_its_own() {
-    let world = World::new();
+    let world = TestHome::new();
     for name in ["time", "notes", "lab"] {
         let mut command = world.command(headend());
         command.args(["demo", name]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

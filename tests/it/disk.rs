@@ -13,9 +13,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World, headend, left_out};
+use crate::harness::{Gateway, GatewaySetup, TestHome, headend, left_out};
 use crate::http;
-use crate::mcp::{Answer, Era, Mcp};
+use crate::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::process::{Lines, end, eventually, output_within, said};
 use crate::stdio::Pipe;
 use crate::upstream::Fake;
@@ -23,11 +23,11 @@ use crate::upstream::Fake;
 /// A file system of 4 MiB that replaces the state directory.
 struct Disk {
     holder: Child,
-    world: World,
+    world: TestHome,
 }
 
 impl Disk {
-    fn new(world: &World) -> Option<Self> {
+    fn new(world: &TestHome) -> Option<Self> {
         let state = world.path("state/headend");
         fs::create_dir_all(&state).unwrap();
         let mount = "mount -t tmpfs -o size=4m,mode=0700 headend-test \"$0\" && echo mounted && exec sleep 300";
@@ -106,10 +106,10 @@ const HIDES: &str = "tools = { deny = [\"write\"] }";
 
 /// Creates a setup that asks about `echo` and `fail`, limits `sleep`, and hides `write` at first.
 /// The audit log is on another disk.
-fn setup() -> Setup {
+fn setup() -> GatewaySetup {
     let rules = "[[policy.rules]]\nid = \"ask\"\neffect = \"ask\"\ntools = [\"fx__echo\", \"fx__fail\"]\n\
                  [[policy.limits]]\nid = \"few\"\ntools = [\"fx__sleep\"]\nrate = \"1000/h\"";
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let audit = setup.world.path("audit");
     setup
         .policy(&format!("default = \"allow\"\n{rules}"))
@@ -119,12 +119,12 @@ fn setup() -> Setup {
 }
 
 /// Offers `write` from the next start on.
-fn offer_write(world: &World) {
+fn offer_write(world: &TestHome) {
     let text = fs::read_to_string(world.path("headend.toml")).unwrap();
     world.write("headend.toml", &text.replace(HIDES, ""));
 }
 
-fn reason(answer: &Answer) -> String {
+fn reason(answer: &McpAnswer) -> String {
     let refusal = &answer.message["result"]["_meta"]["headend/refusal"];
     let data = if refusal.is_null() { &answer.message["error"]["data"] } else { refusal };
     data["reason"].as_str().unwrap_or_default().to_owned()
@@ -190,7 +190,7 @@ fn holds_for(client: &mut Mcp, face: &str) {
 
 /// Checks the same on every interface of a daemon, and in a process beside it.
 fn holds(disk: &Disk, gateway: &Gateway) {
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         holds_for(&mut gateway.client(era), &format!("HTTP, {era:?}"));
         let attached = Pipe::start(&gateway.world, &gateway.config, &[]);
         holds_for(&mut Mcp::stdio(attached, era), &format!("a pipe to the daemon, {era:?}"));
@@ -211,7 +211,7 @@ fn holds(disk: &Disk, gateway: &Gateway) {
 fn recovers(gateway: &Gateway) {
     eventually("the store takes writes", || metric(gateway, "headend_store_writable") == "1");
     gateway.wait_for_tools(&["fx__write"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         assert!(!client.call("fx__sleep", json!({"ms": 1})).is_error(), "{era:?}");
         assert!(!client.call("fx__write", json!({"path": "x"})).is_error(), "{era:?}");
@@ -308,7 +308,7 @@ fn sessions_open_on_a_disk_that_takes_no_writes_and_end_with_the_daemon() {
     let (address, token, how) = restart("read-only", "ro");
     before.follow(address);
     assert_eq!(listed(&mut before), 404, "{how}: its end could not be noted");
-    let mut opened = Mcp::http(address, token, Era::LEGACY);
+    let mut opened = Mcp::http(address, token, ClientEra::LEGACY);
     assert_eq!(listed(&mut opened), 200, "{how}");
     let (address, _, how) = restart("writable", "rw");
     before.follow(address);
@@ -344,7 +344,7 @@ fn a_model_whose_approval_the_disk_did_not_take_reads_no_reason_of_the_store() {
     let gateway = disk.start(&config);
     gateway.wait_for_tools(&["fx__echo"]);
     let forms = json!({"elicitation": {}});
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", forms);
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", forms);
     let mut call = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}}));
     let question = call.next().unwrap();
     disk.fill();
@@ -370,13 +370,13 @@ fn a_store_that_cannot_be_read_ends_the_start_with_75() {
 
 #[test]
 fn an_audit_folder_that_cannot_be_made_refuses_calls_until_it_can() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let blocker = setup.world.path("blocker");
     fs::write(&blocker, "").unwrap();
     let path = format!("[audit]\npath = \"{}\"", blocker.join("audit").display());
     let gateway = setup.fake("fx", &Fake::stdio("both")).toml(&path).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         assert_eq!(reason(&gateway.client(era).call("fx__echo", json!({"text": "x"}))), "unrecorded", "{era:?}");
     }
     assert_eq!(lines_with(&gateway, "the audit log takes no records"), 1, "{}", gateway.story());
@@ -390,7 +390,7 @@ fn an_audit_folder_that_cannot_be_made_refuses_calls_until_it_can() {
 
 #[test]
 fn a_socket_that_cannot_be_made_is_made_later() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let blocker = setup.world.path("blocker");
     fs::write(&blocker, "").unwrap();
     let socket = blocker.join("run/headend.sock");
@@ -405,7 +405,7 @@ fn a_socket_that_cannot_be_made_is_made_later() {
 }
 
 /// Returns the files with the inventories of upstreams.
-fn inventories(world: &World) -> Vec<PathBuf> {
+fn inventories(world: &TestHome) -> Vec<PathBuf> {
     let files = fs::read_dir(world.path("state/headend")).unwrap().map(|file| file.unwrap().path());
     files.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("inventory-")).collect()
 }
@@ -413,7 +413,7 @@ fn inventories(world: &World) -> Vec<PathBuf> {
 #[test]
 fn what_removed_upstreams_offered_is_removed_too() {
     let (one, other) = (Fake::stdio("both"), Fake::stdio("legacy"));
-    let both = Setup::new().fake("fx", &one).fake("gx", &other);
+    let both = GatewaySetup::new().fake("fx", &one).fake("gx", &other);
     let text = both.text();
     let without = text.replace(&format!("[upstreams.gx]\ncommand = {}", other.command()), "");
     let mut gateway = both.start();

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Gateway, Setup, World, headend};
+use crate::harness::{Gateway, GatewaySetup, TestHome, headend};
 use crate::process::{free_port, installed, output_within, said};
 use crate::upstream::Fake;
 
 /// Runs the command and prints its output.
-fn consult(world: &World, config: &Path, more: &[(&str, &str)]) -> Output {
+fn consult(world: &TestHome, config: &Path, more: &[(&str, &str)]) -> Output {
     let mut command = world.command(headend());
     command.args(["doctor", "--config", config.to_str().unwrap()]).envs(more.iter().copied());
     told(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
@@ -42,7 +42,7 @@ fn finding(output: &Output, about: &str) -> String {
     finding
 }
 
-fn program(world: &World, path: &str, text: &str) -> PathBuf {
+fn program(world: &TestHome, path: &str, text: &str) -> PathBuf {
     fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
     let path = world.write(path, &format!("#!/bin/sh\n{text}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
@@ -50,8 +50,8 @@ fn program(world: &World, path: &str, text: &str) -> PathBuf {
 }
 
 /// Creates a set-up with one upstream whose program is this script.
-fn scripted(text: &str) -> (World, PathBuf) {
-    let setup = Setup::new();
+fn scripted(text: &str) -> (TestHome, PathBuf) {
+    let setup = GatewaySetup::new();
     let script = program(&setup.world, "work/server", text);
     setup.toml(&format!("[upstreams.fx]\ncommand = [{script:?}]")).write()
 }
@@ -81,7 +81,7 @@ fn contains(text: &str, parts: &[&str]) {
 
 #[test]
 fn a_program_that_path_does_not_have_leads_to_its_folder() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     program(&setup.world, "home/.cargo/bin/some-mcp-server", "exit 0");
     let (world, config) = setup.toml("[upstreams.fx]\ncommand = [\"some-mcp-server\"]").write();
     let found = finding(&consult(&world, &config, &[]), "fx");
@@ -116,7 +116,7 @@ fn docker_that_does_not_run_leads_to_its_start() {
 fn a_port_that_is_taken_leads_to_its_holder_and_its_key() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = holder.local_addr().unwrap();
-    let world = World::new();
+    let world = TestHome::new();
     let text = format!(
         "[server]\nlisten = [\"{address}\"]\n[metrics]\nlisten = \"127.0.0.1:0\"\n[policy]\ndefault = \"ask\"\n"
     );
@@ -128,7 +128,7 @@ fn a_port_that_is_taken_leads_to_its_holder_and_its_key() {
 #[test]
 fn a_missing_variable_leads_to_its_name() {
     let upstream = "[upstreams.fx]\ncommand = [\"/bin/cat\"]\nenv = { TOKEN = { env = \"NOT_EXPORTED_TOKEN\" } }";
-    let (world, config) = Setup::new().toml(upstream).write();
+    let (world, config) = GatewaySetup::new().toml(upstream).write();
     let output = consult(&world, &config, &[]);
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -137,7 +137,7 @@ fn a_missing_variable_leads_to_its_name() {
 
 #[test]
 fn a_state_directory_that_cannot_be_written_leads_to_its_mode() {
-    let (world, config) = Setup::new().write();
+    let (world, config) = GatewaySetup::new().write();
     let state = world.path("state");
     for folder in ["", "home", "work", "run"] {
         fs::set_permissions(world.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
@@ -161,7 +161,7 @@ fn a_state_directory_that_cannot_be_written_leads_to_its_mode() {
 
 #[test]
 fn a_wrong_token_of_a_host_leads_to_the_right_one() {
-    let (world, port) = (World::new(), free_port());
+    let (world, port) = (TestHome::new(), free_port());
     let text = format!(
         "[server]\nlisten = [\"127.0.0.1:{port}\"]\n[metrics]\nlisten = \"127.0.0.1:0\"\n[policy]\ndefault = \"ask\"\n"
     );
@@ -184,14 +184,14 @@ fn a_wrong_token_of_a_host_leads_to_the_right_one() {
 #[test]
 fn a_dead_url_leads_to_the_server_and_its_address() {
     let url = format!("http://127.0.0.1:{}/mcp", free_port());
-    let (world, config) = Setup::new().url("docs", &url).write();
+    let (world, config) = GatewaySetup::new().url("docs", &url).write();
     let found = finding(&consult(&world, &config, &[]), "docs");
     contains(&found, &["refused", "start that server, or correct the address in [upstreams.docs]"]);
 }
 
 #[test]
 fn a_refused_credential_leads_to_the_headers() {
-    let (world, config) = Setup::new().url("docs", &answering("401 Unauthorized")).write();
+    let (world, config) = GatewaySetup::new().url("docs", &answering("401 Unauthorized")).write();
     contains(
         &finding(&consult(&world, &config, &[]), "docs"),
         &["401", "`headers` of [upstreams.docs]", "headend reload"],
@@ -210,7 +210,7 @@ fn a_banner_on_stdout_leads_to_stderr() {
 #[test]
 fn a_clock_that_is_off_leads_to_its_setting() {
     let url = answering("405 Method Not Allowed\r\nDate: Tue, 07 Sep 1999 09:00:00 GMT");
-    let (world, config) = Setup::new().url("docs", &url).write();
+    let (world, config) = GatewaySetup::new().url("docs", &url).write();
     contains(
         &finding(&consult(&world, &config, &[]), "clock"),
         &["days off the clock of `docs`", "timedatectl set-ntp true"],
@@ -219,7 +219,7 @@ fn a_clock_that_is_off_leads_to_its_setting() {
 
 #[test]
 fn a_host_that_starts_a_server_itself_leads_to_its_entry() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let fake = Fake::stdio("both");
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let entry =
@@ -235,7 +235,7 @@ fn a_host_that_starts_a_server_itself_leads_to_its_entry() {
 
 #[test]
 fn hosts_are_read_in_every_format_and_what_is_off_there_is_no_finding() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let fake = Fake::stdio("both");
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let (program, args) = (&words[0], serde_json::to_string(&words[1..]).unwrap());
@@ -274,7 +274,7 @@ fn hosts_are_read_in_every_format_and_what_is_off_there_is_no_finding() {
 
 #[test]
 fn a_set_up_that_works_has_no_problems_with_a_daemon_and_without() {
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).write();
     let alone = consult(&world, &config, &[]);
     assert!(alone.status.success() && said(&alone).contains("upstreams: ready: fx"), "{}", said(&alone));
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
@@ -291,7 +291,7 @@ fn a_set_up_that_works_has_no_problems_with_a_daemon_and_without() {
 
 #[test]
 fn a_launch_that_waits_for_approval_is_not_started() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let (mark, script) = (setup.world.path("work/started"), setup.world.path("work/server"));
     program(&setup.world, "work/server", &format!("echo x >> {}", mark.display()));
     let upstream = |more: &str| format!("[upstreams.fx]\ncommand = [{script:?}]\ntrust = \"untrusted\"\n{more}");

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World, headend};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup, TestHome, headend};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{alive, descendants, end, eventually, said, wait, within};
 use crate::stdio::Pipe;
-use crate::upstream::{Fake, Log, toml_array};
+use crate::upstream::{Fake, InputLog, toml_array};
 
 /// Four times the documented limit for the end of `headend stdio` and of processes that upstreams
 /// leave behind: the machine may be busy.
@@ -46,12 +46,12 @@ fn pid_in(file: &Path) -> u32 {
     read().unwrap()
 }
 
-fn with_command(name: &str, command: &str) -> Setup {
-    Setup::new().toml(&format!("[upstreams.{name}]\ncommand = {command}"))
+fn with_command(name: &str, command: &str) -> GatewaySetup {
+    GatewaySetup::new().toml(&format!("[upstreams.{name}]\ncommand = {command}"))
 }
 
 /// Starts `headend stdio` alone, or attached to a daemon.
-fn stdio(setup: Setup, attached: bool) -> (Option<Gateway>, World, PathBuf, Mcp) {
+fn stdio(setup: GatewaySetup, attached: bool) -> (Option<Gateway>, TestHome, PathBuf, Mcp) {
     let gateway;
     let (world, config) = if attached {
         let started = setup.start();
@@ -63,7 +63,7 @@ fn stdio(setup: Setup, attached: bool) -> (Option<Gateway>, World, PathBuf, Mcp)
         setup.write()
     };
     let args: &[&str] = if attached { &[] } else { &["--no-daemon"] };
-    let mut client = Mcp::stdio(Pipe::start(&world, &config, args), Era::LEGACY);
+    let mut client = Mcp::stdio(Pipe::start(&world, &config, args), ClientEra::LEGACY);
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
     (gateway, world, config, client)
 }
@@ -77,8 +77,8 @@ fn assert_gone(pids: &[u32]) {
 #[test]
 fn a_stdio_server_ends_on_a_signal_while_its_input_is_open_and_answers_first() {
     for (attached, signal) in [(false, Signal::TERM), (false, Signal::INT), (true, Signal::TERM), (true, Signal::INT)] {
-        let setup = Setup::new();
-        let record = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new();
+        let record = InputLog::new(&setup.world.path("work"), "fx");
         let fake = Fake::stdio("legacy").logging(&record);
         let setup = setup.toml(&format!("[upstreams.fx]\ncommand = {}", stubborn(&fake)));
         let (_daemon, _world, _, mut client) = stdio(setup, attached);
@@ -99,7 +99,7 @@ fn a_stdio_server_ends_on_a_signal_while_its_input_is_open_and_answers_first() {
 }
 
 /// Starts `headend stdio` with a stdout that the test reads itself.
-fn with_stdout(world: &World, config: &Path, args: &[&str]) -> Child {
+fn with_stdout(world: &TestHome, config: &Path, args: &[&str]) -> Child {
     let mut command = world.command(headend());
     command.arg("stdio").arg("--config").arg(config).args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
@@ -126,7 +126,7 @@ fn a_stdio_server_ends_when_its_host_closes_stdout() {
 #[test]
 fn a_stdio_server_whose_host_reads_nothing_ends_on_a_signal_and_with_its_input() {
     for end_of_input in [false, true] {
-        let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+        let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).write();
         let mut child = with_stdout(&world, &config, &["--no-daemon"]);
         let mut stdin = child.stdin.take().unwrap();
         let writer = std::thread::spawn(move || {
@@ -165,8 +165,8 @@ fn executed(answer: &Value) -> &Value {
 
 #[test]
 fn a_stdio_server_waits_for_its_daemon_to_return() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let setup = setup.fake("fx", &Fake::stdio("legacy").logging(&record));
     let (daemon, world, config, mut client) = stdio(setup, true);
     client.pipe().send(sleep("first", 60_000).as_bytes());
@@ -183,7 +183,7 @@ fn a_stdio_server_waits_for_its_daemon_to_return() {
 
 #[test]
 fn a_stdio_server_whose_daemon_stays_away_answers_what_it_gives_up() {
-    let setup = Setup::new().fake("fx", &Fake::stdio("both")).toml("[stdio]\nreconnect-timeout = \"4s\"");
+    let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml("[stdio]\nreconnect-timeout = \"4s\"");
     let (daemon, _world, _, mut client) = stdio(setup, true);
     drop(daemon);
     let told = |lines: &[String]| lines.iter().any(|line| line.contains("the daemon went away")).then_some(());
@@ -199,7 +199,7 @@ fn a_stdio_server_whose_daemon_stays_away_answers_what_it_gives_up() {
 
 #[test]
 fn a_process_that_holds_stderr_does_not_keep_the_daemon() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let file = setup.world.path("work/left");
     let mut gateway =
         setup.toml(&format!("[upstreams.fx]\ncommand = {}", leaving(&Fake::stdio("both"), &file))).start();
@@ -212,7 +212,7 @@ fn a_process_that_holds_stderr_does_not_keep_the_daemon() {
 
 /// Starts a daemon that is stuck at the line that says where it listens, because its stdout pipe is
 /// full.
-fn stuck(world: &World, config: &Path) -> (PipeReader, Child) {
+fn stuck(world: &TestHome, config: &Path) -> (PipeReader, Child) {
     let (unread, mut stdout) = std::io::pipe().unwrap();
     stdout.write_all(&[b'x'; 65_536]).unwrap();
     let mut daemon = world.command(headend());
@@ -224,7 +224,7 @@ fn stuck(world: &World, config: &Path) -> (PipeReader, Child) {
 
 #[test]
 fn a_signal_before_the_daemon_serves_is_kept() {
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).write();
     let (_unread, mut daemon) = stuck(&world, &config);
     for signal in [Signal::HUP, Signal::TERM] {
         kill_process(Pid::from_child(&daemon), signal).unwrap();
@@ -236,7 +236,7 @@ fn a_signal_before_the_daemon_serves_is_kept() {
 
 #[test]
 fn a_daemon_has_its_state_directory_as_long_as_it_lives() {
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).write();
     // The thread that cannot write to stdout may outlive everything else by a second.
     let (_unread, mut daemon) = stuck(&world, &config);
     let lock = File::open(world.path("state/headend/headend.lock")).unwrap();
@@ -254,7 +254,7 @@ fn a_daemon_has_its_state_directory_as_long_as_it_lives() {
 
 #[test]
 fn a_signal_ends_a_daemon_that_waits_for_the_state_directory() {
-    let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let mut gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.signal(Signal::TERM);
     assert!(gateway.wait(UNIT).is_some());
     let lock = File::open(gateway.world.path("state/headend/headend.lock")).unwrap();
@@ -276,7 +276,7 @@ fn a_signal_ends_a_daemon_that_waits_for_the_state_directory() {
 
 /// Writes a script that stands for a program such as `npx`: a shell that waits for another shell,
 /// which waits for the server.
-fn stand_in(world: &World, name: &str, fake: &Fake) -> String {
+fn stand_in(world: &TestHome, name: &str, fake: &Fake) -> String {
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let script = format!("#!/bin/sh\nsh -c '{}; true'\ntrue\n", words.join(" "));
     let path = world.write(name, &script);
@@ -286,8 +286,8 @@ fn stand_in(world: &World, name: &str, fake: &Fake) -> String {
 
 /// Creates a setup with upstreams of every kind that is hard to end. Returns it with the file that
 /// names a process left behind.
-fn hard_to_end() -> (Setup, PathBuf) {
-    let setup = Setup::new();
+fn hard_to_end() -> (GatewaySetup, PathBuf) {
+    let setup = GatewaySetup::new();
     let left = setup.world.path("work/left");
     let fake = Fake::stdio("both");
     let rows = [
@@ -341,7 +341,7 @@ fn nothing_outlives_a_daemon_that_ends_and_a_reload_that_removes_upstreams() {
 
 #[test]
 fn a_child_whose_guard_is_killed_ends_and_is_started_again_with_another() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let left = setup.world.path("work/left");
     let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {}", leaving(&Fake::stdio("both"), &left))).start();
     gateway.wait_for_tools(&["fx__echo"]);
@@ -360,13 +360,13 @@ fn kill(pid: u32) {
 
 #[test]
 fn the_next_start_ends_what_a_dead_owner_left_and_nothing_of_one_that_lives() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let left = setup.world.path("work/left");
     let (world, config) =
         setup.toml(&format!("[upstreams.fx]\ncommand = {}", leaving(&Fake::stdio("both"), &left))).write();
     let start = || {
         drop(fs::remove_file(&left));
-        let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::LEGACY);
+        let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), ClientEra::LEGACY);
         eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
         let left = pid_in(&left);
         (client, left)
@@ -393,7 +393,7 @@ fn the_next_start_ends_what_a_dead_owner_left_and_nothing_of_one_that_lives() {
 /// Writes a stand-in for `docker`: `run` stores the container's label in a file of the folder
 /// `containers` and is the server itself; `ps` and `kill` work on these files. A container ends
 /// with its client only if the client ends by itself.
-fn docker(world: &World, fake: &Fake) -> PathBuf {
+fn docker(world: &TestHome, fake: &Fake) -> PathBuf {
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let folder = world.path("containers");
     fs::create_dir_all(&folder).unwrap();
@@ -423,7 +423,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_container_ends_with_its_upstream_and_one_of_a_dead_owner_with_the_next_start() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let program = docker(&setup.world, &Fake::stdio("both"));
     let command = toml_array([program.to_str().unwrap(), "--context", "x", "run", "-i", "--rm", "--init", "mcp/x"]);
     let mut gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
@@ -466,7 +466,7 @@ fn resources(gateway: &Gateway) -> (usize, usize, usize) {
 #[test]
 fn descriptors_tasks_and_processes_return_after_a_hundred_additions_and_removals() {
     let server = Fake::http("both").spawn();
-    let gateway = Setup::new().fake("kept", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("kept", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["kept__echo"]);
     let bare = fs::read_to_string(&gateway.config).unwrap();
     let mut full = bare.clone();

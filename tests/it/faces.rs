@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::eventually;
 use crate::stdio::Pipe;
 use crate::steps::faces::{TOOLS, everything_works};
@@ -14,10 +14,13 @@ use crate::upstream::Fake;
 
 #[test]
 fn every_request_works_over_stdio_without_a_daemon() {
-    for (era, upstream) in
-        [(Era::LEGACY, "legacy"), (Era::LEGACY, "modern"), (Era::Modern, "legacy"), (Era::Modern, "modern")]
-    {
-        let (world, config) = Setup::new().fake("fx", &Fake::stdio(upstream)).write();
+    for (era, upstream) in [
+        (ClientEra::LEGACY, "legacy"),
+        (ClientEra::LEGACY, "modern"),
+        (ClientEra::Modern, "legacy"),
+        (ClientEra::Modern, "modern"),
+    ] {
+        let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio(upstream)).write();
         let pipe = Pipe::start(&world, &config, &["--no-daemon"]);
         let mut client = Mcp::stdio(pipe, era);
         wait_for_echo(&mut client);
@@ -29,10 +32,10 @@ fn every_request_works_over_stdio_without_a_daemon() {
 
 #[test]
 fn every_request_works_over_stdio_attached_to_the_daemon() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(TOOLS);
     let pid = pid_in(&gateway.legacy().call("fx__env", json!({})).text());
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let pipe = Pipe::start(&gateway.world, &gateway.config, &[]);
         let mut client = Mcp::stdio(pipe, era);
         everything_works(&mut client, era, false, "attached");
@@ -43,9 +46,9 @@ fn every_request_works_over_stdio_attached_to_the_daemon() {
 
 #[test]
 fn two_hosts_share_the_daemon_and_its_upstream_over_stdio() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(TOOLS);
-    let start = || Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), Era::LEGACY);
+    let start = || Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), ClientEra::LEGACY);
     let (mut first, mut second) = (start(), start());
     let (a, b) = (first.call("fx__env", json!({})).text(), second.call("fx__env", json!({})).text());
     assert_eq!(pid_in(&a), pid_in(&b));
@@ -54,10 +57,10 @@ fn two_hosts_share_the_daemon_and_its_upstream_over_stdio() {
 #[test]
 fn an_upstream_can_be_given_on_the_command_line_and_served_transparently() {
     let server = Fake::http("both").spawn();
-    let (world, config) = Setup::new().write();
+    let (world, config) = GatewaySetup::new().write();
     let argument = format!("up={}", server.url);
     let pipe = Pipe::start(&world, &config, &["--upstream", &argument, "--transparent"]);
-    let mut client = Mcp::stdio(pipe, Era::Modern);
+    let mut client = Mcp::stdio(pipe, ClientEra::Modern);
     eventually("echo is listed bare", || client.tool_names().iter().any(|name| name == "echo"));
     assert_eq!(client.call("echo", json!({"text": "bare"})).text(), "bare");
 }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::Era;
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::ClientEra;
 use crate::process::eventually;
 use crate::upstream::{Fake, example, toml_array};
 
 #[test]
 fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
-    let mut setup = Setup::new();
+    let mut setup = GatewaySetup::new();
     let good: Vec<String> = (1..=6).map(|n| format!("good{n}")).collect();
     for (n, name) in good.iter().enumerate() {
         setup = setup.fake(name, &Fake::stdio(if n % 2 == 0 { "legacy" } else { "modern" }));
@@ -24,7 +24,7 @@ fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
         .fake("garbage", &bad("garbage"))
         .fake("flood", &bad("flood"))
         .start();
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         for name in &good {
             eventually(&format!("{name} answers"), || {
@@ -43,7 +43,7 @@ fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
 #[test]
 fn an_endless_line_costs_bounded_memory_and_nobody_elses_calls() {
     for behaviour in ["no-newline", "huge-line"] {
-        let gateway = Setup::new()
+        let gateway = GatewaySetup::new()
             .fake("fx", &Fake::stdio("both"))
             .fake("bad", &Fake::stdio("legacy").behaving(behaviour))
             .start();
@@ -62,7 +62,7 @@ fn an_endless_line_costs_bounded_memory_and_nobody_elses_calls() {
 #[test]
 fn an_upstreams_environment_holds_what_was_given_to_it_and_no_secret_of_ours() {
     let command = toml_array([example("fake-upstream").to_str().unwrap(), "stdio", "--era", "both"]);
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .toml(&format!("[upstreams.fx]\ncommand = {command}\nenv = {{ GIVEN = \"yes-given\" }}"))
         .env("HIDDEN_SECRET", "canary-4711")
         .env("HEADEND_LOG", "info")

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{Gateway, Setup, World};
+use crate::harness::{Gateway, GatewaySetup, TestHome};
 use crate::process::{eventually, said};
 use crate::upstream::Fake;
 
@@ -51,8 +51,8 @@ fn is_root() -> bool {
 }
 
 /// Creates a world in which a daemon has run.
-fn used() -> (World, PathBuf) {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+fn used() -> (TestHome, PathBuf) {
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     // The daemon is killed, which may happen before the file has its name.
@@ -62,7 +62,7 @@ fn used() -> (World, PathBuf) {
 }
 
 /// Returns the file with the catalog of the world's upstream.
-fn inventory(world: &World) -> Option<PathBuf> {
+fn inventory(world: &TestHome) -> Option<PathBuf> {
     let is_inventory = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
         name.starts_with("inventory-") && name.ends_with(".json")
@@ -160,7 +160,7 @@ fn what_an_upstream_offered_last_is_not_believed_where_others_may_write_it() {
 #[test]
 fn the_admin_socket_is_not_made_where_others_could_replace_it() {
     for (mode, accepted) in [(0o770, false), (0o777, false), (0o1777, true), (0o755, true)] {
-        let (world, config) = Setup::new().write();
+        let (world, config) = GatewaySetup::new().write();
         let folder = world.path("sockets");
         fs::create_dir(&folder).unwrap();
         harm(&folder, Harm::Mode(mode));
@@ -180,7 +180,7 @@ fn the_admin_socket_is_not_made_where_others_could_replace_it() {
 
 #[test]
 fn configuration_and_secrets_may_be_links_and_what_they_lead_to_is_judged() {
-    let world = World::new();
+    let world = TestHome::new();
     let secret = world.write("secret", "token-of-the-second-caller-0123456789\n");
     // Laid out as Kubernetes does: the file is a link through a link to a folder.
     fs::create_dir(world.path("..data-1")).unwrap();
@@ -232,7 +232,7 @@ fn configuration_and_secrets_may_be_links_and_what_they_lead_to_is_judged() {
 
 #[test]
 fn a_token_that_can_be_guessed_is_refused_from_wherever_it_comes() {
-    let world = World::new();
+    let world = TestHome::new();
     let file = world.write("short", "0123456789abcde\n");
     let sources = [
         "\"0123456789abcde\"".to_owned(),

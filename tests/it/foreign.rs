@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::Setup;
+use crate::harness::GatewaySetup;
 use crate::process::{eventually, said};
 use crate::terminal::Terminal;
 use crate::upstream::Fake;
@@ -10,7 +10,7 @@ use crate::upstream::Patch;
 
 #[test]
 fn letters_of_every_script_are_letters_on_a_terminal_and_nothing_is_hidden() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let patch = Patch::new(&setup);
     patch.write(&json!({}));
     let fake = patch.of(Fake::stdio("legacy"));

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Setup, World};
+use crate::harness::{GatewaySetup, TestHome};
 use crate::process::said;
 
 mod below;
@@ -17,10 +17,10 @@ const UNDER: &str =
     "default = \"ask\"\n[[policy.rules]]\nid = \"searches\"\neffect = \"allow\"\ntools = [\"web__search\"]";
 
 /// Creates a world with a week of records.
-fn world(keeps: bool) -> (World, week::Truth) {
+fn world(keeps: bool) -> (TestHome, week::WeekTotals) {
     let upstreams = ["files", "git", "mail", "odd", "rare", "web"];
     let tables: String = upstreams.iter().map(|name| format!("[upstreams.{name}]\ncommand = [\"true\"]\n")).collect();
-    let (world, config) = Setup::new().policy(UNDER).toml(&tables).write();
+    let (world, config) = GatewaySetup::new().policy(UNDER).toml(&tables).write();
     fs::create_dir_all(world.path("config/headend")).unwrap();
     fs::rename(config, world.path("config/headend/headend.toml")).unwrap();
     let truth = week::write(&world.path("state/headend/audit"), 17, keeps);
@@ -32,7 +32,7 @@ fn json_of(output: &Output) -> Value {
 }
 
 /// Returns the changes of decisions that a rules file makes.
-fn replayed(world: &World, file: &str, code: i32) -> Value {
+fn replayed(world: &TestHome, file: &str, code: i32) -> Value {
     let output = world.run(&["policy", "replay", file, "--json"]);
     assert_eq!(output.status.code(), Some(code), "{}", said(&output));
     json_of(&output)

@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::mcp::{Era, Mcp};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{Lines, end, output_within, pid_of, resident, wait};
-pub(crate) use crate::setup::{Setup, World};
+pub(crate) use crate::setup::{GatewaySetup, TestHome};
 use crate::upstream::example;
 use rustix::process::{Signal, kill_process};
 
@@ -33,7 +33,7 @@ fn beside() -> String {
     path.to_str().unwrap().to_owned()
 }
 
-impl World {
+impl TestHome {
     /// Creates a command that sees only this world.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -49,7 +49,7 @@ impl World {
     }
 }
 
-impl Setup {
+impl GatewaySetup {
     /// Starts the daemon and waits until it prints where it listens.
     pub(crate) fn start(self) -> Gateway {
         let environment = self.environment.clone();
@@ -61,7 +61,7 @@ impl Setup {
 /// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Gateway {
-    pub(crate) world: World,
+    pub(crate) world: TestHome,
     pub(crate) config: PathBuf,
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Option<SocketAddr>,
@@ -72,7 +72,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// Starts `headend ARGS [--config CONFIG]` in this world.
-    pub(crate) fn start(world: World, config: Option<PathBuf>, args: &[&str], more: &[(String, String)]) -> Self {
+    pub(crate) fn start(world: TestHome, config: Option<PathBuf>, args: &[&str], more: &[(String, String)]) -> Self {
         let command = world.command(headend());
         Self::start_by(command, world, config, args, more)
     }
@@ -80,7 +80,7 @@ impl Gateway {
     /// Starts like [`Gateway::start`], by a command that runs the program with the added arguments.
     pub(crate) fn start_by(
         mut command: Command,
-        world: World,
+        world: TestHome,
         config: Option<PathBuf>,
         args: &[&str],
         more: &[(String, String)],
@@ -122,18 +122,18 @@ impl Gateway {
     }
 
     /// Creates a new client of this era.
-    pub(crate) fn client(&self, era: Era) -> Mcp {
+    pub(crate) fn client(&self, era: ClientEra) -> Mcp {
         Mcp::http(self.address, self.token(), era)
     }
 
     /// Creates a client that speaks 2025-11-25.
     pub(crate) fn legacy(&self) -> Mcp {
-        self.client(Era::LEGACY)
+        self.client(ClientEra::LEGACY)
     }
 
     /// Creates a client that speaks 2026-07-28.
     pub(crate) fn modern(&self) -> Mcp {
-        self.client(Era::Modern)
+        self.client(ClientEra::Modern)
     }
 
     /// Waits until all of these tools are listed.

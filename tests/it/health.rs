@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::audit::limit;
 use crate::failures::status_of;
-use crate::harness::{Gateway, Setup, headend};
-use crate::http::{self, Conn};
-use crate::mcp::Era;
+use crate::harness::{Gateway, GatewaySetup, headend};
+use crate::http::{self, TestConnection};
+use crate::mcp::ClientEra;
 use crate::process::{said, within};
 use crate::steps::health::{BACK, ask, is_degraded, is_well, readiness, told, works};
 use crate::upstream::Fake;
@@ -18,7 +18,7 @@ use crate::upstream::Fake;
 fn an_audit_log_that_takes_nothing_is_told_and_comes_back_without_a_call() {
     for (on_failure, status) in [("deny", 503), ("continue", 200)] {
         let audit = format!("[audit]\non-failure = \"{on_failure}\"");
-        let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).toml(&audit).write();
+        let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(&audit).write();
         let mut command = world.command("/bin/sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", headend()]);
         let gateway = Gateway::start_by(command, world, Some(config), &["serve"], &[]);
@@ -47,7 +47,7 @@ fn an_audit_log_that_takes_nothing_is_told_and_comes_back_without_a_call() {
 }
 
 /// Opens connections until one is not served, and returns its answer.
-fn fill(gateway: &Gateway, held: &mut Vec<Conn>) -> http::Response {
+fn fill(gateway: &Gateway, held: &mut Vec<TestConnection>) -> http::TestResponse {
     loop {
         let (conn, answer) = ask(gateway);
         if answer.head.status != 405 {
@@ -71,7 +71,7 @@ fn descriptors(gateway: &Gateway, limit: Option<u64>) {
 #[test]
 fn without_descriptors_clients_get_503_and_operators_see_why() {
     let server = Fake::http("modern").behaving("no-changes").spawn();
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).url("web", &server.url).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).url("web", &server.url).start();
     gateway.wait_for_tools(&["fx__echo", "web__echo"]);
     let mut client = gateway.modern();
     assert!(works(&mut client));
@@ -105,5 +105,5 @@ fn without_descriptors_clients_get_503_and_operators_see_why() {
     descriptors(&gateway, None);
     within(BACK, "all is well", || is_well(&gateway));
     assert_eq!(ask(&gateway).1.head.status, 405);
-    assert_eq!(gateway.client(Era::Modern).call("web__echo", json!({"text": "x"})).text(), "x");
+    assert_eq!(gateway.client(ClientEra::Modern).call("web__echo", json!({"text": "x"})).text(), "x");
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Setup, World};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{GatewaySetup, TestHome};
+use crate::mcp::{ClientEra, Mcp};
 use crate::stdio::Pipe;
 use crate::upstream::Fake;
 
@@ -29,7 +29,7 @@ tools = { allow = ["fx__echo"] }
 "#;
 
 /// Returns the records of these events in the audit logs of all processes.
-fn records(world: &World, events: &[&str]) -> Vec<Value> {
+fn records(world: &TestHome, events: &[&str]) -> Vec<Value> {
     let folder = world.path("state/headend/audit");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -40,9 +40,9 @@ fn records(world: &World, events: &[&str]) -> Vec<Value> {
 
 #[test]
 fn a_client_on_pipes_leaves_the_same_records() {
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).toml(RULES).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(RULES).write();
     for (profile, name, rule) in [(&[][..], "fx__env", "no-tool"), (&["--profile", "few"][..], "fx__fail", "profile")] {
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let mut client = Mcp::stdio(Pipe::start(&world, &config, profile), era);
             assert_eq!(client.call("fx__nobody", json!({})).code(), Some(-32602));
             assert_eq!(client.call(name, json!({})).code(), Some(-32602), "{era:?}");
@@ -55,7 +55,7 @@ fn a_client_on_pipes_leaves_the_same_records() {
                     .count()
             };
             let rules = records(&world, &["decision"]).iter().filter(|record| record["rule"] == rule).count();
-            let sessions = if era == Era::Modern { 2 } else { 1 };
+            let sessions = if era == ClientEra::Modern { 2 } else { 1 };
             assert_eq!((last("decision"), rules), (sessions, sessions), "{era:?}, {name}");
         }
     }

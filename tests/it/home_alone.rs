@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World, headend};
-use crate::mcp::{Answer, Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup, TestHome, headend};
+use crate::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::process::{eventually, output_within, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, toml_array};
@@ -24,8 +24,8 @@ const BARE: &[&str] = &["HOME", "PATH"];
 const BOUND: Duration = Duration::from_secs(30);
 
 /// A user with one server, which counts its starts.
-struct User {
-    world: World,
+struct LoneUser {
+    world: TestHome,
     config: PathBuf,
     state: PathBuf,
     starts: PathBuf,
@@ -33,7 +33,7 @@ struct User {
     session: Vec<(String, String)>,
 }
 
-impl User {
+impl LoneUser {
     /// Creates a user. Configuration and state are in their default places, or in places that
     /// variables of the session name.
     fn new(is_moved: bool) -> Self {
@@ -41,7 +41,7 @@ impl User {
     }
 
     fn with(is_moved: bool, tables: &str) -> Self {
-        let setup = Setup::new().server("auth.mode = \"none\"");
+        let setup = GatewaySetup::new().server("auth.mode = \"none\"");
         let world = setup.world.clone();
         let starts = world.path("work/starts");
         let words: Vec<String> = serde_json::from_str(&Fake::stdio("legacy").command()).unwrap();
@@ -91,7 +91,7 @@ impl User {
         output_within(command.spawn().unwrap(), BOUND, &format!("headend {args:?}"))
     }
 
-    fn client(&self, variables: &[&str], args: &[&str], era: Era) -> Mcp {
+    fn client(&self, variables: &[&str], args: &[&str], era: ClientEra) -> Mcp {
         Mcp::stdio(Pipe::of(self.command(variables, args)), era)
     }
 
@@ -103,7 +103,7 @@ impl User {
     /// Starts a daemon once, so that the server's lists are stored.
     fn list_once(&self) {
         let mut daemon = self.daemon();
-        let mut client = self.client(HOST, &["stdio"], Era::LEGACY);
+        let mut client = self.client(HOST, &["stdio"], ClientEra::LEGACY);
         eventually("the tools are listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
         drop(client);
         daemon.signal(Signal::TERM);
@@ -118,23 +118,23 @@ impl User {
     }
 }
 
-fn echo(client: &mut Mcp) -> Answer {
+fn echo(client: &mut Mcp) -> McpAnswer {
     client.call("fx__echo", json!({"text": "x"}))
 }
 
-fn reason(answer: &Answer) -> &Value {
+fn reason(answer: &McpAnswer) -> &Value {
     &answer.result()["_meta"]["headend/refusal"]["reason"]
 }
 
 #[test]
 fn hosts_and_cron_use_the_daemon_and_start_no_server_again() {
-    let user = User::new(false);
+    let user = LoneUser::new(false);
     let daemon = user.daemon();
     let file = user.state.join("socket.json");
     let data = fs::symlink_metadata(&file).unwrap();
     assert!(data.is_file() && data.permissions().mode() & 0o777 == 0o600, "{data:?}");
     for variables in [HOST, CRON, BARE] {
-        for era in [Era::LEGACY, Era::Modern] {
+        for era in [ClientEra::LEGACY, ClientEra::Modern] {
             let mut client = user.client(variables, &["stdio"], era);
             eventually("the call is made", || !echo(&mut client).is_error());
         }
@@ -151,7 +151,7 @@ fn hosts_and_cron_use_the_daemon_and_start_no_server_again() {
 
 #[test]
 fn a_host_reaches_moved_directories_by_the_line_that_status_prints() {
-    let user = User::new(true);
+    let user = LoneUser::new(true);
     let daemon = user.daemon();
     let mut status = user.command(BARE, &["status", "--json"]);
     status.envs(user.session.iter().cloned()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -162,18 +162,18 @@ fn a_host_reaches_moved_directories_by_the_line_that_status_prints() {
     let (config, socket) = (user.config.display(), user.world.path("run/headend.sock"));
     assert_eq!(line, format!("headend stdio --config {config} --socket {}", socket.display()));
     let words: Vec<&str> = line.split(' ').skip(1).collect();
-    let mut client = user.client(HOST, &words, Era::LEGACY);
+    let mut client = user.client(HOST, &words, ClientEra::LEGACY);
     eventually("the call is made", || !echo(&mut client).is_error());
-    let mut by_socket = user.client(CRON, &["stdio", "--socket", socket.to_str().unwrap()], Era::Modern);
+    let mut by_socket = user.client(CRON, &["stdio", "--socket", socket.to_str().unwrap()], ClientEra::Modern);
     assert!(!echo(&mut by_socket).is_error(), "the socket alone leads to the daemon");
     assert_eq!(user.starts(), 1, "{}", daemon.story());
 }
 
 #[test]
 fn the_address_of_a_killed_daemon_leads_nowhere_and_holds_nothing_up() {
-    let user = User::new(false);
+    let user = LoneUser::new(false);
     let mut daemon = user.daemon();
-    let mut client = user.client(HOST, &["stdio"], Era::LEGACY);
+    let mut client = user.client(HOST, &["stdio"], ClientEra::LEGACY);
     eventually("the call is made", || !echo(&mut client).is_error());
     drop(client);
     daemon.signal(Signal::KILL);
@@ -181,7 +181,7 @@ fn the_address_of_a_killed_daemon_leads_nowhere_and_holds_nothing_up() {
     assert!(user.state.join("socket.json").exists());
     let shown = user.run(BARE, &["status"]);
     assert!(shown.status.code() == Some(69) && said(&shown).contains("no daemon answers"), "{}", said(&shown));
-    let mut alone = user.client(HOST, &["stdio"], Era::LEGACY);
+    let mut alone = user.client(HOST, &["stdio"], ClientEra::LEGACY);
     assert!(alone.tool_names().iter().any(|name| name == "fx__echo"), "the kept lists are there at once");
     eventually("the call is made", || !echo(&mut alone).is_error());
     assert_eq!(user.starts(), 2);
@@ -197,7 +197,7 @@ fn the_address_of_a_killed_daemon_leads_nowhere_and_holds_nothing_up() {
 
 #[test]
 fn a_daemon_that_restarts_is_waited_for() {
-    let user = User::new(false);
+    let user = LoneUser::new(false);
     user.list_once();
     let started = user.starts();
     let lock = user.hold();
@@ -207,18 +207,18 @@ fn a_daemon_that_restarts_is_waited_for() {
     drop(lock);
     let daemon = user.daemon();
     assert!(pipe.line(BOUND).is_some(), "{}", pipe.story());
-    let mut client = Mcp::stdio(pipe, Era::Modern);
+    let mut client = Mcp::stdio(pipe, ClientEra::Modern);
     eventually("the call is made", || !echo(&mut client).is_error());
     assert_eq!(user.starts(), started + 1, "{}", daemon.story());
 }
 
 #[test]
 fn a_daemon_that_does_not_answer_is_stood_in_for_until_it_does() {
-    let user = User::with(false, "[stdio]\nreconnect-timeout = \"1s\"\n");
+    let user = LoneUser::with(false, "[stdio]\nreconnect-timeout = \"1s\"\n");
     user.list_once();
     let started = user.starts();
     let lock = user.hold();
-    let mut clients = [Era::LEGACY, Era::Modern].map(|era| user.client(HOST, &["stdio"], era));
+    let mut clients = [ClientEra::LEGACY, ClientEra::Modern].map(|era| user.client(HOST, &["stdio"], era));
     for client in &mut clients {
         assert!(client.tool_names().iter().any(|name| name == "fx__echo"));
         let answer = echo(client);
@@ -236,11 +236,11 @@ fn a_daemon_that_does_not_answer_is_stood_in_for_until_it_does() {
 
 #[test]
 fn a_named_socket_at_which_nothing_answers_starts_nothing() {
-    let user = User::new(false);
+    let user = LoneUser::new(false);
     user.list_once();
     let started = user.starts();
     let socket = user.world.path("run/none.sock").display().to_string();
-    let mut client = user.client(HOST, &["stdio", "--socket", &socket], Era::LEGACY);
+    let mut client = user.client(HOST, &["stdio", "--socket", &socket], ClientEra::LEGACY);
     assert!(client.tool_names().iter().any(|name| name == "fx__echo"));
     assert_eq!(reason(&echo(&mut client)), "daemon_away");
     for args in [&["status"][..], &["pins"], &["approvals"], &["disable", "fx"]] {
@@ -252,11 +252,11 @@ fn a_named_socket_at_which_nothing_answers_starts_nothing() {
 
 #[test]
 fn a_daemon_with_another_configuration_is_told_about() {
-    let user = User::new(false);
+    let user = LoneUser::new(false);
     let daemon = user.daemon();
     let other = user.world.write("other.toml", "[policy]\ndefault = \"allow\"\n");
     let args = ["stdio", "--config", other.to_str().unwrap()];
-    let mut client = user.client(HOST, &args, Era::LEGACY);
+    let mut client = user.client(HOST, &args, ClientEra::LEGACY);
     client.tool_names();
     let socket = user.world.path("run/headend.sock");
     let wanted = format!("headend stdio --config {} --socket {}", user.config.display(), socket.display());

@@ -13,14 +13,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Status line and header fields of an answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     /// Status codes of earlier interim (1xx) answers.
     pub(crate) interim: Vec<u16>,
 }
 
-impl Head {
+impl ResponseHead {
     /// Returns the first field of this name, in any case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
@@ -34,12 +34,12 @@ impl Head {
 
 /// A whole answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Response {
-    pub(crate) head: Head,
+pub(crate) struct TestResponse {
+    pub(crate) head: ResponseHead,
     pub(crate) body: Vec<u8>,
 }
 
-impl Response {
+impl TestResponse {
     /// Returns the body as text, for messages and for comparing bytes.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
@@ -48,7 +48,7 @@ impl Response {
 
 /// The way in which the end of the body is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Framing {
+enum ClientFraming {
     Length(usize),
     Chunked,
     UntilClose,
@@ -57,19 +57,19 @@ enum Framing {
 
 /// A connection to the server.
 #[derive(Debug)]
-pub(crate) struct Conn {
+pub(crate) struct TestConnection {
     stream: Stream,
     buffer: Vec<u8>,
-    framing: Framing,
+    framing: ClientFraming,
     deadline: Instant,
 }
 
-impl Conn {
-    /// Connects. Every later read fails `PATIENCE` after the last [`Conn::patience`] or
-    /// [`Conn::send`].
+impl TestConnection {
+    /// Connects. Every later read fails `PATIENCE` after the last [`TestConnection::patience`] or
+    /// [`TestConnection::send`].
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = connect(address, PATIENCE)?;
-        Ok(Self { stream, buffer: Vec::new(), framing: Framing::Done, deadline: now() + PATIENCE })
+        Ok(Self { stream, buffer: Vec::new(), framing: ClientFraming::Done, deadline: now() + PATIENCE })
     }
 
     /// Sets the time within which all further bytes must arrive.
@@ -120,7 +120,7 @@ impl Conn {
     }
 
     /// Reads to the end of the header fields, and remembers interim answers.
-    pub(crate) fn head(&mut self) -> io::Result<Head> {
+    pub(crate) fn head(&mut self) -> io::Result<ResponseHead> {
         let mut interim = Vec::new();
         loop {
             let line = self.line()?;
@@ -139,7 +139,7 @@ impl Conn {
                 interim.push(status);
                 continue;
             }
-            let head = Head { status, headers, interim };
+            let head = ResponseHead { status, headers, interim };
             self.framing = framing(&head);
             return Ok(head);
         }
@@ -148,23 +148,23 @@ impl Conn {
     /// Reads the next piece of the body; `None` at its end.
     pub(crate) fn piece(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.framing {
-            Framing::Done => Ok(None),
-            Framing::Length(0) => {
-                self.framing = Framing::Done;
+            ClientFraming::Done => Ok(None),
+            ClientFraming::Length(0) => {
+                self.framing = ClientFraming::Done;
                 Ok(None)
             }
-            Framing::Length(left) => {
+            ClientFraming::Length(left) => {
                 if self.buffer.is_empty() && !self.fill()? {
                     return Err(ErrorKind::UnexpectedEof.into());
                 }
                 let take = left.min(self.buffer.len());
-                self.framing = Framing::Length(left - take);
+                self.framing = ClientFraming::Length(left - take);
                 Ok(Some(self.buffer.drain(..take).collect()))
             }
-            Framing::Chunked => self.chunk(),
-            Framing::UntilClose => {
+            ClientFraming::Chunked => self.chunk(),
+            ClientFraming::UntilClose => {
                 if self.buffer.is_empty() && !self.fill()? {
-                    self.framing = Framing::Done;
+                    self.framing = ClientFraming::Done;
                     return Ok(None);
                 }
                 Ok(Some(std::mem::take(&mut self.buffer)))
@@ -179,7 +179,7 @@ impl Conn {
             usize::from_str_radix(digits, 16).map_err(|_| io::Error::other(format!("not a chunk size: {line:?}")))?;
         if size == 0 {
             while !self.line()?.is_empty() {}
-            self.framing = Framing::Done;
+            self.framing = ClientFraming::Done;
             return Ok(None);
         }
         while self.buffer.len() < size + 2 {
@@ -193,13 +193,13 @@ impl Conn {
     }
 
     /// Reads head and whole body.
-    pub(crate) fn response(&mut self) -> io::Result<Response> {
+    pub(crate) fn response(&mut self) -> io::Result<TestResponse> {
         let head = self.head()?;
         let mut body = Vec::new();
         while let Some(piece) = self.piece()? {
             body.extend_from_slice(&piece);
         }
-        Ok(Response { head, body })
+        Ok(TestResponse { head, body })
     }
 
     /// Returns whether the other side closes the connection within this time. A reset counts as
@@ -216,38 +216,38 @@ impl Conn {
     }
 }
 
-fn framing(head: &Head) -> Framing {
+fn framing(head: &ResponseHead) -> ClientFraming {
     if matches!(head.status, 204 | 304) {
-        return Framing::Done;
+        return ClientFraming::Done;
     }
     if head.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
-        return Framing::Chunked;
+        return ClientFraming::Chunked;
     }
     match head.header("content-length").and_then(|value| value.parse().ok()) {
-        Some(length) => Framing::Length(length),
-        None => Framing::UntilClose,
+        Some(length) => ClientFraming::Length(length),
+        None => ClientFraming::UntilClose,
     }
 }
 
 /// A reader of the events in a stream whose head was read already.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct EventReader {
     text: Vec<u8>,
 }
 
 /// An event of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct StreamEvent {
     pub(crate) name: Option<String>,
     pub(crate) id: Option<String>,
     pub(crate) retry: Option<String>,
     pub(crate) data: String,
 }
 
-impl Events {
+impl EventReader {
     /// Reads the next event with data; `None` at the end of the stream. Comments and priming events
     /// are skipped.
-    pub(crate) fn next(&mut self, conn: &mut Conn) -> io::Result<Option<Event>> {
+    pub(crate) fn next(&mut self, conn: &mut TestConnection) -> io::Result<Option<StreamEvent>> {
         loop {
             match self.next_of_any_kind(conn)? {
                 Some(event) if event.data.is_empty() => {}
@@ -257,12 +257,12 @@ impl Events {
     }
 
     /// Reads the next event, with data or without.
-    pub(crate) fn next_of_any_kind(&mut self, conn: &mut Conn) -> io::Result<Option<Event>> {
+    pub(crate) fn next_of_any_kind(&mut self, conn: &mut TestConnection) -> io::Result<Option<StreamEvent>> {
         loop {
             while let Some(end) = find(&self.text, b"\n\n") {
                 let block: Vec<u8> = self.text.drain(..end + 2).collect();
                 let event = parse_event(&String::from_utf8_lossy(&block));
-                if event != Event::default() {
+                if event != StreamEvent::default() {
                     return Ok(Some(event));
                 }
             }
@@ -274,8 +274,8 @@ impl Events {
     }
 }
 
-fn parse_event(block: &str) -> Event {
-    let mut event = Event::default();
+fn parse_event(block: &str) -> StreamEvent {
+    let mut event = StreamEvent::default();
     for line in block.lines() {
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -315,8 +315,8 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(String, String)], bo
 }
 
 /// Sends one GET on a connection of its own.
-pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    let mut conn = Conn::open(address)?;
+pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<TestResponse> {
+    let mut conn = TestConnection::open(address)?;
     let headers = [("Host".to_owned(), address.to_string()), ("Connection".to_owned(), "close".to_owned())];
     conn.send(&request("GET", path, &headers, b""))?;
     conn.response()

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::harness::{World, headend};
+use crate::harness::{TestHome, headend};
 use crate::process::{output_within, said};
 use crate::terminal::Terminal;
 
 /// Copies the hosts' files: files of a user into the home and configuration folders, files of a
 /// project into the working directory.
-fn hosts(world: &World) -> Vec<PathBuf> {
+fn hosts(world: &TestHome) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hosts");
     let mut files = Vec::new();
     for (from, to) in [("home", "home"), ("home/config", "config"), ("project", "work")] {
@@ -38,7 +38,7 @@ fn copy(from: &Path, to: &Path, files: &mut Vec<PathBuf>) {
 }
 
 /// Runs `headend import` and checks that its output contains no secret of the files.
-fn import(world: &World, args: &[&str]) -> String {
+fn import(world: &TestHome, args: &[&str]) -> String {
     let output = world.run(&[&["import"], args].concat());
     let said = said(&output);
     assert!(output.status.success(), "{args:?}: {said}");
@@ -46,7 +46,7 @@ fn import(world: &World, args: &[&str]) -> String {
     said
 }
 
-fn check(world: &World) -> String {
+fn check(world: &TestHome) -> String {
     let mut command = world.command(headend());
     command.arg("check").stdout(Stdio::piped()).stderr(Stdio::piped());
     let checked = output_within(command.spawn().unwrap(), Duration::from_secs(30), "headend check");
@@ -57,7 +57,7 @@ fn check(world: &World) -> String {
 
 #[test]
 fn files_of_many_hosts_become_one_configuration_without_secrets() {
-    let world = World::new();
+    let world = TestHome::new();
     let files = hosts(&world);
     let secret = |file: &&PathBuf| fs::read_to_string(file).unwrap().contains("canary");
     assert!(files.iter().filter(secret).count() >= 20, "{files:?}");
@@ -164,7 +164,7 @@ fn carried_over(text: &str) {
 
 #[test]
 fn import_adds_to_a_file_and_leaves_the_rest_as_it_is() {
-    let world = World::new();
+    let world = TestHome::new();
     fs::create_dir(world.path("config/headend")).unwrap();
     let before =
         "# mine\r\n[upstreams.git]\r\ncommand = [\"/bin/git-mcp\"] # by hand\r\nenv = { TOKEN = { env = \"TOKEN\" } }";
@@ -198,7 +198,7 @@ fn import_adds_to_a_file_and_leaves_the_rest_as_it_is() {
 
 #[test]
 fn servers_that_may_want_a_login_are_named_with_the_line_to_type() {
-    let world = World::new();
+    let world = TestHome::new();
     let servers = [
         r#""docs":{"type":"http","url":"https://docs.example.com/mcp"}"#,
         r#""tracker":{"command":"npx","args":["-y","mcp-remote","https://tracker.example.com/sse"]}"#,
@@ -219,7 +219,7 @@ fn servers_that_may_want_a_login_are_named_with_the_line_to_type() {
 
 #[test]
 fn a_linked_configuration_stays_a_link() {
-    let world = World::new();
+    let world = TestHome::new();
     fs::create_dir(world.path("config/headend")).unwrap();
     let real = world.write("work/dotfiles.toml", "[log]\nfilter = \"warn\"\n");
     let link = world.path("config/headend/headend.toml");
@@ -240,7 +240,7 @@ fn a_linked_configuration_stays_a_link() {
 
 #[test]
 fn without_a_terminal_every_call_is_allowed_by_a_flag_alone() {
-    let world = World::new();
+    let world = TestHome::new();
     world.write("work/mcp.json", r#"{"mcpServers":{"a":{"command":"/bin/a"}}}"#);
     let said = import(&world, &["--write", "--allow-all", "mcp.json"]);
     let text = fs::read_to_string(world.path("config/headend/headend.toml")).unwrap();
@@ -251,7 +251,7 @@ fn without_a_terminal_every_call_is_allowed_by_a_flag_alone() {
 #[test]
 fn a_terminal_is_asked_what_the_hosts_leave_open() {
     for (answer, wanted) in [("y\r", "default = \"allow\""), ("\r", "default = \"ask\"")] {
-        let world = World::new();
+        let world = TestHome::new();
         world.write("work/mcp.json", r#"{"mcpServers":{"a":{"command":"/bin/a"}}}"#);
         let mut terminal = Terminal::start(&world, &["import", "--write", "mcp.json"], "");
         terminal.wait_for("[y/N]");
@@ -265,7 +265,7 @@ fn a_terminal_is_asked_what_the_hosts_leave_open() {
 
 #[test]
 fn without_files_of_hosts_import_says_what_to_do() {
-    let world = World::new();
+    let world = TestHome::new();
     let refused = world.run(&["import", "--write"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(said(&refused).contains("headend import FILE"), "{}", said(&refused));

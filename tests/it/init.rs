@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use crate::harness::{Gateway, World, headend};
+use crate::harness::{Gateway, TestHome, headend};
 use crate::process::said;
 
 #[test]
 fn the_first_file_is_private_passes_the_check_and_asks_about_everything_but_reading() {
-    let world = World::new();
+    let world = TestHome::new();
     let made = world.run(&["init"]);
     assert!(made.status.success(), "{}", said(&made));
     let path = world.path("config/headend/headend.toml");
@@ -35,7 +35,7 @@ fn the_first_file_is_private_passes_the_check_and_asks_about_everything_but_read
 
 #[test]
 fn a_file_that_exists_is_left_as_it_is_and_a_link_is_not_followed() {
-    let world = World::new();
+    let world = TestHome::new();
     let path = world.write("own.toml", "# mine\n");
     let file = path.to_str().unwrap();
     let again = world.run(&["init", "--config", file]);

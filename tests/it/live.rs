@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::faces::upstream_pid;
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, GatewaySetup};
 use crate::process::eventually;
 use crate::upstream::Fake;
 
@@ -42,7 +42,7 @@ fn fx(name: &str) -> String {
 
 #[test]
 fn a_mounted_configuration_is_followed_through_its_links() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let world = setup.world.clone();
     let dir = world.path("work/etc");
     fs::create_dir_all(&dir).unwrap();
@@ -62,7 +62,7 @@ fn a_mounted_configuration_is_followed_through_its_links() {
 
 #[test]
 fn a_mounted_conf_d_is_followed_through_its_links() {
-    let setup = Setup::new().toml(&fx("one"));
+    let setup = GatewaySetup::new().toml(&fx("one"));
     let parts = setup.world.path("conf.d");
     fs::create_dir_all(&parts).unwrap();
     let more = Mount(&parts);
@@ -78,7 +78,7 @@ fn a_mounted_conf_d_is_followed_through_its_links() {
 
 #[test]
 fn a_secret_in_a_mounted_file_is_followed() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let dir = setup.world.path("work/secrets");
     fs::create_dir_all(&dir).unwrap();
     let mount = Mount(&dir);

@@ -12,10 +12,10 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::failures::status_of;
-use crate::harness::{Gateway, Setup, headend};
+use crate::harness::{Gateway, GatewaySetup, headend};
 use crate::process::eventually;
 use crate::socket::Socket;
-use crate::upstream::{Fake, Listening, Log};
+use crate::upstream::{Fake, InputLog, Listening};
 
 mod bounds;
 mod issuers;
@@ -24,29 +24,29 @@ mod proxied;
 mod restored;
 
 /// A daemon in front of one server that requires a login, and that server's log.
-struct World {
+struct LoginGateway {
     gateway: Gateway,
     server: Listening,
-    log: Log,
+    log: InputLog,
     _folder: tempfile::TempDir,
 }
 
-fn world(era: &str, life: u64) -> World {
-    world_of(Setup::new(), era, life)
+fn world(era: &str, life: u64) -> LoginGateway {
+    world_of(GatewaySetup::new(), era, life)
 }
 
-fn world_of(setup: Setup, era: &str, life: u64) -> World {
+fn world_of(setup: GatewaySetup, era: &str, life: u64) -> LoginGateway {
     let folder = tempfile::tempdir().unwrap();
-    let log = Log::new(folder.path(), "server");
+    let log = InputLog::new(folder.path(), "server");
     let server = Fake::http(era).behaving(&format!("login={life}")).logging(&log).spawn();
     let setup = setup.policy("default = \"allow\"");
     let setup = setup.url("docs", &server.url).toml("[console]\nlisten = \"127.0.0.1:0\"");
     let setup = setup.fake("other", &Fake::stdio(era));
     let gateway = setup.env("HEADEND_LOG", "trace").start();
-    World { gateway, server, log, _folder: folder }
+    LoginGateway { gateway, server, log, _folder: folder }
 }
 
-impl World {
+impl LoginGateway {
     fn state(&self) -> String {
         status_of(&self.gateway, "docs")["state"].as_str().unwrap().to_owned()
     }

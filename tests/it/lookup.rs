@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::habit::week;
-use crate::harness::Setup;
+use crate::harness::GatewaySetup;
 use crate::process::eventually;
 use crate::upstream::Fake;
 
@@ -18,7 +18,7 @@ const RECORDS: u64 = 100_000;
 const GROWTH: u64 = 24 << 20;
 
 /// One page of calls.
-struct Page {
+struct AuditPage {
     rows: usize,
     looked_at: u64,
     next: Option<String>,
@@ -26,7 +26,7 @@ struct Page {
     took: Duration,
 }
 
-fn page(browser: &Browser, path: &str) -> Page {
+fn page(browser: &Browser, path: &str) -> AuditPage {
     let begun = Instant::now();
     let answer = browser.get(path);
     let took = begun.elapsed();
@@ -36,7 +36,7 @@ fn page(browser: &Browser, path: &str) -> Page {
     let number = looked.split(|c: char| !c.is_ascii_digit()).rfind(|part| !part.is_empty());
     let next = text.split("rel=\"next\"").next().filter(|before| before.len() < text.len());
     let next = next.and_then(|before| before.rsplit_once("href=\"")?.1.split('"').next());
-    Page {
+    AuditPage {
         rows: text.matches("<tr role=\"row\"><td").count(),
         looked_at: number.unwrap_or_else(|| panic!("{text}")).parse().unwrap(),
         next: next.map(|next| next.replace("&#38;", "&").replace("&amp;", "&")),
@@ -61,7 +61,7 @@ fn all(browser: &Browser, path: &str) -> (usize, u64, usize, Duration) {
 
 #[test]
 fn a_filter_over_a_hundred_thousand_records_reads_each_once_and_keeps_nothing() {
-    let gateway = Setup::new().start();
+    let gateway = GatewaySetup::new().start();
     let browser = Browser::signed_in(&gateway);
     let path = week::write_chain(&gateway.world.path("state/headend/audit"), "s-0badcafe", 23, true, 24_000);
     let text = fs::read_to_string(&path).unwrap();
@@ -110,7 +110,7 @@ fn a_filter_over_a_hundred_thousand_records_reads_each_once_and_keeps_nothing() 
 
 #[test]
 fn days_back_are_pages_of_their_own() {
-    let gateway = Setup::new().start();
+    let gateway = GatewaySetup::new().start();
     let browser = Browser::signed_in(&gateway);
     let path = week::write_chain(&gateway.world.path("state/headend/audit"), "s-0badcafe", 5, false, 600);
     let mut days: BTreeMap<String, usize> = BTreeMap::new();
@@ -132,7 +132,7 @@ fn days_back_are_pages_of_their_own() {
 
 #[test]
 fn a_call_is_there_with_its_client_its_outcome_and_its_arguments() {
-    let setup = Setup::new().fake("fx", &Fake::stdio("both")).toml("[audit]\ncapture-arguments = \"full\"");
+    let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml("[audit]\ncapture-arguments = \"full\"");
     let gateway = setup.start();
     gateway.wait_for_tools(&["fx__echo"]);
     let browser = Browser::signed_in(&gateway);

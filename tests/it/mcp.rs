@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use self::answer::read_answer;
-pub(crate) use self::answer::{Answer, Open};
-use super::http::{self, Conn, Events};
+pub(crate) use self::answer::{McpAnswer, OpenCall};
+use super::http::{self, EventReader, TestConnection};
 use super::stdio::Pipe;
 
 #[path = "mcp/answer.rs"]
@@ -18,14 +18,14 @@ pub(crate) const MODERN: &str = "2026-07-28";
 
 /// The era and revision of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum ClientEra {
     /// The era with `initialize` and a session, with this revision.
     Legacy(&'static str),
     /// The era in which every request is self-contained.
     Modern,
 }
 
-impl Era {
+impl ClientEra {
     /// The last revision with sessions.
     pub(crate) const LEGACY: Self = Self::Legacy("2025-11-25");
     /// Both eras, for tests that hold for either.
@@ -33,30 +33,30 @@ impl Era {
 }
 
 #[derive(Debug)]
-enum Link {
-    Http(Http),
+enum ClientLink {
+    Http(ClientHttp),
     Stdio(Box<Pipe>),
 }
 
-impl Link {
+impl ClientLink {
     const fn to(address: SocketAddr, token: Option<String>) -> Self {
-        Self::Http(Http { address, token, conn: None, session: None })
+        Self::Http(ClientHttp { address, token, conn: None, session: None })
     }
 }
 
 #[derive(Debug)]
-struct Http {
+struct ClientHttp {
     address: SocketAddr,
     token: Option<String>,
-    conn: Option<Conn>,
+    conn: Option<TestConnection>,
     session: Option<String>,
 }
 
 /// A client of the gateway.
 #[derive(Debug)]
 pub(crate) struct Mcp {
-    link: Link,
-    era: Era,
+    link: ClientLink,
+    era: ClientEra,
     next_id: u64,
     /// The client's own name.
     name: String,
@@ -69,7 +69,7 @@ pub(crate) struct Mcp {
 
 impl Mcp {
     /// Creates a client over HTTP; in the legacy era it opens its session.
-    pub(crate) fn http(address: SocketAddr, token: Option<String>, era: Era) -> Self {
+    pub(crate) fn http(address: SocketAddr, token: Option<String>, era: ClientEra) -> Self {
         Self::http_at(address, token, era, "/mcp", json!({}))
     }
 
@@ -77,29 +77,29 @@ impl Mcp {
     pub(crate) fn http_at(
         address: SocketAddr,
         token: Option<String>,
-        era: Era,
+        era: ClientEra,
         path: &str,
         capabilities: Value,
     ) -> Self {
-        Self::new(Link::to(address, token), era, "it", path, capabilities)
+        Self::new(ClientLink::to(address, token), era, "it", path, capabilities)
     }
 
     /// Creates a client like [`Mcp::http`], with this name.
-    pub(crate) fn http_named(address: SocketAddr, token: Option<String>, era: Era, name: &str) -> Self {
-        Self::new(Link::to(address, token), era, name, "/mcp", json!({}))
+    pub(crate) fn http_named(address: SocketAddr, token: Option<String>, era: ClientEra, name: &str) -> Self {
+        Self::new(ClientLink::to(address, token), era, name, "/mcp", json!({}))
     }
 
     /// Creates a client over the pipes of a `headend stdio`.
-    pub(crate) fn stdio(pipe: Pipe, era: Era) -> Self {
+    pub(crate) fn stdio(pipe: Pipe, era: ClientEra) -> Self {
         Self::stdio_with(pipe, era, json!({}))
     }
 
     /// Creates a client like [`Mcp::stdio`], with capabilities.
-    pub(crate) fn stdio_with(pipe: Pipe, era: Era, capabilities: Value) -> Self {
-        Self::new(Link::Stdio(Box::new(pipe)), era, "it", "/mcp", capabilities)
+    pub(crate) fn stdio_with(pipe: Pipe, era: ClientEra, capabilities: Value) -> Self {
+        Self::new(ClientLink::Stdio(Box::new(pipe)), era, "it", "/mcp", capabilities)
     }
 
-    fn new(link: Link, era: Era, name: &str, path: &str, capabilities: Value) -> Self {
+    fn new(link: ClientLink, era: ClientEra, name: &str, path: &str, capabilities: Value) -> Self {
         let mut client = Self {
             link,
             era,
@@ -110,7 +110,7 @@ impl Mcp {
             user_agent: "headend-tests/1".to_owned(),
             greeting: Value::Null,
         };
-        if let Era::Legacy(revision) = era {
+        if let ClientEra::Legacy(revision) = era {
             client.initialize(revision);
         }
         client
@@ -121,7 +121,7 @@ impl Mcp {
             "clientInfo": {"name": self.name, "version": "1"}});
         let answer = self.request("initialize", params);
         self.greeting = answer.result().clone();
-        if let Link::Http(http) = &mut self.link {
+        if let ClientLink::Http(http) = &mut self.link {
             http.session = answer.head.header("mcp-session-id").map(str::to_owned);
         }
         self.notify("notifications/initialized", json!({}));
@@ -129,7 +129,7 @@ impl Mcp {
 
     /// Continues at another address, without a new handshake.
     pub(crate) fn follow(&mut self, to: SocketAddr) {
-        if let Link::Http(http) = &mut self.link {
+        if let ClientLink::Http(http) = &mut self.link {
             (http.address, http.conn) = (to, None);
         }
     }
@@ -137,22 +137,22 @@ impl Mcp {
     /// Returns the legacy session's id.
     pub(crate) fn session(&self) -> Option<String> {
         match &self.link {
-            Link::Http(http) => http.session.clone(),
-            Link::Stdio(_) => None,
+            ClientLink::Http(http) => http.session.clone(),
+            ClientLink::Stdio(_) => None,
         }
     }
 
     /// Returns the process at the other end of the pipes.
     pub(crate) fn pipe(&mut self) -> &mut Pipe {
         match &mut self.link {
-            Link::Stdio(pipe) => pipe,
-            Link::Http(_) => panic!("a client over HTTP has no pipe"),
+            ClientLink::Stdio(pipe) => pipe,
+            ClientLink::Http(_) => panic!("a client over HTTP has no pipe"),
         }
     }
 
     /// Adds the members to parameters that the era requires.
     pub(crate) fn dress(&self, params: Value) -> Value {
-        if self.era != Era::Modern {
+        if self.era != ClientEra::Modern {
             return params;
         }
         let mut params = dressed(params, &self.capabilities);
@@ -162,7 +162,7 @@ impl Mcp {
 
     /// Returns the header fields of a request with this method and parameters.
     pub(crate) fn headers(&self, method: &str, params: &Value) -> Vec<(String, String)> {
-        let Link::Http(http) = &self.link else {
+        let ClientLink::Http(http) = &self.link else {
             return Vec::new();
         };
         let mut headers = vec![
@@ -173,7 +173,7 @@ impl Mcp {
         ];
         headers.extend(http.token.as_ref().map(|token| ("Authorization", format!("Bearer {token}"))));
         match self.era {
-            Era::Modern => {
+            ClientEra::Modern => {
                 headers.push(("MCP-Protocol-Version", MODERN.to_owned()));
                 headers.push(("Mcp-Method", method.to_owned()));
                 let named = match method {
@@ -184,7 +184,7 @@ impl Mcp {
                 };
                 headers.extend(named.and_then(Value::as_str).map(|name| ("Mcp-Name", name.to_owned())));
             }
-            Era::Legacy(revision) => {
+            ClientEra::Legacy(revision) => {
                 if let Some(session) = &http.session {
                     headers.push(("Mcp-Session-Id", session.clone()));
                     headers.push(("MCP-Protocol-Version", revision.to_owned()));
@@ -200,13 +200,13 @@ impl Mcp {
     }
 
     /// Makes one request with a fresh id.
-    pub(crate) fn request(&mut self, method: &str, params: Value) -> Answer {
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> McpAnswer {
         let id = self.fresh_id();
         self.request_as(&id, method, params)
     }
 
     /// Makes one request with this id.
-    pub(crate) fn request_as(&mut self, id: &Value, method: &str, params: Value) -> Answer {
+    pub(crate) fn request_as(&mut self, id: &Value, method: &str, params: Value) -> McpAnswer {
         let params = self.dress(params);
         let headers = self.headers(method, &params);
         let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
@@ -214,15 +214,15 @@ impl Mcp {
     }
 
     /// Makes one request with exactly this body.
-    pub(crate) fn exchange(&mut self, id: &Value, headers: &[(String, String)], body: &str) -> Answer {
+    pub(crate) fn exchange(&mut self, id: &Value, headers: &[(String, String)], body: &str) -> McpAnswer {
         match &mut self.link {
-            Link::Stdio(pipe) => {
+            ClientLink::Stdio(pipe) => {
                 pipe.send(body.as_bytes());
                 pipe.answer(id, http::PATIENCE)
             }
-            Link::Http(http) => {
+            ClientLink::Http(http) => {
                 let (address, conn) = (http.address, http.conn.take());
-                let mut conn = conn.unwrap_or_else(|| Conn::open(address).unwrap());
+                let mut conn = conn.unwrap_or_else(|| TestConnection::open(address).unwrap());
                 conn.send(&http::request("POST", &self.path, headers, body.as_bytes())).unwrap();
                 let answer = read_answer(&mut conn).unwrap_or_else(|error| panic!("no answer to {body}: {error}"));
                 if answer.head.header("connection").is_none_or(|value| !value.eq_ignore_ascii_case("close")) {
@@ -256,10 +256,10 @@ impl Mcp {
     /// Sends a message that has no answer.
     fn post(&mut self, headers: &[(String, String)], body: &str) {
         match &mut self.link {
-            Link::Stdio(pipe) => pipe.send(body.as_bytes()),
-            Link::Http(http) => {
+            ClientLink::Stdio(pipe) => pipe.send(body.as_bytes()),
+            ClientLink::Http(http) => {
                 let address = http.address;
-                let conn = http.conn.get_or_insert_with(|| Conn::open(address).unwrap());
+                let conn = http.conn.get_or_insert_with(|| TestConnection::open(address).unwrap());
                 conn.send(&http::request("POST", &self.path, headers, body.as_bytes())).unwrap();
                 let answer = conn.response().unwrap();
                 assert_eq!(answer.head.status, 202, "{body}: {}", answer.text());
@@ -268,47 +268,47 @@ impl Mcp {
     }
 
     /// Makes a request on a connection of its own, whose answer the test reads piece by piece.
-    pub(crate) fn open(&mut self, method: &str, params: Value) -> Open {
+    pub(crate) fn open(&mut self, method: &str, params: Value) -> OpenCall {
         let id = self.fresh_id();
         self.open_as(&id, method, params)
     }
 
     /// Makes a request like [`Mcp::open`], with this id.
-    pub(crate) fn open_as(&self, id: &Value, method: &str, params: Value) -> Open {
+    pub(crate) fn open_as(&self, id: &Value, method: &str, params: Value) -> OpenCall {
         let params = self.dress(params);
         let headers = self.headers(method, &params);
         let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         let mut conn = self.connect();
         conn.send(&http::request("POST", &self.path, &headers, body.as_bytes())).unwrap();
-        Open { id: id.clone(), conn, head: None, events: Events::default() }
+        OpenCall { id: id.clone(), conn, head: None, events: EventReader::default() }
     }
 
     /// Opens the stream of a legacy session for messages outside of requests, and waits until it is
     /// open: earlier messages are lost.
-    pub(crate) fn listen(&self) -> Open {
+    pub(crate) fn listen(&self) -> OpenCall {
         let mut stream = self.get(&[]);
         stream.head();
         stream
     }
 
     /// Resumes the stream after the event of this id.
-    pub(crate) fn resume(&self, last: &str) -> Open {
+    pub(crate) fn resume(&self, last: &str) -> OpenCall {
         self.get(&[("Last-Event-ID".to_owned(), last.to_owned())])
     }
 
-    fn get(&self, more: &[(String, String)]) -> Open {
+    fn get(&self, more: &[(String, String)]) -> OpenCall {
         let mut headers = self.headers("", &Value::Null);
         headers.retain(|(name, _)| name != "Content-Type");
         headers.extend_from_slice(more);
         let mut conn = self.connect();
         conn.send(&http::request("GET", &self.path, &headers, b"")).unwrap();
-        Open { id: Value::Null, conn, head: None, events: Events::default() }
+        OpenCall { id: Value::Null, conn, head: None, events: EventReader::default() }
     }
 
-    fn connect(&self) -> Conn {
+    fn connect(&self) -> TestConnection {
         match &self.link {
-            Link::Http(http) => Conn::open(http.address).unwrap(),
-            Link::Stdio(_) => panic!("streams of their own need HTTP"),
+            ClientLink::Http(http) => TestConnection::open(http.address).unwrap(),
+            ClientLink::Stdio(_) => panic!("streams of their own need HTTP"),
         }
     }
 
@@ -321,7 +321,7 @@ impl Mcp {
     }
 
     /// Calls a tool.
-    pub(crate) fn call(&mut self, name: &str, arguments: Value) -> Answer {
+    pub(crate) fn call(&mut self, name: &str, arguments: Value) -> McpAnswer {
         self.request("tools/call", json!({"name": name, "arguments": arguments}))
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::{Setup, World, left_out};
+use crate::harness::{GatewaySetup, TestHome, left_out};
 use crate::process::{eventually, installed, output_within, said};
 use crate::upstream::Fake;
 
@@ -30,7 +30,7 @@ fn value(page: &str, series: &str) -> f64 {
 
 #[test]
 fn files_starts_and_processes_are_on_the_page() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let before = value(&gateway.scrape(), "headend_audit_bytes");
     for _ in 0..20 {
@@ -62,7 +62,7 @@ fn config(name: &str) -> PathBuf {
 
 #[test]
 fn each_query_of_the_dashboard_and_the_alerts_finds_its_series_on_the_page() {
-    let gateway = Setup::new().policy(ASK).toml(LIMIT).fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().policy(ASK).toml(LIMIT).fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     // Families whose series begin with the first event: outcomes, limits, decisions.
     let mut client = gateway.legacy();
@@ -82,7 +82,7 @@ fn the_files_for_prometheus_pass_its_checks_and_the_alerts_their_tests() {
     if !installed("promtool") {
         return left_out("checks of the files for Prometheus", "promtool is not installed");
     }
-    let world = World::new();
+    let world = TestHome::new();
     let passes = |args: &[&str], file: &Path| {
         let mut command = world.command("promtool");
         command.args(args).arg(file).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -7,14 +7,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::harness::Gateway;
-use super::http::{self, Conn, Event, Events};
+use super::http::{self, EventReader, StreamEvent, TestConnection};
 
 /// A client of the old transport.
 pub(crate) struct OldClient {
     pub(crate) address: SocketAddr,
     pub(crate) token: Option<String>,
-    pub(crate) stream: Conn,
-    pub(crate) events: Events,
+    pub(crate) stream: TestConnection,
+    pub(crate) events: EventReader,
     pub(crate) endpoint: String,
     pub(crate) next_id: u64,
 }
@@ -29,7 +29,7 @@ pub(crate) fn fields(address: SocketAddr, token: Option<&str>) -> Vec<(String, S
 pub(crate) fn ask(address: SocketAddr, token: Option<&str>, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut headers = fields(address, token);
     headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
-    let mut conn = Conn::open(address).unwrap();
+    let mut conn = TestConnection::open(address).unwrap();
     conn.send(&http::request(method, path, &headers, body.as_bytes())).unwrap();
     let head = conn.head().unwrap();
     if head.is_stream() {
@@ -46,11 +46,11 @@ impl OldClient {
     /// Connects without the handshake.
     pub(crate) fn connect(gateway: &Gateway, token: Option<String>, path: &str) -> Self {
         let address = gateway.address;
-        let mut stream = Conn::open(address).unwrap();
+        let mut stream = TestConnection::open(address).unwrap();
         stream.send(&http::request("GET", path, &fields(address, token.as_deref()), b"")).unwrap();
         let head = stream.head().unwrap();
         assert!(head.status == 200 && head.is_stream(), "{head:?}");
-        let mut events = Events::default();
+        let mut events = EventReader::default();
         let first = events.next(&mut stream).unwrap().unwrap();
         assert_eq!(first.name.as_deref(), Some("endpoint"));
         Self { address, token, stream, events, endpoint: first.data, next_id: 0 }
@@ -80,7 +80,7 @@ impl OldClient {
         ask(self.address, self.token.as_deref(), "POST", &self.endpoint, &message.to_string())
     }
 
-    pub(crate) fn event(&mut self) -> Option<Event> {
+    pub(crate) fn event(&mut self) -> Option<StreamEvent> {
         self.stream.patience(http::PATIENCE);
         self.events.next(&mut self.stream).unwrap()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::{Gateway, Setup, headend, left_out};
+use crate::harness::{Gateway, GatewaySetup, headend, left_out};
 use crate::http;
 use crate::process::{installed, output_within, said};
 use crate::upstream::Fake;
@@ -19,7 +19,7 @@ fn other_users_of_the_socket_are_clients_and_not_the_operator() {
         return eprintln!("left out: the socket for other users: only root can become another user, with setpriv");
     }
     let stage = |access: &str| {
-        let setup = Setup::new().toml(&format!("[admin]\n{access}"));
+        let setup = GatewaySetup::new().toml(&format!("[admin]\n{access}"));
         let rules = r#"default = "allow"
             [[policy.rules]]
             id = "not-theirs"
@@ -64,7 +64,7 @@ fn other_users_of_the_socket_are_clients_and_not_the_operator() {
 
 #[test]
 fn client_text_never_becomes_a_series() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let burst = &|rounds: usize, seed: u64| {
         let mut noise = Noise(0x9e37_79b9_7f4a_7c15 ^ seed);
@@ -92,7 +92,7 @@ fn client_text_never_becomes_a_series() {
 
 #[test]
 fn the_metrics_page_passes_its_linter_and_the_probes_answer() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__echo", json!({"text": "x"}));
     let page = gateway.scrape();

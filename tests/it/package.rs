@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::harness::{World, headend};
+use crate::harness::{TestHome, headend};
 use crate::process::{installed, output_within, said};
 
 const TIME: Duration = Duration::from_secs(120);
@@ -36,7 +36,7 @@ fn lacking() -> Option<String> {
 }
 
 /// Returns the package of the program under test, or the one that `HEADEND_TEST_PACKAGE` names.
-fn package(world: &World) -> Result<PathBuf, String> {
+fn package(world: &TestHome) -> Result<PathBuf, String> {
     if let Some(named) = std::env::var_os("HEADEND_TEST_PACKAGE") {
         return Ok(named.into());
     }
@@ -53,7 +53,7 @@ fn package(world: &World) -> Result<PathBuf, String> {
 }
 
 /// Creates the same package as version 99.
-fn later(world: &World, package: &Path) -> PathBuf {
+fn later(world: &TestHome, package: &Path) -> PathBuf {
     let (folder, out) = (world.path("later"), world.path("later.deb"));
     done(Command::new("dpkg-deb").arg("-R").arg(package).arg(&folder), "unpack").unwrap();
     let control = folder.join("DEBIAN/control");
@@ -83,7 +83,7 @@ fn printed() -> Vec<String> {
 
 #[test]
 fn the_package_is_installed_upgraded_with_its_state_removed_and_purged() {
-    let world = World::new();
+    let world = TestHome::new();
     // The gate runs as any user, so a missing requirement is printed and is no failure.
     if let Some(why) = lacking() {
         return eprintln!("left out: the package: {why}");

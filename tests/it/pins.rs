@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::harness::Setup;
-use crate::mcp::{Era, Mcp};
+use crate::harness::GatewaySetup;
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::steps::pins::{MARKER, lists, ok, open};
@@ -13,10 +13,10 @@ mod many;
 
 #[test]
 fn pins_are_looked_at_and_approved_without_a_daemon() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let patch = Patch::new(&setup);
     let (world, config) = setup.fake("fx", &patch.of(Fake::stdio("both"))).write();
-    let alone = || Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::Modern);
+    let alone = || Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), ClientEra::Modern);
     let mut client = alone();
     eventually("echo is listed", || lists(&mut client, "fx__echo"));
     patch.write(&json!({"echo": {"description": MARKER}}));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Setup, World, headend};
+use crate::harness::{GatewaySetup, TestHome, headend};
 use crate::process::{output_within, said};
 use crate::upstream::Fake;
 
@@ -24,7 +24,7 @@ fn input() -> String {
 }
 
 /// Returns the ids of all answers with a result, sorted.
-fn answered(world: &World, args: &[&str]) -> Vec<u64> {
+fn answered(world: &TestHome, args: &[&str]) -> Vec<u64> {
     let mut command = world.command(headend());
     command.arg("stdio").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -42,10 +42,10 @@ fn answered(world: &World, args: &[&str]) -> Vec<u64> {
 
 #[test]
 fn piped_input_is_answered_to_its_end_with_a_daemon_and_without() {
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).write();
     let config = config.to_str().unwrap().to_owned();
     assert_eq!(answered(&world, &["--no-daemon", "--config", &config]), [1, 2, 3, 4]);
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let config = gateway.config.to_str().unwrap().to_owned();
     assert_eq!(answered(&gateway.world, &["--config", &config]), [1, 2, 3, 4]);

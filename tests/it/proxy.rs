@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
 use crate::failures::status_of;
-use crate::harness::{Gateway, Setup, World};
+use crate::harness::{Gateway, GatewaySetup, TestHome};
 use crate::process::{eventually, said};
 use crate::upstream::{Fake, Listening};
 
@@ -27,7 +27,7 @@ const HOST: &str = "server.proxied.invalid";
 const CANARY: &str = "canary-of-the-proxy";
 
 /// A proxy that requires a user and a password, and the servers with TLS behind it.
-pub(crate) struct Network {
+pub(crate) struct ProxyNetwork {
     runtime: Runtime,
     pub(crate) proxy: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -37,7 +37,7 @@ pub(crate) struct Network {
     authority: String,
 }
 
-impl Network {
+impl ProxyNetwork {
     pub(crate) fn new() -> Self {
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -85,8 +85,8 @@ impl Network {
     }
 
     /// Creates a set-up whose environment trusts the servers behind the proxy.
-    pub(crate) fn setup(&self) -> Setup {
-        let setup = Setup::new();
+    pub(crate) fn setup(&self) -> GatewaySetup {
+        let setup = GatewaySetup::new();
         let file: PathBuf = setup.world.write("work/authority.pem", &self.authority);
         setup.env("SSL_CERT_FILE", file.to_str().unwrap()).env("HEADEND_LOG", "trace")
     }
@@ -158,7 +158,7 @@ pub(crate) fn is_discreet(gateway: &Gateway) {
 #[test]
 fn every_transport_goes_through_the_proxy_of_the_environment() {
     for (fake, path) in [(Fake::http("modern"), "/mcp"), (Fake::http("legacy"), "/mcp"), (Fake::sse(), "/sse")] {
-        let (network, fake) = (Network::new(), fake.spawn());
+        let (network, fake) = (ProxyNetwork::new(), fake.spawn());
         network.serve(8443, fake.address());
         let setup = network.setup().url("docs", &format!("https://{HOST}:8443{path}"));
         let gateway = setup.env("HTTPS_PROXY", &network.url()).start();
@@ -174,7 +174,7 @@ fn every_transport_goes_through_the_proxy_of_the_environment() {
 
 #[test]
 fn the_key_decides_and_a_server_of_this_machine_is_reached_directly_without_it() {
-    let (network, [asked, direct, here]) = (Network::new(), [(); 3].map(|()| Fake::http("modern").spawn()));
+    let (network, [asked, direct, here]) = (ProxyNetwork::new(), [(); 3].map(|()| Fake::http("modern").spawn()));
     network.serve(443, here.address());
     let password = network.setup();
     password.world.write("work/proxy", &network.url());
@@ -200,7 +200,7 @@ fn the_key_decides_and_a_server_of_this_machine_is_reached_directly_without_it()
 
 #[test]
 fn a_refusal_of_the_proxy_is_told_and_names_it() {
-    let network = Network::new();
+    let network = ProxyNetwork::new();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let upstream =
         |name: &str, proxy: &str| format!("[upstreams.{name}]\nurl = \"https://{HOST}/mcp\"\nproxy = \"{proxy}\"\n");
@@ -225,7 +225,7 @@ fn a_refusal_of_the_proxy_is_told_and_names_it() {
 
 #[test]
 fn a_web_hook_goes_through_the_proxy_of_the_environment() {
-    let network = Network::new();
+    let network = ProxyNetwork::new();
     let hook = network.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     network.serve(443, &hook.local_addr().unwrap().to_string());
     network.runtime.spawn(async move {
@@ -259,7 +259,7 @@ fn a_web_hook_goes_through_the_proxy_of_the_environment() {
 }
 
 /// Starts a daemon in front of a server that requires a login, through the proxy.
-pub(crate) fn behind_a_login(network: &Network, server: &Listening, setup: Setup) -> Gateway {
+pub(crate) fn behind_a_login(network: &ProxyNetwork, server: &Listening, setup: GatewaySetup) -> Gateway {
     network.serve(443, server.address());
     let setup = setup.url("docs", &format!("{}/mcp", login_origin()));
     setup.env("HTTPS_PROXY", &network.url()).toml("[console]\nlisten = \"127.0.0.1:0\"").start()
@@ -274,7 +274,7 @@ pub(crate) fn login_origin() -> String {
 #[test]
 fn the_line_of_doctor_for_a_proxy_is_one_that_check_accepts() {
     let text = format!("[policy]\n[upstreams.docs]\nurl = \"https://{HOST}/mcp\"\n");
-    let world = World::new();
+    let world = TestHome::new();
     let config = world.write("headend.toml", &text);
     let run = |command: &str| said(&world.run(&[command, "--config", config.to_str().unwrap()]));
     let doctor = run("doctor").split_whitespace().collect::<Vec<_>>().join(" ");

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::demo::ports;
-use crate::harness::{Gateway, World, headend};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, TestHome, headend};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{alive, eventually, installed, output_within, said, within};
 use crate::stdio::Pipe;
 
@@ -76,14 +76,14 @@ fn is_fresh() -> bool {
 
 /// A clone of this repository, or a folder that looks like one, with the stand-in for `cargo`.
 struct Checkout {
-    world: World,
+    world: TestHome,
     folder: PathBuf,
     bin: PathBuf,
 }
 
 impl Checkout {
     fn new() -> Self {
-        let world = World::new();
+        let world = TestHome::new();
         let (folder, bin) = (world.path("work/headend"), world.path("home/bin"));
         fs::create_dir_all(&bin).unwrap();
         if is_fresh() {
@@ -350,7 +350,7 @@ fn each_hosts_line_starts_headend_as_its_server() {
     // The command that all hosts start, with the demo behind it.
     let mut command = checkout.shell("exec \"$@\"");
     command.arg("sh").args(&hosts["Claude Code"]);
-    let mut client = Mcp::stdio(Pipe::of(command), Era::LEGACY);
+    let mut client = Mcp::stdio(Pipe::of(command), ClientEra::LEGACY);
     eventually("the demo's tools are listed", || client.tool_names().iter().any(|name| name == "notes__add"));
 }
 

@@ -7,15 +7,15 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::harness::Setup;
+use crate::harness::GatewaySetup;
 use crate::process::{alive, descendants, eventually, within};
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
 #[test]
 fn a_changed_file_is_noticed_without_being_told() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let next = Setup::new().fake("fx", &Fake::stdio("both")).fake("more", &Fake::stdio("both")).text();
+    let next = GatewaySetup::new().fake("fx", &Fake::stdio("both")).fake("more", &Fake::stdio("both")).text();
     let fresh = gateway.world.write("headend.toml.new", &next);
     fs::rename(fresh, &gateway.config).unwrap();
     gateway.wait_for_tools(&["fx__echo", "more__echo"]);
@@ -23,8 +23,8 @@ fn a_changed_file_is_noticed_without_being_told() {
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let mut gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let children = descendants(gateway.pid());

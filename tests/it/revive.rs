@@ -6,10 +6,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp};
 use crate::steps::revive::{asks_for_approval, going_on, got, server_says, state_of};
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
 /// Ends the daemon by this signal and starts it again.
 fn again(mut gateway: Gateway, by: Signal) -> Gateway {
@@ -22,16 +22,16 @@ fn again(mut gateway: Gateway, by: Signal) -> Gateway {
 
 /// Starts a daemon that asks for an approval of every call, in front of a modern server that
 /// answers as a file says.
-fn before() -> (Gateway, Log) {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn before() -> (Gateway, InputLog) {
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("modern").logging(&log)).start();
     gateway.wait_for_tools(&["fx__raw"]);
     (gateway, log)
 }
 
 fn client(gateway: &Gateway) -> Mcp {
-    Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({"elicitation": {}}))
+    Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", json!({"elicitation": {}}))
 }
 
 /// Makes a call and approves it once, after which the server asks for input under its own state.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::harness::{Setup, World, headend};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{GatewaySetup, TestHome, headend};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{eventually, output_within, said, wait};
 use crate::stdio::Pipe;
 use crate::terminal::Terminal;
@@ -32,7 +32,7 @@ fn json_of(output: &Output) -> Value {
 
 #[test]
 fn a_command_that_follows_ends_with_its_reader_also_while_it_waits() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__echo", json!({"text": "x"}));
     for (args, reads) in [
@@ -68,7 +68,7 @@ fn a_taken_port_names_the_key_that_sets_it() {
         ("[metrics] listen", format!("{free}[metrics]\nlisten = \"{address}\"\n")),
         ("[console] listen", format!("{free}[metrics]\nlisten = \"127.0.0.1:0\"\n[console]\nlisten = \"{address}\"\n")),
     ] {
-        let world = World::new();
+        let world = TestHome::new();
         let config = world.write("headend.toml", &format!("{text}[policy]\ndefault = \"ask\"\n"));
         let refused = world.run(&["serve", "--config", config.to_str().unwrap()]);
         assert_eq!(refused.status.code(), Some(75), "{}", said(&refused));
@@ -83,7 +83,7 @@ fn a_taken_port_names_the_key_that_sets_it() {
 fn numbers_in_json_logs_are_numbers() {
     let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__*\"]\nrate = \"1/h\"";
     let log = "[log]\nformat = \"json\"\nfilter = \"debug\"\n[upstreams.gone]\ncommand = [\"/bin/false\"]";
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(limit).toml(log).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(limit).toml(log).start();
     gateway.wait_for_tools(&["fx__echo"]);
     for _ in 0..2 {
         gateway.modern().call("fx__echo", json!({"text": "x"}));
@@ -100,7 +100,7 @@ fn numbers_in_json_logs_are_numbers() {
 
 #[test]
 fn times_are_of_the_own_zone_for_people_and_in_utc_in_json() {
-    let setup = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both"));
+    let setup = GatewaySetup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both"));
     let gateway = setup.start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__echo", json!({"text": "x"}));
@@ -128,19 +128,20 @@ fn a_tool_of_a_server_that_starts_for_the_first_time_is_starting() {
     let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"slow__*\"]\ncallers = [\"second\"]";
     let profiles = "[profiles.without]\nupstreams = [\"fx\"]\n[profiles.few]\ntools = { allow = [\"fx__*\"] }\n\
                     [profiles.bare]\nupstreams = [\"slow\"]\ntransparent = true";
-    let setup = Setup::new().second_caller(TOKEN).fake("fx", &Fake::stdio("both")).toml(rule).toml(profiles);
+    let setup = GatewaySetup::new().second_caller(TOKEN).fake("fx", &Fake::stdio("both")).toml(rule).toml(profiles);
     let gateway = setup
         .toml(&format!("[upstreams.slow]\ncommand = {slow}\nstart-timeout = \"10m\"\ntools = {{ deny = [\"no_*\"] }}"))
         .start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let at = |token: Option<String>, era: Era, path: &str| Mcp::http_at(gateway.address, token, era, path, json!({}));
-    let pipe = |era: Era| {
+    let at =
+        |token: Option<String>, era: ClientEra, path: &str| Mcp::http_at(gateway.address, token, era, path, json!({}));
+    let pipe = |era: ClientEra| {
         // `status` reads the configuration too.
         let mut command = gateway.world.command(headend());
         command.env("SECOND_TOKEN", TOKEN);
         Mcp::stdio(Pipe::start_by(command, &gateway.config, &[]), era)
     };
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let local = |path: &str| at(gateway.token(), era, path);
         for (mut client, name) in
             [(local("/mcp"), "slow__anything"), (local("/mcp/bare"), "anything"), (pipe(era), "slow__anything")]
@@ -173,12 +174,12 @@ fn a_tool_of_a_server_that_starts_for_the_first_time_is_starting() {
 
 #[test]
 fn status_has_addresses_clients_by_name_and_open_approvals() {
-    let setup = Setup::new().policy("default = \"ask\"").toml("[console]\nlisten = \"127.0.0.1:0\"");
+    let setup = GatewaySetup::new().policy("default = \"ask\"").toml("[console]\nlisten = \"127.0.0.1:0\"");
     let gateway = setup.fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let mut named = Mcp::http_named(gateway.address, gateway.token(), Era::Modern, "codex\u{1b}[2J");
+    let mut named = Mcp::http_named(gateway.address, gateway.token(), ClientEra::Modern, "codex\u{1b}[2J");
     named.call("fx__echo", json!({"text": "x"}));
-    let mut pipe = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), Era::LEGACY);
+    let mut pipe = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), ClientEra::LEGACY);
     let _listed = pipe.tool_names();
     let _session = gateway.legacy().tool_names();
     let status = json_of(&gateway.run(&["status", "--json"]));
@@ -205,7 +206,7 @@ fn status_has_addresses_clients_by_name_and_open_approvals() {
 
 #[test]
 fn approvals_are_a_line_each_the_oldest_first() {
-    let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     for text in ["1st", "2nd"] {
         gateway.modern().call("fx__echo", json!({"text": format!("{text} {}", "word ".repeat(200))}));
@@ -225,7 +226,7 @@ fn approvals_are_a_line_each_the_oldest_first() {
 
 #[test]
 fn a_call_prints_text_for_people_and_the_result_where_asked() {
-    let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let call = ["call", "fx__echo", r#"{"text": "said"}"#];
     let mut terminal = Terminal::start(&gateway.world, &call, "");
@@ -247,7 +248,7 @@ fn a_call_prints_text_for_people_and_the_result_where_asked() {
 
 #[test]
 fn the_doctor_fits_a_screen() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let table = |n: usize| format!("[upstreams.server-{n}]\ncommand = [\"npx\", \"-y\", \"@example/server-{n}\"]\n");
     let tables: String = (0..14).map(table).collect();
     let servers: serde_json::Map<String, Value> = (0..14)

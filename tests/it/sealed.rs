@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup, TestHome};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{descendants, eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening};
@@ -19,13 +19,13 @@ const ARGUMENT: &str = "marker-in-an-argument";
 const QUERY: &str = "marker-in-a-query";
 
 /// Creates a setup with two servers, one of them behind a URL with a query, and a policy that asks.
-fn setup(remote: &Listening) -> Setup {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
+fn setup(remote: &Listening) -> GatewaySetup {
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
     setup.fake("fx", &Fake::stdio("legacy")).url("docs", &format!("{}?key={QUERY}", remote.url))
 }
 
 /// Returns the files of the state directory that contain one of the markers.
-fn in_clear(world: &World) -> Vec<(PathBuf, &'static str)> {
+fn in_clear(world: &TestHome) -> Vec<(PathBuf, &'static str)> {
     let mut found = Vec::new();
     let mut folders = vec![world.path("state/headend")];
     while let Some(folder) = folders.pop() {
@@ -45,12 +45,12 @@ fn in_clear(world: &World) -> Vec<(PathBuf, &'static str)> {
     found
 }
 
-fn database(world: &World) -> Connection {
+fn database(world: &TestHome) -> Connection {
     Connection::open(world.path("state/headend/headend.db")).unwrap()
 }
 
 /// Returns one column of every row, as stored.
-fn stored(world: &World, query: &str) -> Vec<String> {
+fn stored(world: &TestHome, query: &str) -> Vec<String> {
     let connection = database(world);
     let mut statement = connection.prepare(query).unwrap();
     statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
@@ -66,7 +66,7 @@ fn ask(client: &mut Mcp) -> String {
 }
 
 /// Returns the messages of the open approvals, as the operator sees them.
-fn open(world: &World) -> Vec<String> {
+fn open(world: &TestHome) -> Vec<String> {
     let output = world.run(&["approvals", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -74,14 +74,14 @@ fn open(world: &World) -> Vec<String> {
     rows.iter().map(|row| row["message"].as_str().unwrap().to_owned()).collect()
 }
 
-fn diff(world: &World, name: &str) -> String {
+fn diff(world: &TestHome, name: &str) -> String {
     let output = world.run(&["pins", "diff", name]);
     assert!(output.status.success(), "{}", said(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Opens an approval, and checks that it and the launch are stored sealed but shown in full.
-fn ask_and_look(world: &World, client: &mut Mcp) {
+fn ask_and_look(world: &TestHome, client: &mut Mcp) {
     eventually("both are listed", || {
         let names = client.tool_names();
         ["fx__echo", "docs__echo"].iter().all(|name| names.iter().any(|listed| listed == name))
@@ -125,7 +125,7 @@ fn arguments_and_queries_lie_sealed_and_the_operator_reads_them() {
 fn a_gateway_without_a_daemon_seals_with_the_same_key() {
     let remote = Fake::http("both").spawn();
     let (world, config) = setup(&remote).write();
-    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::Modern);
+    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), ClientEra::Modern);
     ask_and_look(&world, &mut client);
     // A daemon that runs at the same time sees its approval.
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
@@ -135,7 +135,7 @@ fn a_gateway_without_a_daemon_seals_with_the_same_key() {
 
 /// Creates a store with a grant, a rejected launch and an open approval, after the daemon has
 /// ended.
-fn used(remote: &Listening, more: &str) -> (World, PathBuf) {
+fn used(remote: &Listening, more: &str) -> (TestHome, PathBuf) {
     let gateway = setup(remote).toml(more).start();
     let mut client = gateway.modern();
     gateway.wait_for_tools(&["fx__echo", "docs__echo"]);
@@ -173,7 +173,7 @@ fn still_holds(gateway: &Gateway, client: &mut Mcp) {
 }
 
 /// Puts a store into the state of release 0.1.0, which had no key: all texts in the clear.
-fn as_before(world: &World, url: &str) {
+fn as_before(world: &TestHome, url: &str) {
     let message = format!("headend asks for consent.\narguments: {{\"text\":\"{ARGUMENT}\"}}");
     let launch = format!(r#"{{"transport":"auto","url":"{url}?key={QUERY}"}}"#);
     let connection = database(world);
@@ -221,7 +221,7 @@ fn a_store_of_before_opens_and_is_sealed_and_what_was_decided_holds() {
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     // A caller was identified by name only: a grant of `local` is that of our own user, not of
     // clients without a credential.
-    still_holds(&gateway, &mut Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), Era::Modern));
+    still_holds(&gateway, &mut Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), ClientEra::Modern));
     assert_eq!(in_clear(&gateway.world), [], "nor in the journal");
     assert!(open(&gateway.world)[0].contains(ARGUMENT));
     assert!(diff(&gateway.world, "docs").contains(QUERY));
@@ -288,10 +288,10 @@ fn a_key_of_the_configuration_takes_over_and_makes_no_file() {
 
 #[test]
 fn processes_that_start_together_on_a_fresh_state_agree_on_the_key() {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
     let (world, config) = setup.fake("fx", &Fake::stdio("legacy")).write();
     let pipes: Vec<Pipe> = (0..6).map(|_| Pipe::start(&world, &config, &["--no-daemon"])).collect();
-    let mut clients: Vec<Mcp> = pipes.into_iter().map(|pipe| Mcp::stdio(pipe, Era::Modern)).collect();
+    let mut clients: Vec<Mcp> = pipes.into_iter().map(|pipe| Mcp::stdio(pipe, ClientEra::Modern)).collect();
     for client in &mut clients {
         eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
         ask(client);

@@ -10,11 +10,11 @@ use super::upstream::Fake;
 
 /// A home for one daemon, with nothing but the test's own files.
 #[derive(Debug, Clone)]
-pub(crate) struct World {
+pub(crate) struct TestHome {
     dir: Arc<Folder>,
 }
 
-impl World {
+impl TestHome {
     pub(crate) fn new() -> Self {
         let dir = Folder::new();
         for name in ["home", "config", "state", "run", "work"] {
@@ -60,8 +60,8 @@ impl World {
 
 /// A daemon about to be started.
 #[derive(Debug)]
-pub(crate) struct Setup {
-    pub(crate) world: World,
+pub(crate) struct GatewaySetup {
+    pub(crate) world: TestHome,
     server: String,
     policy: String,
     rest: String,
@@ -69,12 +69,12 @@ pub(crate) struct Setup {
     pub(super) environment: Vec<(String, String)>,
 }
 
-impl Setup {
+impl GatewaySetup {
     /// Creates a setup with free ports, one generated token, metrics, everything allowed, and no
     /// upstream.
     pub(crate) fn new() -> Self {
         Self {
-            world: World::new(),
+            world: TestHome::new(),
             server: String::new(),
             policy: "default = \"allow\"".to_owned(),
             rest: String::new(),
@@ -149,7 +149,7 @@ impl Setup {
     }
 
     /// Writes the file without starting anything.
-    pub(crate) fn write(self) -> (World, PathBuf) {
+    pub(crate) fn write(self) -> (TestHome, PathBuf) {
         let text = self.text();
         let path = self.world.write("headend.toml", &text);
         (self.world, path)

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use crate::failures::status_of;
-use crate::harness::Setup;
+use crate::harness::GatewaySetup;
 use crate::process::within;
 
 /// Far less than the time limit of a call or of a start.
@@ -18,7 +18,7 @@ fn a_terminal_and_an_end_without_a_word_are_named() {
         ("silent end", r#"["true"]"#, "exit status: 0"),
         ("container", r#"["ENGINE", "run", "--rm", "image"]"#, "write `run -i`"),
     ] {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let engine = setup.world.write("work/docker", "#!/bin/sh\nexit 0\n");
         std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o700)).unwrap();
         let command = command.replace("ENGINE", engine.to_str().unwrap());

@@ -12,10 +12,10 @@ use serde_json::json;
 use crate::browser::Browser;
 use crate::faces::upstream_pid;
 use crate::failures::status_of;
-use crate::harness::{Gateway, Setup, World, left_out};
-use crate::mcp::Era;
+use crate::harness::{Gateway, GatewaySetup, TestHome, left_out};
+use crate::mcp::ClientEra;
 use crate::process::{alive, eventually, installed, said, within};
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
 /// Far less than the wait of a misconfigured upstream, which is half a minute at least.
 const SOON: Duration = Duration::from_secs(15);
@@ -43,7 +43,7 @@ fn in_state(gateway: &Gateway, name: &str, state: &str) -> bool {
 
 #[test]
 fn a_missing_program_is_a_state_of_its_own_and_starts_when_it_appears() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let (program, script) = (setup.world.path("work/server"), setup.world.path("work/later"));
     let gateway = setup
         .toml(&format!(
@@ -66,7 +66,7 @@ fn a_missing_program_is_a_state_of_its_own_and_starts_when_it_appears() {
 
 #[test]
 fn a_missing_script_and_directory_are_named_and_looked_for() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let folder = setup.world.path("work/folder");
     let command = Fake::stdio("both").command();
     let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}\ncwd = {folder:?}")).start();
@@ -78,7 +78,7 @@ fn a_missing_script_and_directory_are_named_and_looked_for() {
 
 #[test]
 fn a_call_and_a_reload_end_a_rest() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let program = setup.world.path("work/server");
     write_program(&program, &Fake::stdio("both"));
     let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = [{:?}]", program.display().to_string())).start();
@@ -101,7 +101,7 @@ fn a_call_and_a_reload_end_a_rest() {
 
 #[test]
 fn restart_ends_a_rest_and_says_what_came_of_it() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let program = setup.world.path("work/server");
     write_program(&program, &Fake::stdio("both"));
     fs::set_permissions(&program, fs::Permissions::from_mode(0o600)).unwrap();
@@ -120,8 +120,8 @@ fn restart_ends_a_rest_and_says_what_came_of_it() {
 
 #[test]
 fn restart_replaces_a_running_upstream_and_loses_no_call() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep", "fx__env"]);
     let before = upstream_pid(&gateway, "fx");
@@ -141,7 +141,7 @@ fn restart_replaces_a_running_upstream_and_loses_no_call() {
 #[test]
 fn restart_starts_a_connection_to_a_url_anew_too() {
     let server = Fake::http("modern").spawn();
-    let gateway = Setup::new().url("fx", &server.url).start();
+    let gateway = GatewaySetup::new().url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let restarted = gateway.run(&["restart", "fx"]);
     assert!(restarted.status.success() && said(&restarted).contains("fx: ready"), "{}", said(&restarted));
@@ -152,7 +152,7 @@ fn restart_starts_a_connection_to_a_url_anew_too() {
 
 #[test]
 fn restart_without_a_daemon_says_what_to_do() {
-    let output = World::new().run(&["restart", "fx"]);
+    let output = TestHome::new().run(&["restart", "fx"]);
     assert_eq!(output.status.code(), Some(69), "{}", said(&output));
     assert!(said(&output).contains("headend serve"), "{}", said(&output));
 }
@@ -161,7 +161,7 @@ fn restart_without_a_daemon_says_what_to_do() {
 fn a_start_takes_its_time_and_no_more_and_has_more_the_next_time() {
     let slow = Fake::stdio("legacy").behaving("slow-start=1500").command();
     let silent = Fake::stdio("legacy").behaving("never-answer").command();
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .toml(&format!("[upstreams.slow]\ncommand = {slow}\nstart-timeout = \"1s\""))
         .toml(&format!("[upstreams.silent]\ncommand = {silent}\nstart-timeout = \"1s\""))
         .start();
@@ -177,9 +177,9 @@ fn a_start_takes_its_time_and_no_more_and_has_more_the_next_time() {
 
 #[test]
 fn a_call_waits_for_a_start_with_progress() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy").behaving("slow-start=3000")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("legacy").behaving("slow-start=3000")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         gateway.modern().call("fx__exit", json!({}));
         let params = json!({"name": "fx__echo", "arguments": {"text": "late"}, "_meta": {"progressToken": "mine"}});
         let answer = gateway.client(era).request("tools/call", params);
@@ -195,7 +195,7 @@ fn a_call_waits_for_a_start_with_progress() {
 fn calls_beyond_the_slots_wait_for_a_start_too() {
     let command = Fake::stdio("legacy").behaving("slow-start=1500").command();
     let keys = "max-in-flight = 1\nqueue-timeout = \"500ms\"";
-    let gateway = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\n{keys}")).start();
+    let gateway = GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\n{keys}")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__exit", json!({}));
     std::thread::scope(|scope| {
@@ -210,11 +210,12 @@ fn calls_beyond_the_slots_wait_for_a_start_too() {
 #[test]
 fn a_call_that_has_waited_long_enough_is_told_how_long_the_start_takes() {
     let command = Fake::stdio("legacy").behaving("slow-start=6000").command();
-    let gateway = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\nstart-wait = \"500ms\"")).start();
+    let gateway =
+        GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\nstart-wait = \"500ms\"")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.modern().call("fx__exit", json!({}));
     eventually("it starts again", || status_of(&gateway, "fx")["state"] == "starting");
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let answer = gateway.client(era).call("fx__echo", json!({"text": "x"}));
         let refusal = &answer.result()["_meta"]["headend/refusal"];
         assert_eq!(
@@ -244,7 +245,7 @@ fn failing(lines: usize) -> String {
 
 #[test]
 fn the_last_lines_of_a_failed_start_are_told_without_its_secrets() {
-    let setup = Setup::new().toml("[console]\nlisten = \"127.0.0.1:0\"").toml(&failing(30));
+    let setup = GatewaySetup::new().toml("[console]\nlisten = \"127.0.0.1:0\"").toml(&failing(30));
     let gateway = setup.env("GIVEN_KEY", "canary-4711").start();
     let why = wait_for_state(&gateway, "fx", "down");
     assert!(why.contains("exit status: 3") && why.contains("last line of stderr: key $KEY"), "{why}");
@@ -282,7 +283,7 @@ fn a_program_that_ends_at_once_is_told_by_its_status_and_last_words() {
     let command = serde_json::to_string(&["/bin/sh", "-c", "echo 'usage: it KEY' >&2; exit 64"]).unwrap();
     let names: Vec<String> = (0..6).map(|n| format!("fx{n}")).collect();
     let tables: String = names.iter().map(|name| format!("[upstreams.{name}]\ncommand = {command}\n")).collect();
-    let gateway = Setup::new().toml(&tables).start();
+    let gateway = GatewaySetup::new().toml(&tables).start();
     for name in names {
         let why = wait_for_state(&gateway, &name, "down");
         assert_eq!(why, "the program ended (exit status: 64); last line of stderr: usage: it KEY");
@@ -292,7 +293,7 @@ fn a_program_that_ends_at_once_is_told_by_its_status_and_last_words() {
 #[test]
 fn a_server_that_ends_at_the_question_for_its_era_is_asked_in_the_old_way() {
     let fake = Fake::stdio("legacy").behaving("exit-on-discover");
-    let gateway = Setup::new().fake("fx", &fake).start();
+    let gateway = GatewaySetup::new().fake("fx", &fake).start();
     gateway.wait_for_tools_within(SOON, &["fx__echo"]);
     let status = status_of(&gateway, "fx");
     assert_eq!(status["revision"], "2025-11-25", "{status}");
@@ -305,7 +306,7 @@ fn a_slow_server_is_not_taken_for_a_legacy_one() {
         // The program reads its first question when the time for that is over.
         let command = Fake::stdio(era).behaving("slow-start=3000").command();
         let toml = format!("[upstreams.fx]\ncommand = {command}\nstart-timeout = \"5s\"");
-        let gateway = Setup::new().toml(&toml).start();
+        let gateway = GatewaySetup::new().toml(&toml).start();
         gateway.wait_for_tools_within(SOON, &["fx__echo"]);
         let status = status_of(&gateway, "fx");
         assert_eq!(status["revision"], "2026-07-28", "{era}: {status}");
@@ -317,14 +318,15 @@ fn a_slow_server_is_not_taken_for_a_legacy_one() {
 fn a_program_that_headend_ended_says_so() {
     // The program reacts to nothing, not even the end of its input, until it gets a signal.
     let command = serde_json::to_string(&["/bin/sh", "-c", "exec sleep 60"]).unwrap();
-    let gateway = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\nstart-timeout = \"500ms\"")).start();
+    let gateway =
+        GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\nstart-timeout = \"500ms\"")).start();
     let why = wait_for_state(&gateway, "fx", "down");
     assert!(why.contains("headend ended the program") && !why.contains("signal"), "{why}");
 }
 
 #[test]
 fn programs_start_a_few_at_a_time_and_a_slow_one_is_told_and_passed() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let record = setup.world.path("work/starts");
     // Each program reports when it begins to start, and is ready a while later.
     let mut setup = setup.server("limits.max-starts = 1");
@@ -347,7 +349,7 @@ fn programs_start_a_few_at_a_time_and_a_slow_one_is_told_and_passed() {
         assert_eq!(pair[0].replace("begin", "end"), pair[1], "one after the other:\n{told}");
     }
 
-    let setup = Setup::new().server("limits.max-starts = 1");
+    let setup = GatewaySetup::new().server("limits.max-starts = 1");
     let silent = Fake::stdio("legacy").behaving("never-answer").command();
     let silent = format!("[upstreams.silent]\ncommand = {silent}\nstart-timeout = \"3s\"");
     let gateway = setup.toml(&silent).fake("fx", &Fake::stdio("both")).start();
@@ -363,7 +365,7 @@ fn programs_start_a_few_at_a_time_and_a_slow_one_is_told_and_passed() {
 #[test]
 fn an_unset_variable_takes_down_its_upstream_alone() {
     let server = Fake::http("modern").spawn();
-    let setup = Setup::new().fake("good", &Fake::stdio("both")).toml(&failing(1)).toml(&format!(
+    let setup = GatewaySetup::new().fake("good", &Fake::stdio("both")).toml(&failing(1)).toml(&format!(
         "[upstreams.url]\nurl = \"{}\"\nheaders = {{ Authorization = {{ env = \"UNSET_TOKEN\", prefix = \"Bearer \" }} }}",
         server.url
     ));
@@ -381,9 +383,9 @@ fn an_unset_variable_takes_down_its_upstream_alone() {
 }
 
 /// A TLS server whose certificate no authority has issued.
-struct Tls(Child);
+struct UntrustedTlsServer(Child);
 
-impl Drop for Tls {
+impl Drop for UntrustedTlsServer {
     fn drop(&mut self) {
         // It may have ended already.
         let _ignored = self.0.kill();
@@ -397,7 +399,7 @@ fn a_refused_certificate_is_told_from_a_server_that_is_away() {
         left_out("a refused certificate", "openssl is not installed");
         return;
     }
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let (key, certificate) = (setup.world.path("work/key.pem"), setup.world.path("work/certificate.pem"));
     let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=other.example -keyout";
     let mut made = setup.world.command("openssl");
@@ -405,7 +407,7 @@ fn a_refused_certificate_is_told_from_a_server_that_is_away() {
     assert!(made.stderr(Stdio::null()).status().unwrap().success());
     let mut served = setup.world.command("openssl");
     served.args(["s_server", "-www", "-accept", "127.0.0.1:0", "-key"]).arg(&key).arg("-cert").arg(&certificate);
-    let mut server = Tls(served.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut server = UntrustedTlsServer(served.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
     let port = lines.find_map(|line| line.unwrap().strip_prefix("ACCEPT ")?.rsplit(':').next()?.parse::<u16>().ok());
     let gateway = setup

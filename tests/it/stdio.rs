@@ -8,9 +8,9 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{World, headend};
-use crate::http::Head;
-use crate::mcp::Answer;
+use crate::harness::{TestHome, headend};
+use crate::http::ResponseHead;
+use crate::mcp::McpAnswer;
 use crate::process::{Lines, pid_of, wait};
 
 /// A running `headend stdio`.
@@ -25,7 +25,7 @@ pub(crate) struct Pipe {
 
 impl Pipe {
     /// Starts `headend stdio --config CONFIG ARGS` in this world.
-    pub(crate) fn start(world: &World, config: &Path, args: &[&str]) -> Self {
+    pub(crate) fn start(world: &TestHome, config: &Path, args: &[&str]) -> Self {
         Self::start_by(world.command(headend()), config, args)
     }
 
@@ -73,13 +73,13 @@ impl Pipe {
     }
 
     /// Reads the response to this id, with the notices before it.
-    pub(crate) fn answer(&mut self, id: &Value, patience: Duration) -> Answer {
+    pub(crate) fn answer(&mut self, id: &Value, patience: Duration) -> McpAnswer {
         let mut notices = Vec::new();
         while let Some(raw) = self.line(patience) {
             let message: Value =
                 serde_json::from_str(&raw).unwrap_or_else(|error| panic!("stdout is the protocol: {error}: {raw}"));
             if message.get("method").is_none() && message.get("id") == Some(id) {
-                return Answer { status: 200, head: Head::default(), message, raw, notices };
+                return McpAnswer { status: 200, head: ResponseHead::default(), message, raw, notices };
             }
             notices.push(message);
         }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World, headend};
+use crate::harness::{Gateway, GatewaySetup, TestHome, headend};
 use crate::process::{eventually, said};
 use crate::upstream::{Fake, example};
 
@@ -34,9 +34,9 @@ fn a_disabled_upstream_is_neither_started_nor_listed_and_keeps_what_was_approved
     let fake = Fake::stdio("both").command();
     let text = |enabled: bool| {
         let keys = format!("[upstreams.fx]\ncommand = {fake}\nenabled = {enabled}\ntrust = \"untrusted\"\n");
-        Setup::new().toml(&keys).fake("other", &Fake::stdio("both")).text()
+        GatewaySetup::new().toml(&keys).fake("other", &Fake::stdio("both")).text()
     };
-    let gateway = Setup::new().fake("other", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("other", &Fake::stdio("both")).start();
     assert!(gateway.reload(&text(true)).status.success());
     eventually("it waits for approval", || {
         status_of(&gateway, "fx")["withheld"].as_u64().is_some_and(|count| count > 0)
@@ -76,7 +76,7 @@ fn a_program_gets_the_usual_variables_and_those_that_are_named() {
          [upstreams.named]\ncommand = {fake}\nenv-from = [\"SSH_AUTH_SOCK\", \"HTTPS_PROXY\", \"NOT_SET\", \"LC_TIME\"]\nenv = {{ LC_TIME = \"own\" }}\n\
          [upstreams.strange]\ncommand = {fake}\nenv-from = [\"NO_PROXY\"]\ntrust = \"untrusted\"\n"
     );
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .toml(&text)
         .env("HTTPS_PROXY", "http://user:hunter2@proxy:3128")
         .env("NO_PROXY", "localhost")
@@ -127,7 +127,7 @@ fn install(directory: &Path) {
 
 /// Starts a daemon as a desktop does: no variables but a home, and a PATH without the user's own
 /// directories.
-fn from_a_desktop(world: &World, config: &Path, path: &str) -> Gateway {
+fn from_a_desktop(world: &TestHome, config: &Path, path: &str) -> Gateway {
     let mut command = world.command(headend());
     command.env_clear().env("HOME", world.path("home")).env("PATH", path);
     command.env("XDG_STATE_HOME", world.path("state")).env("XDG_RUNTIME_DIR", world.path("run"));
@@ -151,7 +151,7 @@ const SYSTEM: &str = "/usr/bin:/bin";
 
 #[test]
 fn programs_of_a_version_manager_start_without_a_login_shell_and_another_version_asks_nothing() {
-    let (world, config) = Setup::new().toml(FX).write();
+    let (world, config) = GatewaySetup::new().toml(FX).write();
     let version = |name: &str| world.path("home/.nvm/versions/node").join(name);
     install(&version("v20.1.0").join("bin"));
     let gateway = from_a_desktop(&world, &config, SYSTEM);
@@ -183,7 +183,7 @@ fn programs_of_a_version_manager_start_without_a_login_shell_and_another_version
 
 #[test]
 fn an_approved_program_stays_where_a_version_manager_has_another_one() {
-    let (world, config) = Setup::new().toml(FX).write();
+    let (world, config) = GatewaySetup::new().toml(FX).write();
     let (first, local) = (world.path("work/first"), world.path("home/.local/bin"));
     install(&first);
     let path = format!("{}:{SYSTEM}", first.display());
@@ -208,7 +208,7 @@ fn an_approved_program_stays_where_a_version_manager_has_another_one() {
 #[test]
 fn variables_are_put_in_and_their_values_are_shown_nowhere() {
     let fake = Fake::stdio("both").command();
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let work = setup.world.path("work").display().to_string();
     let text = format!(
         "[upstreams.fx]\ncommand = {fake}\nenv = {{ DSN = \"x://me:${{FX_KEY}}@db\", MODE = \"${{FX_MODE:-plain}}\" }}\ncwd = \"${{FX_WORK}}/deep\"\n\
@@ -246,7 +246,7 @@ fn variables_are_put_in_and_their_values_are_shown_nowhere() {
 }
 
 /// Creates a store as 0.1.0 left it, with an approved launch of a program.
-fn store_of_0_1_0(world: &World, words: &[&str], program: &Path) -> String {
+fn store_of_0_1_0(world: &TestHome, words: &[&str], program: &Path) -> String {
     let folder = world.path("state/headend");
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
@@ -285,7 +285,7 @@ fn launches_of_a_store_of_0_1_0_start_without_a_question() {
             &["home/.nvm/versions/node/v20.0.0/bin"],
         ),
     ] {
-        let (world, config) = Setup::new().toml(text).write();
+        let (world, config) = GatewaySetup::new().toml(text).write();
         let approved = world.path(approved);
         let hash = store_of_0_1_0(&world, &words, &approved.join("fx-server"));
         let is_gone = approved.starts_with(world.path("home"));

@@ -12,7 +12,7 @@ use rustix::process::{Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::harness::{World, headend};
+use crate::harness::{TestHome, headend};
 use crate::process::{eventually, pid_of, wait};
 
 /// A running command and its terminal.
@@ -27,30 +27,30 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts `headend ARGS` in this world. `typed` is in the terminal's buffer before the command
     /// runs.
-    pub(crate) fn start(world: &World, args: &[&str], typed: &str) -> Self {
+    pub(crate) fn start(world: &TestHome, args: &[&str], typed: &str) -> Self {
         Self::start_by(world, headend(), args, typed)
     }
 
     /// Starts this program on a terminal.
-    pub(crate) fn by(world: &World, program: &str, args: &[&str]) -> Self {
+    pub(crate) fn by(world: &TestHome, program: &str, args: &[&str]) -> Self {
         Self::start_by(world, program, args, "")
     }
 
     /// Starts `headend ARGS` on a terminal of this many columns.
-    pub(crate) fn wide(world: &World, columns: u16, args: &[&str]) -> Self {
+    pub(crate) fn wide(world: &TestHome, columns: u16, args: &[&str]) -> Self {
         Self::start_on(world, headend(), args, "", columns)
     }
 
     /// Starts `headend ARGS` as the controlling process of its terminal.
-    pub(crate) fn controlling(world: &World, args: &[&str]) -> Self {
+    pub(crate) fn controlling(world: &TestHome, args: &[&str]) -> Self {
         Self::start_by(world, "setsid", &[&["--ctty", headend()][..], args].concat(), "")
     }
 
-    fn start_by(world: &World, program: &str, args: &[&str], typed: &str) -> Self {
+    fn start_by(world: &TestHome, program: &str, args: &[&str], typed: &str) -> Self {
         Self::start_on(world, program, args, typed, 80)
     }
 
-    fn start_on(world: &World, program: &str, args: &[&str], typed: &str, columns: u16) -> Self {
+    fn start_on(world: &TestHome, program: &str, args: &[&str], typed: &str, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::{Gateway, World, headend};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, TestHome, headend};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{installed, output_within, said, within};
 use crate::stdio::Pipe;
 
@@ -88,7 +88,7 @@ fn npx_and_uvx_start_under_the_system_unit_and_keep_their_caches_where_it_says()
     if !rustix::process::getuid().is_root() || missing.is_some() {
         return eprintln!("left out: {what}: it needs root and {needs:?}");
     }
-    let world = World::new();
+    let world = TestHome::new();
     let config = world.write("headend.toml", SERVERS);
     // The service needs the modes that the package gives.
     Command::new("chmod").arg("644").arg(&config).status().unwrap();
@@ -132,7 +132,7 @@ fn user_unit(home: &Path) -> (BTreeMap<String, String>, Vec<String>) {
 #[test]
 fn npx_and_uvx_start_under_the_users_unit_and_under_a_host_of_the_desktop() {
     let Some(tools) = tools("npx and uvx under the user's unit") else { return };
-    let world = World::new();
+    let world = TestHome::new();
     let home = world.path("home");
     // The locations of uv's own installer and of a manual copy.
     let own = home.join(".local/bin");
@@ -164,7 +164,7 @@ fn npx_and_uvx_start_under_the_users_unit_and_under_a_host_of_the_desktop() {
     let mut command = Command::new(own.join("headend"));
     command.arg("stdio").env_clear().env("HOME", &home).env("PATH", "/usr/bin:/bin").envs(certificates());
     command.current_dir(&home);
-    let mut client = Mcp::stdio(Pipe::of(command), Era::LEGACY);
+    let mut client = Mcp::stdio(Pipe::of(command), ClientEra::LEGACY);
     let mut names = Vec::new();
     within(TIME, "both servers are listed", || {
         names = client.tool_names();

@@ -13,8 +13,8 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, World, headend};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, TestHome, headend};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::said;
 
 /// The token of the caller `ci` in the configuration.
@@ -36,7 +36,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn start(world: &World) -> Gateway {
+fn start(world: &TestHome) -> Gateway {
     let mut command = world.command(headend());
     // Programs were found in this folder.
     command.env("PATH", "/bin");
@@ -56,7 +56,7 @@ fn sorted(mut rows: Vec<Value>) -> Vec<Value> {
 
 /// Returns the pins that 0.1.0 wrote: kind, canonical name, state, digest, and time of the
 /// decision.
-fn pins_of_before(world: &World) -> Vec<Value> {
+fn pins_of_before(world: &TestHome) -> Vec<Value> {
     let store = Connection::open(world.path("state/headend/headend.db")).unwrap();
     let version: u32 = store.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     assert_eq!(version, 1);
@@ -83,7 +83,7 @@ fn pins(gateway: &Gateway) -> Vec<Value> {
 fn nothing_is_asked_again(gateway: &Gateway, before: &[Value]) {
     gateway.wait_for_tools(&TOOLS);
     assert_eq!(pins(gateway), before, "the same pins, decided when they were");
-    let mut ci = Mcp::http(gateway.address, Some(CI.to_owned()), Era::LEGACY);
+    let mut ci = Mcp::http(gateway.address, Some(CI.to_owned()), ClientEra::LEGACY);
     assert_eq!(ci.tool_names(), TOOLS, "a rejected tool stays away");
     assert_eq!(ci.call("notes__list", json!({})).text(), "done", "by the rule");
     assert_eq!(ci.call("notes__add", json!({"title": "Tea"})).text(), "done", "by a grant");
@@ -96,7 +96,7 @@ fn nothing_is_asked_again(gateway: &Gateway, before: &[Value]) {
 
 #[test]
 fn no_pin_grant_or_launch_of_0_1_0_is_asked_about_again() {
-    let world = World::new();
+    let world = TestHome::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/store/0.1.0");
     copy(&folder.join("state"), &world.path("state/headend"));
     world.write("headend.toml", &fs::read_to_string(folder.join("headend.toml")).unwrap());

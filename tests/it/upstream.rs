@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 pub(crate) use super::listening::{Listening, example};
-use super::setup::Setup;
+use super::setup::GatewaySetup;
 
 /// The command line of an upstream that `fake-upstream` plays.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl Fake {
     }
 
     /// Logs every message that the server receives.
-    pub(crate) fn logging(self, log: &Log) -> Self {
+    pub(crate) fn logging(self, log: &InputLog) -> Self {
         self.with("--log", log.path.to_str().unwrap())
     }
 
@@ -70,7 +70,7 @@ impl Fake {
 pub(crate) struct Patch(PathBuf);
 
 impl Patch {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(setup: &GatewaySetup) -> Self {
         Self(setup.world.path("work").join("patch.json"))
     }
 
@@ -93,11 +93,11 @@ pub(crate) fn toml_array<'w>(words: impl IntoIterator<Item = &'w str>) -> String
 
 /// The log of an upstream's input, with one message on each line.
 #[derive(Debug, Clone)]
-pub(crate) struct Log {
+pub(crate) struct InputLog {
     path: PathBuf,
 }
 
-impl Log {
+impl InputLog {
     pub(crate) fn new(folder: &Path, name: &str) -> Self {
         Self { path: folder.join(format!("{name}.log")) }
     }

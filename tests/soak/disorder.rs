@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::sleep;
 
 use crate::sample::descendants;
-use crate::stage::{Facts, Listening, PLAIN, Recipe};
+use crate::stage::{PLAIN, Recipe, SoakFacts, SoakServer};
 
 /// Guests, one for each reload.
 const GUESTS: &[Option<&[&str]>] = &[
@@ -48,7 +48,7 @@ const DEATHS: (u64, u64) = (3, 9);
 
 /// Reloads in this rhythm until the load ends: all of them, or a guest that behaves in turn with
 /// none.
-pub(crate) async fn reload(facts: Arc<Facts>, recipe: Recipe, pause: Duration, tame: bool) {
+pub(crate) async fn reload(facts: Arc<SoakFacts>, recipe: Recipe, pause: Duration, tame: bool) {
     let guests: &[Option<&[&str]>] = if tame { &[None, Some(PLAIN)] } else { GUESTS };
     for number in 1.. {
         sleep(pause).await;
@@ -88,7 +88,7 @@ pub(crate) const FAILED: &str = "reloads that failed";
 pub(crate) const TAKEN: &str = "refused configurations that were taken";
 
 /// Kills the server over HTTP now and then, and starts it again.
-pub(crate) async fn kill_web(facts: Arc<Facts>, mut server: Listening, mut rng: Rng) -> Listening {
+pub(crate) async fn kill_web(facts: Arc<SoakFacts>, mut server: SoakServer, mut rng: Rng) -> SoakServer {
     while !facts.stopping() {
         sleep(Duration::from_secs(rng.u64(DEATHS.0..DEATHS.1))).await;
         match server.restart(Duration::from_millis(rng.u64(0..800))).await {
@@ -101,7 +101,7 @@ pub(crate) async fn kill_web(facts: Arc<Facts>, mut server: Listening, mut rng: 
 }
 
 /// Kills the server on a pipe now and then; the daemon starts it again.
-pub(crate) async fn kill_pipe(facts: Arc<Facts>, daemon: impl Fn() -> u32, mut rng: Rng) {
+pub(crate) async fn kill_pipe(facts: Arc<SoakFacts>, daemon: impl Fn() -> u32, mut rng: Rng) {
     while !facts.stopping() {
         sleep(Duration::from_secs(rng.u64(DEATHS.0..DEATHS.1))).await;
         for pid in descendants(daemon()) {

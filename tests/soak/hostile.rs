@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
-use crate::stage::Facts;
+use crate::stage::SoakFacts;
 use crate::wire;
 
 /// Time to wait for an answer.
@@ -27,7 +27,7 @@ pub(crate) struct Arsenal {
 impl Arsenal {
     /// Reads the corpus. Cases that a program has to generate are left out: they are tested
     /// elsewhere, and cost more to send than to refuse.
-    pub(crate) fn load(facts: &Facts) -> anyhow::Result<Self> {
+    pub(crate) fn load(facts: &SoakFacts) -> anyhow::Result<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-inputs.jsonl");
         let (mut requests, mut lines) = (Vec::new(), Vec::new());
         for line in std::fs::read_to_string(path)?.lines() {
@@ -67,7 +67,7 @@ fn decoded(value: &Value) -> Vec<u8> {
 }
 
 /// Returns the bytes with the placeholders of the daemon's address and token replaced.
-fn filled(facts: &Facts, bytes: &[u8]) -> Vec<u8> {
+fn filled(facts: &SoakFacts, bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
     if !text.contains("${") {
         return bytes.to_vec();
@@ -76,7 +76,7 @@ fn filled(facts: &Facts, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Plays one hostile client.
-pub(crate) async fn attack(facts: Arc<Facts>, arsenal: Arc<Arsenal>, mut rng: Rng) {
+pub(crate) async fn attack(facts: Arc<SoakFacts>, arsenal: Arc<Arsenal>, mut rng: Rng) {
     let attacked = async {
         match rng.u8(0..10) {
             0..4 if !arsenal.requests.is_empty() => {
@@ -123,7 +123,7 @@ pub(crate) async fn attack(facts: Arc<Facts>, arsenal: Arc<Arsenal>, mut rng: Rn
     let _whatever: Result<std::io::Result<()>, _> = timeout(Duration::from_secs(10), attacked).await;
 }
 
-async fn say(facts: &Facts, bytes: &[u8]) -> std::io::Result<()> {
+async fn say(facts: &SoakFacts, bytes: &[u8]) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(facts.address).await?;
     stream.write_all(bytes).await?;
     heard(&mut stream).await

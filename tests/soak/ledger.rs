@@ -9,7 +9,7 @@ const EXAMPLES: usize = 60;
 
 /// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum End {
+pub(crate) enum RequestEnd {
     /// The expected answer.
     Answered,
     /// An HTTP status that means "not now" or "not this".
@@ -30,7 +30,7 @@ pub(crate) enum End {
     Lost,
 }
 
-impl End {
+impl RequestEnd {
     pub(crate) const ALL: [Self; 9] = [
         Self::Answered,
         Self::Refused,
@@ -65,13 +65,13 @@ impl End {
 
 /// Requests of one kind.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct LedgerRow {
     pub(crate) sent: u64,
-    ends: BTreeMap<End, u64>,
+    ends: BTreeMap<RequestEnd, u64>,
 }
 
-impl Row {
-    pub(crate) fn of(&self, end: End) -> u64 {
+impl LedgerRow {
+    pub(crate) fn of(&self, end: RequestEnd) -> u64 {
         self.ends.get(&end).copied().unwrap_or_default()
     }
 
@@ -88,8 +88,8 @@ impl Row {
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    rows: BTreeMap<&'static str, Row>,
+struct LedgerBook {
+    rows: BTreeMap<&'static str, LedgerRow>,
     examples: Vec<String>,
     /// Other events by name.
     notes: BTreeMap<&'static str, u64>,
@@ -97,24 +97,24 @@ struct Book {
 
 /// All requests so far. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger(Arc<Mutex<Book>>);
+pub(crate) struct Ledger(Arc<Mutex<LedgerBook>>);
 
 impl Ledger {
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, LedgerBook> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a request that is being sent.
-    pub(crate) fn sent(&self, kind: &'static str) -> Ticket {
+    pub(crate) fn sent(&self, kind: &'static str) -> RequestTicket {
         self.book().rows.entry(kind).or_default().sent += 1;
-        Ticket { ledger: self.clone(), kind, open: true }
+        RequestTicket { ledger: self.clone(), kind, open: true }
     }
 
     /// Counts an answer to a request that had one already.
     pub(crate) fn twice(&self, kind: &'static str, what: &str) {
         let mut book = self.book();
-        *book.rows.entry(kind).or_default().ends.entry(End::Twice).or_default() += 1;
-        remember(&mut book.examples, &format!("{kind}: {}", End::Twice.name()), what);
+        *book.rows.entry(kind).or_default().ends.entry(RequestEnd::Twice).or_default() += 1;
+        remember(&mut book.examples, &format!("{kind}: {}", RequestEnd::Twice.name()), what);
     }
 
     /// Counts any other event.
@@ -130,12 +130,12 @@ impl Ledger {
         self.book().notes.iter().map(|(name, count)| (*name, *count)).collect()
     }
 
-    pub(crate) fn rows(&self) -> Vec<(&'static str, Row)> {
+    pub(crate) fn rows(&self) -> Vec<(&'static str, LedgerRow)> {
         self.book().rows.iter().map(|(kind, row)| (*kind, row.clone())).collect()
     }
 
-    pub(crate) fn total(&self) -> Row {
-        let mut total = Row::default();
+    pub(crate) fn total(&self) -> LedgerRow {
+        let mut total = LedgerRow::default();
         self.book().rows.values().for_each(|row| total.add(row));
         total
     }
@@ -154,19 +154,19 @@ fn remember(examples: &mut Vec<String>, head: &str, why: &str) {
 
 /// One open request. If dropped without an end, it counts as lost.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct RequestTicket {
     ledger: Ledger,
     kind: &'static str,
     open: bool,
 }
 
-impl Ticket {
-    pub(crate) fn end(self, end: End) {
+impl RequestTicket {
+    pub(crate) fn end(self, end: RequestEnd) {
         self.end_with(end, String::new);
     }
 
     /// Ends the request, with a text that explains a bad end.
-    pub(crate) fn end_with(mut self, end: End, why: impl FnOnce() -> String) {
+    pub(crate) fn end_with(mut self, end: RequestEnd, why: impl FnOnce() -> String) {
         self.open = false;
         let mut book = self.ledger.book();
         *book.rows.entry(self.kind).or_default().ends.entry(end).or_default() += 1;
@@ -176,11 +176,11 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RequestTicket {
     fn drop(&mut self) {
         if self.open {
             let mut book = self.ledger.book();
-            *book.rows.entry(self.kind).or_default().ends.entry(End::Lost).or_default() += 1;
+            *book.rows.entry(self.kind).or_default().ends.entry(RequestEnd::Lost).or_default() += 1;
         }
     }
 }

@@ -50,7 +50,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// behind.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "soak")]
-struct Options {
+struct SoakOptions {
     /// Duration of the load, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -91,14 +91,14 @@ struct Options {
     folder: Option<PathBuf>,
 }
 
-impl Options {
+impl SoakOptions {
     fn settling(&self) -> Duration {
         Duration::from_secs(self.settle)
     }
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    let options = Options::parse();
+    let options = SoakOptions::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let passed = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;

@@ -10,14 +10,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::Options;
+use crate::SoakOptions;
 use crate::disorder;
 use crate::hostile::{self, Arsenal};
-use crate::ledger::{End, Ledger};
-use crate::link::{Client, Era, Way, usual};
-use crate::sample::{GIVEN_BACK, Sample, descendants};
-use crate::stage::{ASKERS, Facts, PLAIN, STEADY, Stage};
-use crate::verdict::{Findings, Verdict, verdicts};
+use crate::ledger::{Ledger, RequestEnd};
+use crate::link::{SoakClient, SoakEra, SoakTransport, usual};
+use crate::sample::{GIVEN_BACK, ProcessSample, descendants};
+use crate::stage::{ASKERS, PLAIN, STEADY, SoakFacts, SoakStage};
+use crate::verdict::{RunFindings, SoakVerdict, verdicts};
 use crate::visit;
 
 /// Sessions before the start is measured.
@@ -32,10 +32,10 @@ const VISIT: Duration = Duration::from_secs(400);
 const HOSTILE: u64 = 10;
 
 /// Plays the whole run, prints the verdicts, and returns whether all of them are good.
-pub(crate) async fn run(options: Options) -> anyhow::Result<bool> {
+pub(crate) async fn run(options: SoakOptions) -> anyhow::Result<bool> {
     raise_file_limit();
     eprintln!("starting the servers and the daemon");
-    let mut stage = Stage::start(&options).await?;
+    let mut stage = SoakStage::start(&options).await?;
     let facts = Arc::clone(&stage.facts);
     let outcome = Box::pin(play(&options, &mut stage)).await;
     let (samples, start, end, settled_after) = match outcome {
@@ -50,10 +50,10 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<bool> {
     };
     report(&facts.ledger);
     let findings =
-        Findings { ledger: &facts.ledger, samples: &samples, start: &start, end: &end, settled_after, stopped };
+        RunFindings { ledger: &facts.ledger, samples: &samples, start: &start, end: &end, settled_after, stopped };
     let verdicts = verdicts(&options, &findings);
     println!("\nverdicts");
-    for Verdict { passed, text } in &verdicts {
+    for SoakVerdict { passed, text } in &verdicts {
         let word = passed.map_or("    ", |passed| if passed { "ok  " } else { "FAIL" });
         println!("  {word} {text}");
     }
@@ -64,15 +64,15 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<bool> {
     Ok(passed)
 }
 
-type Figures = (Vec<Sample>, Sample, Sample, Option<Duration>);
+type Figures = (Vec<ProcessSample>, ProcessSample, ProcessSample, Option<Duration>);
 
-async fn play(options: &Options, stage: &mut Stage) -> anyhow::Result<Figures> {
+async fn play(options: &SoakOptions, stage: &mut SoakStage) -> anyhow::Result<Figures> {
     let facts = Arc::clone(&stage.facts);
     let pid = Arc::new(AtomicU32::new(stage.daemon.pid));
     warm_up(&facts, options.seed).await;
     sleep(options.settling().min(Duration::from_secs(60))).await;
     let start = at_rest(&facts, stage.daemon.pid, options.settle.clamp(1, LOOKS)).await;
-    println!("{}\n{}   before the load", Sample::heading(), start.line(&start));
+    println!("{}\n{}   before the load", ProcessSample::heading(), start.line(&start));
     let begun = Instant::now();
     let load = Duration::from_secs(options.seconds);
     let visits = Arc::new(AtomicU64::new(0));
@@ -101,7 +101,8 @@ async fn play(options: &Options, stage: &mut Stage) -> anyhow::Result<Figures> {
         if let Some(status) = stage.daemon.ended() {
             anyhow::bail!("the daemon ended by itself with {status}");
         }
-        let sample = Sample::take(&facts, stage.daemon.pid, begun.elapsed(), visits.load(Ordering::SeqCst)).await;
+        let sample =
+            ProcessSample::take(&facts, stage.daemon.pid, begun.elapsed(), visits.load(Ordering::SeqCst)).await;
         println!("{}", sample.line(samples.last().unwrap_or(&start)));
         samples.push(sample);
         stage.trim_audit();
@@ -134,27 +135,27 @@ async fn play(options: &Options, stage: &mut Stage) -> anyhow::Result<Figures> {
 
 /// Samples the daemon before the load, several times: its servers come and go, so a single sample
 /// would find them all at rest or none.
-async fn at_rest(facts: &Facts, pid: u32, looks: u64) -> Sample {
-    let mut most = Sample::take(facts, pid, Duration::ZERO, 0).await;
+async fn at_rest(facts: &SoakFacts, pid: u32, looks: u64) -> ProcessSample {
+    let mut most = ProcessSample::take(facts, pid, Duration::ZERO, 0).await;
     for _ in 1..looks {
         sleep(Duration::from_secs(1)).await;
-        most = most.most(&Sample::take(facts, pid, Duration::ZERO, 0).await);
+        most = most.most(&ProcessSample::take(facts, pid, Duration::ZERO, 0).await);
     }
     most
 }
 
 /// Waits until everything is given back, or the time is over.
 async fn settle(
-    options: &Options,
-    stage: &Stage,
-    start: &Sample,
+    options: &SoakOptions,
+    stage: &SoakStage,
+    start: &ProcessSample,
     begun: Instant,
     last_client: Instant,
     visits: u64,
-) -> (Sample, Option<Duration>) {
+) -> (ProcessSample, Option<Duration>) {
     loop {
-        let sample = Sample::take(&stage.facts, stage.daemon.pid, begun.elapsed(), visits).await;
-        let is_back = |figure: fn(&Sample) -> Option<u64>| figure(&sample) <= figure(start);
+        let sample = ProcessSample::take(&stage.facts, stage.daemon.pid, begun.elapsed(), visits).await;
+        let is_back = |figure: fn(&ProcessSample) -> Option<u64>| figure(&sample) <= figure(start);
         let after = last_client.elapsed();
         if GIVEN_BACK.iter().all(|(_, figure)| is_back(*figure)) {
             return (sample, Some(after));
@@ -168,10 +169,12 @@ async fn settle(
 
 /// Opens what the daemon keeps for clients without a session: a session of theirs with each server
 /// of the legacy era, which ends after 15 idle minutes. Then a few clients of all kinds.
-async fn warm_up(facts: &Arc<Facts>, seed: u64) {
+async fn warm_up(facts: &Arc<SoakFacts>, seed: u64) {
     for asks in [false, true] {
         for upstream in STEADY.iter().chain(ASKERS) {
-            let Ok(mut client) = Client::connect(facts, Era::Modern, Way::Http, asks, 0).await else { continue };
+            let Ok(mut client) = SoakClient::connect(facts, SoakEra::Modern, SoakTransport::Http, asks, 0).await else {
+                continue;
+            };
             let params = serde_json::json!({"name": format!("{upstream}__echo"), "arguments": {"text": "warm"}});
             // A failure is in the ledger.
             let _answered = client.request("warm-up", "tools/call", params, usual).await;
@@ -183,7 +186,7 @@ async fn warm_up(facts: &Arc<Facts>, seed: u64) {
 }
 
 /// Clients come at the rate of the options until the load ends; returns when the last one has gone.
-async fn clients(facts: Arc<Facts>, options: Options, visits: Arc<AtomicU64>) {
+async fn clients(facts: Arc<SoakFacts>, options: SoakOptions, visits: Arc<AtomicU64>) {
     let places = Arc::new(Semaphore::new(options.open));
     let mut running = JoinSet::new();
     let (mut due, mut number) = (0.0, 0);
@@ -217,7 +220,7 @@ async fn clients(facts: Arc<Facts>, options: Options, visits: Arc<AtomicU64>) {
     while running.join_next().await.is_some() {}
 }
 
-async fn besiege(facts: Arc<Facts>, rate: u64, mut rng: Rng) {
+async fn besiege(facts: Arc<SoakFacts>, rate: u64, mut rng: Rng) {
     let arsenal = match Arsenal::load(&facts) {
         Ok(arsenal) => Arc::new(arsenal),
         Err(error) => {
@@ -254,9 +257,14 @@ fn is_alive(pid: u32) -> bool {
 }
 
 fn report(ledger: &Ledger) {
-    println!("\n{:<34} {:>9} {}", "requests", "sent", End::ALL.map(|end| format!("{:>9}", end.name())).join(" "));
-    let line = |name: &str, row: &crate::ledger::Row| {
-        let ends = End::ALL.map(|end| format!("{:>9}", row.of(end))).join(" ");
+    println!(
+        "\n{:<34} {:>9} {}",
+        "requests",
+        "sent",
+        RequestEnd::ALL.map(|end| format!("{:>9}", end.name())).join(" ")
+    );
+    let line = |name: &str, row: &crate::ledger::LedgerRow| {
+        let ends = RequestEnd::ALL.map(|end| format!("{:>9}", row.of(end))).join(" ");
         println!("{name:<34} {:>9} {ends}", row.sent);
     };
     for (kind, row) in ledger.rows() {

@@ -3,11 +3,11 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::stage::Facts;
+use crate::stage::SoakFacts;
 
 /// Figures at one moment. Those that the daemon's metrics lack are absent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sample {
+pub(crate) struct ProcessSample {
     pub(crate) at: Duration,
     pub(crate) rss_kib: u64,
     pub(crate) descriptors: u64,
@@ -25,10 +25,10 @@ pub(crate) struct Sample {
 }
 
 /// A figure by its name.
-type Figure = (&'static str, fn(&Sample) -> Option<u64>);
+type NamedFigure = (&'static str, fn(&ProcessSample) -> Option<u64>);
 
 /// Figures that must return to their start when the clients are gone.
-pub(crate) const GIVEN_BACK: [Figure; 5] = [
+pub(crate) const GIVEN_BACK: [NamedFigure; 5] = [
     ("descriptors", |sample| Some(sample.descriptors)),
     ("tasks", |sample| sample.tasks),
     ("processes", |sample| Some(sample.processes)),
@@ -36,9 +36,9 @@ pub(crate) const GIVEN_BACK: [Figure; 5] = [
     ("sessions with servers", |sample| sample.upstream_sessions),
 ];
 
-impl Sample {
+impl ProcessSample {
     /// Takes the figures of the daemon with that process id.
-    pub(crate) async fn take(facts: &Facts, pid: u32, at: Duration, visits: u64) -> Self {
+    pub(crate) async fn take(facts: &SoakFacts, pid: u32, at: Duration, visits: u64) -> Self {
         let page = facts.page("/metrics").await.unwrap_or_default();
         let total = facts.ledger.total();
         Self {

@@ -18,10 +18,10 @@ use tokio::process::{Child, Command};
 use tokio::sync::RwLock;
 use tokio::time::{sleep, timeout};
 
-use crate::Options;
+use crate::SoakOptions;
 use crate::ledger::Ledger;
-use crate::link::{Client, Era, Way};
-use crate::wire::Conn;
+use crate::link::{SoakClient, SoakEra, SoakTransport};
+use crate::wire::SoakWire;
 
 /// Servers that always behave: both eras on pipes and Streamable HTTP, and HTTP+SSE.
 pub(crate) const STEADY: &[&str] = &["oldpipe", "newpipe", "oldweb", "newweb", "oldsse"];
@@ -48,7 +48,7 @@ const LOG_LINES: usize = 15;
 
 /// The facts that all clients share: addresses, token, ledger and state of the daemon.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct SoakFacts {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: SocketAddr,
     pub(crate) socket: PathBuf,
@@ -66,7 +66,7 @@ pub(crate) struct Facts {
     token: String,
 }
 
-impl Facts {
+impl SoakFacts {
     pub(crate) fn token(&self) -> &str {
         &self.token
     }
@@ -137,7 +137,7 @@ impl Facts {
     /// Fetches a page of the metrics listener.
     pub(crate) async fn page(&self, path: &str) -> anyhow::Result<String> {
         let read = async {
-            let mut conn = Conn::open(self.metrics).await?;
+            let mut conn = SoakWire::open(self.metrics).await?;
             conn.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.metrics).as_bytes())
                 .await?;
             conn.head().await?;
@@ -149,14 +149,14 @@ impl Facts {
 
 /// A server on a port of its own.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct SoakServer {
     program: PathBuf,
     words: Vec<String>,
     child: Child,
     pub(crate) url: String,
 }
 
-impl Listening {
+impl SoakServer {
     async fn start(program: &Path, words: &[&str]) -> anyhow::Result<Self> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let (child, url) = Self::spawn(program, &words, "127.0.0.1:0").await?;
@@ -188,20 +188,20 @@ impl Listening {
 
 /// The daemon's process.
 #[derive(Debug)]
-pub(crate) struct Daemon {
+pub(crate) struct DaemonProcess {
     child: Child,
     pub(crate) pid: u32,
 }
 
 /// The daemon and all servers of a run.
 #[derive(Debug)]
-pub(crate) struct Stage {
-    pub(crate) facts: Arc<Facts>,
-    pub(crate) daemon: Daemon,
+pub(crate) struct SoakStage {
+    pub(crate) facts: Arc<SoakFacts>,
+    pub(crate) daemon: DaemonProcess,
     /// The server over HTTP that dies.
-    pub(crate) mortal: Option<Listening>,
+    pub(crate) mortal: Option<SoakServer>,
     pub(crate) recipe: Recipe,
-    _others: Vec<Listening>,
+    _others: Vec<SoakServer>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -236,9 +236,9 @@ fn section(name: &str, target: &str) -> String {
     format!("\n[upstreams.{name}]\n{target}\nmax-in-flight = {places}\nqueue = 1024\nqueue-timeout = \"30s\"\n")
 }
 
-impl Stage {
+impl SoakStage {
     /// Starts the servers, then the daemon, and waits until it lists all of their tools.
-    pub(crate) async fn start(options: &Options) -> anyhow::Result<Self> {
+    pub(crate) async fn start(options: &SoakOptions) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("find this program")?;
         let examples = own.parent().context("the folder of this program")?;
         let build = examples.parent().context("the folder of the build")?;
@@ -275,11 +275,11 @@ impl Stage {
             ("oldsse", &["sse", "--era", "legacy"]),
             ("askweb", &["http", "--era", "legacy", "--answers", "sse", "--behaviour", "asks"]),
         ] {
-            let server = Listening::start(&fake, words).await?;
+            let server = SoakServer::start(&fake, words).await?;
             text.push_str(&section(name, &format!("url = \"{}\"", server.url)));
             others.push(server);
         }
-        let watched = Listening::start(&fixture, &["http", "--era", "modern"]).await?;
+        let watched = SoakServer::start(&fixture, &["http", "--era", "modern"]).await?;
         text.push_str(&section("watched", &format!("url = \"{}\"", watched.url)));
         others.push(watched);
         for (name, words) in [
@@ -296,9 +296,9 @@ impl Stage {
         text.push_str(&section("lab", &command(&binary, &["demo", "lab"])));
         let mut mortal = None;
         if !options.tame {
-            let server = Listening::start(&fake, &["http", "--era", "both", "--answers", "sse"]).await?;
+            let server = SoakServer::start(&fake, &["http", "--era", "both", "--answers", "sse"]).await?;
             text.push_str(&section("mortalweb", &format!("url = \"{}\"", server.url)));
-            let cut = Listening::start(&fake, &["http", "--era", "both", "--behaviour", "http-cut"]).await?;
+            let cut = SoakServer::start(&fake, &["http", "--era", "both", "--behaviour", "http-cut"]).await?;
             text.push_str(&section("cutweb", &format!("url = \"{}\"", cut.url)));
             (mortal, others) = (Some(server), others.into_iter().chain([cut]).collect());
             let seed = options.seed.to_string();
@@ -318,7 +318,7 @@ impl Stage {
         let recipe = Recipe { text, fake };
         fs::write(folder.join("config/headend.toml"), recipe.with_guest(Some(PLAIN)))?;
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let facts = Arc::new(Facts {
+        let facts = Arc::new(SoakFacts {
             address: at(ports[0]),
             metrics: at(ports[1]),
             socket: folder.join("headend.sock"),
@@ -333,7 +333,7 @@ impl Stage {
             folder,
             token,
         });
-        let daemon = Daemon::start(&facts).await?;
+        let daemon = DaemonProcess::start(&facts).await?;
         Ok(Self { facts, daemon, mortal, recipe, _others: others, _folder: temporary })
     }
 
@@ -342,7 +342,7 @@ impl Stage {
         self.facts.down.store(true, Ordering::SeqCst);
         let status = self.daemon.stop().await?;
         ensure!(status.success(), "the daemon ended with {status}\n{}", self.log());
-        self.daemon = Daemon::start(&self.facts).await?;
+        self.daemon = DaemonProcess::start(&self.facts).await?;
         self.facts.life.fetch_add(1, Ordering::SeqCst);
         self.facts.down.store(false, Ordering::SeqCst);
         Ok(())
@@ -397,14 +397,14 @@ fn free_ports() -> anyhow::Result<[u16; 2]> {
     Ok([listeners[0].local_addr()?.port(), listeners[1].local_addr()?.port()])
 }
 
-fn log(facts: &Facts) -> String {
+fn log(facts: &SoakFacts) -> String {
     let text = fs::read_to_string(facts.folder.join("headend.log")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
 }
 
-impl Daemon {
-    async fn start(facts: &Arc<Facts>) -> anyhow::Result<Self> {
+impl DaemonProcess {
+    async fn start(facts: &Arc<SoakFacts>) -> anyhow::Result<Self> {
         let log_file = File::options().create(true).append(true).open(facts.folder.join("headend.log"))?;
         let mut command = facts.command(&["serve"]);
         command.stdout(log_file.try_clone()?).stderr(log_file).kill_on_drop(true);
@@ -441,13 +441,13 @@ impl Daemon {
 }
 
 /// Reads all pages of the list of tools, as text.
-async fn tools(facts: &Arc<Facts>) -> anyhow::Result<String> {
+async fn tools(facts: &Arc<SoakFacts>) -> anyhow::Result<String> {
     let gone = |_| anyhow::anyhow!("no connection");
-    let mut client = Client::connect(facts, Era::Modern, Way::Http, false, 0).await.map_err(gone)?;
+    let mut client = SoakClient::connect(facts, SoakEra::Modern, SoakTransport::Http, false, 0).await.map_err(gone)?;
     let (mut text, mut params) = (String::new(), serde_json::json!({}));
     loop {
         let bytes = client.bytes("tools/list", params);
-        let mut conn = Conn::open(facts.address).await?;
+        let mut conn = SoakWire::open(facts.address).await?;
         conn.send(&bytes).await?;
         conn.head().await?;
         let answer: Value = serde_json::from_slice(&conn.body().await?)?;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::ledger::{End, Ledger};
-use crate::sample::{GIVEN_BACK, Sample};
-use crate::{Options, disorder};
+use crate::ledger::{Ledger, RequestEnd};
+use crate::sample::{GIVEN_BACK, ProcessSample};
+use crate::{SoakOptions, disorder};
 
 /// Runs below this duration say nothing about memory.
 const LEAST: Duration = Duration::from_secs(120);
@@ -17,12 +17,12 @@ const SETTLE: Duration = Duration::from_secs(60);
 
 /// One judgement; `None` stands for "not judged".
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct SoakVerdict {
     pub(crate) passed: Option<bool>,
     pub(crate) text: String,
 }
 
-impl Verdict {
+impl SoakVerdict {
     fn of(passed: bool, text: String) -> Self {
         Self { passed: Some(passed), text }
     }
@@ -34,12 +34,12 @@ impl Verdict {
 
 /// The figures by which a run is judged.
 #[derive(Debug)]
-pub(crate) struct Findings<'f> {
+pub(crate) struct RunFindings<'f> {
     pub(crate) ledger: &'f Ledger,
     /// Samples under load, in order of time.
-    pub(crate) samples: &'f [Sample],
-    pub(crate) start: &'f Sample,
-    pub(crate) end: &'f Sample,
+    pub(crate) samples: &'f [ProcessSample],
+    pub(crate) start: &'f ProcessSample,
+    pub(crate) end: &'f ProcessSample,
     /// Time after the last client until everything was given back, if it was.
     pub(crate) settled_after: Option<Duration>,
     /// Number of processes that the daemon left behind, or how its end failed.
@@ -47,38 +47,38 @@ pub(crate) struct Findings<'f> {
 }
 
 /// Returns the verdicts of a run.
-pub(crate) fn verdicts(options: &Options, findings: &Findings<'_>) -> Vec<Verdict> {
+pub(crate) fn verdicts(options: &SoakOptions, findings: &RunFindings<'_>) -> Vec<SoakVerdict> {
     let mut verdicts = vec![answers(findings.ledger)];
-    for end in End::ALL.into_iter().filter(|end| end.is_bad()) {
+    for end in RequestEnd::ALL.into_iter().filter(|end| end.is_bad()) {
         let count = findings.ledger.total().of(end);
-        verdicts.push(Verdict::of(count == 0, format!("{count} requests {}", end.name())));
+        verdicts.push(SoakVerdict::of(count == 0, format!("{count} requests {}", end.name())));
     }
     for bad in [disorder::FAILED, disorder::TAKEN] {
         let count = findings.ledger.noted(bad);
-        verdicts.push(Verdict::of(count == 0, format!("{count} {bad}")));
+        verdicts.push(SoakVerdict::of(count == 0, format!("{count} {bad}")));
     }
     verdicts.push(memory(options, findings.samples));
     verdicts.extend(given_back(options, findings));
     verdicts.push(match &findings.stopped {
-        Ok(0) => Verdict::of(true, "the daemon ended at SIGTERM and left no process behind".to_owned()),
-        Ok(left) => Verdict::of(false, format!("the daemon ended and left {left} processes behind")),
-        Err(why) => Verdict::of(false, why.clone()),
+        Ok(0) => SoakVerdict::of(true, "the daemon ended at SIGTERM and left no process behind".to_owned()),
+        Ok(left) => SoakVerdict::of(false, format!("the daemon ended and left {left} processes behind")),
+        Err(why) => SoakVerdict::of(false, why.clone()),
     });
     verdicts
 }
 
-fn answers(ledger: &Ledger) -> Verdict {
+fn answers(ledger: &Ledger) -> SoakVerdict {
     let total = ledger.total();
-    Verdict::of(total.sent == total.ended(), format!("{} requests had {} ends", total.sent, total.ended()))
+    SoakVerdict::of(total.sent == total.ended(), format!("{} requests had {} ends", total.sent, total.ended()))
 }
 
-fn memory(options: &Options, samples: &[Sample]) -> Verdict {
+fn memory(options: &SoakOptions, samples: &[ProcessSample]) -> SoakVerdict {
     let load = Duration::from_secs(options.seconds);
     if options.restarts > 0 {
-        return Verdict::none("memory: not judged, since the daemon was restarted".to_owned());
+        return SoakVerdict::none("memory: not judged, since the daemon was restarted".to_owned());
     }
     if load < LEAST {
-        return Verdict::none(format!("memory: not judged below {} s of load", LEAST.as_secs()));
+        return SoakVerdict::none(format!("memory: not judged below {} s of load", LEAST.as_secs()));
     }
     let from = STEADY_FROM.min(load / 6);
     let at = samples.iter().position(|sample| sample.at >= from).unwrap_or_default();
@@ -86,7 +86,7 @@ fn memory(options: &Options, samples: &[Sample]) -> Verdict {
     let last = median(&samples[samples.len().saturating_sub(AROUND)..]);
     let growth = (last as f64 / (first as f64).max(1.0) - 1.0) * 100.0;
     let mib = |kib: u64| kib as f64 / 1024.0;
-    Verdict::of(
+    SoakVerdict::of(
         growth <= options.growth,
         format!(
             "memory: {:.1} MiB after {} s, {:.1} MiB at the end: {growth:+.1} %",
@@ -97,27 +97,27 @@ fn memory(options: &Options, samples: &[Sample]) -> Verdict {
     )
 }
 
-fn median(samples: &[Sample]) -> u64 {
+fn median(samples: &[ProcessSample]) -> u64 {
     let mut sizes: Vec<u64> = samples.iter().map(|sample| sample.rss_kib).collect();
     sizes.sort_unstable();
     sizes.get(sizes.len() / 2).copied().unwrap_or_default()
 }
 
-fn given_back(options: &Options, findings: &Findings<'_>) -> Vec<Verdict> {
+fn given_back(options: &SoakOptions, findings: &RunFindings<'_>) -> Vec<SoakVerdict> {
     let is_judged = options.settling() >= SETTLE;
     let mut verdicts = Vec::new();
     for (name, figure) in GIVEN_BACK {
         let (Some(start), Some(end)) = (figure(findings.start), figure(findings.end)) else {
-            verdicts.push(Verdict::none(format!("{name}: not judged, since the daemon does not tell")));
+            verdicts.push(SoakVerdict::none(format!("{name}: not judged, since the daemon does not tell")));
             continue;
         };
         let text = format!("{name}: {start} at the start, {end} after the last client");
-        verdicts.push(if is_judged { Verdict::of(end <= start, text) } else { Verdict::none(text) });
+        verdicts.push(if is_judged { SoakVerdict::of(end <= start, text) } else { SoakVerdict::none(text) });
     }
     let settled = match findings.settled_after {
         Some(after) => format!("everything was given back {:.0} s after the last client", after.as_secs_f64()),
         None => format!("not everything was given back {} s after the last client", options.settle),
     };
-    verdicts.push(Verdict::none(settled));
+    verdicts.push(SoakVerdict::none(settled));
     verdicts
 }

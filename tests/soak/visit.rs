@@ -8,10 +8,10 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use crate::ledger::End;
-use crate::link::{Client, Era, Gone, Next, Way, usual};
-use crate::stage::{ASKERS, Facts, MORTALS, STEADY, WATCHED};
-use crate::wire::Conn;
+use crate::ledger::RequestEnd;
+use crate::link::{ConnectionLost, SoakClient, SoakEra, SoakEvent, SoakTransport, usual};
+use crate::stage::{ASKERS, MORTALS, STEADY, SoakFacts, WATCHED};
+use crate::wire::SoakWire;
 
 /// One client in so many comes through a process of `headend stdio`.
 const RELAYS: u64 = 64;
@@ -19,24 +19,24 @@ const RELAYS: u64 = 64;
 const LONG_KIB: u64 = 256;
 
 /// Kinds of work, and how often each is chosen.
-const WORK: &[(Work, u32)] = &[
-    (Work::List, 14),
-    (Work::Call, 30),
-    (Work::Progress, 10),
-    (Work::Burst, 5),
-    (Work::Cancel, 7),
-    (Work::Subscribe, 6),
-    (Work::Ask, 6),
-    (Work::Read, 6),
-    (Work::Complete, 3),
-    (Work::Mortal, 6),
-    (Work::Slow, 2),
-    (Work::HangUp, 3),
-    (Work::Half, 2),
+const WORK: &[(VisitWork, u32)] = &[
+    (VisitWork::List, 14),
+    (VisitWork::Call, 30),
+    (VisitWork::Progress, 10),
+    (VisitWork::Burst, 5),
+    (VisitWork::Cancel, 7),
+    (VisitWork::Subscribe, 6),
+    (VisitWork::Ask, 6),
+    (VisitWork::Read, 6),
+    (VisitWork::Complete, 3),
+    (VisitWork::Mortal, 6),
+    (VisitWork::Slow, 2),
+    (VisitWork::HangUp, 3),
+    (VisitWork::Half, 2),
 ];
 
 #[derive(Clone, Copy, Debug)]
-enum Work {
+enum VisitWork {
     List,
     Call,
     Progress,
@@ -58,21 +58,21 @@ enum Work {
 }
 
 /// Plays the client of that number.
-pub(crate) async fn play(facts: Arc<Facts>, number: u64, seed: u64) {
+pub(crate) async fn play(facts: Arc<SoakFacts>, number: u64, seed: u64) {
     let mut rng = Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number);
-    let era = if number.is_multiple_of(2) { Era::Modern } else { Era::Legacy };
+    let era = if number.is_multiple_of(2) { SoakEra::Modern } else { SoakEra::Legacy };
     let way = match (rng.u32(0..100), era) {
-        _ if (number / 2).is_multiple_of(RELAYS) => Way::Relay,
-        (0..25, _) => Way::Socket,
-        (25..50, Era::Legacy) => Way::Sse,
-        _ => Way::Http,
+        _ if (number / 2).is_multiple_of(RELAYS) => SoakTransport::Relay,
+        (0..25, _) => SoakTransport::Socket,
+        (25..50, SoakEra::Legacy) => SoakTransport::Sse,
+        _ => SoakTransport::Http,
     };
     let asks = rng.bool();
-    let Ok(mut client) = Client::connect(&facts, era, way, asks, rng.usize(0..3)).await else { return };
+    let Ok(mut client) = SoakClient::connect(&facts, era, way, asks, rng.usize(0..3)).await else { return };
     // A session over HTTP may have a stream of its own, which nothing but the end of its client
     // closes.
     let own =
-        if era == Era::Legacy && client.is_http() && rng.u8(0..3) == 0 { own_stream(&client).await } else { None };
+        if era == SoakEra::Legacy && client.is_http() && rng.u8(0..3) == 0 { own_stream(&client).await } else { None };
     for _ in 0..rng.usize(2..6) {
         if facts.stopping() {
             break;
@@ -82,14 +82,14 @@ pub(crate) async fn play(facts: Arc<Facts>, number: u64, seed: u64) {
             Ok(true) => {}
             // The client hung up.
             Ok(false) => return,
-            Err(Gone) => break,
+            Err(ConnectionLost) => break,
         }
     }
     drop(own);
     client.leave(rng.u8(0..8) != 0).await;
 }
 
-fn choose(rng: &mut Rng) -> Work {
+fn choose(rng: &mut Rng) -> VisitWork {
     let mut left = rng.u32(0..WORK.iter().map(|(_, weight)| weight).sum());
     for (work, weight) in WORK {
         if left < *weight {
@@ -97,39 +97,39 @@ fn choose(rng: &mut Rng) -> Work {
         }
         left -= weight;
     }
-    Work::Call
+    VisitWork::Call
 }
 
-async fn own_stream(client: &Client) -> Option<Conn> {
-    let mut conn = Conn::open(client.facts.address).await.ok()?;
+async fn own_stream(client: &SoakClient) -> Option<SoakWire> {
+    let mut conn = SoakWire::open(client.facts.address).await.ok()?;
     conn.send(&client.stream_bytes()).await.ok()?;
     let head = timeout(client.facts.patience, conn.head()).await.ok()?.ok()?;
     head.is_stream.then_some(conn)
 }
 
 /// Does one piece of work; returns `false` if the client hung up in it.
-async fn perform(client: &mut Client, work: Work, rng: &mut Rng) -> Result<bool, Gone> {
+async fn perform(client: &mut SoakClient, work: VisitWork, rng: &mut Rng) -> Result<bool, ConnectionLost> {
     match work {
-        Work::List => list(client, rng).await?,
-        Work::Call => call(client, rng).await?,
-        Work::Progress => progress(client, rng).await?,
-        Work::Burst => burst(client, rng).await?,
-        Work::Cancel => cancel(client, rng).await?,
-        Work::Subscribe => return subscribe(client, rng).await,
-        Work::Ask => return ask(client, rng).await,
-        Work::Read => read(client, rng).await?,
-        Work::Complete => complete(client, rng).await?,
-        Work::Mortal => {
+        VisitWork::List => list(client, rng).await?,
+        VisitWork::Call => call(client, rng).await?,
+        VisitWork::Progress => progress(client, rng).await?,
+        VisitWork::Burst => burst(client, rng).await?,
+        VisitWork::Cancel => cancel(client, rng).await?,
+        VisitWork::Subscribe => return subscribe(client, rng).await,
+        VisitWork::Ask => return ask(client, rng).await,
+        VisitWork::Read => read(client, rng).await?,
+        VisitWork::Complete => complete(client, rng).await?,
+        VisitWork::Mortal => {
             let name = format!("{}__echo", pick(rng, MORTALS));
             let params = json!({"name": name, "arguments": {"text": "still there?"}});
             // The call may fail, but it must be answered.
-            client.request("call of a mortal", "tools/call", params, |_| End::Answered).await?;
+            client.request("call of a mortal", "tools/call", params, |_| RequestEnd::Answered).await?;
         }
-        Work::Slow => return slow(client, rng).await,
-        Work::HangUp => return hang_up(client, rng).await,
-        Work::Half => {
+        VisitWork::Slow => return slow(client, rng).await,
+        VisitWork::HangUp => return hang_up(client, rng).await,
+        VisitWork::Half => {
             let bytes = client.bytes("tools/call", json!({"name": "lab__echo", "arguments": {"text": "half"}}));
-            if let Ok(mut conn) = Conn::open(client.facts.address).await {
+            if let Ok(mut conn) = SoakWire::open(client.facts.address).await {
                 // The daemon may close it before all is written.
                 let _sent = conn.send(&bytes[..rng.usize(1..bytes.len())]).await;
                 sleep(Duration::from_millis(rng.u64(0..50))).await;
@@ -144,7 +144,7 @@ fn pick<'t>(rng: &mut Rng, of: &[&'t str]) -> &'t str {
     of[rng.usize(..of.len())]
 }
 
-async fn list(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
+async fn list(client: &mut SoakClient, rng: &mut Rng) -> Result<(), ConnectionLost> {
     let (method, member) = [
         ("tools/list", "tools"),
         ("tools/list", "tools"),
@@ -155,7 +155,7 @@ async fn list(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     loop {
         let judge = |answer: &Value| match answer["result"][member].as_array() {
             Some(items) if !items.is_empty() => usual(answer),
-            _ => End::Failed,
+            _ => RequestEnd::Failed,
         };
         let answer = client.request("list", method, params, judge).await?;
         match answer["result"]["nextCursor"].as_str() {
@@ -166,23 +166,23 @@ async fn list(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
 }
 
 /// Returns the parameters of a call of a steady server, and the judge of its answer: the same text.
-fn echo(rng: &mut Rng) -> (Value, impl Fn(&Value) -> End + use<>) {
+fn echo(rng: &mut Rng) -> (Value, impl Fn(&Value) -> RequestEnd + use<>) {
     let upstream = if rng.u8(0..6) == 0 { "lab" } else { pick(rng, STEADY) };
     let text = format!("{:016x}", rng.u64(..));
     let params = json!({"name": format!("{upstream}__echo"), "arguments": {"text": text}});
     let judge = move |answer: &Value| match usual(answer) {
-        End::Answered if answer["result"]["content"][0]["text"] != text => End::Wrong,
+        RequestEnd::Answered if answer["result"]["content"][0]["text"] != text => RequestEnd::Wrong,
         end => end,
     };
     (params, judge)
 }
 
-async fn call(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
+async fn call(client: &mut SoakClient, rng: &mut Rng) -> Result<(), ConnectionLost> {
     let (params, judge) = echo(rng);
     client.request("call", "tools/call", params, judge).await.map(drop)
 }
 
-async fn progress(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
+async fn progress(client: &mut SoakClient, rng: &mut Rng) -> Result<(), ConnectionLost> {
     let upstream = pick(rng, STEADY);
     let arguments = json!({"steps": 3, "delay_ms": rng.u64(0..15)});
     let params = json!({"name": format!("{upstream}__progress"), "arguments": arguments, "_meta": {"progressToken": rng.u32(..)}});
@@ -191,7 +191,7 @@ async fn progress(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
 
 /// Makes calls that are under way at the same time on one pipe, or one after the other if each has
 /// a connection.
-async fn burst(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
+async fn burst(client: &mut SoakClient, rng: &mut Rng) -> Result<(), ConnectionLost> {
     if client.is_http() {
         return call(client, rng).await;
     }
@@ -207,13 +207,13 @@ async fn burst(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     }
     while !open.is_empty() {
         let message = match timeout(client.facts.patience, client.next()).await {
-            Ok(Ok(Next::Message(message))) => message,
+            Ok(Ok(SoakEvent::Message(message))) => message,
             other => {
                 let why = format!("{other:?}");
                 for (_, ticket, _) in open {
                     client.broken(ticket, &why);
                 }
-                return Err(Gone);
+                return Err(ConnectionLost);
             }
         };
         if message.get("method").is_some() {
@@ -231,7 +231,7 @@ async fn burst(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     Ok(())
 }
 
-async fn cancel(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
+async fn cancel(client: &mut SoakClient, rng: &mut Rng) -> Result<(), ConnectionLost> {
     let upstream = pick(rng, STEADY);
     let ticket = client.facts.ledger.sent("call that is cancelled");
     let params = json!({"name": format!("{upstream}__sleep"), "arguments": {"ms": 8_000}});
@@ -245,8 +245,8 @@ async fn cancel(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     }
 }
 
-async fn subscribe(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
-    if client.era == Era::Legacy {
+async fn subscribe(client: &mut SoakClient, rng: &mut Rng) -> Result<bool, ConnectionLost> {
+    if client.era == SoakEra::Legacy {
         let uri = json!({"uri": WATCHED});
         client.request("subscription", "resources/subscribe", uri.clone(), usual).await?;
         if rng.bool() {
@@ -266,12 +266,14 @@ async fn subscribe(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
     };
     loop {
         match timeout(client.facts.patience, client.next()).await {
-            Ok(Ok(Next::Message(message))) if message["method"] == "notifications/subscriptions/acknowledged" => break,
+            Ok(Ok(SoakEvent::Message(message))) if message["method"] == "notifications/subscriptions/acknowledged" => {
+                break;
+            }
             // The answer to an earlier request.
-            Ok(Ok(Next::Message(message))) if message["id"] != id => {}
-            Ok(Ok(Next::Message(message))) => {
-                ticket.end_with(End::Failed, || message.to_string());
-                return Err(Gone);
+            Ok(Ok(SoakEvent::Message(message))) if message["id"] != id => {}
+            Ok(Ok(SoakEvent::Message(message))) => {
+                ticket.end_with(RequestEnd::Failed, || message.to_string());
+                return Err(ConnectionLost);
             }
             other => return Err(client.broken(ticket, &format!("no acknowledgement but {other:?}"))),
         }
@@ -281,7 +283,7 @@ async fn subscribe(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
     Ok(true)
 }
 
-async fn ask(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
+async fn ask(client: &mut SoakClient, rng: &mut Rng) -> Result<bool, ConnectionLost> {
     let asker = pick(rng, ASKERS);
     let kind = if asker == "askweb" { "call that asks over HTTP" } else { "call that asks on a pipe" };
     let schema = json!({"type": "object", "properties": {"who": {"type": "string"}}});
@@ -290,9 +292,9 @@ async fn ask(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
     let arguments = json!({"tag": tag, "rounds": [[form]]});
     let mut params = json!({"name": format!("{asker}__inquire"), "arguments": arguments});
     // A client that cannot be asked gets an answer too.
-    let judge = |answer: &Value| if answer.get("error").is_some() { End::Failed } else { End::Answered };
+    let judge = |answer: &Value| if answer.get("error").is_some() { RequestEnd::Failed } else { RequestEnd::Answered };
     // The calls of the server on a pipe take turns, and none may wait for a client that is gone.
-    if client.era == Era::Legacy && client.asks && asker == "askweb" && rng.u8(0..4) == 0 {
+    if client.era == SoakEra::Legacy && client.asks && asker == "askweb" && rng.u8(0..4) == 0 {
         return leave_question(client, params).await;
     }
     for _ in 0..3 {
@@ -322,7 +324,7 @@ async fn ask(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
 }
 
 /// Goes away with a question open.
-async fn leave_question(client: &mut Client, params: Value) -> Result<bool, Gone> {
+async fn leave_question(client: &mut SoakClient, params: Value) -> Result<bool, ConnectionLost> {
     let ticket = client.facts.ledger.sent("question that is left open");
     let id = match client.ask("tools/call", params).await {
         Ok(id) => id,
@@ -330,21 +332,21 @@ async fn leave_question(client: &mut Client, params: Value) -> Result<bool, Gone
     };
     loop {
         match timeout(client.facts.patience, client.next()).await {
-            Ok(Ok(Next::Message(message))) if message["method"] == "elicitation/create" => {
-                ticket.end(End::HungUp);
+            Ok(Ok(SoakEvent::Message(message))) if message["method"] == "elicitation/create" => {
+                ticket.end(RequestEnd::HungUp);
                 return Ok(false);
             }
-            Ok(Ok(Next::Message(message))) if message["id"] == id && message.get("method").is_none() => {
-                ticket.end(End::Answered);
+            Ok(Ok(SoakEvent::Message(message))) if message["id"] == id && message.get("method").is_none() => {
+                ticket.end(RequestEnd::Answered);
                 return Ok(false);
             }
-            Ok(Ok(Next::Message(_))) => {}
+            Ok(Ok(SoakEvent::Message(_))) => {}
             other => return Err(client.broken(ticket, &format!("neither question nor answer but {other:?}"))),
         }
     }
 }
 
-async fn read(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
+async fn read(client: &mut SoakClient, rng: &mut Rng) -> Result<(), ConnectionLost> {
     let upstream = pick(rng, STEADY);
     let (method, params) = if rng.bool() {
         ("resources/read", json!({"uri": format!("{upstream}+fx://doc/1")}))
@@ -354,8 +356,8 @@ async fn read(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     client.request("prompt or resource", method, params, usual).await.map(drop)
 }
 
-async fn complete(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
-    if client.era == Era::Legacy && rng.bool() {
+async fn complete(client: &mut SoakClient, rng: &mut Rng) -> Result<(), ConnectionLost> {
+    if client.era == SoakEra::Legacy && rng.bool() {
         return client.request("ping", "ping", json!({}), usual).await.map(drop);
     }
     let reference = json!({"type": "ref/prompt", "name": format!("{}__p", pick(rng, STEADY))});
@@ -363,7 +365,7 @@ async fn complete(client: &mut Client, rng: &mut Rng) -> Result<(), Gone> {
     client.request("completion", "completion/complete", params, usual).await.map(drop)
 }
 
-async fn slow(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
+async fn slow(client: &mut SoakClient, rng: &mut Rng) -> Result<bool, ConnectionLost> {
     let params = json!({"name": "lab__big", "arguments": {"kib": LONG_KIB}});
     if !client.is_http() {
         let ticket = client.facts.ledger.sent("long result");
@@ -377,7 +379,7 @@ async fn slow(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
     }
     let ticket = client.facts.ledger.sent("long result");
     let bytes = client.bytes("tools/call", params);
-    let mut conn = match Conn::open(client.facts.address).await {
+    let mut conn = match SoakWire::open(client.facts.address).await {
         Ok(conn) => conn,
         Err(error) => return Err(client.broken(ticket, &error.to_string())),
     };
@@ -395,18 +397,18 @@ async fn slow(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
             sleep(Duration::from_millis(5)).await;
         }
     }
-    ticket.end(End::HungUp);
+    ticket.end(RequestEnd::HungUp);
     Ok(true)
 }
 
-async fn hang_up(client: &mut Client, rng: &mut Rng) -> Result<bool, Gone> {
+async fn hang_up(client: &mut SoakClient, rng: &mut Rng) -> Result<bool, ConnectionLost> {
     let upstream = pick(rng, STEADY);
     let ticket = client.facts.ledger.sent("call of a client that goes away");
     let params = json!({"name": format!("{upstream}__sleep"), "arguments": {"ms": rng.u64(100..1_500)}});
     match client.ask("tools/call", params).await {
         Ok(_) => {
             sleep(Duration::from_millis(rng.u64(0..60))).await;
-            ticket.end(End::HungUp);
+            ticket.end(RequestEnd::HungUp);
             Ok(false)
         }
         Err(error) => Err(client.broken(ticket, &error.to_string())),

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 /// Head of an answer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct SoakResponseHead {
     pub(crate) status: u16,
     pub(crate) is_stream: bool,
     pub(crate) closes: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Head {
 
 /// The way in which the end of a body is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
+enum SoakFraming {
     Length(usize),
     Chunked,
     UntilClose,
@@ -30,18 +30,18 @@ enum Framing {
 
 /// A client's HTTP/1.1 connection.
 #[derive(Debug)]
-pub(crate) struct Conn {
+pub(crate) struct SoakWire {
     stream: TcpStream,
     inbox: BytesMut,
-    framing: Framing,
+    framing: SoakFraming,
     events: BytesMut,
 }
 
-impl Conn {
+impl SoakWire {
     pub(crate) async fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, inbox: BytesMut::new(), framing: Framing::Done, events: BytesMut::new() })
+        Ok(Self { stream, inbox: BytesMut::new(), framing: SoakFraming::Done, events: BytesMut::new() })
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -50,7 +50,7 @@ impl Conn {
     }
 
     /// Reads up to the end of the header fields, interim answers aside.
-    pub(crate) async fn head(&mut self) -> io::Result<Head> {
+    pub(crate) async fn head(&mut self) -> io::Result<SoakResponseHead> {
         loop {
             let end = loop {
                 if let Some(at) = memmem::find(&self.inbox, b"\r\n\r\n") {
@@ -70,26 +70,26 @@ impl Conn {
     /// Reads the next piece of the body; `None` at its end.
     pub(crate) async fn piece(&mut self) -> io::Result<Option<Bytes>> {
         match self.framing {
-            Framing::Done | Framing::Length(0) => {
-                self.framing = Framing::Done;
+            SoakFraming::Done | SoakFraming::Length(0) => {
+                self.framing = SoakFraming::Done;
                 Ok(None)
             }
-            Framing::Length(left) => {
+            SoakFraming::Length(left) => {
                 if self.inbox.is_empty() {
                     self.fill().await?;
                 }
                 let taken = left.min(self.inbox.len());
-                self.framing = Framing::Length(left - taken);
+                self.framing = SoakFraming::Length(left - taken);
                 Ok(Some(self.inbox.split_to(taken).freeze()))
             }
-            Framing::UntilClose => {
+            SoakFraming::UntilClose => {
                 if self.inbox.is_empty() && self.stream.read_buf(&mut self.inbox).await? == 0 {
-                    self.framing = Framing::Done;
+                    self.framing = SoakFraming::Done;
                     return Ok(None);
                 }
                 Ok(Some(self.inbox.split().freeze()))
             }
-            Framing::Chunked => self.chunk().await,
+            SoakFraming::Chunked => self.chunk().await,
         }
     }
 
@@ -109,7 +109,7 @@ impl Conn {
         let piece = self.inbox.split_to(size).freeze();
         self.inbox.advance(2);
         if size == 0 {
-            self.framing = Framing::Done;
+            self.framing = SoakFraming::Done;
             return Ok(None);
         }
         Ok(Some(piece))
@@ -168,18 +168,18 @@ pub(crate) fn message(bytes: &[u8]) -> serde_json::Result<Value> {
     })
 }
 
-fn parse(block: &str) -> io::Result<(Head, Framing)> {
+fn parse(block: &str) -> io::Result<(SoakResponseHead, SoakFraming)> {
     let mut lines = block.split("\r\n");
     let first = lines.next().unwrap_or_default();
     let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
     let status = status.ok_or_else(|| io::Error::other(format!("not a status line: {first:?}")))?;
-    let mut head = Head { status, ..Head::default() };
-    let mut framing = if matches!(status, 204 | 304) { Framing::Done } else { Framing::UntilClose };
+    let mut head = SoakResponseHead { status, ..SoakResponseHead::default() };
+    let mut framing = if matches!(status, 204 | 304) { SoakFraming::Done } else { SoakFraming::UntilClose };
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let value = value.trim();
         match name.to_ascii_lowercase().as_str() {
-            "content-length" => framing = Framing::Length(value.parse().map_err(io::Error::other)?),
-            "transfer-encoding" => framing = Framing::Chunked,
+            "content-length" => framing = SoakFraming::Length(value.parse().map_err(io::Error::other)?),
+            "transfer-encoding" => framing = SoakFraming::Chunked,
             "content-type" => head.is_stream = value.starts_with("text/event-stream"),
             "connection" => head.closes = value.eq_ignore_ascii_case("close"),
             "mcp-session-id" => head.session = Some(value.to_owned()),

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::old_client::OldClient;
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
@@ -11,8 +11,8 @@ const TOKEN: &str = "token-of-the-second-caller-0123456789";
 const BATCHES: &str = "2025-03-26";
 
 /// Sets up a gateway whose callers have ten requests for the whole test.
-fn setup() -> Setup {
-    Setup::new()
+fn setup() -> GatewaySetup {
+    GatewaySetup::new()
         .env("SECOND_TOKEN", TOKEN)
         .server("auth.tokens.second = { env = \"SECOND_TOKEN\" }")
         .server("limits.caller-rate = \"1/h\"\nlimits.caller-burst = 10")
@@ -29,7 +29,7 @@ fn pings(count: usize) -> Value {
 fn each_request_of_a_batch_counts_over_http() {
     let gateway = setup().start();
     // Costs two requests: the initialization.
-    let mut client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Legacy(BATCHES));
+    let mut client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), ClientEra::Legacy(BATCHES));
     let headers = client.headers("", &json!({}));
     let mut post = |count: usize| client.exchange(&Value::Null, &headers, &pings(count).to_string());
     let answers = post(4);
@@ -45,7 +45,7 @@ fn each_request_of_a_batch_counts_over_http() {
     assert_eq!(post(3).status, 200);
     assert_eq!(client.request("ping", json!({})).status, 429);
     assert_eq!(
-        gateway.client(Era::Legacy(BATCHES)).request("ping", json!({})).status,
+        gateway.client(ClientEra::Legacy(BATCHES)).request("ping", json!({})).status,
         200,
         "the local user has no rate"
     );
@@ -55,12 +55,12 @@ fn each_request_of_a_batch_counts_over_http() {
 fn streams_and_ends_of_sessions_count_over_http() {
     let gateway = setup().start();
     // Costs two requests: the initialization.
-    let client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Legacy(BATCHES));
+    let client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), ClientEra::Legacy(BATCHES));
     let streams: Vec<u16> = (0..9).map(|_| client.resume("none").head().status).collect();
     let admitted = streams.iter().take_while(|status| **status != 429).count();
     assert_eq!(admitted, 8, "{streams:?}");
     assert_eq!(client.end_session(), 429);
-    assert_eq!(gateway.client(Era::Legacy(BATCHES)).end_session(), 204, "the local user has no rate");
+    assert_eq!(gateway.client(ClientEra::Legacy(BATCHES)).end_session(), 204, "the local user has no rate");
 }
 
 #[test]

@@ -5,16 +5,16 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Setup, World};
-use crate::stage::mcp::Era;
+use crate::stage::harness::{GatewaySetup, TestHome};
+use crate::stage::mcp::ClientEra;
 use crate::stage::process::said;
 use crate::stage::steps::approvals::{assert_shown, list, open, texts};
 use crate::stage::upstream::Fake;
 
 #[test]
 fn an_approval_of_a_daemon_is_shown_with_all_of_its_arguments_for_clients_of_both_eras() {
-    for era in [Era::LEGACY, Era::Modern] {
-        let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("legacy")).start();
+    for era in [ClientEra::LEGACY, ClientEra::Modern] {
+        let gateway = GatewaySetup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("legacy")).start();
         gateway.wait_for_tools(&["fx__echo"]);
         let mut client = gateway.client(era);
         assert!(client.call("fx__echo", texts()).is_error());
@@ -27,7 +27,7 @@ fn an_approval_of_a_daemon_is_shown_with_all_of_its_arguments_for_clients_of_bot
 
 #[test]
 fn without_anything_there_are_no_questions_and_no_grants() {
-    let world = World::new();
+    let world = TestHome::new();
     for what in ["approvals", "grants"] {
         assert_eq!(list(&world, what), Vec::<Value>::new());
         assert!(world.run(&[what, "list"]).status.success());
@@ -39,7 +39,7 @@ fn without_anything_there_are_no_questions_and_no_grants() {
 
 #[test]
 fn a_damaged_store_stops_the_start_with_the_way_out() {
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("legacy")).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("legacy")).write();
     let path = world.path("state/headend/headend.db");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "no database at all ".repeat(100)).unwrap();

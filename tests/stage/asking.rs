@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use crate::engine::question::AWAY;
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Answer, Era, Mcp, Open};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer, OpenCall};
 use crate::stage::pass;
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 mod attribution;
 mod batches;
@@ -25,7 +25,7 @@ const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
 /// The transport of the server, and the stream on which it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum AskingTransport {
     Stdio,
     /// Asks on the stream of the call's own POST.
     Post,
@@ -35,7 +35,7 @@ enum Way {
     Sse,
 }
 
-impl Way {
+impl AskingTransport {
     const ALL: [Self; 4] = [Self::Stdio, Self::Post, Self::Session, Self::Sse];
     const HTTP: [Self; 2] = [Self::Post, Self::Session];
 
@@ -58,26 +58,26 @@ impl Way {
 
 /// A gateway in front of one server that asks, named `fx`.
 #[derive(Debug)]
-struct Stage {
+struct AskingGateway {
     gateway: Gateway,
-    log: Log,
+    log: InputLog,
     _server: Option<Listening>,
 }
 
-impl Stage {
+impl AskingGateway {
     /// Starts a stage. `upstream` are lines of the upstream's section.
-    fn new(way: Way, upstream: &str) -> Self {
-        Self::with(Setup::new(), way.fake(), upstream)
+    fn new(way: AskingTransport, upstream: &str) -> Self {
+        Self::with(GatewaySetup::new(), way.fake(), upstream)
     }
 
     /// Starts a stage with a second caller.
-    fn of_two_callers(way: Way, upstream: &str) -> Self {
-        let setup = Setup::new().second_caller(TOKEN);
+    fn of_two_callers(way: AskingTransport, upstream: &str) -> Self {
+        let setup = GatewaySetup::new().second_caller(TOKEN);
         Self::with(setup, way.fake(), upstream)
     }
 
-    fn with(setup: Setup, fake: Fake, upstream: &str) -> Self {
-        let log = Log::new(&setup.world.path("work"), "fx");
+    fn with(setup: GatewaySetup, fake: Fake, upstream: &str) -> Self {
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let fake = fake.logging(&log);
         let is_stdio = fake.command().contains("\"stdio\"");
         let (place, server) = if is_stdio {
@@ -91,11 +91,11 @@ impl Stage {
         Self { gateway, log, _server: server }
     }
 
-    fn client(&self, era: Era, capabilities: Value) -> Mcp {
+    fn client(&self, era: ClientEra, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
     }
 
-    fn second(&self, era: Era, capabilities: Value) -> Mcp {
+    fn second(&self, era: ClientEra, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, Some(TOKEN.to_owned()), era, "/mcp", capabilities)
     }
 
@@ -164,12 +164,12 @@ fn usual(question: &Value) -> Value {
 }
 
 /// Starts a call of the tool that asks.
-fn inquire(client: &mut Mcp, arguments: &Value) -> Open {
+fn inquire(client: &mut Mcp, arguments: &Value) -> OpenCall {
     client.open("tools/call", json!({"name": "fx__inquire", "arguments": arguments}))
 }
 
 /// Waits for the next question to a legacy client; panics if the call ends instead.
-fn question(call: &mut Open) -> Value {
+fn question(call: &mut OpenCall) -> Value {
     let message = call.next().expect("a question");
     assert!(message.get("method").is_some() && message.get("id").is_some(), "not a question: {message}");
     message
@@ -177,7 +177,7 @@ fn question(call: &mut Open) -> Value {
 
 /// Answers a legacy client's questions until its call is answered. Returns the questions and the
 /// response.
-fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value) -> (Vec<Value>, Value) {
+fn converse(client: &mut Mcp, call: &mut OpenCall, answer: impl Fn(&Value) -> Value) -> (Vec<Value>, Value) {
     let mut asked = Vec::new();
     loop {
         let message = call.next().expect("the call is answered");
@@ -196,7 +196,7 @@ fn answered(response: &Value) -> Vec<Value> {
 }
 
 /// Returns the questions by key and the state, from an answer that asks a modern client.
-fn asked(answer: &Answer) -> (serde_json::Map<String, Value>, Value) {
+fn asked(answer: &McpAnswer) -> (serde_json::Map<String, Value>, Value) {
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     let requests = answer.result()["inputRequests"].as_object().cloned().unwrap_or_default();
     (requests, answer.result()["requestState"].clone())
@@ -209,9 +209,9 @@ fn going_on(arguments: &Value, responses: Value, state: &Value) -> Value {
 
 #[test]
 fn a_legacy_client_gets_a_legacy_servers_questions_and_its_answers_go_back() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "roots = \"client\"");
-        let mut client = stage.client(Era::LEGACY, everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "roots = \"client\"");
+        let mut client = stage.client(ClientEra::LEGACY, everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[form("Which?"), sample()], [roots()]])));
         let (asked, response) = converse(&mut client, &mut call, usual);
         let methods: Vec<&str> = asked.iter().map(|message| message["method"].as_str().unwrap()).collect();
@@ -230,9 +230,9 @@ fn a_legacy_client_gets_a_legacy_servers_questions_and_its_answers_go_back() {
 
 #[test]
 fn a_legacy_clients_errors_go_back_as_they_are() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::LEGACY, everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::LEGACY, everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[sample()], [form("Sure?")]])));
         let first = question(&mut call);
         client.respond_with(&first["id"], "error", json!({"code": -1, "message": "User rejected", "data": {"n": 1}}));
@@ -248,9 +248,9 @@ fn a_legacy_clients_errors_go_back_as_they_are() {
 fn a_legacy_client_is_asked_to_open_pages_only_where_it_said_that_it_can() {
     let page = json!({"mode": "url", "message": "Go", "url": "https://x.example/?a=%2F", "elicitationId": "e1"});
     let page = json!({"method": "elicitation/create", "params": page});
-    for way in Way::HTTP {
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::LEGACY, json!({"elicitation": {"url": {}}}));
+    for way in AskingTransport::HTTP {
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::LEGACY, json!({"elicitation": {"url": {}}}));
         let mut call = inquire(&mut client, &way.asks("t", json!([[page], [form("Which?")]])));
         let (asked, response) = converse(&mut client, &mut call, |_| json!({"action": "accept"}));
         assert_eq!(asked.len(), 1, "{way:?}: no form was offered: {asked:?}");
@@ -263,9 +263,9 @@ fn a_legacy_client_is_asked_to_open_pages_only_where_it_said_that_it_can() {
         assert_eq!(answers[1]["result"], json!({"action": "cancel"}), "{way:?}");
         assert!(stage.declared().contains(&json!({"elicitation": {"url": {}}})), "{way:?}: {:?}", stage.declared());
     }
-    let stage = Stage::new(Way::Stdio, "");
-    let mut client = stage.client(Era::LEGACY, everything());
-    let mut call = inquire(&mut client, &Way::Stdio.asks("t", json!([[page]])));
+    let stage = AskingGateway::new(AskingTransport::Stdio, "");
+    let mut client = stage.client(ClientEra::LEGACY, everything());
+    let mut call = inquire(&mut client, &AskingTransport::Stdio.asks("t", json!([[page]])));
     let (asked, response) = converse(&mut client, &mut call, usual);
     assert!(asked.is_empty(), "{asked:?}");
     assert_eq!(answered(&response)[0]["result"], json!({"action": "cancel"}));
@@ -273,10 +273,10 @@ fn a_legacy_client_is_asked_to_open_pages_only_where_it_said_that_it_can() {
 
 #[test]
 fn roots_are_shown_as_the_operator_says() {
-    let arguments = |way: Way| way.asks("t", json!([[roots()]]));
-    for way in Way::ALL {
-        let hidden = Stage::new(way, "");
-        let mut client = hidden.client(Era::LEGACY, everything());
+    let arguments = |way: AskingTransport| way.asks("t", json!([[roots()]]));
+    for way in AskingTransport::ALL {
+        let hidden = AskingGateway::new(way, "");
+        let mut client = hidden.client(ClientEra::LEGACY, everything());
         let (asked, response) = {
             let mut call = inquire(&mut client, &arguments(way));
             converse(&mut client, &mut call, usual)
@@ -285,9 +285,9 @@ fn roots_are_shown_as_the_operator_says() {
         assert_eq!(answered(&response)[0]["error"]["code"], -32601, "{way:?}: {response}");
         assert!(hidden.declared().iter().all(|declared| declared.get("roots").is_none()), "{way:?}");
 
-        let fixed = Stage::new(way, "roots = [\"file:///srv/work\"]");
+        let fixed = AskingGateway::new(way, "roots = [\"file:///srv/work\"]");
         for capabilities in [everything(), json!({})] {
-            let mut client = fixed.client(Era::LEGACY, capabilities);
+            let mut client = fixed.client(ClientEra::LEGACY, capabilities);
             let mut call = inquire(&mut client, &arguments(way));
             let (asked, response) = converse(&mut client, &mut call, usual);
             assert!(asked.is_empty(), "{way:?}: {asked:?}");
@@ -299,9 +299,9 @@ fn roots_are_shown_as_the_operator_says() {
 
 #[test]
 fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::LEGACY, everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::LEGACY, everything());
         let mut arguments = way.asks("t", json!([[form("This?"), form("Or this?")]]));
         arguments["withdraw"] = json!(true);
         // The call runs until another call opens the gate, so that its answer cannot overtake the
@@ -322,9 +322,9 @@ fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
 
 #[test]
 fn a_call_that_ends_with_questions_open_closes_them_on_both_sides() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::LEGACY, everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::LEGACY, everything());
         let mut arguments = way.asks("t", json!([[form("Well?")]]));
         arguments["hasty"] = json!(true);
         let mut call = inquire(&mut client, &arguments);
@@ -337,7 +337,7 @@ fn a_call_that_ends_with_questions_open_closes_them_on_both_sides() {
             let withdrawal = &messages[messages.len() - 2];
             assert_eq!(withdrawal["params"]["requestId"], question["id"], "{way:?}: {messages:?}");
         } else {
-            assert!(way == Way::Session, "{way:?}: {messages:?}");
+            assert!(way == AskingTransport::Session, "{way:?}: {messages:?}");
         }
         eventually("the server has an answer", || stage.answers("t/1").len() == 1);
     }
@@ -345,9 +345,9 @@ fn a_call_that_ends_with_questions_open_closes_them_on_both_sides() {
 
 #[test]
 fn a_legacy_client_that_cancels_its_call_ends_the_questions_of_it() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::LEGACY, everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::LEGACY, everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[form("Well?"), sample()]])));
         let (first, second) = (question(&mut call), question(&mut call));
         client.notify("notifications/cancelled", json!({"requestId": call.id}));
@@ -371,10 +371,10 @@ fn a_legacy_client_that_cancels_its_call_ends_the_questions_of_it() {
 
 #[test]
 fn what_is_asked_after_a_legacy_client_has_gone_is_declined() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
         // A client of a revision whose streams cannot be resumed.
-        let mut client = stage.client(Era::Legacy("2024-11-05"), everything());
+        let mut client = stage.client(ClientEra::Legacy("2024-11-05"), everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[form("First?")], [form("Second?")]])));
         let first = question(&mut call);
         // The stream breaks, which is not a cancellation.
@@ -393,10 +393,10 @@ fn what_is_asked_after_a_legacy_client_has_gone_is_declined() {
 #[test]
 fn a_question_before_a_client_that_went_away_is_closed_after_a_while() {
     // Streams of the first revision cannot be resumed, those of the second can.
-    for (way, revision) in Way::ALL.into_iter().flat_map(|way| [(way, "2024-11-05"), (way, "2025-11-25")]) {
+    for (way, revision) in AskingTransport::ALL.into_iter().flat_map(|way| [(way, "2024-11-05"), (way, "2025-11-25")]) {
         let at = format!("{way:?} {revision}");
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::Legacy(revision), everything());
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::Legacy(revision), everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[form("Well?"), sample()]])));
         let (first, _) = (question(&mut call), question(&mut call));
         drop(call);
@@ -416,9 +416,9 @@ fn a_question_before_a_client_that_went_away_is_closed_after_a_while() {
 fn a_rule_keeps_a_server_from_asking_for_input() {
     let rule =
         "[[policy.rules]]\nid = \"no-forms\"\neffect = \"deny\"\nkinds = [\"elicitation\"]\nupstreams = [\"fx\"]";
-    for way in [Way::Stdio, Way::Post] {
-        let stage = Stage::new(way, &format!("\n{rule}"));
-        for era in Era::BOTH {
+    for way in [AskingTransport::Stdio, AskingTransport::Post] {
+        let stage = AskingGateway::new(way, &format!("\n{rule}"));
+        for era in ClientEra::BOTH {
             let mut client = stage.client(era, everything());
             let tag = format!("{way:?}-{era:?}");
             let answer = client.call("fx__inquire", way.asks(&tag, json!([[form("Who?")]])));

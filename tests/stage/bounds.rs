@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::upstream::{Fake, Listening};
 
 /// Depth of nesting: 16 KB, many times the depth at which recursion exhausts a thread's stack.
@@ -13,7 +13,7 @@ const GOOD: &str =
     r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"complete","content":[{"type":"text","text":"good"}]}}"#;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum BoundTransport {
     Stdio,
     Http,
     Sse,
@@ -32,7 +32,7 @@ fn deep() -> String {
     format!("{}{}", "[".repeat(LEVELS), "]".repeat(LEVELS))
 }
 
-fn hostile(era: Era) -> Vec<Hostile> {
+fn hostile(era: ClientEra) -> Vec<Hostile> {
     let deep = deep();
     let question = |method: &str, params: &str| {
         vec![format!(r#"{{"jsonrpc":"2.0","id":"q","method":"{method}","params":{{{params}}}}}"#), GOOD.to_owned()]
@@ -43,7 +43,7 @@ fn hostile(era: Era) -> Vec<Hostile> {
     };
     let form = format!(r#""message":"m","requestedSchema":{{"type":"object","properties":{{"a":{deep}}}}}"#);
     let mut all = Vec::new();
-    if era == Era::Modern {
+    if era == ClientEra::Modern {
         let asked = format!(r#""k":{{"method":"elicitation/create","params":{{{form}}}}}"#);
         let asked = format!(r#""resultType":"input_required","requestState":"s","inputRequests":{{{asked}}}"#);
         all.push(Hostile { label: "input_required", lines: result(&asked), goes_on: false });
@@ -84,19 +84,19 @@ fn hostile(era: Era) -> Vec<Hostile> {
 }
 
 /// Starts a gateway in front of the server `bad`, which sends these lines, and a good one.
-fn stage(way: Way, era: Era, lines: &[String]) -> (Gateway, Option<Listening>) {
-    let setup = Setup::new();
+fn stage(way: BoundTransport, era: ClientEra, lines: &[String]) -> (Gateway, Option<Listening>) {
+    let setup = GatewaySetup::new();
     let script = json!({"tools/call/echo": lines});
     let path = setup.world.write("work/script.json", &script.to_string());
-    let eras = if era == Era::Modern { "modern" } else { "legacy" };
+    let eras = if era == ClientEra::Modern { "modern" } else { "legacy" };
     let bad = match way {
-        Way::Stdio => Fake::stdio(eras),
-        Way::Http => Fake::http(eras).with("--answers", "sse"),
-        Way::Sse => Fake::sse(),
+        BoundTransport::Stdio => Fake::stdio(eras),
+        BoundTransport::Http => Fake::http(eras).with("--answers", "sse"),
+        BoundTransport::Sse => Fake::sse(),
     };
     let bad = bad.with("--script", path.to_str().unwrap());
     let setup = setup.fake("fx", &Fake::stdio("both"));
-    let (setup, listening) = if way == Way::Stdio {
+    let (setup, listening) = if way == BoundTransport::Stdio {
         (setup.fake("bad", &bad), None)
     } else {
         let listening = bad.spawn();
@@ -109,14 +109,18 @@ fn stage(way: Way, era: Era, lines: &[String]) -> (Gateway, Option<Listening>) {
 
 #[test]
 fn endless_nesting_of_an_upstream_is_an_error_of_its_call_alone() {
-    let clients =
-        [(Era::LEGACY, json!({})), (Era::Modern, json!({})), (Era::Modern, everything()), (Era::LEGACY, everything())];
+    let clients = [
+        (ClientEra::LEGACY, json!({})),
+        (ClientEra::Modern, json!({})),
+        (ClientEra::Modern, everything()),
+        (ClientEra::LEGACY, everything()),
+    ];
     for (way, era) in [
-        (Way::Stdio, Era::LEGACY),
-        (Way::Stdio, Era::Modern),
-        (Way::Http, Era::LEGACY),
-        (Way::Http, Era::Modern),
-        (Way::Sse, Era::LEGACY),
+        (BoundTransport::Stdio, ClientEra::LEGACY),
+        (BoundTransport::Stdio, ClientEra::Modern),
+        (BoundTransport::Http, ClientEra::LEGACY),
+        (BoundTransport::Http, ClientEra::Modern),
+        (BoundTransport::Sse, ClientEra::LEGACY),
     ] {
         for hostile in hostile(era) {
             let (gateway, _server) = stage(way, era, &hostile.lines);

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::stage::harness::{Gateway, Setup};
+use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::http::PATIENCE;
-use crate::stage::mcp::Era;
+use crate::stage::mcp::ClientEra;
 use crate::stage::now;
 use crate::stage::old_client::OldClient;
 use crate::stage::upstream::{Fake, Listening};
@@ -14,7 +14,7 @@ use crate::stage::upstream::{Fake, Listening};
 fn narrow() -> (Gateway, Listening) {
     let limits = "max-buffered = \"5MiB\"\nmax-result = \"5MiB\"\nmax-upstream-result = \"5MiB\"";
     let upstream = Fake::sse().spawn();
-    let setup = Setup::new().server(&format!("legacy-sse = true\n[server.limits]\n{limits}"));
+    let setup = GatewaySetup::new().server(&format!("legacy-sse = true\n[server.limits]\n{limits}"));
     let gateway = setup.toml(&format!("[upstreams.fx]\nurl = \"{}\"", upstream.url)).start();
     gateway.wait_for_tools(&["fx__raw"]);
     (gateway, upstream)
@@ -26,7 +26,7 @@ fn a_result_of_more_than_half_the_budget_passes_over_http_and_sse() {
     let (gateway, _upstream) = narrow();
     let result = json!({"content": [{"type": "text", "text": "x".repeat(RESULT)}]});
     let file = gateway.world.write("work/result.json", &result.to_string());
-    let answer = gateway.client(Era::LEGACY).call("fx__raw", json!({"file": file.to_str().unwrap()}));
+    let answer = gateway.client(ClientEra::LEGACY).call("fx__raw", json!({"file": file.to_str().unwrap()}));
     assert_eq!(answer.text().len(), RESULT, "{}", &answer.raw[..answer.raw.len().min(500)]);
 }
 
@@ -42,7 +42,7 @@ fn a_request_of_more_than_half_the_budget_is_taken_over_http_and_sse() {
 
 #[test]
 fn a_line_over_the_limit_is_answered_by_its_id_or_ends_the_connection() {
-    let setup = Setup::new().server("[server.limits]\nmax-body = \"64KiB\"").fake("fx", &Fake::stdio("both"));
+    let setup = GatewaySetup::new().server("[server.limits]\nmax-body = \"64KiB\"").fake("fx", &Fake::stdio("both"));
     let gateway = setup.start();
     let mut host = gateway.pipe();
     let padding = "x".repeat(100_000);

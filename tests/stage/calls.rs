@@ -7,22 +7,22 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::{Answer, Era, Mcp};
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::stage::now;
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 #[test]
 fn progress_reaches_the_call_that_asked_with_its_own_token() {
     for upstream in ["legacy", "modern"] {
-        let gateway = Setup::new().fake("fx", &Fake::stdio(upstream)).start();
+        let gateway = GatewaySetup::new().fake("fx", &Fake::stdio(upstream)).start();
         gateway.wait_for_tools(&["fx__progress"]);
         for (era, token) in [
-            (Era::LEGACY, json!("mine")),
-            (Era::LEGACY, json!(7)),
-            (Era::Modern, json!("mine")),
-            (Era::Modern, json!(7)),
+            (ClientEra::LEGACY, json!("mine")),
+            (ClientEra::LEGACY, json!(7)),
+            (ClientEra::Modern, json!("mine")),
+            (ClientEra::Modern, json!(7)),
         ] {
             let answer = progress(&mut gateway.client(era), &token, 3);
             assert!(!answer.is_error(), "{}", answer.raw);
@@ -37,7 +37,7 @@ fn progress_reaches_the_call_that_asked_with_its_own_token() {
 #[test]
 fn progress_of_an_http_upstream_arrives_while_the_call_runs() {
     let server = Fake::http("modern").with("--answers", "sse").spawn();
-    let gateway = Setup::new().url("fx", &server.url).start();
+    let gateway = GatewaySetup::new().url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__progress"]);
     let params =
         json!({"name": "fx__progress", "arguments": {"steps": 3, "delay_ms": 300}, "_meta": {"progressToken": "t"}});
@@ -50,8 +50,8 @@ fn progress_of_an_http_upstream_arrives_while_the_call_runs() {
 
 #[test]
 fn a_call_that_waits_in_line_is_refused_in_time_whatever_its_stream_says_meanwhile() {
-    let setup = Setup::new().server("limits.keepalive = \"1s\"");
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new().server("limits.keepalive = \"1s\"");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let fake = Fake::stdio("both").logging(&log).command();
     // The queue lasts longer than headend waits before it answers with a stream.
     let upstream = format!("[upstreams.fx]\ncommand = {fake}\nmax-in-flight = 1\nqueue-timeout = \"5500ms\"");
@@ -60,7 +60,7 @@ fn a_call_that_waits_in_line_is_refused_in_time_whatever_its_stream_says_meanwhi
     let params = json!({"name": "fx__sleep", "arguments": {"ms": 60_000}});
     let _holds_the_place = gateway.modern().open("tools/call", params);
     eventually("the call arrives", || log.count("tools/call") == 1);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let gateway = &gateway;
         {
             let begun = now();
@@ -73,8 +73,8 @@ fn a_call_that_waits_in_line_is_refused_in_time_whatever_its_stream_says_meanwhi
 
 #[test]
 fn hanging_up_cancels_a_modern_call_upstream() {
-    let log = Setup::new();
-    let record = Log::new(&log.world.path("work"), "fx");
+    let log = GatewaySetup::new();
+    let record = InputLog::new(&log.world.path("work"), "fx");
     let gateway = log.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let mut client = gateway.modern();
@@ -90,8 +90,8 @@ fn hanging_up_cancels_a_modern_call_upstream() {
 #[test]
 fn a_legacy_cancellation_reaches_the_upstream_under_our_id() {
     for upstream in ["legacy", "modern"] {
-        let setup = Setup::new();
-        let record = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new();
+        let record = InputLog::new(&setup.world.path("work"), "fx");
         let gateway = setup.fake("fx", &Fake::stdio(upstream).logging(&record)).start();
         gateway.wait_for_tools(&["fx__sleep"]);
         let mut client = gateway.legacy();
@@ -108,8 +108,8 @@ fn a_legacy_cancellation_reaches_the_upstream_under_our_id() {
 
 #[test]
 fn one_clients_cancellation_never_ends_anothers_call_of_the_same_id() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let (mut first, mut second) = (gateway.legacy(), gateway.legacy());
@@ -122,12 +122,15 @@ fn one_clients_cancellation_never_ends_anothers_call_of_the_same_id() {
 
 #[test]
 fn results_and_arguments_pass_byte_for_byte() {
-    for (upstream, era) in
-        [("legacy", Era::LEGACY), ("modern", Era::Modern), ("legacy", Era::Modern), ("modern", Era::LEGACY)]
-    {
+    for (upstream, era) in [
+        ("legacy", ClientEra::LEGACY),
+        ("modern", ClientEra::Modern),
+        ("legacy", ClientEra::Modern),
+        ("modern", ClientEra::LEGACY),
+    ] {
         let at = format!("{era:?} before {upstream}");
-        let setup = Setup::new();
-        let record = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new();
+        let record = InputLog::new(&setup.world.path("work"), "fx");
         let content = r#"[ {"text":"a\u00e9\/\ud83d\ude00 \u0000","type":"text","x-vendor":{"z":1,"a":2}},{"type":"text","text":""}]"#;
         let structured = r#"{"z":12345678901234567890123,"a":1.0e+2,"$defs":{"b":{"$anchor":"b"},"a":{}},"neg":-0,"long":0.1000000000000000055511151231257827}"#;
         let kind = if upstream == "modern" { r#""resultType":"complete","# } else { "" };
@@ -141,7 +144,7 @@ fn results_and_arguments_pass_byte_for_byte() {
         for part in [content, structured, "\"x-unknown\":[1, 2]"] {
             assert!(answer.raw.contains(part), "{at}: {part} is not in {}", answer.raw);
         }
-        if matches!((upstream, era), ("legacy", Era::Legacy(_))) {
+        if matches!((upstream, era), ("legacy", ClientEra::Legacy(_))) {
             assert!(answer.raw.contains(&result), "{at}: the whole result passes: {}", answer.raw);
         }
 
@@ -156,14 +159,16 @@ fn results_and_arguments_pass_byte_for_byte() {
 
 #[test]
 fn a_megabyte_passes_both_ways() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let blob = "QUJD".repeat(256 * 1024);
     let result = format!(r#"{{"content":[{{"type":"image","mimeType":"image/png","data":"{blob}"}}]}}"#);
     let file = setup.world.write("work/blob.json", &result);
     let server = Fake::http("both").spawn();
     let gateway = setup.fake("fx", &Fake::stdio("legacy")).url("web", &server.url).start();
     gateway.wait_for_tools(&["fx__raw", "web__raw"]);
-    for (name, era) in [("fx", Era::LEGACY), ("fx", Era::Modern), ("web", Era::LEGACY), ("web", Era::Modern)] {
+    for (name, era) in
+        [("fx", ClientEra::LEGACY), ("fx", ClientEra::Modern), ("web", ClientEra::LEGACY), ("web", ClientEra::Modern)]
+    {
         let mut client = gateway.client(era);
         let down = client.call(&format!("{name}__raw"), json!({"file": file}));
         assert_eq!(down.result()["content"][0]["data"], blob.as_str(), "{name} {era:?}");
@@ -176,7 +181,7 @@ fn a_megabyte_passes_both_ways() {
 fn definitions_differ_from_the_upstreams_own_by_their_name_only() {
     let server = Fake::http("legacy").spawn();
     let own = definitions(&mut direct(&server));
-    let gateway = Setup::new().url("fx", &server.url).start();
+    let gateway = GatewaySetup::new().url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let exposed = definitions(&mut gateway.legacy());
     for (name, members) in own {
@@ -193,9 +198,9 @@ fn definitions_differ_from_the_upstreams_own_by_their_name_only() {
 #[test]
 fn long_lists_are_read_to_their_last_page() {
     let fake = Fake::stdio("legacy").with("--tools", "250").with("--page-size", "7");
-    let gateway = Setup::new().fake("fx", &fake).start();
+    let gateway = GatewaySetup::new().fake("fx", &fake).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let listed = gateway.client(era).tool_names();
         let mut unique = listed.clone();
         unique.sort();
@@ -209,15 +214,15 @@ fn long_lists_are_read_to_their_last_page() {
 /// Returns the members of each tool's definition, as written.
 fn definitions(client: &mut Mcp) -> Vec<(String, Vec<(String, String)>)> {
     #[derive(serde::Deserialize)]
-    struct Response {
-        result: Page,
+    struct ToolListResponse {
+        result: ToolListResult,
     }
     #[derive(serde::Deserialize)]
-    struct Page {
+    struct ToolListResult {
         tools: Vec<std::collections::BTreeMap<String, Box<RawValue>>>,
     }
     let answer = client.request("tools/list", json!({}));
-    let page: Response = serde_json::from_str(&answer.raw).unwrap();
+    let page: ToolListResponse = serde_json::from_str(&answer.raw).unwrap();
     let tool = |members: std::collections::BTreeMap<String, Box<RawValue>>| {
         let name = serde_json::from_str(members["name"].get()).unwrap();
         (name, members.into_iter().map(|(name, text)| (name, text.get().to_owned())).collect())
@@ -230,10 +235,10 @@ fn direct(server: &Listening) -> Mcp {
     let address: SocketAddr = server.url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap();
     let path =
         server.url.trim_start_matches("http://").split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
-    Mcp::http_at(address, None, Era::LEGACY, &path, json!({}))
+    Mcp::http_at(address, None, ClientEra::LEGACY, &path, json!({}))
 }
 
-fn progress(client: &mut Mcp, token: &Value, steps: u32) -> Answer {
+fn progress(client: &mut Mcp, token: &Value, steps: u32) -> McpAnswer {
     let arguments = json!({"steps": steps, "delay_ms": 1});
     client.request(
         "tools/call",
@@ -241,7 +246,7 @@ fn progress(client: &mut Mcp, token: &Value, steps: u32) -> Answer {
     )
 }
 
-fn assert_only_progress_of(answer: &Answer, token: &Value, at: &str) {
+fn assert_only_progress_of(answer: &McpAnswer, token: &Value, at: &str) {
     let mut last = f64::MIN;
     for notice in &answer.notices {
         assert_eq!(notice["method"], "notifications/progress", "{at}: {notice}");

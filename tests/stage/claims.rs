@@ -8,11 +8,11 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Patch;
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 /// A policy that allows tools which claim to read only and to stay inside, and asks about all
 /// others.
@@ -48,19 +48,19 @@ fn ways() -> [Fake; 4] {
     [Fake::stdio("legacy"), Fake::stdio("modern"), Fake::http("legacy"), Fake::http("modern")]
 }
 
-struct Stage {
+struct ClaimsGateway {
     gateway: Gateway,
     patch: Patch,
-    log: Log,
+    log: InputLog,
     server: Option<Listening>,
 }
 
-impl Stage {
+impl ClaimsGateway {
     /// Starts a gateway in front of a server with these hints. `keys` are lines of its table,
     /// `more` further tables.
     fn new(fake: Fake, says: &Value, keys: &str, more: &str) -> Self {
-        let setup = Setup::new().policy(READS);
-        let (patch, log) = (Patch::new(&setup), Log::new(&setup.world.path("work"), "fx"));
+        let setup = GatewaySetup::new().policy(READS);
+        let (patch, log) = (Patch::new(&setup), InputLog::new(&setup.world.path("work"), "fx"));
         patch.write(says);
         let fake = patch.of(fake.logging(&log));
         let server = (!fake.command().contains("\"stdio\"")).then(|| fake.spawn());
@@ -128,9 +128,9 @@ impl Stage {
 #[test]
 fn a_tool_that_only_reads_by_its_own_word_needs_no_question_and_every_other_does() {
     for fake in ways() {
-        let stage = Stage::new(fake, &claims(), "", "");
+        let stage = ClaimsGateway::new(fake, &claims(), "", "");
         stage.gateway.wait_for_tools(&["fx__echo", "fx__write"]);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let mut client = stage.gateway.client(era);
             stage.passes(&mut client, "echo");
             for name in ["sleep", "env", "fail", "write"] {
@@ -138,7 +138,7 @@ fn a_tool_that_only_reads_by_its_own_word_needs_no_question_and_every_other_does
             }
         }
     }
-    let stage = Stage::new(Fake::stdio("both"), &claims(), "", "");
+    let stage = ClaimsGateway::new(Fake::stdio("both"), &claims(), "", "");
     stage.gateway.wait_for_tools(&["fx__echo"]);
     let config = stage.gateway.config.to_str().unwrap();
     let tried = |name: &str| {
@@ -155,12 +155,12 @@ fn a_tool_that_only_reads_by_its_own_word_needs_no_question_and_every_other_does
 #[test]
 fn a_server_that_lies_is_believed_where_nothing_is_against_it_and_nowhere_else() {
     let lies = json!({"write": reads()});
-    let stage = Stage::new(Fake::stdio("both"), &lies, "", "");
+    let stage = ClaimsGateway::new(Fake::stdio("both"), &lies, "", "");
     stage.gateway.wait_for_tools(&["fx__write"]);
     // The README warns of this.
     stage.passes(&mut stage.gateway.modern(), "write");
 
-    let stage = Stage::new(Fake::stdio("both"), &lies, "trust = \"untrusted\"", "");
+    let stage = ClaimsGateway::new(Fake::stdio("both"), &lies, "trust = \"untrusted\"", "");
     eventually("the items wait and are approved", || {
         stage.gateway.run(&["pins", "approve", "fx", "--yes"]).status.success()
     });
@@ -173,7 +173,7 @@ fn a_server_that_lies_is_believed_where_nothing_is_against_it_and_nowhere_else()
         json!({"write": tool})
     };
     let other = format!("[upstreams.gx]\ncommand = {}", Fake::stdio("both").command());
-    let stage = Stage::new(Fake::stdio("both"), &doubted("description", json!("Like gx__write.")), "", &other);
+    let stage = ClaimsGateway::new(Fake::stdio("both"), &doubted("description", json!("Like gx__write.")), "", &other);
     eventually("it waits and is approved", || stage.gateway.run(&["pins", "approve", "fx__write"]).status.success());
     stage.gateway.wait_for_tools(&["fx__write"]);
     stage.asks(&mut stage.gateway.modern(), "write");
@@ -181,7 +181,7 @@ fn a_server_that_lies_is_believed_where_nothing_is_against_it_and_nowhere_else()
     stage.gateway.wait_for_tools(&["fx__write"]);
     stage.asks(&mut stage.gateway.modern(), "write");
 
-    let stage = Stage::new(Fake::stdio("both"), &doubted("outputSchema", json!(7)), "", "");
+    let stage = ClaimsGateway::new(Fake::stdio("both"), &doubted("outputSchema", json!(7)), "", "");
     stage.gateway.wait_for_tools(&["fx__write"]);
     stage.asks(&mut stage.gateway.modern(), "write");
 }
@@ -189,7 +189,7 @@ fn a_server_that_lies_is_believed_where_nothing_is_against_it_and_nowhere_else()
 #[test]
 fn a_tool_that_a_server_adds_is_asked_about_until_it_is_confirmed() {
     for fake in ways() {
-        let mut stage = Stage::new(fake, &claims(), "", "");
+        let mut stage = ClaimsGateway::new(fake, &claims(), "", "");
         let is_process = stage.server.is_none();
         stage.gateway.wait_for_tools(&["fx__echo"]);
         stage.change();
@@ -234,7 +234,7 @@ fn a_tool_that_a_server_adds_is_asked_about_until_it_is_confirmed() {
 fn a_hint_that_is_flipped_opens_nothing_by_itself() {
     let harmless = claims_and(json!({"sleep": {"annotations": {"readOnlyHint": false}}}));
     for on_change in ["quarantine", "accept"] {
-        let stage = Stage::new(Fake::stdio("both"), &harmless, &format!("on-change = \"{on_change}\""), "");
+        let stage = ClaimsGateway::new(Fake::stdio("both"), &harmless, &format!("on-change = \"{on_change}\""), "");
         stage.gateway.wait_for_tools(&["fx__sleep"]);
         stage.asks(&mut stage.gateway.modern(), "sleep");
         stage.patch.write(&claims_and(json!({"sleep": reads()})));
@@ -264,7 +264,7 @@ fn a_list_that_was_not_read_to_its_end_is_no_first_inventory() {
         let folder = tempfile::tempdir().unwrap();
         let lists = folder.path().join("lists.json");
         fs::write(&lists, json!({"tools/list": "loop"}).to_string()).unwrap();
-        let stage = Stage::new(fake.with("--lists", lists.to_str().unwrap()), &claims(), "", "");
+        let stage = ClaimsGateway::new(fake.with("--lists", lists.to_str().unwrap()), &claims(), "", "");
         stage.gateway.wait_for_tools(&["fx__echo"]);
         assert_eq!(stage.told("fx__echo"), ("new".to_owned(), "ask".to_owned()));
         let stage = stage.killed();
@@ -281,7 +281,7 @@ fn a_list_that_was_not_read_to_its_end_is_no_first_inventory() {
 #[test]
 fn tools_that_only_some_clients_see_are_of_the_first_inventory_too() {
     for (fake, keys) in [(Fake::stdio("legacy"), "instance = \"per-caller\""), (Fake::http("legacy"), "")] {
-        let stage = Stage::new(fake.behaving("coy"), &claims(), keys, "");
+        let stage = ClaimsGateway::new(fake.behaving("coy"), &claims(), keys, "");
         for is_first in [true, false] {
             let is_listed = |name: &&str| !stage.told(&format!("fx__{name}")).0.is_empty();
             eventually("all are listed", || ["moody", "browse", "sample"].iter().all(is_listed));
@@ -305,7 +305,7 @@ fn behind_the_desk_configuration_reading_needs_no_question() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/desk.toml");
     let text = fs::read_to_string(&file).unwrap();
     let (servers, policy) = text.split_once("[policy]\n").unwrap();
-    let setup = Setup::new().policy(policy);
+    let setup = GatewaySetup::new().policy(policy);
     let shipped = setup.world.write("desk.toml", &text);
     let patch = Patch::new(&setup);
     patch.write(&claims());

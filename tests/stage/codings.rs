@@ -3,20 +3,20 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::http::{Conn, Response};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::http::{TestConnection, TestResponse};
 use crate::stage::upstream::Fake;
 
 /// An endpoint of a listener: its name, address, method, path and further header lines.
-type Door = (&'static str, SocketAddr, &'static str, &'static str, String);
+type CodingEndpoint = (&'static str, SocketAddr, &'static str, &'static str, String);
 
 fn gateway() -> Gateway {
-    let gateway = Setup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway
 }
 
-fn doors(gateway: &Gateway) -> Vec<Door> {
+fn doors(gateway: &Gateway) -> Vec<CodingEndpoint> {
     let console = gateway.console.unwrap();
     let token = format!("Authorization: Bearer {}\r\n", gateway.token().unwrap());
     let json = format!("{token}Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n");
@@ -36,10 +36,10 @@ fn doors(gateway: &Gateway) -> Vec<Door> {
 }
 
 /// Sends a request head only. Returns the answer and whether the connection closes with it.
-fn ask(door: &Door, version: &str, lines: &[&str]) -> (Response, bool) {
+fn ask(door: &CodingEndpoint, version: &str, lines: &[&str]) -> (TestResponse, bool) {
     let (_, address, method, path, more) = door;
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-    let mut conn = Conn::open(*address).unwrap();
+    let mut conn = TestConnection::open(*address).unwrap();
     conn.send(format!("{method} {path} HTTP/{version}\r\nHost: {address}\r\n{more}{lines}\r\n").as_bytes()).unwrap();
     let answer = conn.response().unwrap_or_else(|error| panic!("{}: {lines}: {error}", door.0));
     let closed = conn.closes_within(Duration::from_secs(5));

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Answer, Era, Mcp, Open};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer, OpenCall};
 use crate::stage::process::eventually;
 use crate::stage::steps::consent::{allow, asked, forms, go_on, reason};
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 use crate::stage::{block_on, now, pass, stage};
-use crate::store::approvals::Wish;
+use crate::store::approvals::OperatorAnswer;
 
 mod abuse;
 mod below;
@@ -42,37 +42,37 @@ pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
 /// A gateway in front of one server, `fx`, each call of which needs an approval.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct ConsentGateway {
     pub(crate) gateway: Gateway,
-    log: Log,
+    log: InputLog,
 }
 
-impl Stage {
+impl ConsentGateway {
     pub(crate) fn new() -> Self {
         Self::with("", "")
     }
 
     /// Starts a stage. `consent` are lines of `[policy.consent]`, `more` further tables.
     pub(crate) fn with(consent: &str, more: &str) -> Self {
-        Self::of(Setup::new(), consent, more)
+        Self::of(GatewaySetup::new(), consent, more)
     }
 
-    /// Like [`Stage::with`], from a setup that may have lines of `[server]`.
-    fn of(setup: Setup, consent: &str, more: &str) -> Self {
+    /// Like [`ConsentGateway::with`], from a setup that may have lines of `[server]`.
+    fn of(setup: GatewaySetup, consent: &str, more: &str) -> Self {
         let setup = setup
             .second_caller(TOKEN)
             .policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\n{consent}"));
-        let log = Log::new(&setup.world.path("work"), "fx");
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).toml(more).start();
         gateway.wait_for_tools(&["fx__echo"]);
         Self { gateway, log }
     }
 
-    fn client(&self, era: Era, capabilities: Value) -> Mcp {
+    fn client(&self, era: ClientEra, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
     }
 
-    fn second(&self, era: Era, capabilities: Value) -> Mcp {
+    fn second(&self, era: ClientEra, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, Some(TOKEN.to_owned()), era, "/mcp", capabilities)
     }
 
@@ -87,7 +87,7 @@ impl Stage {
     /// returns whether the answer counted.
     fn answer_after(&self, turns: usize, id: &str, wish: &str) -> JoinHandle<bool> {
         let daemon = Arc::clone(self.gateway.inner());
-        let (id, wish) = (id.to_owned(), Wish::parse(wish).unwrap());
+        let (id, wish) = (id.to_owned(), OperatorAnswer::parse(wish).unwrap());
         stage().runtime.spawn(async move {
             take_turns(turns).await;
             daemon.service.approvals.operator_answers(&id, None, wish, "test").await.is_ok()
@@ -109,12 +109,14 @@ impl Stage {
 
 #[test]
 fn a_modern_client_is_asked_and_what_its_person_says_holds() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, forms());
     let arguments = json!({"text": "one"});
     let (question, state) = asked(&client.call("fx__echo", arguments.clone()));
     let message = question["message"].as_str().unwrap();
-    for part in ["headend asks", "\"local\"", "\"fx\"", "fx__echo", "text: \"one\"", "says it is \"it 1\""] {
+    for part in
+        ["headend needs your approval", "\"local\"", "\"fx\"", "fx__echo", "text: \"one\"", "says it is \"it 1\""]
+    {
         assert!(message.contains(part), "{part}: {message}");
     }
     let choices = json!([{"const": "once", "title": "Yes, once"},
@@ -145,8 +147,8 @@ pub(crate) fn read_form() {
 
 #[test]
 fn only_a_choice_denies_and_a_client_that_declines_refuses_this_call_alone() {
-    let stage = Stage::with("hold = \"0s\"", "");
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::with("hold = \"0s\"", "");
+    let mut client = stage.client(ClientEra::Modern, forms());
     let answered = |client: &mut Mcp, text: &str, response: &Value| {
         let arguments = json!({"text": text});
         let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
@@ -173,9 +175,9 @@ fn only_a_choice_denies_and_a_client_that_declines_refuses_this_call_alone() {
 
 #[test]
 fn an_allowance_for_the_session_covers_other_arguments_but_no_other_tool() {
-    let stage = Stage::new();
-    for era in Era::BOTH {
-        if era != Era::Modern {
+    let stage = ConsentGateway::new();
+    for era in ClientEra::BOTH {
+        if era != ClientEra::Modern {
             continue;
         }
         let mut client = stage.client(era, forms());
@@ -192,8 +194,8 @@ fn an_allowance_for_the_session_covers_other_arguments_but_no_other_tool() {
 
 #[test]
 fn every_step_leaves_its_record() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, forms());
     let arguments = json!({"text": "secret words"});
     let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
     assert_eq!(go_on(&mut client, "fx__echo", &arguments, &state, &allow("once")).text(), "secret words");

@@ -9,13 +9,13 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::stage::browser::{Browser, shown};
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::http::{Conn, Events, request};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::http::{EventReader, TestConnection, request};
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Fake;
 
-fn setup() -> Setup {
-    Setup::new().toml("[console]\nlisten = \"127.0.0.1:0\"")
+fn setup() -> GatewaySetup {
+    GatewaySetup::new().toml("[console]\nlisten = \"127.0.0.1:0\"")
 }
 
 /// Returns the path of a new link from `headend console`.
@@ -73,14 +73,14 @@ fn a_sign_in_outlives_the_daemon_until_it_is_given_up_or_the_token_is_another() 
     assert_eq!(at(&left).get("/").head.status, 303, "what was signed out stays so");
     assert_eq!(stays.post("/grants", &format!("csrf={form}&id=x")).head.status, 303, "an open page goes on");
 
-    let mut conn = Conn::open(stays.address).unwrap();
+    let mut conn = TestConnection::open(stays.address).unwrap();
     conn.send(&request("GET", "/events", &stays.headers(), b"")).unwrap();
     assert!(conn.head().unwrap().is_stream());
     fs::remove_file(gateway.world.path("state/headend/console-token")).unwrap();
     let reloaded = gateway.run(&["reload"]);
     assert!(reloaded.status.success(), "{}", said(&reloaded));
     assert_eq!(stays.get("/").head.status, 303, "another token ends it");
-    let mut events = Events::default();
+    let mut events = EventReader::default();
     while let Ok(Some(_)) = events.next(&mut conn) {}
     assert_eq!(Browser::signed_in(&gateway).get("/").head.status, 200, "and opens the console");
 }
@@ -126,7 +126,7 @@ fn every_page_of_the_daemon_carries_the_headers_and_knows_its_own_name_only() {
         assert_eq!(page.head.header("access-control-allow-origin"), None, "{path}");
     }
     for (label, host) in [("rebinding", "evil.example"), ("another port", "localhost:1")] {
-        let mut conn = Conn::open(browser.address).unwrap();
+        let mut conn = TestConnection::open(browser.address).unwrap();
         conn.send(&request("GET", "/", &[("Host".to_owned(), host.to_owned())], b"")).unwrap();
         assert_eq!(conn.response().unwrap().head.status, 403, "{label}");
     }
@@ -143,11 +143,11 @@ fn calls_and_upstreams_appear_and_an_open_page_is_told() {
     let page = browser.get("/upstreams").text();
     assert!(page.contains("<bdi>fx</bdi>") && page.contains("ready"), "{page}");
 
-    let mut conn = Conn::open(browser.address).unwrap();
+    let mut conn = TestConnection::open(browser.address).unwrap();
     conn.send(&request("GET", "/events", &browser.headers(), b"")).unwrap();
     let head = conn.head().unwrap();
     assert!(head.status == 200 && head.is_stream());
-    let mut events = Events::default();
+    let mut events = EventReader::default();
     let first = events.next(&mut conn).unwrap().unwrap();
     assert_eq!(first.name.as_deref(), Some("changed"));
     assert!(first.data.contains("decisions"), "{}", first.data);

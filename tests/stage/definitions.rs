@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Gateway, Setup};
+use super::harness::{Gateway, GatewaySetup};
 use super::upstream::{Fake, Listening};
 
 /// Returns the members that break a tool's definition, and whether the tool is still listed.
@@ -39,7 +39,7 @@ pub(crate) fn patch() -> Value {
 
 /// Starts a gateway in front of the patched upstream.
 pub(crate) fn stage(transport: &str, era: &str, keys: &str, policy: &str) -> (Gateway, Option<Listening>) {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let file = setup.world.write("work/patch.json", &patch().to_string());
     let fake = match transport {
         "stdio" => Fake::stdio(era),

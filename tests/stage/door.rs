@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::stage::credentials::{SECOND, ask, ask_anew, console, form, headers, operators_token, setup, sign_in};
 use crate::stage::ground::{Stream, connect};
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::http::{Conn, PATIENCE, Response, get, request};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::http::{PATIENCE, TestConnection, TestResponse, get, request};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::eventually;
 use crate::stage::upstream::Fake;
 
@@ -46,14 +46,14 @@ fn a_valid_token_gets_in_beside_a_thousand_idle_sockets_and_a_hail_of_wrong_toke
     let gateway = setup("").start();
     gateway.wait_for_tools(&["fx__echo"]);
     let (address, local) = (gateway.address, gateway.token().unwrap());
-    let mut early = Conn::open(address).unwrap();
+    let mut early = TestConnection::open(address).unwrap();
     assert_eq!(ask(&mut early, address, SECOND).head.status, 405);
     let sockets = strangers(address, 700, b"");
     let heads = strangers(address, 300, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ");
     let lines = |text: &str| gateway.stderr.all().iter().filter(|line| line.contains(text)).count();
     let hail = || {
         for n in 0..2 {
-            let Ok(mut conn) = Conn::open(address) else { continue };
+            let Ok(mut conn) = TestConnection::open(address) else { continue };
             let wrong = request("GET", "/mcp", &headers(address, &format!("a-wrong-token-of-thread-{n}")), b"");
             if conn.send(&wrong).is_ok()
                 && let Ok(answer) = conn.response()
@@ -73,11 +73,11 @@ fn a_valid_token_gets_in_beside_a_thousand_idle_sockets_and_a_hail_of_wrong_toke
             assert_eq!(answer.head.status, 405, "{caller}, time {n}: {}", answer.text());
         }
     }
-    let mut stream = Conn::open(address).unwrap();
+    let mut stream = TestConnection::open(address).unwrap();
     stream.send(&request("GET", "/sse", &headers(address, SECOND), b"")).unwrap();
     let head = stream.head().unwrap();
     assert!(head.status == 200 && head.is_stream(), "HTTP+SSE: {head:?}");
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = Mcp::http(address, Some(SECOND.to_owned()), era);
         assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x", "{era:?}");
     }
@@ -94,7 +94,7 @@ fn a_valid_token_gets_in_beside_a_thousand_idle_sockets_and_a_hail_of_wrong_toke
 #[test]
 fn wrong_tokens_are_told_to_wait_and_right_ones_never() {
     let gateway = setup("auth-failures = \"2/h\"").start();
-    let with = |token: Option<&str>| Mcp::http(gateway.address, token.map(str::to_owned), Era::Modern);
+    let with = |token: Option<&str>| Mcp::http(gateway.address, token.map(str::to_owned), ClientEra::Modern);
     let list = |token| with(token).request("tools/list", json!({}));
     for n in 0..4 {
         assert_eq!(list(None).status, 401, "asking without a token is no guess ({n})");
@@ -103,7 +103,7 @@ fn wrong_tokens_are_told_to_wait_and_right_ones_never() {
         assert_eq!(list(Some(guess)).status, 401, "{guess}");
     }
     for path in ["/mcp", "/sse"] {
-        let mut conn = Conn::open(gateway.address).unwrap();
+        let mut conn = TestConnection::open(gateway.address).unwrap();
         conn.send(&request("GET", path, &headers(gateway.address, "wrong-3"), b"")).unwrap();
         let refused = conn.response().unwrap();
         assert_eq!(refused.head.status, 429, "{path}: {}", refused.text());
@@ -113,7 +113,7 @@ fn wrong_tokens_are_told_to_wait_and_right_ones_never() {
     }
     assert_eq!(list(Some(SECOND)).status, 200, "a right token on a new connection");
     assert_eq!(gateway.modern().request("tools/list", json!({})).status, 200, "that of the local user");
-    let mut conn = Conn::open(gateway.address).unwrap();
+    let mut conn = TestConnection::open(gateway.address).unwrap();
     for (token, status) in [("wrong-4", 429), (SECOND, 405), ("wrong-5", 429), (SECOND, 405)] {
         assert_eq!(ask(&mut conn, gateway.address, token).head.status, status, "{token} on one connection");
     }
@@ -124,7 +124,7 @@ fn wrong_tokens_are_told_to_wait_and_right_ones_never() {
 
 #[test]
 fn the_local_user_alone_is_not_paced_and_gets_in_beside_idle_sockets() {
-    let gateway = Setup::new().server("[server.limits]\nauth-failures = \"1/h\"\nmax-connections = 20").start();
+    let gateway = GatewaySetup::new().server("[server.limits]\nauth-failures = \"1/h\"\nmax-connections = 20").start();
     let token = gateway.token().unwrap();
     for _ in 0..5 {
         assert_eq!(ask_anew(gateway.address, "wrong").head.status, 401);
@@ -138,9 +138,9 @@ fn the_local_user_alone_is_not_paced_and_gets_in_beside_idle_sockets() {
 #[test]
 fn an_address_displaces_its_own_idle_connections_and_no_others() {
     let gateway = setup("connections-per-ip = 2").start();
-    let known: Vec<Conn> = (0..4)
+    let known: Vec<TestConnection> = (0..4)
         .map(|_| {
-            let mut conn = Conn::open(gateway.address).unwrap();
+            let mut conn = TestConnection::open(gateway.address).unwrap();
             assert_eq!(ask(&mut conn, gateway.address, SECOND).head.status, 405);
             conn
         })
@@ -165,13 +165,13 @@ fn an_address_displaces_its_own_idle_connections_and_no_others() {
 #[test]
 fn places_after_a_valid_token_are_counted_for_themselves() {
     let gateway = setup("max-connections = 2").start();
-    let mut held: Vec<Conn> = Vec::new();
+    let mut held: Vec<TestConnection> = Vec::new();
     for _ in 0..2 {
-        let mut conn = Conn::open(gateway.address).unwrap();
+        let mut conn = TestConnection::open(gateway.address).unwrap();
         assert_eq!(ask(&mut conn, gateway.address, SECOND).head.status, 405);
         held.push(conn);
     }
-    let mut third = Conn::open(gateway.address).unwrap();
+    let mut third = TestConnection::open(gateway.address).unwrap();
     let refused = ask(&mut third, gateway.address, SECOND);
     assert_eq!((refused.head.status, refused.head.header("connection")), (503, Some("close")), "{}", refused.text());
     assert!(refused.head.header("retry-after").is_some());
@@ -181,7 +181,7 @@ fn places_after_a_valid_token_are_counted_for_themselves() {
     eventually("there is room again", || ask_anew(gateway.address, SECOND).head.status == 405);
 }
 
-fn page(conn: &mut Conn, address: SocketAddr, cookies: &[u8]) -> Response {
+fn page(conn: &mut TestConnection, address: SocketAddr, cookies: &[u8]) -> TestResponse {
     let mut bytes = format!("GET / HTTP/1.1\r\nHost: {address}\r\nCookie: ").into_bytes();
     bytes.extend_from_slice(cookies);
     bytes.extend_from_slice(b"\r\n\r\n");
@@ -194,7 +194,7 @@ fn the_operator_signs_in_beside_idle_sockets_half_heads_and_half_forms() {
     let gateway = setup("").start();
     let address = console(&gateway);
     let cookie = sign_in(&gateway);
-    let mut early = Conn::open(address).unwrap();
+    let mut early = TestConnection::open(address).unwrap();
     assert_eq!(page(&mut early, address, cookie.as_bytes()).head.status, 200);
     let half_form = format!(
         "POST /sign-in HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
@@ -207,7 +207,7 @@ fn the_operator_signs_in_beside_idle_sockets_half_heads_and_half_forms() {
     ] {
         let sockets = strangers(address, 300, bytes.as_bytes());
         let fresh = sign_in(&gateway);
-        let mut conn = Conn::open(address).unwrap();
+        let mut conn = TestConnection::open(address).unwrap();
         assert_eq!(page(&mut conn, address, fresh.as_bytes()).head.status, 200, "{label}");
         assert_eq!(page(&mut early, address, cookie.as_bytes()).head.status, 200, "{label}: signed in before");
         if is_told {
@@ -222,7 +222,7 @@ fn wrong_sign_ins_do_not_keep_the_operators_token_out() {
     let address = console(&gateway);
     let mut statuses = Vec::new();
     for n in 0..8 {
-        let mut conn = Conn::open(address).unwrap();
+        let mut conn = TestConnection::open(address).unwrap();
         conn.send(&form(address, &format!("guess-{n}"))).unwrap();
         statuses.push(conn.response().unwrap().head.status);
     }
@@ -250,11 +250,11 @@ fn cookies_of_other_ports_sign_nobody_out() {
         let cookies = [before.as_slice(), own.as_bytes(), b"; ", before.as_slice(), b"z=1"].concat();
         // Only once with the largest cookies: a browser stores no more.
         let cookies = if cookies.len() > 760 * 1024 { [before.as_slice(), own.as_bytes()].concat() } else { cookies };
-        let answer = page(&mut Conn::open(address).unwrap(), address, &cookies);
+        let answer = page(&mut TestConnection::open(address).unwrap(), address, &cookies);
         assert_eq!(answer.head.status, 200, "{label}");
         assert!(answer.text().contains("name=\"csrf\""), "{label}");
     }
-    let answer = page(&mut Conn::open(address).unwrap(), address, &foreign(300, "x"));
+    let answer = page(&mut TestConnection::open(address).unwrap(), address, &foreign(300, "x"));
     assert_eq!(answer.head.status, 303, "none of ours is nobody's session");
 }
 
@@ -283,7 +283,7 @@ fn a_host_has_a_plain_port_or_none_on_every_listener() {
     ] {
         let port = address.port();
         let ask = |host: &str| {
-            let mut conn = Conn::open(address).unwrap();
+            let mut conn = TestConnection::open(address).unwrap();
             let mut fields = headers(address, SECOND);
             host.clone_into(&mut fields[0].1);
             conn.send(&request("GET", path, &fields, b"")).unwrap();
@@ -321,7 +321,7 @@ fn a_slow_head_is_told_so() {
         let sockets = strangers(gateway.address, 1, bytes);
         assert!(told(&sockets[0]).starts_with("HTTP/1.1 408 "), "{label}");
     }
-    let mut refused = Conn::open(gateway.address).unwrap();
+    let mut refused = TestConnection::open(gateway.address).unwrap();
     assert_eq!(ask(&mut refused, gateway.address, "wrong").head.status, 401);
     assert!(refused.closes_within(Duration::from_secs(10)), "a connection that showed no valid token may not idle");
 }

@@ -3,8 +3,8 @@
 
 use serde_json::json;
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::steps::faces::{TOOLS, everything_works};
 use crate::stage::upstream::{Fake, Listening};
 
@@ -45,10 +45,10 @@ fn every_request_works_over_http_in_front_of_a_modern_http_server_that_streams()
 
 #[test]
 fn every_revision_with_sessions_is_served() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(TOOLS);
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let mut client = gateway.client(Era::Legacy(revision));
+        let mut client = gateway.client(ClientEra::Legacy(revision));
         assert_eq!(client.greeting["protocolVersion"], revision, "{revision}");
         assert_eq!(client.call("fx__echo", json!({"text": revision})).text(), revision, "{revision}");
         assert!(client.session().is_some(), "{revision}: a session id is given");
@@ -59,9 +59,9 @@ fn every_revision_with_sessions_is_served() {
 #[test]
 fn every_request_works_on_pipes() {
     for upstream in ["legacy", "modern"] {
-        let gateway = Setup::new().fake("fx", &Fake::stdio(upstream)).start();
+        let gateway = GatewaySetup::new().fake("fx", &Fake::stdio(upstream)).start();
         gateway.wait_for_tools(TOOLS);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             everything_works(&mut Mcp::stdio(gateway.pipe(), era), era, false, upstream);
         }
     }
@@ -69,14 +69,14 @@ fn every_request_works_on_pipes() {
 
 #[test]
 fn a_profile_shows_its_part_of_the_catalog_and_no_more() {
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .fake("fx", &Fake::stdio("both"))
         .fake("other", &Fake::stdio("both"))
         .toml("[profiles.reader]\nupstreams = [\"fx\"]\ntools = { allow = [\"fx__e*\"] }")
         .toml("[profiles.bare]\nupstreams = [\"fx\"]\ntransparent = true")
         .start();
     gateway.wait_for_tools(&["fx__echo", "other__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let at = |path: &str| Mcp::http_at(gateway.address, gateway.token(), era, path, json!({}));
         let mut reader = at("/mcp/reader");
         let listed = reader.tool_names();
@@ -91,7 +91,7 @@ fn a_profile_shows_its_part_of_the_catalog_and_no_more() {
 
 #[test]
 fn a_changed_list_is_announced_to_both_eras() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__mutate"]);
     let mut legacy = gateway.legacy();
     let mut stream = legacy.listen();
@@ -109,16 +109,16 @@ fn a_changed_list_is_announced_to_both_eras() {
 }
 
 /// Starts a daemon and makes every request with a client of each era over HTTP.
-fn http_round(setup: impl Fn(Setup) -> (Setup, Option<Listening>)) {
-    let (setup, _server) = setup(Setup::new());
+fn http_round(setup: impl Fn(GatewaySetup) -> (GatewaySetup, Option<Listening>)) {
+    let (setup, _server) = setup(GatewaySetup::new());
     let gateway = setup.start();
     gateway.wait_for_tools(TOOLS);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         everything_works(&mut gateway.client(era), era, true, "http");
     }
 }
 
-fn behind_http(setup: Setup, era: &str, answers: &str) -> (Setup, Option<Listening>) {
+fn behind_http(setup: GatewaySetup, era: &str, answers: &str) -> (GatewaySetup, Option<Listening>) {
     let server = Fake::http(era).with("--answers", answers).spawn();
     (setup.url("fx", &server.url), Some(server))
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Setup, status_of, upstream_pid};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{GatewaySetup, status_of, upstream_pid};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::{eventually, within};
-use crate::stage::upstream::{Fake, Log, example, toml_array};
+use crate::stage::upstream::{Fake, InputLog, example, toml_array};
 use crate::stage::{now, pass};
 
 #[test]
 fn a_missing_program_is_a_state_and_not_a_failed_start() {
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .fake("fx", &Fake::stdio("both"))
         .toml("[upstreams.gone]\ncommand = [\"/nonexistent/server\"]\n[upstreams.refused]\nurl = \"http://127.0.0.1:9/mcp\"")
         .start();
@@ -31,8 +31,8 @@ fn a_missing_program_is_a_state_and_not_a_failed_start() {
 #[test]
 fn a_server_that_changes_all_the_time_is_not_asked_all_the_time() {
     for era in ["legacy", "modern"] {
-        let setup = Setup::new();
-        let log = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new();
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let server = Fake::http(era).logging(&log).spawn();
         let gateway = setup.url("fx", &server.url).start();
         gateway.wait_for_tools(&["fx__mutate"]);
@@ -56,13 +56,13 @@ fn a_server_that_changes_all_the_time_is_not_asked_all_the_time() {
 #[test]
 fn killing_an_upstream_under_load_gives_every_call_one_answer_and_repeats_none() {
     const CALLS: usize = 100;
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep", "fx__env"]);
     let pid = upstream_pid(&gateway, "fx");
     let before = record.count("tools/call");
-    let mut clients = Era::BOTH.map(|era| gateway.client(era));
+    let mut clients = ClientEra::BOTH.map(|era| gateway.client(era));
     let call = |n: usize| {
         let arguments = json!({"ms": 200, "tag": format!("tag-{n}-")});
         clients[n % 2].open("tools/call", json!({"name": "fx__sleep", "arguments": arguments}))
@@ -94,8 +94,8 @@ fn killing_an_upstream_under_load_gives_every_call_one_answer_and_repeats_none()
 
 #[test]
 fn a_call_that_was_not_written_before_its_server_ended_is_made_after_the_restart_and_once() {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("both").logging(&log)).start();
     gateway.wait_for_tools(&["fx__echo"]);
     for round in 0..12 {
@@ -124,7 +124,7 @@ fn a_call_that_was_not_written_before_its_server_ended_is_made_after_the_restart
 
 #[test]
 fn an_upstream_that_crashes_again_and_again_keeps_answering_between_its_crashes() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy").behaving("crash-after=5")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("legacy").behaving("crash-after=5")).start();
     within(Duration::from_secs(30), "eight calls succeed over at least one crash", {
         let mut succeeded = 0;
         let gateway = &gateway;
@@ -138,12 +138,12 @@ fn an_upstream_that_crashes_again_and_again_keeps_answering_between_its_crashes(
 
 #[test]
 fn a_call_that_takes_too_long_is_answered_and_cancelled_upstream() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let command = Fake::stdio("legacy").logging(&record).command();
     let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}\ncall-timeout = \"1s\"")).start();
     gateway.wait_for_tools(&["fx__sleep"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let answer = gateway.client(era).call("fx__sleep", json!({"ms": 30_000}));
         assert!(answer.is_error(), "{era:?}: {}", answer.raw);
         let refusal = &answer.result()["_meta"]["headend/refusal"];
@@ -156,7 +156,7 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_upstream() {
 fn an_upstream_that_refuses_the_handshake_without_a_challenge_is_refused_and_left_alone() {
     for (fake, status) in [(Fake::http("modern"), 401), (Fake::http("legacy"), 403)] {
         let fake = fake.behaving(&format!("status={status}")).spawn();
-        let gateway = Setup::new().url("crm", &fake.url).start();
+        let gateway = GatewaySetup::new().url("crm", &fake.url).start();
         eventually("status says so", || {
             let crm = status_of(&gateway, "crm");
             crm["state"] == "refused" && crm["last-error"].as_str().unwrap().contains(&status.to_string())
@@ -176,7 +176,7 @@ fn an_upstream_that_refuses_the_handshake_without_a_challenge_is_refused_and_lef
 fn an_error_that_a_server_sends_with_403_is_its_answer_and_no_refusal_of_credentials() {
     for era in ["modern", "legacy"] {
         let fake = Fake::http(era).behaving("forbid-calls").spawn();
-        let gateway = Setup::new().url("crm", &fake.url).start();
+        let gateway = GatewaySetup::new().url("crm", &fake.url).start();
         gateway.wait_for_tools(&["crm__echo"]);
         let answer = gateway.modern().call("crm__echo", json!({"text": "a"}));
         assert_eq!(answer.message["error"]["message"], "this tool is not yours", "{era}: {}", answer.raw);
@@ -188,7 +188,7 @@ fn an_error_that_a_server_sends_with_403_is_its_answer_and_no_refusal_of_credent
 fn a_call_that_is_refused_for_its_credentials_was_not_made_and_shows_that_the_upstream_needs_login() {
     for (era, status) in [("modern", 401), ("modern", 403), ("legacy", 403)] {
         let fake = Fake::http(era).behaving(&format!("refuse-calls={status}")).spawn();
-        let gateway = Setup::new().url("crm", &fake.url).start();
+        let gateway = GatewaySetup::new().url("crm", &fake.url).start();
         gateway.wait_for_tools(&["crm__echo"]);
         assert_eq!(status_of(&gateway, "crm")["state"], "ready");
         let answer = gateway.modern().call("crm__echo", json!({"text": "a"}));

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::http::{self, Conn};
-use crate::stage::mcp::{Era, Mcp, Open};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::http::{self, TestConnection};
+use crate::stage::mcp::{ClientEra, Mcp, OpenCall};
 use crate::stage::now;
 use crate::stage::old_client::OldClient;
 use crate::stage::process::{eventually, within};
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 /// Token of the caller that is at its limits; the other one is our own user.
 const TOKEN: &str = "token-of-the-greedy-caller-0123456789";
@@ -23,29 +23,29 @@ const MOMENT: Duration = Duration::from_millis(1);
 
 /// Connects a client of the greedy caller.
 fn greedy(address: SocketAddr) -> Mcp {
-    Mcp::http(address, Some(TOKEN.to_owned()), Era::Modern)
+    Mcp::http(address, Some(TOKEN.to_owned()), ClientEra::Modern)
 }
 
 /// Connects clients of our own user: over HTTP, on pipes, over HTTP+SSE.
-fn others(gateway: &Gateway) -> Vec<(&'static str, Other)> {
+fn others(gateway: &Gateway) -> Vec<(&'static str, OtherClient)> {
     let mut old = OldClient::connect(gateway, gateway.token(), "/sse");
     old.initialize("2024-11-05");
     vec![
-        ("modern HTTP", Other::Http(Box::new(gateway.modern()), None)),
-        ("legacy HTTP", Other::Http(Box::new(gateway.legacy()), None)),
-        ("modern pipe", Other::Pipe(Box::new(Mcp::stdio(gateway.pipe(), Era::Modern)))),
-        ("legacy pipe", Other::Pipe(Box::new(Mcp::stdio(gateway.pipe(), Era::LEGACY)))),
-        ("HTTP+SSE", Other::Old(Box::new(old))),
+        ("modern HTTP", OtherClient::Http(Box::new(gateway.modern()), None)),
+        ("legacy HTTP", OtherClient::Http(Box::new(gateway.legacy()), None)),
+        ("modern pipe", OtherClient::Pipe(Box::new(Mcp::stdio(gateway.pipe(), ClientEra::Modern)))),
+        ("legacy pipe", OtherClient::Pipe(Box::new(Mcp::stdio(gateway.pipe(), ClientEra::LEGACY)))),
+        ("HTTP+SSE", OtherClient::Old(Box::new(old))),
     ]
 }
 
-enum Other {
-    Http(Box<Mcp>, Option<Open>),
+enum OtherClient {
+    Http(Box<Mcp>, Option<OpenCall>),
     Pipe(Box<Mcp>),
     Old(Box<OldClient>),
 }
 
-impl Other {
+impl OtherClient {
     fn send(&mut self, name: &str, arguments: &Value) {
         let params = json!({"name": name, "arguments": arguments});
         match self {
@@ -83,7 +83,7 @@ impl Other {
 /// A client that repeats its call without pause.
 struct Greedy {
     client: Mcp,
-    call: Option<Open>,
+    call: Option<OpenCall>,
     /// Time at which the call began, or the next one is due.
     at: Instant,
     slowest: Duration,
@@ -119,8 +119,8 @@ impl Greedy {
 
 #[test]
 fn beside_a_caller_at_its_limits_calls_of_another_end_within_twice_the_time_of_one() {
-    let setup = Setup::new().second_caller(TOKEN).server("legacy-sse = true");
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new().second_caller(TOKEN).server("legacy-sse = true");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let fake = Fake::stdio("both").logging(&log).command();
     // A call takes longer than the queue lasts.
     let time = Duration::from_secs(3);
@@ -153,14 +153,14 @@ fn beside_a_caller_at_its_limits_calls_of_another_end_within_twice_the_time_of_o
 }
 
 /// Sends `count` requests whose bodies of `bytes` bytes lack their end.
-fn endless_bodies(gateway: &Gateway, count: usize, bytes: usize) -> Vec<Conn> {
+fn endless_bodies(gateway: &Gateway, count: usize, bytes: usize) -> Vec<TestConnection> {
     let client = greedy(gateway.address);
     let params = client.dress(json!({"name": "stdio__echo", "arguments": {"text": "x".repeat(bytes)}}));
     let headers = client.headers("tools/call", &params);
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
     let request = http::request("POST", "/mcp", &headers, body.as_bytes());
     let part = &request[..request.len() - 16];
-    let mut crowd: Vec<Conn> = (0..count).map(|_| Conn::open(gateway.address).unwrap()).collect();
+    let mut crowd: Vec<TestConnection> = (0..count).map(|_| TestConnection::open(gateway.address).unwrap()).collect();
     // headend closes refused connections, some of them before so much was sent.
     crowd.iter_mut().for_each(|conn| drop(conn.send(part)));
     crowd
@@ -182,7 +182,7 @@ const TOOLS: [&str; 4] = ["stdio__raw", "json__raw", "events__raw", "old__raw"];
 fn narrow() -> (Gateway, [Listening; 3]) {
     let servers =
         [Fake::http("legacy").spawn(), Fake::http("modern").with("--answers", "sse").spawn(), Fake::sse().spawn()];
-    let setup = Setup::new().second_caller(TOKEN).server(
+    let setup = GatewaySetup::new().second_caller(TOKEN).server(
         "legacy-sse = true\nlimits.max-buffered = \"32MiB\"\nlimits.body-timeout = \"10m\"\n\
          limits.max-result = \"8MiB\"\nlimits.max-upstream-result = \"8MiB\"",
     );
@@ -201,7 +201,7 @@ fn result_file(gateway: &Gateway, bytes: usize) -> PathBuf {
 }
 
 /// Asserts that calls of each server, by each client, get results of 100 KB.
-fn all_results_arrive(gateway: &Gateway, clients: &mut [(&'static str, Other)]) {
+fn all_results_arrive(gateway: &Gateway, clients: &mut [(&'static str, OtherClient)]) {
     let file = result_file(gateway, 100_000);
     for (label, client) in clients {
         for tool in TOOLS {
@@ -245,13 +245,13 @@ fn cut(result: &Value) -> String {
 
 #[test]
 fn our_own_user_leaves_connections_to_other_callers() {
-    let gateway = Setup::new().second_caller(TOKEN).server("limits.max-connections = 8").start();
+    let gateway = GatewaySetup::new().second_caller(TOKEN).server("limits.max-connections = 8").start();
     let open = |token: Option<String>| {
-        let client = Mcp::http(gateway.address, token, Era::Modern);
+        let client = Mcp::http(gateway.address, token, ClientEra::Modern);
         let params = client.dress(json!({}));
         let headers = client.headers("server/discover", &params);
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params}).to_string();
-        let mut conn = Conn::open(gateway.address).unwrap();
+        let mut conn = TestConnection::open(gateway.address).unwrap();
         conn.send(&http::request("POST", "/mcp", &headers, body.as_bytes())).unwrap();
         let status = conn.response().unwrap().head.status;
         (status, conn)

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::Era;
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::ClientEra;
 use crate::stage::process::eventually;
 use crate::stage::upstream::{Fake, Listening};
 
 /// Starts a gateway in front of one server that answers these requests verbatim.
 fn before(fake: Fake, script: &Value) -> (Gateway, Option<Listening>) {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let script = setup.world.write("script.json", &script.to_string());
     let fake = fake.with("--script", script.to_str().unwrap());
     if fake.command().contains("\"stdio\"") {
@@ -92,7 +92,7 @@ fn a_server_of_2025_03_26_may_speak_in_batches_on_every_transport() {
         let command = fake.command();
         let (gateway, _server) = before(fake.with("--revision", "2025-03-26"), &script);
         gateway.wait_for_tools(&["fx__echo"]);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let params = json!({"name": "fx__echo", "arguments": {}, "_meta": {"progressToken": "mine"}});
             let answer = gateway.client(era).request("tools/call", params);
             assert_eq!(answer.text(), "normal", "{era:?}, {command}: {}", answer.raw);

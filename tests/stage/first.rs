@@ -6,18 +6,18 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::base::clock;
-use crate::stage::harness::Setup;
-use crate::stage::mcp::Era;
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::ClientEra;
 use crate::stage::upstream::Fake;
 
 #[test]
 fn clients_of_both_eras_call_programs_and_servers() {
     let (http, sse) = (Fake::http("modern"), Fake::sse());
-    let setup = Setup::new().fake("fx", &Fake::stdio("both"));
+    let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both"));
     let (http, sse) = (http.spawn(), sse.spawn());
     let gateway = setup.url("web", &http.url).url("old", &sse.url).start();
     gateway.wait_for_tools(&["fx__echo", "web__echo", "old__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         for tool in ["fx__echo", "web__echo", "old__echo"] {
             assert_eq!(client.call(tool, json!({"text": tool})).text(), tool);
@@ -27,7 +27,7 @@ fn clients_of_both_eras_call_programs_and_servers() {
 
 #[test]
 fn minutes_take_no_time_and_pass_on_every_clock() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml("call-timeout = \"2h\"").start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml("call-timeout = \"2h\"").start();
     gateway.wait_for_tools(&["fx__echo"]);
     let before = crate::stage::block_on(async { clock::since_1970() });
     let call = gateway.modern().call("fx__sleep", json!({"ms": 230_000}));
@@ -38,7 +38,7 @@ fn minutes_take_no_time_and_pass_on_every_clock() {
 
 #[test]
 fn commands_reach_the_daemon() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let called = gateway.run(&["call", "fx__echo", r#"{"text":"by hand"}"#]);
     assert!(String::from_utf8_lossy(&called.stdout).contains("by hand"), "{called:?}");
@@ -48,7 +48,7 @@ fn commands_reach_the_daemon() {
 #[test]
 fn a_killed_daemon_leaves_its_state_as_it_was() {
     for (signal, stopped) in [(Signal::TERM, 1), (Signal::KILL, 0)] {
-        let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+        let mut gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
         gateway.wait_for_tools(&["fx__echo"]);
         gateway.signal(signal);
         assert!(gateway.wait(Duration::from_secs(60)).is_some());

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::stage::harness::Setup;
+use crate::stage::harness::GatewaySetup;
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Fake;
 use crate::stage::upstream::Patch;
 
 #[test]
 fn a_name_prints_no_row_of_another_server() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let row = "files__read  tool      pinned       0123abcd  operator";
     let breaks = ["\n", "\r", "\r\n", "\u{85}", "\u{b}", "\u{2028}", "\u{2029}", "\t"];
     let resources: Vec<_> = breaks.iter().map(|c| json!({"uri": format!("fx://a/{c}{row}"), "name": "n"})).collect();

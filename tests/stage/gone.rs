@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::{Answer, Era, Mcp};
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::stage::process::{eventually, said};
-use crate::stage::upstream::{Fake, Log, Patch};
+use crate::stage::upstream::{Fake, InputLog, Patch};
 
 /// The answer about an unknown tool, but for the tool's name.
-fn unknown(answer: &Answer, name: &str) -> (u16, Option<i64>, String) {
+fn unknown(answer: &McpAnswer, name: &str) -> (u16, Option<i64>, String) {
     let message = answer.message["error"]["message"].as_str().unwrap_or_default().replace(name, "NAME");
     (answer.status, answer.code(), message)
 }
@@ -19,13 +19,13 @@ fn lists(client: &mut Mcp, name: &str) -> bool {
 
 #[test]
 fn a_tool_that_left_is_answered_like_an_unknown_one() {
-    let (setup, old) = (Setup::new(), Fake::stdio("both"));
-    let (log, patch) = (Log::new(&setup.world.path("work"), "fx"), Patch::new(&setup));
+    let (setup, old) = (GatewaySetup::new(), Fake::stdio("both"));
+    let (log, patch) = (InputLog::new(&setup.world.path("work"), "fx"), Patch::new(&setup));
     let fake = patch.of(Fake::stdio("both").logging(&log));
     let gateway = setup.fake("fx", &fake).fake("old", &old).start();
     gateway.wait_for_tools(&["fx__echo", "old__echo"]);
     let pipe = |era| Mcp::stdio(gateway.pipe(), era);
-    let mut clients = [gateway.legacy(), gateway.modern(), pipe(Era::LEGACY), pipe(Era::Modern)];
+    let mut clients = [gateway.legacy(), gateway.modern(), pipe(ClientEra::LEGACY), pipe(ClientEra::Modern)];
     clients.iter_mut().for_each(|client| assert!(lists(client, "fx__echo") && lists(client, "old__echo")));
 
     // One is withheld for its change, one has another name, one is hidden by a rule, one server is
@@ -33,7 +33,7 @@ fn a_tool_that_left_is_answered_like_an_unknown_one() {
     patch.write(&json!({"echo": {"description": "Does something else."}, "fail": {"name": "failed"}}));
     assert_eq!(gateway.legacy().call("fx__mutate", json!({})).text(), "grown");
     let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__env\"]";
-    let plan = gateway.reload(&Setup::new().fake("fx", &fake).toml(rule).text());
+    let plan = gateway.reload(&GatewaySetup::new().fake("fx", &fake).toml(rule).text());
     assert!(plan.status.success(), "{}", said(&plan));
     let gone = ["fx__echo", "fx__fail", "fx__env", "old__echo"];
     for client in &mut clients {
@@ -50,7 +50,7 @@ fn a_tool_that_left_is_answered_like_an_unknown_one() {
 
 #[test]
 fn the_command_line_says_why_a_tool_left() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let patch = Patch::new(&setup);
     let gateway = setup.fake("fx", &patch.of(Fake::stdio("both"))).start();
     gateway.wait_for_tools(&["fx__echo"]);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::stage::harness::{Gateway, Setup, status_of};
+use crate::stage::harness::{Gateway, GatewaySetup, status_of};
 use crate::stage::mcp::Mcp;
 use crate::stage::now;
 use crate::stage::process::{eventually, within};
 use crate::stage::steps::health::{BACK, ask, is_degraded, is_well, readiness, told, works};
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 const SSE: &str = "HTTP+SSE";
 /// How long it may take until the daemon tells that a server is down.
@@ -25,7 +25,7 @@ fn before(url: &str) -> Gateway {
 /// Like [`before`], with this limit on each call and on the time without a sign of life.
 fn before_within(url: &str, time: &str) -> Gateway {
     let more = format!("queue-timeout = \"0s\"\ncall-timeout = \"{time}\"");
-    let gateway = Setup::new().toml(&format!("[upstreams.fx]\nurl = \"{url}\"\n{more}")).start();
+    let gateway = GatewaySetup::new().toml(&format!("[upstreams.fx]\nurl = \"{url}\"\n{more}")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     assert!(is_ready(&gateway));
     gateway
@@ -129,8 +129,8 @@ fn a_slow_tool_does_not_make_its_server_look_dead() {
 #[test]
 fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
     with_each(|kind, fake| {
-        let setup = Setup::new();
-        let (sick, log) = (setup.world.path("work/sick"), Log::new(&setup.world.path("work"), "fx"));
+        let setup = GatewaySetup::new();
+        let (sick, log) = (setup.world.path("work/sick"), InputLog::new(&setup.world.path("work"), "fx"));
         let server = fake.with("--sick", sick.to_str().unwrap()).logging(&log).spawn();
         let gateway = before(&server.url);
         let mut client = gateway.modern();
@@ -156,8 +156,8 @@ fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
 
 #[test]
 fn a_post_that_fails_over_http_sse_ends_its_call_alone() {
-    let setup = Setup::new();
-    let (sick, log) = (setup.world.path("work/sick"), Log::new(&setup.world.path("work"), "fx"));
+    let setup = GatewaySetup::new();
+    let (sick, log) = (setup.world.path("work/sick"), InputLog::new(&setup.world.path("work"), "fx"));
     let server = Fake::sse().with("--sick", sick.to_str().unwrap()).logging(&log).spawn();
     let gateway = setup.toml(&format!("[upstreams.fx]\nurl = \"{}\"", server.url)).start();
     gateway.wait_for_tools(&["fx__echo"]);
@@ -180,7 +180,7 @@ fn a_post_that_fails_over_http_sse_ends_its_call_alone() {
 #[test]
 fn a_server_that_forgets_its_sessions_all_the_time_does_not_fill_the_log() {
     let server = Fake::http("legacy").behaving("drop-session-after=2").spawn();
-    let gateway = Setup::new().url("fx", &server.url).start();
+    let gateway = GatewaySetup::new().url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = gateway.legacy();
     let begun = now();
@@ -198,7 +198,7 @@ fn one_upstream_that_is_away_degrades_the_gateway_and_all_of_them_stop_it() {
     let fakes = [Fake::http("modern"), Fake::http("legacy")];
     let servers = fakes.each_ref().map(Fake::spawn);
     let [one, other] = servers.each_ref().map(|server| server.url.clone());
-    let gateway = Setup::new().url("one", &one).url("other", &other).start();
+    let gateway = GatewaySetup::new().url("one", &one).url("other", &other).start();
     gateway.wait_for_tools(&["one__echo", "other__echo"]);
     within(BACK, "all is well", || is_well(&gateway));
     let [first, second] = servers;
@@ -219,7 +219,7 @@ fn one_upstream_that_is_away_degrades_the_gateway_and_all_of_them_stop_it() {
 
 #[test]
 fn a_full_house_is_told() {
-    let gateway = Setup::new().server("limits.max-connections = 2").fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().server("limits.max-connections = 2").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut held: Vec<Mcp> = (0..2).map(|_| gateway.modern()).collect();
     // The connection that waited for the tools may still have a place.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup, World};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup, TestHome};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::{eventually, said};
 use crate::stage::stdio::Pipe;
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 const RULES: &str = r#"
@@ -30,9 +30,9 @@ resources = ["fx+fx://*"]
 tools = { allow = ["fx__echo"] }
 "#;
 
-fn gateway() -> (Gateway, Log) {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn gateway() -> (Gateway, InputLog) {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup
         .env("SECOND_TOKEN", TOKEN)
         .server("[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }")
@@ -44,7 +44,7 @@ fn gateway() -> (Gateway, Log) {
 }
 
 /// Returns all audit records of these events, by any process.
-fn records(world: &World, events: &[&str]) -> Vec<Value> {
+fn records(world: &TestHome, events: &[&str]) -> Vec<Value> {
     let folder = world.path("state/headend/audit");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -82,9 +82,9 @@ fn every_way_to_a_hidden_item_is_recorded_and_none_to_an_unknown_one() {
         ),
         ("resources/subscribe", json!({"uri": "fx://doc/1"}), "subscription", "fx+fx://doc/1", "no-docs"),
     ];
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         for (method, params, kind, item, rule) in &rows {
-            if *method == "resources/subscribe" && era == Era::Modern {
+            if *method == "resources/subscribe" && era == ClientEra::Modern {
                 continue;
             }
             // Each caller gets at most one record at once, so each row has a gateway of its own.
@@ -112,7 +112,7 @@ fn every_way_to_a_hidden_item_is_recorded_and_none_to_an_unknown_one() {
 fn each_caller_has_one_record_and_then_a_summary() {
     let (mut gateway, log) = gateway();
     let mut local = gateway.modern();
-    let mut second = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), Era::LEGACY, "/mcp", json!({}));
+    let mut second = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), ClientEra::LEGACY, "/mcp", json!({}));
     for n in 0..20 {
         assert_eq!(local.call("fx__env", json!({})).code(), Some(-32602));
         assert_eq!(local.request("prompts/get", json!({"name": "fx__p"})).code(), Some(-32602));
@@ -120,7 +120,7 @@ fn each_caller_has_one_record_and_then_a_summary() {
         assert_eq!(second.call("fx__env", json!({})).code(), Some(-32602));
     }
     // Items outside of the profile exist too.
-    let mut few = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), Era::Modern, "/mcp/few", json!({}));
+    let mut few = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), ClientEra::Modern, "/mcp/few", json!({}));
     assert_eq!(few.call("fx__fail", json!({})).code(), Some(-32602));
     stop(&mut gateway);
     let decisions = records(&gateway.world, &["decision"]);
@@ -144,7 +144,7 @@ fn each_caller_has_one_record_and_then_a_summary() {
 
 #[test]
 fn headers_that_a_hidden_tool_wants_do_not_tell_that_it_exists() {
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .fake("fx", &Fake::stdio("modern"))
         .toml("[[policy.rules]]\nid = \"no-mirror\"\neffect = \"deny\"\ntools = [\"fx__region\"]")
         .start();
@@ -158,9 +158,9 @@ fn headers_that_a_hidden_tool_wants_do_not_tell_that_it_exists() {
 #[test]
 fn a_long_uri_that_a_template_covers_is_answered_like_an_unknown_one() {
     let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\nresources = [\"fx+fx://doc/secret*\"]";
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(rule).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(rule).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let mut told = |uri: String| {
             let answer = client.request("resources/read", json!({"uri": uri}));

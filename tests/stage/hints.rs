@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::{Fake, Listening};
 
@@ -13,7 +13,7 @@ const CLAIMED: &str = "headend/claimed-annotations";
 /// Starts a gateway in front of a server whose tool `sleep` says that it only reads; the other
 /// tools have their usual hints.
 fn stage(transport: &str, keys: &str, more: &str) -> (Gateway, Option<Listening>) {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let patch = json!({"sleep": {"annotations": {"title": "Zzz", "readOnlyHint": true, "x": 1.50}}});
     let file = setup.world.write("work/patch.json", &patch.to_string());
     let fake = if transport == "stdio" { Fake::stdio("both") } else { Fake::http("both") };
@@ -39,7 +39,7 @@ fn hosts_see_the_hints_of_a_server_as_they_are() {
             let (gateway, _running) = stage(transport, &format!("trust = \"{trust}\""), profile);
             gateway.wait_for_tools(&["fx__sleep"]);
             let attached = || gateway.pipe();
-            for era in Era::BOTH {
+            for era in ClientEra::BOTH {
                 let at = format!("{transport} {trust} {era:?}");
                 for mut client in [gateway.client(era), Mcp::stdio(attached(), era)] {
                     let sleep = tool(&mut client, "fx__sleep");
@@ -62,7 +62,7 @@ fn the_operators_word_goes_before_a_servers_and_an_untrusted_server_is_not_belie
     let annotations = "annotations = { sleep = { read-only = false }, echo = { read-only = true } }";
     let (gateway, _running) = stage("stdio", annotations, "");
     gateway.wait_for_tools(&["fx__sleep"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let sleep = tool(&mut client, "fx__sleep");
         assert_eq!(sleep["annotations"], json!({"title": "Zzz", "readOnlyHint": false, "x": 1.5}), "{era:?}");
@@ -74,7 +74,7 @@ fn the_operators_word_goes_before_a_servers_and_an_untrusted_server_is_not_belie
     let approved = || gateway.run(&["pins", "approve", "fx", "--yes"]);
     eventually("the items wait and are approved", || approved().status.success());
     gateway.wait_for_tools(&["fx__sleep"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let sleep = tool(&mut gateway.client(era), "fx__sleep");
         assert_eq!(sleep["annotations"]["readOnlyHint"], false, "{era:?}: {sleep}");
         assert_eq!(sleep["_meta"][CLAIMED]["readOnlyHint"], true, "{era:?}: {sleep}");
@@ -86,7 +86,7 @@ fn rules_go_by_tightened_hints_and_a_person_is_told_whose_word_it_is() {
     let rules = "[[policy.rules]]\nid = \"changes\"\nannotations = { read-only = false }\neffect = \"ask\"";
     let (gateway, _running) = stage("stdio", "", rules);
     gateway.wait_for_tools(&["fx__sleep"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let refused = gateway.client(era).call("fx__sleep", json!({"ms": 0}));
         assert!(refused.is_error(), "{era:?}: a claim opens no rule over annotations");
     }

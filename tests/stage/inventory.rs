@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
+use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::mcp::names;
 use crate::stage::now;
 use crate::stage::process::{eventually, said};
@@ -33,7 +33,7 @@ fn stage(transport: &str, era: &str, tools: usize, keys: &str) -> (Gateway, Opti
         Some(running) => format!("url = \"{}\"", running.url),
         None => format!("command = {}", fake.command()),
     };
-    (Setup::new().toml(&format!("[upstreams.fx]\n{target}\n{keys}\n")).start(), running)
+    (GatewaySetup::new().toml(&format!("[upstreams.fx]\n{target}\n{keys}\n")).start(), running)
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn every_kind_of_item_has_the_bound() {
     let page = |member: &str, items: Value| {
         vec![format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{}}}"#, json!({member: items}))]
     };
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let script = json!({
         "prompts/list": page("prompts", list("p", "title")),
         "resources/list": page("resources", list("r", "uri")),
@@ -95,7 +95,7 @@ fn every_kind_of_item_has_the_bound() {
 #[test]
 fn a_list_of_thousands_is_offered_whole_and_another_bound_lists_it_again() {
     let fake = Fake::stdio("both").with("--tools", "2600").with("--page-size", "500");
-    let setup = Setup::new().fake("fx", &fake);
+    let setup = GatewaySetup::new().fake("fx", &fake);
     let begun = now();
     let gateway = setup.start();
     gateway.wait_for_tools(&["fx__extra_2599"]);
@@ -106,12 +106,12 @@ fn a_list_of_thousands_is_offered_whole_and_another_bound_lists_it_again() {
     assert!(took < Duration::from_secs(30), "{took:?}");
 
     let fewer =
-        Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}\nmax-inventory = 30\n", fake.command())).text();
+        GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {}\nmax-inventory = 30\n", fake.command())).text();
     let plan = gateway.reload(&fewer);
     assert!(plan.status.success(), "{}", said(&plan));
     eventually("its lists are shorter", || status(&gateway)["tools"] == 30);
     assert_eq!(gateway.modern().tool_names().len(), 30);
-    let plan = gateway.reload(&Setup::new().fake("fx", &fake).text());
+    let plan = gateway.reload(&GatewaySetup::new().fake("fx", &fake).text());
     assert!(plan.status.success(), "{}", said(&plan));
     // Not checked by listing: a list that changes between two pages has no second page.
     eventually("its lists are whole again", || status(&gateway)["tools"] == 2600 + OWN);

@@ -5,22 +5,22 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::Era;
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::ClientEra;
 use crate::stage::pass;
 use crate::stage::upstream::Fake;
 
 #[test]
 fn a_call_that_was_not_sent_when_its_server_died_waits_for_the_next_start() {
     for era in ["legacy", "modern"] {
-        let gateway = Setup::new().fake("fx", &Fake::stdio(era)).start();
+        let gateway = GatewaySetup::new().fake("fx", &Fake::stdio(era)).start();
         gateway.wait_for_tools(&["fx__sleep"]);
         let mut calls = Vec::new();
         for number in 0..200 {
             if number == 100 {
                 assert_eq!(gateway.kill("fx", Signal::KILL), 1);
             }
-            let mut client = gateway.client(if number % 2 == 0 { Era::LEGACY } else { Era::Modern });
+            let mut client = gateway.client(if number % 2 == 0 { ClientEra::LEGACY } else { ClientEra::Modern });
             calls.push(client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 20}})));
             pass(Duration::from_millis(2));
         }

@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::http::{self, Conn};
-use crate::stage::mcp::{Era, Mcp, dressed};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::http::{self, TestConnection};
+use crate::stage::mcp::{ClientEra, Mcp, dressed};
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 /// The only revision with batches.
-const BATCHES: Era = Era::Legacy("2025-03-26");
+const BATCHES: ClientEra = ClientEra::Legacy("2025-03-26");
 
 /// Starts a gateway in front of one upstream, and returns the upstream's log.
-fn before_one() -> (Gateway, Log) {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn before_one() -> (Gateway, InputLog) {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).start();
     gateway.wait_for_tools(&["fx__echo", "fx__sleep", "fx__mutate"]);
     (gateway, log)
 }
 
 /// Connects a client on a pipe.
-fn on_a_pipe(gateway: &Gateway, era: Era) -> Mcp {
+fn on_a_pipe(gateway: &Gateway, era: ClientEra) -> Mcp {
     Mcp::stdio(gateway.pipe(), era)
 }
 
@@ -53,8 +53,8 @@ fn a_batch_with_a_claim_in_it_is_refused_as_a_whole() {
 }
 
 /// Sends a batch on a connection of its own.
-fn post(client: &Mcp, gateway: &Gateway, batch: &Value) -> Conn {
-    let mut conn = Conn::open(gateway.address).unwrap();
+fn post(client: &Mcp, gateway: &Gateway, batch: &Value) -> TestConnection {
+    let mut conn = TestConnection::open(gateway.address).unwrap();
     let headers = client.headers("", &json!({}));
     conn.send(&http::request("POST", &client.path, &headers, batch.to_string().as_bytes())).unwrap();
     conn
@@ -100,7 +100,7 @@ fn hanging_up_cancels_no_call_of_a_batch() {
 #[test]
 fn a_subscription_on_a_pipe_holds_its_id_however_that_is_written() {
     let (gateway, _) = before_one();
-    let mut client = on_a_pipe(&gateway, Era::Modern);
+    let mut client = on_a_pipe(&gateway, ClientEra::Modern);
     let params = client.dress(json!({"notifications": {"toolsListChanged": true}}));
     let escaped = request("a", "subscriptions/listen", &params).to_string().replace("\"id\":\"a\"", r#""id":"\u0061""#);
     client.pipe().send(escaped.as_bytes());
@@ -119,7 +119,7 @@ fn a_subscription_on_a_pipe_holds_its_id_however_that_is_written() {
 #[test]
 fn a_client_that_says_twice_that_it_is_initialized_hears_of_changes_once() {
     let (gateway, _) = before_one();
-    let mut client = on_a_pipe(&gateway, Era::LEGACY);
+    let mut client = on_a_pipe(&gateway, ClientEra::LEGACY);
     for _ in 0..3 {
         client.notify("notifications/initialized", json!({}));
     }

@@ -8,17 +8,17 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup, World};
+use crate::stage::harness::{Gateway, GatewaySetup, TestHome};
 use crate::stage::http;
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::pass;
 use crate::stage::process::{eventually, said};
-use crate::stage::upstream::{Fake, Listening, Log, example, toml_array};
+use crate::stage::upstream::{Fake, InputLog, Listening, example, toml_array};
 
 /// A gateway in front of one lazy upstream.
-struct Stage {
+struct LazyGateway {
     gateway: Gateway,
-    record: Log,
+    record: InputLog,
     /// Patch of the upstream's definitions, read at each list.
     patch: PathBuf,
     /// Line of the upstream's `command` or `url`.
@@ -26,11 +26,11 @@ struct Stage {
     _running: Option<Listening>,
 }
 
-impl Stage {
+impl LazyGateway {
     fn new(transport: &str, era: &str, idle_stop: &str) -> Self {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let folder = setup.world.path("work");
-        let (record, patch) = (Log::new(&folder, "fx"), folder.join("patch.json"));
+        let (record, patch) = (InputLog::new(&folder, "fx"), folder.join("patch.json"));
         let fake = match transport {
             "stdio" => Fake::stdio(era),
             "http" => Fake::http(era),
@@ -80,7 +80,7 @@ fn wait_idle(gateway: &Gateway) {
 }
 
 /// Stops the daemon and starts it again, with work in between.
-fn again(mut gateway: Gateway, meanwhile: impl FnOnce(&World)) -> Gateway {
+fn again(mut gateway: Gateway, meanwhile: impl FnOnce(&TestHome)) -> Gateway {
     gateway.signal(Signal::TERM);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
@@ -114,7 +114,7 @@ fn a_lazy_server_of_http_and_sse_is_listed_and_rests_between_calls() {
 }
 
 fn rests_between_calls(transport: &str, era: &str) {
-    let stage = Stage::new(transport, era, "300ms");
+    let stage = LazyGateway::new(transport, era, "300ms");
     let gateway = &stage.gateway;
     gateway.wait_for_tools(&["fx__echo"]);
     stage.wait_idle();
@@ -126,7 +126,7 @@ fn rests_between_calls(transport: &str, era: &str) {
     let ready = http::get(gateway.metrics.unwrap(), "/readyz").unwrap();
     assert_eq!((ready.head.status, ready.text().trim()), (200, "ready"), "rest is no failure");
 
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         stage.wait_idle();
         let starts = || status_of_upstream(gateway)["incarnation"].as_u64();
         let before = starts();
@@ -144,7 +144,7 @@ fn rests_between_calls(transport: &str, era: &str) {
     assert_eq!(status(gateway)["upstreams"][0]["restarts"], 0, "a rest is no death");
     assert!(gateway.scrape().contains(r#"headend_upstream_restarts_total{upstream="fx"} 0"#));
 
-    let Stage { gateway, record, .. } = stage;
+    let LazyGateway { gateway, record, .. } = stage;
     let mut heard = 0;
     let gateway = again(gateway, |_| heard = record.lines_with(&[]).len());
     gateway.wait_for_tools(&["fx__echo"]);
@@ -158,11 +158,11 @@ fn a_change_while_a_lazy_upstream_rested_is_pinned_before_the_call_that_starts_i
     for (transport, era) in [("stdio", "legacy"), ("stdio", "modern"), ("http", "legacy"), ("http", "modern")] {
         for restarted in [false, true] {
             let at = format!("{era} over {transport}, gateway restarted: {restarted}");
-            let stage = Stage::new(transport, era, "200ms");
+            let stage = LazyGateway::new(transport, era, "200ms");
             stage.gateway.wait_for_tools(&["fx__echo"]);
             stage.wait_idle();
             fs::write(&stage.patch, json!({"echo": {"description": "NOBODY-APPROVED-THIS"}}).to_string()).unwrap();
-            let Stage { gateway, record, _running, .. } = stage;
+            let LazyGateway { gateway, record, _running, .. } = stage;
             let gateway = if restarted { again(gateway, |_| {}) } else { gateway };
             gateway.wait_for_tools(&["fx__echo"]);
             let answer = gateway.modern().call("fx__echo", json!({"text": "x"}));
@@ -177,16 +177,16 @@ fn a_change_while_a_lazy_upstream_rested_is_pinned_before_the_call_that_starts_i
 #[test]
 fn a_reload_starts_a_resting_upstream_that_becomes_eager_and_the_other_way_round() {
     for (transport, era) in [("stdio", "legacy"), ("http", "modern")] {
-        let stage = Stage::new(transport, era, "1h");
+        let stage = LazyGateway::new(transport, era, "1h");
         let gateway = &stage.gateway;
         gateway.wait_for_tools(&["fx__echo"]);
         // An upstream started only for its lists does not wait for `idle-stop`.
         stage.wait_idle();
-        let eager = Setup::new().toml(&format!("[upstreams.fx]\n{}\n", stage.target)).text();
+        let eager = GatewaySetup::new().toml(&format!("[upstreams.fx]\n{}\n", stage.target)).text();
         let plan = gateway.reload(&eager);
         assert!(plan.status.success(), "{}", said(&plan));
         eventually("it is started", || state(gateway) == "ready");
-        let plan = gateway.reload(&Setup::new().toml(&lazy(&stage.target, "200ms")).text());
+        let plan = gateway.reload(&GatewaySetup::new().toml(&lazy(&stage.target, "200ms")).text());
         assert!(plan.status.success(), "{}", said(&plan));
         stage.wait_idle();
         assert_eq!(gateway.modern().call("fx__echo", json!({"text": "x"})).text(), "x");
@@ -195,7 +195,7 @@ fn a_reload_starts_a_resting_upstream_that_becomes_eager_and_the_other_way_round
 
 #[test]
 fn an_operator_can_restart_a_lazy_upstream_at_rest() {
-    let stage = Stage::new("stdio", "legacy", "200ms");
+    let stage = LazyGateway::new("stdio", "legacy", "200ms");
     stage.gateway.wait_for_tools(&["fx__echo"]);
     stage.wait_idle();
     let heard = stage.heard();
@@ -208,7 +208,7 @@ fn an_operator_can_restart_a_lazy_upstream_at_rest() {
 #[test]
 fn the_processes_of_clients_end_with_the_rest_of_a_lazy_upstream() {
     let target = format!("command = {}\ninstance = \"per-session\"", Fake::stdio("legacy").command());
-    let gateway = Setup::new().toml(&lazy(&target, "200ms")).start();
+    let gateway = GatewaySetup::new().toml(&lazy(&target, "200ms")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     wait_idle(&gateway);
     let mut clients = [gateway.legacy(), gateway.legacy()];
@@ -224,7 +224,7 @@ fn the_processes_of_clients_end_with_the_rest_of_a_lazy_upstream() {
 #[test]
 fn calls_around_the_moment_of_the_stop_are_all_answered() {
     for (transport, era) in [("stdio", "modern"), ("http", "legacy")] {
-        let stage = Stage::new(transport, era, "100ms");
+        let stage = LazyGateway::new(transport, era, "100ms");
         stage.gateway.wait_for_tools(&["fx__echo"]);
         let mut client = stage.gateway.modern();
         for pause in 94..106 {
@@ -238,7 +238,7 @@ fn calls_around_the_moment_of_the_stop_are_all_answered() {
 
 #[test]
 fn a_lazy_upstream_that_cannot_be_listed_is_down_and_not_idle() {
-    let gateway = Setup::new().toml(&lazy("command = [\"/nowhere/server\"]", "200ms")).start();
+    let gateway = GatewaySetup::new().toml(&lazy("command = [\"/nowhere/server\"]", "200ms")).start();
     eventually("status says so", || matches!(&*state(&gateway), "down" | "misconfigured"));
     let shown = status(&gateway);
     assert!(shown["upstreams"][0]["last-error"].as_str().is_some_and(|why| why.contains("/nowhere/server")), "{shown}");

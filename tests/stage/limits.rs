@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::{Answer, Era, Mcp};
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::stage::process::{eventually, said};
 use crate::stage::steps::limits::{is_near_midnight, limited, refusal, to_midnight, use_up};
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
-fn wait_ms(answer: &Answer) -> u64 {
+fn wait_ms(answer: &McpAnswer) -> u64 {
     refusal(answer).and_then(|refusal| refusal["retry-after-ms"].as_u64()).unwrap_or_else(|| panic!("{}", answer.raw))
 }
 
@@ -19,7 +19,7 @@ fn a_call_that_finds_its_server_busy_uses_no_limit_up() {
         Fake::stdio("both").command()
     );
     let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__echo\"]\nrate = \"1/h\"\nper-day = 1";
-    let gateway = Setup::new().toml(&format!("{place}\n{limit}")).start();
+    let gateway = GatewaySetup::new().toml(&format!("{place}\n{limit}")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let (mut client, mut other) = (gateway.modern(), gateway.legacy());
     let mut slow = other.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 5000}}));
@@ -61,9 +61,9 @@ fn a_day_has_its_quota_and_says_when_the_next_begins() {
         return;
     }
     let (gateway, record) = limited("[[policy.limits]]\nid = \"daily\"\nkey = [\"caller\", \"tool\"]\nper-day = 2");
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
-        assert_eq!(use_up(&mut client, 9), if era == Era::LEGACY { 2 } else { 0 }, "{era:?}");
+        assert_eq!(use_up(&mut client, 9), if era == ClientEra::LEGACY { 2 } else { 0 }, "{era:?}");
         let refused = client.call("fx__echo", json!({"text": "x"}));
         assert!(refused.is_error(), "{era:?}: {}", refused.raw);
         let (wait, left) = (wait_ms(&refused), to_midnight() * 1000);
@@ -80,7 +80,7 @@ fn other_methods_get_the_refusal_in_the_data_of_their_error() {
         limited("[[policy.limits]]\nid = \"l\"\nupstreams = [\"fx\"]\nkey = [\"caller\"]\nrate = \"1/h\"");
     let get = |client: &mut Mcp| client.request("prompts/get", json!({"name": "fx__p", "arguments": {"a": "x"}}));
     assert!(get(&mut gateway.modern()).message["result"].is_object());
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let refused = get(&mut gateway.client(era));
         assert_eq!(refused.code(), Some(1002), "{era:?}: {}", refused.raw);
         assert!((1..=3_600_000).contains(&wait_ms(&refused)), "{era:?}: {}", refused.raw);
@@ -120,8 +120,8 @@ fn as_many_calls_run_at_once_as_there_are_places() {
 fn sixty_four_callers_at_once_get_what_the_limit_has_and_no_more() {
     const CALLERS: usize = 64;
     const QUOTA: usize = 40;
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let tokens: Vec<String> = (0..CALLERS).map(|n| format!("c{n} = {{ env = \"TOKEN_{n}\" }}")).collect();
     let mut setup = setup
         .server(&format!(
@@ -138,7 +138,7 @@ fn sixty_four_callers_at_once_get_what_the_limit_has_and_no_more() {
     let mut open = Vec::new();
     for _ in 0..3 {
         for n in 0..CALLERS {
-            let mut client = Mcp::http(gateway.address, Some(token(n)), Era::Modern);
+            let mut client = Mcp::http(gateway.address, Some(token(n)), ClientEra::Modern);
             open.push(client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}})));
         }
     }

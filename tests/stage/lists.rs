@@ -8,10 +8,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup, status_of};
+use crate::stage::harness::{Gateway, GatewaySetup, status_of};
 use crate::stage::mcp::names;
 use crate::stage::process::{eventually, said, within};
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 use crate::stage::{now, pass};
 
 const EVERYWHERE: [(&str, &str); 5] =
@@ -22,9 +22,9 @@ const OWN: usize = 12;
 const SOON: Duration = Duration::from_secs(20);
 
 /// A gateway in front of one upstream whose lists fail as the test says.
-struct Stage {
+struct ListsGateway {
     gateway: Gateway,
-    record: Log,
+    record: InputLog,
     /// File that says how lists are answered instead.
     lists: PathBuf,
     /// Text of the configuration.
@@ -32,11 +32,11 @@ struct Stage {
     _running: Option<Listening>,
 }
 
-impl Stage {
+impl ListsGateway {
     fn new((transport, era): (&str, &str), keys: &str, instead: &Value) -> Self {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let folder = setup.world.path("work");
-        let (record, lists) = (Log::new(&folder, "fx"), folder.join("lists.json"));
+        let (record, lists) = (InputLog::new(&folder, "fx"), folder.join("lists.json"));
         let fake = match transport {
             "stdio" => Fake::stdio(era),
             "http" => Fake::http(era),
@@ -110,7 +110,7 @@ fn a_list_that_cannot_be_read_keeps_its_items_is_told_and_is_read_again() {
 }
 
 fn keeps_its_items((transport, era): (&str, &str)) {
-    let stage = Stage::new((transport, era), "start-timeout = \"2s\"", &json!({}));
+    let stage = ListsGateway::new((transport, era), "start-timeout = \"2s\"", &json!({}));
     stage.gateway.wait_for_tools(&["fx__echo"]);
     let mut kinds = vec![json!(-32603), json!(-32000), json!("malformed"), json!("loop"), json!("silent")];
     if transport == "http" {
@@ -160,7 +160,7 @@ fn keeps_its_items((transport, era): (&str, &str)) {
 #[test]
 fn only_the_error_for_an_unknown_method_empties_a_list() {
     for place in EVERYWHERE {
-        let stage = Stage::new(place, "", &json!({}));
+        let stage = ListsGateway::new(place, "", &json!({}));
         stage.gateway.wait_for_tools(&["fx__echo"]);
         let mut client = stage.gateway.modern();
         eventually("the prompts are listed", || client.list("prompts/list", "prompts").len() == 1);
@@ -175,7 +175,7 @@ fn only_the_error_for_an_unknown_method_empties_a_list() {
 #[test]
 fn at_the_first_start_the_other_lists_are_offered_and_the_refused_one_when_it_comes() {
     for place in EVERYWHERE {
-        let stage = Stage::new(place, "", &json!({"tools/list": -32603}));
+        let stage = ListsGateway::new(place, "", &json!({"tools/list": -32603}));
         let mut client = stage.gateway.modern();
         within(SOON, &format!("{place:?}: prompts"), || names(&client.list("prompts/list", "prompts")) == ["fx__p"]);
         within(SOON, &format!("{place:?}: resources"), || client.list("resources/list", "resources").len() == 1);
@@ -193,7 +193,7 @@ fn at_the_first_start_the_other_lists_are_offered_and_the_refused_one_when_it_co
 fn a_list_that_never_comes_does_not_hold_up_the_others() {
     for place in EVERYWHERE {
         {
-            let stage = Stage::new(place, "", &json!({"resources/list": "silent"}));
+            let stage = ListsGateway::new(place, "", &json!({"resources/list": "silent"}));
             let begun = now();
             stage.gateway.wait_for_tools_within(SOON, &["fx__echo"]);
             let mut client = stage.gateway.modern();
@@ -211,7 +211,7 @@ fn a_list_that_comes_after_the_start_timeout_is_still_read() {
         {
             // Every attempt takes longer than allowed, even if a busy machine needs a second
             // handshake, which gets twice the time.
-            let stage = Stage::new(place, "start-timeout = \"2s\"", &json!({"tools/list": {"after": 6000}}));
+            let stage = ListsGateway::new(place, "start-timeout = \"2s\"", &json!({"tools/list": {"after": 6000}}));
             let why = stage.wait_unread("tools", &format!("{place:?}"));
             assert!(why.contains("start-timeout"), "{place:?}: {why}");
             stage.gateway.wait_for_tools_within(SOON, &["fx__echo"]);
@@ -221,13 +221,13 @@ fn a_list_that_comes_after_the_start_timeout_is_still_read() {
 }
 
 /// Stops the daemon and starts it again.
-fn again(stage: Stage) -> Stage {
-    let Stage { mut gateway, record, lists, text, _running } = stage;
+fn again(stage: ListsGateway) -> ListsGateway {
+    let ListsGateway { mut gateway, record, lists, text, _running } = stage;
     gateway.signal(Signal::TERM);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
-    Stage { gateway, record, lists, text, _running }
+    ListsGateway { gateway, record, lists, text, _running }
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_restart_of_server_and_gateway_keeps_what_is_on_disk_of_a_refused_list() {
     for place in EVERYWHERE {
         for keys in ["", "start = \"lazy\"\nidle-stop = \"300ms\""] {
             let at = format!("{place:?} {keys}");
-            let stage = Stage::new(place, keys, &json!({}));
+            let stage = ListsGateway::new(place, keys, &json!({}));
             stage.gateway.wait_for_tools(&["fx__echo"]);
             stage.instead(&json!({"tools/list": -32603}));
             let restarted = stage.gateway.run(&["restart", "fx"]);
@@ -255,7 +255,7 @@ fn a_restart_of_server_and_gateway_keeps_what_is_on_disk_of_a_refused_list() {
 
 #[test]
 fn a_process_that_dies_and_refuses_its_list_keeps_its_tools() {
-    let stage = Stage::new(("stdio", "legacy"), "", &json!({}));
+    let stage = ListsGateway::new(("stdio", "legacy"), "", &json!({}));
     stage.gateway.wait_for_tools(&["fx__echo"]);
     stage.instead(&json!({"tools/list": -32603}));
     stage.gateway.modern().call("fx__exit", json!({}));
@@ -269,7 +269,7 @@ fn a_lazy_upstream_without_any_item_stays_up_until_its_list_is_read() {
     let keys = "start = \"lazy\"\nidle-stop = \"200ms\"";
     let all = json!({"tools/list": -32603, "prompts/list": -32601, "resources/list": -32601, "resources/templates/list": -32601});
     for place in [("stdio", "legacy"), ("http", "modern")] {
-        let stage = Stage::new(place, keys, &all);
+        let stage = ListsGateway::new(place, keys, &all);
         stage.wait_unread("tools", &format!("{place:?}"));
         pass(Duration::from_millis(500));
         assert_eq!(status_of(&stage.gateway, "fx")["state"], "ready", "{place:?}: no call would start it");
@@ -287,7 +287,7 @@ fn attempts_are_few_and_a_notice_or_a_reload_is_one_at_once() {
 }
 
 fn few_attempts(place: (&str, &str)) {
-    let stage = Stage::new(place, "instance = \"shared\"", &json!({}));
+    let stage = ListsGateway::new(place, "instance = \"shared\"", &json!({}));
     stage.gateway.wait_for_tools(&["fx__echo"]);
     let asked = || stage.record.count("tools/list");
     let before = asked();

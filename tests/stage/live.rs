@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::stage::harness::{Gateway, Setup, upstream_pid};
-use crate::stage::http::{self, Conn};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup, upstream_pid};
+use crate::stage::http::{self, TestConnection};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::pass;
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Fake;
@@ -34,7 +34,7 @@ fn reloaded(gateway: &Gateway, text: &str) -> String {
 
 #[test]
 fn the_files_of_conf_d_are_parts_of_the_configuration() {
-    let setup = Setup::new().toml(&fx("one"));
+    let setup = GatewaySetup::new().toml(&fx("one"));
     let world = setup.world.clone();
     fs::create_dir(world.path("conf.d")).unwrap();
     world.write("conf.d/20-b.toml", &fx("b"));
@@ -70,15 +70,18 @@ fn limits_and_hosts_change_without_a_restart() {
     const TOKEN: &str = "token-of-ci-0123456789abcdef";
     let rate = "limits.caller-rate = \"100000/s\"\nlimits.caller-burst = 100000";
     let base = |server: &str| {
-        Setup::new().env("CI", TOKEN).server(&format!("auth.tokens.ci = {{ env = \"CI\" }}\n{server}")).toml(&fx("fx"))
+        GatewaySetup::new()
+            .env("CI", TOKEN)
+            .server(&format!("auth.tokens.ci = {{ env = \"CI\" }}\n{server}"))
+            .toml(&fx("fx"))
     };
     let gateway = base(rate).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let pid = upstream_pid(&gateway, "fx");
-    let mut client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Modern);
+    let mut client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), ClientEra::Modern);
     let long = json!({"text": "x".repeat(3000)});
     let status = |host: &str| {
-        let mut conn = Conn::open(gateway.address).unwrap();
+        let mut conn = TestConnection::open(gateway.address).unwrap();
         let headers = [("Host".to_owned(), host.to_owned())];
         conn.send(&http::request("POST", "/mcp", &headers, b"")).unwrap();
         conn.head().unwrap().status
@@ -112,7 +115,7 @@ fn limits_and_hosts_change_without_a_restart() {
 
 #[test]
 fn the_audit_log_changes_without_a_restart() {
-    let base = |audit: &str| Setup::new().toml(&fx("fx")).toml(&format!("[audit]\n{audit}"));
+    let base = |audit: &str| GatewaySetup::new().toml(&fx("fx")).toml(&format!("[audit]\n{audit}"));
     let gateway = base("").start();
     gateway.wait_for_tools(&["fx__echo"]);
     let records = |text: &str| {
@@ -132,7 +135,7 @@ fn the_audit_log_changes_without_a_restart() {
 
 #[test]
 fn a_stricter_consent_setting_holds_for_open_approvals() {
-    let base = |policy: &str| Setup::new().policy(policy).toml(&fx("fx"));
+    let base = |policy: &str| GatewaySetup::new().policy(policy).toml(&fx("fx"));
     let gateway = base("default = \"ask\"").start();
     gateway.wait_for_tools(&["fx__echo"]);
     let open = |text: &str| {
@@ -161,10 +164,11 @@ fn a_stricter_consent_setting_holds_for_open_approvals() {
 
 #[test]
 fn a_form_that_is_answered_after_a_rule_wants_more_evidence_allows_nothing() {
-    let base = |rules: &str| Setup::new().policy(&format!("default = \"ask\"\n{rules}")).toml(&fx("fx"));
+    let base = |rules: &str| GatewaySetup::new().policy(&format!("default = \"ask\"\n{rules}")).toml(&fx("fx"));
     let gateway = base("").start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({"elicitation": {}}));
+    let mut client =
+        Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", json!({"elicitation": {}}));
     let arguments = json!({"text": "x"});
     let asked = client.call("fx__echo", arguments.clone());
     let state = asked.result()["requestState"].clone();
@@ -180,7 +184,7 @@ fn a_form_that_is_answered_after_a_rule_wants_more_evidence_allows_nothing() {
 
 #[test]
 fn a_reload_that_opens_more_says_so_before_and_after() {
-    let base = |policy: &str| Setup::new().policy(policy).toml(&fx("fx"));
+    let base = |policy: &str| GatewaySetup::new().policy(policy).toml(&fx("fx"));
     let rule = "[[policy.rules]]\nid = \"no-write\"\neffect = \"deny\"\ntools = [\"fx__write\"]\n";
     let gateway = base(&format!("default = \"ask\"\n{rule}")).start();
     gateway.wait_for_tools(&["fx__echo"]);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::gateway::logins::{Begun, NotTaken, Way};
-use crate::login::authorize::Callback;
-use crate::stage::harness::{Gateway, Setup, status_of};
-use crate::stage::mcp::{Era, Mcp, Open};
+use crate::gateway::logins::{CallbackError, LoginChannel, LoginOffer};
+use crate::login::authorize::LoginCallback;
+use crate::stage::harness::{Gateway, GatewaySetup, status_of};
+use crate::stage::mcp::{ClientEra, Mcp, OpenCall};
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 use crate::stage::{block_on, http, now};
 
 /// Token of a second caller besides the local one.
@@ -22,16 +22,16 @@ const MOMENT: Duration = Duration::from_millis(400);
 
 /// A daemon in front of one server that wants a login, and that server's own log.
 #[derive(Debug)]
-struct Stage {
+struct LoginRequiredGateway {
     gateway: Gateway,
     _server: Listening,
-    log: Log,
+    log: InputLog,
 }
 
-impl Stage {
+impl LoginRequiredGateway {
     /// Starts a stage whose server waits for its first login.
-    fn new(setup: Setup, hold: &str) -> Self {
-        let log = Log::new(&setup.world.path("work"), "server");
+    fn new(setup: GatewaySetup, hold: &str) -> Self {
+        let log = InputLog::new(&setup.world.path("work"), "server");
         let server = Fake::http("modern").behaving("login=3600").logging(&log).spawn();
         let setup = setup.policy(&format!("default = \"allow\"\n[policy.consent]\nhold = {hold:?}"));
         let setup = setup.url("docs", &server.url).toml("[console]\nlisten = \"127.0.0.1:0\"");
@@ -42,7 +42,7 @@ impl Stage {
     }
 
     /// Starts a stage whose server has listed its tools and waits for a login again.
-    fn waiting(setup: Setup, hold: &str) -> Self {
+    fn waiting(setup: GatewaySetup, hold: &str) -> Self {
         let stage = Self::new(setup, hold);
         stage.log_in();
         stage.gateway.wait_for_tools(&["docs__echo"]);
@@ -54,7 +54,7 @@ impl Stage {
         eventually(state, || status_of(&self.gateway, "docs")["state"] == state);
     }
 
-    fn begin(&self, way: Way) -> Begun {
+    fn begin(&self, way: LoginChannel) -> LoginOffer {
         let daemon = Arc::clone(self.gateway.inner());
         let snapshot = daemon.service.snapshots.load_full();
         let handle = snapshot.handles.iter().find(|handle| handle.name.as_str() == "docs").unwrap();
@@ -63,7 +63,7 @@ impl Stage {
 
     /// Logs in like a person who pastes the address at which the browser ended.
     fn log_in(&self) {
-        let begun = self.begin(Way::Paste);
+        let begun = self.begin(LoginChannel::Paste);
         let back = agree(&begun);
         let done = block_on(self.gateway.inner().logins.pasted(&begun.id, &back)).unwrap();
         assert_eq!(done.upstream, "docs");
@@ -75,7 +75,7 @@ impl Stage {
         self.gateway.wait_for_tools(&["docs__echo"]);
     }
 
-    fn client(&self, era: Era, capabilities: Value) -> Mcp {
+    fn client(&self, era: ClientEra, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
     }
 
@@ -91,7 +91,7 @@ impl Stage {
 }
 
 /// Agrees on the server's page. Returns the URL to which the server sends the browser back.
-fn agree(begun: &Begun) -> String {
+fn agree(begun: &LoginOffer) -> String {
     let rest = begun.address.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
     let page = http::get(host.parse().unwrap(), &format!("/{path}")).unwrap();
@@ -114,27 +114,27 @@ fn reason(response: &Value) -> &str {
     response["result"]["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default()
 }
 
-fn waits(call: &mut Open) -> bool {
+fn waits(call: &mut OpenCall) -> bool {
     call.next_within(MOMENT).is_err()
 }
 
 #[test]
 fn a_login_is_ended_once_by_the_browser_that_opened_its_link() {
-    let stage = Stage::new(Setup::new(), "0s");
-    let begun = stage.begin(Way::Page);
+    let stage = LoginRequiredGateway::new(GatewaySetup::new(), "0s");
+    let begun = stage.begin(LoginChannel::Page);
     let (back, logins) = (agree(&begun), &stage.gateway.inner().logins);
-    let returned = |cookies: &[&str]| block_on(logins.returned(&Callback::of_pasted(&back), cookies));
+    let returned = |cookies: &[&str]| block_on(logins.returned(&LoginCallback::of_pasted(&back), cookies));
     assert!(logins.shown(&begun.id).is_some() && logins.opened(&begun.id).is_none());
-    assert!(matches!(returned(&["none"]), Err(NotTaken::Unknown)), "the link was not opened");
+    assert!(matches!(returned(&["none"]), Err(CallbackError::Unknown)), "the link was not opened");
     let (_, cookie) = logins.enter(&begun.id).unwrap();
     assert!(logins.enter(&begun.id).is_none(), "it opens once");
     assert!(logins.shown(&begun.id).is_none() && logins.opened(&begun.id).is_some());
-    assert!(matches!(returned(&["another"]), Err(NotTaken::Unknown)), "another browser");
+    assert!(matches!(returned(&["another"]), Err(CallbackError::Unknown)), "another browser");
     let pasted = block_on(logins.pasted(&begun.id, &back));
-    assert!(matches!(pasted, Err(NotTaken::Unknown)), "a command ends no login of a page");
+    assert!(matches!(pasted, Err(CallbackError::Unknown)), "a command ends no login of a page");
     assert_eq!(stage.asked("code"), 0, "none of them reached the server");
     assert_eq!(returned(&["another", &cookie]).unwrap().upstream, "docs");
-    assert!(matches!(returned(&[&cookie]), Err(NotTaken::Unknown)), "its state is used up");
+    assert!(matches!(returned(&[&cookie]), Err(CallbackError::Unknown)), "its state is used up");
     assert_eq!(block_on(logins.ended(&begun.id)).unwrap().upstream, "docs", "its outcome is there later");
     assert_eq!(stage.asked("code"), 1);
     stage.gateway.wait_for_tools(&["docs__echo"]);
@@ -142,20 +142,20 @@ fn a_login_is_ended_once_by_the_browser_that_opened_its_link() {
 
 #[test]
 fn a_login_that_its_server_or_time_refuses_ends_with_the_reason() {
-    let stage = Stage::new(Setup::new(), "0s");
+    let stage = LoginRequiredGateway::new(GatewaySetup::new(), "0s");
     let logins = &stage.gateway.inner().logins;
-    let begun = stage.begin(Way::Paste);
+    let begun = stage.begin(LoginChannel::Paste);
     let back = agree(&begun);
     let (place, rest) = back.split_once("code=").unwrap();
     let end = rest.find('&').map_or("", |at| &rest[at..]);
     let refused = block_on(logins.pasted(&begun.id, &format!("{place}error=access_denied{end}")));
-    let Err(NotTaken::Failed(why)) = refused else { panic!("{refused:?}") };
-    assert!(why.contains("access_denied") || why.contains("denied"), "{why}");
+    let Err(CallbackError::Failed(why)) = refused else { panic!("{refused:?}") };
+    assert_eq!(why, "you (or the server) refused the login");
     assert_eq!(block_on(logins.ended(&begun.id)).unwrap_err(), why);
-    let late = stage.begin(Way::Paste);
+    let late = stage.begin(LoginChannel::Paste);
     let back = agree(&late);
     crate::stage::pass(Duration::from_secs(601));
-    assert!(matches!(block_on(logins.pasted(&late.id, &back)), Err(NotTaken::Unknown)), "ten minutes are over");
+    assert!(matches!(block_on(logins.pasted(&late.id, &back)), Err(CallbackError::Unknown)), "ten minutes are over");
     assert!(block_on(logins.ended(&late.id)).is_err());
     assert_eq!(stage.asked("code"), 0);
     assert_eq!(status_of(&stage.gateway, "docs")["state"], "needs-login");
@@ -163,8 +163,8 @@ fn a_login_that_its_server_or_time_refuses_ends_with_the_reason() {
 
 #[test]
 fn a_held_call_goes_on_after_the_login_and_is_made_once() {
-    let stage = Stage::waiting(Setup::new(), LONG);
-    for era in Era::BOTH {
+    let stage = LoginRequiredGateway::waiting(GatewaySetup::new(), LONG);
+    for era in ClientEra::BOTH {
         let text = format!("held {era:?}");
         let mut client = stage.client(era, json!({}));
         let mut params = echo(&text);
@@ -184,7 +184,7 @@ fn a_held_call_goes_on_after_the_login_and_is_made_once() {
 
 #[test]
 fn a_call_that_was_held_in_vain_is_refused_with_the_command_and_no_link() {
-    let stage = Stage::waiting(Setup::new(), "900ms");
+    let stage = LoginRequiredGateway::waiting(GatewaySetup::new(), "900ms");
     let before = stage.asked("no token");
     let began = now();
     let answer = stage.gateway.modern().call("docs__echo", json!({"text": "in vain"}));
@@ -201,8 +201,8 @@ fn a_call_that_was_held_in_vain_is_refused_with_the_command_and_no_link() {
 
 #[test]
 fn a_legacy_client_is_led_to_the_page_by_one_call_and_hears_of_the_end() {
-    let stage = Stage::waiting(Setup::new(), LONG);
-    let mut client = stage.client(Era::LEGACY, pages());
+    let stage = LoginRequiredGateway::waiting(GatewaySetup::new(), LONG);
+    let mut client = stage.client(ClientEra::LEGACY, pages());
     let mut call = client.open("tools/call", echo("led"));
     let question = call.next().unwrap();
     let base = format!("http://{}", stage.gateway.console_address().unwrap());
@@ -231,8 +231,8 @@ fn a_legacy_client_is_led_to_the_page_by_one_call_and_hears_of_the_end() {
 
 #[test]
 fn a_modern_client_is_led_to_the_page_and_goes_on_with_the_same_call() {
-    let stage = Stage::waiting(Setup::new(), LONG);
-    let mut client = stage.client(Era::Modern, pages());
+    let stage = LoginRequiredGateway::waiting(GatewaySetup::new(), LONG);
+    let mut client = stage.client(ClientEra::Modern, pages());
     let asked = |client: &mut Mcp, text: &str| {
         let answer = client.call("docs__echo", json!({"text": text}));
         let result = answer.result();
@@ -265,9 +265,9 @@ fn a_modern_client_is_led_to_the_page_and_goes_on_with_the_same_call() {
 
 #[test]
 fn where_another_caller_is_admitted_nobody_is_led_to_the_page() {
-    let stage = Stage::waiting(Setup::new().second_caller(TOKEN), "600ms");
+    let stage = LoginRequiredGateway::waiting(GatewaySetup::new().second_caller(TOKEN), "600ms");
     let tokens = [stage.gateway.token().unwrap(), TOKEN.to_owned()];
-    for (token, era) in tokens.iter().flat_map(|token| Era::BOTH.map(|era| (token, era))) {
+    for (token, era) in tokens.iter().flat_map(|token| ClientEra::BOTH.map(|era| (token, era))) {
         let mut client = Mcp::http_at(stage.gateway.address, Some(token.clone()), era, "/mcp", pages());
         let answer = client.call("docs__echo", json!({"text": "a"}));
         assert_eq!(reason(&answer.message), "needs_login", "{era:?}: {}", answer.raw);

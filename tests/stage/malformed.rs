@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::stage::harness::Gateway;
 use crate::stage::malformed::{stage, tools};
-use crate::stage::mcp::{Era, Mcp, names};
+use crate::stage::mcp::{ClientEra, Mcp, names};
 use crate::stage::process::{eventually, said};
 
 /// Every revision with its official schema.
@@ -70,7 +70,8 @@ fn a_malformed_definition_costs_clients_of_no_revision_their_list() {
             !gateway.modern().list("resources/templates/list", "resourceTemplates").is_empty()
         });
         for (revision, _) in SCHEMAS {
-            let mut client = gateway.client(if revision == "2026-07-28" { Era::Modern } else { Era::Legacy(revision) });
+            let mut client =
+                gateway.client(if revision == "2026-07-28" { ClientEra::Modern } else { ClientEra::Legacy(revision) });
             let mut listed = assert_fits(&mut client, revision, &format!("{at}, {revision}"));
             assert!(listed.iter().any(|name| name == "fx__echo"), "{at}");
             listed.retain(|name| name.starts_with("fx__extra_"));
@@ -79,7 +80,7 @@ fn a_malformed_definition_costs_clients_of_no_revision_their_list() {
             let withheld = client.call("fx__extra_0003", json!({}));
             assert_eq!(withheld.code(), Some(-32602), "{at}: {}", withheld.raw);
         }
-        for (client_era, revision) in [(Era::LEGACY, "2025-11-25"), (Era::Modern, "2026-07-28")] {
+        for (client_era, revision) in [(ClientEra::LEGACY, "2025-11-25"), (ClientEra::Modern, "2026-07-28")] {
             let mut client = Mcp::stdio(gateway.pipe(), client_era);
             assert_fits(&mut client, revision, &format!("{at}, attached"));
         }

@@ -1,8 +1,8 @@
 //! Tests of the metrics page: numbers of approvals and callers.
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::said;
 use crate::stage::upstream::Fake;
 
@@ -26,7 +26,7 @@ fn open_approvals(gateway: &Gateway) -> Vec<String> {
 
 #[test]
 fn approvals_their_answers_grants_and_denials_are_on_the_page() {
-    let gateway = Setup::new().policy(ASK).fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().policy(ASK).fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = gateway.legacy();
     for text in ["granted", "denied", "open"] {
@@ -58,11 +58,11 @@ fn approvals_their_answers_grants_and_denials_are_on_the_page() {
 #[test]
 fn calls_are_counted_by_callers_of_the_configuration_on_every_face() {
     let token = "second-token-of-the-metrics-test";
-    let gateway = Setup::new().second_caller(token).fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().second_caller(token).fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let of = |caller: &str| value(&gateway.scrape(), &format!("headend_caller_calls_total{{caller=\"{caller}\"}}"));
     assert_eq!([of("local"), of("second"), of("(other)")], [0.0; 3], "each has a series before its first call");
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         gateway.client(era).call("fx__echo", json!({"text": "ours"}));
         let mut second = Mcp::http(gateway.address, Some(token.to_owned()), era);
         second.call("fx__echo", json!({"text": "theirs"}));

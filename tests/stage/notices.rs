@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
+use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::pass;
 use crate::stage::process::{eventually, said};
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 /// Starts a gateway whose calls all need an approval, and whose notices go to that program.
-fn gateway(setup: Setup, notifier: &Fake) -> Gateway {
+fn gateway(setup: GatewaySetup, notifier: &Fake) -> Gateway {
     let policy = format!("default = \"ask\"\n[policy.consent]\nnotify = {}", notifier.command());
     let gateway = setup.policy(&policy).fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
@@ -31,8 +31,8 @@ fn count(gateway: &Gateway, outcome: &str) -> u64 {
 
 #[test]
 fn a_program_is_told_of_each_approval_once_and_of_no_arguments() {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "notifier");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "notifier");
     let gateway = gateway(setup, &Fake::stdio("both").logging(&log));
     let told = || -> Vec<Value> {
         log.lines_with(&["\"approvals\""]).iter().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -55,7 +55,7 @@ fn a_program_is_told_of_each_approval_once_and_of_no_arguments() {
 
 #[test]
 fn a_program_that_fails_is_counted_and_named_in_one_line_of_the_log() {
-    let gateway = gateway(Setup::new(), &Fake::stdio("both").behaving("exit-at-start"));
+    let gateway = gateway(GatewaySetup::new(), &Fake::stdio("both").behaving("exit-at-start"));
     for n in 1..=3 {
         leave_open(&gateway, &format!("canary {n}"));
         eventually("it has failed", || count(&gateway, "failed") == n);
@@ -69,7 +69,7 @@ fn a_program_that_fails_is_counted_and_named_in_one_line_of_the_log() {
 
 #[test]
 fn a_program_that_does_not_end_is_ended_after_ten_seconds_and_delays_no_call() {
-    let gateway = gateway(Setup::new(), &Fake::stdio("both").behaving("slow-start=3600000"));
+    let gateway = gateway(GatewaySetup::new(), &Fake::stdio("both").behaving("slow-start=3600000"));
     leave_open(&gateway, "first");
     eventually("it runs", || gateway.programs("notify") == 1);
     let began = crate::stage::now();

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 /// Value of each header field that belongs to the client's connection.
@@ -23,19 +23,19 @@ const OWN_TO_THE_HOP: [&str; 10] = [
     "X-Anything",
 ];
 
-type Fields<'a> = &'a [(&'a str, &'a str)];
+type HeaderPairs<'a> = &'a [(&'a str, &'a str)];
 
 /// A gateway in front of an upstream of that era, over HTTP or on pipes.
-struct Scene {
+struct OnwardGateway {
     gateway: Gateway,
-    log: Log,
+    log: InputLog,
     _server: Option<Listening>,
 }
 
-impl Scene {
+impl OnwardGateway {
     fn new(era: &str, over_http: bool) -> Self {
-        let setup = Setup::new();
-        let log = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new();
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let server = over_http.then(|| Fake::http(era).logging(&log).spawn());
         let setup = match &server {
             Some(server) => setup.url("fx", &server.url),
@@ -63,7 +63,7 @@ impl Scene {
 }
 
 /// Sends a request with header fields added or replaced.
-fn send(client: &mut Mcp, method: &str, params: Value, more: Fields<'_>) {
+fn send(client: &mut Mcp, method: &str, params: Value, more: HeaderPairs<'_>) {
     let params = client.dress(params);
     let mut headers = client.headers(method, &params);
     headers.retain(|(name, _)| !more.iter().any(|(other, _)| name.eq_ignore_ascii_case(other)));
@@ -75,14 +75,14 @@ fn send(client: &mut Mcp, method: &str, params: Value, more: Fields<'_>) {
 
 #[test]
 fn an_http_upstream_gets_headers_that_are_made_for_it() {
-    let scene = Scene::new("modern", true);
+    let scene = OnwardGateway::new("modern", true);
     let region = json!({"name": "fx__region", "arguments": {"region": " Zürich", "n": 7}});
     let mirrored = [("Mcp-Param-Region", "=?base64?IFrDvHJpY2g=?="), ("Mcp-Param-N", "7")];
     let document = "fx://doc/Zürich";
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = scene.gateway.client(era);
         // A legacy client sends no such headers, but the upstream gets them.
-        send(&mut client, "tools/call", region.clone(), if era == Era::Modern { &mirrored } else { &[] });
+        send(&mut client, "tools/call", region.clone(), if era == ClientEra::Modern { &mirrored } else { &[] });
         let (message, headers) = scene.last("tools/call");
         assert_eq!(message["params"]["name"], "region", "{era:?}");
         for (name, value) in [
@@ -95,7 +95,12 @@ fn an_http_upstream_gets_headers_that_are_made_for_it() {
             assert_eq!(headers[name], value, "{era:?} {name}: {headers}");
         }
         let named = [("Mcp-Name", "=?base64?Zng6Ly9kb2MvWsO8cmljaA==?=")];
-        send(&mut client, "resources/read", json!({"uri": document}), if era == Era::Modern { &named } else { &[] });
+        send(
+            &mut client,
+            "resources/read",
+            json!({"uri": document}),
+            if era == ClientEra::Modern { &named } else { &[] },
+        );
         let (message, headers) = scene.last("resources/read");
         assert_eq!(message["params"]["uri"], document, "{era:?}");
         assert_eq!(headers["mcp-name"], "=?base64?Zng6Ly9kb2MvWsO8cmljaA==?=", "{era:?}: {headers}");
@@ -104,13 +109,13 @@ fn an_http_upstream_gets_headers_that_are_made_for_it() {
 
 #[test]
 fn nothing_of_the_clients_connection_reaches_an_upstream() {
-    for (label, scene) in Scene::all() {
-        for era in Era::BOTH {
+    for (label, scene) in OnwardGateway::all() {
+        for era in ClientEra::BOTH {
             let mut client = scene.gateway.client(era);
             let mut more: Vec<(&str, &str)> = OWN_TO_THE_HOP.iter().map(|name| (*name, CANARY)).collect();
             let origin = format!("http://{}", scene.gateway.address);
             more.push(("Origin", &origin));
-            if era == Era::Modern {
+            if era == ClientEra::Modern {
                 more.push(("Mcp-Session-Id", CANARY));
             }
             send(&mut client, "tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}}), &more);
@@ -134,7 +139,7 @@ fn a_trace_goes_on_upstream_when_it_is_well_formed() {
     let own = json!({"traceparent": PARENT, "tracestate": "a=b", "baggage": "tenant=secret"});
     let header = [("traceparent", PARENT), ("tracestate", "a=b"), ("baggage", "tenant=secret")];
     let other = [("traceparent", "00-11111111111111111111111111111111-2222222222222222-00")];
-    let rows: [(&str, Value, Fields<'_>, [Option<&str>; 2]); 6] = [
+    let rows: [(&str, Value, HeaderPairs<'_>, [Option<&str>; 2]); 6] = [
         ("in the message", own.clone(), &[], [Some(PARENT), Some("a=b")]),
         ("in the headers", json!({}), &header, [Some(PARENT), Some("a=b")]),
         ("in both", own, &other, [Some(PARENT), Some("a=b")]),
@@ -142,8 +147,8 @@ fn a_trace_goes_on_upstream_when_it_is_well_formed() {
         ("malformed state", json!({"traceparent": PARENT, "tracestate": "A"}), &[], [Some(PARENT), None]),
         ("malformed header", json!({}), &[("traceparent", "00-0-0-0"), ("tracestate", "a=b")], [None, None]),
     ];
-    for (label, scene) in Scene::all() {
-        for era in Era::BOTH {
+    for (label, scene) in OnwardGateway::all() {
+        for era in ClientEra::BOTH {
             let mut client = scene.gateway.client(era);
             for (row, meta, more, [parent, state]) in &rows {
                 let params = json!({"name": "fx__echo", "arguments": {"text": row}, "_meta": meta});

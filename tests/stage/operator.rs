@@ -9,14 +9,14 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup, World};
+use crate::stage::harness::{Gateway, GatewaySetup, TestHome};
 use crate::stage::now;
 use crate::stage::process::said;
 use crate::stage::upstream::Fake;
 
 #[test]
 fn the_commands_answer_from_the_running_daemon() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let status: Value = serde_json::from_slice(&ok(&gateway, &["status", "--json"]).stdout).unwrap();
     assert!(status.to_string().contains("\"fx\""), "{status}");
@@ -34,7 +34,7 @@ fn the_commands_answer_from_the_running_daemon() {
 
 #[test]
 fn the_token_is_made_once_and_only_its_owner_reads_it() {
-    let mut gateway = Setup::new().start();
+    let mut gateway = GatewaySetup::new().start();
     let token = gateway.token().unwrap();
     assert!(token.len() >= 20, "{} characters", token.len());
     let path = gateway.world.path("state/headend/token");
@@ -48,7 +48,7 @@ fn the_token_is_made_once_and_only_its_owner_reads_it() {
 
 #[test]
 fn check_prints_every_problem_at_once_and_exits_with_78() {
-    let (world, _) = Setup::new().write();
+    let (world, _) = GatewaySetup::new().write();
     let path =
         world.write("bad.toml", "[upstreams.Bad]\ncommand = []\n[upstreams.ok]\nurl = \"ftp://x\"\nnonsense = 1\n");
     let refused = world.run(&["check", "--config", path.to_str().unwrap()]);
@@ -56,7 +56,7 @@ fn check_prints_every_problem_at_once_and_exits_with_78() {
     let serve = world.run(&["serve", "--config", path.to_str().unwrap()]);
     assert_eq!(serve.status.code(), Some(78), "{}", said(&serve));
 
-    let secret = Setup::new()
+    let secret = GatewaySetup::new()
         .toml("[upstreams.docs]\nurl = \"https://docs.example.com/mcp\"\nheaders = { Authorization = { env = \"DOCS_AUTH\" } }");
     let (world, path) = secret.write();
     let variables = [("DOCS_AUTH".to_owned(), "Bearer canary-4711".to_owned())];
@@ -91,7 +91,7 @@ fn configurations_of_known_hosts_import_to_files_that_check_accepts() {
             &["upstreams.pg", "--ro"],
         ),
     ];
-    let world = World::new();
+    let world = TestHome::new();
     let mut inputs: Vec<(String, Vec<String>)> = Vec::new();
     for (name, text, wanted) in SAMPLES {
         let path = world.write(&format!("work/{name}"), text);
@@ -117,7 +117,7 @@ fn configurations_of_known_hosts_import_to_files_that_check_accepts() {
 
 #[test]
 fn it_serves_before_any_upstream_has_answered() {
-    let setup = Setup::new().fake("slow", &Fake::stdio("legacy").behaving("never-answer"));
+    let setup = GatewaySetup::new().fake("slow", &Fake::stdio("legacy").behaving("never-answer"));
     let begun = now();
     let gateway = setup.start();
     let answer = gateway.modern().request("server/discover", json!({}));

@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Fake;
 
@@ -89,7 +89,7 @@ fn another_order_withholds_nothing_and_changes_no_byte_for_clients() {
         [("stdio", "legacy"), ("stdio", "modern"), ("http", "legacy"), ("http", "modern"), ("sse", "legacy")]
     {
         let at = format!("{era} over {transport}");
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let file = setup.world.path("work").join("patch.json");
         write(&file, &patched(0, &[]));
         let fake = match transport {
@@ -105,7 +105,7 @@ fn another_order_withholds_nothing_and_changes_no_byte_for_clients() {
         };
         let gateway = setup.start();
         gateway.wait_for_tools(&["fx__echo", "fx__mutate"]);
-        let mut clients = Era::BOTH.map(|era| gateway.client(era));
+        let mut clients = ClientEra::BOTH.map(|era| gateway.client(era));
         let before = clients.each_mut().map(|client| listed(client)["fx__echo"].clone());
         assert!(before[0].contains("summary,status,labels"), "{at}: {}", before[0]);
 
@@ -127,7 +127,7 @@ fn another_order_withholds_nothing_and_changes_no_byte_for_clients() {
             gateway.run(&["status", "fx", "--json"]).stdout.windows(7).any(|w| w == b"\"ready\"")
         });
         gateway.modern().call("fx__mutate", json!({}));
-        let mut clients = Era::BOTH.map(|era| gateway.client(era));
+        let mut clients = ClientEra::BOTH.map(|era| gateway.client(era));
         eventually("the list is read again", || has_grown(&mut clients[1]));
         for (client, before) in clients.iter_mut().zip(&before) {
             assert_eq!(listed(client)["fx__echo"], *before, "{at}, after a restart");
@@ -152,7 +152,7 @@ fn another_order_withholds_nothing_and_changes_no_byte_for_clients() {
 
 #[test]
 fn pins_grants_and_denials_with_the_digests_of_the_first_release_stay_in_force() {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
     let file = setup.world.path("work").join("patch.json");
     write(&file, &patched(0, &[]));
     let gateway = setup.fake("fx", &Fake::stdio("both").with("--patch", file.to_str().unwrap())).start();

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::Era;
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::ClientEra;
 use crate::stage::upstream::Fake;
 
 /// Characters that hide text, change its appearance, or control a terminal.
@@ -75,9 +75,9 @@ fn banned(c: char) -> bool {
 
 /// A member that can have text: its name, whether headend cleans it, and the definition with a text
 /// in it.
-type Place = (&'static str, bool, fn(&str) -> Value);
+type TextMember = (&'static str, bool, fn(&str) -> Value);
 
-const PLACES: &[Place] = &[
+const PLACES: &[TextMember] = &[
     ("description", true, |text| json!({"description": text})),
     ("title", true, |text| json!({"title": text})),
     ("title of the annotations", true, |text| json!({"annotations": {"title": text}})),
@@ -134,13 +134,13 @@ fn corpus() {
     patch.insert("fx://doc/{id}".to_owned(), json!({"mimeType": "text/\u{202e}plain"}));
     patch.insert("instructions".to_owned(), json!(poison));
     for era in ["legacy", "modern"] {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let file = setup.world.write("work/patch.json", &Value::Object(patch.clone()).to_string());
         let fake = Fake::stdio(era).with("--tools", payloads.len().to_string()).with("--patch", file.to_str().unwrap());
         let gateway = setup.fake("fx", &fake).start();
         gateway.wait_for_tools(&["fx__extra_0000", "fx__echo"]);
         let mut instructions = Vec::new();
-        for client_era in Era::BOTH {
+        for client_era in ClientEra::BOTH {
             let mut client = gateway.client(client_era);
             let tools = client.list("tools/list", "tools");
             for (n, (label, cleaned, _)) in payloads.iter().enumerate() {
@@ -160,7 +160,7 @@ fn corpus() {
             assert!(seen.is_empty(), "{seen:?}");
             assert!(client.list("resources/templates/list", "resourceTemplates").is_empty());
             instructions.push(client.greeting["instructions"].clone());
-            if client_era == Era::Modern {
+            if client_era == ClientEra::Modern {
                 instructions.push(client.request("server/discover", json!({})).result()["instructions"].clone());
             }
         }

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::Setup;
+use crate::stage::harness::GatewaySetup;
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Fake;
 
@@ -24,7 +24,7 @@ fn a_dry_run_decides_what_a_profile_shows_and_names_that_no_run_has_seen() {
         upstreams = ["fx"]
         tools = { allow = ["fx__echo"] }
     "#;
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(rules).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(rules).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let config = gateway.config.to_str().unwrap();
     let run = |words: &[&str]| gateway.run(&[&["policy", "test", "--json", "--config", config], words].concat());
@@ -58,7 +58,7 @@ fn a_dry_run_decides_what_a_profile_shows_and_names_that_no_run_has_seen() {
 
 #[test]
 fn a_log_of_real_calls_becomes_a_rule_that_ends_the_questions() {
-    let setup = Setup::new().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"");
+    let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"");
     let gateway = setup.toml("[audit]\ncapture-arguments = \"full\"").start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = gateway.modern();

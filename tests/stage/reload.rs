@@ -6,21 +6,21 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::stage::harness::{Setup, upstream_pid};
+use crate::stage::harness::{GatewaySetup, upstream_pid};
 use crate::stage::pass;
 use crate::stage::process::{eventually, said, within};
 use crate::stage::program::is_alive;
-use crate::stage::upstream::{Fake, Log, example, toml_array};
+use crate::stage::upstream::{Fake, InputLog, example, toml_array};
 
 #[test]
 fn reload_adds_and_removes_upstreams_and_leaves_the_others_running() {
     let keep = Fake::stdio("both");
-    let setup = Setup::new().fake("keep", &keep).fake("old", &Fake::stdio("legacy"));
+    let setup = GatewaySetup::new().fake("keep", &keep).fake("old", &Fake::stdio("legacy"));
     let gateway = setup.start();
     gateway.wait_for_tools(&["keep__env", "old__env"]);
     let kept = upstream_pid(&gateway, "keep");
 
-    let next = Setup::new().fake("keep", &keep).fake("new", &Fake::stdio("modern")).text();
+    let next = GatewaySetup::new().fake("keep", &keep).fake("new", &Fake::stdio("modern")).text();
     let plan = gateway.reload(&next);
     assert!(plan.status.success(), "{}", said(&plan));
     gateway.wait_for_tools(&["keep__echo", "new__echo"]);
@@ -35,12 +35,12 @@ fn reload_adds_and_removes_upstreams_and_leaves_the_others_running() {
 
 #[test]
 fn a_refused_file_changes_nothing() {
-    let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let mut gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let pid = upstream_pid(&gateway, "fx");
     for (label, text) in [
         ("not TOML", "[upstreams".to_owned()),
-        ("unknown key", format!("{}\n[nonsense]\nx = 1\n", Setup::new().text())),
+        ("unknown key", format!("{}\n[nonsense]\nx = 1\n", GatewaySetup::new().text())),
         ("bad name", "[upstreams.Bad_Name]\ncommand = [\"/bin/true\"]\n".to_owned()),
     ] {
         let refused = gateway.reload(&text);
@@ -55,14 +55,14 @@ fn a_refused_file_changes_nothing() {
 
 #[test]
 fn a_call_in_flight_survives_a_reload_that_removes_its_upstream() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
     let mut client = gateway.modern();
     let mut call = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1000}}));
     eventually("the call arrives", || record.count("tools/call") == 1);
-    let plan = gateway.reload(&Setup::new().text());
+    let plan = gateway.reload(&GatewaySetup::new().text());
     assert!(plan.status.success(), "{}", said(&plan));
     let response = call.response();
     assert!(response["result"].is_object() && response["result"]["isError"] != json!(true), "{response}");
@@ -70,12 +70,12 @@ fn a_call_in_flight_survives_a_reload_that_removes_its_upstream() {
 
 #[test]
 fn metrics_show_the_server_that_is_there_and_not_the_one_before_it() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__env"]);
     let state = |state: &str| gateway.scrape().contains(&format!("{{state=\"{state}\",upstream=\"fx\"}} 1"));
     for fake in [Some(Fake::stdio("legacy")), None] {
         let old = upstream_pid(&gateway, "fx");
-        let next = fake.as_ref().map_or_else(Setup::new, |fake| Setup::new().fake("fx", fake));
+        let next = fake.as_ref().map_or_else(GatewaySetup::new, |fake| GatewaySetup::new().fake("fx", fake));
         let plan = gateway.reload(&next.text());
         assert!(plan.status.success(), "{}", said(&plan));
         eventually("the old server ends", || !is_alive(old));
@@ -96,8 +96,8 @@ fn metrics_show_the_server_that_is_there_and_not_the_one_before_it() {
 
 #[test]
 fn sigterm_finishes_the_calls_in_flight_and_leaves_no_process() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let stubborn = Fake::stdio("legacy").logging(&record);
     let mut gateway = setup.fake("fx", &stubborn).fake("two", &Fake::stdio("modern")).start();
     gateway.wait_for_tools(&["fx__sleep", "two__echo"]);

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Setup, status_of};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{GatewaySetup, status_of};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::pass;
 use crate::stage::process::{eventually, said};
 use crate::stage::stdio::Pipe;
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_level_of_the_log_is_one_of_eight_and_tasks_are_unknown_to_legacy_clients() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = gateway.legacy();
     let set = client.request("logging/setLevel", json!({"level": "warning"}));
@@ -36,11 +36,12 @@ fn a_level_of_the_log_is_one_of_eight_and_tasks_are_unknown_to_legacy_clients() 
 
 #[test]
 fn a_client_of_a_profile_that_was_taken_away_learns_so() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml("[profiles.work]\nupstreams = [\"fx\"]").start();
+    let gateway =
+        GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml("[profiles.work]\nupstreams = [\"fx\"]").start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let mut session = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp/work", json!({}));
-    let mut pipe = Mcp::stdio(Pipe::of_profile(&gateway, Some("work")), Era::LEGACY);
-    let mut other = Mcp::stdio(gateway.pipe(), Era::LEGACY);
+    let mut session = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp/work", json!({}));
+    let mut pipe = Mcp::stdio(Pipe::of_profile(&gateway, Some("work")), ClientEra::LEGACY);
+    let mut other = Mcp::stdio(gateway.pipe(), ClientEra::LEGACY);
     for client in [&mut session, &mut pipe, &mut other] {
         assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
     }
@@ -54,11 +55,11 @@ fn a_client_of_a_profile_that_was_taken_away_learns_so() {
 
 #[test]
 fn a_host_on_pipes_that_withdraws_its_call_has_it_cancelled_upstream_and_goes_on() {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).start();
     gateway.wait_for_tools(&["fx__sleep"]);
-    let mut client = Mcp::stdio(gateway.pipe(), Era::LEGACY);
+    let mut client = Mcp::stdio(gateway.pipe(), ClientEra::LEGACY);
     let call = json!({"jsonrpc": "2.0", "id": "mine", "method": "tools/call",
         "params": {"name": "fx__sleep", "arguments": {"ms": 600_000}}});
     client.pipe().send(call.to_string().as_bytes());
@@ -77,9 +78,9 @@ fn a_host_on_pipes_that_withdraws_its_call_has_it_cancelled_upstream_and_goes_on
 #[test]
 fn a_rule_that_comes_while_a_call_waits_for_its_turn_refuses_it() {
     let rule = "[[policy.rules]]\nid = \"new\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\narguments = [{ pointer = \"/text\", eq = \"second\" }]";
-    for era in Era::BOTH {
-        let setup = Setup::new();
-        let log = Log::new(&setup.world.path("work"), "fx");
+    for era in ClientEra::BOTH {
+        let setup = GatewaySetup::new();
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let fake = Fake::stdio("legacy").logging(&log).command();
         let gateway = setup
             .toml(&format!("[upstreams.fx]\ncommand = {fake}\nmax-in-flight = 1\nqueue-timeout = \"60s\""))
@@ -107,7 +108,7 @@ fn a_rule_that_comes_while_a_call_waits_for_its_turn_refuses_it() {
 #[test]
 fn no_value_of_a_variable_is_in_the_reason_of_a_failed_start() {
     let error = r#"{"jsonrpc":"2.0","id":${ID},"error":{"code":-32000,"message":"the key canary/of+mine is bad"}}"#;
-    let setup = Setup::new().env("FX_KEY", "canary/of+mine");
+    let setup = GatewaySetup::new().env("FX_KEY", "canary/of+mine");
     let script = setup.world.write("work/script.json", &json!({"initialize": [error]}).to_string());
     let fake = Fake::stdio("legacy").with("--script", script.to_str().unwrap()).with("--name", "${FX_KEY}").command();
     let gateway = setup.toml(&format!("[upstreams.fx]\nexpand = true\nera = \"legacy\"\ncommand = {fake}")).start();
@@ -122,10 +123,10 @@ fn no_value_of_a_variable_is_in_the_reason_of_a_failed_start() {
 
 #[test]
 fn a_tool_that_is_new_while_the_store_takes_no_writes_is_refused_as_unrecorded_until_it_does() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway.refuse_writes(true);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         assert_eq!(client.call("fx__mutate", json!({})).text(), "grown");
         pass(Duration::from_secs(5));

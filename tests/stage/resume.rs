@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::http::Event;
-use crate::stage::mcp::{Era, Mcp, Open};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::http::StreamEvent;
+use crate::stage::mcp::{ClientEra, Mcp, OpenCall};
 use crate::stage::now;
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
 #[test]
 fn a_call_goes_on_live_where_its_client_comes_back() {
-    let (gateway, log) = before_a_process(Setup::new());
+    let (gateway, log) = before_a_process(GatewaySetup::new());
     let mut client = gateway.legacy();
     let mut call = slow_call(&mut client, 4, 300);
     let id = call.id.clone();
@@ -36,7 +36,7 @@ fn a_call_goes_on_live_where_its_client_comes_back() {
 
 #[test]
 fn what_was_said_can_be_read_again_from_any_event() {
-    let (gateway, log) = before_a_process(Setup::new());
+    let (gateway, log) = before_a_process(GatewaySetup::new());
     let mut client = gateway.legacy();
     let mut call = slow_call(&mut client, 3, 20);
     let mut events = Vec::new();
@@ -59,7 +59,7 @@ fn what_was_said_can_be_read_again_from_any_event() {
 
 #[test]
 fn whoever_resumes_takes_the_stream_over() {
-    let (gateway, _log) = before_a_process(Setup::new());
+    let (gateway, _log) = before_a_process(GatewaySetup::new());
     let mut client = gateway.legacy();
     let mut first = slow_call(&mut client, 4, 1000);
     let priming = first.event().unwrap();
@@ -76,7 +76,7 @@ fn whoever_resumes_takes_the_stream_over() {
 
 #[test]
 fn an_id_that_leads_nowhere_opens_an_ordinary_stream() {
-    let setup = Setup::new().second_caller(TOKEN);
+    let setup = GatewaySetup::new().second_caller(TOKEN);
     let (gateway, _log) = before_a_process(setup);
     let (mut client, mut other) = (gateway.legacy(), gateway.legacy());
     let [mine, foreign] = [&mut client, &mut other].map(|client| {
@@ -99,7 +99,7 @@ fn an_id_that_leads_nowhere_opens_an_ordinary_stream() {
         assert_eq!(client.resume(last).head().status, 409, "{last}: there is a stream already");
     }
     assert_eq!(client.resume(&mine).head().status, 200, "a call's stream is another one");
-    let stranger = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::LEGACY);
+    let stranger = Mcp::http(gateway.address, Some(TOKEN.to_owned()), ClientEra::LEGACY);
     let mut stolen = stranger.headers("", &Value::Null);
     for (name, value) in &mut stolen {
         if name == "Mcp-Session-Id" {
@@ -107,20 +107,20 @@ fn an_id_that_leads_nowhere_opens_an_ordinary_stream() {
         }
     }
     stolen.push(("Last-Event-ID".to_owned(), mine.clone()));
-    let mut conn = crate::stage::http::Conn::open(gateway.address).unwrap();
+    let mut conn = crate::stage::http::TestConnection::open(gateway.address).unwrap();
     conn.send(&crate::stage::http::request("GET", "/mcp", &stolen, b"")).unwrap();
     assert_eq!(conn.head().unwrap().status, 404, "another caller's session");
 }
 
 #[test]
 fn each_revision_gets_the_ids_that_it_knows() {
-    let (gateway, _log) = before_a_process(Setup::new());
+    let (gateway, _log) = before_a_process(GatewaySetup::new());
     for (era, ids, primed) in [
-        (Era::Legacy("2024-11-05"), false, false),
-        (Era::Legacy("2025-03-26"), true, false),
-        (Era::Legacy("2025-06-18"), true, false),
-        (Era::Legacy("2025-11-25"), true, true),
-        (Era::Modern, false, false),
+        (ClientEra::Legacy("2024-11-05"), false, false),
+        (ClientEra::Legacy("2025-03-26"), true, false),
+        (ClientEra::Legacy("2025-06-18"), true, false),
+        (ClientEra::Legacy("2025-11-25"), true, true),
+        (ClientEra::Modern, false, false),
     ] {
         let mut client = gateway.client(era);
         let mut call = slow_call(&mut client, 2, 10);
@@ -137,9 +137,9 @@ fn each_revision_gets_the_ids_that_it_knows() {
 #[test]
 fn a_question_is_asked_again_where_it_was_lost() {
     let server = Fake::http("legacy").with("--answers", "sse").behaving("asks").spawn();
-    let gateway = Setup::new().url("fx", &server.url).start();
+    let gateway = GatewaySetup::new().url("fx", &server.url).start();
     let capabilities = json!({"elicitation": {}});
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", capabilities);
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", capabilities);
     eventually("it is listed", || client.tool_names().iter().any(|name| name == "fx__inquire"));
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
     let question = json!({"method": "elicitation/create", "params": {"message": "who?", "requestedSchema": schema}});
@@ -161,7 +161,7 @@ fn a_question_is_asked_again_where_it_was_lost() {
 
 #[test]
 fn what_changed_while_a_sessions_own_stream_was_gone_is_told_after_it() {
-    let (gateway, _log) = before_a_process(Setup::new());
+    let (gateway, _log) = before_a_process(GatewaySetup::new());
     let mut client = gateway.legacy();
     let mut own = client.listen();
     let priming = own.event().unwrap();
@@ -190,7 +190,7 @@ fn a_legacy_upstreams_stream_is_resumed_and_its_call_is_sent_once() {
 #[test]
 fn a_stream_that_ends_again_and_again_is_read_to_the_answer() {
     let (gateway, _server, log) = before_http("legacy", &["polled=100"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let mut call = slow_call(&mut client, 3, 5);
         let (steps, answer) = rest(&mut call);
@@ -231,7 +231,7 @@ fn a_call_that_waits_for_its_stream_can_be_cancelled() {
 #[test]
 fn an_answer_on_the_sessions_own_stream_reaches_its_call() {
     let (gateway, _server, log) = before_http("legacy", &["aside"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         assert_eq!(gateway.client(era).call("fx__echo", json!({"text": "aside"})).text(), "aside", "{era:?}");
     }
     assert_eq!(log.count("tools/call"), 2);
@@ -242,7 +242,7 @@ fn an_answer_on_the_sessions_own_stream_reaches_its_call() {
 fn an_answer_on_the_stream_of_a_session_that_all_share_reaches_its_call() {
     let server = Fake::http("legacy").behaving("aside").spawn();
     let shared = format!("[upstreams.fx]\nurl = {:?}\ninstance = \"shared\"\ncall-timeout = \"5s\"", server.url);
-    let gateway = Setup::new().toml(&shared).start();
+    let gateway = GatewaySetup::new().toml(&shared).start();
     gateway.wait_for_tools(&["fx__echo"]);
     for text in ["one", "two"] {
         assert_eq!(gateway.modern().call("fx__echo", json!({"text": text})).text(), text);
@@ -252,7 +252,7 @@ fn an_answer_on_the_stream_of_a_session_that_all_share_reaches_its_call() {
 #[test]
 fn a_refusal_whose_body_has_no_end_ends_its_call_whatever_is_said_beside_it() {
     let (gateway, _server, _log) = before_http("legacy", &["slow-refusal=500"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let answer = gateway.client(era).call("fx__echo", json!({"text": "a"}));
         let refusal = &answer.result()["_meta"]["headend/refusal"];
         assert_eq!(refusal["reason"], "upstream_crashed", "{era:?}: {}", answer.raw);
@@ -260,17 +260,17 @@ fn a_refusal_whose_body_has_no_end_ends_its_call_whatever_is_said_beside_it() {
 }
 
 /// Starts a gateway in front of a legacy server on pipes, and returns the server's log.
-fn before_a_process(setup: Setup) -> (Gateway, Log) {
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn before_a_process(setup: GatewaySetup) -> (Gateway, InputLog) {
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).start();
     gateway.wait_for_tools(&["fx__progress"]);
     (gateway, log)
 }
 
 /// Starts a gateway in front of a server over HTTP that misbehaves in these ways.
-fn before_http(era: &str, behaviours: &[&str]) -> (Gateway, Listening, Log) {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn before_http(era: &str, behaviours: &[&str]) -> (Gateway, Listening, InputLog) {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let fake = behaviours.iter().fold(Fake::http(era).logging(&log), |fake, behaviour| fake.behaving(behaviour));
     let server = fake.spawn();
     let gateway = setup.url("fx", &server.url).start();
@@ -279,14 +279,14 @@ fn before_http(era: &str, behaviours: &[&str]) -> (Gateway, Listening, Log) {
 }
 
 /// Starts a call that reports progress in `steps` steps, `delay_ms` apart.
-fn slow_call(client: &mut Mcp, steps: u64, delay_ms: u64) -> Open {
+fn slow_call(client: &mut Mcp, steps: u64, delay_ms: u64) -> OpenCall {
     let arguments = json!({"steps": steps, "delay_ms": delay_ms});
     let params = json!({"name": "fx__progress", "arguments": arguments, "_meta": {"progressToken": "t"}});
     client.open("tools/call", params)
 }
 
 /// Opens the stream once the gateway has noticed that the previous one is gone.
-fn opened(open: impl Fn() -> Open) -> Open {
+fn opened(open: impl Fn() -> OpenCall) -> OpenCall {
     let mut stream = None;
     eventually("the session's stream is free", || {
         stream = Some(open());
@@ -295,11 +295,11 @@ fn opened(open: impl Fn() -> Open) -> Open {
     stream.unwrap()
 }
 
-fn message_of(event: &Event) -> Value {
+fn message_of(event: &StreamEvent) -> Value {
     serde_json::from_str(&event.data).unwrap()
 }
 
-fn progress_of(event: &Event) -> u64 {
+fn progress_of(event: &StreamEvent) -> u64 {
     step_of(&message_of(event))
 }
 
@@ -309,7 +309,7 @@ fn step_of(message: &Value) -> u64 {
 }
 
 /// Returns the remaining steps of progress and the answer, which ends the stream.
-fn rest(stream: &mut Open) -> (Vec<u64>, Value) {
+fn rest(stream: &mut OpenCall) -> (Vec<u64>, Value) {
     let mut steps = Vec::new();
     while let Some(message) = stream.next() {
         if message.get("method").is_none() {
@@ -322,6 +322,6 @@ fn rest(stream: &mut Open) -> (Vec<u64>, Value) {
 }
 
 /// Returns the requests that resumed a stream.
-fn resumptions(log: &Log) -> Vec<String> {
+fn resumptions(log: &InputLog) -> Vec<String> {
     log.lines_with(&["\"http\":\"GET\"", "\"last\""])
 }

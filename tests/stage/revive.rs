@@ -7,10 +7,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Answer, Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 mod sessions;
 mod states;
@@ -48,7 +48,7 @@ fn anew(mut gateway: Gateway) -> Gateway {
 }
 
 /// Requests the page of tools at a cursor, by a new client.
-fn page(gateway: &Gateway, token: Option<String>, era: Era, path: &str, cursor: &Value) -> Answer {
+fn page(gateway: &Gateway, token: Option<String>, era: ClientEra, path: &str, cursor: &Value) -> McpAnswer {
     let mut client = Mcp::http_at(gateway.address, token, era, path, json!({}));
     client.request("tools/list", json!({"cursor": cursor}))
 }
@@ -57,11 +57,11 @@ fn page(gateway: &Gateway, token: Option<String>, era: Era, path: &str, cursor: 
 fn a_cursor_leads_on_after_a_restart_exactly_when_the_list_is_the_same() {
     let setup = |tools: usize| {
         let fake = Fake::stdio("both").with("--tools", tools.to_string());
-        Setup::new().second_caller(TOKEN).fake("fx", &fake).toml("[profiles.work]\nupstreams = [\"fx\"]")
+        GatewaySetup::new().second_caller(TOKEN).fake("fx", &fake).toml("[profiles.work]\nupstreams = [\"fx\"]")
     };
     let mut gateway = setup(1900).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let cursors = Era::BOTH.map(|era| {
+    let cursors = ClientEra::BOTH.map(|era| {
         let first = gateway.client(era).request("tools/list", json!({}));
         assert_eq!(first.result()["tools"].as_array().unwrap().len(), 1000, "{era:?}");
         first.result()["nextCursor"].clone()
@@ -71,7 +71,7 @@ fn a_cursor_leads_on_after_a_restart_exactly_when_the_list_is_the_same() {
     for by in [Signal::TERM, Signal::KILL] {
         gateway = again(gateway, by, None);
         gateway.wait_for_tools(&["fx__echo"]);
-        for (era, cursor) in Era::BOTH.into_iter().zip(&cursors) {
+        for (era, cursor) in ClientEra::BOTH.into_iter().zip(&cursors) {
             let second = page(&gateway, gateway.token(), era, "/mcp", cursor);
             let names = crate::stage::mcp::names(second.result()["tools"].as_array().unwrap());
             assert_eq!(names, whole[1000..], "{era:?} after {by:?}");
@@ -82,13 +82,13 @@ fn a_cursor_leads_on_after_a_restart_exactly_when_the_list_is_the_same() {
                 assert_eq!(other.code(), Some(-32602), "{label}, {era:?}: {}", other.raw);
             }
         }
-        let other = page(&gateway, gateway.token(), Era::Modern, "/mcp", &cursors[0]);
+        let other = page(&gateway, gateway.token(), ClientEra::Modern, "/mcp", &cursors[0]);
         assert_eq!(other.code(), Some(-32602), "another revision: {}", other.raw);
     }
     let more = setup(1901).text();
     gateway = again(gateway, Signal::TERM, Some(&more));
     eventually("the list is another one", || gateway.modern().tool_names().len() == whole.len() + 1);
-    for (era, cursor) in Era::BOTH.into_iter().zip(&cursors) {
+    for (era, cursor) in ClientEra::BOTH.into_iter().zip(&cursors) {
         let refused = page(&gateway, gateway.token(), era, "/mcp", cursor);
         assert_eq!(refused.code(), Some(-32602), "{era:?}: {}", refused.raw);
         assert!(refused.raw.contains("list again from the start"), "{}", refused.raw);
@@ -97,7 +97,7 @@ fn a_cursor_leads_on_after_a_restart_exactly_when_the_list_is_the_same() {
 
 #[test]
 fn a_cursor_leads_on_while_other_things_change() {
-    let setup = |more: &str| Setup::new().fake("fx", &Fake::stdio("both").with("--tools", "1900")).toml(more);
+    let setup = |more: &str| GatewaySetup::new().fake("fx", &Fake::stdio("both").with("--tools", "1900")).toml(more);
     let gateway = setup("").start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = gateway.modern();

@@ -2,28 +2,28 @@
 
 use serde_json::json;
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::Era;
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::ClientEra;
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 #[test]
 fn a_denied_tool_is_hidden_and_indistinguishable_from_an_unknown_one() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup
         .fake("fx", &Fake::stdio("both").logging(&record))
         .toml("[[policy.rules]]\nid = \"no-denied\"\neffect = \"deny\"\ntools = [\"fx__denied\"]")
         .start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         assert!(!client.tool_names().contains(&"fx__denied".to_owned()), "{era:?}");
         let denied = client.call("fx__denied", json!({}));
         let unknown = client.call("fx__nobody", json!({}));
         assert_eq!(denied.code(), Some(-32602), "{era:?}: {}", denied.raw);
         assert_eq!(denied.status, unknown.status, "{era:?}");
-        let plain = |answer: &crate::stage::mcp::Answer| answer.message["error"]["message"].to_string();
+        let plain = |answer: &crate::stage::mcp::McpAnswer| answer.message["error"]["message"].to_string();
         assert_eq!(plain(&denied).replace("denied", "nobody"), plain(&unknown), "{era:?}");
     }
     assert_eq!(record.count("tools/call"), 0);
@@ -31,14 +31,14 @@ fn a_denied_tool_is_hidden_and_indistinguishable_from_an_unknown_one() {
 
 #[test]
 fn a_denial_by_arguments_leaves_the_tool_listed_and_says_so() {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup
         .fake("fx", &Fake::stdio("both").logging(&record))
         .toml("[[policy.rules]]\nid = \"no-secrets\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\narguments = [{ pointer = \"/text\", prefix = \"secret\" }]")
         .start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         assert_eq!(client.call("fx__echo", json!({"text": "open"})).text(), "open", "{era:?}");
         for (label, arguments) in [
@@ -66,7 +66,7 @@ fn rules_that_contradict_themselves_are_refused_with_a_place() {
         ),
     ] {
         let rule = format!("[[policy.rules]]\nid = \"r\"\ntools = [\"fx__echo\"]\n{rule}");
-        let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).toml(&rule).write();
+        let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(&rule).write();
         let checked = world.run(&["check", "--config", config.to_str().unwrap()]);
         let told = String::from_utf8_lossy(&checked.stderr).into_owned();
         assert_eq!(checked.status.code(), Some(78), "{label}: {told}");
@@ -88,7 +88,7 @@ effect = "ask"
 tools = ["fx__env"]
 min-evidence = "L3"
 "#;
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).toml(rules).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(rules).write();
     let config = config.to_str().unwrap();
     for (label, name, arguments, code, wanted) in [
         ("allowed", "fx__read", r#"{"path":"/srv/a"}"#, 0, ["decision     allow", "rule         default"]),
@@ -120,14 +120,14 @@ min-evidence = "L3"
 #[test]
 fn what_no_rule_names_follows_the_default() {
     for (default, listed) in [("allow", true), ("deny", false)] {
-        let setup = Setup::new().policy(&format!("default = \"{default}\""));
-        let record = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new().policy(&format!("default = \"{default}\""));
+        let record = InputLog::new(&setup.world.path("work"), "fx");
         let gateway = setup
             .fake("fx", &Fake::stdio("both").logging(&record))
             .toml("[[policy.rules]]\nid = \"env\"\neffect = \"allow\"\ntools = [\"fx__env\"]")
             .start();
         gateway.wait_for_tools(&["fx__env"]);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let mut client = gateway.client(era);
             assert_eq!(client.tool_names().contains(&"fx__echo".to_owned()), listed, "{default} {era:?}");
             assert!(!client.call("fx__env", json!({})).is_error(), "{default} {era:?}");
@@ -142,7 +142,7 @@ fn what_no_rule_names_follows_the_default() {
 
 #[test]
 fn a_limited_call_is_told_when_to_come_back() {
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .fake("fx", &Fake::stdio("both"))
         .toml("[[policy.limits]]\nid = \"few\"\ntools = [\"fx__echo\"]\nkey = [\"caller\", \"tool\"]\nrate = \"2/m\"\nburst = 2")
         .start();
@@ -166,8 +166,8 @@ fn a_limited_call_is_told_when_to_come_back() {
 #[test]
 fn a_rule_can_forbid_a_launch_and_a_reload_takes_it_back() {
     let rule = "[[policy.rules]]\nid = \"not-this\"\neffect = \"deny\"\nkinds = [\"launch\"]\nupstreams = [\"fx\"]";
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let setup = setup.fake("fx", &Fake::stdio("legacy").logging(&record)).fake("ok", &Fake::stdio("legacy"));
     let allowed = setup.text();
     let gateway = setup.toml(rule).start();

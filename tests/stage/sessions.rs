@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::{eventually, within};
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -46,22 +46,22 @@ const UNPROVEN: [&str; 4] = [
 ];
 
 /// A gateway in front of one legacy server over HTTP.
-struct Stage {
+struct SessionGateway {
     gateway: Gateway,
-    log: Log,
+    log: InputLog,
     fake: Fake,
     server: Listening,
     /// File with the numbers of sessions that the server has forgotten.
     forget: PathBuf,
 }
 
-impl Stage {
+impl SessionGateway {
     fn new(fake: Fake, keys: &str) -> Self {
-        Self::of(Setup::new(), fake, keys)
+        Self::of(GatewaySetup::new(), fake, keys)
     }
 
-    fn of(setup: Setup, fake: Fake, keys: &str) -> Self {
-        let log = Log::new(&setup.world.path("work"), "fx");
+    fn of(setup: GatewaySetup, fake: Fake, keys: &str) -> Self {
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let forget = setup.world.path("work/forget");
         let fake = fake.logging(&log).with("--forget", forget.to_str().unwrap());
         let server = fake.spawn();
@@ -81,7 +81,7 @@ impl Stage {
     /// Connects a client that has a session of its own at the server.
     fn client(&self) -> Mcp {
         let capabilities = json!({"sampling": {}});
-        Mcp::http_at(self.gateway.address, self.gateway.token(), Era::LEGACY, "/mcp", capabilities)
+        Mcp::http_at(self.gateway.address, self.gateway.token(), ClientEra::LEGACY, "/mcp", capabilities)
     }
 
     /// Counts the sessions opened with these capabilities.
@@ -116,7 +116,7 @@ fn calls_after_a_restart_of_the_server_open_one_session_and_are_made_once() {
 
 fn calls_after_a_restart(lost: &str, instance: &str) {
     let at = format!("{lost}, instance {instance}");
-    let stage = Stage::new(Fake::http("legacy").with("--lost", lost), &format!("instance = \"{instance}\""));
+    let stage = SessionGateway::new(Fake::http("legacy").with("--lost", lost), &format!("instance = \"{instance}\""));
     let (mut legacy, mut modern) = (stage.client(), stage.gateway.modern());
     assert_eq!((echo(&mut legacy, "l0"), echo(&mut modern, "m0")), ("l0".into(), "m0".into()), "{at}");
     let capabilities = if instance == "shared" { json!({}) } else { json!({"sampling": {}}) };
@@ -143,7 +143,7 @@ fn calls_after_a_restart(lost: &str, instance: &str) {
 fn a_call_whose_answer_proves_nothing_is_not_repeated_and_the_next_one_has_a_new_session() {
     for lost in UNPROVEN {
         for prompts in [false, true] {
-            let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
+            let stage = SessionGateway::new(Fake::http("legacy").with("--lost", lost), "");
             let (mut legacy, mut modern) = (stage.client(), stage.gateway.modern());
             assert_eq!((echo(&mut legacy, "l0"), echo(&mut modern, "m0")), ("l0".into(), "m0".into()), "{lost}");
             let stage = stage.restart(|fake| fake);
@@ -168,7 +168,7 @@ fn a_call_whose_answer_proves_nothing_is_not_repeated_and_the_next_one_has_a_new
 #[test]
 fn a_restarted_server_is_read_again_without_any_call() {
     for lost in LOST.into_iter().chain(DOUBTFUL).chain(UNPROVEN) {
-        let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
+        let stage = SessionGateway::new(Fake::http("legacy").with("--lost", lost), "");
         let mut client = stage.client();
         assert_eq!(echo(&mut client, "a"), "a", "{lost}");
         let stage = stage.restart(|fake| fake.with("--tools", "1"));
@@ -185,7 +185,7 @@ fn a_restarted_server_is_read_again_without_any_call() {
 #[test]
 fn a_server_without_streams_is_read_again_after_a_call_has_found_it_restarted() {
     let fake = Fake::http("legacy").behaving("no-changes").with("--lost", LOST[3]);
-    let stage = Stage::new(fake, "");
+    let stage = SessionGateway::new(fake, "");
     let mut client = stage.client();
     assert_eq!(echo(&mut client, "a"), "a");
     let stage = stage.restart(|fake| fake.with("--tools", "1"));
@@ -195,7 +195,7 @@ fn a_server_without_streams_is_read_again_after_a_call_has_found_it_restarted() 
 
 #[test]
 fn a_restarted_server_that_offers_more_than_before_is_used_for_that() {
-    let stage = Stage::new(Fake::http("legacy"), "");
+    let stage = SessionGateway::new(Fake::http("legacy"), "");
     let mut client = stage.client();
     assert_eq!(echo(&mut client, "a"), "a");
     let stage = stage.restart(|fake| fake.behaving("tasks"));
@@ -229,7 +229,7 @@ fn every_other_refusal_is_the_answer_and_ends_no_session() {
         error(429, "null", -32000, "no session here"),
     ];
     for reject in &rejects {
-        let stage = Stage::new(Fake::http("legacy").with("--reject", reject), "");
+        let stage = SessionGateway::new(Fake::http("legacy").with("--reject", reject), "");
         let mut client = stage.client();
         assert_eq!(echo(&mut client, "a"), "a", "{reject}");
         for n in 1..=2 {
@@ -248,7 +248,7 @@ fn every_other_refusal_is_the_answer_and_ends_no_session() {
 #[test]
 fn a_doubtful_refusal_in_a_session_that_lives_is_the_answer_after_one_question() {
     for reject in DOUBTFUL.into_iter().chain(UNPROVEN) {
-        let stage = Stage::new(Fake::http("legacy").with("--reject", reject), "");
+        let stage = SessionGateway::new(Fake::http("legacy").with("--reject", reject), "");
         let mut client = stage.client();
         assert_eq!(echo(&mut client, "a"), "a", "{reject}");
         for n in 1..=2 {
@@ -265,7 +265,7 @@ fn a_doubtful_refusal_in_a_session_that_lives_is_the_answer_after_one_question()
 #[test]
 fn a_refusal_that_a_new_session_gets_as_well_is_the_answer() {
     for lost in LOST {
-        let stage = Stage::new(Fake::http("legacy").with("--reject", lost), "");
+        let stage = SessionGateway::new(Fake::http("legacy").with("--reject", lost), "");
         let mut client = stage.client();
         assert_eq!(echo(&mut client, "a"), "a", "{lost}");
         let answer = client.call("fx__denied", json!({}));
@@ -280,7 +280,7 @@ fn a_refusal_that_a_new_session_gets_as_well_is_the_answer() {
 #[test]
 fn a_modern_server_has_no_session_to_lose() {
     for lost in LOST {
-        let stage = Stage::new(Fake::http("modern").with("--reject", lost), "");
+        let stage = SessionGateway::new(Fake::http("modern").with("--reject", lost), "");
         let answer = stage.gateway.modern().call("fx__denied", json!({}));
         assert!(answer.code().is_some() || answer.is_error(), "{lost}: {}", answer.raw);
         assert_eq!((stage.rejected(), stage.log.count("initialize")), (1, 0), "{lost}");
@@ -290,7 +290,7 @@ fn a_modern_server_has_no_session_to_lose() {
 #[test]
 fn after_the_main_session_the_others_are_looked_at_and_opened_anew_only_where_they_are_lost() {
     for lost in LOST {
-        let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
+        let stage = SessionGateway::new(Fake::http("legacy").with("--lost", lost), "");
         let own = json!({"sampling": {}});
         let mut client = stage.client();
         assert_eq!(echo(&mut client, "a"), "a", "{lost}");
@@ -310,7 +310,7 @@ fn after_the_main_session_the_others_are_looked_at_and_opened_anew_only_where_th
         fs::write(&stage.forget, (1..=all).map(|n| n.to_string()).collect::<Vec<_>>().join(" ")).unwrap();
         let before = stage.opened(&json!({}));
         let other = json!({"elicitation": {}});
-        let mut other = Mcp::http_at(stage.gateway.address, stage.gateway.token(), Era::LEGACY, "/mcp", other);
+        let mut other = Mcp::http_at(stage.gateway.address, stage.gateway.token(), ClientEra::LEGACY, "/mcp", other);
         other.call("fx__mutate", json!({}));
         within(SOON, &format!("{lost}: the main session again"), || stage.opened(&json!({})) > before);
         assert_eq!(echo(&mut client, "d"), "d", "{lost}");
@@ -321,11 +321,11 @@ fn after_the_main_session_the_others_are_looked_at_and_opened_anew_only_where_th
 
 /// Runs a call that has to wait for the server's answer to `method`, and denies its tool by a
 /// reload meanwhile.
-fn denied_while_it_waits(lost: &str, method: &str, era: Era, prepare: impl FnOnce(&Stage, &mut Mcp)) {
-    let setup = Setup::new();
+fn denied_while_it_waits(lost: &str, method: &str, era: ClientEra, prepare: impl FnOnce(&SessionGateway, &mut Mcp)) {
+    let setup = GatewaySetup::new();
     let lists = setup.world.path("lists");
     let fake = Fake::http("legacy").with("--lost", lost).with("--reject", lost);
-    let stage = Stage::of(setup, fake.with("--lists", lists.to_str().unwrap()), "");
+    let stage = SessionGateway::of(setup, fake.with("--lists", lists.to_str().unwrap()), "");
     let allowed = fs::read_to_string(&stage.gateway.config).unwrap();
     let capabilities = json!({"sampling": {}});
     let mut client = Mcp::http_at(stage.gateway.address, stage.gateway.token(), era, "/mcp", capabilities);
@@ -347,7 +347,7 @@ fn denied_while_it_waits(lost: &str, method: &str, era: Era, prepare: impl FnOnc
 
 #[test]
 fn a_call_that_is_denied_while_its_session_is_looked_at_is_not_sent() {
-    for era in [Era::LEGACY, Era::Modern] {
+    for era in [ClientEra::LEGACY, ClientEra::Modern] {
         denied_while_it_waits(UNPROVEN[2], "ping", era, |_, client| {
             let answer = client.call("fx__denied", json!({}));
             assert!(answer.code().is_some() || answer.is_error(), "{}", answer.raw);
@@ -357,7 +357,7 @@ fn a_call_that_is_denied_while_its_session_is_looked_at_is_not_sent() {
 
 #[test]
 fn a_call_that_is_denied_while_its_session_is_opened_anew_is_not_sent() {
-    for era in [Era::LEGACY, Era::Modern] {
+    for era in [ClientEra::LEGACY, ClientEra::Modern] {
         denied_while_it_waits(LOST[0], "initialize", era, |stage, _| {
             let all = stage.log.count("initialize");
             fs::write(&stage.forget, (1..=all).map(|n| n.to_string()).collect::<Vec<_>>().join(" ")).unwrap();

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::stage::harness::status_of;
-use crate::stage::harness::{Gateway, Setup};
+use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::http;
-use crate::stage::mcp::{Era, Mcp, names};
+use crate::stage::mcp::{ClientEra, Mcp, names};
 use crate::stage::now;
 use crate::stage::old_client::OldClient;
 use crate::stage::process::{eventually, said, within};
@@ -25,7 +25,7 @@ fn everywhere() -> [Fake; 6] {
 }
 
 fn before(fake: &Fake) -> (Gateway, Option<Listening>) {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     if fake.command().contains("\"stdio\"") {
         return (setup.fake("fx", fake).start(), None);
     }
@@ -55,7 +55,7 @@ fn a_message_with_one_reading_is_read_so_and_counted() {
             let command = fake.command();
             let (gateway, _server) = before(&fake.with("--slip", slip));
             gateway.wait_for_tools_within(SOON, &["fx__echo"]);
-            for era in Era::BOTH {
+            for era in ClientEra::BOTH {
                 let mut client = gateway.client(era);
                 let answer = client.call("fx__echo", json!({"text": "hi"}));
                 assert_eq!(answer.text(), "hi", "{slip}, {command}: {}", answer.raw);
@@ -79,7 +79,7 @@ fn no_client_gets_a_null_for_an_absent_member() {
         let command = fake.command();
         let (gateway, _server) = before(&fake.with("--slip", "optional-nulls"));
         gateway.wait_for_tools_within(SOON, &["fx__echo"]);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let mut client = gateway.client(era);
             for (method, params) in [
                 ("tools/list", json!({})),
@@ -110,7 +110,7 @@ fn a_list_that_is_null_is_empty_and_an_empty_cursor_behind_the_last_page_is_none
     });
     for fake in everywhere() {
         let command = fake.command();
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let path = setup.world.write("script.json", &lines.to_string());
         let (gateway, _server) = before(&fake.with("--script", path.to_str().unwrap()));
         gateway.wait_for_tools_within(SOON, &["fx__echo"]);
@@ -135,7 +135,7 @@ fn an_answer_that_is_too_large_too_deep_or_of_no_request_is_named() {
     let limits = "limits.max-result = \"64KiB\"\nlimits.max-upstream-result = \"64KiB\"";
     for fake in everywhere() {
         let command = fake.command();
-        let setup = Setup::new().server(limits);
+        let setup = GatewaySetup::new().server(limits);
         let path = setup.world.write("script.json", &lines.to_string());
         let fake = fake.with("--script", path.to_str().unwrap());
         let is_stdio = command.contains("\"stdio\"");
@@ -178,7 +178,7 @@ fn an_answer_that_cannot_be_read_ends_its_request_at_once_and_is_named() {
     ] {
         for fake in everywhere() {
             let command = fake.command();
-            let setup = Setup::new();
+            let setup = GatewaySetup::new();
             let path = setup.world.write("script.json", &script(text));
             let (gateway, _server) = before(&fake.with("--script", path.to_str().unwrap()));
             gateway.wait_for_tools(&["fx__echo"]);
@@ -212,7 +212,7 @@ fn a_handshake_whose_answer_cannot_be_read_says_so() {
         ("pretty", None, pretty, "without its end"),
         ("framed", None, framed, "as in LSP"),
     ] {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let mut fake = Fake::stdio("legacy");
         if let Some(slip) = slip {
             fake = fake.with("--slip", slip);
@@ -248,11 +248,13 @@ fn structured_content_that_is_null_is_absent_where_the_server_is_legacy() {
     let lines = json!({"tools/call/echo": [answer("")], "tools/call/fail": [answer(",\"isError\":true")]});
     for fake in [Fake::stdio("legacy"), Fake::http("legacy"), Fake::sse()] {
         let command = fake.command();
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let path = setup.world.write("script.json", &lines.to_string());
         let (gateway, _server) = before(&fake.with("--script", path.to_str().unwrap()));
         gateway.wait_for_tools(&["fx__echo", "fx__fail"]);
-        for era in [Era::Modern, Era::LEGACY, Era::Legacy("2025-06-18"), Era::Legacy("2025-03-26")] {
+        for era in
+            [ClientEra::Modern, ClientEra::LEGACY, ClientEra::Legacy("2025-06-18"), ClientEra::Legacy("2025-03-26")]
+        {
             for tool in ["fx__echo", "fx__fail"] {
                 let answer = gateway.client(era).call(tool, json!({}));
                 assert_eq!(answer.text(), "answer 42", "{era:?}, {command}: {}", answer.raw);
@@ -266,7 +268,7 @@ fn structured_content_that_is_null_is_absent_where_the_server_is_legacy() {
 
 #[test]
 fn nulls_of_hosts_are_absent_on_every_face() {
-    let gateway = Setup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).start();
+    let gateway = GatewaySetup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo", "fx__sleep"]);
     let nulls = json!({"name": "fx__sleep", "arguments": null, "_meta": null});
     let token = json!({"name": "fx__sleep", "arguments": {"ms": 0}, "_meta": {"progressToken": null}});
@@ -280,7 +282,7 @@ fn nulls_of_hosts_are_absent_on_every_face() {
         ("prompts/get", prompt.clone()),
     ];
     let mut http = gateway.legacy();
-    let mut pipe = Mcp::stdio(gateway.pipe(), Era::LEGACY);
+    let mut pipe = Mcp::stdio(gateway.pipe(), ClientEra::LEGACY);
     let mut old = OldClient::connect(&gateway, gateway.token(), "/sse");
     old.initialize("2024-11-05");
     for (method, params) in asked {
@@ -302,17 +304,17 @@ fn nulls_of_hosts_are_absent_on_every_face() {
 #[test]
 fn a_slash_after_the_endpoint_or_its_profile_means_the_same() {
     let profile = "[profiles.few]\ntools = { allow = [\"fx__s*\"] }";
-    let setup = Setup::new().server("legacy-sse = true").toml(profile);
+    let setup = GatewaySetup::new().server("legacy-sse = true").toml(profile);
     let gateway = setup.fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo", "fx__sleep"]);
     let shows = |path: &str| {
-        let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, path, json!({}));
+        let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, path, json!({}));
         names(&client.list("tools/list", "tools"))
     };
     assert_eq!(shows("/mcp/"), shows("/mcp"));
     assert_eq!(shows("/mcp/few/"), shows("/mcp/few"));
     assert_ne!(shows("/mcp/few/"), shows("/mcp/"));
-    let mut modern = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp/", json!({}));
+    let mut modern = Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp/", json!({}));
     assert_eq!(modern.call("fx__echo", json!({"text": "hi"})).text(), "hi");
     OldClient::connect(&gateway, gateway.token(), "/sse/few/").initialize("2024-11-05");
     for path in ["/mcp//", "/mcp/few//", "/mcp//few", "/mcp/none/", "/mcpx/", "/"] {

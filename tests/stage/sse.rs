@@ -5,12 +5,12 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::http::{self, Conn};
-use crate::stage::mcp::{Era, Mcp, names};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::http::{self, TestConnection};
+use crate::stage::mcp::{ClientEra, Mcp, names};
 use crate::stage::old_client::{OldClient, ask, fields};
 use crate::stage::process::{eventually, within};
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 const SECOND_TOKEN: &str = "token-of-the-second-caller-0123456789";
 
@@ -22,9 +22,9 @@ fn upstream(name: &str, url: &str, transport: &str) -> String {
 }
 
 /// Starts a gateway in front of a fake HTTP+SSE server, and returns the fake's log.
-fn before(fake: Fake, more: &str) -> (Gateway, Listening, Log) {
-    let setup = Setup::new().env("KEY", "abc");
-    let log = Log::new(&setup.world.path("work"), "old");
+fn before(fake: Fake, more: &str) -> (Gateway, Listening, InputLog) {
+    let setup = GatewaySetup::new().env("KEY", "abc");
+    let log = InputLog::new(&setup.world.path("work"), "old");
     let fake = fake.logging(&log).spawn();
     let gateway = setup.toml(&upstream("old", &fake.url, "sse")).toml(more).start();
     (gateway, fake, log)
@@ -39,13 +39,13 @@ fn progress(client: &mut Mcp, tool: &str, arguments: Value) -> (usize, String) {
 
 #[test]
 fn a_server_of_the_old_transport_is_used_by_clients_of_both_eras() {
-    let setup = Setup::new().env("KEY", "abc");
-    let log = Log::new(&setup.world.path("work"), "old");
+    let setup = GatewaySetup::new().env("KEY", "abc");
+    let log = InputLog::new(&setup.world.path("work"), "old");
     let fakes = [Fake::sse().logging(&log).spawn(), Fake::sse().spawn()];
     let gateway =
         setup.toml(&upstream("told", &fakes[0].url, "sse")).toml(&upstream("found", &fakes[1].url, "auto")).start();
     gateway.wait_for_tools(&["told__echo", "found__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         for name in ["told", "found"] {
             let echoed = client.call(&format!("{name}__echo"), json!({"text": "hello"}));
@@ -67,8 +67,8 @@ fn a_server_of_the_old_transport_is_used_by_clients_of_both_eras() {
 
 #[test]
 fn nothing_is_posted_to_an_endpoint_of_another_origin() {
-    let other = Setup::new();
-    let log = Log::new(&other.world.path("work"), "other");
+    let other = GatewaySetup::new();
+    let log = InputLog::new(&other.world.path("work"), "other");
     let elsewhere = Fake::sse().logging(&log).spawn();
     let endpoint = elsewhere.url.replace("/sse", "/messages");
     let good = format!("[upstreams.good]\ncommand = {}", Fake::stdio("modern").command());
@@ -157,7 +157,7 @@ fn a_server_that_answers_a_post_late_keeps_no_other_call_waiting() {
 #[test]
 fn a_url_that_speaks_neither_transport_is_told_with_both_reasons() {
     let fake = Fake::http("legacy").behaving("status=404").spawn();
-    let gateway = Setup::new().url("none", &fake.url).start();
+    let gateway = GatewaySetup::new().url("none", &fake.url).start();
     let both = |line: &String| {
         line.contains("`initialize`: HTTP status 404") && line.contains("GET is answered with HTTP status 405")
     };
@@ -166,9 +166,9 @@ fn a_url_that_speaks_neither_transport_is_told_with_both_reasons() {
 }
 
 /// Starts a gateway that serves HTTP+SSE, in front of one modern upstream.
-fn serving(server: &str) -> (Gateway, Log) {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn serving(server: &str) -> (Gateway, InputLog) {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup
         .server(&format!("legacy-sse = true\n{server}"))
         .second_caller(SECOND_TOKEN)
@@ -242,12 +242,12 @@ fn the_old_transport_refuses_what_the_endpoint_refuses() {
     headers.extend(
         [("Content-Type", "application/json"), ("Content-Length", "9999999")].map(|(n, v)| (n.into(), v.into())),
     );
-    let mut conn = Conn::open(address).unwrap();
+    let mut conn = TestConnection::open(address).unwrap();
     conn.send(&http::request("POST", own, &headers, b"")).unwrap();
     assert_eq!(conn.head().unwrap().status, 413, "too large");
     let foreign = [("Host", address.to_string()), ("Origin", "https://evil.example".to_owned())];
     let foreign = foreign.map(|(name, value)| (name.to_owned(), value));
-    let mut conn = Conn::open(address).unwrap();
+    let mut conn = TestConnection::open(address).unwrap();
     conn.send(&http::request("GET", "/sse", &foreign, b"")).unwrap();
     assert_eq!(conn.head().unwrap().status, 403, "a page elsewhere");
     // Another caller's session looks unknown, and the sessions of one transport do not work on the
@@ -260,7 +260,7 @@ fn the_old_transport_refuses_what_the_endpoint_refuses() {
     let mut headers = fields(address, Some(&token));
     headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
     headers.push(("Mcp-Session-Id".to_owned(), session.to_owned()));
-    let mut conn = Conn::open(address).unwrap();
+    let mut conn = TestConnection::open(address).unwrap();
     conn.send(&http::request("POST", "/mcp", &headers, list.as_bytes())).unwrap();
     assert_eq!(conn.head().unwrap().status, 404);
     assert_eq!(log.work(), 0);
@@ -270,7 +270,7 @@ fn the_old_transport_refuses_what_the_endpoint_refuses() {
 
 #[test]
 fn the_paths_of_the_old_transport_do_not_exist_unless_configured() {
-    let gateway = Setup::new().start();
+    let gateway = GatewaySetup::new().start();
     let token = gateway.token().unwrap();
     let nothing = ask(gateway.address, Some(&token), "GET", "/nothing", "");
     for (method, path) in [("GET", "/sse"), ("POST", "/sse"), ("POST", "/messages"), ("POST", "/messages?sessionId=a")]

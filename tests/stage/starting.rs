@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::Setup;
-use crate::stage::mcp::{Answer, Era, Mcp};
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::stage::pass;
 use crate::stage::upstream::Fake;
 
@@ -26,7 +26,7 @@ upstreams = ["fx"]
 transparent = true
 "#;
 
-fn refusal(answer: &Answer) -> Value {
+fn refusal(answer: &McpAnswer) -> Value {
     answer.message["result"]["_meta"]["headend/refusal"].clone()
 }
 
@@ -34,7 +34,7 @@ fn refusal(answer: &Answer) -> Value {
 fn only_a_client_that_could_be_shown_the_tool_learns_that_its_server_starts() {
     let command = Fake::stdio("both").behaving("slow-start=20000").command();
     let tools = "tools = { deny = [\"sleep\"], rename = { env = \"surroundings\" } }";
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .second_caller(TOKEN)
         .fake("other", &Fake::stdio("both"))
         .toml(&format!("[upstreams.fx]\ncommand = {command}\nstart-timeout = \"60s\"\n{tools}\n{RULES}"))
@@ -55,7 +55,7 @@ fn only_a_client_that_could_be_shown_the_tool_learns_that_its_server_starts() {
         ("/mcp/few", &local, "fx__surroundings", true),
         ("/mcp/bare", &local, "echo", true),
     ];
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         for (path, token, name, learns) in rows {
             let mut client = Mcp::http_at(gateway.address, token.clone(), era, path, json!({}));
             let answer = client.call(name, json!({"text": "early"}));

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::pass;
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 const URI: &str = "fx://doc/1";
 
 /// Starts a gateway in front of a server whose tool `echo` reports a change of its resource.
-fn gateway(offers: bool) -> (Gateway, Log) {
+fn gateway(offers: bool) -> (Gateway, InputLog) {
     let resources = if offers { r#"{"subscribe":true}"# } else { "{}" };
     let greeting = format!(
         r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{{"protocolVersion":"2025-11-25","serverInfo":{{"name":"x","version":"1"}},"capabilities":{{"tools":{{}},"resources":{resources}}}}}}}"#
@@ -28,9 +28,9 @@ fn gateway(offers: bool) -> (Gateway, Log) {
         "resources/unsubscribe": [done],
         "tools/call/echo": [changed, called],
     });
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let script = setup.world.write("work/script.json", &script.to_string());
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let fake = Fake::stdio("legacy").with("--script", script.to_str().unwrap()).logging(&log);
     let gateway = setup.fake("fx", &fake).start();
     gateway.wait_for_tools(&["fx__echo"]);
@@ -84,7 +84,7 @@ fn resources_that_cannot_be_watched_are_refused_with_the_reason() {
 #[test]
 fn a_resource_of_a_session_that_goes_on_after_a_restart_is_watched_again_and_counts_as_updated() {
     let (gateway, log) = gateway(true);
-    let mut client = gateway.client(Era::LEGACY);
+    let mut client = gateway.client(ClientEra::LEGACY);
     assert_eq!(client.request("resources/subscribe", uri()).result(), &json!({}));
     let gateway = gateway.restart();
     gateway.wait_for_tools(&["fx__echo"]);
@@ -92,7 +92,7 @@ fn a_resource_of_a_session_that_goes_on_after_a_restart_is_watched_again_and_cou
     assert_eq!(client.request("ping", json!({})).result(), &json!({}));
     eventually("it is watched again", || log.count("resources/subscribe") == 2);
     let mut stream = client.listen();
-    let updated = |stream: &mut crate::stage::mcp::Open| {
+    let updated = |stream: &mut crate::stage::mcp::OpenCall| {
         let is_update = |message: &Value| message["method"] == "notifications/resources/updated";
         std::iter::from_fn(|| stream.next_within(Duration::from_secs(5)).ok().flatten())
             .any(|message| is_update(&message))
@@ -115,7 +115,7 @@ fn a_resource_of_a_session_that_goes_on_after_a_restart_is_watched_again_and_cou
 #[test]
 fn a_policy_that_denies_a_resource_of_a_session_is_asked_once_after_a_restart() {
     let (mut gateway, log) = gateway(true);
-    let mut client = gateway.client(Era::LEGACY);
+    let mut client = gateway.client(ClientEra::LEGACY);
     assert_eq!(client.request("resources/subscribe", uri()).result(), &json!({}));
     gateway.stop();
     let rule = "\n[[policy.rules]]\nid = \"no-docs\"\neffect = \"deny\"\nresources = [\"fx+fx://*\"]\n";

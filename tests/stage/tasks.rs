@@ -3,17 +3,17 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::eventually;
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// Starts a gateway in front of a server of 2025-11-25 with a tool that runs as a task.
-fn legacy_gateway(over_http: bool) -> (Gateway, Option<Listening>, Log) {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn legacy_gateway(over_http: bool) -> (Gateway, Option<Listening>, InputLog) {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let fake = if over_http { Fake::http("legacy") } else { Fake::stdio("legacy") };
     let fake = fake.behaving("tasks").with("--answers", "sse").logging(&log);
     let (setup, server) = if over_http {
@@ -28,16 +28,16 @@ fn legacy_gateway(over_http: bool) -> (Gateway, Option<Listening>, Log) {
 }
 
 fn client(gateway: &Gateway, token: Option<String>, capabilities: Value) -> Mcp {
-    Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", capabilities)
+    Mcp::http_at(gateway.address, token, ClientEra::Modern, "/mcp", capabilities)
 }
 
 #[test]
 fn a_legacy_tool_that_is_a_task_is_an_ordinary_tool_for_every_client() {
     for over_http in [false, true] {
         let (gateway, _server, log) = legacy_gateway(over_http);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let mut client = gateway.client(era);
-            if era == Era::Modern {
+            if era == ClientEra::Modern {
                 client.capabilities = json!({"extensions": {EXTENSION: {}}});
                 let discovered = client.request("server/discover", json!({}));
                 assert!(discovered.result()["capabilities"]["extensions"].is_null(), "{}", discovered.raw);
@@ -67,7 +67,7 @@ fn a_legacy_tasks_question_reaches_every_client() {
         let accept = || json!({"action": "accept", "content": {"sure": true}});
         let arguments = || json!({"polls": 1, "end": "ask"});
         let elicits = || json!({"elicitation": {}});
-        let mut legacy = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", elicits());
+        let mut legacy = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", elicits());
         let mut call = legacy.open("tools/call", json!({"name": "fx__job", "arguments": arguments()}));
         let asked = call.next().expect("the client is asked");
         assert_eq!(asked["params"]["message"], "[fx] Sure? [fx]", "{asked}");
@@ -102,8 +102,8 @@ fn a_task_that_nobody_waits_for_is_cancelled() {
 
 #[test]
 fn a_task_ends_with_the_deadline_of_its_call() {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let command = Fake::stdio("legacy").behaving("tasks").logging(&log).command();
     let table = format!("[upstreams.fx]\ncommand = {command}\ncall-timeout = \"1s\"\ncall-max = \"2s\"");
     let gateway = setup.toml(&table).start();
@@ -126,8 +126,8 @@ fn a_call_that_a_server_takes_as_a_task_only_is_made_once_more_as_one() {
         json!({"code": -32021, "message": "needs more", "data": data})
     };
     for (extension, calls) in [(EXTENSION, 2), ("example.com/other", 1)] {
-        let setup = Setup::new();
-        let log = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new();
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let script = json!({
             "server/discover": answer("result", &discovered),
             "tools/call/echo": answer("error", &wants(extension)),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Answer, Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::stage::pass;
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::{Fake, Listening};
@@ -70,7 +70,7 @@ fn script() -> Value {
 
 /// The transport of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum VoiceTransport {
     Stdio,
     /// HTTP with JSON answers.
     Json,
@@ -80,32 +80,32 @@ enum Way {
     Sse,
 }
 
-const WAYS: [(Way, &str); 7] = [
-    (Way::Stdio, "legacy"),
-    (Way::Stdio, "modern"),
-    (Way::Json, "legacy"),
-    (Way::Json, "modern"),
-    (Way::Stream, "legacy"),
-    (Way::Stream, "modern"),
-    (Way::Sse, "legacy"),
+const WAYS: [(VoiceTransport, &str); 7] = [
+    (VoiceTransport::Stdio, "legacy"),
+    (VoiceTransport::Stdio, "modern"),
+    (VoiceTransport::Json, "legacy"),
+    (VoiceTransport::Json, "modern"),
+    (VoiceTransport::Stream, "legacy"),
+    (VoiceTransport::Stream, "modern"),
+    (VoiceTransport::Sse, "legacy"),
 ];
 
 /// Starts a gateway in front of a server with that script, whose definitions have reserved keys.
-fn gateway(way: Way, era: &str, script: &Value) -> (Gateway, Option<Listening>) {
-    let setup = Setup::new();
+fn gateway(way: VoiceTransport, era: &str, script: &Value) -> (Gateway, Option<Listening>) {
+    let setup = GatewaySetup::new();
     let definition = json!({"_meta": meta()});
     let patch = json!({"echo": definition, "p": definition, "fx://doc/1": definition, "fx://doc/{id}": definition});
     let patch = setup.world.write("work/patch.json", &patch.to_string());
     let script = setup.world.write("work/script.json", &script.to_string());
     let fake = match way {
-        Way::Stdio => Fake::stdio(era),
-        Way::Json => Fake::http(era),
-        Way::Stream => Fake::http(era).with("--answers", "sse"),
-        Way::Sse => Fake::sse(),
+        VoiceTransport::Stdio => Fake::stdio(era),
+        VoiceTransport::Json => Fake::http(era),
+        VoiceTransport::Stream => Fake::http(era).with("--answers", "sse"),
+        VoiceTransport::Sse => Fake::sse(),
     };
     let fake = fake.behaving("asks").with("--patch", patch.to_str().unwrap());
     let fake = fake.with("--script", script.to_str().unwrap());
-    let (place, server) = if way == Way::Stdio {
+    let (place, server) = if way == VoiceTransport::Stdio {
         (format!("command = {}", fake.command()), None)
     } else {
         let server = fake.spawn();
@@ -119,7 +119,7 @@ fn gateway(way: Way, era: &str, script: &Value) -> (Gateway, Option<Listening>) 
 /// Connects clients of both eras over HTTP and over a pipe.
 fn clients(gateway: &Gateway) -> Vec<(String, Mcp)> {
     let mut clients = Vec::new();
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let capabilities = json!({"elicitation": {}});
         let http = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities.clone());
         let pipe = gateway.pipe();
@@ -229,19 +229,19 @@ fn no_definition_and_no_question_of_a_server_carries_our_keys() {
                 assert!(items.iter().any(|item| item["_meta"] == json!({"a": 1})), "{at}, {method}: {items:?}");
             }
         }
-        for client_era in Era::BOTH {
+        for client_era in ClientEra::BOTH {
             let at = format!("{way:?} {era}, {client_era:?} client");
             let capabilities = json!({"elicitation": {}});
             let mut mcp = Mcp::http_at(gateway.address, gateway.token(), client_era, "/mcp", capabilities);
             let (tool, arguments) = if era == "modern" {
                 ("fx__progress", json!({}))
             } else {
-                let via = if way == Way::Json { "session" } else { "call" };
+                let via = if way == VoiceTransport::Json { "session" } else { "call" };
                 ("fx__inquire", json!({"via": via, "rounds": [[question()]]}))
             };
             let mut call = mcp.open("tools/call", json!({"name": tool, "arguments": arguments}));
             let message = call.next().expect("it asks");
-            let params = if client_era == Era::Modern {
+            let params = if client_era == ClientEra::Modern {
                 assert_eq!(message["result"]["resultType"], "input_required", "{at}: {message}");
                 let requests = message["result"]["inputRequests"].as_object().unwrap();
                 requests.values().next().unwrap()["params"].clone()
@@ -250,7 +250,7 @@ fn no_definition_and_no_question_of_a_server_carries_our_keys() {
             };
             assert_eq!(params["message"], "[fx] Who? [fx]", "{at}: {message}");
             assert_eq!(params["_meta"], json!({"a": 1}), "{at}: {message}");
-            if client_era != Era::Modern && era == "legacy" {
+            if client_era != ClientEra::Modern && era == "legacy" {
                 // A call still in progress would make the next call's question ambiguous.
                 mcp.respond(&message["id"], json!({"action": "decline"}));
                 call.response();
@@ -266,10 +266,10 @@ fn a_task_that_failed_did_not_fail_by_a_refusal_of_ours() {
         "ttlMs": 0, "cacheScope": "private"});
     let mut script = script();
     script["server/discover"] = json!([format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{discovered}}}"#)]);
-    for way in [Way::Stdio, Way::Json, Way::Stream] {
+    for way in [VoiceTransport::Stdio, VoiceTransport::Json, VoiceTransport::Stream] {
         let (gateway, _server) = gateway(way, "modern", &script);
         let knows = json!({"extensions": {TASKS: {}}});
-        let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", knows);
+        let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", knows);
         let created = client.call("fx__raw", json!({}));
         let id = &created.result()["taskId"];
         assert!(id.is_string(), "{way:?}: {}", created.raw);
@@ -284,7 +284,7 @@ fn a_task_that_failed_did_not_fail_by_a_refusal_of_ours() {
 }
 
 /// Starts a gateway whose only server is the gateway `inner`, configured by `place`.
-fn outer(setup: Setup, place: &str) -> Gateway {
+fn outer(setup: GatewaySetup, place: &str) -> Gateway {
     let limit = "[[policy.limits]]\nid = \"once\"\ntools = [\"inner__fx__sleep\"]\nrate = \"1/h\"";
     let gateway = setup.toml(&format!("[upstreams.inner]\n{place}\n\n{limit}")).start();
     gateway.wait_for_tools(&["inner__fx__echo"]);
@@ -292,16 +292,16 @@ fn outer(setup: Setup, place: &str) -> Gateway {
 }
 
 /// Sets up the inner gateway, which limits every call but the first.
-fn inner() -> Setup {
+fn inner() -> GatewaySetup {
     let limit = "[[policy.limits]]\nid = \"l\"\nupstreams = [\"fx\"]\nrate = \"1/h\"";
-    Setup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).toml(limit)
+    GatewaySetup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).toml(limit)
 }
 
 fn limited(refusal: &Value) -> bool {
     refusal["reason"] == "limited" && refusal["executed"] == "no" && refusal["retry-after-ms"].is_u64()
 }
 
-fn refused_behind(answer: &Answer, at: &str) {
+fn refused_behind(answer: &McpAnswer, at: &str) {
     let meta = &answer.result()["_meta"];
     assert!(answer.is_error() && meta.get(REFUSAL).is_none(), "{at}: {}", answer.raw);
     assert_eq!(meta[UPSTREAM_REFUSAL]["upstream"], "inner", "{at}: {}", answer.raw);
@@ -313,7 +313,7 @@ fn refused_behind(answer: &Answer, at: &str) {
 fn chained(gateway: &Gateway, at: &str) {
     let mut first = gateway.modern();
     assert_eq!(first.call("inner__fx__echo", json!({"text": "through both"})).text(), "through both", "{at}");
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let at = format!("{at}, {era:?} client");
         let mut client = gateway.client(era);
         refused_behind(&client.call("inner__fx__echo", json!({"text": "x"})), &at);
@@ -339,7 +339,7 @@ fn a_gateway_behind_a_gateway_refuses_in_its_own_name_alone() {
     for (path, era) in [("mcp", "modern"), ("mcp", "legacy"), ("sse", "legacy")] {
         let behind = inner().start();
         behind.wait_for_tools(&["fx__echo"]);
-        let setup = Setup::new().env("INNER", &behind.token().unwrap());
+        let setup = GatewaySetup::new().env("INNER", &behind.token().unwrap());
         let headers = "headers = { Authorization = { env = \"INNER\", prefix = \"Bearer \" } }";
         let place = format!("url = \"http://{}/{path}\"\nera = \"{era}\"\n{headers}", behind.address);
         chained(&outer(setup, &place), &format!("/{path}, {era}"));
@@ -354,9 +354,9 @@ fn the_error_of_a_subscription_is_judged_like_any_other() {
     let line = format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"error":{error}}}"#);
     let greeting = r#"{"jsonrpc":"2.0","id":${ID},"result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"x","version":"1"},"capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true}}}}"#;
     let script = json!({"initialize": [greeting], "resources/subscribe": [line]});
-    let (gateway, _server) = gateway(Way::Stdio, "legacy", &script);
+    let (gateway, _server) = gateway(VoiceTransport::Stdio, "legacy", &script);
     let mut client =
-        Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({"elicitation": {"url": {}}}));
+        Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", json!({"elicitation": {"url": {}}}));
     let answer = client.request("resources/subscribe", json!({"uri": "fx://doc/1"}));
     assert_eq!(answer.code(), Some(-32603), "{}", answer.raw);
     assert!(!answer.raw.contains(url), "{}", answer.raw);

@@ -20,9 +20,9 @@ use tokio::sync::mpsc;
 
 use crate::gateway::service::Service;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::Evidence;
-use crate::policy::consent::{Answer, Lifetime};
-use crate::stage::harness::{Gateway, Setup};
+use crate::policy::ApprovalEvidence;
+use crate::policy::consent::{GrantLifetime, PersonAnswer};
+use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::upstream::Fake;
 use crate::stage::{StageOptions, block_on, set_options, stage};
 
@@ -37,12 +37,12 @@ mod truth;
 mod upstream;
 mod words;
 
-use self::chance::Chance;
-use self::client::Client;
-use self::event::{Event, EventSender};
-use self::side::{ClientSide, Door};
-use self::truth::{Truth, take_story};
-use self::upstream::Upstream;
+use self::chance::WorldChance;
+use self::client::WorldClient;
+use self::event::{EventSender, WireEvent};
+use self::side::{ClientDoor, ClientSide};
+use self::truth::{WorldTruth, take_story};
+use self::upstream::WorldUpstream;
 use self::words::about;
 
 /// Rounds of one world, between which its connections stay. Each is one interleaving.
@@ -87,14 +87,14 @@ tools = ["a__open", "b__open"]
 /// Tools that the gateway lists when both upstreams are known.
 const TOOLS: usize = 8;
 
-struct World {
-    chance: Chance,
-    truth: Truth,
+struct PlayedWorld {
+    chance: WorldChance,
+    truth: WorldTruth,
     clients: Vec<ClientSide>,
-    upstreams: Vec<Upstream>,
+    upstreams: Vec<WorldUpstream>,
     gateway: Gateway,
     sender: EventSender,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<WireEvent>,
     era: Era,
     /// The callers of clients.
     callers: &'static [&'static str],
@@ -108,20 +108,21 @@ struct World {
     config: String,
 }
 
-impl World {
+impl PlayedWorld {
     fn new(seed: u64, clients: Era, servers: Era) -> Self {
-        let mut chance = Chance::new(seed);
+        let mut chance = WorldChance::new(seed);
         set_options(StageOptions { seed, event_interval: 8 });
         let (sender, events) = mpsc::unbounded_channel();
         let revisions: Vec<Revision> = Revision::of(servers).collect();
-        let mut setup = Setup::new().policy(POLICY).toml(RULES);
+        let mut setup = GatewaySetup::new().policy(POLICY).toml(RULES);
         let callers: &[&str] = if chance.one_in(3) { &["x", "y"] } else { &["x"] };
         if callers.len() > 1 {
             setup = setup.second_caller(TOKEN);
         }
         setup = setup.server("limits.session-idle = \"12h\"");
         let upstreams = [("a", false), ("b", true)];
-        let upstreams = upstreams.map(|(name, http)| Upstream::new(name, http, chance.pick(&revisions), &mut chance));
+        let upstreams =
+            upstreams.map(|(name, http)| WorldUpstream::new(name, http, chance.pick(&revisions), &mut chance));
         let kinds = ["auto", "auto", "per-caller", "per-session"];
         let instances = kinds.map(|kind| format!("instance = \"{kind}\"\ncall-timeout = \"15s\"\n"));
         let instances = [0, 1].map(|_| instances[chance.below(instances.len())].clone());
@@ -133,7 +134,7 @@ impl World {
         let free = gateway.inner().service.admission.free();
         let mut world = Self {
             chance,
-            truth: Truth::default(),
+            truth: WorldTruth::default(),
             clients: Vec::new(),
             upstreams: upstreams.into(),
             gateway,
@@ -170,10 +171,10 @@ impl World {
         let (revision, caller) = (self.chance.pick(&revisions), self.chance.pick(self.callers));
         // Pipes are our own user's.
         let is_http = caller == "y" || self.chance.one_in(2);
-        let client = Client::new(self.made, caller, revision, is_http, &mut self.chance);
+        let client = WorldClient::new(self.made, caller, revision, is_http, &mut self.chance);
         self.truth.note(|| format!("client {} of {caller} speaks {revision}, HTTP: {is_http}", self.made));
         let token = if caller == "y" { TOKEN.to_owned() } else { self.gateway.token().unwrap() };
-        let door = Door { port: self.gateway.address.port(), token };
+        let door = ClientDoor { port: self.gateway.address.port(), token };
         ClientSide::connect(client, self.gateway.inner(), door, self.sender.clone())
     }
 
@@ -181,17 +182,19 @@ impl World {
     fn take_events(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             match event {
-                Event::Answered { client, .. } | Event::Told { client, .. } | Event::Ended { client, .. } => {
+                WireEvent::Answered { client, .. }
+                | WireEvent::Told { client, .. }
+                | WireEvent::Ended { client, .. } => {
                     let at = self.clients.iter().position(|one| one.client.number == client);
                     if let Some(at) = at {
                         self.clients[at].take(event, &mut self.truth);
                     }
                 }
-                Event::Started { upstream, .. }
-                | Event::Line { upstream, .. }
-                | Event::Exited { upstream, .. }
-                | Event::Requested { upstream, .. }
-                | Event::Closed { upstream, .. } => self.upstreams[upstream].take(event, &mut self.truth),
+                WireEvent::Started { upstream, .. }
+                | WireEvent::Line { upstream, .. }
+                | WireEvent::Exited { upstream, .. }
+                | WireEvent::Requested { upstream, .. }
+                | WireEvent::Closed { upstream, .. } => self.upstreams[upstream].take(event, &mut self.truth),
             }
         }
     }
@@ -254,8 +257,8 @@ impl World {
         let is_yes = !self.chance.one_in(3);
         self.truth.note(|| format!("the operator answers the approval of call {n}: {is_yes}"));
         self.truth.call(n).agreed |= is_yes;
-        let answer = if is_yes { Answer::Allow(Lifetime::Once) } else { Answer::Deny };
-        drop(approvals.answer(&approval.id, answer, Evidence::Operator, "operator").await);
+        let answer = if is_yes { PersonAnswer::Allow(GrantLifetime::Once) } else { PersonAnswer::Deny };
+        drop(approvals.answer(&approval.id, answer, ApprovalEvidence::Operator, "operator").await);
     }
 
     /// Reloads a configuration that denies the open tools, or one that allows them again.
@@ -380,7 +383,7 @@ impl World {
         let left = [
             ("tools not listed", TOOLS.saturating_sub(snapshot.whole.catalog.entries().len())),
             ("busy clients", busy),
-            ("calls at servers", self.upstreams.iter().map(Upstream::left).sum()),
+            ("calls at servers", self.upstreams.iter().map(WorldUpstream::left).sum()),
             ("calls in flight", usize::try_from(calls).unwrap()),
             ("places of calls", self.free.abs_diff(service.admission.free())),
             ("calls in queues", service.admission.waiting()),
@@ -403,7 +406,7 @@ impl World {
 }
 
 fn play_one(seed: u64, clients: Era, servers: Era) {
-    let mut world = World::new(seed, clients, servers);
+    let mut world = PlayedWorld::new(seed, clients, servers);
     block_on(async {
         for _ in 0..ROUNDS {
             for _ in 0..EVENTS {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::shown;
 use crate::cli::exit::NO;
 use crate::cli::operator::OperatorClient;
-use crate::cli::output::{Failure, print};
+use crate::cli::output::{CommandFailure, print};
 use crate::cli::screen::Screen;
-use crate::cli::terminal::{self, Reply, YES_OR_NO};
-use crate::operator::request::{AnswerParams, ById, NoParams, Request, Wish};
+use crate::cli::terminal::{self, TypedAnswer, YES_OR_NO};
+use crate::operator::request::{AnswerParams, IdParams, NoParams, OperatorAnswer, Request};
 use crate::operator::views::{AnswerOutcome, ApprovalsView};
-use crate::policy::consent::view::Paint;
+use crate::policy::consent::view::ViewColours;
 use crate::policy::consent::{ApprovalView, OfferView};
 use crate::wire::foreign;
 
@@ -20,11 +20,11 @@ const EIGHT_HOURS: Duration = Duration::from_secs(8 * 3600);
 
 /// The outcome of asking a person about an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Asked {
+pub(in crate::cli) enum AskOutcome {
     /// The call was allowed.
     Allowed {
         /// The scope and duration of the grant.
-        wish: Wish,
+        wish: OperatorAnswer,
         /// True if the agent had been told to stop before the answer came.
         is_late: bool,
     },
@@ -39,7 +39,7 @@ pub(in crate::cli) enum Asked {
 
 /// The answers that are offered to the person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Offer {
+pub(in crate::cli) enum OfferedAnswers {
     /// Allow once, or deny.
     Once,
     /// Also for eight hours, always, or below a folder.
@@ -50,51 +50,55 @@ pub(in crate::cli) enum Offer {
 ///
 /// # Errors
 /// The approval could not be fetched or shown, or the answer was not accepted.
-pub(in crate::cli) fn ask(client: &mut OperatorClient, id: &str, offer: Offer) -> Result<Asked, Failure> {
-    let approval: ApprovalView = match client.ask(&Request::Approval(ById { id: id.to_owned() })) {
+pub(in crate::cli) fn ask(
+    client: &mut OperatorClient,
+    id: &str,
+    offer: OfferedAnswers,
+) -> Result<AskOutcome, CommandFailure> {
+    let approval: ApprovalView = match client.ask(&Request::Approval(IdParams { id: id.to_owned() })) {
         Ok(approval) => approval,
-        Err(failure) if failure.code == NO => return Ok(Asked::Gone),
+        Err(failure) if failure.code == NO => return Ok(AskOutcome::Gone),
         Err(failure) => return Err(failure),
     };
     let digest = Some(shown::digest(&approval)?);
-    let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
-    print(&format!("{}\n", shown::told(&approval, &paint)))?;
+    let paint = if Screen::of_stdout().has_colours() { ViewColours::TERMINAL } else { ViewColours::NONE };
+    print(&format!("{}\n", shown::format_approval(&approval, &paint)))?;
     let below = approval.offers();
     let (question, choices) = match offer {
-        Offer::Once => ("Allow this call once?", YES_OR_NO),
-        Offer::Longer if below.is_empty() => {
+        OfferedAnswers::Once => ("Allow this call once?", YES_OR_NO),
+        OfferedAnswers::Longer if below.is_empty() => {
             ("Allow this call?", "[y: once, 8: any arguments for 8 h, a: always, n: no]")
         }
-        Offer::Longer => {
+        OfferedAnswers::Longer => {
             ("Allow this call?", "[y: once, 8: any arguments for 8 h, a: always, b1 or b PATH: always below it, n: no]")
         }
     };
     let wish = match terminal::reply(question, choices, || is_open(client, id))? {
-        Reply::Yes => Wish::Once,
-        Reply::No => Wish::Deny,
-        Reply::Word(word) => match word.to_ascii_lowercase().as_str() {
-            "8" | "8h" if offer == Offer::Longer => Wish::For(EIGHT_HOURS),
-            "a" | "always" if offer == Offer::Longer => Wish::Always,
-            _ if offer == Offer::Longer => match chosen(&word, below) {
-                Some(base) => Wish::Below(base),
-                None => return Ok(Asked::Left),
+        TypedAnswer::Yes => OperatorAnswer::Once,
+        TypedAnswer::No => OperatorAnswer::Deny,
+        TypedAnswer::Word(word) => match word.to_ascii_lowercase().as_str() {
+            "8" | "8h" if offer == OfferedAnswers::Longer => OperatorAnswer::For(EIGHT_HOURS),
+            "a" | "always" if offer == OfferedAnswers::Longer => OperatorAnswer::Always,
+            _ if offer == OfferedAnswers::Longer => match parse_base(&word, below) {
+                Some(base) => OperatorAnswer::Below(base),
+                None => return Ok(AskOutcome::Left),
             },
-            _ => return Ok(Asked::Left),
+            _ => return Ok(AskOutcome::Left),
         },
-        Reply::Withdrawn => return Ok(Asked::Gone),
-        Reply::Over => return Ok(Asked::Over),
+        TypedAnswer::Withdrawn => return Ok(AskOutcome::Gone),
+        TypedAnswer::Over => return Ok(AskOutcome::Over),
     };
     let request = Request::Answer(AnswerParams { id: id.to_owned(), answer: wish.clone(), digest });
     let outcome: AnswerOutcome = client.ask(&request)?;
     match (wish, outcome.word.as_str()) {
-        (Wish::Deny, "denied") => Ok(Asked::Denied),
-        (wish, "granted") if wish != Wish::Deny => Ok(Asked::Allowed { wish, is_late: outcome.is_late }),
-        (_, other) => Err(Failure::new(NO, format!("the answer does not count: {}", foreign::line(other)))),
+        (OperatorAnswer::Deny, "denied") => Ok(AskOutcome::Denied),
+        (wish, "granted") if wish != OperatorAnswer::Deny => Ok(AskOutcome::Allowed { wish, is_late: outcome.is_late }),
+        (_, other) => Err(CommandFailure::new(NO, format!("the answer does not count: {}", foreign::line(other)))),
     }
 }
 
 /// Returns the folder or site that an answer such as `b`, `b2` or `b /srv/project` names.
-fn chosen(word: &str, below: &[OfferView]) -> Option<Arc<str>> {
+fn parse_base(word: &str, below: &[OfferView]) -> Option<Arc<str>> {
     let rest = word.strip_prefix(['b', 'B'])?;
     if let Some(base) = rest.strip_prefix(' ').map(str::trim).filter(|base| !base.is_empty()) {
         return Some(Arc::from(base));

@@ -27,7 +27,7 @@ const COLUMNS: [Column; 7] = [
 /// screen.
 pub(super) fn table(screen: Screen, rows: &[ApprovalView]) -> String {
     let ids: Vec<String> = rows.iter().map(|row| foreign::line(&row.id).into_owned()).collect();
-    let length = (MIN_PREFIX.max(ID)..).find(|length| are_apart(&ids, *length)).unwrap_or(ID);
+    let length = (MIN_PREFIX.max(ID)..).find(|length| are_distinct(&ids, *length)).unwrap_or(ID);
     let mut cells: Vec<Vec<String>> = rows
         .iter()
         .zip(&ids)
@@ -50,7 +50,7 @@ pub(super) fn table(screen: Screen, rows: &[ApprovalView]) -> String {
 }
 
 /// Returns true if the first `length` characters tell the ids apart, or if the ids have no more.
-fn are_apart(ids: &[String], length: usize) -> bool {
+fn are_distinct(ids: &[String], length: usize) -> bool {
     let starts: std::collections::HashSet<&str> = ids.iter().map(|id| id.get(..length).unwrap_or(id)).collect();
     starts.len() == ids.len() || ids.iter().all(|id| id.len() <= length)
 }

@@ -2,26 +2,26 @@
 //! given.
 
 use crate::cli::exit::UNAVAILABLE;
-use crate::cli::output::Failure;
+use crate::cli::output::CommandFailure;
 use crate::cli::status::time;
 use crate::policy::Digest;
 use crate::policy::consent::ApprovalView;
-use crate::policy::consent::view::{Paint, View};
+use crate::policy::consent::view::{ArgumentView, ViewColours};
 use crate::wire::foreign;
-use crate::wire::foreign::marked::Marked;
+use crate::wire::foreign::marked::MarkedText;
 
 /// The hint after the call was allowed too late for the agent.
 pub(super) const TRY_AGAIN: &str = "Tell the agent to try again.";
 
 /// Formats the whole approval for people, in the colours of `paint`.
-pub(super) fn told(approval: &ApprovalView, paint: &Paint) -> String {
+pub(super) fn format_approval(approval: &ApprovalView, paint: &ViewColours) -> String {
     let mut out = String::new();
-    let mut row = |name: &str, parts: &[Marked]| {
+    let mut row = |name: &str, parts: &[MarkedText]| {
         out.push_str(&format!("{name:<11}"));
         parts.iter().for_each(|part| paint.marked(part, "", &mut out));
         out.push('\n');
     };
-    let (own, quoted) = (Marked::own, Marked::quoted);
+    let (own, quoted) = (MarkedText::own, MarkedText::quoted);
     let caller = quoted(approval.caller.name());
     match &approval.client {
         Some(client) => row("caller:", &[caller, own(", says it is "), quoted(client), own(" (not verified)")]),
@@ -35,7 +35,7 @@ pub(super) fn told(approval: &ApprovalView, paint: &Paint) -> String {
         row(&kind, &[quoted(&approval.item), own(" (called "), quoted(&approval.exposed), own(")")]);
     }
     if let Some(effect) = &approval.effect {
-        row("effect:", &[Marked::of(effect)]);
+        row("effect:", &[MarkedText::of(effect)]);
     }
     row("time:", &[own(&format!("asked {} ago, {} left", time(approval.age), time(approval.left)))]);
     let agent = match (approval.waits, approval.wait_left) {
@@ -63,19 +63,20 @@ pub(super) fn told(approval: &ApprovalView, paint: &Paint) -> String {
     if let Some(outcome) = &approval.outcome {
         out.push_str(&format!("\n{}\n", foreign::line(outcome)));
     }
-    out.push_str(&below(approval));
+    out.push_str(&format_offers(approval));
     out
 }
 
 /// Returns the digest of the shown approval, which the answer must name. Fails with 69 for an old
 /// daemon that sends none.
-pub(super) fn digest(approval: &ApprovalView) -> Result<Digest, Failure> {
-    let old = || Failure::new(UNAVAILABLE, "the daemon is older than this program and lists no digests; restart it");
+pub(super) fn digest(approval: &ApprovalView) -> Result<Digest, CommandFailure> {
+    let old =
+        || CommandFailure::new(UNAVAILABLE, "the daemon is older than this program and lists no digests; restart it");
     Digest::from_hex(&approval.digest).ok_or_else(old)
 }
 
 /// Lists the offered grants below a folder or site, numbered `b1`, `b2` and so on.
-fn below(approval: &ApprovalView) -> String {
+fn format_offers(approval: &ApprovalView) -> String {
     let offers = approval.offers();
     let mut out = String::new();
     for (at, offer) in offers.iter().enumerate() {
@@ -97,7 +98,7 @@ pub(super) fn commands(approval: &ApprovalView) -> String {
 }
 
 /// Formats the arguments as far as they were kept.
-fn arguments(approval: &ApprovalView, paint: &Paint) -> String {
+fn arguments(approval: &ApprovalView, paint: &ViewColours) -> String {
     let size = approval.arguments_bytes.unwrap_or_default();
     let Some(json) = &approval.arguments else {
         let Some(beginning) = &approval.arguments_beginning else {
@@ -107,7 +108,7 @@ fn arguments(approval: &ApprovalView, paint: &Paint) -> String {
         let text = foreign::block(beginning);
         return format!("The arguments, {size} bytes, are too long to be kept. This is how they begin:\n{text}");
     };
-    let view = View::of(&json.text(), usize::MAX / 4);
+    let view = ArgumentView::of(&json.text(), usize::MAX / 4);
     if view.blocks.is_empty() {
         return "No arguments.\n".to_owned();
     }
@@ -116,11 +117,11 @@ fn arguments(approval: &ApprovalView, paint: &Paint) -> String {
 }
 
 /// Formats foreign text with a bar before each line.
-fn barred(text: &str, paint: &Paint) -> String {
+fn barred(text: &str, paint: &ViewColours) -> String {
     let mut out = String::new();
     for (line, _) in foreign::lines(text) {
         out.extend([paint.pale, "  | ", paint.off]);
-        paint.marked(&Marked::of(line), "", &mut out);
+        paint.marked(&MarkedText::of(line), "", &mut out);
         out.push('\n');
     }
     out
@@ -134,7 +135,7 @@ mod tests {
 
     fn shown(json: &'static str) -> String {
         let approval: ApprovalView = serde_json::from_str(json).unwrap();
-        told(&approval, &Paint::NONE) + &commands(&approval)
+        format_approval(&approval, &ViewColours::NONE) + &commands(&approval)
     }
 
     #[test]

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::asker::{Asked, Offer, ask};
+use super::asker::{AskOutcome, OfferedAnswers, ask};
 use super::shown::TRY_AGAIN;
 use crate::cli::daemon;
 use crate::cli::ends::end_when_unread;
 use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
 use crate::cli::operator::OperatorClient;
-use crate::cli::options::Common;
-use crate::cli::output::{Failure, complain, follow, json_line, print};
+use crate::cli::options::CommonOptions;
+use crate::cli::output::{CommandFailure, complain, follow, json_line, print};
 use crate::cli::screen::Screen;
 use crate::cli::terminal;
 use crate::daemon::local_time::local;
-use crate::operator::request::{NoParams, Request, Wish};
+use crate::operator::request::{NoParams, OperatorAnswer, Request};
 use crate::operator::views::ApprovalsView;
 use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Follows approvals until Ctrl-C, the end of the input, or, if it only prints, until stdout has no
 /// reader.
-pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
+pub(super) fn run(common: &CommonOptions, json: bool) -> Result<u8, CommandFailure> {
     let asks = !json && terminal::is_here();
     end_at_ctrl_c(asks)?;
     if !asks {
@@ -44,7 +44,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     }
     let mut seen: HashSet<String> = HashSet::new();
     loop {
-        let Some(rows) = rows(common, &mut client)? else {
+        let Some(rows) = fetch_open(common, &mut client)? else {
             std::thread::sleep(LOOK);
             continue;
         };
@@ -52,7 +52,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
         let fresh: Vec<&ApprovalView> = rows.iter().filter(|row| !seen.contains(&row.id)).collect();
         if let (Some(client), Some(row), true) = (&mut client, fresh.first(), asks) {
             seen.insert(row.id.clone());
-            if !asked(client, &row.id, fresh.len() - 1)? {
+            if !ask_about(client, &row.id, fresh.len() - 1)? {
                 return Ok(OK);
             }
             // Further approvals may have been answered while the person thought.
@@ -73,7 +73,10 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
 }
 
 /// Fetches the open approvals, reconnecting if necessary; `None` while the daemon is unreachable.
-fn rows(common: &Common, client: &mut Option<OperatorClient>) -> Result<Option<Vec<ApprovalView>>, Failure> {
+fn fetch_open(
+    common: &CommonOptions,
+    client: &mut Option<OperatorClient>,
+) -> Result<Option<Vec<ApprovalView>>, CommandFailure> {
     let found = match client.take() {
         Some(found) => Ok(found),
         None => OperatorClient::find(common),
@@ -92,17 +95,21 @@ fn rows(common: &Common, client: &mut Option<OperatorClient>) -> Result<Option<V
 
 /// Asks about one approval and prints the outcome; `others` is the number of further new approvals.
 /// Returns false at the end of the input.
-fn asked(client: &mut OperatorClient, id: &str, others: usize) -> Result<bool, Failure> {
+fn ask_about(client: &mut OperatorClient, id: &str, others: usize) -> Result<bool, CommandFailure> {
     let waiting = if others == 0 { String::new() } else { format!("{others} more behind this one\n") };
     print(&format!("\n{waiting}"))?;
-    let text = match ask(client, id, Offer::Longer) {
-        Ok(Asked::Over) => return Ok(false),
-        Ok(Asked::Allowed { wish, is_late }) => {
-            format!("allowed {}{}", how_long(&wish), if is_late { format!(". {TRY_AGAIN}") } else { String::new() })
+    let text = match ask(client, id, OfferedAnswers::Longer) {
+        Ok(AskOutcome::Over) => return Ok(false),
+        Ok(AskOutcome::Allowed { wish, is_late }) => {
+            format!(
+                "allowed {}{}",
+                describe_duration(&wish),
+                if is_late { format!(". {TRY_AGAIN}") } else { String::new() }
+            )
         }
-        Ok(Asked::Denied) => "denied; the same call stays refused for 10 minutes".to_owned(),
-        Ok(Asked::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
-        Ok(Asked::Gone) => "it was answered elsewhere or has expired".to_owned(),
+        Ok(AskOutcome::Denied) => "denied; the same call stays refused for 10 minutes".to_owned(),
+        Ok(AskOutcome::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
+        Ok(AskOutcome::Gone) => "it was answered elsewhere or has expired".to_owned(),
         Err(failure) if matches!(failure.code, NO | UNAVAILABLE) => {
             complain(&failure.text);
             return Ok(true);
@@ -114,17 +121,21 @@ fn asked(client: &mut OperatorClient, id: &str, others: usize) -> Result<bool, F
 }
 
 /// Describes how long a permission lasts, and where it can be revoked.
-fn how_long(wish: &Wish) -> String {
+fn describe_duration(wish: &OperatorAnswer) -> String {
     match wish {
-        Wish::For(_) | Wish::Session => format!("for {wish}, any arguments; `headend grants` lists it"),
-        Wish::Always => "until the tool or its server changes, any arguments; `headend grants` lists it".to_owned(),
-        Wish::Below(_) => format!("{wish}; `headend grants` lists it"),
-        Wish::Once | Wish::Deny => wish.to_string(),
+        OperatorAnswer::For(_) | OperatorAnswer::Session => {
+            format!("for {wish}, any arguments; `headend grants` lists it")
+        }
+        OperatorAnswer::Always => {
+            "until the tool or its server changes, any arguments; `headend grants` lists it".to_owned()
+        }
+        OperatorAnswer::Below(_) => format!("{wish}; `headend grants` lists it"),
+        OperatorAnswer::Once | OperatorAnswer::Deny => wish.to_string(),
     }
 }
 
 /// Formats an approval as one line, of JSON if asked for.
-fn line(row: &ApprovalView, json: bool) -> Result<String, Failure> {
+fn line(row: &ApprovalView, json: bool) -> Result<String, CommandFailure> {
     if json {
         return json_line(row);
     }
@@ -135,8 +146,8 @@ fn line(row: &ApprovalView, json: bool) -> Result<String, Failure> {
 }
 
 /// Spawns a thread that ends the process with success on Ctrl-C, the normal way to end the command.
-fn end_at_ctrl_c(asks: bool) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(SOFTWARE, format!("the signal of Ctrl-C: {error}"));
+fn end_at_ctrl_c(asks: bool) -> Result<(), CommandFailure> {
+    let failed = |error: std::io::Error| CommandFailure::new(SOFTWARE, format!("the signal of Ctrl-C: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
     let mut interrupted = {
         let _inside = runtime.enter();

@@ -10,8 +10,8 @@ use http_body_util::Full;
 use time::OffsetDateTime;
 use url::Url;
 
-use super::finding::Findings;
-use crate::config::{Config, ProxySettings, Target, Upstream};
+use super::finding::DoctorFindings;
+use crate::config::{Config, ProxySettings, UpstreamSettings, UpstreamTarget};
 use crate::upstream::net::client::HttpClient;
 
 /// Tolerated difference: tokens and certificates are judged by minutes.
@@ -24,7 +24,7 @@ const ASKED: usize = 4;
 const NEXT: &str = "set the clock: `sudo timedatectl set-ntp true`";
 
 /// Adds a finding about the clock.
-pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) {
+pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut DoctorFindings) {
     let now = SystemTime::from(OffsetDateTime::now_utc());
     let written = state.and_then(|dir| std::fs::metadata(dir.join("headend.db")).ok()?.modified().ok());
     if let Some(ahead) = written.and_then(|written| written.duration_since(now).ok()).filter(|ahead| *ahead > MOST) {
@@ -32,10 +32,10 @@ pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) 
         return found.problem("clock", what, NEXT);
     }
     let urls = config.upstreams.iter().filter_map(|spec| match &spec.target {
-        Target::Http { url, .. } => Some((spec, url)),
-        Target::Stdio { .. } => None,
+        UpstreamTarget::Http { url, .. } => Some((spec, url)),
+        UpstreamTarget::Stdio { .. } => None,
     });
-    let urls: Vec<(&Upstream, &Url)> = urls.take(ASKED).collect();
+    let urls: Vec<(&UpstreamSettings, &Url)> = urls.take(ASKED).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let (Ok(runtime), false) = (runtime, urls.is_empty()) else { return };
     let asked = runtime.block_on(futures_util::future::join_all(urls.iter().map(|(spec, url)| date(&spec.proxy, url))));

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::finding::{Findings, Level};
+use super::finding::{DoctorFindings, FindingLevel};
 use crate::cli::source::environment;
-use crate::config::{Config, Notified, Notify, Target, Template, is_program, known_directories};
+use crate::config::{
+    Config, NotifyReceiver, NotifySettings, UpstreamTarget, VariableText, is_program, known_directories,
+};
 use crate::operator::upstreams::program_of;
 
 /// Variables that name files or folders of certificates.
@@ -22,7 +24,7 @@ const NODE: u32 = 18;
 /// Oldest minor version of Python 3 that the official servers run with.
 const PYTHON: u32 = 10;
 
-pub(super) fn variables(config: &Config, found: &mut Findings) {
+pub(super) fn variables(config: &Config, found: &mut DoctorFindings) {
     for name in CERTIFICATES {
         let Some(value) = environment(name) else { continue };
         if !Path::new(&value).exists() {
@@ -35,10 +37,10 @@ pub(super) fn variables(config: &Config, found: &mut Findings) {
 
 /// Adds a finding about the proxy of the first upstream that uses one, about a proxy that cannot be
 /// used, and about proxy variables that headend does not read.
-fn proxies(config: &Config, found: &mut Findings) {
+fn proxies(config: &Config, found: &mut DoctorFindings) {
     let remote = config.upstreams.iter().filter_map(|spec| match &spec.target {
-        Target::Http { url, .. } => Some((spec, url)),
-        Target::Stdio { .. } => None,
+        UpstreamTarget::Http { url, .. } => Some((spec, url)),
+        UpstreamTarget::Stdio { .. } => None,
     });
     let mut is_told = false;
     for (spec, url) in remote {
@@ -55,20 +57,20 @@ fn proxies(config: &Config, found: &mut Findings) {
     let direct = config.upstreams.iter().find(|spec| !spec.target.is_here());
     if let (Some(name), Some(spec), false) = (other, direct, is_told) {
         let what = format!("${name} is set, which headend does not read: `{}` is reached directly", spec.name);
-        found.add(Level::Note, "proxy", what, PROXY_LINE.replace("NAME", spec.name.as_str()));
+        found.add(FindingLevel::Note, "proxy", what, PROXY_LINE.replace("NAME", spec.name.as_str()));
     }
 }
 
 /// Adds findings about the versions of interpreters that upstreams need, about the notification
 /// program, and about programs that are not in PATH.
-pub(super) fn programs(config: &Config, found: &mut Findings) {
+pub(super) fn programs(config: &Config, found: &mut DoctorFindings) {
     let words: Vec<&str> = config.upstreams.iter().filter_map(|spec| word(&spec.target)).collect();
     let needs = |names: &[&str]| words.iter().any(|word| names.contains(word));
     if needs(&["npx", "node", "npm", "pnpm", "yarn"]) {
-        version(found, "node", |text| text.trim().strip_prefix('v')?.split('.').next()?.parse().ok(), NODE, "");
+        check_version(found, "node", |text| text.trim().strip_prefix('v')?.split('.').next()?.parse().ok(), NODE, "");
     }
     if needs(&["python", "python3"]) {
-        version(
+        check_version(
             found,
             "python3",
             |text| text.trim().strip_prefix("Python 3.")?.split('.').next()?.parse().ok(),
@@ -83,13 +85,13 @@ pub(super) fn programs(config: &Config, found: &mut Findings) {
             continue;
         }
         let name = spec.name.as_str();
-        found.problem(name, format!("`{word}` is in no folder of PATH"), way_to(name, word));
+        found.problem(name, format!("`{word}` is in no folder of PATH"), describe_remedy(name, word));
     }
 }
 
 /// Adds a finding about the program of `[policy.consent] notify`.
-fn notifier(config: &Config, found: &mut Findings) {
-    let Some(Notify { to: Notified::Program(command), .. }) = &config.consent.notify else { return };
+fn notifier(config: &Config, found: &mut DoctorFindings) {
+    let Some(NotifySettings { to: NotifyReceiver::Program(command), .. }) = &config.consent.notify else { return };
     let Some(program) = command.first().map(Path::new) else { return };
     let shown = program.display();
     match std::fs::metadata(program) {
@@ -108,19 +110,21 @@ fn notifier(config: &Config, found: &mut Findings) {
 }
 
 /// Returns the next step if the program `word` of the upstream `name` is not found.
-pub(super) fn way_to(name: &str, word: &str) -> String {
-    let Some(folder) = place_of(word) else {
+pub(super) fn describe_remedy(name: &str, word: &str) -> String {
+    let Some(folder) = find_program_folder(word) else {
         return format!("{}, or correct `command` of [upstreams.{name}]", installation(word));
     };
     let folder = folder.display().to_string();
     format!("it is in {folder}: write `path = [{folder:?}]` in [upstreams.{name}], then `headend reload`")
 }
 
-fn word(target: &Target) -> Option<&str> {
+fn word(target: &UpstreamTarget) -> Option<&str> {
     match target {
         // A word with variables could contain a secret, so it is not shown.
-        Target::Stdio { command, .. } => command.first().filter(|word| !word.is_expanded()).map(Template::expose),
-        Target::Http { .. } => None,
+        UpstreamTarget::Stdio { command, .. } => {
+            command.first().filter(|word| !word.is_expanded()).map(VariableText::expose)
+        }
+        UpstreamTarget::Http { .. } => None,
     }
 }
 
@@ -139,7 +143,7 @@ fn installation(word: &str) -> String {
 
 /// Finds a folder that contains the program: in the PATH of this command, which may differ from the
 /// daemon's, or among the usual folders of installers.
-fn place_of(word: &str) -> Option<PathBuf> {
+fn find_program_folder(word: &str) -> Option<PathBuf> {
     let own = environment("PATH").unwrap_or_default();
     let own = own.split(':').filter(|folder| folder.starts_with('/')).map(PathBuf::from);
     own.chain(known_directories(&environment)).find(|folder| is_program(&folder.join(word)))
@@ -147,9 +151,15 @@ fn place_of(word: &str) -> Option<PathBuf> {
 
 /// Adds a finding about the version that a program prints; `least` is the oldest good one, with
 /// `before` in front of it in messages.
-fn version(found: &mut Findings, program: &str, read: impl Fn(&str) -> Option<u32>, least: u32, before: &str) {
+fn check_version(
+    found: &mut DoctorFindings,
+    program: &str,
+    read: impl Fn(&str) -> Option<u32>,
+    least: u32,
+    before: &str,
+) {
     // If the program is missing, there is a finding about the upstream that needs it.
-    let Some(text) = printed(program) else { return };
+    let Some(text) = run_version(program) else { return };
     match read(&text) {
         Some(number) if number < least => {
             let what = format!("{} is older than {before}{least}, which current servers need", text.trim());
@@ -161,7 +171,7 @@ fn version(found: &mut Findings, program: &str, read: impl Fn(&str) -> Option<u3
 
 /// Returns the first 80 characters that `PROGRAM --version` prints; `None` if it fails to start or
 /// takes too long.
-fn printed(program: &str) -> Option<String> {
+fn run_version(program: &str) -> Option<String> {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;

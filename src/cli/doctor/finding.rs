@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Level {
+pub(super) enum FindingLevel {
     Ok,
     Note,
     Warning,
@@ -14,8 +14,8 @@ pub(super) enum Level {
 
 /// A finding of one check, with the next step.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Finding {
-    pub(super) level: Level,
+pub(super) struct DoctorFinding {
+    pub(super) level: FindingLevel,
     /// The subject of the check: `configuration`, `port`, or the name of an upstream.
     pub(super) about: String,
     pub(super) what: String,
@@ -27,20 +27,20 @@ pub(super) struct Finding {
 
 /// All findings, in the order of the checks.
 #[derive(Debug, Default)]
-pub(super) struct Findings(pub(super) Vec<Finding>);
+pub(super) struct DoctorFindings(pub(super) Vec<DoctorFinding>);
 
-impl Findings {
+impl DoctorFindings {
     pub(super) fn ok(&mut self, about: &str, what: impl Into<String>) {
-        self.add(Level::Ok, about, what, "");
+        self.add(FindingLevel::Ok, about, what, "");
     }
 
-    pub(super) fn add(&mut self, level: Level, about: &str, what: impl Into<String>, next: impl Into<String>) {
+    pub(super) fn add(&mut self, level: FindingLevel, about: &str, what: impl Into<String>, next: impl Into<String>) {
         let (what, next) = (what.into(), next.into());
-        self.0.push(Finding { level, about: about.to_owned(), what, next, quoted: Vec::new() });
+        self.0.push(DoctorFinding { level, about: about.to_owned(), what, next, quoted: Vec::new() });
     }
 
     pub(super) fn problem(&mut self, about: &str, what: impl Into<String>, next: impl Into<String>) {
-        self.add(Level::Problem, about, what, next);
+        self.add(FindingLevel::Problem, about, what, next);
     }
 
     /// Attaches quoted lines to the last finding.
@@ -50,7 +50,7 @@ impl Findings {
         }
     }
 
-    pub(super) fn number(&self, level: Level) -> usize {
+    pub(super) fn number(&self, level: FindingLevel) -> usize {
         self.0.iter().filter(|finding| finding.level == level).count()
     }
 }

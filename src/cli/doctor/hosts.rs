@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use super::finding::Findings;
-use crate::cli::import::{Started, in_one_form, started};
-use crate::config::{Auth, Config, Target, Template, guard};
+use super::finding::DoctorFindings;
+use crate::cli::import::{HostServerEntry, in_one_form, started};
+use crate::config::{ClientAuth, Config, UpstreamTarget, VariableText, guard};
 
 /// Adds findings about each file.
-pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) {
+pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut DoctorFindings) {
     let servers = started();
     let mut files: Vec<&Path> = Vec::new();
     for server in &servers {
@@ -32,7 +32,7 @@ pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) 
 
 /// Adds one finding about the servers that a file's host starts itself although they are upstreams
 /// here.
-fn started_twice(file: &Path, twice: &[(&str, String)], found: &mut Findings) {
+fn started_twice(file: &Path, twice: &[(&str, String)], found: &mut DoctorFindings) {
     let (file, quoted) = (file.display(), |name: &str| format!("{name:?}"));
     let (what, entries) = match twice {
         [] => return,
@@ -52,7 +52,7 @@ fn started_twice(file: &Path, twice: &[(&str, String)], found: &mut Findings) {
 }
 
 /// Adds a finding if an entry leads to this gateway with a wrong token.
-fn judge_token(config: &Config, state: Option<&Path>, server: &Started, found: &mut Findings) {
+fn judge_token(config: &Config, state: Option<&Path>, server: &HostServerEntry, found: &mut DoctorFindings) {
     let (file, name) = (server.file.display(), &server.name);
     if server.url.as_deref().is_some_and(|url| leads_here(config, url)) && refuses(config, state, server) {
         let token = state.map(|dir| dir.join("token").display().to_string()).unwrap_or_default();
@@ -65,16 +65,18 @@ fn judge_token(config: &Config, state: Option<&Path>, server: &Started, found: &
 }
 
 /// Returns true if an upstream is the server that a host starts or reaches.
-fn is_same(target: &Target, server: &Started) -> bool {
+fn is_same(target: &UpstreamTarget, server: &HostServerEntry) -> bool {
     let is_url = |own: &str| {
         server.url.as_deref().is_some_and(|theirs| own.trim_end_matches('/') == theirs.trim_end_matches('/'))
     };
     match target {
-        Target::Http { url, .. } => is_url(url.as_str()),
-        Target::Stdio { command, .. } => [Template::expose, Template::written].into_iter().any(|text| {
-            let (words, url) = in_one_form(command.iter().map(|word| text(word).to_owned()).collect());
-            url.is_some_and(|url| is_url(&url)) || !words.is_empty() && starts_the_same(&words, &server.words)
-        }),
+        UpstreamTarget::Http { url, .. } => is_url(url.as_str()),
+        UpstreamTarget::Stdio { command, .. } => {
+            [VariableText::expose, VariableText::written].into_iter().any(|text| {
+                let (words, url) = in_one_form(command.iter().map(|word| text(word).to_owned()).collect());
+                url.is_some_and(|url| is_url(&url)) || !words.is_empty() && starts_the_same(&words, &server.words)
+            })
+        }
     }
 }
 
@@ -98,8 +100,8 @@ fn leads_here(config: &Config, url: &str) -> bool {
 
 /// Returns true if an entry for headend has a bearer token that is none of ours. A token that the
 /// host fills in is not judged.
-fn refuses(config: &Config, state: Option<&Path>, server: &Started) -> bool {
-    let Auth::Token { tokens } = &config.server.auth else { return false };
+fn refuses(config: &Config, state: Option<&Path>, server: &HostServerEntry) -> bool {
+    let ClientAuth::Token { tokens } = &config.server.auth else { return false };
     if server.is_filled_in {
         return false;
     }

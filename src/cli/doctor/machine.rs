@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
-use super::finding::{Findings, Level};
+use super::finding::{DoctorFindings, FindingLevel};
 use super::versions;
 use crate::cli::daemon;
-use crate::cli::options::Common;
+use crate::cli::options::CommonOptions;
 use crate::cli::output::count;
-use crate::cli::source::{self, Loaded};
+use crate::cli::source::{self, CommandConfig};
 use crate::config::{Config, state_dir};
-use crate::daemon::gateway::{unbound, way_out};
+use crate::daemon::gateway::{bind_error_advice, describe_bind_error};
 use crate::daemon::listen::{CONSOLE, METRICS, SERVER};
 use crate::operator::request::{ReloadParams, Request};
-use crate::operator::views::Reloaded;
+use crate::operator::views::ReloadView;
 
 /// Free space below which a disk counts as full, in bytes.
 const LEAST_ROOM: u64 = 64 << 20;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Connects to the daemon and adds a finding about it; `None` if no usable daemon answers.
-pub(super) fn daemon(common: &Common, found: &mut Findings) -> Option<daemon::Daemon> {
+pub(super) fn check_daemon(common: &CommonOptions, found: &mut DoctorFindings) -> Option<daemon::DaemonConnection> {
     match daemon::connect(common, "admin", None) {
         Ok(daemon) => {
             match daemon.hello.version.as_deref() {
                 Some(version) if version != VERSION => found.add(
-                    Level::Warning,
+                    FindingLevel::Warning,
                     "daemon",
                     format!("it is headend {version}, and this command is headend {VERSION}"),
                     "restart the daemon: `systemctl --user restart headend`, or end `headend serve` and start it again",
@@ -37,25 +37,25 @@ pub(super) fn daemon(common: &Common, found: &mut Findings) -> Option<daemon::Da
             }
             Some(daemon)
         }
-        Err(daemon::NoDaemon::Silent(failure)) if is_denied(common) => {
+        Err(daemon::DaemonUnavailable::Silent(failure)) if is_denied(common) => {
             found.problem("daemon", failure.text, "run this command as that user; what follows is seen by yours");
             None
         }
-        Err(daemon::NoDaemon::Silent(failure)) if common.socket.is_some() => {
+        Err(daemon::DaemonUnavailable::Silent(failure)) if common.socket.is_some() => {
             let next = "start that daemon, or leave --socket and $HEADEND_SOCKET out to look for one";
             found.problem("daemon", failure.text, next);
             None
         }
-        Err(daemon::NoDaemon::Silent(failure)) if failure.text.starts_with("no daemon answers") => {
+        Err(daemon::DaemonUnavailable::Silent(failure)) if failure.text.starts_with("no daemon answers") => {
             found.add(
-                Level::Note,
+                FindingLevel::Note,
                 "daemon",
                 "none runs",
                 "start one with `headend serve`; hosts that run `headend stdio` need none",
             );
             None
         }
-        Err(daemon::NoDaemon::Silent(failure) | daemon::NoDaemon::Refused(failure)) => {
+        Err(daemon::DaemonUnavailable::Silent(failure) | daemon::DaemonUnavailable::Refused(failure)) => {
             found.problem(
                 "daemon",
                 failure.text,
@@ -67,32 +67,32 @@ pub(super) fn daemon(common: &Common, found: &mut Findings) -> Option<daemon::Da
 }
 
 /// Returns true if a socket exists to which this user may not connect.
-pub(super) fn is_denied(common: &Common) -> bool {
+pub(super) fn is_denied(common: &CommonOptions) -> bool {
     let is_denied = |path: &PathBuf| {
         std::os::unix::net::UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
     };
-    daemon::candidates(common).iter().any(is_denied)
+    daemon::socket_candidates(common).iter().any(is_denied)
 }
 
 /// Adds a warning if the daemon's state directory differs from that of this command.
-pub(super) fn compare_state(daemon: &daemon::Daemon, own: &Path, found: &mut Findings) {
+pub(super) fn compare_state(daemon: &daemon::DaemonConnection, own: &Path, found: &mut DoctorFindings) {
     let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if let Some(theirs) = daemon.hello.state.as_deref().filter(|theirs| canonical(Path::new(theirs)) != canonical(own))
     {
         let what = format!("the daemon's is {theirs}, and this command's is {}", own.display());
         let next =
             format!("set $XDG_STATE_HOME as the daemon has it, or give hosts `--socket {}`", daemon.socket.display());
-        found.add(Level::Warning, "state", what, next);
+        found.add(FindingLevel::Warning, "state", what, next);
     }
 }
 
 /// Loads the configuration and adds findings about it, its warnings, and its differences from the
 /// daemon's; `None` if it has errors.
-pub(super) fn configuration(
-    common: &Common,
-    daemon: Option<&mut daemon::Daemon>,
-    found: &mut Findings,
-) -> Option<Loaded> {
+pub(super) fn check_configuration(
+    common: &CommonOptions,
+    daemon: Option<&mut daemon::DaemonConnection>,
+    found: &mut DoctorFindings,
+) -> Option<CommandConfig> {
     let loaded = match source::load(common, &[]) {
         Ok(loaded) => loaded,
         Err(failure) => {
@@ -115,7 +115,7 @@ pub(super) fn configuration(
     found.ok("configuration", format!("{place}: {upstreams}, {}", count(loaded.config.policy.rules.len(), "rule")));
     if loaded.config.path.is_none() {
         found.add(
-            Level::Note,
+            FindingLevel::Note,
             "configuration",
             "your own servers are not in it",
             "`headend import` takes them over from a host's file",
@@ -130,8 +130,8 @@ pub(super) fn configuration(
 
 /// Adds findings about the warnings of the configuration. Warnings of one kind in the same file are
 /// one finding.
-fn warnings(loaded: &Loaded, found: &mut Findings) {
-    let mut groups: Vec<((&str, String), Vec<&crate::config::Warning>)> = Vec::new();
+fn warnings(loaded: &CommandConfig, found: &mut DoctorFindings) {
+    let mut groups: Vec<((&str, String), Vec<&crate::config::ConfigWarning>)> = Vec::new();
     for warning in loaded.warnings.iter().filter(|warning| !warning.message.contains(crate::config::UNPINNED)) {
         // Names and values are in backquotes; the text between them is the kind.
         let kind = warning.message.split('`').step_by(2).collect::<String>();
@@ -148,14 +148,14 @@ fn warnings(loaded: &Loaded, found: &mut Findings) {
             let places = others.iter().map(|warning| format!("`{}`", warning.path)).collect::<Vec<_>>().join(", ");
             what.push_str(&format!("; the same of {places}"));
         }
-        found.add(Level::Warning, "configuration", what, "`headend check` lists all warnings");
+        found.add(FindingLevel::Warning, "configuration", what, "`headend check` lists all warnings");
     }
     versions::look(&loaded.config, loaded.source.path.as_deref(), found);
 }
 
 /// Adds findings if the daemon runs with another configuration file, or if the file has changes
 /// that are not in force or would be refused.
-fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
+fn compare(loaded: &CommandConfig, daemon: &mut daemon::DaemonConnection, found: &mut DoctorFindings) {
     let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let theirs = daemon.hello.config.as_ref().map(|path| canonical(Path::new(path)));
     let ours = loaded.source.path.as_ref().map(|path| canonical(path));
@@ -169,22 +169,22 @@ fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
             "name the same by --config, and give hosts `--socket {}` too; or restart the daemon with this one",
             daemon.socket.display()
         );
-        found.add(Level::Warning, "configuration", what, next);
+        found.add(FindingLevel::Warning, "configuration", what, next);
         return;
     }
     let rehearsal = Request::Reload(ReloadParams { dry_run: true, ..ReloadParams::default() });
-    match daemon.ask(&rehearsal).map(|Reloaded { plan }| plan) {
+    match daemon.ask(&rehearsal).map(|ReloadView { plan }| plan) {
         Ok(plan) if plan == "nothing changed" => {}
         Ok(plan) => {
             let what = format!("the file has changes that are not in force: {plan}");
-            found.add(Level::Warning, "configuration", what, "`headend reload` puts them in force");
+            found.add(FindingLevel::Warning, "configuration", what, "`headend reload` puts them in force");
         }
         Err(failure) => found.problem("configuration", failure.text, "mend it, then `headend reload`"),
     }
 }
 
 /// Checks the state directory and adds findings; `None` if it cannot be used.
-pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
+pub(super) fn check_state(common: &CommonOptions, found: &mut DoctorFindings) -> Option<PathBuf> {
     let about = "state";
     let Some(dir) = state_dir(&source::environment) else {
         found.problem(about, "no state directory: neither $XDG_STATE_HOME nor $HOME is set", "set one of them");
@@ -216,13 +216,13 @@ pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
         found.problem(about, what, next);
         return None;
     }
-    match source::existing_store(common) {
+    match source::open_existing_store(common) {
         Ok(store) => {
             found.ok(about, shown.to_string());
             for other in store.iter().flat_map(|store| store.other_gateways()) {
                 let what = format!("{other} runs on this state directory, with upstreams of its own");
                 let next = "where a daemon runs, restart that host: it then uses the daemon's upstreams";
-                found.add(Level::Note, "gateways", what, next);
+                found.add(FindingLevel::Note, "gateways", what, next);
             }
             Some(dir)
         }
@@ -234,7 +234,7 @@ pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
 }
 
 /// Adds findings about the addresses on which `serve` would listen.
-pub(super) fn ports(config: &Config, found: &mut Findings) {
+pub(super) fn check_ports(config: &Config, found: &mut DoctorFindings) {
     let own = config.server.listen.iter().map(|address| (SERVER, *address));
     let metrics = config.metrics.map(|address| (METRICS, address));
     // If the console's address is not configured, another port is chosen when it is taken.
@@ -243,8 +243,8 @@ pub(super) fn ports(config: &Config, found: &mut Findings) {
         match TcpListener::bind(address) {
             Ok(_) => found.ok("port", format!("{address} is free ({key})")),
             Err(error) => {
-                let what = format!("{key}: {}", unbound(address, &error));
-                found.problem("port", what, way_out(key, address, &error));
+                let what = format!("{key}: {}", describe_bind_error(address, &error));
+                found.problem("port", what, bind_error_advice(key, address, &error));
             }
         }
     }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::environment::way_to;
-use super::finding::{Findings, Level};
-use super::signs::step;
+use super::environment::describe_remedy;
+use super::finding::{DoctorFindings, FindingLevel};
+use super::signs::next_step;
 use crate::cli::exit::OK;
 use crate::cli::serve::{block_on, start_failure};
-use crate::cli::source::{self, Loaded};
+use crate::cli::source::{self, CommandConfig};
 use crate::cli::status::time;
-use crate::config::Start;
-use crate::daemon::admin::status;
-use crate::daemon::gateway::{Gateway, StopTimes};
+use crate::config::StartMode;
+use crate::daemon::admin::build_status;
+use crate::daemon::gateway::{RunningGateway, StopTimes};
 use crate::gateway::condition::UPSTREAMS;
 use crate::operator::status::StatusView;
 use crate::operator::upstreams::{HealthView, UpstreamFacts, UpstreamView};
@@ -29,8 +29,8 @@ const CHAIN: &str = "doctor";
 
 /// Starts the upstreams in this process, waits until none is starting, and stops them. Returns
 /// their last status; `None` if the gateway could not be built, which is a finding.
-pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<StatusView> {
-    let store = match source::store(&loaded.config) {
+pub(super) fn start_upstreams(loaded: CommandConfig, found: &mut DoctorFindings) -> Option<StatusView> {
+    let store = match source::open_store(&loaded.config) {
         Ok(store) => store,
         Err(failure) => {
             found.problem("state", failure.text, "do as it says, then `headend doctor` again");
@@ -40,13 +40,13 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<StatusView
     let chain = format!("{CHAIN}-{}", std::process::id());
     let mut told = None;
     let outcome = block_on(StopTimes::PIPE, async {
-        let gateway = Gateway::build(loaded.config, loaded.source, Some(store), &chain, StopTimes::PIPE);
+        let gateway = RunningGateway::build(loaded.config, loaded.source, Some(store), &chain, StopTimes::PIPE);
         let gateway = gateway.map_err(start_failure)?;
         for _ in 0..LOOKS {
-            let now = status(&gateway);
+            let now = build_status(&gateway);
             // Before its task has begun, an upstream that is to start at once is idle too.
             let is_eager = |upstream: &UpstreamView| {
-                upstream.facts.as_ref().is_some_and(|facts| facts.start == Start::Eager.into_str())
+                upstream.facts.as_ref().is_some_and(|facts| facts.start == StartMode::Eager.into_str())
             };
             let is_on_its_way = |upstream: &UpstreamView| {
                 upstream.state == UpstreamState::Starting || upstream.state == UpstreamState::Idle && is_eager(upstream)
@@ -68,7 +68,7 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<StatusView
 }
 
 /// Adds a finding for each upstream that needs attention, and one for all others.
-pub(super) fn look(status: &StatusView, found: &mut Findings) {
+pub(super) fn check_upstreams(status: &StatusView, found: &mut DoctorFindings) {
     // Each upstream has a finding of its own.
     for condition in status.degraded.iter().filter(|condition| condition.reason != UPSTREAMS) {
         let next = "it goes on by itself when that is mended; `headend status` says so";
@@ -76,7 +76,7 @@ pub(super) fn look(status: &StatusView, found: &mut Findings) {
     }
     if let Some(restored) = &status.restored {
         let next = "`headend grants` lists the grants; `headend grants reviewed` ends this notice";
-        found.add(Level::Warning, "restored", restored.text.clone(), next);
+        found.add(FindingLevel::Warning, "restored", restored.text.clone(), next);
     }
     let (mut ready, none): (Vec<&str>, _) = (Vec::new(), UpstreamFacts::default());
     for UpstreamView { name, state, facts, advice } in &status.upstreams {
@@ -86,28 +86,31 @@ pub(super) fn look(status: &StatusView, found: &mut Findings) {
         match state {
             UpstreamState::Ready => ready.push(name),
             UpstreamState::Idle => found.ok(name, "starts with its first call"),
-            UpstreamState::Stopped | UpstreamState::Disabled => found.add(Level::Note, name, state.to_string(), ""),
+            UpstreamState::Stopped | UpstreamState::Disabled => {
+                found.add(FindingLevel::Note, name, state.to_string(), "")
+            }
             UpstreamState::Starting => {
                 let next = format!(
                     "if it downloads something, wait: `headend logs -f {name}` shows what it writes; else run its `command` by hand"
                 );
                 let so_far = time(facts.health.since_seconds);
-                found.add(Level::Warning, name, format!("it is still starting ({so_far})"), next);
+                found.add(FindingLevel::Warning, name, format!("it is still starting ({so_far})"), next);
             }
             UpstreamState::NeedsLogin
             | UpstreamState::LoginExpired
             | UpstreamState::Refused
             | UpstreamState::Misconfigured
             | UpstreamState::Down => {
-                if found.0.iter().any(|finding| finding.about == *name && finding.level == Level::Problem) {
+                if found.0.iter().any(|finding| finding.about == *name && finding.level == FindingLevel::Problem) {
                     continue;
                 }
                 let why = last_error.as_deref().unwrap_or_default();
                 let said: Vec<&str> = stderr.iter().map(String::as_str).chain([why]).collect();
                 let missing = why.split_once("command `").and_then(|(_, rest)| rest.split_once("` not found in PATH"));
-                let way = missing.map(|(word, _)| way_to(name, word));
-                let next =
-                    way.or_else(|| step(name, &said)).or_else(|| advice.clone().filter(|advice| advice.contains("; ")));
+                let way = missing.map(|(word, _)| describe_remedy(name, word));
+                let next = way
+                    .or_else(|| next_step(name, &said))
+                    .or_else(|| advice.clone().filter(|advice| advice.contains("; ")));
                 let is_program = facts.program.is_some() || !facts.path.is_empty();
                 let by_hand = || {
                     if !is_program {

@@ -94,7 +94,7 @@ const SIGNS: &[(&[&str], &str)] = &[
 ];
 
 /// Returns the next step for an upstream, by its last output and errors.
-pub(super) fn step(name: &str, said: &[&str]) -> Option<String> {
+pub(super) fn next_step(name: &str, said: &[&str]) -> Option<String> {
     let said: Vec<String> = said.iter().map(|text| text.to_lowercase()).collect();
     let is_there = |sign: &&str| said.iter().any(|text| text.contains(*sign));
     let (_, step) = SIGNS.iter().find(|(signs, _)| signs.iter().any(&is_there))?;
@@ -128,9 +128,9 @@ mod tests {
             ("Error: GITHUB_TOKEN environment variable is required", "env ="),
             ("ModuleNotFoundError: No module named 'mcp'", "package"),
         ] {
-            let step = step("fx", &["nothing", said]).unwrap_or_else(|| panic!("{said}"));
+            let step = next_step("fx", &["nothing", said]).unwrap_or_else(|| panic!("{said}"));
             assert!(step.contains(want) && !step.contains("[upstreams.NAME]"), "{said}: {step}");
         }
-        assert_eq!(step("fx", &["all is well"]), None);
+        assert_eq!(next_step("fx", &["all is well"]), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Formats the findings, the gravest first. On a terminal the first two are shown in full and the
 //! others in a line each, so that all of them fit the screen.
 
-use super::finding::{Finding, Findings, Level};
+use super::finding::{DoctorFinding, DoctorFindings, FindingLevel};
 use crate::cli::output::count;
 use crate::cli::screen::{Colour, Screen, shortened};
 use crate::wire::foreign;
@@ -14,23 +14,23 @@ const QUOTED: usize = 1;
 const INDENT: &str = "         ";
 
 /// Formats all findings, followed by their count. `all` prints them in full on any screen.
-pub(super) fn text(screen: Screen, found: &Findings, all: bool) -> String {
-    let mut findings: Vec<&Finding> = found.0.iter().collect();
+pub(super) fn text(screen: Screen, found: &DoctorFindings, all: bool) -> String {
+    let mut findings: Vec<&DoctorFinding> = found.0.iter().collect();
     // The sort is stable: findings of one level keep their order.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     let verdict = verdict(found);
     match screen.height().filter(|_| !all) {
-        Some(height) => fitted(screen, height, &findings, &verdict),
+        Some(height) => format_to_fit(screen, height, &findings, &verdict),
         None => {
-            let told: String = findings.iter().map(|finding| whole(screen, finding, usize::MAX)).collect();
+            let told: String = findings.iter().map(|finding| format_in_full(screen, finding, usize::MAX)).collect();
             format!("{told}\n{verdict}\n")
         }
     }
 }
 
 /// Counts problems and warnings.
-fn verdict(found: &Findings) -> String {
-    match (found.number(Level::Problem), found.number(Level::Warning)) {
+fn verdict(found: &DoctorFindings) -> String {
+    match (found.number(FindingLevel::Problem), found.number(FindingLevel::Warning)) {
         (0, 0) => "no problems".to_owned(),
         (0, warnings) => count(warnings, "warning"),
         (problems, 0) => count(problems, "problem"),
@@ -39,10 +39,12 @@ fn verdict(found: &Findings) -> String {
 }
 
 /// Formats the findings on at most `height` lines, including the line of the shell's next prompt.
-fn fitted(screen: Screen, height: usize, findings: &[&Finding], verdict: &str) -> String {
-    let (good, bad): (Vec<&Finding>, Vec<&Finding>) = findings.iter().partition(|finding| finding.level == Level::Ok);
-    let in_full =
-        |count: usize| bad.iter().take(count).map(|finding| whole(screen, finding, QUOTED)).collect::<String>();
+fn format_to_fit(screen: Screen, height: usize, findings: &[&DoctorFinding], verdict: &str) -> String {
+    let (good, bad): (Vec<&DoctorFinding>, Vec<&DoctorFinding>) =
+        findings.iter().partition(|finding| finding.level == FindingLevel::Ok);
+    let in_full = |count: usize| {
+        bad.iter().take(count).map(|finding| format_in_full(screen, finding, QUOTED)).collect::<String>()
+    };
     let mut count = bad.len().min(FIRST);
     // If the findings are long, fewer are printed in full.
     while count > 1 && in_full(count).lines().count() > height * 2 / 3 {
@@ -59,7 +61,7 @@ fn fitted(screen: Screen, height: usize, findings: &[&Finding], verdict: &str) -
         String::new()
     } else {
         let line = screen.indented(INDENT, &fine.join(", "));
-        labelled(screen, Level::Ok, &line)
+        labelled(screen, FindingLevel::Ok, &line)
     };
     let mut is_cut = first.iter().any(|finding| finding.quoted.len() > QUOTED);
     // Two more lines are needed: the verdict and the prompt of the shell.
@@ -81,7 +83,7 @@ fn fitted(screen: Screen, height: usize, findings: &[&Finding], verdict: &str) -
 }
 
 /// Formats a finding in full, with the last `quoted` lines of the quoted output.
-fn whole(screen: Screen, finding: &Finding, quoted: usize) -> String {
+fn format_in_full(screen: Screen, finding: &DoctorFinding, quoted: usize) -> String {
     let line = screen.indented(INDENT, &format!("{}: {}", finding.about, finding.what));
     let mut out = labelled(screen, finding.level, &line);
     for quoted in finding.quoted.iter().skip(finding.quoted.len().saturating_sub(quoted)) {
@@ -94,12 +96,12 @@ fn whole(screen: Screen, finding: &Finding, quoted: usize) -> String {
 }
 
 /// Puts the level's word into the indent of the first line.
-fn labelled(screen: Screen, level: Level, lines: &str) -> String {
+fn labelled(screen: Screen, level: FindingLevel, lines: &str) -> String {
     let (colour, word) = match level {
-        Level::Ok => (Colour::Good, "ok"),
-        Level::Note => (Colour::Pale, "note"),
-        Level::Warning => (Colour::Busy, "WARNING"),
-        Level::Problem => (Colour::Bad, "PROBLEM"),
+        FindingLevel::Ok => (Colour::Good, "ok"),
+        FindingLevel::Note => (Colour::Pale, "note"),
+        FindingLevel::Warning => (Colour::Busy, "WARNING"),
+        FindingLevel::Problem => (Colour::Bad, "PROBLEM"),
     };
     let gap = " ".repeat(INDENT.len() - word.len());
     format!("{}{gap}{}", screen.paint(colour, word), lines.get(INDENT.len()..).unwrap_or_default())
@@ -111,13 +113,13 @@ mod tests {
 
     use super::*;
 
-    fn found(problems: usize, warnings: usize) -> Findings {
-        let mut found = Findings::default();
+    fn found(problems: usize, warnings: usize) -> DoctorFindings {
+        let mut found = DoctorFindings::default();
         found.ok("daemon", "headend answers");
         for n in 0..warnings {
             let what =
                 format!("the file says something that is worth a look, number {n}, and goes on for more than a line");
-            found.add(Level::Warning, "configuration", what, "look at it");
+            found.add(FindingLevel::Warning, "configuration", what, "look at it");
         }
         for n in 0..problems {
             found.problem(

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::finding::{Findings, Level};
+use super::finding::{DoctorFindings, FindingLevel};
 use crate::cli::source::environment;
-use crate::config::{Config, Target, guard, pinned, unpinned};
+use crate::config::{Config, UpstreamTarget, guard, unversioned_package, with_version};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Most folders of a cache that are read.
@@ -14,18 +14,18 @@ const MOST_FOLDERS: usize = 1000;
 const MOST_BYTES: u64 = 256 << 10;
 
 /// Adds one finding about all packages without a version.
-pub(super) fn look(config: &Config, file: Option<&Path>, found: &mut Findings) {
+pub(super) fn look(config: &Config, file: Option<&Path>, found: &mut DoctorFindings) {
     let mut names: Vec<String> = Vec::new();
     let mut known: Vec<String> = Vec::new();
     let mut unknown: Vec<String> = Vec::new();
     for spec in &config.upstreams {
-        let Target::Stdio { command, .. } = &spec.target else { continue };
+        let UpstreamTarget::Stdio { command, .. } = &spec.target else { continue };
         let words: Vec<String> = command.iter().map(|word| word.written().to_owned()).collect();
-        let Some(package) = unpinned(&words) else { continue };
+        let Some(package) = unversioned_package(&words) else { continue };
         names.push(format!("`{}`", spec.name));
         match running(&words, package) {
-            Some(version) => known.push(format!("`{}`", pinned(&words, package, &version))),
-            None => unknown.push(format!("`{}`", pinned(&words, package, "VERSION"))),
+            Some(version) => known.push(format!("`{}`", with_version(&words, package, &version))),
+            None => unknown.push(format!("`{}`", with_version(&words, package, "VERSION"))),
         }
     }
     if names.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn look(config: &Config, file: Option<&Path>, found: &mut Findings) {
         let unknown = unknown.join(", ");
         next.push(format!("write in `command` a version that you have looked at: {unknown}"));
     }
-    found.add(Level::Warning, "versions", what, next.join("; "));
+    found.add(FindingLevel::Warning, "versions", what, next.join("; "));
 }
 
 /// Finds the version that a runner has fetched last, which is the one that runs; `None` if it is

@@ -1,11 +1,11 @@
 //! Bridges: command lines such as `npx mcp-remote URL --header ...` that only forward to a URL, as
 //! headend does itself. A bridge also has its headers on a command line.
 
-use super::value::Json;
+use super::value::FileValue;
 
 /// The server behind a bridge.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Remote {
+pub(super) struct BridgedServer {
     pub(super) url: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) transport: Option<&'static str>,
@@ -13,7 +13,7 @@ pub(super) struct Remote {
 
 /// Returns the server behind a command line that is nothing but a bridge. With other options or
 /// variables it does more than headend would, and stays a program.
-pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote> {
+pub(super) fn remote(words: &[String], env: &[(String, FileValue)]) -> Option<BridgedServer> {
     let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
     let is_bridge = |word: &str| word == "mcp-remote" || word.starts_with("mcp-remote@");
     let (first, rest) = words.split_first()?;
@@ -25,7 +25,7 @@ pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote>
         bridge if is_bridge(bridge) => 0,
         _ => return None,
     };
-    let mut remote = Remote { url: String::new(), headers: Vec::new(), transport: None };
+    let mut remote = BridgedServer { url: String::new(), headers: Vec::new(), transport: None };
     let mut used = Vec::new();
     let mut options = rest.iter().skip(at);
     while let Some(word) = options.next() {
@@ -57,7 +57,7 @@ pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote>
 
 /// Replaces `${VAR}` in a header by variables of the entry's environment, as the bridge does, and
 /// notes which were used.
-fn filled(value: &str, env: &[(String, Json)], used: &mut Vec<String>) -> String {
+fn filled(value: &str, env: &[(String, FileValue)], used: &mut Vec<String>) -> String {
     let mut out = value.to_owned();
     for (name, variable) in env {
         let reference = format!("${{{name}}}");
@@ -73,9 +73,10 @@ fn filled(value: &str, env: &[(String, Json)], used: &mut Vec<String>) -> String
 mod tests {
     use super::*;
 
-    fn of(line: &str, env: &[(&str, &str)]) -> Option<Remote> {
+    fn of(line: &str, env: &[(&str, &str)]) -> Option<BridgedServer> {
         let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
-        let env: Vec<_> = env.iter().map(|(name, value)| (name.to_string(), Json::String(value.to_string()))).collect();
+        let env: Vec<_> =
+            env.iter().map(|(name, value)| (name.to_string(), FileValue::String(value.to_string()))).collect();
         remote(&words, &env)
     }
 
@@ -83,7 +84,7 @@ mod tests {
     fn a_bridge_is_a_remote_server() {
         let found =
             of("npx -y mcp-remote@0.1 https://a.example/sse 3334 --header A:_b --transport sse-only", &[]).unwrap();
-        let wanted = Remote {
+        let wanted = BridgedServer {
             url: "https://a.example/sse".to_owned(),
             headers: vec![("A".to_owned(), "b".to_owned())],
             transport: Some("sse"),

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use crate::config::show::{array, inline, key, quoted};
 
-use super::names::Names;
-use super::parts::{Given, Parts};
-use super::secrets::{self, Known, Span};
-use super::stated::Stated;
-use super::template::{Piece, Place, pieces, variables};
+use super::names::ImportNames;
+use super::parts::{GivenValue, LaunchParts};
+use super::secrets::{self, KnownSecrets, SecretSpan};
+use super::stated::HostServerSettings;
+use super::template::{TemplateContext, TemplatePiece, pieces, variables};
 
 /// A table of the configuration, with remarks and the reasons why headend would refuse it.
 #[derive(Debug, Default)]
-pub(super) struct Block {
+pub(super) struct UpstreamBlock {
     /// Name of the upstream.
     pub(super) name: String,
     pub(super) text: String,
@@ -34,43 +34,43 @@ pub(super) struct Block {
 }
 
 /// Joins the names of blocks for a sentence.
-pub(super) fn names_of<'b>(blocks: impl Iterator<Item = &'b Block>) -> String {
+pub(super) fn names_of<'b>(blocks: impl Iterator<Item = &'b UpstreamBlock>) -> String {
     blocks.map(|block| block.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The input of a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
-    pub(super) parts: &'a Parts,
-    pub(super) stated: &'a Stated,
-    pub(super) place: Place<'a>,
+pub(super) struct BlockSource<'a> {
+    pub(super) parts: &'a LaunchParts,
+    pub(super) stated: &'a HostServerSettings,
+    pub(super) place: TemplateContext<'a>,
     pub(super) inputs: &'a [(String, String)],
-    pub(super) known: &'a Known,
+    pub(super) known: &'a KnownSecrets,
 }
 
 /// Builds the block of one server.
-struct Writer<'a> {
-    from: Source<'a>,
-    names: &'a mut Names,
-    block: Block,
+struct BlockWriter<'a> {
+    from: BlockSource<'a>,
+    names: &'a mut ImportNames,
+    block: UpstreamBlock,
     /// Whether the text that was written last contains a variable.
     expands: bool,
 }
 
-impl Block {
-    pub(super) fn new(wanted: &str, from: Source<'_>, names: &mut Names) -> Self {
+impl UpstreamBlock {
+    pub(super) fn new(wanted: &str, from: BlockSource<'_>, names: &mut ImportNames) -> Self {
         let name = names.upstream(wanted);
         let block = Self { name, ..Self::default() };
-        let mut writer = Writer { from, names, block, expands: false };
+        let mut writer = BlockWriter { from, names, block, expands: false };
         writer.write();
         writer.block
     }
 }
 
-impl Writer<'_> {
+impl BlockWriter<'_> {
     /// Writes the whole table.
     fn write(&mut self) {
-        let Source { parts, stated, .. } = self.from;
+        let BlockSource { parts, stated, .. } = self.from;
         self.block.text = format!("[upstreams.{}]\n", self.block.name);
         self.block.off.clone_from(&stated.off);
         self.block.notes.extend(parts.notes.iter().cloned());
@@ -154,7 +154,7 @@ impl Writer<'_> {
 
     /// Writes the lists of tools that the host offers and hides.
     fn tools(&mut self) {
-        let Stated { include, exclude, .. } = self.from.stated;
+        let HostServerSettings { include, exclude, .. } = self.from.stated;
         let mut lists = Vec::new();
         let mut deny: Vec<String> = exclude.iter().map(|name| wide(name)).collect();
         if let Some(include) = include {
@@ -215,8 +215,8 @@ impl Writer<'_> {
 
     /// Converts a text for a key that only takes plain text: each secret becomes a reference to a
     /// variable. `what` describes the text to the user.
-    fn text(&mut self, raw: &str, spans: Vec<Span>, what: &str) -> String {
-        let mut cuts: Vec<(std::ops::Range<usize>, Cut)> = Vec::new();
+    fn text(&mut self, raw: &str, spans: Vec<SecretSpan>, what: &str) -> String {
+        let mut cuts: Vec<(std::ops::Range<usize>, TextCut)> = Vec::new();
         let found = variables(raw, &self.from.place);
         for span in self.from.known.and(raw, spans) {
             // If a span contains nothing but variables, it is a reference already.
@@ -232,14 +232,14 @@ impl Writer<'_> {
             }
             let is_scheme = ["", "bearer", "basic", "token"].contains(&left.trim().to_ascii_lowercase().as_str());
             if whole.is_none() || !is_scheme {
-                cuts.push((whole.unwrap_or(span.range), Cut::Secret(span.name)));
+                cuts.push((whole.unwrap_or(span.range), TextCut::Secret(span.name)));
             }
         }
         let free: Vec<_> = found
             .into_iter()
             .filter(|(range, _)| cuts.iter().all(|(other, _)| range.end <= other.start || other.end <= range.start))
             .collect();
-        cuts.extend(free.into_iter().map(|(range, piece)| (range, Cut::Piece(piece))));
+        cuts.extend(free.into_iter().map(|(range, piece)| (range, TextCut::Piece(piece))));
         cuts.sort_by_key(|(range, _)| range.start);
         let mut out = String::new();
         let mut at = 0;
@@ -248,8 +248,8 @@ impl Writer<'_> {
             out.push_str(&literal(raw.get(at..range.start).unwrap_or_default()));
             at = at.max(range.end);
             match cut {
-                Cut::Piece(piece) => out.push_str(&self.piece(&piece)),
-                Cut::Secret(name) => {
+                TextCut::Piece(piece) => out.push_str(&self.piece(&piece)),
+                TextCut::Secret(name) => {
                     let about = if name.is_empty() { what.to_owned() } else { format!("{name} in {what}") };
                     let name = if name.is_empty() { what } else { name.as_str() };
                     let wanted = format!("{}_{name}", self.block.name);
@@ -265,11 +265,11 @@ impl Writer<'_> {
     }
 
     /// Converts one variable of a host's text to headend's notation.
-    fn piece(&mut self, piece: &Piece) -> String {
+    fn piece(&mut self, piece: &TemplatePiece) -> String {
         let unknown = |inside: &str| format!("`${{{inside}}}` is not replaced here; write the value in its place");
         match piece {
-            Piece::Text(text) => literal(text),
-            Piece::Variable { name, default } => {
+            TemplatePiece::Text(text) => literal(text),
+            TemplatePiece::Variable { name, default } => {
                 self.expands = true;
                 if default.is_none() {
                     self.export(name, &format!("for {}", self.block.name));
@@ -277,16 +277,16 @@ impl Writer<'_> {
                 let default = default.as_ref().map(|default| format!(":-{default}")).unwrap_or_default();
                 format!("${{{name}{default}}}")
             }
-            Piece::Input(id) => {
+            TemplatePiece::Input(id) => {
                 self.expands = true;
                 let variable = self.input(id, &format!("for {}", self.block.name));
                 format!("${{{variable}}}")
             }
-            Piece::File(path) => {
+            TemplatePiece::File(path) => {
                 self.block.reasons.push(format!("the content of {path} is not read here; write it in its place"));
                 format!("{{file:{path}}}")
             }
-            Piece::Unknown(inside) => {
+            TemplatePiece::Unknown(inside) => {
                 self.block.reasons.push(unknown(inside));
                 format!("${{{inside}}}")
             }
@@ -294,24 +294,24 @@ impl Writer<'_> {
     }
 
     /// Converts environment variables or headers to TOML values.
-    fn values(&mut self, given: &[(String, Given)], headers: bool) -> Vec<(String, String)> {
+    fn values(&mut self, given: &[(String, GivenValue)], headers: bool) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         for (name, given) in given {
             let what = if headers { "header" } else { "environment" };
             let about = format!("{name}, {what} of {}", self.block.name);
             let value = match given {
-                Given::Variable(variable, prefix) => {
+                GivenValue::Variable(variable, prefix) => {
                     self.export(variable, &about);
                     reference("env", variable, prefix)
                 }
-                Given::Text(text) => {
+                GivenValue::Text(text) => {
                     let secret =
                         if headers { secrets::is_secret_header(name, text) } else { secrets::is_secret(name, text) };
                     let secret = secret || !self.from.known.spans(text).is_empty();
                     // Header names are the same for all upstreams, so the variable contains the
                     // upstream's name too.
                     let variable = if headers { format!("{}_{name}", self.block.name) } else { name.clone() };
-                    self.value(&Value { name, text, variable, about }, secret)
+                    self.value(&SecretCandidate { name, text, variable, about }, secret)
                 }
             };
             pairs.push((name.clone(), value));
@@ -320,34 +320,34 @@ impl Writer<'_> {
     }
 
     /// Converts a value that may be secret to TOML.
-    fn value(&mut self, value: &Value<'_>, secret: bool) -> String {
+    fn value(&mut self, value: &SecretCandidate<'_>, secret: bool) -> String {
         let cut = pieces(value.text, &self.from.place);
         let (prefix, last) = match cut.as_slice() {
             [] => return quoted(""),
-            [Piece::Text(text)] if !secret => return quoted(&literal(text)),
-            [Piece::Text(text)] => return self.whole(value, text),
+            [TemplatePiece::Text(text)] if !secret => return quoted(&literal(text)),
+            [TemplatePiece::Text(text)] => return self.whole(value, text),
             [one] => ("", one),
-            [Piece::Text(prefix), last] if !self.hides(prefix) => (prefix.as_str(), last),
+            [TemplatePiece::Text(prefix), last] if !self.hides(prefix) => (prefix.as_str(), last),
             _ => return self.whole(value, value.text),
         };
         match last {
-            Piece::Variable { default: Some(default), .. } if !secret => {
+            TemplatePiece::Variable { default: Some(default), .. } if !secret => {
                 self.block.notes.push(format!("{} was {}; its default is written.", value.name, value.text));
                 quoted(&literal(&format!("{prefix}{default}")))
             }
-            Piece::Variable { name, .. } => {
+            TemplatePiece::Variable { name, .. } => {
                 self.export(name, &value.about);
                 reference("env", name, prefix)
             }
-            Piece::Input(id) => {
+            TemplatePiece::Input(id) => {
                 let variable = self.input(id, &value.about);
                 reference("env", &variable, prefix)
             }
-            Piece::File(path) => match self.file(path) {
+            TemplatePiece::File(path) => match self.file(path) {
                 Some(path) => reference("file", &path, prefix),
                 None => self.whole(value, value.text),
             },
-            Piece::Text(_) | Piece::Unknown(_) => self.whole(value, value.text),
+            TemplatePiece::Text(_) | TemplatePiece::Unknown(_) => self.whole(value, value.text),
         }
     }
 
@@ -369,7 +369,7 @@ impl Writer<'_> {
 
     /// Gives the whole value a variable of its own; the name of a scheme stays in front as a
     /// prefix.
-    fn whole(&mut self, value: &Value<'_>, secret: &str) -> String {
+    fn whole(&mut self, value: &SecretCandidate<'_>, secret: &str) -> String {
         let schemes = ["Bearer ", "Basic ", "Token ", "token "];
         let prefix = schemes.into_iter().find(|scheme| secret.starts_with(scheme)).unwrap_or_default();
         let secret = secret.strip_prefix(prefix).unwrap_or(secret);
@@ -400,14 +400,14 @@ impl Writer<'_> {
 }
 
 /// A part of a text that is replaced.
-enum Cut {
-    Piece(Piece),
+enum TextCut {
+    Piece(TemplatePiece),
     /// A secret, with the name of its option, parameter or header.
     Secret(String),
 }
 
 /// An environment variable or header of a host's entry.
-struct Value<'a> {
+struct SecretCandidate<'a> {
     name: &'a str,
     text: &'a str,
     /// Name of the variable that holds the value if it is secret.

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::{Silent, converted};
+use super::{SilentDefault, converted};
 use crate::config;
 
 /// Checks that the import of any file is a valid configuration, whose rest is comments.
@@ -16,7 +16,7 @@ pub(crate) fn import(data: &[u8]) {
 }
 
 fn imported(path: PathBuf, text: &str) {
-    let Ok(out) = converted(&[(path, text.to_owned())], Some("/home/a"), Silent::Ask) else { return };
+    let Ok(out) = converted(&[(path, text.to_owned())], Some("/home/a"), SilentDefault::Ask) else { return };
     let there = |_: &str| Some("value-of-a-variable".to_owned());
     let checked = config::parse(&out, "imported", &there, &|_| Ok("value-of-a-file".to_owned()));
     let (config, _) = checked.unwrap_or_else(|problems| panic!("{problems}\n{out}"));

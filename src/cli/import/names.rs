@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 /// The names that were chosen so far.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct ImportNames {
     upstreams: Vec<String>,
     /// The secret that each variable stands for.
     secrets: HashMap<String, String>,
@@ -12,7 +12,7 @@ pub(super) struct Names {
     taken: HashSet<String>,
 }
 
-impl Names {
+impl ImportNames {
     /// Starts with the names of an existing configuration.
     pub(super) fn beside(upstreams: Vec<String>, variables: HashSet<String>) -> Self {
         Self { upstreams, secrets: HashMap::new(), taken: variables }

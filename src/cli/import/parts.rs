@@ -2,13 +2,13 @@
 //! spellings of hosts.
 
 use super::bridge;
-use super::host::Server;
-use super::value::Json;
+use super::host::HostEntry;
+use super::value::FileValue;
 use super::{secrets, stated};
 
 /// The value of a variable or header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum GivenValue {
     Text(String),
     /// Read from the variable of that name, behind a prefix.
     Variable(String, &'static str),
@@ -16,13 +16,13 @@ pub(super) enum Given {
 
 /// The way to start or reach a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Parts {
+pub(super) struct LaunchParts {
     /// Command line; empty for a server behind a URL.
     pub(super) words: Vec<String>,
-    pub(super) env: Vec<(String, Given)>,
+    pub(super) env: Vec<(String, GivenValue)>,
     pub(super) cwd: Option<String>,
     pub(super) url: Option<String>,
-    pub(super) headers: Vec<(String, Given)>,
+    pub(super) headers: Vec<(String, GivenValue)>,
     pub(super) transport: Option<String>,
     pub(super) roots: Vec<String>,
     pub(super) era: Option<&'static str>,
@@ -67,9 +67,9 @@ const KNOWN: &[&str] = &[
     "$schema",
 ];
 
-impl Parts {
+impl LaunchParts {
     /// Normalizes an entry of a host.
-    pub(super) fn of(server: &Server) -> Self {
+    pub(super) fn of(server: &HostEntry) -> Self {
         let body = &server.body;
         let mut parts = Self::default();
         let url = ["url", "httpUrl", "serverUrl", "uri"].iter().find_map(|key| body.get(key)?.as_str());
@@ -80,13 +80,13 @@ impl Parts {
             parts.remote(body);
         }
         let transport = parts.transport.take().or_else(|| {
-            let stated = body.get("type").or_else(|| body.get("transport")).and_then(Json::as_str);
+            let stated = body.get("type").or_else(|| body.get("transport")).and_then(FileValue::as_str);
             stated.filter(|_| parts.url.is_some()).map(str::to_owned)
         });
         parts.transport = transport;
-        let uris = body.get("roots").map(Json::items).unwrap_or_default().iter();
+        let uris = body.get("roots").map(FileValue::items).unwrap_or_default().iter();
         parts.roots = uris.filter_map(|root| root.get("uri").unwrap_or(root).as_str().map(str::to_owned)).collect();
-        parts.era = match body.get("protocolEra").and_then(Json::as_str) {
+        parts.era = match body.get("protocolEra").and_then(FileValue::as_str) {
             Some("legacy") => Some("legacy"),
             Some("modern" | "2026-07-28") => Some("modern"),
             _ => None,
@@ -107,7 +107,7 @@ impl Parts {
     }
 
     /// Adds remarks about keys that are not carried over.
-    fn left(&mut self, body: &Json) {
+    fn left(&mut self, body: &FileValue) {
         let is_known = |key: &str| KNOWN.contains(&key) || stated::KEYS.contains(&key);
         let left: Vec<&str> = body.members().iter().map(|(key, _)| key.as_str()).filter(|key| !is_known(key)).collect();
         if !left.is_empty() {
@@ -122,40 +122,43 @@ impl Parts {
     }
 
     /// Reads the keys of a server that is a program.
-    fn local(&mut self, command: &Json, body: &Json) {
+    fn local(&mut self, command: &FileValue, body: &FileValue) {
         // Older versions of Zed have an object here, opencode an array.
         let path = command.get("path").unwrap_or(command);
         let program = path.as_str().into_iter().map(str::to_owned);
-        let words = program.chain(command.items().iter().filter_map(Json::scalar));
+        let words = program.chain(command.items().iter().filter_map(FileValue::scalar));
         let args = [body.get("args"), command.get("args")];
-        let args = args.into_iter().flatten().flat_map(Json::items).filter_map(Json::scalar);
+        let args = args.into_iter().flatten().flat_map(FileValue::items).filter_map(FileValue::scalar);
         let words: Vec<String> = words.chain(args).collect();
         let tables = [body.get("env"), body.get("environment"), body.get("envs"), command.get("env")];
-        let given: Vec<(String, Json)> = tables.into_iter().flatten().flat_map(Json::members).cloned().collect();
+        let given: Vec<(String, FileValue)> =
+            tables.into_iter().flatten().flat_map(FileValue::members).cloned().collect();
         if self.bridged(&words, &given) {
             return;
         }
         self.words = words;
         self.env = texts(given.iter());
         for list in ["env_keys", "env_vars"] {
-            let named = body.get(list).map(Json::items).unwrap_or_default().iter();
+            let named = body.get(list).map(FileValue::items).unwrap_or_default().iter();
             for name in named.filter_map(|one| one.as_str().or_else(|| one.get("name")?.as_str())) {
                 self.env.retain(|(other, _)| other != name);
-                self.env.push((name.to_owned(), Given::Variable(name.to_owned(), "")));
+                self.env.push((name.to_owned(), GivenValue::Variable(name.to_owned(), "")));
             }
         }
         self.of_env_program();
         self.of_container();
         let cwd = body.get("cwd").or_else(|| body.get("workingDirectory"));
-        self.cwd = cwd.and_then(Json::as_str).map(str::to_owned);
+        self.cwd = cwd.and_then(FileValue::as_str).map(str::to_owned);
     }
 
     /// Reads a command line that is nothing but a bridge as the server behind it. Returns false for
     /// any other command line.
-    fn bridged(&mut self, words: &[String], given: &[(String, Json)]) -> bool {
-        let Some(bridge::Remote { url, headers, transport }) = bridge::remote(words, given) else { return false };
+    fn bridged(&mut self, words: &[String], given: &[(String, FileValue)]) -> bool {
+        let Some(bridge::BridgedServer { url, headers, transport }) = bridge::remote(words, given) else {
+            return false;
+        };
         self.url = Some(url);
-        self.headers = headers.into_iter().map(|(name, value)| (name, Given::Text(value))).collect();
+        self.headers = headers.into_iter().map(|(name, value)| (name, GivenValue::Text(value))).collect();
         self.transport = Some(transport.unwrap_or("auto").to_owned());
         self.notes.push("The host starts the bridge mcp-remote; headend speaks to the server itself.".to_owned());
         true
@@ -172,7 +175,7 @@ impl Parts {
             let pairs: Vec<String> = self.words.drain(..=pairs).skip(1).collect();
             for (name, value) in pairs.iter().filter_map(|pair| pair.split_once('=')) {
                 self.env.retain(|(other, _)| other != name);
-                self.env.push((name.to_owned(), Given::Text(value.to_owned())));
+                self.env.push((name.to_owned(), GivenValue::Text(value.to_owned())));
             }
         }
     }
@@ -199,7 +202,7 @@ impl Parts {
             if let Some((name, value)) = pair.split_once('=').filter(secret) {
                 // If names are equal, the container takes the last one.
                 self.env.retain(|(other, _)| other != name);
-                self.env.push((name.to_owned(), Given::Text(value.to_owned())));
+                self.env.push((name.to_owned(), GivenValue::Text(value.to_owned())));
                 *word = format!("{option}{name}");
             }
             before.clear();
@@ -207,28 +210,28 @@ impl Parts {
     }
 
     /// Reads the headers of a server behind a URL.
-    fn remote(&mut self, body: &Json) {
+    fn remote(&mut self, body: &FileValue) {
         let tables = [
             body.get("headers"),
             body.get("http_headers"),
             body.at(&["requestOptions", "headers"]),
             body.at(&["requestInit", "headers"]),
         ];
-        self.headers = texts(tables.into_iter().flatten().flat_map(Json::members));
-        let mut header = |name: &str, given: Given| {
+        self.headers = texts(tables.into_iter().flatten().flat_map(FileValue::members));
+        let mut header = |name: &str, given: GivenValue| {
             self.headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
             self.headers.push((name.to_owned(), given));
         };
-        for (name, variable) in body.get("env_http_headers").map(Json::members).unwrap_or_default() {
+        for (name, variable) in body.get("env_http_headers").map(FileValue::members).unwrap_or_default() {
             if let Some(variable) = variable.as_str() {
-                header(name, Given::Variable(variable.to_owned(), ""));
+                header(name, GivenValue::Variable(variable.to_owned(), ""));
             }
         }
-        if let Some(variable) = body.get("bearer_token_env_var").and_then(Json::as_str) {
-            header("Authorization", Given::Variable(variable.to_owned(), "Bearer "));
+        if let Some(variable) = body.get("bearer_token_env_var").and_then(FileValue::as_str) {
+            header("Authorization", GivenValue::Variable(variable.to_owned(), "Bearer "));
         }
-        if let Some(key) = body.get("apiKey").and_then(Json::as_str) {
-            header("Authorization", Given::Text(format!("Bearer {key}")));
+        if let Some(key) = body.get("apiKey").and_then(FileValue::as_str) {
+            header("Authorization", GivenValue::Text(format!("Bearer {key}")));
         }
     }
 }
@@ -240,12 +243,12 @@ fn is_variable(name: &str) -> bool {
 }
 
 /// Returns names with their texts; if names are equal, the last one counts.
-fn texts<'j>(members: impl Iterator<Item = &'j (String, Json)>) -> Vec<(String, Given)> {
-    let mut pairs: Vec<(String, Given)> = Vec::new();
+fn texts<'j>(members: impl Iterator<Item = &'j (String, FileValue)>) -> Vec<(String, GivenValue)> {
+    let mut pairs: Vec<(String, GivenValue)> = Vec::new();
     for (name, value) in members {
         let Some(value) = value.scalar() else { continue };
         pairs.retain(|(other, _)| other != name);
-        pairs.push((name.clone(), Given::Text(value)));
+        pairs.push((name.clone(), GivenValue::Text(value)));
     }
     pairs
 }

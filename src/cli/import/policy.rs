@@ -2,9 +2,9 @@
 //! needs approval unless a tool only reads.
 
 use crate::config::show::{array, quoted};
-use crate::policy::Effect;
+use crate::policy::RuleEffect;
 
-use super::entry::{Block, names_of};
+use super::entry::{UpstreamBlock, names_of};
 
 /// Id of the rule for tools that claim to be read-only.
 const READS: &str = "import-reads";
@@ -13,7 +13,7 @@ const SILENT: &str = "import-silent";
 
 /// The default for servers whose host does not say which calls need approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silent {
+pub(crate) enum SilentDefault {
     Allow,
     /// Calls need approval, like the unlisted calls of other hosts.
     Ask,
@@ -21,16 +21,16 @@ pub(crate) enum Silent {
 
 /// The policy of the existing configuration.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Present {
+pub(super) struct ExistingPolicy {
     /// The default in force; `None` if the configuration has neither a policy nor upstreams.
-    pub(super) default: Option<Effect>,
+    pub(super) default: Option<RuleEffect>,
     /// Ids of its rules.
     pub(super) rules: Vec<String>,
 }
 
 /// The text to add for the policy, and remarks for the user.
 #[derive(Debug, Default)]
-pub(super) struct Added {
+pub(super) struct PolicyAddition {
     /// Text before the upstreams.
     pub(super) head: String,
     /// Text behind the upstreams.
@@ -39,17 +39,17 @@ pub(super) struct Added {
 }
 
 /// Returns true for a server that is on and whose host has no rule for approvals.
-pub(super) fn is_silent(block: &Block) -> bool {
+pub(super) fn is_silent(block: &UpstreamBlock) -> bool {
     is_on(block) && !block.says
 }
 
 /// Returns true if the server is on here.
-fn is_on(block: &Block) -> bool {
+fn is_on(block: &UpstreamBlock) -> bool {
     block.off.is_none() && block.reasons.is_empty()
 }
 
 /// Builds the policy of an import: a whole one, or rules beside the existing one.
-pub(super) fn added(blocks: &[Block], silent: Silent, present: &Present) -> Added {
+pub(super) fn added(blocks: &[UpstreamBlock], silent: SilentDefault, present: &ExistingPolicy) -> PolicyAddition {
     match present.default {
         None => fresh(blocks, silent),
         Some(default) => beside(blocks, default, present),
@@ -57,11 +57,11 @@ pub(super) fn added(blocks: &[Block], silent: Silent, present: &Present) -> Adde
 }
 
 /// Builds the policy of a new configuration.
-fn fresh(blocks: &[Block], silent: Silent) -> Added {
+fn fresh(blocks: &[UpstreamBlock], silent: SilentDefault) -> PolicyAddition {
     let quiet: Vec<String> = blocks.iter().filter(|block| is_silent(block)).map(|block| block.name.clone()).collect();
     let on = blocks.iter().filter(|block| is_on(block)).count();
-    let mut added = Added::default();
-    if silent == Silent::Allow && quiet.len() == on {
+    let mut added = PolicyAddition::default();
+    if silent == SilentDefault::Allow && quiet.len() == on {
         added.head = "# Your hosts' files do not say which tools may run unasked, so every call is allowed. With default = \"ask\" a person approves\n\
                       # them; config/desk.toml has a rule that lets tools which only read go.\n[policy]\ndefault = \"allow\"\n"
             .to_owned();
@@ -79,14 +79,14 @@ fn fresh(blocks: &[Block], silent: Silent) -> Added {
          [[policy.rules]]\nid = {}\neffect = \"allow\"\nclaims = {{ read-only = true, open-world = false }}\n",
         quoted(READS)
     );
-    if silent == Silent::Ask && !quiet.is_empty() {
+    if silent == SilentDefault::Ask && !quiet.is_empty() {
         added.told.push(format!(
             "your hosts' files do not say which tools of {} may run unasked, so their calls wait for your approval unless a tool only reads; \
              `headend import --allow-all` lets every call run",
             quiet.join(", ")
         ));
     }
-    if silent == Silent::Allow && !quiet.is_empty() {
+    if silent == SilentDefault::Allow && !quiet.is_empty() {
         added.rules.push_str("\n# Their hosts' files do not say which tools may run unasked.\n");
         added.rules.push_str(&rule(SILENT, "upstreams", &quiet));
         added.told.push(format!(
@@ -100,11 +100,12 @@ fn fresh(blocks: &[Block], silent: Silent) -> Added {
 }
 
 /// Builds rules beside an existing policy, which decides everything else.
-fn beside(blocks: &[Block], default: Effect, present: &Present) -> Added {
-    let mut added = Added::default();
+fn beside(blocks: &[UpstreamBlock], default: RuleEffect, present: &ExistingPolicy) -> PolicyAddition {
+    let mut added = PolicyAddition::default();
     let word = default.into_str();
-    let names = |these: &dyn Fn(&Block) -> bool| names_of(blocks.iter().filter(|block| is_on(block) && these(block)));
-    if default == Effect::Allow {
+    let names =
+        |these: &dyn Fn(&UpstreamBlock) -> bool| names_of(blocks.iter().filter(|block| is_on(block) && these(block)));
+    if default == RuleEffect::Allow {
         let asked = names(&|block| block.says && !block.unasked_all);
         if !asked.is_empty() {
             added.told.push(format!(
@@ -118,7 +119,7 @@ fn beside(blocks: &[Block], default: Effect, present: &Present) -> Added {
     added.rules = unasked(blocks, &mut taken);
     let rest = names(&|block| !block.unasked_all);
     if !rest.is_empty() {
-        let does = if default == Effect::Deny { "are denied" } else { "wait for an approval" };
+        let does = if default == RuleEffect::Deny { "are denied" } else { "wait for an approval" };
         added.told.push(format!(
             "the policy that is there stays (default = \"{word}\"): calls of {rest} that no rule allows {does}"
         ));
@@ -128,7 +129,7 @@ fn beside(blocks: &[Block], default: Effect, present: &Present) -> Added {
 
 /// Builds a rule for each upstream of which the host lets calls run without approval. Their ids are
 /// added to `taken`.
-fn unasked(blocks: &[Block], taken: &mut Vec<String>) -> String {
+fn unasked(blocks: &[UpstreamBlock], taken: &mut Vec<String>) -> String {
     let mut out = String::new();
     for block in blocks.iter().filter(|block| is_on(block)) {
         let (key, values) = if block.unasked_all && block.says {

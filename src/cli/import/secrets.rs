@@ -10,7 +10,7 @@ use crate::config::secret::{is_secret_name, is_token};
 
 /// The place of a secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct SecretSpan {
     /// Range in the text, in bytes.
     pub(super) range: Range<usize>,
     /// Name of the option, parameter or header that the secret belongs to; empty if only its shape
@@ -173,7 +173,7 @@ pub(super) fn is_secret_header(name: &str, value: &str) -> bool {
 }
 
 /// Finds the secrets in each word of a command line.
-pub(super) fn in_words(words: &[String]) -> Vec<Vec<Span>> {
+pub(super) fn in_words(words: &[String]) -> Vec<Vec<SecretSpan>> {
     let mut all = Vec::with_capacity(words.len());
     let mut before = "";
     for word in words {
@@ -186,8 +186,8 @@ pub(super) fn in_words(words: &[String]) -> Vec<Vec<Span>> {
 }
 
 /// Finds secrets by a name in the word itself or by the option before it.
-fn in_word(before: &str, word: &str) -> Vec<Span> {
-    let whole = |name: &str| Span { range: 0..word.len(), name: name.trim_start_matches('-').to_owned() };
+fn in_word(before: &str, word: &str) -> Vec<SecretSpan> {
+    let whole = |name: &str| SecretSpan { range: 0..word.len(), name: name.trim_start_matches('-').to_owned() };
     if let Some((name, value)) = word.split_once('=') {
         let start = name.len() + 1;
         if HEADER_OPTIONS.contains(&name) {
@@ -196,7 +196,7 @@ fn in_word(before: &str, word: &str) -> Vec<Span> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         let is_version = value.starts_with('=');
         if name.chars().all(is_name) && names_secret(name) && !is_trivial(name, value) && !is_version {
-            return vec![Span { range: start..word.len(), name: name.trim_start_matches('-').to_owned() }];
+            return vec![SecretSpan { range: start..word.len(), name: name.trim_start_matches('-').to_owned() }];
         }
     }
     if HEADER_OPTIONS.contains(&before) {
@@ -205,7 +205,7 @@ fn in_word(before: &str, word: &str) -> Vec<Span> {
     if USER_OPTIONS.contains(&before) {
         let password = word.split_once(':').filter(|(_, password)| !password.is_empty());
         return password
-            .map(|(user, _)| Span { range: user.len() + 1..word.len(), name: "password".to_owned() })
+            .map(|(user, _)| SecretSpan { range: user.len() + 1..word.len(), name: "password".to_owned() })
             .into_iter()
             .collect();
     }
@@ -214,18 +214,18 @@ fn in_word(before: &str, word: &str) -> Vec<Span> {
 }
 
 /// Finds the secret value of a header `Name: value`, which begins at the byte `start` of its word.
-fn in_header(header: &str, start: usize) -> Vec<Span> {
+fn in_header(header: &str, start: usize) -> Vec<SecretSpan> {
     let Some((name, value)) = header.split_once(':') else { return Vec::new() };
     let trimmed = value.trim_start();
     let at = start + header.len() - trimmed.len();
     if trimmed.is_empty() || !is_secret_header(name.trim(), trimmed) {
         return Vec::new();
     }
-    vec![Span { range: at..start + header.len(), name: name.trim().to_owned() }]
+    vec![SecretSpan { range: at..start + header.len(), name: name.trim().to_owned() }]
 }
 
 /// Finds the secrets in one text: in `user:password@`, behind names, and by shape.
-pub(super) fn in_text(text: &str) -> Vec<Span> {
+pub(super) fn in_text(text: &str) -> Vec<SecretSpan> {
     let mut spans = in_authority(text);
     spans.extend(in_pairs(text));
     spans.extend(by_shape(text));
@@ -236,14 +236,14 @@ pub(super) fn in_text(text: &str) -> Vec<Span> {
             let end =
                 rest.find(|c: char| c.is_whitespace() || matches!(c, '?' | '#' | '"' | '\'')).unwrap_or(rest.len());
             let end = rest.get(..end).map_or(end, |path| path.trim_end_matches("/mcp").len());
-            spans.extend((end > 0).then(|| Span { range: from..from + end, name: String::new() }));
+            spans.extend((end > 0).then(|| SecretSpan { range: from..from + end, name: String::new() }));
         }
     }
     merged(spans)
 }
 
 /// Finds passwords, and long user names such as a key, before the `@` of a URL.
-fn in_authority(text: &str) -> Vec<Span> {
+fn in_authority(text: &str) -> Vec<SecretSpan> {
     let mut spans = Vec::new();
     for (at, _) in text.match_indices("://") {
         let start = at + 3;
@@ -261,9 +261,14 @@ fn in_authority(text: &str) -> Vec<Span> {
         let Some(user) = user(end).or_else(|| user(wide).filter(is_wide)) else { continue };
         match user.split_once(':') {
             Some((name, password)) if !password.is_empty() => {
-                spans.push(Span { range: start + name.len() + 1..start + user.len(), name: "password".to_owned() });
+                spans.push(SecretSpan {
+                    range: start + name.len() + 1..start + user.len(),
+                    name: "password".to_owned(),
+                });
             }
-            _ if user.len() >= 12 => spans.push(Span { range: start..start + user.len(), name: "key".to_owned() }),
+            _ if user.len() >= 12 => {
+                spans.push(SecretSpan { range: start..start + user.len(), name: "key".to_owned() })
+            }
             _ => {}
         }
     }
@@ -271,7 +276,7 @@ fn in_authority(text: &str) -> Vec<Span> {
 }
 
 /// Finds values behind names: `a=b`, `a: b`, `"a": "b"`, `Bearer b`, `--a b`.
-fn in_pairs(text: &str) -> Vec<Span> {
+fn in_pairs(text: &str) -> Vec<SecretSpan> {
     let ends = |c: char| {
         c.is_whitespace()
             || matches!(c, ';' | '&' | '?' | ',' | '"' | '\'' | '{' | '}' | '(' | ')' | '[' | ']' | '|' | '#' | '`')
@@ -295,14 +300,14 @@ fn in_pairs(text: &str) -> Vec<Span> {
             if scheme {
                 awaits = Some(name);
             } else if !is_trivial(&name, piece) {
-                spans.push(Span { range: at..at + piece.len(), name });
+                spans.push(SecretSpan { range: at..at + piece.len(), name });
             }
         } else if let Some((name, from)) = named(piece) {
             let value = piece.get(from..).unwrap_or_default();
             if value.is_empty() || SCHEMES.contains(&value.to_ascii_lowercase().as_str()) {
                 awaits = Some(name.to_owned());
             } else if !is_trivial(name, value) {
-                spans.push(Span { range: at + from..at + piece.len(), name: name.to_owned() });
+                spans.push(SecretSpan { range: at + from..at + piece.len(), name: name.to_owned() });
             }
         } else if piece.eq_ignore_ascii_case("bearer") {
             awaits = Some("token".to_owned());
@@ -334,7 +339,7 @@ fn named(piece: &str) -> Option<(&str, usize)> {
 
 /// Finds texts that look like a token: a known beginning, a UUID, or a long run of letters and
 /// digits.
-fn by_shape(text: &str) -> Vec<Span> {
+fn by_shape(text: &str) -> Vec<SecretSpan> {
     let mut spans = Vec::new();
     let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '=' | '~');
     let end_of = |from: usize, fits: &dyn Fn(char) -> bool| {
@@ -355,7 +360,7 @@ fn by_shape(text: &str) -> Vec<Span> {
             }
             if rest.len() >= 8 && (!weak || rest.bytes().any(|b| b.is_ascii_digit())) {
                 let end = if weak { end_of(at, &is_token) } else { end };
-                spans.push(Span { range: at..end, name: String::new() });
+                spans.push(SecretSpan { range: at..end, name: String::new() });
             }
         }
     }
@@ -373,10 +378,10 @@ fn by_shape(text: &str) -> Vec<Span> {
                 before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '~'));
             let lead = before.get(own.len()..).unwrap_or_default();
             let own = own.len() + lead.len() - lead.trim_start_matches('-').len();
-            spans.push(Span { range: own..end, name: String::new() });
+            spans.push(SecretSpan { range: own..end, name: String::new() });
             at = end;
         } else if is_uuid(text.get(start..).unwrap_or_default()) {
-            spans.push(Span { range: start..start + UUID, name: String::new() });
+            spans.push(SecretSpan { range: start..start + UUID, name: String::new() });
             at = start + UUID;
         }
     }
@@ -410,9 +415,9 @@ fn is_digest(before: &str, run: &str) -> bool {
 }
 
 /// Sorts spans and merges those that overlap.
-fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+fn merged(mut spans: Vec<SecretSpan>) -> Vec<SecretSpan> {
     spans.sort_by_key(|span| (span.range.start, span.range.end));
-    let mut out: Vec<Span> = Vec::new();
+    let mut out: Vec<SecretSpan> = Vec::new();
     for span in spans.into_iter().filter(|span| !span.range.is_empty()) {
         match out.last_mut().filter(|last| span.range.start < last.range.end) {
             Some(last) => {
@@ -429,9 +434,9 @@ fn merged(mut spans: Vec<Span>) -> Vec<Span> {
 
 /// The secrets of all files. Each of them is a secret everywhere.
 #[derive(Debug, Default)]
-pub(super) struct Known(Vec<String>);
+pub(super) struct KnownSecrets(Vec<String>);
 
-impl Known {
+impl KnownSecrets {
     /// Adds a secret, unless it is so short or plain that it may also be an ordinary word.
     pub(super) fn learn(&mut self, secret: &str) {
         let secret = secret.trim();
@@ -449,13 +454,13 @@ impl Known {
     }
 
     /// Finds the known secrets in a text.
-    pub(super) fn spans(&self, text: &str) -> Vec<Span> {
+    pub(super) fn spans(&self, text: &str) -> Vec<SecretSpan> {
         let found = self.0.iter().flat_map(|secret| text.match_indices(secret.as_str()));
-        merged(found.map(|(at, found)| Span { range: at..at + found.len(), name: String::new() }).collect())
+        merged(found.map(|(at, found)| SecretSpan { range: at..at + found.len(), name: String::new() }).collect())
     }
 
     /// Adds the known secrets in a text to its spans.
-    pub(super) fn and(&self, text: &str, mut spans: Vec<Span>) -> Vec<Span> {
+    pub(super) fn and(&self, text: &str, mut spans: Vec<SecretSpan>) -> Vec<SecretSpan> {
         spans.extend(self.spans(text));
         merged(spans)
     }

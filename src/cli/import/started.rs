@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::parts::{Given, Parts};
-use super::{Draft, HostText, drafts, find, host, template};
+use super::parts::{GivenValue, LaunchParts};
+use super::{HostText, ServerDraft, drafts, find, host, template};
 
 /// A server that is on in a host.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Started {
+pub(in crate::cli) struct HostServerEntry {
     pub(in crate::cli) file: PathBuf,
     /// The host's name for the server.
     pub(in crate::cli) name: String,
@@ -22,7 +22,7 @@ pub(in crate::cli) struct Started {
 
 /// Lists the servers of this user's hosts, and of the project in the working directory. Files that
 /// cannot be read are skipped.
-pub(in crate::cli) fn started() -> Vec<Started> {
+pub(in crate::cli) fn started() -> Vec<HostServerEntry> {
     let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let of_user = home.as_deref().map(|home| find::of_user(Path::new(home), config.as_deref())).unwrap_or_default();
@@ -32,32 +32,32 @@ pub(in crate::cli) fn started() -> Vec<Started> {
 }
 
 /// Lists the servers of one file that are on; `None` if it cannot be read.
-fn of_file(path: &Path, home: Option<&str>) -> Option<Vec<Started>> {
+fn of_file(path: &Path, home: Option<&str>) -> Option<Vec<HostServerEntry>> {
     let given = HostText::read(path, home.map(Path::new)).ok()?;
     let file = host::read(&given.path, &given.text).ok()?;
     let drafts = drafts(&given, &file, 0, home).ok()?;
-    let is_on = |draft: &Draft| draft.stated.off.is_none();
-    let started = |draft: Draft| {
-        let place = template::Place { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
+    let is_on = |draft: &ServerDraft| draft.stated.off.is_none();
+    let started = |draft: ServerDraft| {
+        let place = template::TemplateContext { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
         let (authorization, is_filled_in) = match header(&draft.parts, "authorization") {
-            Some(Given::Text(text)) => (Some(text.clone()), !template::variables(text, &place).is_empty()),
-            Some(Given::Variable(..)) => (None, true),
+            Some(GivenValue::Text(text)) => (Some(text.clone()), !template::variables(text, &place).is_empty()),
+            Some(GivenValue::Variable(..)) => (None, true),
             None => (None, false),
         };
-        let Parts { words, url, .. } = draft.parts;
-        Started { file: path.to_owned(), name: draft.name, words, url, authorization, is_filled_in }
+        let LaunchParts { words, url, .. } = draft.parts;
+        HostServerEntry { file: path.to_owned(), name: draft.name, words, url, authorization, is_filled_in }
     };
     Some(drafts.into_iter().filter(is_on).map(started).collect())
 }
 
 /// Finds a header by name.
-fn header<'p>(parts: &'p Parts, wanted: &str) -> Option<&'p Given> {
+fn header<'p>(parts: &'p LaunchParts, wanted: &str) -> Option<&'p GivenValue> {
     parts.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
 }
 
 /// Normalizes a command line like those of hosts: returns the words behind `env`, or the URL behind
 /// a bridge.
 pub(in crate::cli) fn in_one_form(words: Vec<String>) -> (Vec<String>, Option<String>) {
-    let parts = Parts::of_words(words);
+    let parts = LaunchParts::of_words(words);
     (parts.words, parts.url)
 }

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::host::{Host, Server};
-use super::value::Json;
+use super::host::{HostEntry, McpHost};
+use super::value::FileValue;
 
 /// A host's settings of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stated {
+pub(super) struct HostServerSettings {
     /// Reason why the host does not start the server.
     pub(super) off: Option<String>,
     /// The only tools that are offered; `None` for all.
@@ -51,7 +51,7 @@ pub(super) const KEYS: &[&str] = &[
 
 /// A host's verdict on calls of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum HostVerdict {
     Allow,
     Ask,
     Deny,
@@ -59,8 +59,8 @@ enum Verdict {
 
 /// A host's permission for tools of servers. `*` in a name matches any text.
 #[derive(Debug)]
-struct Permission {
-    verdict: Verdict,
+struct HostPermission {
+    verdict: HostVerdict,
     /// Server, or a text that contains server and tool.
     server: String,
     /// Tool; empty if `server` contains it behind `__`, and `_` if `server` is a pattern over
@@ -70,67 +70,67 @@ struct Permission {
 
 /// A host's settings for all of its servers.
 #[derive(Debug, Default)]
-pub(super) struct Settings {
+pub(super) struct HostSettings {
     /// Names of servers that are off, with the key that says so.
     off: Vec<(String, &'static str)>,
     /// The only servers that are on; `None` for all.
     only: Option<Vec<String>>,
-    permissions: Vec<Permission>,
+    permissions: Vec<HostPermission>,
     /// Whether the host has any rule about which calls need approval.
     says: bool,
     /// Whether every call runs without approval.
     unasked_all: bool,
     /// Tools by server, from the active profile of Zed.
-    profile: Option<Json>,
+    profile: Option<FileValue>,
 }
 
 /// Reads a verdict; `None` for a value that is not a text. Unknown words need approval.
-fn verdict(word: &Json) -> Option<Verdict> {
+fn verdict(word: &FileValue) -> Option<HostVerdict> {
     Some(match word.as_str()? {
-        "allow" => Verdict::Allow,
-        "deny" => Verdict::Deny,
-        _ => Verdict::Ask,
+        "allow" => HostVerdict::Allow,
+        "deny" => HostVerdict::Deny,
+        _ => HostVerdict::Ask,
     })
 }
 
-impl Settings {
+impl HostSettings {
     /// Reads the settings in the file itself and in the files beside it. `project` is the directory
     /// of a project's file, or the project of the list.
-    pub(super) fn of(host: Host, root: &Json, beside: &[Json], project: Option<&str>) -> Self {
+    pub(super) fn of(host: McpHost, root: &FileValue, beside: &[FileValue], project: Option<&str>) -> Self {
         let mut settings = Self::default();
         for one in std::iter::once(root).chain(beside) {
             match host {
-                Host::ClaudeCode => settings.claude_code(one, project),
-                Host::Gemini => settings.gemini(one),
-                Host::Goose => settings.goose(one),
-                Host::OpenCode => settings.opencode(one),
-                Host::Zed => settings.zed(one),
-                Host::VsCode => settings.vs_code(one),
-                Host::Cursor => settings.permitted(one.get("permissions")),
-                Host::ClaudeDesktop
-                | Host::Codex
-                | Host::Cline
-                | Host::Windsurf
-                | Host::Continue
-                | Host::Crush
-                | Host::Package
-                | Host::Other => {}
+                McpHost::ClaudeCode => settings.claude_code(one, project),
+                McpHost::Gemini => settings.gemini(one),
+                McpHost::Goose => settings.goose(one),
+                McpHost::OpenCode => settings.opencode(one),
+                McpHost::Zed => settings.zed(one),
+                McpHost::VsCode => settings.vs_code(one),
+                McpHost::Cursor => settings.permitted(one.get("permissions")),
+                McpHost::ClaudeDesktop
+                | McpHost::Codex
+                | McpHost::Cline
+                | McpHost::Windsurf
+                | McpHost::Continue
+                | McpHost::Crush
+                | McpHost::Package
+                | McpHost::Other => {}
             }
         }
         settings
     }
 
     /// Switches servers off; `key` is the setting that says so.
-    fn turn_off(&mut self, names: Option<&Json>, key: &'static str) {
-        self.off.extend(names.map(Json::texts).unwrap_or_default().into_iter().map(|name| (name, key)));
+    fn turn_off(&mut self, names: Option<&FileValue>, key: &'static str) {
+        self.off.extend(names.map(FileValue::texts).unwrap_or_default().into_iter().map(|name| (name, key)));
     }
 
     /// Adds a permission.
-    fn permit(&mut self, verdict: Verdict, server: &str, tool: &str) {
-        self.permissions.push(Permission { verdict, server: server.to_owned(), tool: tool.to_owned() });
+    fn permit(&mut self, verdict: HostVerdict, server: &str, tool: &str) {
+        self.permissions.push(HostPermission { verdict, server: server.to_owned(), tool: tool.to_owned() });
     }
 
-    fn claude_code(&mut self, one: &Json, project: Option<&str>) {
+    fn claude_code(&mut self, one: &FileValue, project: Option<&str>) {
         // In `~/.claude.json` the project has an entry of its own; other files have the settings at
         // the top.
         let own = project.and_then(|project| one.get("projects")?.get(project));
@@ -138,33 +138,33 @@ impl Settings {
             for key in ["disabledMcpServers", "disabledMcpjsonServers"] {
                 self.turn_off(one.get(key), key);
             }
-            for denied in one.get("deniedMcpServers").map(Json::items).unwrap_or_default() {
+            for denied in one.get("deniedMcpServers").map(FileValue::items).unwrap_or_default() {
                 self.turn_off(denied.get("serverName"), "deniedMcpServers");
             }
             self.permitted(one.get("permissions"));
-            self.permissions_of(Verdict::Allow, one.get("allowedTools"));
-            if one.at(&["permissions", "defaultMode"]).and_then(Json::as_str) == Some("bypassPermissions") {
+            self.permissions_of(HostVerdict::Allow, one.get("allowedTools"));
+            if one.at(&["permissions", "defaultMode"]).and_then(FileValue::as_str) == Some("bypassPermissions") {
                 (self.says, self.unasked_all) = (true, true);
             }
         }
     }
 
     /// Reads `{ allow, ask, deny }` of Claude Code and of Cursor's command line.
-    fn permitted(&mut self, permissions: Option<&Json>) {
-        for (key, verdict) in [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)] {
+    fn permitted(&mut self, permissions: Option<&FileValue>) {
+        for (key, verdict) in [("allow", HostVerdict::Allow), ("ask", HostVerdict::Ask), ("deny", HostVerdict::Deny)] {
             self.permissions_of(verdict, permissions.and_then(|permissions| permissions.get(key)));
         }
     }
 
     /// Reads `mcp__server`, `mcp__server__tool` and `Mcp(server:tool)`; other entries are about the
     /// host's own tools.
-    fn permissions_of(&mut self, verdict: Verdict, entries: Option<&Json>) {
-        for entry in entries.map(Json::texts).unwrap_or_default() {
+    fn permissions_of(&mut self, verdict: HostVerdict, entries: Option<&FileValue>) {
+        for entry in entries.map(FileValue::texts).unwrap_or_default() {
             if let Some(inside) = entry.strip_prefix("Mcp(").and_then(|rest| rest.strip_suffix(')')) {
                 let (server, tool) = inside.split_once(':').unwrap_or((inside, "*"));
                 self.permit(verdict, server, tool);
             } else if let Some(name) =
-                entry.strip_prefix("mcp__").filter(|name| verdict != Verdict::Allow || !name.contains('('))
+                entry.strip_prefix("mcp__").filter(|name| verdict != HostVerdict::Allow || !name.contains('('))
             {
                 let name = name.split('(').next().unwrap_or(name);
                 // A server's name may contain `__` too, so the tool is split off later, for each
@@ -174,7 +174,7 @@ impl Settings {
         }
     }
 
-    fn gemini(&mut self, one: &Json) {
+    fn gemini(&mut self, one: &FileValue) {
         for keys in [&["mcp", "excluded"][..], &["excludeMCPServers"]] {
             self.turn_off(one.at(keys), "mcp.excluded");
         }
@@ -185,75 +185,79 @@ impl Settings {
         }
         // `mcp-server-enablement.json` has a switch for each server.
         for (name, state) in one.members() {
-            if state.get("enabled") == Some(&Json::Bool(false)) && state.members().len() == 1 {
+            if state.get("enabled") == Some(&FileValue::Bool(false)) && state.members().len() == 1 {
                 self.off.push((name.clone(), "mcp-server-enablement.json"));
             }
         }
     }
 
-    fn goose(&mut self, one: &Json) {
-        if let Some(mode) = one.get("GOOSE_MODE").and_then(Json::as_str) {
+    fn goose(&mut self, one: &FileValue) {
+        if let Some(mode) = one.get("GOOSE_MODE").and_then(FileValue::as_str) {
             (self.says, self.unasked_all) = (true, mode == "auto");
         }
-        let lists = [("always_allow", Verdict::Allow), ("ask_before", Verdict::Ask), ("never_allow", Verdict::Deny)];
+        let lists = [
+            ("always_allow", HostVerdict::Allow),
+            ("ask_before", HostVerdict::Ask),
+            ("never_allow", HostVerdict::Deny),
+        ];
         for (key, verdict) in lists {
-            for name in one.at(&["user", key]).map(Json::texts).unwrap_or_default() {
+            for name in one.at(&["user", key]).map(FileValue::texts).unwrap_or_default() {
                 self.permit(verdict, &name, "");
             }
         }
     }
 
-    fn opencode(&mut self, one: &Json) {
-        for (pattern, on) in one.get("tools").map(Json::members).unwrap_or_default() {
-            if *on == Json::Bool(false) {
-                self.permit(Verdict::Deny, pattern, "_");
+    fn opencode(&mut self, one: &FileValue) {
+        for (pattern, on) in one.get("tools").map(FileValue::members).unwrap_or_default() {
+            if *on == FileValue::Bool(false) {
+                self.permit(HostVerdict::Deny, pattern, "_");
             }
         }
-        let permission = one.get("permission").unwrap_or(&Json::Null);
-        let whole = permission.as_str().map(|word| ("*".to_owned(), Json::String(word.to_owned())));
+        let permission = one.get("permission").unwrap_or(&FileValue::Null);
+        let whole = permission.as_str().map(|word| ("*".to_owned(), FileValue::String(word.to_owned())));
         for (pattern, word) in permission.members().iter().chain(&whole) {
             // Other values are rules by argument, for the host's own tools.
             let Some(verdict) = verdict(word) else { continue };
             self.says |= pattern == "*";
-            self.unasked_all |= pattern == "*" && verdict == Verdict::Allow;
-            if pattern != "*" || verdict == Verdict::Deny {
+            self.unasked_all |= pattern == "*" && verdict == HostVerdict::Allow;
+            if pattern != "*" || verdict == HostVerdict::Deny {
                 self.permit(verdict, pattern, "_");
             }
         }
     }
 
-    fn zed(&mut self, one: &Json) {
+    fn zed(&mut self, one: &FileValue) {
         for agent in ["agent", "assistant"] {
             if let Some(always) = one.at(&[agent, "always_allow_tool_actions"]) {
-                (self.says, self.unasked_all) = (true, *always == Json::Bool(true));
+                (self.says, self.unasked_all) = (true, *always == FileValue::Bool(true));
             }
         }
-        let permissions = one.at(&["agent", "tool_permissions"]).unwrap_or(&Json::Null);
+        let permissions = one.at(&["agent", "tool_permissions"]).unwrap_or(&FileValue::Null);
         if let Some(verdict) = permissions.get("default").and_then(verdict) {
-            (self.says, self.unasked_all) = (true, verdict == Verdict::Allow);
+            (self.says, self.unasked_all) = (true, verdict == HostVerdict::Allow);
         }
-        for (name, tool) in permissions.get("tools").map(Json::members).unwrap_or_default() {
+        for (name, tool) in permissions.get("tools").map(FileValue::members).unwrap_or_default() {
             let named = name.strip_prefix("mcp:").and_then(|name| name.split_once(':'));
             if let (Some((server, name)), Some(verdict)) = (named, tool.get("default").and_then(verdict)) {
                 self.permit(verdict, server, name);
             }
         }
-        let profile = one.at(&["agent", "default_profile"]).and_then(Json::as_str).unwrap_or("write");
+        let profile = one.at(&["agent", "default_profile"]).and_then(FileValue::as_str).unwrap_or("write");
         self.profile = one.at(&["agent", "profiles", profile]).cloned().or_else(|| self.profile.take());
     }
 
-    fn vs_code(&mut self, one: &Json) {
+    fn vs_code(&mut self, one: &FileValue) {
         for key in ["chat.tools.autoApprove", "chat.tools.global.autoApprove"] {
             if let Some(all) = one.get(key) {
-                (self.says, self.unasked_all) = (true, *all == Json::Bool(true));
+                (self.says, self.unasked_all) = (true, *all == FileValue::Bool(true));
             }
         }
     }
 }
 
-impl Stated {
+impl HostServerSettings {
     /// Reads a host's settings of one server.
-    pub(super) fn of(host: Host, server: &Server, settings: &Settings) -> Self {
+    pub(super) fn of(host: McpHost, server: &HostEntry, settings: &HostSettings) -> Self {
         let body = &server.body;
         let mut stated = Self { says: settings.says, unasked_all: settings.unasked_all, ..Self::default() };
         stated.switch(body, &server.name, settings);
@@ -266,9 +270,9 @@ impl Stated {
     }
 
     /// Finds out whether the server is off. Any value except a plain yes counts as off.
-    fn switch(&mut self, body: &Json, name: &str, settings: &Settings) {
+    fn switch(&mut self, body: &FileValue, name: &str, settings: &HostSettings) {
         let is_on =
-            |key: &str, on: bool| body.get(key).is_none_or(|value| !value.is_stated() || *value == Json::Bool(on));
+            |key: &str, on: bool| body.get(key).is_none_or(|value| !value.is_stated() || *value == FileValue::Bool(on));
         if !is_on("disabled", false) || !is_on("enabled", true) {
             self.off = Some("the host has switched it off".to_owned());
         } else if let Some((_, key)) = settings.off.iter().find(|(off, _)| off == name) {
@@ -279,42 +283,42 @@ impl Stated {
     }
 
     /// Reads the lists of tools that are offered and hidden.
-    fn lists(&mut self, host: Host, body: &Json) {
+    fn lists(&mut self, host: McpHost, body: &FileValue) {
         let list = |keys: &[&str]| keys.iter().filter_map(|key| body.get(key)).find(|list| list.is_stated()).cloned();
-        let tools = body.get("tools").filter(|tools| matches!(tools, Json::Array(_))).cloned();
+        let tools = body.get("tools").filter(|tools| matches!(tools, FileValue::Array(_))).cloned();
         let include = list(&["includeTools", "enabled_tools", "enabledTools", "available_tools"]).or(tools);
         self.include = include.map(|list| list.texts()).filter(|list| !list.iter().any(|name| name == "*"));
-        if host == Host::Goose {
+        if host == McpHost::Goose {
             // Goose treats an empty list as no list.
             self.include = self.include.take().filter(|list| !list.is_empty());
         }
         self.exclude =
             list(&["excludeTools", "disabled_tools", "disabledTools"]).map(|list| list.texts()).unwrap_or_default();
         // Some hosts have a switch for each tool.
-        for (name, state) in body.get("tools").map(Json::members).unwrap_or_default() {
-            let off = *state == Json::Bool(false) || state.get("enabled") == Some(&Json::Bool(false));
+        for (name, state) in body.get("tools").map(FileValue::members).unwrap_or_default() {
+            let off = *state == FileValue::Bool(false) || state.get("enabled") == Some(&FileValue::Bool(false));
             self.exclude.extend(off.then(|| name.clone()));
         }
     }
 
     /// Reads which calls run without approval, from the server's own keys.
-    fn approvals(&mut self, body: &Json) {
+    fn approvals(&mut self, body: &FileValue) {
         for key in ["autoApprove", "alwaysAllow"] {
             let Some(list) = body.get(key).filter(|list| list.is_stated()) else { continue };
             self.says = true;
-            self.unasked_all |= *list == Json::Bool(true) || list.texts().iter().any(|name| name == "*");
+            self.unasked_all |= *list == FileValue::Bool(true) || list.texts().iter().any(|name| name == "*");
             self.unasked.extend(list.texts().into_iter().filter(|name| name != "*"));
         }
         if let Some(trust) = body.get("trust").filter(|trust| trust.is_stated()) {
             self.says = true;
-            self.unasked_all |= *trust == Json::Bool(true);
+            self.unasked_all |= *trust == FileValue::Bool(true);
         }
-        let mode = |value: Option<&Json>| value.and_then(Json::as_str).map(|mode| mode == "approve");
+        let mode = |value: Option<&FileValue>| value.and_then(FileValue::as_str).map(|mode| mode == "approve");
         if let Some(all) = mode(body.get("default_tools_approval_mode")) {
             self.says = true;
             self.unasked_all |= all;
         }
-        for (name, tool) in body.get("tools").map(Json::members).unwrap_or_default() {
+        for (name, tool) in body.get("tools").map(FileValue::members).unwrap_or_default() {
             match mode(tool.get("approval_mode")) {
                 Some(true) => self.unasked.push(name.clone()),
                 // One tool of a server whose other tools need no approval.
@@ -334,50 +338,51 @@ impl Stated {
     }
 
     /// Applies the host's permissions that are about this server.
-    fn permissions(&mut self, name: &str, settings: &Settings) {
+    fn permissions(&mut self, name: &str, settings: &HostSettings) {
         let mine = settings.permissions.iter().filter_map(|one| Some((one.verdict, tool_of(one, name)?)));
-        let mine: Vec<(Verdict, String)> = mine.collect();
+        let mine: Vec<(HostVerdict, String)> = mine.collect();
         for (verdict, tool) in &mine {
             match verdict {
-                Verdict::Allow if tool == "*" => self.unasked_all = true,
-                Verdict::Allow => self.unasked.push(tool.clone()),
-                Verdict::Deny if tool == "*" => {
+                HostVerdict::Allow if tool == "*" => self.unasked_all = true,
+                HostVerdict::Allow => self.unasked.push(tool.clone()),
+                HostVerdict::Deny if tool == "*" => {
                     let why = "the host denies all of its tools".to_owned();
                     self.off.get_or_insert(why);
                 }
-                Verdict::Deny => self.exclude.push(tool.clone()),
-                Verdict::Ask => {}
+                HostVerdict::Deny => self.exclude.push(tool.clone()),
+                HostVerdict::Ask => {}
             }
         }
-        self.says |= mine.iter().any(|(verdict, _)| *verdict != Verdict::Deny);
-        for (_, tool) in mine.iter().filter(|(verdict, _)| *verdict == Verdict::Ask) {
+        self.says |= mine.iter().any(|(verdict, _)| *verdict != HostVerdict::Deny);
+        for (_, tool) in mine.iter().filter(|(verdict, _)| *verdict == HostVerdict::Ask) {
             self.ask(tool);
         }
     }
 
     /// Applies the tools that a profile of Zed switches on and off.
-    fn profile(&mut self, name: &str, settings: &Settings) {
+    fn profile(&mut self, name: &str, settings: &HostSettings) {
         let Some(profile) = &settings.profile else { return };
-        let tools = profile.at(&["context_servers", name, "tools"]).map(Json::members).unwrap_or_default();
-        let named =
-            |on: bool| tools.iter().filter(move |(_, state)| *state == Json::Bool(on)).map(|(name, _)| name.clone());
+        let tools = profile.at(&["context_servers", name, "tools"]).map(FileValue::members).unwrap_or_default();
+        let named = |on: bool| {
+            tools.iter().filter(move |(_, state)| *state == FileValue::Bool(on)).map(|(name, _)| name.clone())
+        };
         self.exclude.extend(named(false));
-        if profile.get("enable_all_context_servers") == Some(&Json::Bool(false)) {
+        if profile.get("enable_all_context_servers") == Some(&FileValue::Bool(false)) {
             self.include = Some(named(true).collect());
         }
     }
 
     /// Reads the time-outs, whose unit depends on the host.
-    fn times(&mut self, host: Host, body: &Json) {
-        let number = |key: &str| body.get(key).and_then(Json::scalar).and_then(|text| text.parse::<f64>().ok());
+    fn times(&mut self, host: McpHost, body: &FileValue) {
+        let number = |key: &str| body.get(key).and_then(FileValue::scalar).and_then(|text| text.parse::<f64>().ok());
         let seconds = |key: &str| number(key).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let millis = |key: &str| number(key).and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
         // For an unknown host, a number below 1000 is in seconds: no time-out of a call is below a
         // second.
-        let in_seconds =
-            matches!(host, Host::Cline | Host::Goose) || (host == Host::Other && number("timeout") < Some(1000.0));
+        let in_seconds = matches!(host, McpHost::Cline | McpHost::Goose)
+            || (host == McpHost::Other && number("timeout") < Some(1000.0));
         let timeout = if in_seconds { seconds("timeout") } else { millis("timeout") };
-        let of_start = matches!(host, Host::OpenCode);
+        let of_start = matches!(host, McpHost::OpenCode);
         self.call_timeout = seconds("tool_timeout_sec").or(timeout.filter(|_| !of_start));
         let start = seconds("startup_timeout_sec").or(millis("startup_timeout_ms")).or(millis("connectionTimeout"));
         self.start_timeout = start.or(timeout.filter(|_| of_start));
@@ -386,8 +391,8 @@ impl Stated {
 
 /// Returns the tool that a permission is about if it is about this server; `*` for all of its
 /// tools.
-fn tool_of(permission: &Permission, server: &str) -> Option<String> {
-    let Permission { verdict, server: stated, tool } = permission;
+fn tool_of(permission: &HostPermission, server: &str) -> Option<String> {
+    let HostPermission { verdict, server: stated, tool } = permission;
     let fitted = |keep: &[char]| -> String {
         server.chars().map(|c| if c.is_ascii_alphanumeric() || keep.contains(&c) { c } else { '_' }).collect()
     };
@@ -408,13 +413,13 @@ fn tool_of(permission: &Permission, server: &str) -> Option<String> {
                 Some(rest) => Some(rest.to_owned()),
                 None if stated.strip_suffix('*').is_some_and(|start| own.starts_with(start)) => Some("*".to_owned()),
                 // `*_delete` would become wider than stated, so this is not done for an allowance.
-                None if *verdict != Verdict::Allow => {
+                None if *verdict != HostVerdict::Allow => {
                     stated.strip_prefix('*').map(|rest| format!("*{}", rest.trim_start_matches(['*', '_'])))
                 }
                 None => None,
             })
         }
-        tool if *verdict == Verdict::Allow => (stated == server || stated == "*").then(|| tool.to_owned()),
+        tool if *verdict == HostVerdict::Allow => (stated == server || stated == "*").then(|| tool.to_owned()),
         tool => may_cover(stated, server).then(|| tool.to_owned()),
     }
 }

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::catalog::name::UpstreamName;
-use crate::config::{Config, Target};
+use crate::config::{Config, UpstreamTarget};
 
 /// The environment of the samples' user.
 fn exported(name: &str) -> Option<String> {
@@ -17,10 +17,10 @@ fn sample(path: &str) -> (PathBuf, String) {
 
 /// Returns the text and the meaning of a configuration that was imported without a terminal.
 fn imported(files: &[(PathBuf, String)]) -> (String, Config) {
-    imported_as(files, Silent::Ask)
+    imported_as(files, SilentDefault::Ask)
 }
 
-fn imported_as(files: &[(PathBuf, String)], silent: Silent) -> (String, Config) {
+fn imported_as(files: &[(PathBuf, String)], silent: SilentDefault) -> (String, Config) {
     let text = converted(files, Some("/home/alice"), silent).unwrap();
     let loaded = config::parse(&text, "imported", &exported, &|_| Err(std::io::ErrorKind::NotFound.into()));
     let (config, _) = loaded.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
@@ -34,7 +34,7 @@ fn names(config: &Config) -> Vec<&str> {
 
 fn secret(config: &Config, upstream: &str, name: &str) -> String {
     let upstream = config.upstreams.iter().find(|one| one.name.as_str() == upstream).unwrap();
-    let (Target::Stdio { env: values, .. } | Target::Http { headers: values, .. }) = &upstream.target;
+    let (UpstreamTarget::Stdio { env: values, .. } | UpstreamTarget::Http { headers: values, .. }) = &upstream.target;
     values.iter().find(|(other, _)| other == name).unwrap().1.expose().to_owned()
 }
 
@@ -132,7 +132,7 @@ fn names_are_made_possible_and_unique() {
         ("a-name-that-is-much-longer-than-an-upstream-may-have", "a-name-that-is-much-longer"),
         ("a-name-that-is-much-longer-too", "a-name-that-is-much-longer-2"),
     ];
-    let mut names = Names::default();
+    let mut names = ImportNames::default();
     for (wanted, given) in cases {
         assert_eq!(names.upstream(wanted), given, "{wanted:?}");
         assert!(UpstreamName::parse(given).is_ok(), "{given}");
@@ -159,7 +159,7 @@ fn files_without_servers_are_refused() {
     ];
     for (label, text, wanted) in cases {
         let error =
-            converted(&[(PathBuf::from("x.json"), text.to_owned())], None, Silent::Ask).unwrap_err().to_string();
+            converted(&[(PathBuf::from("x.json"), text.to_owned())], None, SilentDefault::Ask).unwrap_err().to_string();
         assert!(error.contains(wanted), "{label}: {error}");
     }
 }
@@ -241,7 +241,7 @@ fn a_server_with_nulls_is_the_server_without_them() {
 fn a_file_that_is_nested_without_end_is_refused_with_its_line() {
     for deep in ["[".repeat(100_000), "{\"a\":".repeat(100_000), "// don't \"]\n[".repeat(200)] {
         let text = format!("{{\n\"mcpServers\": {deep}");
-        let error = converted(&[("hosts.json".into(), text)], None, Silent::Ask).unwrap_err().to_string();
+        let error = converted(&[("hosts.json".into(), text)], None, SilentDefault::Ask).unwrap_err().to_string();
         assert!(error.starts_with("hosts.json:") && error.contains("100 deep"), "{error}");
     }
 }
@@ -342,12 +342,12 @@ fn the_policy_follows_the_hosts() {
     }
     let both = format!("{{\"mcpServers\":{{\"x\":{says},\"y\":{{\"command\":\"/y\"}}}}}}");
     let both = [(PathBuf::from("x.json"), both)];
-    let (text, _) = imported_as(&both, Silent::Allow);
+    let (text, _) = imported_as(&both, SilentDefault::Allow);
     assert!(text.contains("default = \"ask\"") && text.contains("upstreams = [\"y\"]"), "{text}");
     let (text, _) = imported(&both);
     assert!(text.contains("default = \"ask\"") && !text.contains("upstreams = [\"y\"]"), "{text}");
     let silent = [(PathBuf::from("x.json"), r#"{"mcpServers":{"x":{"command":"/x"}}}"#.to_owned())];
-    assert!(imported_as(&silent, Silent::Allow).0.contains("default = \"allow\""));
+    assert!(imported_as(&silent, SilentDefault::Allow).0.contains("default = \"allow\""));
     let (text, _) = imported(&silent);
     assert!(text.contains("default = \"ask\"") && text.contains("id = \"import-reads\""), "{text}");
 }

@@ -24,7 +24,7 @@ pub(crate) enum ImportError {
 
 /// A value that keeps the order of its members.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Json {
+pub(super) enum FileValue {
     Null,
     Bool(bool),
     Number(String),
@@ -33,7 +33,7 @@ pub(super) enum Json {
     Object(Vec<(String, Self)>),
 }
 
-impl Json {
+impl FileValue {
     /// Returns a member of an object; of equal names, the last one, as in hosts.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         self.members().iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
@@ -97,7 +97,7 @@ const MAX_VALUES: usize = 1_000_000;
 ///
 /// # Errors
 /// [`ImportError::Syntax`], with the wrong line.
-pub(super) fn read(path: &Path, text: &str) -> Result<Json, ImportError> {
+pub(super) fn read(path: &Path, text: &str) -> Result<FileValue, ImportError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
     let (format, read) = match ending.as_str() {
@@ -109,20 +109,20 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Json, ImportError> {
 }
 
 /// A value, or the line of a mistake and its description.
-type Read = Result<Json, (usize, String)>;
+type ReadValue = Result<FileValue, (usize, String)>;
 
 /// Returns the line of a byte, from one.
 fn line_of(text: &str, byte: usize) -> usize {
     1 + text.get(..byte).unwrap_or(text).matches('\n').count()
 }
 
-fn json(text: &str) -> Read {
+fn json(text: &str) -> ReadValue {
     if let Some(line) = too_deep(text) {
         return Err((line, format!("brackets are nested more than {MAX_DEPTH} deep")));
     }
     let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default())
         .map_err(|error| (error.line_display(), error.kind().to_string()))?;
-    Ok(parsed.value.filter(|value| value.end() <= text.len()).map_or(Json::Null, |value| of_json(&value)))
+    Ok(parsed.value.filter(|value| value.end() <= text.len()).map_or(FileValue::Null, |value| of_json(&value)))
 }
 
 /// Finds the line with too many nested brackets. Invalid JSON is left to the parser.
@@ -142,21 +142,21 @@ fn too_deep(text: &str) -> Option<usize> {
     None
 }
 
-fn of_json(value: &Value<'_>) -> Json {
+fn of_json(value: &Value<'_>) -> FileValue {
     match value {
-        Value::StringLit(text) => Json::String(text.value.to_string()),
-        Value::NumberLit(number) => Json::Number(number.value.to_owned()),
-        Value::BooleanLit(boolean) => Json::Bool(boolean.value),
-        Value::NullKeyword(_) => Json::Null,
-        Value::Array(array) => Json::Array(array.elements.iter().map(of_json).collect()),
+        Value::StringLit(text) => FileValue::String(text.value.to_string()),
+        Value::NumberLit(number) => FileValue::Number(number.value.to_owned()),
+        Value::BooleanLit(boolean) => FileValue::Bool(boolean.value),
+        Value::NullKeyword(_) => FileValue::Null,
+        Value::Array(array) => FileValue::Array(array.elements.iter().map(of_json).collect()),
         Value::Object(object) => {
             let members = object.properties.iter();
-            Json::Object(members.map(|member| (member.name.as_str().to_owned(), of_json(&member.value))).collect())
+            FileValue::Object(members.map(|member| (member.name.as_str().to_owned(), of_json(&member.value))).collect())
         }
     }
 }
 
-fn toml(text: &str) -> Read {
+fn toml(text: &str) -> ReadValue {
     // The library's error text quotes the line, so it is not used.
     let table = text.parse::<toml::Table>().map_err(|error| {
         (error.span().map_or(1, |span| line_of(text, span.start)), "a key or value is wrong".to_owned())
@@ -164,31 +164,31 @@ fn toml(text: &str) -> Read {
     Ok(of_toml(toml::Value::Table(table)))
 }
 
-fn of_toml(value: toml::Value) -> Json {
+fn of_toml(value: toml::Value) -> FileValue {
     match value {
-        toml::Value::String(text) => Json::String(text),
-        toml::Value::Integer(number) => Json::Number(number.to_string()),
-        toml::Value::Float(number) => Json::Number(number.to_string()),
-        toml::Value::Boolean(boolean) => Json::Bool(boolean),
-        toml::Value::Datetime(time) => Json::String(time.to_string()),
-        toml::Value::Array(items) => Json::Array(items.into_iter().map(of_toml).collect()),
+        toml::Value::String(text) => FileValue::String(text),
+        toml::Value::Integer(number) => FileValue::Number(number.to_string()),
+        toml::Value::Float(number) => FileValue::Number(number.to_string()),
+        toml::Value::Boolean(boolean) => FileValue::Bool(boolean),
+        toml::Value::Datetime(time) => FileValue::String(time.to_string()),
+        toml::Value::Array(items) => FileValue::Array(items.into_iter().map(of_toml).collect()),
         toml::Value::Table(table) => {
-            Json::Object(table.into_iter().map(|(name, value)| (name, of_toml(value))).collect())
+            FileValue::Object(table.into_iter().map(|(name, value)| (name, of_toml(value))).collect())
         }
     }
 }
 
 /// A list or object that is still being read.
-enum Open {
-    List(Vec<Json>),
+enum OpenContainer {
+    List(Vec<FileValue>),
     /// The members so far, and the name whose value comes next.
-    Object(Vec<(String, Json)>, Option<String>),
+    Object(Vec<(String, FileValue)>, Option<String>),
 }
 
 /// Reads the first document. A member whose name is a list or object gets an empty name.
-fn yaml(text: &str) -> Read {
-    let mut open: Vec<(usize, Open)> = Vec::new();
-    let mut anchors: HashMap<usize, (Json, usize)> = HashMap::new();
+fn yaml(text: &str) -> ReadValue {
+    let mut open: Vec<(usize, OpenContainer)> = Vec::new();
+    let mut anchors: HashMap<usize, (FileValue, usize)> = HashMap::new();
     let mut values = 0_usize;
     let mut root = None;
     for event in Parser::new_from_str(text) {
@@ -198,21 +198,21 @@ fn yaml(text: &str) -> Read {
         values += 1;
         let (anchor, done) = match event {
             Event::SequenceStart(anchor, _) => {
-                open.push((anchor, Open::List(Vec::new())));
+                open.push((anchor, OpenContainer::List(Vec::new())));
                 (0, None)
             }
             Event::MappingStart(anchor, _) => {
-                open.push((anchor, Open::Object(Vec::new(), None)));
+                open.push((anchor, OpenContainer::Object(Vec::new(), None)));
                 (0, None)
             }
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
-                Some((anchor, Open::List(items))) => (anchor, Some(Json::Array(items))),
-                Some((anchor, Open::Object(members, _))) => (anchor, Some(Json::Object(members))),
+                Some((anchor, OpenContainer::List(items))) => (anchor, Some(FileValue::Array(items))),
+                Some((anchor, OpenContainer::Object(members, _))) => (anchor, Some(FileValue::Object(members))),
                 None => (0, None),
             },
             Event::Scalar(text, style, anchor, _) => (anchor, Some(scalar(&text, style))),
             Event::Alias(anchor) => {
-                let (value, size) = anchors.get(&anchor).cloned().unwrap_or((Json::Null, 0));
+                let (value, size) = anchors.get(&anchor).cloned().unwrap_or((FileValue::Null, 0));
                 values = values.saturating_add(size);
                 (0, Some(value))
             }
@@ -228,32 +228,32 @@ fn yaml(text: &str) -> Read {
         let Some(value) = done else { continue };
         if anchor != 0 {
             // For lists and objects this is an upper bound: all values read so far.
-            let is_plain = matches!(value, Json::Array(_) | Json::Object(_));
+            let is_plain = matches!(value, FileValue::Array(_) | FileValue::Object(_));
             anchors.insert(anchor, (value.clone(), if is_plain { values } else { values - before }));
         }
         match open.last_mut() {
             None => root = Some(value),
-            Some((_, Open::List(items))) => items.push(value),
-            Some((_, Open::Object(members, name))) => match name.take() {
+            Some((_, OpenContainer::List(items))) => items.push(value),
+            Some((_, OpenContainer::Object(members, name))) => match name.take() {
                 Some(name) => members.push((name, value)),
                 None => *name = Some(value.scalar().unwrap_or_default()),
             },
         }
     }
-    Ok(root.unwrap_or(Json::Null))
+    Ok(root.unwrap_or(FileValue::Null))
 }
 
 /// Reads a scalar of YAML's core schema.
-fn scalar(text: &str, style: ScalarStyle) -> Json {
+fn scalar(text: &str, style: ScalarStyle) -> FileValue {
     if style != ScalarStyle::Plain {
-        return Json::String(text.to_owned());
+        return FileValue::String(text.to_owned());
     }
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Json::Null,
-        "true" | "True" | "TRUE" => Json::Bool(true),
-        "false" | "False" | "FALSE" => Json::Bool(false),
-        _ if text.parse::<f64>().is_ok_and(f64::is_finite) => Json::Number(text.to_owned()),
-        _ => Json::String(text.to_owned()),
+        "" | "~" | "null" | "Null" | "NULL" => FileValue::Null,
+        "true" | "True" | "TRUE" => FileValue::Bool(true),
+        "false" | "False" | "FALSE" => FileValue::Bool(false),
+        _ if text.parse::<f64>().is_ok_and(f64::is_finite) => FileValue::Number(text.to_owned()),
+        _ => FileValue::String(text.to_owned()),
     }
 }
 
@@ -261,7 +261,7 @@ fn scalar(text: &str, style: ScalarStyle) -> Json {
 mod tests {
     use super::*;
 
-    fn of(name: &str, text: &str) -> Result<Json, String> {
+    fn of(name: &str, text: &str) -> Result<FileValue, String> {
         read(Path::new(name), text).map_err(|error| error.to_string())
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let yaml = of("a.yaml", "\u{feff}a: [1, true, ~, x]\r\n# c\r\nb:\r\n  c: 'd'\r\n").unwrap();
         assert_eq!(json, yaml);
         let toml = of("a.toml", "\u{feff}a = [1, true, \"x\"]\r\n[b]\r\nc = \"d\" # c\r\n").unwrap();
-        assert_eq!(toml.at(&["b", "c"]).and_then(Json::as_str), Some("d"));
+        assert_eq!(toml.at(&["b", "c"]).and_then(FileValue::as_str), Some("d"));
         assert_eq!(toml.get("a").unwrap().texts(), ["1", "true", "x"]);
     }
 

@@ -6,27 +6,27 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use super::names::Names;
-use super::policy::Present;
+use super::names::ImportNames;
+use super::policy::ExistingPolicy;
 use crate::cli::exchange::exchange;
 use crate::config::{self, guard};
 
 /// A configuration file and the files of `conf.d` beside it, as they are now.
 #[derive(Debug, Default)]
-pub(super) struct Target {
+pub(super) struct ImportTarget {
     pub(super) path: PathBuf,
     /// Text of the file itself; `None` if there is no file.
     text: Option<String>,
     /// Lines of all files, among them the comments that say where a table came from.
     pub(super) lines: HashSet<String>,
-    pub(super) present: Present,
+    pub(super) present: ExistingPolicy,
     /// Names of all upstreams.
     upstreams: Vec<String>,
     /// Environment variables that the files read.
     variables: HashSet<String>,
 }
 
-impl Target {
+impl ImportTarget {
     /// Reads the configuration; a missing file counts as an empty one.
     ///
     /// # Errors
@@ -63,8 +63,8 @@ impl Target {
     }
 
     /// Returns the names that are taken in the configuration.
-    pub(super) fn names(&self) -> Names {
-        Names::beside(self.upstreams.clone(), self.variables.clone())
+    pub(super) fn names(&self) -> ImportNames {
+        ImportNames::beside(self.upstreams.clone(), self.variables.clone())
     }
 
     /// Adds a text at the end of the file, which is replaced as a whole or not at all.

@@ -3,14 +3,14 @@
 use clap::Args;
 
 use crate::cli::exit::{NO, USAGE};
-use crate::cli::output::Failure;
-use crate::operator::pins::{PinKind, PinView, matcher};
+use crate::cli::output::CommandFailure;
+use crate::operator::pins::{PinKind, PinView, compile_pattern};
 use crate::operator::request::PinName;
 use crate::wire::foreign;
 
 /// The pins that a command is about.
 #[derive(Clone, Debug, Default, Args)]
-pub(super) struct Chosen {
+pub(super) struct PinSelectionArgs {
     /// An item as `headend pins` lists it, an upstream for everything of it that waits, or a
     /// pattern such as `fx__get_*`.
     #[arg(required_unless_present = "all", value_name = "NAME")]
@@ -27,31 +27,31 @@ pub(super) struct Chosen {
 }
 
 /// The pins that the command line selects.
-pub(super) enum Selection {
+pub(super) enum PinSelection {
     /// Pins by their own names, in any state, with a kind if one was given.
     Each(Vec<PinName>),
     /// Waiting pins of all upstreams, of an upstream, or matching a pattern.
     Many(Vec<PinView>),
 }
 
-impl Chosen {
+impl PinSelectionArgs {
     /// Parses the option `--kind`.
     ///
     /// # Errors
     /// 1 for an unknown kind.
-    fn kind(&self) -> Result<Option<PinKind>, Failure> {
-        let unknown = |word: &String| Failure::new(NO, format!("there is no kind {word:?}"));
+    fn kind(&self) -> Result<Option<PinKind>, CommandFailure> {
+        let unknown = |word: &String| CommandFailure::new(NO, format!("there is no kind {word:?}"));
         self.kind.as_ref().map(|word| word.parse().map_err(|_| unknown(word))).transpose()
     }
 }
 
-impl Selection {
+impl PinSelection {
     /// Resolves the names against the existing pins. Launches are selected only by `--launch` or
     /// `--kind launch`.
     ///
     /// # Errors
     /// 64 for an invalid pattern, 1 for an unknown name or if nothing that it selects waits.
-    pub(super) fn of(pins: &[PinView], chosen: &Chosen) -> Result<Self, Failure> {
+    pub(super) fn of(pins: &[PinView], chosen: &PinSelectionArgs) -> Result<Self, CommandFailure> {
         let kind = if chosen.launch { Some(PinKind::Launch) } else { chosen.kind()? };
         // The launch of an upstream has the upstream's name, so it is selected only by its kind.
         let of_kind = |pin: &&PinView| kind.map_or(pin.kind != PinKind::Launch, |kind| pin.kind == kind);
@@ -71,11 +71,11 @@ impl Selection {
             let found: Vec<PinView> = if kind != Some(PinKind::Launch) && pins.iter().any(|pin| pin.upstream == *name) {
                 waiting().filter(|pin| pin.upstream == *name).cloned().collect()
             } else if name.contains(['*', '?', '[', '{']) {
-                let matches = matcher(name).map_err(|why| Failure::new(USAGE, why))?;
+                let matches = compile_pattern(name).map_err(|why| CommandFailure::new(USAGE, why))?;
                 waiting().filter(|pin| matches(&pin.name)).cloned().collect()
             } else {
                 let text = format!("no pin has the name {name:?}; `headend pins` lists them");
-                return Err(Failure::new(NO, text));
+                return Err(CommandFailure::new(NO, text));
             };
             if found.is_empty() {
                 return Err(nothing_waits(pins, name));
@@ -97,18 +97,18 @@ impl Selection {
     }
 }
 
-fn nothing_waits(pins: &[PinView], name: &str) -> Failure {
+fn nothing_waits(pins: &[PinView], name: &str) -> CommandFailure {
     let launch = pins.iter().find(|pin| pin.kind == PinKind::Launch && pin.name == name && pin.waits());
     let shown = foreign::line(name);
     let text = match launch {
         Some(_) => format!("no item of {shown} waits for approval, but its launch does; add --launch for that"),
         None => format!("nothing of {shown} waits for approval; `headend pins --waiting` lists what does"),
     };
-    Failure::new(NO, text)
+    CommandFailure::new(NO, text)
 }
 
 /// Describes how many pins of which kinds: `3 items of fx (2 tools, 1 prompt)`.
-pub(super) fn counted(pins: &[PinView]) -> String {
+pub(super) fn describe_counts(pins: &[PinView]) -> String {
     let mut kinds: Vec<(PinKind, usize)> = Vec::new();
     let mut upstreams: Vec<&str> = Vec::new();
     for pin in pins {
@@ -163,19 +163,19 @@ mod tests {
         .into()
     }
 
-    fn chosen(names: &[&str]) -> Chosen {
-        Chosen { names: names.iter().map(ToString::to_string).collect(), ..Chosen::default() }
+    fn chosen(names: &[&str]) -> PinSelectionArgs {
+        PinSelectionArgs { names: names.iter().map(ToString::to_string).collect(), ..PinSelectionArgs::default() }
     }
 
-    fn told(chosen: &Chosen) -> String {
-        match Selection::of(&pins(), chosen) {
-            Ok(Selection::Each(each)) => {
+    fn told(chosen: &PinSelectionArgs) -> String {
+        match PinSelection::of(&pins(), chosen) {
+            Ok(PinSelection::Each(each)) => {
                 let told = each
                     .into_iter()
                     .map(|PinName { name, kind }| format!("{name}/{}", kind.map_or("", |kind| kind.into_str())));
                 format!("each {}", told.collect::<Vec<_>>().join(" "))
             }
-            Ok(Selection::Many(many)) => {
+            Ok(PinSelection::Many(many)) => {
                 let told = many.iter().map(|pin| format!("{}/{}", pin.name, pin.kind.into_str()));
                 format!("many {}", told.collect::<Vec<_>>().join(" "))
             }
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn a_name_is_an_item_an_upstream_or_a_pattern() {
-        let kind = |kind: &str, names: &[&str]| Chosen { kind: Some(kind.to_owned()), ..chosen(names) };
-        let launch = |names: &[&str]| Chosen { launch: true, ..chosen(names) };
-        let all = Chosen { all: true, ..Chosen::default() };
+        let kind = |kind: &str, names: &[&str]| PinSelectionArgs { kind: Some(kind.to_owned()), ..chosen(names) };
+        let launch = |names: &[&str]| PinSelectionArgs { launch: true, ..chosen(names) };
+        let all = PinSelectionArgs { all: true, ..PinSelectionArgs::default() };
         for (label, chosen, want) in [
             ("an item", chosen(&["a__z"]), "each a__z/"),
             ("an item with its kind", kind("prompt", &["a__x"]), "each a__x/prompt"),
@@ -205,7 +205,7 @@ mod tests {
             ("all", all.clone(), "many a__x/tool a__y/tool a__x/prompt b+u://[1]/resource"),
             ("a launch", launch(&["b"]), "each b/launch"),
             ("a launch by its kind", kind("launch", &["b"]), "each b/launch"),
-            ("all launches", Chosen { launch: true, ..all }, "many b/launch c/launch"),
+            ("all launches", PinSelectionArgs { launch: true, ..all }, "many b/launch c/launch"),
             ("launches by a pattern", launch(&["?"]), "many b/launch c/launch"),
             ("an item's launch", launch(&["a__x"]), "1 no pin has the name \"a__x\"; `headend pins` lists them"),
             ("unknown", chosen(&["a", "d"]), "1 no pin has the name \"d\"; `headend pins` lists them"),
@@ -220,9 +220,9 @@ mod tests {
     #[test]
     fn what_is_counted_is_named() {
         let pins = pins();
-        assert_eq!(counted(&pins[1..2]), "1 tool of a");
-        assert_eq!(counted(&pins[1..3]), "2 tools of a");
-        assert_eq!(counted(&pins[1..4]), "3 items of a (2 tools, 1 prompt)");
-        assert_eq!(counted(&[pins[0].clone(), pins[5].clone()]), "2 launches of 2 upstreams");
+        assert_eq!(describe_counts(&pins[1..2]), "1 tool of a");
+        assert_eq!(describe_counts(&pins[1..3]), "2 tools of a");
+        assert_eq!(describe_counts(&pins[1..4]), "3 items of a (2 tools, 1 prompt)");
+        assert_eq!(describe_counts(&[pins[0].clone(), pins[5].clone()]), "2 launches of 2 upstreams");
     }
 }

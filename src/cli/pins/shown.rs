@@ -2,8 +2,8 @@
 
 use crate::operator::pins::PinView;
 use crate::wire::foreign;
-use crate::wire::foreign::changes::{Change, changes};
-use crate::wire::foreign::oddities::Oddities;
+use crate::wire::foreign::changes::{TextChange, changes};
+use crate::wire::foreign::oddities::TextOddities;
 use crate::wire::layout::indented;
 
 /// Unchanged lines that are kept on each side of a change if the others are left out.
@@ -34,12 +34,12 @@ fn told(pin: &PinView, colour: bool, brief: bool) -> String {
     let (kind, state) = (pin.kind.into_str(), pin.state.into_str());
     let new = if pin.is_new { ", new: its server added it after its first list" } else { "" };
     let mut out = format!("{name} ({kind}): {state}, {why}{new}\n");
-    let mut oddities = Oddities::default();
+    let mut oddities = TextOddities::default();
     let looked_at = pin.waiting.iter().chain(pin.approved.iter().filter(|_| pin.is_new));
     looked_at.for_each(|text| oddities.look_at_json(text));
     oddities.told_mixed().iter().for_each(|mixed| out.push_str(&format!("WARNING: {mixed}\n")));
     match (lines(&pin.approved), lines(&pin.waiting)) {
-        (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour, brief)),
+        (Some(old), Some(new)) => out.push_str(&format_changes(&old, &new, colour, brief)),
         (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
     }
     out.push_str(&format!("\ndigest {}\n", digest(pin)));
@@ -47,7 +47,7 @@ fn told(pin: &PinView, colour: bool, brief: bool) -> String {
 }
 
 /// Formats the differences by words: `-[old]-` and `+[new]+`, in colour if asked for.
-fn words(old: &str, new: &str, colour: bool, brief: bool) -> String {
+fn format_changes(old: &str, new: &str, colour: bool, brief: bool) -> String {
     let mark = |colours: &str, open: &str, text: &str, close: &str| {
         let (on, off) = if colour { (colours, "\u{1b}[0m") } else { ("", "") };
         format!("{on}{open}{text}{close}{off}")
@@ -55,17 +55,17 @@ fn words(old: &str, new: &str, colour: bool, brief: bool) -> String {
     let parts = changes(old, new);
     let last = parts.len().saturating_sub(1);
     let told = parts.into_iter().enumerate().map(|(at, (change, text))| match change {
-        Change::Kept if brief => shortened(&text, at == 0, at == last),
-        Change::Kept => text,
-        Change::Removed => mark("\u{1b}[31m", "-[", &text, "]-"),
-        Change::Added => mark("\u{1b}[32m", "+[", &text, "]+"),
+        TextChange::Kept if brief => shorten_unchanged(&text, at == 0, at == last),
+        TextChange::Kept => text,
+        TextChange::Removed => mark("\u{1b}[31m", "-[", &text, "]-"),
+        TextChange::Added => mark("\u{1b}[32m", "+[", &text, "]+"),
     });
     told.collect()
 }
 
 /// Returns an unchanged part with only the lines next to a change. The first and the last part are
 /// next to a change on one side only.
-fn shortened(text: &str, is_first: bool, is_last: bool) -> String {
+fn shorten_unchanged(text: &str, is_first: bool, is_last: bool) -> String {
     let lines: Vec<&str> = text.split('\n').collect();
     // One more line than [`CONTEXT`]: the line that contains the change itself.
     let head = if is_first { 0 } else { CONTEXT + 1 };

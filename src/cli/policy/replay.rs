@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::log::{Log, age, period, warn};
+use super::log::{AuditWindow, age, period, warn};
 use super::suggest::{lines_of, refused};
 use crate::cli::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
-use crate::cli::options::Common;
-use crate::cli::output::{Failure, print};
+use crate::cli::options::CommonOptions;
+use crate::cli::output::{CommandFailure, print};
 use crate::cli::source;
 use crate::config::{Config, guard};
-use crate::gateway::decision::dry_run::{Offered, offered};
-use crate::operator::audit::PeriodRead;
-use crate::policy::habit::{Change, Counts, Replay};
-use crate::policy::{Caller, Effect, Kind, Policy};
+use crate::gateway::decision::dry_run::{ListedItem, list_items};
+use crate::operator::audit::PeriodSummary;
+use crate::policy::habit::{CallCounts, ItemChange, PolicyReplay};
+use crate::policy::{ActionKind, Caller, Policy, RuleEffect};
 use crate::wire::foreign;
 
 /// Most items that are printed.
@@ -38,22 +38,22 @@ pub(crate) struct ReplayArgs {
 }
 
 /// The result of a replay.
-struct Report {
-    reading: PeriodRead,
-    before: Counts,
-    after: Counts,
+struct ReplayReport {
+    reading: PeriodSummary,
+    before: CallCounts,
+    after: CallCounts,
     undecided: u64,
     beyond: u64,
-    changes: Vec<(Kind, Arc<str>, Change)>,
+    changes: Vec<(ActionKind, Arc<str>, ItemChange)>,
     /// Offered items that were never called, and that the new rules allow although the rules in
     /// force do not.
-    uncalled: Vec<(Kind, Arc<str>)>,
+    uncalled: Vec<(ActionKind, Arc<str>)>,
 }
 
-impl Report {
+impl ReplayReport {
     /// Returns true if a change allows calls that no person has approved, such as those of a
     /// destructive item.
-    fn is_grave(change: &Change) -> bool {
+    fn is_grave(change: &ItemChange) -> bool {
         change.opened > 0 && (change.is_destructive || change.denied_before > 0 || change.allowed_before == 0)
     }
 
@@ -63,27 +63,27 @@ impl Report {
     }
 }
 
-pub(crate) fn run(common: &Common, args: &ReplayArgs) -> Result<u8, Failure> {
+pub(crate) fn run(common: &CommonOptions, args: &ReplayArgs) -> Result<u8, CommandFailure> {
     let present = source::load(common, &[])?.config;
     let other = read(common, &args.file)?;
-    let store = source::existing_store(common)?;
-    let offered = offered(&other, store.as_ref()).map_err(|text| Failure::new(SOFTWARE, text))?;
-    let mut replay = Replay::new(&other.policy).map_err(|problems| refused(&problems))?;
+    let store = source::open_existing_store(common)?;
+    let offered = list_items(&other, store.as_ref()).map_err(|text| CommandFailure::new(SOFTWARE, text))?;
+    let mut replay = PolicyReplay::new(&other.policy).map_err(|problems| refused(&problems))?;
     let mut callers = BTreeSet::from([Caller::local().clone()]);
-    let reading = Log::of(common, args.since)?.read(&mut |line| {
+    let reading = AuditWindow::of(common, args.since)?.read(&mut |line| {
         if let Some(name) = line.caller.as_deref().filter(|_| callers.len() < MAX_CALLERS) {
             callers.insert(Caller::named(name));
         }
         replay.read(line);
     })?;
     let policy = Policy::build(&present.policy).map_err(|problems| refused(&problems))?;
-    let report = Report {
+    let report = ReplayReport {
         before: replay.before,
         after: replay.after,
         undecided: replay.undecided,
         beyond: replay.beyond,
         changes: replay.changes(),
-        uncalled: uncalled(&policy, &replay, &offered, &callers),
+        uncalled: find_opened_uncalled(&policy, &replay, &offered, &callers),
         reading,
     };
     warn(&report.reading.tally);
@@ -93,26 +93,26 @@ pub(crate) fn run(common: &Common, args: &ReplayArgs) -> Result<u8, Failure> {
 
 /// Reads the file as a whole configuration, or, if it has rules alone, adds them to the
 /// configuration in force.
-fn read(common: &Common, file: &Path) -> Result<Config, Failure> {
+fn read(common: &CommonOptions, file: &Path) -> Result<Config, CommandFailure> {
     let name = file.display().to_string();
-    let text = guard::read(file).map_err(|error| Failure::new(USAGE, format!("read {name}: {error}")))?;
+    let text = guard::read(file).map_err(|error| CommandFailure::new(USAGE, format!("read {name}: {error}")))?;
     let table: toml::Table =
-        text.parse().map_err(|error| Failure::new(CONFIG, format!("{name} is not TOML: {error}")))?;
+        text.parse().map_err(|error| CommandFailure::new(CONFIG, format!("{name} is not TOML: {error}")))?;
     let has_rules_alone = table.keys().all(|key| key == "policy" || key == "$schema");
-    if has_rules_alone { source::with_rules(common, &name, &text) } else { source::other(file) }
+    if has_rules_alone { source::load_with_rules(common, &name, &text) } else { source::load_file(file) }
 }
 
 /// Finds the offered items that were never called, and that the replayed rules allow to one of the
 /// callers although the rules in force do not.
-fn uncalled(
+fn find_opened_uncalled(
     present: &Policy,
-    replay: &Replay,
-    offered: &[Offered],
+    replay: &PolicyReplay,
+    offered: &[ListedItem],
     callers: &BTreeSet<Caller>,
-) -> Vec<(Kind, Arc<str>)> {
-    let allows = |policy: &Policy, one: &Offered, caller: &Caller| {
+) -> Vec<(ActionKind, Arc<str>)> {
+    let allows = |policy: &Policy, one: &ListedItem, caller: &Caller| {
         let rules = policy.item_rules(one.kind, &one.upstream, &one.canonical);
-        policy.effect(&rules, caller, "", one.facts) == Effect::Allow
+        policy.effect(&rules, caller, "", one.facts) == RuleEffect::Allow
     };
     let fresh = offered.iter().filter(|one| !replay.has(one.kind, &one.canonical));
     let opened = fresh.filter(|one| {
@@ -121,7 +121,7 @@ fn uncalled(
     opened.map(|one| (one.kind, Arc::clone(&one.canonical))).collect()
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &ReplayReport) -> String {
     let Some(period) = period(&report.reading) else {
         return "The audit log has no records of that time.\n".to_owned();
     };
@@ -143,7 +143,7 @@ fn text(report: &Report) -> String {
             report.undecided
         ));
     }
-    type Number = fn(&Change) -> u64;
+    type Number = fn(&ItemChange) -> u64;
     let sections: [(&str, Number); 3] = [
         ("Newly allowed", |change| change.opened),
         ("Newly asked", |change| change.asked),
@@ -157,7 +157,7 @@ fn text(report: &Report) -> String {
         let calls: u64 = changes.iter().map(|(_, _, change)| number(change)).sum();
         out.push_str(&format!("\n{title}: {calls} calls of {} items\n", changes.len()));
         for (kind, name, change) in changes.iter().take(SHOWN) {
-            let kind = if *kind == Kind::Tool { String::new() } else { format!(" ({})", kind.into_str()) };
+            let kind = if *kind == ActionKind::Tool { String::new() } else { format!(" ({})", kind.into_str()) };
             out.push_str(&format!("{:>8}  {}{kind}\n", number(change), foreign::line(name)));
             if title == "Newly allowed" {
                 remarks(change).iter().for_each(|remark| out.push_str(&format!("{:>8}  - {remark}\n", "")));
@@ -170,7 +170,7 @@ fn text(report: &Report) -> String {
     if !report.uncalled.is_empty() {
         out.push_str(&format!("\nAllowed and never called in this time: {} items\n", report.uncalled.len()));
         for (kind, name) in report.uncalled.iter().take(SHOWN) {
-            let kind = if *kind == Kind::Tool { String::new() } else { format!(" ({})", kind.into_str()) };
+            let kind = if *kind == ActionKind::Tool { String::new() } else { format!(" ({})", kind.into_str()) };
             out.push_str(&format!("{:>8}  {}{kind}\n", "", foreign::line(name)));
         }
         if report.uncalled.len() > SHOWN {
@@ -190,7 +190,7 @@ fn text(report: &Report) -> String {
 }
 
 /// Returns warnings to read before such calls are allowed.
-fn remarks(change: &Change) -> Vec<String> {
+fn remarks(change: &ItemChange) -> Vec<String> {
     let mut remarks = Vec::new();
     if change.is_destructive {
         remarks.push("destructive by the word of its server or the configuration".to_owned());
@@ -206,9 +206,9 @@ fn remarks(change: &Change) -> Vec<String> {
     remarks
 }
 
-fn json(report: &Report) -> String {
-    let counts = |counts: &Counts| {
-        let Counts { asked, allowed, granted, denied } = counts;
+fn json(report: &ReplayReport) -> String {
+    let counts = |counts: &CallCounts| {
+        let CallCounts { asked, allowed, granted, denied } = counts;
         serde_json::json!({ "asked": asked, "allowed": allowed, "granted": granted, "denied": denied })
     };
     let changes = report.changes.iter().map(|(kind, name, change)| {

@@ -7,18 +7,20 @@ use std::time::Duration;
 use clap::Args;
 use toml_edit::{Array, DocumentMut};
 
-use super::log::{Log, age, period, warn};
+use super::log::{AuditWindow, age, period, warn};
 use crate::cli::exit::{OK, SOFTWARE};
-use crate::cli::options::Common;
-use crate::cli::output::{Failure, count, print};
+use crate::cli::options::CommonOptions;
+use crate::cli::output::{CommandFailure, count, print};
 use crate::cli::source;
 use crate::config::{Config, show};
-use crate::daemon::own_places::own_places;
-use crate::gateway::decision::dry_run::{Offered, offered};
-use crate::operator::audit::PeriodRead;
-use crate::policy::consent::Places;
-use crate::policy::habit::{Approvals, Catalogue, ENOUGH, Habits, Known, LeftOut, Replay, Suggestion, Why};
-use crate::policy::{Kind, PolicyProblem};
+use crate::daemon::own_places::find_protected_folders;
+use crate::gateway::decision::dry_run::{ListedItem, list_items};
+use crate::operator::audit::PeriodSummary;
+use crate::policy::consent::ReservedFolders;
+use crate::policy::habit::{
+    ApprovalCounts, ENOUGH, Habits, OmissionReason, OmittedItem, PolicyReplay, PresentItem, PresentItems, Suggestion,
+};
+use crate::policy::{ActionKind, PolicyProblem};
 use crate::wire::foreign;
 
 /// Width of the output in columns, unless a name is longer.
@@ -40,38 +42,38 @@ pub(crate) struct SuggestArgs {
 }
 
 /// The items of the configuration that upstreams offered last, by kind and name.
-pub(super) struct Present<'c> {
+pub(super) struct OfferedItems<'c> {
     config: &'c Config,
-    items: HashMap<(Kind, Arc<str>), Known>,
-    places: Places,
+    items: HashMap<(ActionKind, Arc<str>), PresentItem>,
+    places: ReservedFolders,
 }
 
-impl<'c> Present<'c> {
-    pub(super) fn of(config: &'c Config, offered: &[Offered], places: Places) -> Self {
-        let known = |one: &Offered| {
-            let known = Known { facts: one.facts, arguments: one.arguments.clone() };
+impl<'c> OfferedItems<'c> {
+    pub(super) fn of(config: &'c Config, offered: &[ListedItem], places: ReservedFolders) -> Self {
+        let known = |one: &ListedItem| {
+            let known = PresentItem { facts: one.facts, arguments: one.arguments.clone() };
             ((one.kind, Arc::clone(&one.canonical)), known)
         };
         Self { config, items: offered.iter().map(known).collect(), places }
     }
 }
 
-impl Catalogue for Present<'_> {
+impl PresentItems for OfferedItems<'_> {
     fn has(&self, upstream: &str) -> bool {
         self.config.upstreams.iter().any(|one| one.name.as_str() == upstream)
     }
 
-    fn known(&self, kind: Kind, name: &str) -> Option<Known> {
+    fn known(&self, kind: ActionKind, name: &str) -> Option<PresentItem> {
         self.items.get(&(kind, Arc::from(name))).cloned()
     }
 
-    fn places(&self) -> Places {
+    fn places(&self) -> ReservedFolders {
         self.places.clone()
     }
 }
 
 /// A suggested rule and its effect on the recorded calls.
-struct Tried {
+struct TriedRule {
     suggestion: Suggestion,
     saved: u64,
     /// Number of the saved questions that were not answered with a yes.
@@ -79,46 +81,46 @@ struct Tried {
 }
 
 /// The result of the command.
-struct Report {
-    reading: PeriodRead,
+struct SuggestReport {
+    reading: PeriodSummary,
     questions: u64,
     saved: u64,
     beyond: u64,
-    rules: Vec<Tried>,
-    left_out: Vec<LeftOut>,
+    rules: Vec<TriedRule>,
+    left_out: Vec<OmittedItem>,
 }
 
-pub(crate) fn run(common: &Common, args: &SuggestArgs) -> Result<u8, Failure> {
+pub(crate) fn run(common: &CommonOptions, args: &SuggestArgs) -> Result<u8, CommandFailure> {
     let loaded = source::load(common, &[])?;
-    let store = source::existing_store(common)?;
-    let offered = offered(&loaded.config, store.as_ref()).map_err(|text| Failure::new(SOFTWARE, text))?;
-    let log = Log::of(common, args.since)?;
+    let store = source::open_existing_store(common)?;
+    let offered = list_items(&loaded.config, store.as_ref()).map_err(|text| CommandFailure::new(SOFTWARE, text))?;
+    let log = AuditWindow::of(common, args.since)?;
     let (source, state) = (&loaded.source, store.as_ref().map(|store| store.dir()));
-    let places = own_places(source.path.as_deref(), &source.files.lock(), state);
-    let report = report(&loaded.config, &Present::of(&loaded.config, &offered, places), &log)?;
+    let places = find_protected_folders(source.path.as_deref(), &source.files.lock(), state);
+    let report = report(&loaded.config, &OfferedItems::of(&loaded.config, &offered, places), &log)?;
     warn(&report.reading.tally);
     print(&if args.json { json(&report) } else { text(&report, args.since) })?;
     Ok(OK)
 }
 
-fn report(config: &Config, present: &Present<'_>, log: &Log) -> Result<Report, Failure> {
+fn report(config: &Config, present: &OfferedItems<'_>, log: &AuditWindow) -> Result<SuggestReport, CommandFailure> {
     let mut habits = Habits::default();
     let reading = log.read(&mut |line| habits.read(line))?;
     let mut suggestions = habits.suggest(present);
     let policy = suggestions.fit(&config.policy);
-    let mut with = Replay::new(&policy).map_err(|problems| refused(&problems))?;
+    let mut with = PolicyReplay::new(&policy).map_err(|problems| refused(&problems))?;
     // A few more questions may have been recorded since the first reading.
     log.read(&mut |line| with.read(line))?;
     let tried = |suggestion: Suggestion| {
         let (saved, unapproved) = with.saved.get(suggestion.rule.id.as_str()).copied().unwrap_or_default();
-        Tried { suggestion, saved, unapproved }
+        TriedRule { suggestion, saved, unapproved }
     };
-    let (mut rules, useless): (Vec<Tried>, Vec<Tried>) =
+    let (mut rules, useless): (Vec<TriedRule>, Vec<TriedRule>) =
         suggestions.rules.into_iter().map(tried).partition(|one| one.saved > 0);
     let mut left_out = suggestions.left_out;
-    left_out.extend(useless.iter().map(|one| one.suggestion.left_out(Why::Ruled)));
+    left_out.extend(useless.iter().map(|one| one.suggestion.left_out(OmissionReason::Ruled)));
     rules.sort_by(|one, other| (other.saved, &one.suggestion.rule.id).cmp(&(one.saved, &other.suggestion.rule.id)));
-    Ok(Report {
+    Ok(SuggestReport {
         reading,
         questions: habits.questions,
         saved: rules.iter().map(|one| one.saved).sum(),
@@ -129,12 +131,12 @@ fn report(config: &Config, present: &Present<'_>, log: &Log) -> Result<Report, F
 }
 
 /// Returns the failure for problems of a policy that was valid when it was loaded.
-pub(super) fn refused(problems: &[PolicyProblem]) -> Failure {
+pub(super) fn refused(problems: &[PolicyProblem]) -> CommandFailure {
     let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    Failure::new(SOFTWARE, all.join("; "))
+    CommandFailure::new(SOFTWARE, all.join("; "))
 }
 
-fn text(report: &Report, since: Duration) -> String {
+fn text(report: &SuggestReport, since: Duration) -> String {
     let mut out = String::new();
     let mut say = |text: &str| out.push_str(&comment(text));
     let since = crate::config::duration_text(since);
@@ -159,12 +161,12 @@ fn text(report: &Report, since: Duration) -> String {
     }
     for one in &report.rules {
         out.push('\n');
-        for line in told(one) {
+        for line in rule_comments(one) {
             out.push_str(&comment(&line));
         }
         out.push_str(&wrapped(&show::rule_text(&one.suggestion.rule)));
     }
-    let tail = left_out(report);
+    let tail = describe_left_out(report);
     if !tail.is_empty() {
         out.push('\n');
         tail.iter().for_each(|line| out.push_str(&comment(line)));
@@ -173,9 +175,9 @@ fn text(report: &Report, since: Duration) -> String {
 }
 
 /// Returns the comments above a rule.
-fn told(one: &Tried) -> Vec<String> {
+fn rule_comments(one: &TriedRule) -> Vec<String> {
     let Suggestion { yes, also, is_blind, .. } = &one.suggestion;
-    let Approvals { client, page, operator } = yes;
+    let ApprovalCounts { client, page, operator } = yes;
     let ways =
         [(client, "by the client's own word"), (page, "on the console"), (operator, "by the operator's command")];
     let ways: Vec<String> =
@@ -204,17 +206,17 @@ fn told(one: &Tried) -> Vec<String> {
 }
 
 /// Describes the items without a suggested rule, by reason.
-fn left_out(report: &Report) -> Vec<String> {
+fn describe_left_out(report: &SuggestReport) -> Vec<String> {
     let mut lines = Vec::new();
     let reasons = [
-        (Why::Destructive, "destructive by the word of their server or the configuration"),
-        (Why::Denied, "denied at least once"),
-        (Why::Unknown, "without a record of what their server calls them"),
-        (Why::Name, "with a name, or a caller, that means something in patterns"),
-        (Why::Gone, "of upstreams that are not in the configuration"),
-        (Why::Few, "with fewer than 5 approvals of one caller with such arguments"),
-        (Why::Ruled, "that a rule of the configuration asks about, denies or allows"),
-        (Why::Many, "whose rules are too many to be shown"),
+        (OmissionReason::Destructive, "destructive by the word of their server or the configuration"),
+        (OmissionReason::Denied, "denied at least once"),
+        (OmissionReason::Unknown, "without a record of what their server calls them"),
+        (OmissionReason::Name, "with a name, or a caller, that means something in patterns"),
+        (OmissionReason::Gone, "of upstreams that are not in the configuration"),
+        (OmissionReason::Few, "with fewer than 5 approvals of one caller with such arguments"),
+        (OmissionReason::Ruled, "that a rule of the configuration asks about, denies or allows"),
+        (OmissionReason::Many, "whose rules are too many to be shown"),
     ];
     for (why, words) in reasons {
         let mut names: Vec<&str> = report.left_out.iter().filter(|one| one.why == why).map(|one| &*one.name).collect();
@@ -282,9 +284,9 @@ fn as_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn json(report: &Report) -> String {
+fn json(report: &SuggestReport) -> String {
     let rules = report.rules.iter().map(|one| {
-        let Suggestion { rule, yes: Approvals { client, page, operator }, also, is_blind, overwrites } =
+        let Suggestion { rule, yes: ApprovalCounts { client, page, operator }, also, is_blind, overwrites } =
             &one.suggestion;
         serde_json::json!({
             "id": rule.id,

@@ -9,7 +9,7 @@ use crate::serve::lines::INPUT_OVER;
 use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::id::{ClientId, IdKey};
-use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::{self, Message, Notification};
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -21,7 +21,7 @@ const MAX_UNANSWERED_BYTES: usize = 1 << 20;
 
 /// The answer to an open request when the daemon goes away: whether it may have been executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum RequestFate {
     /// The daemon had the request and may have executed it.
     Unknown,
     /// The request still waited for the daemon.
@@ -30,7 +30,7 @@ enum Fate {
 
 /// The state of the daemon.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Daemon {
+enum DaemonState {
     #[default]
     Here,
     /// The daemon went away a short time ago; lines wait for it.
@@ -41,8 +41,8 @@ enum Daemon {
 
 /// The conversation between a client and the daemon, or its stand-in.
 #[derive(Default)]
-pub(super) struct Talk {
-    daemon: Daemon,
+pub(super) struct RelayConversation {
+    daemon: DaemonState,
     /// The client's `initialize`, to be repeated to a new daemon.
     initialize: Option<Bytes>,
     /// The client's `initialized`, to be repeated as well.
@@ -88,7 +88,7 @@ impl UnansweredRequests {
     }
 }
 
-impl Talk {
+impl RelayConversation {
     /// Starts a conversation with a gateway that stands in for the daemon.
     pub(super) fn with_stand_in() -> Self {
         Self { unanswered: Some(UnansweredRequests::default()), ..Self::default() }
@@ -103,10 +103,10 @@ impl Talk {
     /// requests once it is lost.
     pub(super) fn hear_client(&mut self, lines: &mut LineDecoder, to_daemon: &mut BytesMut, to_client: &mut BytesMut) {
         while let Some(line) = lines.next_line() {
-            let Line::Full(line) = line else { continue };
+            let StreamLine::Full(line) = line else { continue };
             match parsed(&line) {
-                Some(Message::Request(request)) if self.daemon == Daemon::Lost => {
-                    refuse(&request.id, Fate::NotMade, to_client);
+                Some(Message::Request(request)) if self.daemon == DaemonState::Lost => {
+                    refuse(&request.id, RequestFate::NotMade, to_client);
                     continue;
                 }
                 Some(Message::Request(request)) => {
@@ -144,9 +144,9 @@ impl Talk {
                 Some(Message::Notification(_)) | None => {}
             }
             match self.daemon {
-                Daemon::Here => push(to_daemon, &line),
-                Daemon::Away => self.waiting.push(line),
-                Daemon::Lost => {}
+                DaemonState::Here => push(to_daemon, &line),
+                DaemonState::Away => self.waiting.push(line),
+                DaemonState::Lost => {}
             }
         }
     }
@@ -160,21 +160,21 @@ impl Talk {
     /// open questions with an error.
     pub(super) fn end_input(&mut self, to_daemon: &mut BytesMut) {
         self.input_over = true;
-        if self.daemon == Daemon::Here {
+        if self.daemon == DaemonState::Here {
             push(to_daemon, INPUT_OVER.as_bytes());
         }
         for id in self.listens.drain().filter_map(|key| self.open.remove(&key)) {
             let params = RawJson::trusted(format!(r#"{{"requestId":{}}}"#, id.raw().text()));
             push(to_daemon, &message::encode_notification("notifications/cancelled", Some(&params)));
         }
-        self.asked.drain().for_each(|(_, id)| unanswerable(&id, to_daemon));
+        self.asked.drain().for_each(|(_, id)| refuse_question(&id, to_daemon));
     }
 
     /// Reads the daemon's lines and passes them to the client, except the answer to a repeated
     /// handshake. Once the client's input has ended, answers questions with an error.
     pub(super) fn hear_daemon(&mut self, lines: &mut LineDecoder, to_client: &mut BytesMut, to_daemon: &mut BytesMut) {
         while let Some(line) = lines.next_line() {
-            let Line::Full(line) = line else { continue };
+            let StreamLine::Full(line) = line else { continue };
             match parsed(&line) {
                 Some(Message::Response(response)) => {
                     let key = response.id.and_then(ClientId::from_raw).map(|id| id.key());
@@ -189,7 +189,7 @@ impl Talk {
                     }
                 }
                 Some(Message::Request(request)) if self.input_over => {
-                    unanswerable(&request.id, to_daemon);
+                    refuse_question(&request.id, to_daemon);
                     continue;
                 }
                 Some(Message::Request(request)) if self.asked.len() < MAX_OPEN => {
@@ -204,10 +204,10 @@ impl Talk {
     /// Notes that the daemon went away: answers all open requests with an error, since it may have
     /// executed them. Later lines wait.
     pub(super) fn lost(&mut self, to_client: &mut BytesMut) {
-        self.refuse_open(Fate::Unknown, to_client);
+        self.refuse_open(RequestFate::Unknown, to_client);
         // Requests that were answered so must not be sent again.
         self.unanswered = None;
-        (self.daemon, self.swallow) = (Daemon::Away, None);
+        (self.daemon, self.swallow) = (DaemonState::Away, None);
         self.asked.clear();
     }
 
@@ -218,10 +218,10 @@ impl Talk {
         let resent: HashSet<&IdKey> = lines.iter().map(|(key, _)| key).collect();
         let is_lost = |key: &IdKey, _: &mut ClientId| !resent.contains(key);
         for (_, id) in self.open.extract_if(is_lost) {
-            refuse(&id, Fate::NotMade, to_client);
+            refuse(&id, RequestFate::NotMade, to_client);
         }
         self.waiting = lines.into_iter().map(|(_, line)| line).collect();
-        (self.daemon, self.swallow) = (Daemon::Away, None);
+        (self.daemon, self.swallow) = (DaemonState::Away, None);
         self.asked.clear();
         if self.initialized.is_some() {
             for list in ["tools", "prompts", "resources"] {
@@ -233,14 +233,14 @@ impl Talk {
 
     /// Refuses all waiting requests, and those that follow until a daemon is found.
     pub(super) fn give_up_waiting(&mut self, to_client: &mut BytesMut) {
-        self.refuse_open(Fate::NotMade, to_client);
+        self.refuse_open(RequestFate::NotMade, to_client);
         self.waiting.clear();
-        self.daemon = Daemon::Lost;
+        self.daemon = DaemonState::Lost;
     }
 
     /// Continues with a new daemon: repeats the handshake, then sends the waiting lines.
     pub(super) fn found(&mut self, to_daemon: &mut BytesMut) {
-        self.daemon = Daemon::Here;
+        self.daemon = DaemonState::Here;
         let waiting = std::mem::take(&mut self.waiting);
         let is_told = |line: &&Bytes| !waiting.contains(line);
         let initialize = self.initialize.as_ref().filter(is_told);
@@ -258,12 +258,12 @@ impl Talk {
 
     /// Answers all open requests at the end of the relay.
     pub(super) fn end(&mut self, to_client: &mut BytesMut) {
-        let fate = if self.daemon == Daemon::Here { Fate::Unknown } else { Fate::NotMade };
+        let fate = if self.daemon == DaemonState::Here { RequestFate::Unknown } else { RequestFate::NotMade };
         self.refuse_open(fate, to_client);
     }
 
     /// Answers all open requests with an error.
-    fn refuse_open(&mut self, fate: Fate, to_client: &mut BytesMut) {
+    fn refuse_open(&mut self, fate: RequestFate, to_client: &mut BytesMut) {
         self.listens.clear();
         for (key, id) in std::mem::take(&mut self.open) {
             refuse(&id, fate, to_client);
@@ -295,19 +295,19 @@ fn push(out: &mut BytesMut, line: &[u8]) {
 }
 
 /// Answers a question of the daemon with an error in the client's place.
-fn unanswerable(id: &ClientId, to_daemon: &mut BytesMut) {
+fn refuse_question(id: &ClientId, to_daemon: &mut BytesMut) {
     let error = message::error_object(code::INTERNAL, "The client's input has ended, so it answers nothing.", None);
     push(to_daemon, &message::encode_error(Some(id.raw()), &error));
 }
 
 /// Answers a request with an error that says whether it may have been executed.
-fn refuse(id: &ClientId, fate: Fate, to_client: &mut BytesMut) {
+fn refuse(id: &ClientId, fate: RequestFate, to_client: &mut BytesMut) {
     let (data, text) = match fate {
-        Fate::Unknown => (
+        RequestFate::Unknown => (
             r#"{"reason":"shutting_down","executed":"unknown","retryable":false}"#,
             "The gateway went away during the call. The call may have been executed; check before you repeat it.",
         ),
-        Fate::NotMade => (
+        RequestFate::NotMade => (
             r#"{"reason":"shutting_down","executed":"no","retryable":true}"#,
             "The gateway is away, so the call was not made. Try again later.",
         ),
@@ -326,13 +326,13 @@ mod tests {
 
     /// A conversation, and the bytes that it has for both sides.
     #[derive(Default)]
-    struct Both {
-        talk: Talk,
+    struct RelayOutput {
+        talk: RelayConversation,
         daemon: BytesMut,
         client: BytesMut,
     }
 
-    impl Both {
+    impl RelayOutput {
         fn client_says(&mut self, line: &str) {
             let mut lines = LineDecoder::new(1024);
             push(lines.buffer(), line.as_bytes());
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_call_in_flight_is_answered_and_one_that_waits_is_made_after_the_handshake() {
-        let mut both = Both::greeted();
+        let mut both = RelayOutput::greeted();
         both.client_says(CALL);
         assert_eq!(both.at_daemon(), [CALL]);
         both.talk.lost(&mut both.client);
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn requests_that_waited_for_too_long_and_all_after_them_are_refused_as_not_made() {
-        let mut both = Both::greeted();
+        let mut both = RelayOutput::greeted();
         both.talk.lost(&mut both.client);
         both.client_says(CALL);
         both.talk.give_up_waiting(&mut both.client);
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_handshake_that_waited_is_said_once_and_one_that_failed_is_not_repeated() {
-        let mut both = Both::default();
+        let mut both = RelayOutput::default();
         both.talk.lost(&mut both.client);
         both.client_says(INITIALIZE);
         both.talk.found(&mut both.daemon);
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_daemon_is_sent_what_the_stand_in_has_not_answered() {
-        let mut both = Both { talk: Talk::with_stand_in(), ..Both::default() };
+        let mut both = RelayOutput { talk: RelayConversation::with_stand_in(), ..RelayOutput::default() };
         both.client_says(INITIALIZE);
         both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         both.client_says(INITIALIZED);
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_handshake_that_the_stand_in_has_not_answered_is_the_daemons() {
-        let mut both = Both { talk: Talk::with_stand_in(), ..Both::default() };
+        let mut both = RelayOutput { talk: RelayConversation::with_stand_in(), ..RelayOutput::default() };
         both.client_says(INITIALIZE);
         both.at_daemon();
         both.talk.leave_stand_in(&mut both.client);
@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn after_the_end_of_the_input_calls_are_answered_and_the_daemon_asks_in_vain() {
-        let mut both = Both::greeted();
+        let mut both = RelayOutput::greeted();
         both.client_says(CALL);
         both.client_says(r#"{"jsonrpc":"2.0","id":8,"method":"subscriptions/listen","params":{}}"#);
         both.daemon_says(r#"{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{}}"#);
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn an_answer_reaches_only_the_daemon_that_asked() {
-        let mut both = Both::greeted();
+        let mut both = RelayOutput::greeted();
         let (question, answer) =
             (r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#, r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
         both.daemon_says(question);

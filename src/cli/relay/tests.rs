@@ -13,12 +13,12 @@ use crate::operator::alone::open_state;
 use crate::wire::raw::RawJson;
 
 /// One side of a pipe in memory.
-struct Side {
+struct PipeSide {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     write: WriteHalf<DuplexStream>,
 }
 
-impl Side {
+impl PipeSide {
     fn of(stream: DuplexStream) -> Self {
         let (read, write) = tokio::io::split(stream);
         Self { lines: BufReader::new(read).lines(), write }
@@ -46,7 +46,7 @@ impl Side {
 
 /// A gateway that stands in before one server that `marker` would show to have been started, and
 /// whose tool is known from an earlier run.
-fn gateway(dir: &Path, marker: &Path) -> Gateway {
+fn gateway(dir: &Path, marker: &Path) -> RunningGateway {
     let text = format!(
         "[policy]\ndefault = \"allow\"\n[upstreams.notes]\ncommand = [\"/usr/bin/touch\", {:?}]\n",
         marker.display().to_string()
@@ -66,7 +66,7 @@ fn gateway(dir: &Path, marker: &Path) -> Gateway {
         files: parking_lot::Mutex::new(loading.files),
         warned: parking_lot::Mutex::default(),
     };
-    Gateway::stand_in(config, source, store, StopTimes::PIPE).unwrap()
+    RunningGateway::stand_in(config, source, store, StopTimes::PIPE).unwrap()
 }
 
 fn handshake() -> Value {
@@ -80,21 +80,21 @@ async fn a_stand_in_lists_calls_nothing_and_makes_way_for_the_daemon() {
     let gateway = gateway(dir.path(), &marker);
     let (host, ours) = tokio::io::duplex(1 << 16);
     let (stdin, stdout) = tokio::io::split(ours);
-    let (found, back) = oneshot::channel::<Link>();
+    let (found, back) = oneshot::channel::<RelayLink>();
     let back = parking_lot::Mutex::new(Some(back));
     let relay = Relay {
         stdin,
         stdout,
-        search: move |patience: Option<Duration>| -> Search {
+        search: move |patience: Option<Duration>| -> DaemonSearch {
             assert_eq!(patience, None, "it looks for ever");
             let back = back.lock().take().unwrap();
-            Box::pin(async move { back.await.map_err(|error| Failure::new(SOFTWARE, error)) })
+            Box::pin(async move { back.await.map_err(|error| CommandFailure::new(SOFTWARE, error)) })
         },
         patience: Duration::from_secs(1),
         last_answers: Duration::from_secs(1),
     };
-    let link = Link::into_stand_in(&gateway, None);
-    let mut host = Side::of(host);
+    let link = RelayLink::into_stand_in(&gateway, None);
+    let mut host = PipeSide::of(host);
     let talk = async {
         let answer = host.ask(1, "initialize", handshake()).await;
         assert_eq!(answer["result"]["protocolVersion"], "2025-06-18");
@@ -115,8 +115,8 @@ async fn a_stand_in_lists_calls_nothing_and_makes_way_for_the_daemon() {
         }
         let (daemon, link) = tokio::io::duplex(1 << 16);
         let (read, write) = tokio::io::split(link);
-        drop(found.send(Link::of(read, write)));
-        let mut daemon = Side::of(daemon);
+        drop(found.send(RelayLink::of(read, write)));
+        let mut daemon = PipeSide::of(daemon);
         let repeated = daemon.next().await;
         assert_eq!((&repeated["method"], &repeated["id"]), (&json!("initialize"), &json!(1)));
         daemon.send(json!({"jsonrpc": "2.0", "id": 1, "result": {}})).await;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::Target;
+use crate::model::UpstreamTarget;
 use crate::tests::{good, paths};
 use crate::{Config, parse, preflight, show};
 
@@ -64,12 +64,12 @@ fn read(text: &str) -> (Config, Vec<String>) {
 #[test]
 fn every_text_of_an_upstream_may_have_them_and_none_is_shown() {
     let (config, warnings) = read(ALL);
-    let Target::Stdio { command, env, cwd } = &config.upstreams[0].target else { panic!("a program") };
-    let words: Vec<&str> = command.iter().map(Template::expose).collect();
+    let UpstreamTarget::Stdio { command, env, cwd } = &config.upstreams[0].target else { panic!("a program") };
+    let words: Vec<&str> = command.iter().map(VariableText::expose).collect();
     assert_eq!(words, ["/secret-p/a", "--token=secret-t", "${x}"]);
     assert_eq!(env.iter().map(|(_, value)| value.expose()).collect::<Vec<_>>(), ["xsecret-t", "y"]);
     assert_eq!(cwd.as_ref().map(|cwd| (cwd.written(), cwd.expose())), Some(("/home/me/${D}", "/home/me/secret-d")));
-    let Target::Http { url, headers, .. } = &config.upstreams[1].target else { panic!("a URL") };
+    let UpstreamTarget::Http { url, headers, .. } = &config.upstreams[1].target else { panic!("a URL") };
     assert_eq!(url.as_str(), "https://secret-h.example/mcp?key=secret-t");
     assert_eq!(headers[0].1.expose(), "Bearer secret-t");
     let shown = show::render(&config);
@@ -118,7 +118,7 @@ fn the_command_of_a_file_of_before_stays_as_it_is() {
         format!("[upstreams.a]\ncommand = [\"sh\", \"-c\", \"echo ${{T}}\"]\n{more}[policy]\ndefault = \"ask\"\n")
     };
     let word = |config: &Config| {
-        let Target::Stdio { command, .. } = &config.upstreams[0].target else { panic!("a program") };
+        let UpstreamTarget::Stdio { command, .. } = &config.upstreams[0].target else { panic!("a program") };
         command[2].expose().to_owned()
     };
     let (config, warnings) = read(&text(""));
@@ -126,7 +126,7 @@ fn the_command_of_a_file_of_before_stays_as_it_is() {
     assert!(warnings.len() == 1 && warnings[0].contains("`expand = true`"), "{warnings:?}");
     let (config, warnings) = read(&text("expand = false\nenv = { A = \"${T}\" }\n"));
     assert_eq!((word(&config).as_str(), warnings.len()), ("echo ${T}", 0));
-    let Target::Stdio { env, .. } = &config.upstreams[0].target else { panic!("a program") };
+    let UpstreamTarget::Stdio { env, .. } = &config.upstreams[0].target else { panic!("a program") };
     assert_eq!(env[0].1.expose(), "${T}");
     assert_eq!(word(&read(&text("expand = true\n")).0), "echo secret-t");
 }

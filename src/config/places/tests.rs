@@ -44,7 +44,8 @@ fn the_configuration_is_looked_up_in_order() {
     for (label, explicit, pairs, files, wanted) in rows {
         let exists = |path: &Path| files.iter().any(|file| Path::new(file) == path);
         let found = locate_among(explicit.map(Path::new), &env(pairs), &exists);
-        let wanted = if wanted.is_empty() { Located::Embedded } else { Located::File(PathBuf::from(wanted)) };
+        let wanted =
+            if wanted.is_empty() { ConfigLocation::Embedded } else { ConfigLocation::File(PathBuf::from(wanted)) };
         assert_eq!(found, wanted, "{label}");
     }
 }
@@ -71,7 +72,7 @@ fn programs_and_directories_that_are_not_there_are_told() {
     let programs = ["/usr/bin/there", "/own/own"];
     let is_program = |path: &Path| programs.iter().any(|program| Path::new(program) == path);
     let path = |name: &str| (name == "PATH").then(|| std::ffi::OsString::from("/bin:/usr/bin"));
-    let warnings = missing(&config, &path, &is_program, &|path| path != Path::new("/none"));
+    let warnings = find_missing(&config, &path, &is_program, &|path| path != Path::new("/none"));
     assert_eq!(
         warnings,
         [

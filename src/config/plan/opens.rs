@@ -7,24 +7,24 @@
 use std::time::Duration;
 
 use crate::audit::OnFailure;
-use crate::consent::Consent;
+use crate::consent::ApprovalSettings;
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
-use crate::model::{Auth, Completions, Config, Filter, Upstream};
-use crate::policy::{Effect, LimitSpec, OnChange, PolicySpec, RuleSpec, Trust};
+use crate::model::{ClientAuth, CompletionScope, Config, FilterSettings, UpstreamSettings};
+use crate::policy::{ChangePolicy, LimitSpec, PolicySpec, RuleEffect, RuleSpec, UpstreamTrust};
 
 /// Returns one phrase for each thing that is opened.
-pub(super) fn opens(old: &Config, new: &Config) -> Vec<String> {
+pub(super) fn describe_openings(old: &Config, new: &Config) -> Vec<String> {
     let mut opens = Vec::new();
-    policy(&old.policy, &new.policy, &mut opens);
-    consent(&old.consent, &new.consent, &mut opens);
-    doors(old, new, &mut opens);
+    compare_policies(&old.policy, &new.policy, &mut opens);
+    compare_approvals(&old.consent, &new.consent, &mut opens);
+    compare_access(old, new, &mut opens);
     if old.audit.on_failure == OnFailure::Deny && new.audit.on_failure == OnFailure::Continue {
         opens.push("calls go on that cannot be recorded".to_owned());
     }
     for upstream in &new.upstreams {
         if let Some(before) = old.upstreams.iter().find(|before| before.name == upstream.name) {
-            let more = of_upstream(before, upstream).into_iter();
+            let more = compare_upstream(before, upstream).into_iter();
             opens.extend(more.map(|what| format!("the upstream {}: {what}", upstream.name)));
         }
     }
@@ -42,7 +42,7 @@ pub(super) fn opens(old: &Config, new: &Config) -> Vec<String> {
 }
 
 /// Adds a phrase for each way in which the new policy is looser.
-fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
+fn compare_policies(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
     if strictness(new.default) < strictness(old.default) {
         let [was, is] = [old.default, new.default].map(|effect| effect.into_str());
         opens.push(format!("the default is {is:?}, it was {was:?}"));
@@ -50,37 +50,39 @@ fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
     for rule in &new.rules {
         let known = old.rules.iter().any(|other| other.id == rule.id && other.effect == rule.effect);
         let id = &rule.id;
-        let covered = |effects: &[Effect]| old.rules.iter().any(|o| effects.contains(&o.effect) && covers(o, rule));
+        let covered = |effects: &[RuleEffect]| old.rules.iter().any(|o| effects.contains(&o.effect) && covers(o, rule));
         match rule.effect {
-            Effect::Allow if old.default == Effect::Allow && old.rules.iter().all(|o| o.effect == Effect::Allow) => {}
-            Effect::Allow if covered(&[Effect::Allow]) => {}
-            Effect::Allow if known => opens.push(format!("the rule {id} allows more")),
-            Effect::Allow => opens.push(format!("the new rule {id} allows")),
-            Effect::Ask if old.default == Effect::Deny && !covered(&[Effect::Ask, Effect::Allow]) => {
+            RuleEffect::Allow
+                if old.default == RuleEffect::Allow && old.rules.iter().all(|o| o.effect == RuleEffect::Allow) => {}
+            RuleEffect::Allow if covered(&[RuleEffect::Allow]) => {}
+            RuleEffect::Allow if known => opens.push(format!("the rule {id} allows more")),
+            RuleEffect::Allow => opens.push(format!("the new rule {id} allows")),
+            RuleEffect::Ask if old.default == RuleEffect::Deny && !covered(&[RuleEffect::Ask, RuleEffect::Allow]) => {
                 opens.push(format!("the rule {id} asks about calls that were denied"));
             }
-            Effect::Ask | Effect::Deny => {}
+            RuleEffect::Ask | RuleEffect::Deny => {}
         }
     }
     for rule in &old.rules {
         let known = new.rules.iter().any(|other| other.id == rule.id && other.effect == rule.effect);
         let id = &rule.id;
-        let denied = new.rules.iter().any(|n| n.effect == Effect::Deny && covers(n, rule));
-        let mut asking = new.rules.iter().filter(|n| n.effect == Effect::Ask && covers(n, rule)).peekable();
+        let denied = new.rules.iter().any(|n| n.effect == RuleEffect::Deny && covers(n, rule));
+        let mut asking = new.rules.iter().filter(|n| n.effect == RuleEffect::Ask && covers(n, rule)).peekable();
         match rule.effect {
-            Effect::Allow => {}
+            RuleEffect::Allow => {}
             _ if denied => {}
-            Effect::Deny if known => opens.push(format!("the rule {id} denies less")),
-            Effect::Deny => opens.push(format!("the rule {id} is gone, which denies")),
-            Effect::Ask if asking.peek().is_some() => {
+            RuleEffect::Deny if known => opens.push(format!("the rule {id} denies less")),
+            RuleEffect::Deny => opens.push(format!("the rule {id} is gone, which denies")),
+            RuleEffect::Ask if asking.peek().is_some() => {
                 if !asking.any(|n| n.min_evidence >= rule.min_evidence) {
                     opens.push(format!("the rule {id} is satisfied with less evidence"));
                 }
             }
-            Effect::Ask => {
+            RuleEffect::Ask => {
                 // Without the rule a call may be allowed, or asked about with the least evidence.
-                let lets_by = new.default == Effect::Allow || new.rules.iter().any(|n| n.effect == Effect::Allow);
-                if lets_by || (rule.min_evidence.is_some() && new.default == Effect::Ask) {
+                let lets_by =
+                    new.default == RuleEffect::Allow || new.rules.iter().any(|n| n.effect == RuleEffect::Allow);
+                if lets_by || (rule.min_evidence.is_some() && new.default == RuleEffect::Ask) {
                     let how = if known { "asks about less" } else { "is gone, which asks" };
                     opens.push(format!("the rule {id} {how}"));
                 }
@@ -97,11 +99,11 @@ fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
 }
 
 /// Returns the rank of an effect; higher is stricter.
-const fn strictness(effect: Effect) -> u8 {
+const fn strictness(effect: RuleEffect) -> u8 {
     match effect {
-        Effect::Allow => 0,
-        Effect::Ask => 1,
-        Effect::Deny => 2,
+        RuleEffect::Allow => 0,
+        RuleEffect::Ask => 1,
+        RuleEffect::Deny => 2,
     }
 }
 
@@ -152,7 +154,7 @@ fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
 }
 
 /// Adds a phrase for each setting of approvals that is looser.
-fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
+fn compare_approvals(old: &ApprovalSettings, new: &ApprovalSettings, opens: &mut Vec<String>) {
     let longer = |key: &str, was: Duration, is: Duration| (is > was).then(|| format!("policy.consent.{key} is longer"));
     let more = |key: &str, was: usize, is: usize| (is > was).then(|| format!("policy.consent.{key} is larger"));
     opens.extend(longer("timeout", old.timeout, new.timeout));
@@ -179,17 +181,17 @@ fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
 }
 
 /// Adds a phrase for each new caller, user, host and origin.
-fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {
+fn compare_access(old: &Config, new: &Config, opens: &mut Vec<String>) {
     match (&old.server.auth, &new.server.auth) {
-        (Auth::Token { .. }, Auth::None) => opens.push("no token is needed".to_owned()),
-        (Auth::Token { tokens: old }, Auth::Token { tokens: new }) => {
+        (ClientAuth::Token { .. }, ClientAuth::None) => opens.push("no token is needed".to_owned()),
+        (ClientAuth::Token { tokens: old }, ClientAuth::Token { tokens: new }) => {
             let fresh = new.iter().filter(|(name, _)| !old.iter().any(|(known, _)| known == name));
             opens.extend(fresh.map(|(name, _)| format!("the new caller {name}")));
         }
-        (Auth::None, Auth::Token { tokens }) => {
+        (ClientAuth::None, ClientAuth::Token { tokens }) => {
             opens.extend(tokens.iter().map(|(name, _)| format!("the new caller {name}")));
         }
-        (Auth::None, Auth::None) => {}
+        (ClientAuth::None, ClientAuth::None) => {}
     }
     for (what, was, is) in [
         ("the user", &old.admin.users, &new.admin.users),
@@ -201,11 +203,11 @@ fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {
 }
 
 /// Returns a phrase for each setting of an upstream that is looser.
-fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
+fn compare_upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'static str> {
     let rank = |trust| match trust {
-        Trust::Untrusted => 0,
-        Trust::Standard => 1,
-        Trust::Trusted => 2,
+        UpstreamTrust::Untrusted => 0,
+        UpstreamTrust::Standard => 1,
+        UpstreamTrust::Trusted => 2,
     };
     let more_hosts = match (&old.elicit.hosts, &new.elicit.hosts) {
         (None, _) => false,
@@ -231,10 +233,10 @@ fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
         || new.max_inventory > old.max_inventory;
     let all = [
         (rank(new.trust) > rank(old.trust), "more trust"),
-        (old.on_change != new.on_change && new.on_change == OnChange::Accept, "changed definitions are accepted"),
+        (old.on_change != new.on_change && new.on_change == ChangePolicy::Accept, "changed definitions are accepted"),
         (milder_hints, "milder annotations"),
         (shows_more, "more of its items"),
-        (new.completions == Completions::Pass && old.completions != Completions::Pass, "all completions"),
+        (new.completions == CompletionScope::Pass && old.completions != CompletionScope::Pass, "all completions"),
         (new.elicit.secrets && !old.elicit.secrets, "questions for secrets"),
         (more_hosts, "pages of more hosts"),
         (more_roots, "more roots"),
@@ -245,7 +247,7 @@ fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
 }
 
 /// Reports whether the new filter may let items through that the old one does not.
-fn is_wider(old: &Filter, new: &Filter) -> bool {
+fn is_wider(old: &FilterSettings, new: &FilterSettings) -> bool {
     let everything = old.allow.iter().any(|pattern| pattern == "*");
     !(everything || is_within(&new.allow, &old.allow)) || !is_within(&old.deny, &new.deny)
 }

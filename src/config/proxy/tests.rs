@@ -1,6 +1,6 @@
 use super::*;
 use crate::tests::paths;
-use crate::{Upstream, parse};
+use crate::{UpstreamSettings, parse};
 
 fn url(text: &str) -> Url {
     Url::parse(text).unwrap()
@@ -18,7 +18,7 @@ fn route(variables: &[(&str, &str)], to: &str) -> String {
 }
 
 /// Parses an upstream behind that URL with further lines; returns it and the warnings.
-fn upstream(to: &str, lines: &str) -> Result<(Upstream, String), String> {
+fn upstream(to: &str, lines: &str) -> Result<(UpstreamSettings, String), String> {
     let env = |name: &str| match name {
         "HTTPS_PROXY" => Some("http://environment:1".to_owned()),
         "CORP" => Some("http://me:canary@proxy.corp:3128".to_owned()),

@@ -2,9 +2,9 @@ use super::*;
 use crate::tests::{good, with_policy};
 
 /// Returns names and values of the variables that the program of the first upstream inherits.
-fn inherited_by(text: &str, env: &Lookup<'_>) -> Vec<(String, String)> {
+fn inherited_by(text: &str, env: &EnvironmentLookup<'_>) -> Vec<(String, String)> {
     let config = with_policy(text);
-    let all = inherited(&config.upstreams[0], env).into_iter().flatten();
+    let all = inherited_variables(&config.upstreams[0], env).into_iter().flatten();
     all.map(|(name, value)| (name, value.into_string().unwrap())).collect()
 }
 
@@ -98,7 +98,7 @@ fn defaults_are_added_but_an_untrusted_upstream_gets_no_variables_of_them() {
         let (config, _) = good(&format!("[defaults]\n{defaults}\n{FX}{own}\n[policy]\n"));
         config.upstreams[0].surroundings.clone()
     };
-    let surroundings = |env_from: &[&str], path: &[&str], managers: bool| Surroundings {
+    let surroundings = |env_from: &[&str], path: &[&str], managers: bool| ProgramSurroundings {
         env_from: env_from.iter().map(ToString::to_string).collect(),
         path: path.iter().map(PathBuf::from).collect(),
         managers,

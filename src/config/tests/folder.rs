@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use super::*;
 
 /// A temporary folder with a configuration file and the files of `conf.d`.
-struct Place {
+struct ConfigFolder {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl ConfigFolder {
     fn new(files: &[(&str, &str)]) -> Self {
         let place = Self { dir: tempfile::tempdir().unwrap() };
         place.set(place.dir.path(), 0o755);
@@ -48,7 +48,7 @@ const MAIN: &str = "[server]\ndrain-timeout = \"5s\"\n[policy]\ndefault = \"deny
 
 #[test]
 fn files_are_merged_in_the_order_of_their_names() {
-    let place = Place::new(&[
+    let place = ConfigFolder::new(&[
         ("headend.toml", MAIN),
         (
             "conf.d/20-b.toml",
@@ -71,7 +71,7 @@ fn files_are_merged_in_the_order_of_their_names() {
     assert_eq!((config.server.limits.queue, config.server.limits.body_bytes), (32, 1 << 20));
     assert!(config.server.legacy_sse && config.server.drain_timeout == Duration::from_secs(5));
     let all = load(&place.path("headend.toml")).files;
-    let seen: Vec<&Path> = all.iter().map(Seen::path).collect();
+    let seen: Vec<&Path> = all.iter().map(FileFingerprint::path).collect();
     for name in ["headend.toml", "conf.d", "conf.d/10-a.toml", "conf.d/20-b.toml"] {
         assert!(seen.contains(&place.path(name).as_path()), "{name}: {seen:?}");
     }
@@ -81,7 +81,7 @@ fn files_are_merged_in_the_order_of_their_names() {
 fn times_for_some_clients_are_one_list() {
     let hold = |client: &str| format!("[[policy.consent.holds]]\nclients = [\"{client}\"]\nhold = \"1s\"\n");
     let (main, more) = (format!("{MAIN}{}", hold("a")), format!("[policy.consent]\nhold = \"9s\"\n{}", hold("b")));
-    let place = Place::new(&[("headend.toml", main.as_str()), ("conf.d/x.toml", more.as_str())]);
+    let place = ConfigFolder::new(&[("headend.toml", main.as_str()), ("conf.d/x.toml", more.as_str())]);
     let consent = place.load().unwrap().consent;
     let clients: Vec<String> = consent.holds.iter().flat_map(|hold| hold.clients.clone()).collect();
     assert_eq!((clients, consent.hold), (vec!["a".to_owned(), "b".to_owned()], Duration::from_secs(9)));
@@ -112,7 +112,7 @@ fn what_stands_in_two_files_names_both() {
         ),
         ("another type", "server = 1\n", "conf.d/x.toml:1: server: stands in headend.toml:1 too"),
     ] {
-        let place = Place::new(&[("headend.toml", MAIN), ("conf.d/x.toml", text)]);
+        let place = ConfigFolder::new(&[("headend.toml", MAIN), ("conf.d/x.toml", text)]);
         let told = place.refused();
         assert!(told.contains(wanted), "{label}: {wanted:?} is not in\n{told}");
     }
@@ -120,7 +120,7 @@ fn what_stands_in_two_files_names_both() {
 
 #[test]
 fn problems_name_the_file_and_line_that_they_are_in() {
-    let place = Place::new(&[
+    let place = ConfigFolder::new(&[
         ("headend.toml", MAIN),
         ("conf.d/10.toml", "\n\n[server.limits]\nmax-dept = 1\n"),
         ("conf.d/20.toml", "[upstreams.q]\ncommand = [\n"),
@@ -139,7 +139,7 @@ fn problems_name_the_file_and_line_that_they_are_in() {
 
 #[test]
 fn a_folder_or_file_that_others_may_write_is_refused() {
-    let place = Place::new(&[("headend.toml", MAIN), ("conf.d/x.toml", "")]);
+    let place = ConfigFolder::new(&[("headend.toml", MAIN), ("conf.d/x.toml", "")]);
     assert!(place.load().is_ok());
     place.set(&place.path("conf.d/x.toml"), 0o666);
     assert!(place.refused().contains("conf.d/x.toml: may be written by others (mode 0666)"));
@@ -159,7 +159,7 @@ fn a_folder_or_file_that_others_may_write_is_refused() {
 fn each_file_may_name_its_schema() {
     let schema = "\"$schema\" = \"headend.schema.json\"\n";
     let more = format!("{schema}[upstreams.a]\ncommand = [\"/a\"]\n");
-    let place = Place::new(&[("headend.toml", &format!("{schema}{MAIN}")), ("conf.d/a.toml", &more)]);
+    let place = ConfigFolder::new(&[("headend.toml", &format!("{schema}{MAIN}")), ("conf.d/a.toml", &more)]);
     assert_eq!(place.load().map(|config| config.upstreams.len()), Ok(2));
     place.write("conf.d/a.toml", &more.replace("\"headend.schema.json\"", "1"));
     place.write("headend.toml", MAIN);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::examples::{examples, shipped};
 use super::{FULL, every, paths};
 use crate::build;
-use crate::file::{Source, Text, with_root};
+use crate::file::{ParseContext, SourceText, with_root};
 use crate::plan::SETTINGS;
 
 /// Values that no other text of the tests has.
@@ -123,7 +123,7 @@ const KEYS: [&str; 6] = [
 
 /// Records of several texts, by key paths in which names are `*` and indices of an array are `[]`.
 #[derive(Default)]
-struct Known {
+struct SchemaBuilder {
     shapes: BTreeMap<String, Vec<Value>>,
     named: BTreeSet<String>,
     keys: BTreeMap<String, BTreeSet<&'static str>>,
@@ -160,12 +160,12 @@ fn general(path: &str, named: &BTreeSet<String>) -> String {
     out
 }
 
-impl Known {
+impl SchemaBuilder {
     fn learn(&mut self, text: &str) {
-        let texts = [Text { origin: "t", text }];
+        let texts = [SourceText { origin: "t", text }];
         let env = |name: &str| if name == "PROXY" { Some("http://proxy".to_owned()) } else { every(name) };
         let read = |path: &Path| if path.ends_with("proxy") { Ok("http://proxy".to_owned()) } else { paths(path) };
-        let mut source = Source::new(&texts, &env, &read);
+        let mut source = ParseContext::new(&texts, &env, &read);
         with_root(&source, build::config).unwrap();
         let all = std::mem::take(&mut source.observed).all();
         let (problems, _) = source.into_findings();
@@ -250,7 +250,7 @@ impl Known {
 
 fn generated() -> Value {
     let annotated = shipped("config/headend.toml");
-    let mut known = Known::default();
+    let mut known = SchemaBuilder::default();
     [FULL, MORE, &examples(&annotated)].into_iter().chain(KEYS).for_each(|text| known.learn(text));
     known.describe(&annotated);
     let mut schema = known.whole("", json!({ "type": "object" }));

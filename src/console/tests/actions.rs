@@ -6,33 +6,33 @@ use url::form_urlencoded;
 
 use super::fake::logins::{COOKIE, NEW};
 use super::*;
-use crate::policy::chain::Retain;
-use crate::store::audit::{MAIN, Options};
+use crate::policy::chain::RetentionBounds;
+use crate::store::audit::{AuditLogOptions, MAIN};
 use crate::store::db::Db;
 use crate::telemetry::metrics::Metrics;
 
 /// A console with an audit log of its actions.
-struct LoggedStage {
-    stage: Stage,
-    audit: Audit,
+struct RecordedTestServer {
+    stage: ConsoleTestServer,
+    audit: AuditLog,
     dir: tempfile::TempDir,
 }
 
-impl LoggedStage {
+impl RecordedTestServer {
     async fn set() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options {
+        let options = AuditLogOptions {
             folder: dir.path().join("audit"),
             chain: MAIN.to_owned(),
             arguments: false,
             strict: false,
             deny: true,
             max_segment: 64 << 20,
-            retain: Retain::default(),
+            retain: RetentionBounds::default(),
         };
         let db = Db::open(dir.path()).unwrap();
-        let audit = Audit::open(options, db, Metrics::new().unwrap().audit()).unwrap();
-        Self { stage: Stage::set_with(FakeDesk::busy(), audit.clone()).await, audit, dir }
+        let audit = AuditLog::open(options, db, Metrics::new().unwrap().audit()).unwrap();
+        Self { stage: ConsoleTestServer::set_with(FakeBackend::busy(), audit.clone()).await, audit, dir }
     }
 
     /// Reads the members `action`, `by`, `name` and `result` of all records, each of which must be
@@ -73,7 +73,7 @@ fn forms(page: &str) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn each_button_of_each_page_leaves_one_record_with_the_session_behind_it() {
-    let recorded = LoggedStage::set().await;
+    let recorded = RecordedTestServer::set().await;
     let stage = &recorded.stage;
     let cookie = stage.sign_in().await;
     let mut before = 1;
@@ -113,7 +113,7 @@ async fn each_button_of_each_page_leaves_one_record_with_the_session_behind_it()
 
 #[tokio::test]
 async fn sign_ins_by_link_logins_and_wrong_sign_ins_are_on_record() {
-    let recorded = LoggedStage::set().await;
+    let recorded = RecordedTestServer::set().await;
     let stage = &recorded.stage;
     let (link, _) = stage.console.link();
     let path = link.strip_prefix(&**stage.console.base()).unwrap();

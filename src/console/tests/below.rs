@@ -9,9 +9,9 @@ fn offer(base: &str) -> OfferView {
 
 #[tokio::test]
 async fn a_card_offers_the_folders_and_a_form_names_one() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let cookie = stage.sign_in().await;
-    let plain = approval("a1", "x", "x", Said::default(), 1, "{}");
+    let plain = approval("a1", "x", "x", StatedHints::default(), 1, "{}");
     stage.desk.ask(plain.clone());
     assert!(!stage.get("/approvals/a1", &cookie).await.body.contains("Always below"), "where nothing is offered");
     let below = vec![offer("/srv/app/<b>"), offer("/srv/app")];
@@ -40,8 +40,8 @@ async fn a_card_offers_the_folders_and_a_form_names_one() {
 
 #[test]
 fn a_grant_is_listed_with_its_folder() {
-    let grant = FakeDesk::busy().grants().remove(3);
-    let row = page::Granted::new(
+    let grant = FakeBackend::busy().grants().remove(3);
+    let row = page::GrantTableRow::new(
         &GrantView { below: Some("/srv/app".to_owned()), covers: Some(offer("").covers), ..grant },
         1_790_000_000,
     );

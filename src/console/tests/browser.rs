@@ -34,10 +34,10 @@ async fn the_pages_work_in_a_browser_for_everybody() {
             return;
         }
     };
-    let stage = Stage::set(FakeDesk::busy()).await;
-    let quiet = Stage::set(FakeDesk::empty()).await;
-    let texts = Stage::set(FakeDesk::with_texts()).await;
-    let crowded = Stage::set(FakeDesk::crowded()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
+    let quiet = ConsoleTestServer::set(FakeBackend::empty()).await;
+    let texts = ConsoleTestServer::set(FakeBackend::with_texts()).await;
+    let crowded = ConsoleTestServer::set(FakeBackend::crowded()).await;
     let script = modules.join("../console.mjs");
     std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/console.mjs"), &script).unwrap();
     let mut child = tokio::process::Command::new(node);

@@ -5,19 +5,21 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::gateway::logins::Begun;
-use crate::gateway::snapshot::{LogLine, Origin};
+use crate::gateway::logins::LoginOffer;
+use crate::gateway::snapshot::{LineOrigin, LogLine};
 use crate::operator::request::{
-    AnswerManyParams, AnswerParams, ById, ByName, Member, PinsParams, Request, RevokeParams,
+    AnswerManyParams, AnswerParams, ApprovalDigest, IdParams, NameParams, PinsParams, Request, RevokeParams,
 };
 use crate::operator::tools::ToolView;
-use crate::operator::upstreams::{Restarted, UpstreamDetail, UpstreamView, WithheldItem};
-use crate::operator::views::{Revoked, Unblocked, View};
-use crate::operator::{ApprovalState, Desk, Part, Person, Refusal};
-use crate::policy::consent::{ApprovalView, BlockView, Closed, GrantView, Kept, Shown, Wall};
-use crate::policy::{Caller, Digest, Hints, PinState, Said};
-use crate::store::approvals::{AnswerOutcome, Wish};
-use crate::store::audit::search::{CannotSearch, Page, Query};
+use crate::operator::upstreams::{RestartedUpstream, UpstreamDetail, UpstreamView, WithheldItemView};
+use crate::operator::views::{EndedBlockView, OperatorView, RevokedGrants};
+use crate::operator::{ApprovalState, OperatorBackend, OperatorDataPart, OperatorRefusal, Person};
+use crate::policy::consent::{
+    ApprovalEnd, ApprovalView, BlockView, CallDetails, GrantView, KeptArguments, SteadySeconds,
+};
+use crate::policy::{Caller, Digest, Hints, PinState, StatedHints};
+use crate::store::approvals::{AnswerOutcome, OperatorAnswer};
+use crate::store::audit::search::{DecisionPage, DecisionQuery, SearchError};
 use crate::store::pins::{PinKind, PinView};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
@@ -33,9 +35,9 @@ use self::texts::{MAIL, NEW, OLD, SQL};
 use self::upstreams::upstreams;
 
 /// The current time of all invented data.
-const NOW: Wall = 1_790_000_000;
+const NOW: SteadySeconds = 1_790_000_000;
 
-pub(super) struct FakeDesk {
+pub(super) struct FakeBackend {
     pub(crate) approvals: Mutex<Vec<ApprovalView>>,
     blocks: Mutex<Vec<BlockView>>,
     grants: Mutex<Vec<GrantView>>,
@@ -51,11 +53,11 @@ pub(super) struct FakeDesk {
 pub(super) const HOSTILE: &str =
     "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>\u{202e}\u{200b}\u{1b}[2J{{7*7}}";
 
-const READS: Said = says(Some(true), None, Some(false));
-const DESTROYS: Said = says(Some(false), Some(true), Some(true));
-const SENDS: Said = says(Some(false), Some(false), Some(true));
+const READS: StatedHints = says(Some(true), None, Some(false));
+const DESTROYS: StatedHints = says(Some(false), Some(true), Some(true));
+const SENDS: StatedHints = says(Some(false), Some(false), Some(true));
 
-impl FakeDesk {
+impl FakeBackend {
     pub(super) fn empty() -> Self {
         Self {
             approvals: Mutex::default(),
@@ -135,17 +137,24 @@ impl FakeDesk {
     }
 }
 
-const fn says(read_only: Option<bool>, destructive: Option<bool>, open_world: Option<bool>) -> Said {
+const fn says(read_only: Option<bool>, destructive: Option<bool>, open_world: Option<bool>) -> StatedHints {
     let none = Hints { read_only: None, destructive: None, idempotent: None, open_world: None };
-    Said { server: Hints { read_only, destructive, open_world, ..none }, operator: none }
+    StatedHints { server: Hints { read_only, destructive, open_world, ..none }, operator: none }
 }
 
-pub(crate) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age: u64, arguments: &str) -> ApprovalView {
+pub(crate) fn approval(
+    id: &str,
+    exposed: &str,
+    upstream: &str,
+    said: StatedHints,
+    age: u64,
+    arguments: &str,
+) -> ApprovalView {
     let destructive = said.server.destructive == Some(true);
-    let shown = Shown::new(exposed, said, Some(&RawJson::trusted(arguments.to_owned())));
+    let shown = CallDetails::new(exposed, said, Some(&RawJson::trusted(arguments.to_owned())));
     let (arguments, arguments_beginning) = match shown.arguments {
-        Kept::Whole(json) => (Some(RawJson::trusted(json.to_string())), None),
-        Kept::Beginning(text) => (None, Some(text.to_string())),
+        KeptArguments::Whole(json) => (Some(RawJson::trusted(json.to_string())), None),
+        KeptArguments::Beginning(text) => (None, Some(text.to_string())),
     };
     ApprovalView {
         id: id.to_owned(),
@@ -286,8 +295,8 @@ fn decisions() -> Vec<DecisionView> {
     rows.into_iter().map(view).collect()
 }
 
-impl FakeDesk {
-    fn answer(&self, id: &str, shown: Option<Digest>, answer: &Wish) -> Result<AnswerOutcome, String> {
+impl FakeBackend {
+    fn answer(&self, id: &str, shown: Option<Digest>, answer: &OperatorAnswer) -> Result<AnswerOutcome, String> {
         let mut approvals = self.approvals.lock();
         let at = approvals.iter().position(|approval| approval.id == *id);
         let at = at.ok_or_else(|| "it was answered already".to_owned())?;
@@ -297,15 +306,15 @@ impl FakeDesk {
         approvals.remove(at);
         drop(approvals);
         self.did(format!("answer {id} {answer}"));
-        let how = if *answer == Wish::Deny { Closed::Denied } else { Closed::Granted };
+        let how = if *answer == OperatorAnswer::Deny { ApprovalEnd::Denied } else { ApprovalEnd::Granted };
         Ok(AnswerOutcome::of(how, id.starts_with("late")))
     }
 
-    fn decide(&self, params: &PinsParams, approve: bool) -> Result<View, Refusal> {
+    fn decide(&self, params: &PinsParams, approve: bool) -> Result<OperatorView, OperatorRefusal> {
         let name = params.name.clone().unwrap();
         let mut pins = self.pins.lock();
         let found = pins.iter_mut().find(|pin| pin.name == name && pin.shown() == params.digest);
-        let found = found.ok_or_else(|| Refusal::refused("it changed again meanwhile; read it anew"))?;
+        let found = found.ok_or_else(|| OperatorRefusal::refused("it changed again meanwhile; read it anew"))?;
         if approve {
             if !std::mem::take(&mut found.is_new) {
                 found.approved = found.waiting.take();
@@ -315,37 +324,41 @@ impl FakeDesk {
         let view = found.clone();
         drop(pins);
         self.did(format!("{} {name}", if approve { "approve" } else { "reject" }));
-        Ok(View::Pin(Box::new(view)))
+        Ok(OperatorView::Pin(Box::new(view)))
     }
 
-    fn steer(&self, word: &str, name: &str) -> Result<View, Refusal> {
+    fn steer(&self, word: &str, name: &str) -> Result<OperatorView, OperatorRefusal> {
         if !upstreams().iter().any(|view| view.name == name) {
-            return Err(Refusal::Refused(format!("there is no upstream `{name}`")));
+            return Err(OperatorRefusal::Refused(format!("there is no upstream `{name}`")));
         }
         *self.off.lock() = if word == "Disable" { name.to_owned() } else { String::new() };
         self.did(format!("{word} {name}"));
         Ok(if word == "Disable" {
-            View::Empty {}
+            OperatorView::Empty {}
         } else {
-            View::Restarted(Box::new(Restarted { state: UpstreamState::Ready, ..Restarted::default() }))
+            OperatorView::Restarted(Box::new(RestartedUpstream {
+                state: UpstreamState::Ready,
+                ..RestartedUpstream::default()
+            }))
         })
     }
 
-    fn perform(&self, request: &Request) -> Result<View, Refusal> {
+    fn perform(&self, request: &Request) -> Result<OperatorView, OperatorRefusal> {
         match request {
             Request::Answer(AnswerParams { id, answer, digest }) => {
-                self.answer(id, *digest, answer).map(View::Answered).map_err(Refusal::Refused)
+                self.answer(id, *digest, answer).map(OperatorView::Answered).map_err(OperatorRefusal::Refused)
             }
             Request::AnswerMany(AnswerManyParams { members, answer, .. }) => {
-                let one = |member: &Member| self.answer(&member.id, Some(member.digest), answer);
-                Ok(View::AnsweredMany(members.iter().map(one).collect()))
+                let one = |member: &ApprovalDigest| self.answer(&member.id, Some(member.digest), answer);
+                Ok(OperatorView::AnsweredMany(members.iter().map(one).collect()))
             }
-            Request::Unblock(ById { id }) => {
+            Request::Unblock(IdParams { id }) => {
                 self.did(format!("unblock {id}"));
                 let mut blocks = self.blocks.lock();
                 let at = blocks.iter().position(|block| block.id == *id);
-                let BlockView { caller, item, .. } = blocks.remove(at.ok_or_else(|| Refusal::refused("no block"))?);
-                Ok(View::Unblocked(Unblocked { outcome: "unblocked".to_owned(), caller, item }))
+                let BlockView { caller, item, .. } =
+                    blocks.remove(at.ok_or_else(|| OperatorRefusal::refused("no block"))?);
+                Ok(OperatorView::Unblocked(EndedBlockView { outcome: "unblocked".to_owned(), caller, item }))
             }
             Request::Revoke(RevokeParams { id, .. }) => {
                 let mut grants = self.grants.lock();
@@ -354,23 +367,27 @@ impl FakeDesk {
                 let revoked = before - grants.len();
                 drop(grants);
                 self.did(format!("revoke {}", id.as_deref().unwrap_or("all")));
-                Ok(View::Revoked(Revoked { revoked }))
+                Ok(OperatorView::Revoked(RevokedGrants { revoked }))
             }
             Request::ApprovePins(params) => self.decide(params, true),
             Request::RejectPins(params) => self.decide(params, false),
-            Request::Restart(ByName { name }) => self.steer("Restart", name),
+            Request::Restart(NameParams { name }) => self.steer("Restart", name),
             Request::Switch(params) => self.steer(if params.on { "Enable" } else { "Disable" }, &params.name),
             other => self.log_in_or_out(other),
         }
     }
 }
 
-impl Desk for FakeDesk {
-    fn carry_out<'a>(&'a self, request: &'a Request, _: &'a Person) -> BoxFuture<'a, Result<View, Refusal>> {
+impl OperatorBackend for FakeBackend {
+    fn carry_out<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a Person,
+    ) -> BoxFuture<'a, Result<OperatorView, OperatorRefusal>> {
         Box::pin(async move { self.perform(request) })
     }
 
-    fn now(&self) -> Wall {
+    fn now(&self) -> SteadySeconds {
         NOW
     }
 
@@ -383,7 +400,7 @@ impl Desk for FakeDesk {
             return ApprovalState::Open(Box::new(open));
         }
         if self.done().iter().any(|line| line.contains(id)) {
-            ApprovalState::Closed { how: Closed::Granted, is_late: id.starts_with("late") }
+            ApprovalState::Closed { how: ApprovalEnd::Granted, is_late: id.starts_with("late") }
         } else {
             ApprovalState::Unknown
         }
@@ -424,12 +441,12 @@ impl Desk for FakeDesk {
             |number, origin, text: &str| LogLine { number, at: NOW * 1000 + number, origin, text: text.to_owned() };
         let lines = match name {
             "legacy-crm" => vec![
-                line(1, Origin::Headend, "starting"),
-                line(2, Origin::Stderr, "node:internal/modules/cjs/loader:1228"),
-                line(3, Origin::Stderr, "\u{202e}Error: Cannot find module 'express' <script>alert(1)</script>"),
-                line(4, Origin::Headend, "exit status 1: Error: Cannot find module 'express'"),
+                line(1, LineOrigin::Headend, "starting"),
+                line(2, LineOrigin::Stderr, "node:internal/modules/cjs/loader:1228"),
+                line(3, LineOrigin::Stderr, "\u{202e}Error: Cannot find module 'express' <script>alert(1)</script>"),
+                line(4, LineOrigin::Headend, "exit status 1: Error: Cannot find module 'express'"),
             ],
-            "files" => vec![line(1, Origin::Headend, "starting"), line(2, Origin::Headend, "ready")],
+            "files" => vec![line(1, LineOrigin::Headend, "starting"), line(2, LineOrigin::Headend, "ready")],
             _ => Vec::new(),
         };
         let tool = |name: &str, said, effect, bytes| ToolView {
@@ -444,12 +461,12 @@ impl Desk for FakeDesk {
             tool("files__read_file", READS, "allow", 812),
             tool("files__write_file", SENDS, "ask", 1490),
             tool("files__delete_file", DESTROYS, "deny", 640),
-            tool("files__move_file", Said::default(), "ask", 901),
+            tool("files__move_file", StatedHints::default(), "ask", 901),
         ];
         let tools = if name == "files" { tools } else { Vec::new() };
         let withheld = if name == "files" {
             let (name, why) = ("files__chmod".to_owned(), "its definition changed".to_owned());
-            vec![WithheldItem { name, kind: PinKind::Tool, why }]
+            vec![WithheldItemView { name, kind: PinKind::Tool, why }]
         } else {
             Vec::new()
         };
@@ -457,15 +474,15 @@ impl Desk for FakeDesk {
         Some(UpstreamDetail { view, is_off, takes_login, wants_login, lines, tools, withheld })
     }
 
-    fn login(&self, id: &str) -> Option<Begun> {
+    fn login(&self, id: &str) -> Option<LoginOffer> {
         (id == logins::NEW).then(|| logins::begun(id))
     }
 
-    fn opened_login(&self, id: &str) -> Option<Begun> {
+    fn opened_login(&self, id: &str) -> Option<LoginOffer> {
         (id == logins::OPENED).then(|| logins::begun(id))
     }
 
-    fn calls(&self, query: Query) -> BoxFuture<'_, Result<Page, CannotSearch>> {
+    fn calls(&self, query: DecisionQuery) -> BoxFuture<'_, Result<DecisionPage, SearchError>> {
         let page = super::fake_calls::page(&query);
         Box::pin(async { Ok(page) })
     }
@@ -474,15 +491,15 @@ impl Desk for FakeDesk {
         decisions().into_iter().take(at_most).collect()
     }
 
-    fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {
+    fn watches(&self) -> Vec<(OperatorDataPart, watch::Receiver<u64>)> {
         vec![
-            (Part::Approvals, self.changes.subscribe()),
-            (Part::Grants, self.changes.subscribe()),
-            (Part::Pins, self.changes.subscribe()),
+            (OperatorDataPart::Approvals, self.changes.subscribe()),
+            (OperatorDataPart::Grants, self.changes.subscribe()),
+            (OperatorDataPart::Pins, self.changes.subscribe()),
         ]
     }
 
-    fn counts(&self) -> Vec<(Part, u64)> {
-        vec![(Part::Decisions, 1), (Part::Upstreams, 1)]
+    fn counts(&self) -> Vec<(OperatorDataPart, u64)> {
+        vec![(OperatorDataPart::Decisions, 1), (OperatorDataPart::Upstreams, 1)]
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 
 #[tokio::test]
 async fn many_questions_are_lines_and_are_denied_together_as_far_as_they_were_listed() {
-    let stage = Stage::set(FakeDesk::crowded()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::crowded()).await;
     let cookie = stage.sign_in().await;
     let headers = [("Cookie", cookie.as_str())];
     let page = stage.get("/", &cookie).await;
@@ -23,7 +23,7 @@ async fn many_questions_are_lines_and_are_denied_together_as_far_as_they_were_li
     let members: Vec<&str> =
         form.split("name=\"member\" value=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     assert_eq!(members.len(), 40);
-    stage.desk.ask(approval("late", "x", "x", Said::default(), 1, "{}"));
+    stage.desk.ask(approval("late", "x", "x", StatedHints::default(), 1, "{}"));
     let body = |members: &[&str]| {
         let members: String = members.iter().map(|member| format!("&member={member}")).collect();
         format!("csrf={}&answer=deny{members}", page.csrf())
@@ -40,7 +40,7 @@ async fn many_questions_are_lines_and_are_denied_together_as_far_as_they_were_li
 
 #[tokio::test]
 async fn an_upstream_has_a_page_with_its_last_words_tools_and_two_actions() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let cookie = stage.sign_in().await;
     let headers = [("Cookie", cookie.as_str())];
     assert!(stage.get("/upstreams", &cookie).await.body.contains("href=\"/upstreams/legacy-crm\""));

@@ -8,7 +8,7 @@ const ADDRESS: &str = "address=http%3A%2F%2F127.0.0.1%3A8628%2Foauth%2Fcallback%
 
 #[tokio::test]
 async fn the_button_begins_a_login_for_this_browser_and_leads_to_its_address() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let cookie = stage.sign_in().await;
     let page = stage.get("/upstreams/docs", &cookie).await;
     assert!(page.body.contains("value=\"log-in\""), "{}", page.body);
@@ -53,7 +53,7 @@ async fn the_button_begins_a_login_for_this_browser_and_leads_to_its_address() {
 
 #[tokio::test]
 async fn an_address_is_pasted_in_the_browser_that_began_the_login_and_in_no_other() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let link = stage.get(&format!("/login/{NEW}"), "").await;
     assert!(link.status == 200 && link.header("set-cookie").is_none(), "{}", link.body);
     let entered = stage.send("POST", &format!("/login/{NEW}"), &[], "").await;
@@ -84,7 +84,7 @@ async fn an_address_is_pasted_in_the_browser_that_began_the_login_and_in_no_othe
 
 #[tokio::test]
 async fn the_pages_say_both_hosts_and_the_rights_that_are_more_than_before() {
-    let stage = Stage::set(FakeDesk::busy()).await;
+    let stage = ConsoleTestServer::set(FakeBackend::busy()).await;
     let cookie = stage.sign_in().await;
     let same = stage.get(&format!("/login/{NEW}"), "").await.body;
     assert!(!same.contains("another host"), "{same}");

@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn shown(pieces: &[Piece]) -> String {
-    let mark = |piece: &Piece| match piece.kind {
-        PieceKind::Plain => piece.text.clone(),
-        PieceKind::Hidden => format!("<{}>", piece.text),
-        PieceKind::Key => format!("{{{}}}", piece.text),
-        PieceKind::Added => format!("[+{}+]", piece.text),
-        PieceKind::Removed => format!("[-{}-]", piece.text),
-        PieceKind::Gap => format!("~{}~", piece.text),
+fn shown(pieces: &[ForeignPiece]) -> String {
+    let mark = |piece: &ForeignPiece| match piece.kind {
+        ForeignPieceKind::Plain => piece.text.clone(),
+        ForeignPieceKind::Hidden => format!("<{}>", piece.text),
+        ForeignPieceKind::Key => format!("{{{}}}", piece.text),
+        ForeignPieceKind::Added => format!("[+{}+]", piece.text),
+        ForeignPieceKind::Removed => format!("[-{}-]", piece.text),
+        ForeignPieceKind::Gap => format!("~{}~", piece.text),
     };
     pieces.iter().map(mark).collect()
 }

@@ -9,13 +9,13 @@ use crate::catalog::glob::glob;
 
 /// Compiled allow and deny patterns, and the renames.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct ItemFilter {
     allow: Option<GlobSet>,
     deny: GlobSet,
     rename: HashMap<String, String>,
 }
 
-impl Filter {
+impl ItemFilter {
     /// Compiles the patterns. An allow pattern `*` admits everything that is not denied.
     ///
     /// # Errors
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn a_filter_admits_what_it_says_and_the_empty_one_nothing() {
         let names = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let filter = Filter::build(&names(&["get_*"]), &names(&["get_secret"]), &[]).unwrap();
+        let filter = ItemFilter::build(&names(&["get_*"]), &names(&["get_secret"]), &[]).unwrap();
         assert!(filter.admits("get_a") && !filter.admits("get_secret") && !filter.admits("set_a"));
-        assert!(Filter::default().admits("x") && !Filter::nothing().admits("x"));
-        assert!(Filter::build(&names(&["{"]), &[], &[]).is_err());
+        assert!(ItemFilter::default().admits("x") && !ItemFilter::nothing().admits("x"));
+        assert!(ItemFilter::build(&names(&["{"]), &[], &[]).is_err());
     }
 }

@@ -4,21 +4,21 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::holder::Holder;
+use super::holder::SealHolder;
 use super::page::{CursorKey, CursorScope};
-use super::template::Template;
-use crate::mcp::method::List;
+use super::template::UriTemplate;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::digest::Digest;
 use crate::wire::fuzz::{halves, spliced};
-use crate::wire::secrets::Secrets;
+use crate::wire::secrets::SealSecrets;
 
 /// Checks that a template matches the URIs that a step-by-step reference matches. `data` is a
 /// template, a line feed and a URI.
 pub fn templates(data: &[u8]) {
     let (template, uri) = halves(data);
     let (Ok(text), Ok(uri)) = (std::str::from_utf8(template), std::str::from_utf8(uri)) else { return };
-    let Some(template) = Template::parse(text) else { return };
+    let Some(template) = UriTemplate::parse(text) else { return };
     assert_eq!(template.matches(uri), reference(text, uri), "{text:?} and {uri:?}");
 }
 
@@ -47,10 +47,10 @@ fn reference(template: &str, uri: &str) -> bool {
 
 /// Checks that a cursor opens for the viewer and the list that it was sealed for, and for no other.
 pub fn cursors(data: &[u8]) {
-    let key = CursorKey::new(&Secrets::new(*Digest::of(data).bytes()));
+    let key = CursorKey::new(&SealSecrets::new(*Digest::of(data).bytes()));
     let revision = Revision::preferred(Era::Modern);
-    let holder = Holder { caller: "a", kind: "token", profile: "", revision, capabilities: 0 };
-    let (scope, content, now) = (CursorScope { list: List::Tools, holder }, Digest::of(b"list"), Duration::ZERO);
+    let holder = SealHolder { caller: "a", kind: "token", profile: "", revision, capabilities: 0 };
+    let (scope, content, now) = (CursorScope { list: ItemList::Tools, holder }, Digest::of(b"list"), Duration::ZERO);
     let sealed = key.seal(scope, &content, 2, now);
     let Ok(text) = std::str::from_utf8(data) else { return };
     let opened = key.open(scope, &content, text, now);
@@ -59,8 +59,8 @@ pub fn cursors(data: &[u8]) {
     let forged = spliced(&sealed, text);
     assert_eq!(key.open(scope, &content, &forged, now), (forged == sealed).then_some(2), "{forged}");
     let opens = |holder| key.open(CursorScope { holder, ..scope }, &content, &sealed, now);
-    assert_eq!(opens(Holder { caller: text, ..holder }), (text == "a").then_some(2));
-    assert_eq!(opens(Holder { kind: text, ..holder }), (text == "token").then_some(2));
-    assert_eq!(opens(Holder { profile: text, ..holder }), text.is_empty().then_some(2));
+    assert_eq!(opens(SealHolder { caller: text, ..holder }), (text == "a").then_some(2));
+    assert_eq!(opens(SealHolder { kind: text, ..holder }), (text == "token").then_some(2));
+    assert_eq!(opens(SealHolder { profile: text, ..holder }), text.is_empty().then_some(2));
     assert_eq!(key.open(scope, &Digest::of(data), &sealed, now), (text == "list").then_some(2));
 }

@@ -5,7 +5,7 @@ use crate::mcp::version::Revision;
 
 /// The identity of a client to which a sealed value is bound.
 #[derive(Clone, Copy, Debug)]
-pub struct Holder<'a> {
+pub struct SealHolder<'a> {
     pub caller: &'a str,
     /// The way in which the caller proved its identity. Callers of two kinds may have one name.
     pub kind: &'a str,
@@ -16,7 +16,7 @@ pub struct Holder<'a> {
     pub capabilities: u8,
 }
 
-impl Holder<'_> {
+impl SealHolder<'_> {
     /// Encodes all fields with their lengths, so that no two holders have the same bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![self.capabilities];

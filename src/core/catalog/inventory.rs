@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::mcp::item::{Definition, ListPage};
 use crate::mcp::kinds::Audience;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
 use crate::wire::code;
 use crate::wire::digest::Digest;
@@ -42,19 +42,19 @@ const ITEM_BYTES: usize = 512;
 
 /// Items of one list that are not offered because they exceed a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Excess {
+pub struct ListExcess {
     pub items: usize,
     /// True if the list was not read to its end, so there may be more.
     pub or_more: bool,
 }
 
-impl Excess {
+impl ListExcess {
     pub fn is_none(self) -> bool {
         self == Self::default()
     }
 }
 
-impl std::fmt::Display for Excess {
+impl std::fmt::Display for ListExcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}", if self.or_more { "at least " } else { "" }, self.items)
     }
@@ -62,8 +62,8 @@ impl std::fmt::Display for Excess {
 
 /// A violation of the protocol's schemas in the definition of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flaw<'i> {
-    pub list: List,
+pub struct DefinitionFlaw<'i> {
+    pub list: ItemList,
     /// The item's name or URI at the upstream.
     pub key: &'i str,
     /// The repair, or the reason why the item is withheld.
@@ -73,7 +73,7 @@ pub struct Flaw<'i> {
 
 /// The reason why a list is missing or is not complete as the server has it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gap {
+pub enum ListGap {
     /// The list is still being read.
     Awaited,
     /// The list could not be read, or not to its end.
@@ -96,8 +96,8 @@ pub struct Inventory {
     pub skipped: Vec<String>,
     /// True while the items for clients with input capabilities are being read and missing here.
     pub awaits_askers: bool,
-    excess: [Excess; 4],
-    gaps: [Option<Gap>; 4],
+    excess: [ListExcess; 4],
+    gaps: [Option<ListGap>; 4],
 }
 
 impl std::fmt::Debug for Inventory {
@@ -107,53 +107,54 @@ impl std::fmt::Debug for Inventory {
     }
 }
 
-fn at(list: List) -> usize {
+fn at(list: ItemList) -> usize {
     list as usize
 }
 
 impl Inventory {
-    pub fn items(&self, list: List) -> &[Definition] {
+    pub fn items(&self, list: ItemList) -> &[Definition] {
         self.lists.get(at(list)).map_or(&[], Vec::as_slice)
     }
 
-    pub fn replace(&mut self, list: List, items: Vec<Definition>) {
+    pub fn replace(&mut self, list: ItemList, items: Vec<Definition>) {
         if let Some(place) = self.lists.get_mut(at(list)) {
             *place = items;
         }
     }
 
-    /// Returns how many items each list lacks because of a bound, in the order of [`List::ALL`].
-    pub fn excess(&self) -> [Excess; 4] {
-        List::ALL.map(|list| self.excess.get(at(list)).copied().unwrap_or_default())
+    /// Returns how many items each list lacks because of a bound, in the order of
+    /// [`ItemList::ALL`].
+    pub fn excess(&self) -> [ListExcess; 4] {
+        ItemList::ALL.map(|list| self.excess.get(at(list)).copied().unwrap_or_default())
     }
 
-    pub fn set_excess(&mut self, list: List, excess: Excess) {
+    pub fn set_excess(&mut self, list: ItemList, excess: ListExcess) {
         if let Some(place) = self.excess.get_mut(at(list)) {
             *place = excess;
         }
     }
 
     /// Returns why a list is not as the server has it now; `None` if it is.
-    pub fn gap(&self, list: List) -> Option<Gap> {
+    pub fn gap(&self, list: ItemList) -> Option<ListGap> {
         self.gaps.get(at(list)).copied().flatten()
     }
 
-    pub fn set_gap(&mut self, list: List, gap: Option<Gap>) {
+    pub fn set_gap(&mut self, list: ItemList, gap: Option<ListGap>) {
         if let Some(place) = self.gaps.get_mut(at(list)) {
             *place = gap;
         }
     }
 
     /// Whether any list has this gap.
-    pub fn has_gap(&self, gap: Gap) -> bool {
+    pub fn has_gap(&self, gap: ListGap) -> bool {
         self.gaps.contains(&Some(gap))
     }
 
-    /// Adds earlier items from `known` to each list that has a gap. For [`Gap::Askers`] only items
-    /// that are not for all clients are added. Cuts each of these lists to `most` items and counts
-    /// the rest as excess.
+    /// Adds earlier items from `known` to each list that has a gap. For [`ListGap::Askers`] only
+    /// items that are not for all clients are added. Cuts each of these lists to `most` items and
+    /// counts the rest as excess.
     pub fn keep(&mut self, known: &Self, most: usize) {
-        for list in List::ALL {
+        for list in ItemList::ALL {
             let Some(gap) = self.gap(list) else { continue };
             let (Some(place), Some(excess)) = (self.lists.get_mut(at(list)), self.excess.get_mut(at(list))) else {
                 continue;
@@ -163,7 +164,7 @@ impl Inventory {
             }
             let fresh: HashSet<String> = place.iter().map(|item| item.key.clone()).collect();
             let is_missing =
-                |item: &&Definition| (gap != Gap::Askers || !item.audience.is_all()) && !fresh.contains(&item.key);
+                |item: &&Definition| (gap != ListGap::Askers || !item.audience.is_all()) && !fresh.contains(&item.key);
             place.extend(known.items(list).iter().filter(is_missing).cloned());
             excess.items = excess.items.max(place.len().saturating_sub(most));
             place.truncate(most);
@@ -171,18 +172,18 @@ impl Inventory {
     }
 
     /// Whether a list has exactly these definitions, in this order.
-    pub fn has_same(&self, list: List, items: &[Definition]) -> bool {
+    pub fn has_same(&self, list: ItemList, items: &[Definition]) -> bool {
         let known = self.items(list);
         known.len() == items.len() && known.iter().zip(items).all(|(a, b)| a.key == b.key && a.digest == b.digest)
     }
 
     /// Returns the number of items that the earlier inventory had and this one lacks.
     pub fn lost(&self, earlier: &Self) -> u64 {
-        let lost = |list: &List| {
+        let lost = |list: &ItemList| {
             let kept: HashSet<&str> = self.items(*list).iter().map(|item| item.key.as_str()).collect();
             earlier.items(*list).iter().filter(|item| !kept.contains(item.key.as_str())).count() as u64
         };
-        List::ALL.iter().map(lost).sum()
+        ItemList::ALL.iter().map(lost).sum()
     }
 
     /// Cuts each list to `items` items and counts the rest as excess. Returns `false` if a fresh
@@ -211,8 +212,8 @@ impl Inventory {
     }
 
     /// Returns the list with the most items.
-    pub fn longest(&self) -> List {
-        List::ALL.into_iter().max_by_key(|list| self.items(*list).len()).unwrap_or(List::Tools)
+    pub fn longest(&self) -> ItemList {
+        ItemList::ALL.into_iter().max_by_key(|list| self.items(*list).len()).unwrap_or(ItemList::Tools)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -223,7 +224,7 @@ impl Inventory {
     /// that is already in the list keeps its definition and gains the audience, so the order in
     /// which listings are added decides and not the order of the server's answers. Cuts the list to
     /// `most` items and counts the rest as excess.
-    pub fn add_for(&mut self, audience: Audience, list: List, items: Vec<Definition>, most: usize) {
+    pub fn add_for(&mut self, audience: Audience, list: ItemList, items: Vec<Definition>, most: usize) {
         let (Some(place), Some(excess)) = (self.lists.get_mut(at(list)), self.excess.get_mut(at(list))) else { return };
         let known: HashMap<String, usize> = place.iter().enumerate().map(|(at, item)| (item.key.clone(), at)).collect();
         for item in items {
@@ -237,15 +238,15 @@ impl Inventory {
     }
 
     /// Whether `other` has items that this list lacks.
-    pub fn lacks(&self, list: List, other: &[Definition]) -> bool {
+    pub fn lacks(&self, list: ItemList, other: &[Definition]) -> bool {
         let known: HashSet<&str> = self.items(list).iter().map(|item| item.key.as_str()).collect();
         other.iter().any(|item| !known.contains(item.key.as_str()))
     }
 
     /// Returns the flaws of all items: each repair, and the reason of each item that is withheld.
-    pub fn flaws(&self) -> impl Iterator<Item = Flaw<'_>> {
-        List::ALL.iter().flat_map(|list| self.items(*list)).flat_map(|item| {
-            let of = |line, is_withheld| Flaw { list: item.list, key: &item.key, line, is_withheld };
+    pub fn flaws(&self) -> impl Iterator<Item = DefinitionFlaw<'_>> {
+        ItemList::ALL.iter().flat_map(|list| self.items(*list)).flat_map(|item| {
+            let of = |line, is_withheld| DefinitionFlaw { list: item.list, key: &item.key, line, is_withheld };
             let repairs = item.repairs.iter().map(move |line| of(line.as_str(), false));
             repairs.chain(item.fault.map(move |line| of(line, true)))
         })
@@ -259,7 +260,7 @@ impl Inventory {
         out.set("completions", RawJson::boolean(self.completions));
         out.set("tasks", RawJson::boolean(self.tasks));
         out.set("logging", RawJson::boolean(self.logging));
-        for list in List::ALL {
+        for list in ItemList::ALL {
             out.set(list.member(), RawJson::list(self.items(list).iter().map(|item| item.raw.encode())));
             let few: Vec<&Definition> = self.items(list).iter().filter(|item| !item.audience.is_all()).collect();
             if !few.is_empty() {
@@ -284,7 +285,7 @@ impl Inventory {
                 kept.set("or-more", RawJson::boolean(excess.or_more));
                 out.set(&format!("{}-not-offered", list.member()), kept.encode());
             }
-            if matches!(self.gap(list), Some(Gap::Awaited | Gap::Unread)) {
+            if matches!(self.gap(list), Some(ListGap::Awaited | ListGap::Unread)) {
                 out.set(&format!("{}-unread", list.member()), RawJson::boolean(true));
             }
         }
@@ -302,7 +303,7 @@ impl Inventory {
             logging: object.is_true("logging"),
             ..Self::default()
         };
-        for list in List::ALL {
+        for list in ItemList::ALL {
             let raw = object.list(list.member())?;
             let mut items = raw.iter().map(|raw| Definition::read(list, raw)).collect::<Result<Vec<_>, _>>().ok()?;
             if let Some(needing) = object.get(&format!("{}-needing-input", list.member())) {
@@ -327,26 +328,26 @@ impl Inventory {
             inventory.replace(list, items);
             if let Some(kept) = object.object(&format!("{}-not-offered", list.member())) {
                 let items = kept.get("items")?.parse::<usize>().ok()?;
-                inventory.set_excess(list, Excess { items, or_more: kept.is_true("or-more") });
+                inventory.set_excess(list, ListExcess { items, or_more: kept.is_true("or-more") });
             }
             let unread = object.is_true(&format!("{}-unread", list.member()));
-            inventory.set_gap(list, unread.then_some(Gap::Unread));
+            inventory.set_gap(list, unread.then_some(ListGap::Unread));
         }
         Some((inventory, revision))
     }
 }
 
 /// The reading of one list, page by page and within bounds. The caller fetches a page, passes the
-/// answer to [`Self::page`] and repeats this until [`Next::Done`].
+/// answer to [`Self::page`] and repeats this until [`ReadingStep::Done`].
 #[derive(Debug)]
-pub struct Reading {
-    pub list: List,
+pub struct ListReading {
+    pub list: ItemList,
     bounds: ListBounds,
     /// Number of pages read so far that added no offered item.
     idle_pages: usize,
     bytes: usize,
     items: Vec<Definition>,
-    excess: Excess,
+    excess: ListExcess,
     skipped: Vec<String>,
     cursors: HashSet<String>,
     /// Kinds of quirks on the pages, each once.
@@ -357,14 +358,14 @@ pub struct Reading {
 
 /// The next step of a reading.
 #[derive(Debug)]
-pub enum Next {
+pub enum ReadingStep {
     /// Request the page with this cursor.
     Page(String),
     /// The list is complete, or a bound ended the reading.
     Done {
         items: Vec<Definition>,
         skipped: Vec<String>,
-        excess: Excess,
+        excess: ListExcess,
         /// The reason why the list has no end. Its items are not all that the server has.
         endless: Option<String>,
     },
@@ -376,15 +377,15 @@ impl std::fmt::Debug for Definition {
     }
 }
 
-impl Reading {
-    pub fn new(list: List, bounds: ListBounds) -> Self {
+impl ListReading {
+    pub fn new(list: ItemList, bounds: ListBounds) -> Self {
         Self {
             list,
             bounds,
             idle_pages: 0,
             bytes: 0,
             items: Vec::new(),
-            excess: Excess::default(),
+            excess: ListExcess::default(),
             skipped: Vec::new(),
             cursors: HashSet::new(),
             quirks: Vec::new(),
@@ -402,12 +403,12 @@ impl Reading {
     ///
     /// Some servers write an empty cursor on their last page. Others use it for a real page, so the
     /// server is asked for it; this error says that it has no such page.
-    pub fn refused(&mut self, error_code: Option<i64>) -> Option<Next> {
+    pub fn refused(&mut self, error_code: Option<i64>) -> Option<ReadingStep> {
         let is_end = self.has_asked_empty && error_code == Some(code::INVALID_PARAMS);
         is_end.then(|| self.end_at_empty())
     }
 
-    fn end_at_empty(&mut self) -> Next {
+    fn end_at_empty(&mut self) -> ReadingStep {
         self.note(Quirk::EmptyCursor);
         self.done(None)
     }
@@ -428,7 +429,7 @@ impl Reading {
     ///
     /// # Errors
     /// The result is not a page of this list.
-    pub fn page(&mut self, result: &RawJson) -> Result<Next, serde_json::Error> {
+    pub fn page(&mut self, result: &RawJson) -> Result<ReadingStep, serde_json::Error> {
         let page = ListPage::read(self.list, result)?;
         page.quirks.iter().for_each(|quirk| self.note(*quirk));
         let follows_empty = std::mem::take(&mut self.has_asked_empty);
@@ -462,7 +463,7 @@ impl Reading {
             Some(_) if is_idle => Ok(self.done(Some(format!("it has {} pages without an item", self.bounds.pages)))),
             Some(cursor) if self.cursors.insert(cursor.clone()) => {
                 self.has_asked_empty = cursor.is_empty();
-                Ok(Next::Page(cursor))
+                Ok(ReadingStep::Page(cursor))
             }
             Some(_) => Ok(self.done(Some("the same cursor came twice".to_owned()))),
             None => Ok(self.done(None)),
@@ -470,7 +471,7 @@ impl Reading {
     }
 
     /// Ends the reading: removes repeated items and returns the list.
-    fn done(&mut self, endless: Option<String>) -> Next {
+    fn done(&mut self, endless: Option<String>) -> ReadingStep {
         // A list that changed between two pages may repeat an item. If two different items have one
         // name, both are left out.
         let mut first: HashMap<String, Digest> = HashMap::new();
@@ -491,7 +492,7 @@ impl Reading {
         let told = |name: String| format!("`{}`: two items have this name", foreign::line(&name));
         self.skipped.extend(twins.into_iter().map(told));
         let (items, skipped) = (std::mem::take(&mut self.items), std::mem::take(&mut self.skipped));
-        Next::Done { items, skipped, excess: self.excess, endless }
+        ReadingStep::Done { items, skipped, excess: self.excess, endless }
     }
 }
 

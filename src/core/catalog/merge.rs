@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::catalog::filter::Filter;
+use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, collisions, expose};
-use crate::catalog::template::Template;
-use crate::mcp::annotations::{self, Annotations, Hints, Said};
-use crate::mcp::claims::{Claims, Standing};
+use crate::catalog::name::{ItemKind, UpstreamName, canonical_name, canonical_uri, collisions, expose};
+use crate::catalog::template::UriTemplate;
+use crate::mcp::annotations::{self, Annotations, Hints, StatedHints};
+use crate::mcp::claims::{Claims, PinStatus};
 use crate::mcp::item::Definition;
 use crate::mcp::kinds::Audience;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
@@ -22,33 +22,33 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// The judged hints on a tool, for policy and for clients.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Annotated {
+pub struct JudgedHints {
     /// The hints that policy goes by.
     pub effective: Annotations,
     /// The hints that clients see. An absent hint stays as the server wrote it.
     pub shown: Hints,
     /// The hints as the server and the operator stated them.
-    pub said: Said,
+    pub said: StatedHints,
     /// Whether an allow rule may go by the server's own hints, unless something else about the tool
     /// rules it out.
     pub is_heard: bool,
 }
 
 /// A judge of the hints on an upstream's tools.
-pub trait Annotate: std::fmt::Debug {
+pub trait HintJudge: std::fmt::Debug {
     /// Judges the hints on one tool. `original` is the tool's name at the upstream and `claims` are
     /// the upstream's hints. With `tightened`, clients see the effective hints.
-    fn annotate(&self, original: &str, claims: &Hints, tightened: bool) -> Annotated;
+    fn annotate(&self, original: &str, claims: &Hints, tightened: bool) -> JudgedHints;
 }
 
 /// One upstream and its inventory, as input of the merge. Sources are in the configuration's order.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct MergeSource<'a> {
     pub upstream: &'a UpstreamName,
     pub prefix: &'a str,
     pub inventory: &'a Inventory,
-    pub filters: &'a Filters,
-    pub annotate: &'a dyn Annotate,
+    pub filters: &'a ItemFilters,
+    pub annotate: &'a dyn HintJudge,
     /// Whether tools with invalid `x-mcp-header` annotations are withheld, because the upstream
     /// would refuse their calls.
     pub needs_headers: bool,
@@ -57,24 +57,24 @@ pub struct Source<'a> {
     /// URIs of the upstream's resources that wait for approval. No template may reach them.
     pub withheld: Option<&'a HashSet<String>>,
     /// States of the upstream's tools, by original name, as their pins record them.
-    pub standings: Option<&'a HashMap<String, Standing>>,
+    pub standings: Option<&'a HashMap<String, PinStatus>>,
 }
 
 /// Filters of one upstream (on original names) or of one profile (on canonical names).
 #[derive(Clone, Debug, Default)]
-pub struct Filters {
-    pub tools: Filter,
-    pub prompts: Filter,
-    pub resources: Filter,
+pub struct ItemFilters {
+    pub tools: ItemFilter,
+    pub prompts: ItemFilter,
+    pub resources: ItemFilter,
 }
 
-impl Filters {
+impl ItemFilters {
     /// Returns the filter that applies to a list.
-    pub fn of(&self, list: List) -> &Filter {
+    pub fn of(&self, list: ItemList) -> &ItemFilter {
         match list {
-            List::Tools => &self.tools,
-            List::Prompts => &self.prompts,
-            List::Resources | List::Templates => &self.resources,
+            ItemList::Tools => &self.tools,
+            ItemList::Prompts => &self.prompts,
+            ItemList::Resources | ItemList::Templates => &self.resources,
         }
     }
 }
@@ -91,13 +91,13 @@ pub struct NamingRules<'a> {
     /// Whether clients see the effective hints of every tool.
     pub tightened: bool,
     /// The filters of the view's profile.
-    pub profile: Option<&'a Filters>,
+    pub profile: Option<&'a ItemFilters>,
 }
 
 /// One item that clients can reach.
 #[derive(Debug)]
-pub struct Entry {
-    pub list: List,
+pub struct CatalogEntry {
+    pub list: ItemList,
     /// Index of the item's upstream in the table of handles.
     pub upstream: usize,
     pub upstream_name: UpstreamName,
@@ -114,7 +114,7 @@ pub struct Entry {
     /// Effective annotations of a tool; meaningless for other items.
     pub annotations: Annotations,
     /// The stated hints that the effective annotations come from.
-    pub said: Said,
+    pub said: StatedHints,
     /// The claims of a tool's definition.
     pub claims: Claims,
     /// True for a tool that appeared after the first inventory of its upstream's launch and that no
@@ -126,15 +126,15 @@ pub struct Entry {
     pub headers: ParamHeaders,
     /// The clients that the item's server shows it to.
     pub audience: Audience,
-    template: Option<Template>,
+    template: Option<UriTemplate>,
 }
 
 /// A withheld item and the reason, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Dropped {
+pub struct WithheldItem {
     pub upstream: UpstreamName,
     /// The item's list; `None` for everything that the upstream has.
-    pub list: Option<List>,
+    pub list: Option<ItemList>,
     /// The item's name or URI at the upstream, on one line.
     pub item: String,
     /// The name that clients would see, if the item has one.
@@ -144,12 +144,12 @@ pub struct Dropped {
     pub why: String,
 }
 
-impl Dropped {
+impl WithheldItem {
     /// Returns the item's name in rules and commands.
     pub fn canonical(&self) -> String {
         match self.list {
-            Some(List::Tools | List::Prompts) => canonical(&self.upstream, &self.item),
-            Some(List::Resources | List::Templates) => canonical_uri(&self.upstream, &self.item),
+            Some(ItemList::Tools | ItemList::Prompts) => canonical_name(&self.upstream, &self.item),
+            Some(ItemList::Resources | ItemList::Templates) => canonical_uri(&self.upstream, &self.item),
             None => self.upstream.to_string(),
         }
     }
@@ -167,14 +167,14 @@ impl Dropped {
 }
 
 /// Indices of entries by exposed name.
-type Names = HashMap<Arc<str>, usize, RandomState>;
+type NameIndex = HashMap<Arc<str>, usize, RandomState>;
 
 /// The merged namespace of one view.
 #[derive(Default, Debug)]
 pub struct Catalog {
-    entries: Vec<Entry>,
+    entries: Vec<CatalogEntry>,
     /// Indices of entries by exposed name, for each list.
-    by_name: HashMap<List, Names, RandomState>,
+    by_name: HashMap<ItemList, NameIndex, RandomState>,
     /// Whether any tool repeats arguments in headers. Hardly any tool does.
     pub mirrors_arguments: bool,
     /// URIs of resources that wait for approval, each with and without its upstream's name.
@@ -182,17 +182,17 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[CatalogEntry] {
         &self.entries
     }
 
-    pub fn entry(&self, at: usize) -> Option<&Entry> {
+    pub fn entry(&self, at: usize) -> Option<&CatalogEntry> {
         self.entries.get(at)
     }
 
     /// Returns the index of the tool or prompt with this exposed name, or of the resource or
     /// template with exactly this URI.
-    pub fn find(&self, list: List, exposed: &str) -> Option<usize> {
+    pub fn find(&self, list: ItemList, exposed: &str) -> Option<usize> {
         self.by_name.get(&list)?.get(exposed).copied()
     }
 
@@ -238,21 +238,21 @@ impl Catalog {
 /// Merges the inventories of one view into a catalog, and returns the items that are withheld. The
 /// order of entries is the configuration's and items with colliding names are all withheld, so the
 /// result does not depend on which upstream answered first.
-pub fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dropped>) {
+pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<WithheldItem>) {
     let mut dropped = Vec::new();
     let mut entries = Vec::new();
-    for list in List::ALL {
+    for list in ItemList::ALL {
         let mut candidates = Vec::new();
         for source in sources {
             for item in source.inventory.items(list) {
-                match candidate(source, item, rules) {
+                match build_entry(source, item, rules) {
                     Ok(Some(entry)) => candidates.push(entry),
                     Ok(None) => {}
-                    Err(why) => dropped.push(Dropped {
+                    Err(why) => dropped.push(WithheldItem {
                         upstream: source.upstream.clone(),
                         list: Some(list),
                         item: foreign::line(&item.key).into_owned(),
-                        exposed: exposed(source, item, rules).ok(),
+                        exposed: exposed_name(source, item, rules).ok(),
                         pin: None,
                         why,
                     }),
@@ -265,7 +265,7 @@ pub fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dr
         withhold_collisions(&mut candidates, &mut dropped);
         entries.extend(candidates);
     }
-    let mut by_name: HashMap<List, Names, RandomState> = HashMap::default();
+    let mut by_name: HashMap<ItemList, NameIndex, RandomState> = HashMap::default();
     for (at, entry) in entries.iter().enumerate() {
         by_name.entry(entry.list).or_default().insert(Arc::clone(&entry.exposed), at);
     }
@@ -280,11 +280,15 @@ pub fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dr
 
 /// Builds the entry of one item under its name in this view. Returns `None` if a filter of the
 /// operator hides the item, and the reason if the item is withheld.
-fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<Option<Entry>, String> {
+fn build_entry(
+    source: &MergeSource<'_>,
+    item: &Definition,
+    rules: NamingRules<'_>,
+) -> Result<Option<CatalogEntry>, String> {
     let filter = source.filters.of(item.list);
     let is_uri = is_uri(item.list);
     let canonical =
-        if is_uri { canonical_uri(source.upstream, &item.key) } else { canonical(source.upstream, &item.key) };
+        if is_uri { canonical_uri(source.upstream, &item.key) } else { canonical_name(source.upstream, &item.key) };
     let in_profile = rules.profile.is_none_or(|profile| profile.of(item.list).admits(&canonical));
     if !filter.admits(&item.key) || !in_profile {
         return Ok(None);
@@ -295,22 +299,22 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
     if item.bad_headers && source.needs_headers {
         return Err("its `x-mcp-header` annotations break the rules of the protocol".to_owned());
     }
-    let exposed = exposed(source, item, rules)?;
-    let template = if item.list == List::Templates {
-        Some(Template::parse(&item.key).ok_or("its URI template is too large or has an unclosed brace")?)
+    let exposed = exposed_name(source, item, rules)?;
+    let template = if item.list == ItemList::Templates {
+        Some(UriTemplate::parse(&item.key).ok_or("its URI template is too large or has an unclosed brace")?)
     } else {
         None
     };
     let mut definition = item.raw.clone();
-    let mut annotated = Annotated::default();
+    let mut annotated = JudgedHints::default();
     let (mut claims, mut is_new) = (Claims::default(), false);
-    if item.list == List::Tools {
+    if item.list == ItemList::Tools {
         annotated = source.annotate.annotate(&item.key, &Hints::of(&item.raw), rules.tightened);
-        annotations::show(&mut definition, &annotated.shown);
+        annotations::set_shown_hints(&mut definition, &annotated.shown);
         let standing = source.standings.and_then(|all| all.get(&item.key)).copied().unwrap_or_default();
         (claims, is_new) = (Claims::of(item, standing, annotated.is_heard), standing.is_new);
     }
-    Ok(Some(Entry {
+    Ok(Some(CatalogEntry {
         list: item.list,
         upstream: source.index,
         upstream_name: source.upstream.clone(),
@@ -330,18 +334,18 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
     }))
 }
 
-fn is_uri(list: List) -> bool {
-    matches!(list, List::Resources | List::Templates)
+fn is_uri(list: ItemList) -> bool {
+    matches!(list, ItemList::Resources | ItemList::Templates)
 }
 
 /// Returns the name that clients see. A URI is returned unchanged; [`tell_uris_apart`] prefixes it
 /// later if it has to.
-fn exposed(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<String, String> {
+fn exposed_name(source: &MergeSource<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<String, String> {
     let kind = match item.list {
-        List::Tools => ItemKind::Tool,
-        List::Prompts => ItemKind::Prompt,
-        List::Resources => ItemKind::Resource,
-        List::Templates => ItemKind::Template,
+        ItemList::Tools => ItemKind::Tool,
+        ItemList::Prompts => ItemKind::Prompt,
+        ItemList::Resources => ItemKind::Resource,
+        ItemList::Templates => ItemKind::Template,
     };
     if is_uri(item.list) {
         check_uri(&item.key)?;
@@ -364,7 +368,7 @@ fn check_uri(uri: &str) -> Result<(), String> {
 }
 
 /// Exposes each URI that two upstreams own as `<upstream>+<original>`, and with `always` every URI.
-fn tell_uris_apart(candidates: &mut [Entry], always: bool) {
+fn tell_uris_apart(candidates: &mut [CatalogEntry], always: bool) {
     let mut owners: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
     for entry in candidates.iter() {
         let list = owners.entry(Arc::clone(&entry.original)).or_default();
@@ -375,19 +379,19 @@ fn tell_uris_apart(candidates: &mut [Entry], always: bool) {
     for entry in candidates {
         if always || owners.get(&entry.original).is_some_and(|owners| owners.len() > 1) {
             entry.exposed = Arc::clone(&entry.canonical);
-            entry.template = entry.template.as_ref().and_then(|_| Template::parse(&entry.canonical));
+            entry.template = entry.template.as_ref().and_then(|_| UriTemplate::parse(&entry.canonical));
         }
     }
 }
 
 /// Moves all entries whose exposed name is not unique to `dropped`.
-fn withhold_collisions(candidates: &mut Vec<Entry>, dropped: &mut Vec<Dropped>) {
+fn withhold_collisions(candidates: &mut Vec<CatalogEntry>, dropped: &mut Vec<WithheldItem>) {
     let shared = collisions(candidates.iter().enumerate().map(|(at, entry)| (entry.exposed.as_ref(), at)));
     let mut at = 0..;
     candidates.retain(|entry| {
         let alone = at.next().is_some_and(|at| shared.binary_search(&at).is_err());
         if !alone {
-            dropped.push(Dropped {
+            dropped.push(WithheldItem {
                 upstream: entry.upstream_name.clone(),
                 list: Some(entry.list),
                 item: entry.original.to_string(),

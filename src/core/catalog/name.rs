@@ -46,17 +46,17 @@ impl UpstreamName {
     /// Checks a name from the configuration.
     ///
     /// # Errors
-    /// [`NameError`] says how the text breaks `[a-z0-9][a-z0-9-]{0,30}`.
-    pub fn parse(text: &str) -> Result<Self, NameError> {
-        let first = text.bytes().next().ok_or(NameError::Empty)?;
+    /// [`UpstreamNameError`] says how the text breaks `[a-z0-9][a-z0-9-]{0,30}`.
+    pub fn parse(text: &str) -> Result<Self, UpstreamNameError> {
+        let first = text.bytes().next().ok_or(UpstreamNameError::Empty)?;
         if let Some(bad) = text.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-')) {
-            return Err(NameError::BadCharacter { bad });
+            return Err(UpstreamNameError::BadCharacter { bad });
         }
         if first == b'-' {
-            return Err(NameError::LeadingHyphen);
+            return Err(UpstreamNameError::LeadingHyphen);
         }
         if text.len() > MAX_UPSTREAM_LENGTH {
-            return Err(NameError::TooLong);
+            return Err(UpstreamNameError::TooLong);
         }
         Ok(Self(Arc::from(text)))
     }
@@ -85,7 +85,7 @@ impl Borrow<str> for UpstreamName {
 
 /// The reason why a text is no upstream name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
+pub enum UpstreamNameError {
     #[error("must not be empty")]
     Empty,
     #[error("must not be longer than 31 characters")]
@@ -110,7 +110,7 @@ pub enum ItemKind {
 /// The reason why an item is withheld because of its name. The text completes "tool `x` of `files`
 /// is withheld: ".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Withheld {
+pub enum ItemNameError {
     #[error("its name is empty")]
     Empty,
     #[error("its name is longer than 128 characters")]
@@ -129,7 +129,7 @@ pub enum Withheld {
 /// prefix, as in a transparent view, nothing is mapped or cut. `max_length` is in bytes.
 ///
 /// # Errors
-/// [`Withheld`] for an original that is empty, over 128 characters, not ASCII, or has control
+/// [`ItemNameError`] for an original that is empty, over 128 characters, not ASCII, or has control
 /// characters.
 pub fn expose(
     prefix: &str,
@@ -137,7 +137,7 @@ pub fn expose(
     kind: ItemKind,
     original: &str,
     max_length: usize,
-) -> Result<String, Withheld> {
+) -> Result<String, ItemNameError> {
     check_original(original)?;
     let mut name = format!("{prefix}{original}");
     let max_length = max_length.max(MIN_MAX_LENGTH);
@@ -154,7 +154,7 @@ pub fn expose(
 
 /// Returns the canonical name of a tool or prompt: `<upstream>__<original>`, never shortened or
 /// mapped.
-pub fn canonical(upstream: &UpstreamName, original: &str) -> String {
+pub fn canonical_name(upstream: &UpstreamName, original: &str) -> String {
     format!("{upstream}__{original}")
 }
 
@@ -236,18 +236,18 @@ pub fn prefix_warnings(prefixes: &[(UpstreamName, String)]) -> Vec<PrefixWarning
 }
 
 /// Checks that an original name of a tool or prompt can be exposed.
-fn check_original(original: &str) -> Result<(), Withheld> {
+fn check_original(original: &str) -> Result<(), ItemNameError> {
     if original.is_empty() {
-        return Err(Withheld::Empty);
+        return Err(ItemNameError::Empty);
     }
     if original.chars().nth(MAX_ORIGINAL_LENGTH).is_some() {
-        return Err(Withheld::TooLong);
+        return Err(ItemNameError::TooLong);
     }
     if original.chars().any(char::is_control) {
-        return Err(Withheld::ControlCharacter);
+        return Err(ItemNameError::ControlCharacter);
     }
     if !original.is_ascii() {
-        return Err(Withheld::NotAscii);
+        return Err(ItemNameError::NotAscii);
     }
     Ok(())
 }

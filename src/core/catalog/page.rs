@@ -10,10 +10,10 @@ use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
 use subtle::ConstantTimeEq as _;
 
-use crate::catalog::holder::Holder;
-use crate::mcp::method::List;
+use crate::catalog::holder::SealHolder;
+use crate::mcp::method::ItemList;
 use crate::wire::digest::Digest;
-use crate::wire::secrets::Secrets;
+use crate::wire::secrets::SealSecrets;
 
 /// Lifetime of a cursor.
 pub const LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -25,15 +25,15 @@ pub struct CursorKey(Vec<hmac::Key>);
 /// The viewer and the list that a cursor is bound to.
 #[derive(Clone, Copy, Debug)]
 pub struct CursorScope<'a> {
-    pub list: List,
-    pub holder: Holder<'a>,
+    pub list: ItemList,
+    pub holder: SealHolder<'a>,
 }
 
 /// Length of the truncated authentication tag, in bytes.
 const TAG_BYTES: usize = 16;
 
 impl CursorKey {
-    pub fn new(secrets: &Secrets) -> Self {
+    pub fn new(secrets: &SealSecrets) -> Self {
         Self(secrets.all().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret)).collect())
     }
 
@@ -85,20 +85,20 @@ mod tests {
 
     #[test]
     fn a_cursor_opens_only_where_it_was_sealed() {
-        let key = CursorKey::new(&Secrets::new([1; 32]));
+        let key = CursorKey::new(&SealSecrets::new([1; 32]));
         let revision = Revision::preferred(Era::Modern);
-        let holder = Holder { caller: "a", kind: "token", profile: "", revision, capabilities: 0 };
-        let (scope, content) = (CursorScope { list: List::Tools, holder }, Digest::of(b"the list"));
+        let holder = SealHolder { caller: "a", kind: "token", profile: "", revision, capabilities: 0 };
+        let (scope, content) = (CursorScope { list: ItemList::Tools, holder }, Digest::of(b"the list"));
         let cursor = key.seal(scope, &content, 2, NOW);
         assert_eq!(key.open(scope, &content, &cursor, NOW), Some(2));
-        let with = |holder: Holder<'static>| CursorScope { holder, ..scope };
+        let with = |holder: SealHolder<'static>| CursorScope { holder, ..scope };
         for (label, other) in [
-            ("other caller", with(Holder { caller: "b", ..holder })),
-            ("other kind", with(Holder { kind: "pipe", ..holder })),
-            ("other list", CursorScope { list: List::Prompts, ..scope }),
-            ("other view", with(Holder { profile: "reader", ..holder })),
-            ("other revision", with(Holder { revision: Revision::preferred(Era::Legacy), ..holder })),
-            ("other capabilities", with(Holder { capabilities: 1, ..holder })),
+            ("other caller", with(SealHolder { caller: "b", ..holder })),
+            ("other kind", with(SealHolder { kind: "pipe", ..holder })),
+            ("other list", CursorScope { list: ItemList::Prompts, ..scope }),
+            ("other view", with(SealHolder { profile: "reader", ..holder })),
+            ("other revision", with(SealHolder { revision: Revision::preferred(Era::Legacy), ..holder })),
+            ("other capabilities", with(SealHolder { capabilities: 1, ..holder })),
         ] {
             assert_eq!(key.open(other, &content, &cursor, NOW), None, "{label}");
         }
@@ -108,9 +108,9 @@ mod tests {
         for forged in ["", "AAAA", "%%%", &cursor[..10], &cursor[..16], &cursor[..36]] {
             assert_eq!(key.open(scope, &content, forged, NOW), None, "{forged}");
         }
-        let later = CursorKey::new(&Secrets { current: [2; 32], earlier: vec![[1; 32]] });
+        let later = CursorKey::new(&SealSecrets { current: [2; 32], earlier: vec![[1; 32]] });
         assert_eq!(later.open(scope, &content, &cursor, NOW), Some(2), "of an earlier key");
-        assert_eq!(CursorKey::new(&Secrets::new([2; 32])).open(scope, &content, &cursor, NOW), None);
+        assert_eq!(CursorKey::new(&SealSecrets::new([2; 32])).open(scope, &content, &cursor, NOW), None);
         assert_ne!(later.seal(scope, &content, 2, NOW), cursor, "the current key seals");
     }
 }

@@ -9,9 +9,9 @@ const MAX_COMPILED: usize = 256 * 1024;
 /// A URI template, compiled for matching. A match takes time linear in the URI, however many
 /// expressions the template has.
 #[derive(Clone, Debug)]
-pub struct Template(Regex);
+pub struct UriTemplate(Regex);
 
-impl Template {
+impl UriTemplate {
     /// Compiles a template; returns `None` if a brace does not close or the template is too large.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('{');
@@ -72,17 +72,17 @@ mod tests {
             ("{a}{b}{c}", "xy", false),
             ("{a}-{b}-{c}", "1-2-3-4", true),
         ] {
-            assert_eq!(Template::parse(template).unwrap().matches(uri), want, "{template} {uri}");
+            assert_eq!(UriTemplate::parse(template).unwrap().matches(uri), want, "{template} {uri}");
         }
-        assert!(Template::parse("a{b").is_none());
-        assert!(Template::parse(&"{a}".repeat(10_000)).is_none());
+        assert!(UriTemplate::parse("a{b").is_none());
+        assert!(UriTemplate::parse(&"{a}".repeat(10_000)).is_none());
     }
 
     #[test]
     fn a_template_that_could_match_in_many_ways_costs_little() {
         let uri = "a-".repeat(2000);
         for expression in ["{?a}", "{+a}", "{+a}-", "{?a}-"] {
-            let template = Template::parse(&format!("{}x", expression.repeat(32))).unwrap();
+            let template = UriTemplate::parse(&format!("{}x", expression.repeat(32))).unwrap();
             assert!(!template.matches(&uri), "{expression}");
         }
     }

@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::catalog::merge::Catalog;
 use crate::mcp::meta::{SERVER_INFO, implementation};
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::digest::Digest;
@@ -19,7 +19,7 @@ pub(crate) const PAGE_ITEMS: usize = 1000;
 
 /// A rendered list: one complete `result` for each page.
 #[derive(Debug)]
-pub struct Rendered {
+pub struct RenderedList {
     pub pages: Vec<RawJson>,
     /// Hash of the items; equal for equal content, in any generation.
     pub digest: u64,
@@ -35,17 +35,17 @@ pub struct Rendered {
 /// for which a modern client may keep the list.
 pub fn render(
     catalog: &Catalog,
-    list: List,
+    list: ItemList,
     revision: Revision,
     ttl_ms: u32,
     visible: impl Fn(usize) -> bool,
     cursor: impl Fn(&Digest, u32) -> String,
-) -> Rendered {
+) -> RenderedList {
     let entries = catalog.entries().iter().enumerate();
     let items: Vec<Vec<u8>> = entries
         .filter(|(at, entry)| entry.list == list && visible(*at))
         .map(|(_, entry)| {
-            let shown = project::definition(list, &entry.definition, &entry.exposed, revision);
+            let shown = project::project_definition(list, &entry.definition, &entry.exposed, revision);
             let mut out = Vec::with_capacity(shown.encoded_len());
             shown.write_to(&mut out);
             out
@@ -67,7 +67,7 @@ pub fn render(
             one_page(list, items.get(from..to).unwrap_or_default(), next.as_deref(), revision, ttl_ms)
         })
         .collect();
-    Rendered { pages, digest: hasher.finish(), content }
+    RenderedList { pages, digest: hasher.finish(), content }
 }
 
 /// Returns the digest of items in their order, each with its length, so that no two lists give the
@@ -79,7 +79,7 @@ fn content_of(items: &[Vec<u8>]) -> Digest {
 }
 
 /// Renders the result of one page; `next` is the cursor to the next page.
-fn one_page(list: List, items: &[Vec<u8>], next: Option<&str>, revision: Revision, ttl_ms: u32) -> RawJson {
+fn one_page(list: ItemList, items: &[Vec<u8>], next: Option<&str>, revision: Revision, ttl_ms: u32) -> RawJson {
     let size: usize = items.iter().map(|item| item.len() + 1).sum();
     let mut out = BytesMut::with_capacity(size + 256);
     out.put_slice(b"{");

@@ -12,13 +12,13 @@ use crate::wire::raw::RawJson;
 
 /// The complete answer to a client's request: a result or an error object.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct RequestAnswer {
     pub outcome: Result<RawJson, RawJson>,
     /// HTTP status, for errors that do not get the transport's default.
     pub status: Option<u16>,
 }
 
-impl Answer {
+impl RequestAnswer {
     /// Makes the answer with a result.
     pub fn ok(result: RawJson) -> Self {
         Self { outcome: Ok(result), status: None }
@@ -43,16 +43,19 @@ impl Answer {
 
 /// Returns the error for a method that this era does not define or this release does not serve. In
 /// the modern era its HTTP status is 404.
-pub fn not_found(method: &str, era: Era) -> Answer {
-    let answer =
-        Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", foreign::short(method, 64)), None);
+pub fn method_not_found(method: &str, era: Era) -> RequestAnswer {
+    let answer = RequestAnswer::error(
+        code::METHOD_NOT_FOUND,
+        &format!("Method not found: {}", foreign::short(method, 64)),
+        None,
+    );
     if era == Era::Modern { answer.with_status(404) } else { answer }
 }
 
 /// Returns the error for parameters that cannot be read. If `params` or `_meta` is no object, its
 /// HTTP status is 400.
-pub fn invalid(error: &RouteError) -> Answer {
-    let answer = Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
+pub fn invalid_params(error: &RouteError) -> RequestAnswer {
+    let answer = RequestAnswer::error(code::INVALID_PARAMS, &error.to_string(), None);
     let malformed = matches!(error, RouteError::Params | RouteError::Meta(MetaError::NotAnObject));
     if malformed { answer.with_status(400) } else { answer }
 }

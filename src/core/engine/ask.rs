@@ -9,9 +9,9 @@
 //! A parked call asks nothing while it waits for its client. Calls of items that ask pass one at a
 //! time ([`super::askers`]). Servers learn roots only if the operator allows it.
 
-use crate::engine::doubt::Doubt;
+use crate::engine::doubt::CancellationDoubt;
 use crate::mcp::input::{Roots, cancel, decline, roots_result};
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 use crate::mcp::method::Method;
 use crate::wire::code;
 use crate::wire::message::{Request, error_object};
@@ -34,27 +34,27 @@ pub type ClientAnswer = Result<RawJson, RawJson>;
 
 /// The client capabilities that were declared to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Declared {
-    pub kinds: Kinds,
+pub struct DeclaredCapabilities {
+    pub kinds: InputKinds,
     pub roots: Roots,
 }
 
-impl Declared {
+impl DeclaredCapabilities {
     /// Makes the declaration from the kinds of input that clients offer. The operator's setting
     /// decides whether it has roots.
-    pub fn new(offered: Kinds, roots: &Roots) -> Self {
+    pub fn new(offered: InputKinds, roots: &Roots) -> Self {
         let shown = match roots {
             Roots::Hidden => false,
             Roots::Fixed(_) => true,
             Roots::Client => offered.roots,
         };
-        Self { kinds: Kinds { roots: shown, ..offered }, roots: roots.clone() }
+        Self { kinds: InputKinds { roots: shown, ..offered }, roots: roots.clone() }
     }
 }
 
 /// The calls that a request may belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Candidates {
+pub enum CallCandidates {
     None,
     One(u64),
     Several,
@@ -66,7 +66,7 @@ pub enum Candidates {
     Late,
 }
 
-impl Candidates {
+impl CallCandidates {
     fn of(mut calls: impl Iterator<Item = u64>) -> Self {
         match (calls.next(), calls.next()) {
             (None, _) => Self::None,
@@ -78,7 +78,7 @@ impl Candidates {
 
 /// The verdict on a request of a server.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum RequestVerdict {
     /// The request is answered at once, and nothing is wrong with it.
     Answer(ClientAnswer),
     /// The request is refused: the server had no reason to ask.
@@ -90,48 +90,49 @@ pub enum Verdict {
 }
 
 /// Judges a server's request by the declared capabilities and by the calls that it may belong to.
-pub fn judge(request: &Request, declared: &Declared, candidates: Candidates) -> Verdict {
+pub fn judge_request(request: &Request, declared: &DeclaredCapabilities, candidates: CallCandidates) -> RequestVerdict {
     let is_declared = match request.method.as_str() {
         "elicitation/create" => declared.kinds.form || declared.kinds.url,
         "sampling/createMessage" => declared.kinds.sampling,
         "roots/list" => match &declared.roots {
-            Roots::Fixed(uris) => return Verdict::Answer(Ok(roots_result(uris))),
+            Roots::Fixed(uris) => return RequestVerdict::Answer(Ok(roots_result(uris))),
             // Many servers ask right after the handshake, when there is no call, and would keep a
             // list for good, even an empty one.
-            Roots::Client if candidates == Candidates::None && declared.kinds.roots => {
+            Roots::Client if candidates == CallCandidates::None && declared.kinds.roots => {
                 let text =
                     "the roots are those of a call's client, and no call is in progress; ask again in the next call";
-                return Verdict::Answer(Err(error_object(code::INVALID_PARAMS, text, None)));
+                return RequestVerdict::Answer(Err(error_object(code::INVALID_PARAMS, text, None)));
             }
             Roots::Client => declared.kinds.roots,
             Roots::Hidden => false,
         },
-        method if Method::parse(method) == Method::Ping => return Verdict::Answer(Ok(RawJson::EMPTY_OBJECT)),
+        method if Method::parse(method) == Method::Ping => return RequestVerdict::Answer(Ok(RawJson::EMPTY_OBJECT)),
         _ => false,
     };
     let error = |code, text| Err(error_object(code, text, None));
     match candidates {
-        _ if !is_declared => {
-            Verdict::Refuse(error(code::METHOD_NOT_FOUND, "this client declared no capability for such a request"))
-        }
-        Candidates::One(call) => Verdict::Tied(call),
-        Candidates::None => {
+        _ if !is_declared => RequestVerdict::Refuse(error(
+            code::METHOD_NOT_FOUND,
+            "this client declared no capability for such a request",
+        )),
+        CallCandidates::One(call) => RequestVerdict::Tied(call),
+        CallCandidates::None => {
             let text = "a request must belong to a call, and none is in progress";
-            Verdict::Refuse(error(code::METHOD_NOT_FOUND, text))
+            RequestVerdict::Refuse(error(code::METHOD_NOT_FOUND, text))
         }
-        Candidates::Several => Verdict::Ambiguous(error(
+        CallCandidates::Several => RequestVerdict::Ambiguous(error(
             code::INVALID_PARAMS,
             "several calls are in progress and nothing says which one this belongs to; ask again in the next call",
         )),
-        Candidates::Doubtful => Verdict::Ambiguous(error(
+        CallCandidates::Doubtful => RequestVerdict::Ambiguous(error(
             code::INVALID_PARAMS,
             "a call was cancelled just now and nothing says whether this belongs to it; ask again in a moment",
         )),
-        Candidates::Foreign => Verdict::Ambiguous(error(
+        CallCandidates::Foreign => RequestVerdict::Ambiguous(error(
             code::INVALID_PARAMS,
             "several callers share this connection and nothing says whom this is for; it cannot be asked here",
         )),
-        Candidates::Late => Verdict::Ambiguous(error(
+        CallCandidates::Late => RequestVerdict::Ambiguous(error(
             code::INVALID_PARAMS,
             "this server asks after its calls have ended, so nothing says which call this belongs to; ask before a call ends",
         )),
@@ -139,23 +140,23 @@ pub fn judge(request: &Request, declared: &Declared, candidates: Candidates) -> 
 }
 
 /// Returns the answer for a client that cannot be asked this.
-pub fn unable(method: &str) -> ClientAnswer {
+pub fn unable_answer(method: &str) -> ClientAnswer {
     match method {
         "sampling/createMessage" => {
             Err(error_object(code::METHOD_NOT_FOUND, "the client of this call cannot be asked for that", None))
         }
-        _ => declined(method),
+        _ => unanswered_answer(method),
     }
 }
 
 /// Returns the answer to a question that people are not shown. As far as the server knows, the
 /// person declined.
-pub fn refused(method: &str) -> ClientAnswer {
-    if method == "elicitation/create" { Ok(decline()) } else { unable(method) }
+pub fn refusal_answer(method: &str) -> ClientAnswer {
+    if method == "elicitation/create" { Ok(decline()) } else { unable_answer(method) }
 }
 
 /// Returns the answer for a client that does not answer.
-pub fn declined(method: &str) -> ClientAnswer {
+pub fn unanswered_answer(method: &str) -> ClientAnswer {
     match method {
         "elicitation/create" => Ok(cancel()),
         "roots/list" => Ok(roots_result(&[])),
@@ -165,8 +166,8 @@ pub fn declined(method: &str) -> ClientAnswer {
 
 /// Converts a client's answer for a modern server, which takes no errors: an error becomes the
 /// answer for a client that does not answer. Returns `None` if that is an error too.
-pub fn response(method: &str, answer: ClientAnswer) -> Option<RawJson> {
-    answer.ok().filter(RawJson::is_object).or_else(|| declined(method).ok())
+pub fn modern_response(method: &str, answer: ClientAnswer) -> Option<RawJson> {
+    answer.ok().filter(RawJson::is_object).or_else(|| unanswered_answer(method).ok())
 }
 
 /// The requests of one server that wait for an answer, each with the call that it belongs to.
@@ -180,10 +181,14 @@ pub struct OpenRequests {
 impl OpenRequests {
     /// Returns the calls that a request on a shared stream may belong to. A parked call asks
     /// nothing while it waits, so it counts only if no other call runs.
-    pub fn candidates(&self, calls: impl Iterator<Item = u64> + Clone, doubt: &Doubt) -> Candidates {
-        let running = Candidates::of(calls.clone().filter(|call| !self.parked.contains(call)));
-        let candidates = if matches!(running, Candidates::None) { Candidates::of(calls) } else { running };
-        if matches!(candidates, Candidates::One(_)) && doubt.is_open() { Candidates::Doubtful } else { candidates }
+    pub fn candidates(&self, calls: impl Iterator<Item = u64> + Clone, doubt: &CancellationDoubt) -> CallCandidates {
+        let running = CallCandidates::of(calls.clone().filter(|call| !self.parked.contains(call)));
+        let candidates = if matches!(running, CallCandidates::None) { CallCandidates::of(calls) } else { running };
+        if matches!(candidates, CallCandidates::One(_)) && doubt.is_open() {
+            CallCandidates::Doubtful
+        } else {
+            candidates
+        }
     }
 
     /// Adds a request; false if too many are open, or one with its id is.
@@ -241,60 +246,60 @@ mod tests {
 
     #[test]
     fn a_request_is_tied_to_the_only_call_or_to_none() {
-        let all = Kinds { form: true, sampling: true, roots: true, ..Kinds::default() };
-        let none = Declared::default();
-        let client = Declared::new(all, &Roots::Client);
-        let fixed = Declared::new(Kinds::default(), &Roots::Fixed(vec!["file:///srv".to_owned()]));
-        let hidden = Declared::new(all, &Roots::Hidden);
-        let one = Candidates::One(7);
+        let all = InputKinds { form: true, sampling: true, roots: true, ..InputKinds::default() };
+        let none = DeclaredCapabilities::default();
+        let client = DeclaredCapabilities::new(all, &Roots::Client);
+        let fixed = DeclaredCapabilities::new(InputKinds::default(), &Roots::Fixed(vec!["file:///srv".to_owned()]));
+        let hidden = DeclaredCapabilities::new(all, &Roots::Hidden);
+        let one = CallCandidates::One(7);
         for (label, method, declared, candidates, want) in [
-            ("ping", "ping", &none, Candidates::None, "Answer"),
+            ("ping", "ping", &none, CallCandidates::None, "Answer"),
             ("nothing declared", "elicitation/create", &none, one, "Refuse"),
             ("sole call", "elicitation/create", &client, one, "Tied"),
             ("sole call", "sampling/createMessage", &client, one, "Tied"),
-            ("no call", "elicitation/create", &client, Candidates::None, "Refuse"),
-            ("two calls", "elicitation/create", &client, Candidates::Several, "Ambiguous"),
-            ("two calls", "sampling/createMessage", &client, Candidates::Several, "Ambiguous"),
-            ("a doubt", "elicitation/create", &client, Candidates::Doubtful, "Ambiguous"),
-            ("several callers", "elicitation/create", &client, Candidates::Foreign, "Ambiguous"),
-            ("roots of several callers", "roots/list", &fixed, Candidates::Foreign, "Answer"),
-            ("it asks late", "sampling/createMessage", &client, Candidates::Late, "Ambiguous"),
-            ("roots in doubt", "roots/list", &client, Candidates::Doubtful, "Ambiguous"),
+            ("no call", "elicitation/create", &client, CallCandidates::None, "Refuse"),
+            ("two calls", "elicitation/create", &client, CallCandidates::Several, "Ambiguous"),
+            ("two calls", "sampling/createMessage", &client, CallCandidates::Several, "Ambiguous"),
+            ("a doubt", "elicitation/create", &client, CallCandidates::Doubtful, "Ambiguous"),
+            ("several callers", "elicitation/create", &client, CallCandidates::Foreign, "Ambiguous"),
+            ("roots of several callers", "roots/list", &fixed, CallCandidates::Foreign, "Answer"),
+            ("it asks late", "sampling/createMessage", &client, CallCandidates::Late, "Ambiguous"),
+            ("roots in doubt", "roots/list", &client, CallCandidates::Doubtful, "Ambiguous"),
             ("roots of the client", "roots/list", &client, one, "Tied"),
-            ("roots, no call", "roots/list", &client, Candidates::None, "Answer"),
-            ("roots, two calls", "roots/list", &client, Candidates::Several, "Ambiguous"),
-            ("roots of the operator", "roots/list", &fixed, Candidates::Several, "Answer"),
+            ("roots, no call", "roots/list", &client, CallCandidates::None, "Answer"),
+            ("roots, two calls", "roots/list", &client, CallCandidates::Several, "Ambiguous"),
+            ("roots of the operator", "roots/list", &fixed, CallCandidates::Several, "Answer"),
             ("roots hidden", "roots/list", &hidden, one, "Refuse"),
             ("unknown", "tools/call", &client, one, "Refuse"),
         ] {
-            let verdict = format!("{:?}", judge(&Request::of(method), declared, candidates));
+            let verdict = format!("{:?}", judge_request(&Request::of(method), declared, candidates));
             assert!(verdict.starts_with(want), "{label} {method}: {verdict}");
         }
-        let early = judge(&Request::of("roots/list"), &client, Candidates::None);
-        assert!(matches!(early, Verdict::Answer(Err(_))), "a list would be kept for good: {early:?}");
+        let early = judge_request(&Request::of("roots/list"), &client, CallCandidates::None);
+        assert!(matches!(early, RequestVerdict::Answer(Err(_))), "a list would be kept for good: {early:?}");
     }
 
     #[test]
     fn a_parked_call_is_asked_for_only_where_no_other_runs() {
-        let (mut open, mut doubt) = (OpenRequests::default(), Doubt::default());
+        let (mut open, mut doubt) = (OpenRequests::default(), CancellationDoubt::default());
         let ask = ServerRequest { id: RawJson::trusted("1"), method: "roots/list".to_owned(), params: None };
         open.park(7);
-        assert_eq!(open.candidates([7, 8].into_iter(), &doubt), Candidates::Several, "it has asked nothing");
+        assert_eq!(open.candidates([7, 8].into_iter(), &doubt), CallCandidates::Several, "it has asked nothing");
         assert!(open.enter(&ask, 7));
         open.park(7);
         for (label, calls, want) in [
-            ("alone", vec![7], Candidates::One(7)),
-            ("one runs", vec![7, 8], Candidates::One(8)),
-            ("two run", vec![7, 8, 9], Candidates::Several),
-            ("none", vec![], Candidates::None),
+            ("alone", vec![7], CallCandidates::One(7)),
+            ("one runs", vec![7, 8], CallCandidates::One(8)),
+            ("two run", vec![7, 8, 9], CallCandidates::Several),
+            ("none", vec![], CallCandidates::None),
         ] {
             assert_eq!(open.candidates(calls.into_iter(), &doubt), want, "{label}");
         }
         open.take(&ask.id);
-        assert_eq!(open.candidates([7, 8].into_iter(), &doubt), Candidates::Several, "it runs again");
+        assert_eq!(open.candidates([7, 8].into_iter(), &doubt), CallCandidates::Several, "it runs again");
         doubt.cancelled();
         for (calls, want) in
-            [(vec![7, 8], Candidates::Several), (vec![7], Candidates::Doubtful), (vec![], Candidates::None)]
+            [(vec![7, 8], CallCandidates::Several), (vec![7], CallCandidates::Doubtful), (vec![], CallCandidates::None)]
         {
             assert_eq!(open.candidates(calls.into_iter(), &doubt), want, "9 was cancelled");
         }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::catalog::merge::Entry;
-use crate::mcp::method::List;
+use crate::catalog::merge::CatalogEntry;
+use crate::mcp::method::ItemList;
 use crate::policy::Caller;
 use crate::wire::digest::Digest;
 
@@ -32,25 +32,25 @@ const MAX_PUZZLES: usize = 32;
 
 /// An item in its current definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    pub list: List,
+pub struct DefinedItem {
+    pub list: ItemList,
     /// Name at the upstream.
     pub name: Arc<str>,
     pub definition: Digest,
 }
 
-impl Item {
-    pub fn of(entry: &Entry) -> Self {
+impl DefinedItem {
+    pub fn of(entry: &CatalogEntry) -> Self {
         Self { list: entry.list, name: Arc::clone(&entry.original), definition: entry.definition_digest }
     }
 }
 
 /// The caller and the item of a call, by which questions are tied to it.
 #[derive(Clone, Debug, Default)]
-pub struct Party {
+pub struct CallOrigin {
     /// `None` for a request of the gateway itself.
     pub caller: Option<Caller>,
-    pub item: Option<Item>,
+    pub item: Option<DefinedItem>,
     /// True if the call holds its turn among the calls of items that ask.
     pub in_turn: bool,
     /// True if the answer may name a task, which then goes on.
@@ -59,7 +59,7 @@ pub struct Party {
 
 /// The conduct of an item whose calls take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conduct {
+pub enum ItemConduct {
     /// The item may have asked.
     Suspect,
     /// The item asks during its calls.
@@ -70,30 +70,30 @@ pub enum Conduct {
 
 /// News about the items of an upstream, for its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lesson {
-    Suspects(Vec<Item>),
-    Asks(Item),
-    Late(Item),
+pub enum ConductLesson {
+    Suspects(Vec<DefinedItem>),
+    Asks(DefinedItem),
+    Late(DefinedItem),
 }
 
 /// The known conduct of one upstream's items, on all of its connections. The lock is held for one
 /// operation at a time; calls of upstreams that ask nothing never take it.
 #[derive(Debug)]
-pub struct Askers {
+pub struct AskerRegistry {
     /// True once calls of any item take turns.
     any: AtomicBool,
     /// True once any item was seen to ask after its calls.
     any_late: AtomicBool,
     /// Longest time for which a question is held, in milliseconds.
     patience: AtomicU64,
-    book: Mutex<Book>,
+    book: Mutex<ConductBook>,
 }
 
 /// The conduct of items, and the questions that are not explained yet.
 #[derive(Debug, Default)]
-struct Book {
+struct ConductBook {
     /// The conduct of each item, with the definition that it was seen at.
-    items: HashMap<(List, Arc<str>), (Digest, Conduct)>,
+    items: HashMap<(ItemList, Arc<str>), (Digest, ItemConduct)>,
     puzzles: Vec<Puzzle>,
     /// True once an item found no room, so any item may be a suspect.
     is_full: bool,
@@ -107,16 +107,16 @@ struct Puzzle {
     /// Number of questions that the suspects must have asked.
     questions: usize,
     /// Suspected items, each with the number of its calls.
-    suspects: Vec<(Item, usize)>,
+    suspects: Vec<(DefinedItem, usize)>,
 }
 
-impl Default for Askers {
+impl Default for AskerRegistry {
     fn default() -> Self {
         Self::new(Duration::from_secs(5))
     }
 }
 
-impl Askers {
+impl AskerRegistry {
     pub fn new(patience: Duration) -> Self {
         let askers = Self {
             any: AtomicBool::default(),
@@ -143,7 +143,7 @@ impl Askers {
     }
 
     /// Returns the conduct of an item whose calls take turns; `None` for all others.
-    pub fn conduct(&self, item: &Item) -> Option<Conduct> {
+    pub fn conduct(&self, item: &DefinedItem) -> Option<ItemConduct> {
         self.any.load(Ordering::Relaxed).then(|| self.book.lock().conduct(item)).flatten()
     }
 
@@ -156,24 +156,28 @@ impl Askers {
 
     /// Notes that a question was tied to a call of that item, which may clear other suspects.
     /// Returns the lesson if it is new.
-    pub(crate) fn asked(&self, item: &Item) -> Option<Lesson> {
+    pub(crate) fn asked(&self, item: &DefinedItem) -> Option<ConductLesson> {
         let mut book = self.book.lock();
-        let is_new = !matches!(book.conduct(item), Some(Conduct::Asks | Conduct::Late));
+        let is_new = !matches!(book.conduct(item), Some(ItemConduct::Asks | ItemConduct::Late));
         if is_new {
-            book.set(item, Conduct::Asks);
+            book.set(item, ItemConduct::Asks);
         }
         book.solve(item);
         self.any.store(true, Ordering::Relaxed);
-        is_new.then(|| Lesson::Asks(item.clone()))
+        is_new.then(|| ConductLesson::Asks(item.clone()))
     }
 
     /// Notes that so many questions could not be tied, and that each belongs to one of these calls.
     /// Each call of an item that is known to ask explains one of them. If questions are left, the
     /// items of the other calls become suspects; a single such item is known to ask. Returns what
     /// was learned.
-    pub(crate) fn suspect<'i>(&self, questions: usize, calls: impl Iterator<Item = &'i Item>) -> Option<Lesson> {
+    pub(crate) fn suspect<'i>(
+        &self,
+        questions: usize,
+        calls: impl Iterator<Item = &'i DefinedItem>,
+    ) -> Option<ConductLesson> {
         let mut book = self.book.lock();
-        let (mut explained, mut suspects) = (0, Vec::<(Item, usize)>::new());
+        let (mut explained, mut suspects) = (0, Vec::<(DefinedItem, usize)>::new());
         for item in calls {
             match suspects.iter_mut().find(|(suspect, _)| suspect == item) {
                 Some((_, calls)) => *calls += 1,
@@ -187,13 +191,13 @@ impl Askers {
         }
         self.any.store(true, Ordering::Relaxed);
         if let [(only, _)] = suspects.as_slice() {
-            book.set(only, Conduct::Asks);
-            return Some(Lesson::Asks(only.clone()));
+            book.set(only, ItemConduct::Asks);
+            return Some(ConductLesson::Asks(only.clone()));
         }
         for (item, _) in &suspects {
-            book.set(item, Conduct::Suspect);
+            book.set(item, ItemConduct::Suspect);
         }
-        let lesson = Lesson::Suspects(suspects.iter().map(|(item, _)| item.clone()).collect());
+        let lesson = ConductLesson::Suspects(suspects.iter().map(|(item, _)| item.clone()).collect());
         if book.puzzles.len() < MAX_PUZZLES {
             book.puzzles.push(Puzzle { questions, suspects });
         }
@@ -202,37 +206,37 @@ impl Askers {
 
     /// Notes that a question came after the last call, one of that item, was answered. Returns the
     /// lesson if it is new.
-    pub(crate) fn late(&self, item: &Item) -> Option<Lesson> {
+    pub(crate) fn late(&self, item: &DefinedItem) -> Option<ConductLesson> {
         let mut book = self.book.lock();
-        if book.conduct(item) == Some(Conduct::Late) {
+        if book.conduct(item) == Some(ItemConduct::Late) {
             return None;
         }
-        book.set(item, Conduct::Late);
+        book.set(item, ItemConduct::Late);
         self.any.store(true, Ordering::Relaxed);
         self.any_late.store(true, Ordering::Relaxed);
-        Some(Lesson::Late(item.clone()))
+        Some(ConductLesson::Late(item.clone()))
     }
 }
 
-impl Book {
-    fn conduct(&self, item: &Item) -> Option<Conduct> {
+impl ConductBook {
+    fn conduct(&self, item: &DefinedItem) -> Option<ItemConduct> {
         let known = self.items.get(&(item.list, Arc::clone(&item.name)));
         let known = known.filter(|(definition, _)| *definition == item.definition).map(|(_, conduct)| *conduct);
-        let of_unknown = if self.any_may_be_late { Conduct::Late } else { Conduct::Suspect };
+        let of_unknown = if self.any_may_be_late { ItemConduct::Late } else { ItemConduct::Suspect };
         known.or(self.is_full.then_some(of_unknown))
     }
 
     /// Sets the conduct of an item. When there is no room, only an item that asks late gets it,
     /// from one that does not.
-    fn set(&mut self, item: &Item, conduct: Conduct) {
+    fn set(&mut self, item: &DefinedItem, conduct: ItemConduct) {
         let key = (item.list, Arc::clone(&item.name));
         if self.items.len() >= MAX_ITEMS && !self.items.contains_key(&key) {
             self.is_full = true;
-            if conduct != Conduct::Late {
+            if conduct != ItemConduct::Late {
                 return;
             }
             // Without an entry the item still takes turns, but its questions would not be refused.
-            let gives_way = self.items.iter().find(|(_, (_, other))| *other != Conduct::Late);
+            let gives_way = self.items.iter().find(|(_, (_, other))| *other != ItemConduct::Late);
             let Some(gives_way) = gives_way.map(|(key, _)| key.clone()) else {
                 self.any_may_be_late = true;
                 return;
@@ -244,7 +248,7 @@ impl Book {
 
     /// Applies to all puzzles that the item asks. Clears the other suspects of each puzzle that
     /// this explains.
-    fn solve(&mut self, asker: &Item) {
+    fn solve(&mut self, asker: &DefinedItem) {
         let mut cleared = Vec::new();
         self.puzzles.retain_mut(|Puzzle { questions, suspects }| {
             let Some(at) = suspects.iter().position(|(item, _)| item == asker) else { return true };
@@ -259,7 +263,7 @@ impl Book {
         for item in cleared {
             let is_suspected =
                 self.puzzles.iter().any(|puzzle| puzzle.suspects.iter().any(|(other, _)| *other == item));
-            if !is_suspected && self.conduct(&item) == Some(Conduct::Suspect) {
+            if !is_suspected && self.conduct(&item) == Some(ItemConduct::Suspect) {
                 self.items.remove(&(item.list, item.name));
             }
         }
@@ -270,66 +274,72 @@ impl Book {
 mod tests {
     use super::*;
 
-    fn item(name: &str) -> Item {
-        Item { list: List::Tools, name: Arc::from(name), definition: Digest::of(b"one") }
+    fn item(name: &str) -> DefinedItem {
+        DefinedItem { list: ItemList::Tools, name: Arc::from(name), definition: Digest::of(b"one") }
     }
 
     #[test]
     fn an_item_that_asked_takes_turns_until_its_definition_changes() {
-        let askers = Askers::default();
-        let (form, changed) = (item("form"), Item { definition: Digest::of(b"two"), ..item("form") });
+        let askers = AskerRegistry::default();
+        let (form, changed) = (item("form"), DefinedItem { definition: Digest::of(b"two"), ..item("form") });
         assert_eq!(askers.conduct(&form), None);
-        assert_eq!(askers.asked(&form), Some(Lesson::Asks(form.clone())));
+        assert_eq!(askers.asked(&form), Some(ConductLesson::Asks(form.clone())));
         assert_eq!(askers.asked(&form), None, "known");
-        assert_eq!(askers.conduct(&form), Some(Conduct::Asks));
+        assert_eq!(askers.conduct(&form), Some(ItemConduct::Asks));
         assert_eq!(askers.conduct(&changed), None);
-        assert_eq!(askers.conduct(&Item { list: List::Prompts, ..form.clone() }), None);
+        assert_eq!(askers.conduct(&DefinedItem { list: ItemList::Prompts, ..form.clone() }), None);
         assert!(askers.late(&form).is_some() && askers.late(&form).is_none());
-        assert_eq!((askers.asked(&form), askers.conduct(&form)), (None, Some(Conduct::Late)), "it stays so");
+        assert_eq!((askers.asked(&form), askers.conduct(&form)), (None, Some(ItemConduct::Late)), "it stays so");
         assert!(askers.asked(&changed).is_some());
-        assert_eq!(askers.conduct(&changed), Some(Conduct::Asks));
+        assert_eq!(askers.conduct(&changed), Some(ItemConduct::Asks));
     }
 
     #[test]
     fn suspects_are_cleared_once_it_is_known_who_asked() {
-        let askers = Askers::default();
+        let askers = AskerRegistry::default();
         let [form, echo, sample] = ["form", "echo", "sample"].map(item);
-        assert!(matches!(askers.suspect(1, [&form, &echo].into_iter()), Some(Lesson::Suspects(two)) if two.len() == 2));
-        assert_eq!(askers.conduct(&echo), Some(Conduct::Suspect));
+        assert!(
+            matches!(askers.suspect(1, [&form, &echo].into_iter()), Some(ConductLesson::Suspects(two)) if two.len() == 2)
+        );
+        assert_eq!(askers.conduct(&echo), Some(ItemConduct::Suspect));
         assert!(askers.asked(&form).is_some());
-        assert_eq!((askers.conduct(&form), askers.conduct(&echo)), (Some(Conduct::Asks), None));
+        assert_eq!((askers.conduct(&form), askers.conduct(&echo)), (Some(ItemConduct::Asks), None));
         assert_eq!(askers.names(), ["form"]);
         assert_eq!(askers.suspect(1, [&form, &echo].into_iter()), None, "the one that asks explains it");
         assert!(askers.suspect(2, [&form, &echo, &sample].into_iter()).is_some(), "one of the others asked as well");
         askers.asked(&form);
-        assert_eq!(askers.conduct(&echo), Some(Conduct::Suspect), "nothing new");
+        assert_eq!(askers.conduct(&echo), Some(ItemConduct::Suspect), "nothing new");
         askers.asked(&sample);
         assert_eq!(askers.conduct(&echo), None);
-        assert_eq!(askers.suspect(1, [&echo, &echo].into_iter()), Some(Lesson::Asks(echo.clone())), "nothing else ran");
+        assert_eq!(
+            askers.suspect(1, [&echo, &echo].into_iter()),
+            Some(ConductLesson::Asks(echo.clone())),
+            "nothing else ran"
+        );
     }
 
     #[test]
     fn two_calls_of_one_item_explain_two_questions_and_two_items_are_cleared_by_both() {
-        let askers = Askers::default();
+        let askers = AskerRegistry::default();
         let [form, echo, sample] = ["form", "echo", "sample"].map(item);
         askers.suspect(2, [&form, &form, &echo].into_iter());
         askers.asked(&form);
         assert_eq!(askers.conduct(&echo), None);
-        let askers = Askers::default();
+        let askers = AskerRegistry::default();
         askers.suspect(2, [&form, &sample, &echo].into_iter());
         askers.asked(&form);
-        assert_eq!(askers.conduct(&echo), Some(Conduct::Suspect), "another one asked too");
+        assert_eq!(askers.conduct(&echo), Some(ItemConduct::Suspect), "another one asked too");
         askers.asked(&sample);
         assert_eq!(askers.conduct(&echo), None);
     }
 
     #[test]
     fn with_too_many_items_to_remember_all_take_turns() {
-        let askers = Askers::default();
+        let askers = AskerRegistry::default();
         for n in 0..=MAX_ITEMS {
             askers.asked(&item(&n.to_string()));
         }
-        assert_eq!(askers.conduct(&item("never seen")), Some(Conduct::Suspect));
+        assert_eq!(askers.conduct(&item("never seen")), Some(ItemConduct::Suspect));
         let book = askers.book.lock();
         assert_eq!(book.items.len(), MAX_ITEMS);
         drop(book);
@@ -341,18 +351,18 @@ mod tests {
 
     #[test]
     fn with_too_many_items_to_remember_late_questions_are_refused_still() {
-        let askers = Askers::default();
+        let askers = AskerRegistry::default();
         for n in 0..MAX_ITEMS {
             askers.asked(&item(&n.to_string()));
         }
         let late = item("late");
-        assert_eq!(askers.late(&late), Some(Lesson::Late(late.clone())));
-        assert_eq!((askers.conduct(&late), askers.late(&late)), (Some(Conduct::Late), None));
-        assert_eq!(askers.conduct(&item("never seen")), Some(Conduct::Suspect));
+        assert_eq!(askers.late(&late), Some(ConductLesson::Late(late.clone())));
+        assert_eq!((askers.conduct(&late), askers.late(&late)), (Some(ItemConduct::Late), None));
+        assert_eq!(askers.conduct(&item("never seen")), Some(ItemConduct::Suspect));
         for n in 0..=MAX_ITEMS {
             askers.late(&item(&format!("late {n}")));
         }
-        assert_eq!(askers.conduct(&item("never seen")), Some(Conduct::Late));
+        assert_eq!(askers.conduct(&item("never seen")), Some(ItemConduct::Late));
         assert_eq!(askers.book.lock().items.len(), MAX_ITEMS);
     }
 }

@@ -1,6 +1,6 @@
 //! Splits the JSON-RPC batches of servers, which only MCP 2025-03-26 allows, into messages.
 //!
-//! `client::heard` reads the batches of clients and shares [`parts`]. Source: MCP 2025-03-26,
+//! `client::heard` reads the batches of clients and shares [`split_array`]. Source: MCP 2025-03-26,
 //! basic, "Batching".
 
 use crate::mcp::version::Revision;
@@ -14,7 +14,7 @@ use crate::wire::raw::{RawJson, elements};
 /// In a revision without batches, or before one is agreed, an array around one message is read as
 /// that message and reported as [`Quirk::Array`]; any other array gives `None`.
 pub fn split(frame: &Frame, revision: Option<Revision>) -> Option<(Vec<Frame>, Option<Quirk>)> {
-    let parts = parts(frame)?;
+    let parts = split_array(frame)?;
     let quirk = match revision {
         Some(revision) if revision.features().batch => None,
         Some(_) | None if parts.len() == 1 => Some(Quirk::Array),
@@ -26,7 +26,7 @@ pub fn split(frame: &Frame, revision: Option<Revision>) -> Option<(Vec<Frame>, O
 
 /// Returns the elements of a frame that holds a JSON array; `None` for any other frame, also for
 /// invalid JSON.
-pub(super) fn parts(frame: &Frame) -> Option<Vec<RawJson>> {
+pub(super) fn split_array(frame: &Frame) -> Option<Vec<RawJson>> {
     let is_array = frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     is_array.then(|| elements(&RawJson::trusted(frame.bytes().clone())).ok()).flatten()
 }

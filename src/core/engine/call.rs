@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::engine::askers::Party;
-use crate::engine::failure::{Failure, Reason};
-use crate::engine::fault::Fault;
+use crate::engine::askers::CallOrigin;
+use crate::engine::failure::{CallFailure, FailureReason};
+use crate::engine::fault::ProtocolFault;
 use crate::mcp::log::LogLevel;
-use crate::mcp::meta::{HopMeta, Meta, Said};
+use crate::mcp::meta::{ClientFacts, HopMeta, Meta};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::id::ClientId;
@@ -21,7 +21,7 @@ const ROOM_FOR_META: usize = 320;
 /// A client's request on its way to an upstream of any era. Names in it are the catalog's, never
 /// the client's text.
 #[derive(Clone)]
-pub struct Outgoing {
+pub struct OutgoingCall {
     pub method: Method,
     /// `params` without `_meta`.
     pub body: RawObject,
@@ -38,10 +38,10 @@ pub struct Outgoing {
     /// Lowest level of the log messages that the client has asked for.
     pub log_level: Option<LogLevel>,
     /// The caller and the item of the call.
-    pub party: Party,
+    pub party: CallOrigin,
 }
 
-impl Outgoing {
+impl OutgoingCall {
     /// Makes a request of the gateway itself, without a body.
     pub fn own(method: Method, meta: Meta) -> Self {
         Self {
@@ -53,21 +53,21 @@ impl Outgoing {
             capabilities: None,
             can_be_asked: false,
             log_level: None,
-            party: Party::default(),
+            party: CallOrigin::default(),
         }
     }
 
     /// Returns the events that the caller wants besides the outcome.
-    pub fn wants(&self) -> Wants {
+    pub fn wants(&self) -> WantedEvents {
         let notices = self.wants_progress || self.log_level.is_some() || self.method == Method::Listen;
-        Wants { notices, requests: self.can_be_asked }
+        WantedEvents { notices, requests: self.can_be_asked }
     }
 
     /// Encodes the request for an upstream of that revision. `id` is our own id, and the progress
     /// token too.
     pub fn message(&self, revision: Revision, id: &RawJson, hop: &HopMeta) -> Bytes {
         let token = self.wants_progress.then_some(id);
-        let said = Said { capabilities: self.capabilities.as_ref(), log_level: self.log_level };
+        let said = ClientFacts { capabilities: self.capabilities.as_ref(), log_level: self.log_level };
         let length = self.body.encoded_len() + ROOM_FOR_META;
         message::encode_request_by(id, self.method.as_str(), length, |out| {
             self.body.write_to(out);
@@ -84,7 +84,7 @@ impl Outgoing {
     }
 }
 
-impl std::fmt::Debug for Outgoing {
+impl std::fmt::Debug for OutgoingCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.method.as_str())
     }
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Outgoing {
 
 /// The events that a caller wants besides the outcome.
 #[derive(Clone, Copy, Debug)]
-pub struct Wants {
+pub struct WantedEvents {
     /// Progress, log messages, and notifications of a `subscriptions/listen` stream.
     pub notices: bool,
     /// Questions of the server.
@@ -101,30 +101,30 @@ pub struct Wants {
 
 /// The end of a call.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The upstream answered with a result, which is an object.
     Result { raw: RawJson, era: Era },
     /// The upstream answered with an error object.
     Error { raw: RawJson },
     /// The call failed without an answer that counts.
-    Failed(Failure),
+    Failed(CallFailure),
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Makes the outcome from the response of an upstream. A result that is no object is a failure.
     pub fn of(response: Response, era: Era) -> Self {
         match response.outcome {
-            _ if response.broken.is_some() => Self::Failed(Failure::too_large()),
+            _ if response.broken.is_some() => Self::Failed(CallFailure::too_large()),
             Ok(raw) if raw.is_object() => Self::Result { raw, era },
-            Ok(_) => Self::Failed(Failure::malformed()),
+            Ok(_) => Self::Failed(CallFailure::malformed()),
             Err(raw) => Self::Error { raw },
         }
     }
 
     /// Returns the protocol fault of the response, if it had one.
-    pub fn fault(&self) -> Option<Fault> {
-        let is_malformed = matches!(self, Self::Failed(failure) if failure.reason == Reason::UpstreamProtocol);
-        is_malformed.then_some(Fault::MalformedReply)
+    pub fn fault(&self) -> Option<ProtocolFault> {
+        let is_malformed = matches!(self, Self::Failed(failure) if failure.reason == FailureReason::UpstreamProtocol);
+        is_malformed.then_some(ProtocolFault::MalformedReply)
     }
 }
 
@@ -133,13 +133,13 @@ impl Outcome {
 /// Progress restarts the idle time and never the hard limit. Source: MCP 2026-07-28,
 /// basic/patterns/cancellation, "Timeouts".
 #[derive(Clone, Copy, Debug)]
-pub struct Deadline {
+pub struct CallDeadline {
     idle: Duration,
     idle_at: Instant,
     hard_at: Instant,
 }
 
-impl Deadline {
+impl CallDeadline {
     /// Begins a deadline: `idle` is the longest silence, `max` the longest time altogether.
     pub fn new(now: Instant, idle: Duration, max: Duration) -> Self {
         Self { idle, idle_at: now + idle, hard_at: now + max }
@@ -169,7 +169,7 @@ impl Deadline {
 /// by 10^9, so that any progress of the upstream is more. Only a progress of 0 is not, and is
 /// dropped.
 #[derive(Debug)]
-pub struct Progress {
+pub struct CallProgress {
     token: ClientId,
     /// The last progress of the upstream.
     last: Option<f64>,
@@ -178,7 +178,7 @@ pub struct Progress {
     revision: Revision,
 }
 
-impl Progress {
+impl CallProgress {
     pub fn new(token: ClientId, revision: Revision) -> Self {
         Self { token, last: None, own: -1.0, revision }
     }
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn progress_grows_and_carries_the_clients_own_token() {
         let token = ClientId::from_raw(RawJson::trusted("\"p\"")).unwrap();
-        let mut progress = Progress::new(token, Revision::V2024_11_05);
+        let mut progress = CallProgress::new(token, Revision::V2024_11_05);
         let mut send = |text: &'static str| progress.relay(&RawJson::trusted(text)).map(|raw| raw.text().into_owned());
         assert_eq!(
             send(r#"{"progressToken":42,"progress":1,"message":"m","x":1}"#).as_deref(),
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn progress_of_the_gateway_s_own_comes_before_any_of_the_upstream() {
         let token = ClientId::from_raw(RawJson::trusted("7")).unwrap();
-        let mut progress = Progress::new(token, Revision::V2025_11_25);
+        let mut progress = CallProgress::new(token, Revision::V2025_11_25);
         let text = |raw: Option<RawJson>| raw.map(|raw| raw.text().into_owned());
         assert_eq!(
             text(progress.waiting(Duration::from_secs(5), "starting")).as_deref(),
@@ -272,7 +272,7 @@ mod tests {
     fn progress_restarts_the_idle_time_but_never_the_hard_limit() {
         let start = crate::engine::sim::epoch();
         let s = Duration::from_secs;
-        let mut deadline = Deadline::new(start, s(60), s(100));
+        let mut deadline = CallDeadline::new(start, s(60), s(100));
         assert_eq!(deadline.at(), start + s(60));
         deadline.progressed(start + s(30));
         assert_eq!(deadline.at(), start + s(90));
@@ -285,7 +285,7 @@ mod tests {
         let mut body = RawObject::default();
         body.set("name", RawJson::string("t"));
         body.set("arguments", RawJson::trusted(r#"{"b": 1 , "a":2}"#));
-        let call = Outgoing {
+        let call = OutgoingCall {
             method: Method::ToolsCall,
             body,
             meta: Meta::default(),
@@ -294,17 +294,18 @@ mod tests {
             capabilities: None,
             can_be_asked: false,
             log_level: None,
-            party: Party::default(),
+            party: CallOrigin::default(),
         };
-        let message = |call: &Outgoing| call.message(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
+        let message =
+            |call: &OutgoingCall| call.message(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
         let head = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":"#;
         let params = r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#;
         assert_eq!(message(&call), format!("{head}{params}}}"));
-        let quiet = Outgoing { wants_progress: false, ..call };
+        let quiet = OutgoingCall { wants_progress: false, ..call };
         assert_eq!(message(&quiet), format!(r#"{head}{{"name":"t","arguments":{{"b": 1 , "a":2}}}}}}"#));
-        let bare = Outgoing { body: RawObject::default(), ..quiet };
+        let bare = OutgoingCall { body: RawObject::default(), ..quiet };
         assert_eq!(message(&bare), format!("{head}{{}}}}"));
-        let bare = Outgoing { wants_progress: true, ..bare };
+        let bare = OutgoingCall { wants_progress: true, ..bare };
         assert_eq!(message(&bare), format!(r#"{head}{{"_meta":{{"progressToken":7}}}}}}"#));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// The cancellations on one connection that the server may not have read.
 #[derive(Debug, Default)]
-pub struct Doubt {
+pub struct CancellationDoubt {
     /// Number of cancellations that the transport has not delivered yet.
     on_their_way: usize,
     /// Number of the first request after the last delivered cancellation. An answer to it or to a
@@ -20,7 +20,7 @@ pub struct Doubt {
     ping_until: Option<Instant>,
 }
 
-impl Doubt {
+impl CancellationDoubt {
     /// Returns whether a message may be about a call that is no longer in flight.
     pub fn is_open(&self) -> bool {
         self.on_their_way > 0 || self.ends_with.is_some()
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_doubt_ends_with_the_first_answer_that_shows_that_the_last_cancellation_was_read() {
-        let mut doubt = Doubt::default();
+        let mut doubt = CancellationDoubt::default();
         doubt.answered(1);
         assert!(!doubt.is_open() && !doubt.pings(epoch()));
         doubt.cancelled();

@@ -26,7 +26,7 @@ pub struct EndedSession {
 
 /// A bound below which no session of a caller is revived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Floor {
+pub struct SessionFloor {
     pub caller: Caller,
     /// Opening time of the newest session that is not revived, in seconds since 1970.
     pub opened: u64,
@@ -36,21 +36,21 @@ pub struct Floor {
 
 /// All ended sessions whose ids have not expired, by caller.
 #[derive(Debug, Default)]
-pub struct Ended(HashMap<Caller, OfCaller>);
+pub struct EndedSessions(HashMap<Caller, CallerEndedSessions>);
 
 /// The ended sessions of one caller.
 #[derive(Debug, Default)]
-struct OfCaller {
+struct CallerEndedSessions {
     /// Expiry of each id, by the session's opening time and name.
     notes: BTreeMap<(u64, SessionName), u64>,
     /// Opening time and expiry of the floor.
     floor: Option<(u64, u64)>,
 }
 
-impl Ended {
+impl EndedSessions {
     /// Notes the end of a session. If its caller then has too many notes, replaces the oldest by a
     /// floor and returns it.
-    pub fn note(&mut self, session: &EndedSession) -> Option<Floor> {
+    pub fn note(&mut self, session: &EndedSession) -> Option<SessionFloor> {
         let of_caller = self.0.entry(session.caller.clone()).or_default();
         of_caller.notes.insert((session.opened, session.name), session.until);
         if of_caller.notes.len() <= MAX_NOTES {
@@ -61,7 +61,7 @@ impl Ended {
         let gone = std::mem::replace(&mut of_caller.notes, kept);
         let until = gone.into_values().chain(of_caller.floor.map(|(_, until)| until)).max()?;
         of_caller.floor = Some((opened, until));
-        Some(Floor { caller: session.caller.clone(), opened, until })
+        Some(SessionFloor { caller: session.caller.clone(), opened, until })
     }
 
     /// Adds a note that an earlier process has stored. Raises no floor, since that process had room
@@ -73,7 +73,7 @@ impl Ended {
 
     /// Raises the caller's floor to this one: of an earlier process, or for sessions that cannot be
     /// noted one by one.
-    pub fn raise(&mut self, floor: Floor) {
+    pub fn raise(&mut self, floor: SessionFloor) {
         let of_caller = self.0.entry(floor.caller).or_default();
         let (opened, until) = of_caller.floor.unwrap_or_default();
         of_caller.floor = Some((opened.max(floor.opened), until.max(floor.until)));
@@ -114,13 +114,13 @@ mod tests {
         EndedSession { caller: Caller::named(caller), name, opened, until }
     }
 
-    fn has(ended: &Ended, of: &EndedSession) -> bool {
+    fn has(ended: &EndedSessions, of: &EndedSession) -> bool {
         ended.has(&of.caller, of.opened, &of.name)
     }
 
     #[test]
     fn an_ended_session_is_known_until_its_id_expires() {
-        let mut ended = Ended::default();
+        let mut ended = EndedSessions::default();
         let (one, other) = (session("a", 1, 100, 200), session("a", 2, 100, 300));
         assert_eq!(ended.note(&one), None);
         assert!(has(&ended, &one) && !has(&ended, &other) && !has(&ended, &session("b", 1, 100, 200)));
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn with_too_many_the_oldest_give_way_to_a_floor_that_frees_none_of_them() {
-        let mut ended = Ended::default();
+        let mut ended = EndedSessions::default();
         let others = session("b", 1, 5, 10_000_000);
         let all: Vec<EndedSession> =
             (0..3 * MAX_NOTES as u64).map(|n| session("a", n, 1000 + n / 3, 500_000 + n % 7)).collect();

@@ -1,13 +1,13 @@
 //! Events of a call at an upstream: progress, log messages and questions, then exactly one outcome.
 
 use crate::engine::ask::ServerRequest;
-use crate::engine::call::Outcome;
+use crate::engine::call::CallOutcome;
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
 /// An event of a call at an upstream.
 #[derive(Debug)]
-pub enum ExchangeEvent {
+pub enum CallEvent {
     /// The `params` of a progress notification.
     Progress(RawJson),
     /// The `params` of a log message.
@@ -20,8 +20,8 @@ pub enum ExchangeEvent {
     Withdrawn(RawJson),
     /// A sign that the server still works on the call, without any content.
     Alive,
-    /// The request has waited and is not written: the next poll writes it. Dropping it instead sends
-    /// nothing.
+    /// The request has waited and is not written: the next poll writes it. Dropping it instead
+    /// sends nothing.
     Unwritten,
-    Done(Outcome),
+    Done(CallOutcome),
 }

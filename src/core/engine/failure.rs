@@ -29,15 +29,15 @@ use crate::wire::raw::RawJson;
 /// answer. An upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the transport
 /// alone. These words are reserved for the gateway, see [`crate::mcp::voice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub reason: Reason,
-    pub executed: Executed,
+pub struct CallFailure {
+    pub reason: FailureReason,
+    pub executed: ExecutionDoubt,
     /// Sentence for the person: what happened.
     pub detail: Box<str>,
     /// Time to wait before the call is tried again.
     pub retry_after: Option<Duration>,
     /// The open approval that the call waits for.
-    pub approval: Option<Box<Approval>>,
+    pub approval: Option<Box<AwaitedApproval>>,
     /// Name of the upstream at which the operator must log in first.
     pub login: Option<Box<str>>,
     /// Numbers for which the call was refused, by name.
@@ -46,16 +46,16 @@ pub struct Failure {
 
 /// The open approval that a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Approval {
+pub struct AwaitedApproval {
     pub id: String,
     /// Address of its page in the console, if there is one.
     pub url: Option<String>,
 }
 
-/// The closed set of reasons why the gateway itself answers a call. See [`Failure`].
+/// The closed set of reasons why the gateway itself answers a call. See [`CallFailure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "snake_case")]
-pub enum Reason {
+pub enum FailureReason {
     UpstreamDown,
     UpstreamCrashed,
     UpstreamTimeout,
@@ -78,31 +78,39 @@ pub enum Reason {
 /// Whether the upstream executed the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
-pub enum Executed {
+pub enum ExecutionDoubt {
     /// The upstream certainly did not.
     No,
     /// The upstream may have.
     Unknown,
 }
 
-impl Failure {
+impl CallFailure {
     /// Returns the failure of a call whose upstream is not running.
     pub fn down() -> Self {
-        Self::new(Reason::UpstreamDown, Executed::No, "The server behind this item is not running.")
+        Self::new(FailureReason::UpstreamDown, ExecutionDoubt::No, "The server behind this item is not running.")
     }
 
     /// Returns the failure for an answer over a bound of its size, its depth or its number of
     /// values.
     pub fn too_large() -> Self {
-        Self::new(Reason::ResultTooLarge, Executed::Unknown, "The server sent an answer over the size limit.")
+        Self::new(
+            FailureReason::ResultTooLarge,
+            ExecutionDoubt::Unknown,
+            "The server sent an answer over the size limit.",
+        )
     }
 
     /// Returns the failure for an answer that breaks the protocol.
     pub fn malformed() -> Self {
-        Self::new(Reason::UpstreamProtocol, Executed::Unknown, "The server sent an answer that breaks the protocol.")
+        Self::new(
+            FailureReason::UpstreamProtocol,
+            ExecutionDoubt::Unknown,
+            "The server sent an answer that breaks the protocol.",
+        )
     }
 
-    pub fn new(reason: Reason, executed: Executed, detail: impl Into<Box<str>>) -> Self {
+    pub fn new(reason: FailureReason, executed: ExecutionDoubt, detail: impl Into<Box<str>>) -> Self {
         Self { reason, executed, detail: detail.into(), retry_after: None, approval: None, login: None, counted: None }
     }
 
@@ -112,7 +120,7 @@ impl Failure {
     }
 
     pub fn approval(mut self, id: String, url: Option<String>) -> Self {
-        self.approval = Some(Box::new(Approval { id, url }));
+        self.approval = Some(Box::new(AwaitedApproval { id, url }));
         self
     }
 
@@ -123,7 +131,7 @@ impl Failure {
 
     /// Encodes the failure for a program: `headend/refusal` in `_meta`, or the `data` of an error.
     fn facts(&self, call: u64) -> String {
-        let retryable = self.executed == Executed::No && self.reason != Reason::Denied;
+        let retryable = self.executed == ExecutionDoubt::No && self.reason != FailureReason::Denied;
         let wait = self.retry_after.map(|d| format!(r#","retry-after-ms":{}"#, d.as_millis())).unwrap_or_default();
         let approval = self.approval.as_ref().map(|approval| {
             let url = approval.url.as_ref().map(|url| format!(r#","url":{}"#, RawJson::string(url).text()));
@@ -164,19 +172,19 @@ impl Failure {
     pub fn error_object(&self, call: u64) -> RawJson {
         use crate::wire::code;
         let code = match self.reason {
-            Reason::Denied => code::DENIED,
-            Reason::Limited => code::LIMITED,
-            Reason::AwaitingApproval => code::AWAITING_APPROVAL,
-            Reason::UpstreamDown
-            | Reason::UpstreamCrashed
-            | Reason::UpstreamTimeout
-            | Reason::UpstreamProtocol
-            | Reason::ResultTooLarge
-            | Reason::Busy
-            | Reason::NeedsLogin
-            | Reason::Unrecorded
-            | Reason::ShuttingDown
-            | Reason::DaemonAway => code::INTERNAL,
+            FailureReason::Denied => code::DENIED,
+            FailureReason::Limited => code::LIMITED,
+            FailureReason::AwaitingApproval => code::AWAITING_APPROVAL,
+            FailureReason::UpstreamDown
+            | FailureReason::UpstreamCrashed
+            | FailureReason::UpstreamTimeout
+            | FailureReason::UpstreamProtocol
+            | FailureReason::ResultTooLarge
+            | FailureReason::Busy
+            | FailureReason::NeedsLogin
+            | FailureReason::Unrecorded
+            | FailureReason::ShuttingDown
+            | FailureReason::DaemonAway => code::INTERNAL,
         };
         let data = RawJson::trusted(self.facts(call));
         message::error_object(code, &self.sentence(), Some(&data))
@@ -186,11 +194,11 @@ impl Failure {
     fn sentence(&self) -> String {
         let mut text = self.detail.to_string();
         // A model that must stop is not told to try again.
-        if let Some(wait) = self.retry_after.filter(|_| self.reason != Reason::AwaitingApproval) {
+        if let Some(wait) = self.retry_after.filter(|_| self.reason != FailureReason::AwaitingApproval) {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             text.push_str(&format!(" Try again in {} s.", seconds.max(1)));
         }
-        if self.executed == Executed::Unknown {
+        if self.executed == ExecutionDoubt::Unknown {
             text.push_str(" The call may have been executed; check before you repeat it.");
         }
         text
@@ -205,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_refusal_tells_person_and_program_the_same() {
-        let failure = Failure::new(Reason::Limited, Executed::No, "Limit `x` is used up.")
+        let failure = CallFailure::new(FailureReason::Limited, ExecutionDoubt::No, "Limit `x` is used up.")
             .retry_after(Duration::from_millis(1500));
         assert_eq!(
             failure.tool_result(10, Revision::V2026_07_28).text(),
@@ -215,7 +223,7 @@ mod tests {
 
     #[test]
     fn ids_commands_and_addresses_are_for_programs_alone() {
-        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, "Stop.")
+        let failure = CallFailure::new(FailureReason::AwaitingApproval, ExecutionDoubt::No, "Stop.")
             .approval("abc".to_owned(), Some("http://[::1]/approvals/abc".to_owned()))
             .counted([("open", 20), ("max-open", 20)])
             .retry_after(Duration::from_secs(60));
@@ -230,14 +238,28 @@ mod tests {
 
     #[test]
     fn whatever_the_gateway_refuses_with_is_taken_from_servers() {
-        for reason in [Reason::Denied, Reason::Limited, Reason::AwaitingApproval, Reason::Busy, Reason::UpstreamDown] {
-            let failure = Failure::new(reason, Executed::No, "no").approval("a".to_owned(), None);
+        for reason in [
+            FailureReason::Denied,
+            FailureReason::Limited,
+            FailureReason::AwaitingApproval,
+            FailureReason::Busy,
+            FailureReason::UpstreamDown,
+        ] {
+            let failure = CallFailure::new(reason, ExecutionDoubt::No, "no").approval("a".to_owned(), None);
             let error = failure.error_object(1);
-            let mut taken = voice::Taken::default();
-            assert!(voice::instead_of(&error, "git", &mut taken).is_some() && taken.errors == 1, "{}", error.text());
+            let mut taken = voice::RemovedWords::default();
+            assert!(
+                voice::replace_own_error(&error, "git", &mut taken).is_some() && taken.errors == 1,
+                "{}",
+                error.text()
+            );
             let data = RawObject::parse(&error).unwrap().get("data").cloned();
             let data = message::error_object(-1, "no", data.as_ref());
-            assert!(voice::instead_of(&data, "git", &mut taken).is_some(), "{}: by its data alone", error.text());
+            assert!(
+                voice::replace_own_error(&data, "git", &mut taken).is_some(),
+                "{}: by its data alone",
+                error.text()
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::mcp::input::InputError;
 /// One misbehaviour of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "snake_case")]
-pub enum Fault {
+pub enum ProtocolFault {
     /// A line or body that is no JSON-RPC message.
     Garbage,
     /// A message that breaks the protocol but can be read in one way only, and was read so.
@@ -38,7 +38,7 @@ pub enum Fault {
     UnsafeUrl,
 }
 
-impl From<InputError> for Fault {
+impl From<InputError> for ProtocolFault {
     fn from(why: InputError) -> Self {
         match why {
             InputError::Malformed | InputError::NotOffered => Self::UnexpectedResultType,

@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::ask::{Declared, ServerRequest};
-use super::askers::{Item, Party};
-use super::call::{Outcome, Outgoing};
+use super::ask::{DeclaredCapabilities, ServerRequest};
+use super::askers::{CallOrigin, DefinedItem};
+use super::call::{CallOutcome, OutgoingCall};
 use super::handshake::EraHint;
 use super::peer::{CallPort, Peer, PeerOptions, PeerTimes};
-use super::route::{Params, params_object};
-use super::state::{Carried, Carrier, Opened, StateKey, StateScope};
+use super::route::{RequestParams, params_object};
+use super::state::{StateCarrier, StateContent, StateKey, StatePayload, StateScope};
 use super::task_id::{TaskKey, TaskName};
 use crate::catalog::inventory::ListBounds;
 use crate::mcp::input::Roots;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 use crate::mcp::meta::Meta;
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
-use crate::mcp::voice::Ear;
-use crate::policy::{Action, Caller};
+use crate::mcp::voice::UpstreamReader;
+use crate::policy::{Caller, PolicyAction};
 use crate::wire::digest::Digest;
-use crate::wire::frame::{Bounds, Frame};
+use crate::wire::frame::{Frame, JsonBounds};
 use crate::wire::fuzz::{assert_json, halves, spliced, value};
 use crate::wire::message::{Message, Notification};
 use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::secrets::Secrets;
+use crate::wire::secrets::SealSecrets;
 
 const NOW: Duration = Duration::from_secs(100);
 
@@ -39,26 +39,28 @@ const NOW: Duration = Duration::from_secs(100);
 pub fn states(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let arguments = value(data);
-    let push = Action { arguments, ..Action::stand_in("ci", "git", "git__push") };
-    let carrier = Carrier { kind: "token", revision: Revision::V2026_07_28, capabilities: 1 };
+    let push = PolicyAction { arguments, ..PolicyAction::stand_in("ci", "git", "git__push") };
+    let carrier = StateCarrier { kind: "token", revision: Revision::V2026_07_28, capabilities: 1 };
     let scope = StateScope { method: Method::ToolsCall, action: &push, carrier };
     // Made of this input alone, so that a text made from an earlier input opens nothing.
     let secret = Digest::of(data);
-    let key = StateKey::new(&Secrets::new(*secret.bytes())).unwrap();
+    let key = StateKey::new(&SealSecrets::new(*secret.bytes())).unwrap();
     assert_eq!(key.open(&scope, &text, NOW), None);
-    for carried in
-        [Carried::Upstream(text.clone().into_owned()), Carried::Pages(text.clone().into_owned()), Carried::Nothing]
-    {
-        let state = Opened { round: data.first().copied().unwrap_or_default(), carried };
+    for carried in [
+        StatePayload::Upstream(text.clone().into_owned()),
+        StatePayload::Pages(text.clone().into_owned()),
+        StatePayload::Nothing,
+    ] {
+        let state = StateContent { round: data.first().copied().unwrap_or_default(), carried };
         let Some(sealed) = key.seal(&scope, &state, NOW, [1; 12]) else { continue };
         let open = |scope: &StateScope<'_>, text: &str| key.open(scope, text, NOW).map(|(opened, _)| opened);
         assert_eq!(open(&scope, &sealed), Some(state.clone()));
         let forged = spliced(&sealed, &text);
         assert_eq!(open(&scope, &forged).is_some(), forged == sealed, "{forged}");
-        let opens = |other: Action| open(&StateScope { action: &other, ..scope }, &sealed).is_some();
-        assert_eq!(opens(Action { caller: Caller::named(&text), ..push.clone() }), text == "ci");
-        assert_eq!(opens(Action { canonical: (&*text).into(), ..push.clone() }), text == "git__push");
-        assert!(!opens(Action { caller: Caller::named("cig"), upstream: "it".into(), ..push.clone() }));
+        let opens = |other: PolicyAction| open(&StateScope { action: &other, ..scope }, &sealed).is_some();
+        assert_eq!(opens(PolicyAction { caller: Caller::named(&text), ..push.clone() }), text == "ci");
+        assert_eq!(opens(PolicyAction { canonical: (&*text).into(), ..push.clone() }), text == "git__push");
+        assert!(!opens(PolicyAction { caller: Caller::named("cig"), upstream: "it".into(), ..push.clone() }));
     }
     tasks(&text, &secret);
 }
@@ -79,7 +81,7 @@ fn tasks(text: &str, secret: &Digest) {
 pub fn parameters(data: &[u8]) {
     let Some(params) = value(data) else { return };
     let _refused = params_object(Some(&params));
-    let Ok(read) = Params::read(Some(&params)) else { return };
+    let Ok(read) = RequestParams::read(Some(&params)) else { return };
     drop(read);
     let Ok(meta) = RawObject::parse(&params).map_err(drop).and_then(|object| Meta::of(&object).map_err(drop)) else {
         return;
@@ -94,24 +96,24 @@ pub fn parameters(data: &[u8]) {
 }
 
 /// A call that counts its own end: answered, or cancelled by its client.
-struct Port {
+struct CountedPort {
     key: u64,
-    party: Party,
+    party: CallOrigin,
     gone: Rc<Cell<u64>>,
 }
 
-impl Drop for Port {
+impl Drop for CountedPort {
     fn drop(&mut self) {
         self.gone.set(self.gone.get() + 1);
     }
 }
 
-impl CallPort for Port {
+impl CallPort for CountedPort {
     fn key(&self) -> u64 {
         self.key
     }
 
-    fn party(&self) -> &Party {
+    fn party(&self) -> &CallOrigin {
         &self.party
     }
 
@@ -131,11 +133,11 @@ impl CallPort for Port {
 
     fn withdrawn(&mut self, _id: &RawJson) {}
 
-    fn done(self, outcome: Outcome) {
+    fn done(self, outcome: CallOutcome) {
         match outcome {
-            Outcome::Result { raw, .. } => assert!(raw.is_object(), "{}", raw.text()),
-            Outcome::Error { raw } => assert_json(&raw),
-            Outcome::Failed(_) => {}
+            CallOutcome::Result { raw, .. } => assert!(raw.is_object(), "{}", raw.text()),
+            CallOutcome::Error { raw } => assert_json(&raw),
+            CallOutcome::Failed(_) => {}
         }
     }
 }
@@ -146,10 +148,10 @@ pub fn peer(data: &[u8]) {
     let (first, rest) = halves(data);
     let hints = [EraHint::Probe, EraHint::Legacy, EraHint::Modern];
     let hint = hints[first.len() % hints.len()];
-    let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+    let all = InputKinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
     let times = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
-    let declared = Declared::new(all, &Roots::Client);
-    let ear = Ear::new("git", Bounds::CLIENT, |bytes| bytes);
+    let declared = DeclaredCapabilities::new(all, &Roots::Client);
+    let ear = UpstreamReader::new("git", JsonBounds::CLIENT, |bytes| bytes);
     #[allow(clippy::disallowed_methods, reason = "an instant cannot be made otherwise; none is compared with it")]
     let mut now = Instant::now();
     let options =
@@ -163,11 +165,11 @@ pub fn peer(data: &[u8]) {
         match line {
             b"!call" if calls < 8 => {
                 calls += 1;
-                let outgoing = Outgoing::own(Method::ToolsCall, Meta::default());
+                let outgoing = OutgoingCall::own(Method::ToolsCall, Meta::default());
                 let name = Arc::from(if calls % 3 == 0 { "a" } else { "b" });
-                let item = Some(Item { list: List::Tools, name, definition: Digest::of(b"") });
-                let party = Party { item, ..Party::default() };
-                peer.handle_call(&outgoing, Port { key: calls, party, gone: Rc::clone(&gone) });
+                let item = Some(DefinedItem { list: ItemList::Tools, name, definition: Digest::of(b"") });
+                let party = CallOrigin { item, ..CallOrigin::default() };
+                peer.handle_call(&outgoing, CountedPort { key: calls, party, gone: Rc::clone(&gone) });
             }
             b"!cancel" => peer.handle_cancel(calls, now),
             b"!parked" => peer.handle_parked(calls),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::engine::ask::Declared;
+use crate::engine::ask::DeclaredCapabilities;
 use crate::mcp::extension::TASKS;
 use crate::mcp::meta::{HopMeta, implementation};
 use crate::mcp::method::Method;
@@ -39,14 +39,14 @@ pub enum EraHint {
 
 /// The result of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct HandshakeAgreement {
     pub revision: Revision,
-    pub offers: Offers,
+    pub offers: ServerOffers,
 }
 
 /// The server capabilities that the gateway acts on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offers {
+pub struct ServerOffers {
     pub prompts: bool,
     pub resources: bool,
     pub completions: bool,
@@ -62,7 +62,7 @@ pub struct Offers {
 
 /// The transport of an upstream, as far as the handshake depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum HandshakeTransport {
     /// Lines. A server that does not know a request may leave it unanswered, or exit.
     Lines,
     /// HTTP. A server that does not know a request says so, and one that says nothing is not there.
@@ -74,12 +74,12 @@ pub enum Carrier {
 
 /// A question of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum HandshakeQuestion {
     Discover(Revision),
     Initialize,
 }
 
-impl Question {
+impl HandshakeQuestion {
     pub fn method(self) -> Method {
         match self {
             Self::Discover(_) => Method::Discover,
@@ -87,7 +87,7 @@ impl Question {
         }
     }
 
-    pub fn params(self, hop: &HopMeta, declared: &Declared) -> RawJson {
+    pub fn params(self, hop: &HopMeta, declared: &DeclaredCapabilities) -> RawJson {
         match self {
             Self::Discover(revision) => discover_params(hop, revision),
             Self::Initialize => initialize_params(declared),
@@ -97,7 +97,7 @@ impl Question {
 
 /// The reply to a question of the handshake, or the lack of one.
 #[derive(Debug)]
-pub enum Reply {
+pub enum HandshakeReply {
     /// A response of the protocol: the result or the error object.
     Answer(Result<RawJson, RawJson>),
     /// Something else than a response of the protocol; with the reason.
@@ -110,12 +110,12 @@ pub enum Reply {
 
 /// The step that follows a reply.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
-    Ask(Question),
+pub enum HandshakeAction {
+    Ask(HandshakeQuestion),
     /// Another answer decides, which may come within this time; `None` stands for the deadline that
     /// is set already.
     Wait(Option<Duration>),
-    Agreed(Agreed),
+    Agreed(HandshakeAgreement),
     Failed {
         /// A sentence for the operator.
         why: String,
@@ -130,29 +130,29 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Handshake {
     hint: EraHint,
-    carrier: Carrier,
-    question: Question,
+    carrier: HandshakeTransport,
+    question: HandshakeQuestion,
     /// True once `server/discover` was repeated in the revision that the server named.
     again: bool,
     /// True if `server/discover` was not answered in time, and may still be.
     is_unanswered: bool,
     /// The agreement from a late answer to `server/discover`, which only a modern server gives.
-    late: Option<Agreed>,
+    late: Option<HandshakeAgreement>,
     /// The outcome of `initialize`, while the other answer may still come.
-    initialized: Option<Result<Agreed, String>>,
+    initialized: Option<Result<HandshakeAgreement, String>>,
 }
 
 impl Handshake {
-    pub fn new(hint: EraHint, carrier: Carrier) -> Self {
+    pub fn new(hint: EraHint, carrier: HandshakeTransport) -> Self {
         let question = match hint {
-            EraHint::Legacy => Question::Initialize,
-            EraHint::Probe | EraHint::Modern => Question::Discover(Revision::preferred(Era::Modern)),
+            EraHint::Legacy => HandshakeQuestion::Initialize,
+            EraHint::Probe | EraHint::Modern => HandshakeQuestion::Discover(Revision::preferred(Era::Modern)),
         };
         Self { hint, carrier, question, again: false, is_unanswered: false, late: None, initialized: None }
     }
 
     /// Returns the question to ask now.
-    pub fn question(&self) -> Question {
+    pub fn question(&self) -> HandshakeQuestion {
         self.question
     }
 
@@ -163,12 +163,12 @@ impl Handshake {
 
     /// Takes the reply to the current question, over HTTP with its status, and returns the next
     /// step. Source: MCP 2026-07-28, versioning and streamable HTTP, "Backward Compatibility".
-    pub fn heard(&mut self, status: Option<u16>, reply: Reply) -> Next {
+    pub fn heard(&mut self, status: Option<u16>, reply: HandshakeReply) -> HandshakeAction {
         let next = match self.question {
-            Question::Discover(_) => self.discovered(status, reply),
-            Question::Initialize => self.initialized(status, reply),
+            HandshakeQuestion::Discover(_) => self.discovered(status, reply),
+            HandshakeQuestion::Initialize => self.initialized(status, reply),
         };
-        if let Next::Ask(question) = next {
+        if let HandshakeAction::Ask(question) = next {
             self.question = question;
         }
         next
@@ -176,65 +176,69 @@ impl Handshake {
 
     /// Takes an answer to `server/discover` that came after its time, and returns the next step. A
     /// slow modern server must not be taken for a legacy one.
-    pub fn heard_late(&mut self, answer: &Result<RawJson, RawJson>) -> Next {
+    pub fn heard_late(&mut self, answer: &Result<RawJson, RawJson>) -> HandshakeAction {
         if !std::mem::take(&mut self.is_unanswered) {
-            return Next::Wait(None);
+            return HandshakeAction::Wait(None);
         }
         match (judge_discover(answer), self.initialized.take()) {
-            (Discovered::Modern(agreed), Some(Err(_))) => Next::Agreed(agreed),
-            (Discovered::Modern(_), Some(Ok(_))) | (Discovered::Again(_), _) => self.modern_after_all(),
-            (Discovered::Modern(agreed), None) => {
+            (DiscoverVerdict::Modern(agreed), Some(Err(_))) => HandshakeAction::Agreed(agreed),
+            (DiscoverVerdict::Modern(_), Some(Ok(_))) | (DiscoverVerdict::Again(_), _) => self.modern_after_all(),
+            (DiscoverVerdict::Modern(agreed), None) => {
                 self.late = Some(agreed);
-                Next::Wait(Some(PROBE_TIME))
+                HandshakeAction::Wait(Some(PROBE_TIME))
             }
-            (Discovered::Legacy | Discovered::Unspeakable, Some(Ok(agreed))) => Next::Agreed(agreed),
-            (Discovered::Legacy | Discovered::Unspeakable, Some(Err(why))) => self.over(why),
-            (Discovered::Legacy | Discovered::Unspeakable, None) => Next::Wait(None),
+            (DiscoverVerdict::Legacy | DiscoverVerdict::Unspeakable, Some(Ok(agreed))) => {
+                HandshakeAction::Agreed(agreed)
+            }
+            (DiscoverVerdict::Legacy | DiscoverVerdict::Unspeakable, Some(Err(why))) => self.over(why),
+            (DiscoverVerdict::Legacy | DiscoverVerdict::Unspeakable, None) => HandshakeAction::Wait(None),
         }
     }
 
     /// Fails the handshake, so that the next start asks in the modern era: some servers that know
     /// both eras stay in that of `initialize` until they end.
-    fn modern_after_all(&self) -> Next {
+    fn modern_after_all(&self) -> HandshakeAction {
         let why = "it answered `server/discover` late, as a modern server does; it is started again as one".to_owned();
-        Next::Failed { why, hint: EraHint::Modern, older: false }
+        HandshakeAction::Failed { why, hint: EraHint::Modern, older: false }
     }
 
     /// Fails a handshake that broke off.
-    fn over(&self, why: String) -> Next {
-        Next::Failed { why, hint: self.taught(), older: false }
+    fn over(&self, why: String) -> HandshakeAction {
+        HandshakeAction::Failed { why, hint: self.taught(), older: false }
     }
 
     /// Takes the reply to `server/discover`.
-    fn discovered(&mut self, status: Option<u16>, reply: Reply) -> Next {
+    fn discovered(&mut self, status: Option<u16>, reply: HandshakeReply) -> HandshakeAction {
         // A server that is overloaded or fails says nothing about its era. A server that answers
         // with an error of the protocol works, and does not know the method.
-        let answers = matches!(reply, Reply::Answer(Err(_))) && matches!(status, Some(500 | 501));
+        let answers = matches!(reply, HandshakeReply::Answer(Err(_))) && matches!(status, Some(500 | 501));
         if let Some(status @ (408 | 425 | 429 | 500..)) = status.filter(|_| !answers) {
             return self.failed(format!("`server/discover`: HTTP status {status}{}", self.advice()));
         }
         match reply {
-            Reply::Answer(answer) => match judge_discover(&answer) {
-                Discovered::Modern(agreed) => Next::Agreed(agreed),
-                Discovered::Legacy => self.legacy(None),
-                Discovered::Again(revision) if !self.again => {
+            HandshakeReply::Answer(answer) => match judge_discover(&answer) {
+                DiscoverVerdict::Modern(agreed) => HandshakeAction::Agreed(agreed),
+                DiscoverVerdict::Legacy => self.legacy(None),
+                DiscoverVerdict::Again(revision) if !self.again => {
                     self.again = true;
-                    Next::Ask(Question::Discover(revision))
+                    HandshakeAction::Ask(HandshakeQuestion::Discover(revision))
                 }
-                Discovered::Again(_) => self.failed("it refuses the protocol version that it lists itself".to_owned()),
-                Discovered::Unspeakable => {
+                DiscoverVerdict::Again(_) => {
+                    self.failed("it refuses the protocol version that it lists itself".to_owned())
+                }
+                DiscoverVerdict::Unspeakable => {
                     let spoken: Vec<&str> = Revision::ALL.iter().map(|revision| revision.as_str()).collect();
                     let spoken = spoken.join(", ");
                     self.failed(format!("it speaks no protocol revision that headend speaks ({spoken})"))
                 }
             },
-            Reply::NoAnswer(why) => self.legacy(Some(&why)),
-            Reply::Silence if self.carrier == Carrier::Lines && self.hint == EraHint::Probe => {
+            HandshakeReply::NoAnswer(why) => self.legacy(Some(&why)),
+            HandshakeReply::Silence if self.carrier == HandshakeTransport::Lines && self.hint == EraHint::Probe => {
                 self.is_unanswered = true;
-                Next::Ask(Question::Initialize)
+                HandshakeAction::Ask(HandshakeQuestion::Initialize)
             }
-            Reply::Silence => self.failed(format!("no answer to `server/discover` in time{}", self.advice())),
-            Reply::Lost(why) => self.over(why),
+            HandshakeReply::Silence => self.failed(format!("no answer to `server/discover` in time{}", self.advice())),
+            HandshakeReply::Lost(why) => self.over(why),
         }
     }
 
@@ -247,54 +251,55 @@ impl Handshake {
 
     /// Goes on after an answer that no modern server gives: asks `initialize`, or fails if the
     /// server is configured as modern.
-    fn legacy(&self, why: Option<&str>) -> Next {
+    fn legacy(&self, why: Option<&str>) -> HandshakeAction {
         if self.hint == EraHint::Modern {
             let more = why.map(|why| format!(": {why}")).unwrap_or_default();
             let why =
                 format!("configured as modern, but `server/discover` is not answered as 2026-07-28 demands{more}");
-            return Next::Failed { why, hint: self.doubted(), older: false };
+            return HandshakeAction::Failed { why, hint: self.doubted(), older: false };
         }
-        Next::Ask(Question::Initialize)
+        HandshakeAction::Ask(HandshakeQuestion::Initialize)
     }
 
     /// Takes the reply to `initialize`.
-    fn initialized(&mut self, status: Option<u16>, reply: Reply) -> Next {
+    fn initialized(&mut self, status: Option<u16>, reply: HandshakeReply) -> HandshakeAction {
         let (why, hint) = match reply {
-            Reply::Answer(answer) => match (judge_initialize(&answer), self.late) {
+            HandshakeReply::Answer(answer) => match (judge_initialize(&answer), self.late) {
                 (Ok(_), Some(_)) => return self.modern_after_all(),
-                (Err(_), Some(late)) => return Next::Agreed(late),
+                (Err(_), Some(late)) => return HandshakeAction::Agreed(late),
                 (judged, None) if self.is_unanswered => {
                     let time = if judged.is_ok() { MOMENT } else { PROBE_TIME };
                     self.initialized = Some(judged);
-                    return Next::Wait(Some(time));
+                    return HandshakeAction::Wait(Some(time));
                 }
-                (Ok(agreed), None) => return Next::Agreed(agreed),
+                (Ok(agreed), None) => return HandshakeAction::Agreed(agreed),
                 (Err(why), None) => (why, self.doubted()),
             },
-            Reply::Lost(_) if self.late.is_some() => return self.modern_after_all(),
-            Reply::NoAnswer(why) | Reply::Lost(why) => (why, self.taught()),
-            Reply::Silence => match (self.late, self.initialized.take()) {
-                (Some(agreed), _) | (None, Some(Ok(agreed))) => return Next::Agreed(agreed),
+            HandshakeReply::Lost(_) if self.late.is_some() => return self.modern_after_all(),
+            HandshakeReply::NoAnswer(why) | HandshakeReply::Lost(why) => (why, self.taught()),
+            HandshakeReply::Silence => match (self.late, self.initialized.take()) {
+                (Some(agreed), _) | (None, Some(Ok(agreed))) => return HandshakeAction::Agreed(agreed),
                 (None, Some(Err(why))) => (why, self.taught()),
                 (None, None) => ("no answer to the handshake in time".to_owned(), self.doubted()),
             },
         };
         // A server of 2024-11-05 answers so to a POST at the URL of its stream.
-        let older = self.carrier == Carrier::Http { may_be_older: true } && matches!(status, Some(400 | 404 | 405));
-        Next::Failed { why, hint, older }
+        let older =
+            self.carrier == HandshakeTransport::Http { may_be_older: true } && matches!(status, Some(400 | 404 | 405));
+        HandshakeAction::Failed { why, hint, older }
     }
 
     /// Fails the handshake; the next start asks as this one did.
-    fn failed(&self, why: String) -> Next {
-        Next::Failed { why, hint: self.hint, older: false }
+    fn failed(&self, why: String) -> HandshakeAction {
+        HandshakeAction::Failed { why, hint: self.hint, older: false }
     }
 
     /// Returns how the next start should ask after an answer, or a silence, that contradicts the
     /// hint.
     fn doubted(&self) -> EraHint {
         match (self.carrier, self.hint) {
-            (Carrier::Lines, EraHint::Legacy | EraHint::Modern) => EraHint::Probe,
-            (Carrier::Lines, EraHint::Probe) | (Carrier::Http { .. }, _) => self.taught(),
+            (HandshakeTransport::Lines, EraHint::Legacy | EraHint::Modern) => EraHint::Probe,
+            (HandshakeTransport::Lines, EraHint::Probe) | (HandshakeTransport::Http { .. }, _) => self.taught(),
         }
     }
 
@@ -302,8 +307,8 @@ impl Handshake {
     /// taken the probe for a broken handshake, and many exit at a request before `initialize`.
     fn taught(&self) -> EraHint {
         match (self.carrier, self.hint) {
-            (Carrier::Lines, EraHint::Probe) => EraHint::Legacy,
-            (Carrier::Lines | Carrier::Http { .. }, hint) => hint,
+            (HandshakeTransport::Lines, EraHint::Probe) => EraHint::Legacy,
+            (HandshakeTransport::Lines | HandshakeTransport::Http { .. }, hint) => hint,
         }
     }
 }
@@ -311,8 +316,8 @@ impl Handshake {
 /// The verdict on an answer to `server/discover`. Source: MCP 2026-07-28, stdio and versioning;
 /// protocol 3.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Discovered {
-    Modern(Agreed),
+enum DiscoverVerdict {
+    Modern(HandshakeAgreement),
     /// The server is not modern, or prefers a legacy revision: ask `initialize`.
     Legacy,
     /// The server refused the requested version and speaks this one: ask once more.
@@ -335,7 +340,7 @@ pub fn listen_params(hop: &HopMeta, revision: Revision) -> RawJson {
 }
 
 /// Returns the `params` of `initialize`, with the capabilities that the server may use.
-fn initialize_params(declared: &Declared) -> RawJson {
+fn initialize_params(declared: &DeclaredCapabilities) -> RawJson {
     RawJson::trusted(format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
         Revision::preferred(Era::Legacy),
@@ -345,54 +350,54 @@ fn initialize_params(declared: &Declared) -> RawJson {
 }
 
 /// Judges the answer to `server/discover`.
-fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
+fn judge_discover(answer: &Result<RawJson, RawJson>) -> DiscoverVerdict {
     match answer {
         Ok(result) => {
-            let Ok(result) = RawObject::parse(result) else { return Discovered::Legacy };
+            let Ok(result) = RawObject::parse(result) else { return DiscoverVerdict::Legacy };
             let Some(versions) = result.get("supportedVersions").and_then(|raw| raw.parse::<Vec<String>>().ok()) else {
-                return Discovered::Legacy;
+                return DiscoverVerdict::Legacy;
             };
             match pick(&versions) {
-                Pick::Modern(revision) => {
+                RevisionPick::Modern(revision) => {
                     let capabilities = result.get("capabilities");
                     let tasks = capabilities.is_some_and(|raw| TASKS.is_in(raw));
                     let offers = capabilities.map(offers).unwrap_or_default();
-                    Discovered::Modern(Agreed { revision, offers: Offers { tasks, ..offers } })
+                    DiscoverVerdict::Modern(HandshakeAgreement { revision, offers: ServerOffers { tasks, ..offers } })
                 }
-                Pick::Legacy => Discovered::Legacy,
-                Pick::Nothing => Discovered::Unspeakable,
+                RevisionPick::Legacy => DiscoverVerdict::Legacy,
+                RevisionPick::Nothing => DiscoverVerdict::Unspeakable,
             }
         }
         Err(error) => {
-            let Ok(error) = RawObject::parse(error) else { return Discovered::Legacy };
+            let Ok(error) = RawObject::parse(error) else { return DiscoverVerdict::Legacy };
             if error.get("code").and_then(|raw| raw.parse::<i64>().ok()) != Some(code::UNSUPPORTED_VERSION) {
-                return Discovered::Legacy;
+                return DiscoverVerdict::Legacy;
             }
             let supported = error.object("data");
             let supported = supported.and_then(|data| data.get("supported")?.parse::<Vec<String>>().ok());
             match supported.map(|versions| pick(&versions)) {
-                Some(Pick::Modern(revision)) => Discovered::Again(revision),
-                Some(Pick::Nothing) => Discovered::Unspeakable,
-                Some(Pick::Legacy) | None => Discovered::Legacy,
+                Some(RevisionPick::Modern(revision)) => DiscoverVerdict::Again(revision),
+                Some(RevisionPick::Nothing) => DiscoverVerdict::Unspeakable,
+                Some(RevisionPick::Legacy) | None => DiscoverVerdict::Legacy,
             }
         }
     }
 }
 
 /// The best known one of the revisions that a server lists.
-enum Pick {
+enum RevisionPick {
     Modern(Revision),
     Legacy,
     Nothing,
 }
 
 /// Picks the newest of the revisions that the gateway knows.
-fn pick(versions: &[String]) -> Pick {
+fn pick(versions: &[String]) -> RevisionPick {
     let known: Vec<Revision> = versions.iter().filter_map(|v| Revision::parse(v)).collect();
     match known.iter().max() {
-        Some(best) if best.era() == Era::Modern => Pick::Modern(*best),
-        Some(_) => Pick::Legacy,
-        None => Pick::Nothing,
+        Some(best) if best.era() == Era::Modern => RevisionPick::Modern(*best),
+        Some(_) => RevisionPick::Legacy,
+        None => RevisionPick::Nothing,
     }
 }
 
@@ -400,7 +405,7 @@ fn pick(versions: &[String]) -> Pick {
 ///
 /// # Errors
 /// A sentence for the operator.
-fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agreed, String> {
+fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<HandshakeAgreement, String> {
     let result = answer.as_ref().map_err(|error| format!("`initialize` was refused: {}", message_of(error)))?;
     let result = RawObject::parse(result).map_err(|_| "the answer to `initialize` is no object".to_owned())?;
     let version = result.string("protocolVersion").ok_or("the answer to `initialize` names no protocolVersion")?;
@@ -413,7 +418,7 @@ fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agreed, String>
     let mut offers = result.get("capabilities").map(offers).unwrap_or_default();
     // In a revision without this capability, the method may simply exist.
     offers.completions |= !revision.features().completions && offers.prompts;
-    Ok(Agreed { revision, offers })
+    Ok(HandshakeAgreement { revision, offers })
 }
 
 /// Returns the message of an error object, shortened for the operator.
@@ -423,14 +428,14 @@ pub(crate) fn message_of(error: &RawJson) -> String {
 }
 
 /// Reads the capabilities that the gateway acts on.
-fn offers(capabilities: &RawJson) -> Offers {
-    let Ok(capabilities) = RawObject::parse(capabilities) else { return Offers::default() };
+fn offers(capabilities: &RawJson) -> ServerOffers {
+    let Ok(capabilities) = RawObject::parse(capabilities) else { return ServerOffers::default() };
     let changes = |name: &str| capabilities.object(name).is_some_and(|s| s.is_true("listChanged"));
-    Offers {
+    ServerOffers {
         prompts: capabilities.object("prompts").is_some(),
         resources: capabilities.object("resources").is_some(),
         completions: capabilities.object("completions").is_some(),
-        tasks: task::takes_calls(&capabilities),
+        tasks: task::accepts_task_calls(&capabilities),
         logging: capabilities.object("logging").is_some(),
         subscriptions: capabilities.object("resources").is_some_and(|s| s.is_true("subscribe")),
         changes: ["tools", "prompts", "resources"].into_iter().any(changes),

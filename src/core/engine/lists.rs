@@ -7,12 +7,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::catalog::inventory::{Excess, Gap, Inventory, ListBounds, Next, Reading};
-use crate::engine::fault::Fault;
-use crate::engine::handshake::{Offers, message_of};
-use crate::engine::refresh::Allowance;
+use crate::catalog::inventory::{Inventory, ListBounds, ListExcess, ListGap, ListReading, ReadingStep};
+use crate::engine::fault::ProtocolFault;
+use crate::engine::handshake::{ServerOffers, message_of};
+use crate::engine::refresh::ListReadAllowance;
 use crate::mcp::meta::HopMeta;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::quirk::Quirk;
@@ -28,12 +28,12 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// A page of a list, to be asked for.
 #[derive(Debug)]
-pub struct Page {
-    pub reading: Reading,
+pub struct DuePage {
+    pub reading: ListReading,
     cursor: Option<String>,
 }
 
-impl Page {
+impl DuePage {
     /// Returns the `params` of the request for the page in that revision, if it has any.
     pub fn params(&self, hop: &HopMeta, revision: Revision) -> Option<RawJson> {
         let cursor = self.cursor.as_ref().map(|cursor| format!(r#""cursor":{}"#, RawJson::string(cursor).text()));
@@ -45,7 +45,7 @@ impl Page {
 
 /// The failure of a reading of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ListTrouble {
     /// Reason, a sentence for the operator; some of its words are the server's.
     pub why: String,
     /// Number of failed attempts in a row.
@@ -56,7 +56,7 @@ pub struct Trouble {
 
 /// The state of one list.
 #[derive(Debug, Default)]
-struct One {
+struct ListState {
     is_offered: bool,
     /// True once the list was read in this session, even if a later reading failed.
     is_known: bool,
@@ -71,12 +71,12 @@ struct One {
     /// Number of readings in a row that gave nothing.
     failures: u32,
     /// The failure of the last reading, and how much it leaves unknown.
-    trouble: Option<(Trouble, Gap)>,
+    trouble: Option<(ListTrouble, ListGap)>,
     /// True until the end of the last reading is reported to the operator.
     untold: bool,
 }
 
-impl One {
+impl ListState {
     /// Returns whether the list must be read and is not being read.
     fn waits(&self) -> bool {
         self.is_stale && self.begun.is_none()
@@ -100,11 +100,11 @@ impl One {
 
 /// The lists of one upstream, as far as they are known.
 #[derive(Debug)]
-pub struct Lists {
+pub struct UpstreamLists {
     bounds: ListBounds,
     inventory: Inventory,
-    all: [One; 4],
-    allowance: Allowance,
+    all: [ListState; 4],
+    allowance: ListReadAllowance,
     /// Time at which a stale list may be read, if it may not be read yet.
     refresh_at: Option<Instant>,
     /// True if something was read or is known to be missing, and was not reported yet.
@@ -115,14 +115,14 @@ pub struct Lists {
     quirks: Vec<Quirk>,
 }
 
-impl Lists {
+impl UpstreamLists {
     /// Creates the lists of a server, of which nothing is read before [`Self::begin`].
     pub fn new(bounds: ListBounds) -> Self {
         Self {
             bounds,
             inventory: Inventory::default(),
             all: Default::default(),
-            allowance: Allowance::default(),
+            allowance: ListReadAllowance::default(),
             refresh_at: None,
             is_news: false,
             failures_for_askers: 0,
@@ -130,45 +130,46 @@ impl Lists {
         }
     }
 
-    fn one(&mut self, list: List) -> &mut One {
+    fn one(&mut self, list: ItemList) -> &mut ListState {
         let [tools, prompts, resources, templates] = &mut self.all;
         match list {
-            List::Tools => tools,
-            List::Prompts => prompts,
-            List::Resources => resources,
-            List::Templates => templates,
+            ItemList::Tools => tools,
+            ItemList::Prompts => prompts,
+            ItemList::Resources => resources,
+            ItemList::Templates => templates,
         }
     }
 
-    fn each(&mut self) -> impl Iterator<Item = (List, &mut One)> {
-        List::ALL.into_iter().zip(&mut self.all)
+    fn each(&mut self) -> impl Iterator<Item = (ItemList, &mut ListState)> {
+        ItemList::ALL.into_iter().zip(&mut self.all)
     }
 
     /// Starts a session: everything that the server offers is to be read, and all other lists are
     /// empty.
-    pub fn begin(&mut self, offers: Offers) {
+    pub fn begin(&mut self, offers: ServerOffers) {
         self.inventory.completions = offers.completions;
         self.inventory.tasks = offers.tasks;
         self.inventory.logging = offers.logging;
         self.inventory.skipped.clear();
         self.is_news = false;
-        for list in List::ALL {
+        for list in ItemList::ALL {
             let is_offered = match list {
                 // Some servers forget to declare their tools.
-                List::Tools => true,
-                List::Prompts => offers.prompts,
-                List::Resources | List::Templates => offers.resources,
+                ItemList::Tools => true,
+                ItemList::Prompts => offers.prompts,
+                ItemList::Resources | ItemList::Templates => offers.resources,
             };
             if !is_offered {
                 self.inventory.replace(list, Vec::new());
-                self.inventory.set_excess(list, Excess::default());
+                self.inventory.set_excess(list, ListExcess::default());
             }
-            *self.one(list) = One { is_offered, is_stale: is_offered, untold: !is_offered, ..One::default() };
+            *self.one(list) =
+                ListState { is_offered, is_stale: is_offered, untold: !is_offered, ..ListState::default() };
         }
     }
 
     /// Marks these lists to be read again, as far as the server has them, and ends their waits.
-    pub fn changed(&mut self, lists: &[List]) {
+    pub fn changed(&mut self, lists: &[ItemList]) {
         for &list in lists {
             let one = self.one(list);
             one.is_stale |= one.is_offered;
@@ -198,14 +199,14 @@ impl Lists {
 
     /// Begins to read the next list that is due, and returns its first page. At most one reading of
     /// a list runs, and at most one waits, which sees all changes until it begins.
-    pub fn next(&mut self, now: Instant) -> Option<Page> {
+    pub fn next(&mut self, now: Instant) -> Option<DuePage> {
         let Self { all, allowance, .. } = self;
         self.refresh_at = None;
-        for (list, one) in List::ALL.into_iter().zip(all).filter(|(_, one)| one.waits()) {
+        for (list, one) in ItemList::ALL.into_iter().zip(all).filter(|(_, one)| one.waits()) {
             let rested = one.rests_until.is_none_or(|until| until <= now);
             if rested && allowance.take(list, now) {
                 (one.is_stale, one.rests_until, one.begun) = (false, None, Some(now));
-                return Some(Page { reading: Reading::new(list, self.bounds), cursor: None });
+                return Some(DuePage { reading: ListReading::new(list, self.bounds), cursor: None });
             }
             let due = one.rests_until.unwrap_or(now).max(allowance.due(list, now));
             self.refresh_at = Some(self.refresh_at.map_or(due, |at| at.min(due)));
@@ -225,10 +226,10 @@ impl Lists {
     /// inventory keeps its known items.
     pub fn answered(
         &mut self,
-        mut reading: Reading,
+        mut reading: ListReading,
         answer: Result<RawJson, RawJson>,
         now: Instant,
-    ) -> (Option<Page>, Option<Fault>) {
+    ) -> (Option<DuePage>, Option<ProtocolFault>) {
         let list = reading.list;
         let read = match answer {
             Ok(result) => Ok(reading.page(&result)),
@@ -236,11 +237,11 @@ impl Lists {
         };
         self.note(reading.take_quirks());
         match read {
-            Ok(Ok(Next::Page(cursor))) => {
+            Ok(Ok(ReadingStep::Page(cursor))) => {
                 self.one(list).begun.get_or_insert(now);
-                (Some(Page { reading, cursor: Some(cursor) }), None)
+                (Some(DuePage { reading, cursor: Some(cursor) }), None)
             }
-            Ok(Ok(Next::Done { items, skipped, excess, endless })) => {
+            Ok(Ok(ReadingStep::Done { items, skipped, excess, endless })) => {
                 let is_whole = skipped.is_empty() && endless.is_none();
                 // The first reading of a session has no reading to be compared with.
                 let differs = self.one(list).is_known && !self.inventory.has_same(list, &items);
@@ -253,15 +254,15 @@ impl Lists {
                     None => self.read(list),
                 }
                 self.is_news = true;
-                (None, (!is_whole).then_some(Fault::BadList))
+                (None, (!is_whole).then_some(ProtocolFault::BadList))
             }
             Ok(Err(error)) => {
                 self.failed(list, &format!("its answer is no list: {error}"), now);
-                (None, Some(Fault::BadList))
+                (None, Some(ProtocolFault::BadList))
             }
             Err(error) if code_of(&error) == Some(code::METHOD_NOT_FOUND) => {
                 self.inventory.replace(list, Vec::new());
-                self.inventory.set_excess(list, Excess::default());
+                self.inventory.set_excess(list, ListExcess::default());
                 let failures = self.one(list).failures;
                 self.read(list);
                 let one = self.one(list);
@@ -272,7 +273,7 @@ impl Lists {
             Err(error) => {
                 let code = code_of(&error).map(|code| format!(" ({code})")).unwrap_or_default();
                 self.failed(list, &format!("refused: {}{code}", message_of(&error)), now);
-                (None, Some(Fault::BadList))
+                (None, Some(ProtocolFault::BadList))
             }
         }
     }
@@ -292,7 +293,7 @@ impl Lists {
     }
 
     /// Notes that a list was read.
-    fn read(&mut self, list: List) {
+    fn read(&mut self, list: ItemList) {
         let one = self.one(list);
         if one.trouble.take().is_some() && one.rests_until.is_some() {
             // The answer came late, so the attempt that was due is not needed.
@@ -305,18 +306,18 @@ impl Lists {
     }
 
     /// Notes that a list could not be read, or not in time. It is read again after a wait.
-    pub fn failed(&mut self, list: List, why: &str, now: Instant) {
-        self.fails(list, why, Gap::Unread, now);
+    pub fn failed(&mut self, list: ItemList, why: &str, now: Instant) {
+        self.fails(list, why, ListGap::Unread, now);
     }
 
     /// Notes that only one part of a list could not be read: the items that are shown to clients
     /// that can be asked. Does nothing if the list itself could not be read.
-    pub fn failed_for_askers(&mut self, list: List, why: &str, now: Instant) {
+    pub fn failed_for_askers(&mut self, list: ItemList, why: &str, now: Instant) {
         let failures = self.failures_for_askers;
         let one = self.one(list);
         if one.is_offered && one.trouble.is_none() {
             one.failures = failures;
-            self.fails(list, why, Gap::Askers, now);
+            self.fails(list, why, ListGap::Askers, now);
         }
     }
 
@@ -327,11 +328,11 @@ impl Lists {
     }
 
     /// Notes the failure of a reading, and sets the time of the next attempt.
-    fn fails(&mut self, list: List, why: &str, gap: Gap, now: Instant) {
+    fn fails(&mut self, list: ItemList, why: &str, gap: ListGap, now: Instant) {
         let one = self.one(list);
         let again = one.rest(now);
-        let is_news = one.trouble.is_none() && gap == Gap::Unread;
-        let trouble = Trouble { why: why.to_owned(), attempts: one.failures, again };
+        let is_news = one.trouble.is_none() && gap == ListGap::Unread;
+        let trouble = ListTrouble { why: why.to_owned(), attempts: one.failures, again };
         one.trouble = Some((trouble, gap));
         one.is_stale = true;
         one.ended();
@@ -340,7 +341,7 @@ impl Lists {
 
     /// Notes that the gateway had no room for an answer, of which the server knows nothing. The
     /// list is read again when it is due, without a wait.
-    pub fn no_room(&mut self, list: List) {
+    pub fn no_room(&mut self, list: ItemList) {
         let one = self.one(list);
         (one.begun, one.is_stale, one.lacks_room) = (None, true, true);
     }
@@ -352,7 +353,7 @@ impl Lists {
 
     /// Takes the end of a reading that was not reported yet: the list, and the trouble if it
     /// failed.
-    pub fn told(&mut self) -> Option<(List, Option<Trouble>)> {
+    pub fn told(&mut self) -> Option<(ItemList, Option<ListTrouble>)> {
         let (list, one) = self.each().find(|(_, one)| one.untold)?;
         one.untold = false;
         Some((list, one.trouble.as_ref().map(|(trouble, _)| trouble.clone())))
@@ -361,13 +362,13 @@ impl Lists {
     /// Takes the inventory once something in it is new. Lists that are being read delay it by
     /// [`PATIENCE`] at most; one that takes longer is a gap, unless it was read before.
     pub fn news(&mut self, now: Instant) -> Option<Inventory> {
-        let waits = |one: &One| one.lacks_room || one.begun.is_some_and(|begun| now < begun + PATIENCE);
+        let waits = |one: &ListState| one.lacks_room || one.begun.is_some_and(|begun| now < begun + PATIENCE);
         if !self.is_news || self.all.iter().any(waits) {
             return None;
         }
         self.is_news = false;
-        for (list, one) in List::ALL.into_iter().zip(&self.all) {
-            let awaited = (one.is_offered && !one.is_known).then_some(Gap::Awaited);
+        for (list, one) in ItemList::ALL.into_iter().zip(&self.all) {
+            let awaited = (one.is_offered && !one.is_known).then_some(ListGap::Awaited);
             self.inventory.set_gap(list, one.trouble.as_ref().map(|(_, gap)| *gap).or(awaited));
         }
         let news = self.inventory.clone();

@@ -24,7 +24,7 @@ const NO_ID: &str = "server-error";
 
 /// The meaning of an HTTP status for the session of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SessionVerdict {
     /// The server does not know the session.
     Lost,
     /// The body decides: see [`is_lost`]. If it does not say so, there is a doubt as for
@@ -40,18 +40,18 @@ pub enum Verdict {
 }
 
 /// Judges the status of the answer to a request with a session id.
-pub fn judge(status: u16) -> Verdict {
+pub fn judge_status(status: u16) -> SessionVerdict {
     match status {
-        NOT_FOUND => Verdict::Lost,
-        BAD_REQUEST => Verdict::ByBody,
+        NOT_FOUND => SessionVerdict::Lost,
+        BAD_REQUEST => SessionVerdict::ByBody,
         // These are about time, size and rate, not about the session.
-        ..400 | 408 | 413 | 425 | 429 | 431 => Verdict::Answer,
-        500.. => Verdict::Failing,
-        _ => Verdict::Doubtful,
+        ..400 | 408 | 413 | 425 | 429 | 431 => SessionVerdict::Answer,
+        500.. => SessionVerdict::Failing,
+        _ => SessionVerdict::Doubtful,
     }
 }
 
-/// Returns whether the body of a [`Verdict::ByBody`] says that the session is not known.
+/// Returns whether the body of a [`SessionVerdict::ByBody`] says that the session is not known.
 pub fn is_lost(answer: &Response) -> bool {
     let Err(error) = &answer.outcome else { return false };
     let Ok(error) = RawObject::parse(error) else { return false };
@@ -75,7 +75,7 @@ pub fn blames_session(answer: &Response) -> bool {
 
 /// Returns whether an answer says that the server does not know the method. If so, the server has
 /// looked at the request.
-pub fn knows_no_method(answer: &Response) -> bool {
+pub fn lacks_method(answer: &Response) -> bool {
     let Err(error) = &answer.outcome else { return false };
     RawObject::parse(error).is_ok_and(|error| code_of(&error) == Some(METHOD_NOT_FOUND))
 }
@@ -134,13 +134,13 @@ mod tests {
     #[test]
     fn a_status_is_proof_or_doubt_or_says_nothing_of_the_session() {
         for (verdict, codes) in [
-            (Verdict::Lost, &[404][..]),
-            (Verdict::ByBody, &[400]),
-            (Verdict::Doubtful, &[401, 403, 405, 409, 410, 422]),
-            (Verdict::Failing, &[500, 502, 503]),
-            (Verdict::Answer, &[200, 202, 307, 408, 413, 425, 429, 431]),
+            (SessionVerdict::Lost, &[404][..]),
+            (SessionVerdict::ByBody, &[400]),
+            (SessionVerdict::Doubtful, &[401, 403, 405, 409, 410, 422]),
+            (SessionVerdict::Failing, &[500, 502, 503]),
+            (SessionVerdict::Answer, &[200, 202, 307, 408, 413, 425, 429, 431]),
         ] {
-            codes.iter().for_each(|code| assert_eq!(judge(*code), verdict, "{code}"));
+            codes.iter().for_each(|code| assert_eq!(judge_status(*code), verdict, "{code}"));
         }
     }
 

@@ -13,30 +13,33 @@ use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::catalog::inventory::{Inventory, ListBounds, Reading};
-use crate::engine::ask::{ClientAnswer, Declared, ServerRequest, declined, unable};
-use crate::engine::askers::{Askers, Lesson, Party};
-use crate::engine::attribution::{Attribution, End, InFlight, Settled, Step};
+use crate::catalog::inventory::{Inventory, ListBounds, ListReading};
+use crate::engine::ask::{ClientAnswer, DeclaredCapabilities, ServerRequest, unable_answer, unanswered_answer};
+use crate::engine::askers::{AskerRegistry, CallOrigin, ConductLesson};
+use crate::engine::attribution::{AttributionResult, CallEnd, CallInFlight, QuestionAttribution, SettledQuestion};
 use crate::engine::batch;
-use crate::engine::call::{Outcome, Outgoing};
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
-use crate::engine::lists::{Lists, Trouble};
-use crate::engine::pending::{Lookup, Pending};
-use crate::engine::turns::Gate;
-use crate::engine::unasked::{Asked, Stream, Told, told};
+use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::fault::ProtocolFault;
+use crate::engine::handshake::{
+    EraHint, Handshake, HandshakeAction, HandshakeAgreement, HandshakeQuestion, HandshakeReply, HandshakeTransport,
+    listen_params,
+};
+use crate::engine::lists::{ListTrouble, UpstreamLists};
+use crate::engine::pending::{PendingLookup, PendingRequests};
+use crate::engine::turns::TurnGate;
+use crate::engine::unasked::{MessageStream, NoticeRecipient, RequestDecision, find_recipient};
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::{ItemList, Method};
 use crate::mcp::notice::NoticeKind;
 use crate::mcp::version::Era;
-use crate::mcp::voice::{Ear, Heard, Taken};
+use crate::mcp::voice::{RemovedWords, UpstreamMessage, UpstreamReader};
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::unreadable::Unreadable;
+use crate::wire::unreadable::UnreadableBytes;
 
 mod lists;
 mod skipped;
@@ -50,7 +53,7 @@ pub trait CallPort {
     /// Returns the caller's own key for this call, by which it cancels.
     fn key(&self) -> u64;
     /// Returns the caller and the item of the call.
-    fn party(&self) -> &Party;
+    fn party(&self) -> &CallOrigin;
     /// Takes the `params` of a progress notification, with our token still in it.
     fn progress(&mut self, params: RawJson);
     /// Takes the `params` of a log message that can only be this call's.
@@ -62,23 +65,23 @@ pub trait CallPort {
     /// Tells the client that the server no longer wants an answer to that request.
     fn withdrawn(&mut self, id: &RawJson);
     /// Ends the call with its outcome.
-    fn done(self, outcome: Outcome);
+    fn done(self, outcome: CallOutcome);
 }
 
 /// Settings of one connection.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
     /// The reader of the upstream's messages.
-    pub ear: Ear,
+    pub ear: UpstreamReader,
     pub hint: EraHint,
     pub times: PeerTimes,
     pub bounds: ListBounds,
     /// Capabilities declared to a legacy server.
-    pub declared: Declared,
+    pub declared: DeclaredCapabilities,
     /// True if the server's lists are read on this connection.
     pub lists: bool,
     /// The items of the server that ask questions, as seen on all of its connections.
-    pub askers: Arc<Askers>,
+    pub askers: Arc<AskerRegistry>,
 }
 
 /// Time limits of the handshake and of the lists.
@@ -95,20 +98,20 @@ pub struct PeerTimes {
 #[derive(Debug)]
 pub enum PeerEvent {
     /// The handshake succeeded; calls can be sent.
-    Ready(Agreed),
+    Ready(HandshakeAgreement),
     /// The items that the server offers, as far as its lists could be read.
     Inventory(Inventory),
     /// The end of a reading of a list, and the trouble if it failed.
-    List(List, Option<Trouble>),
-    Fault(Fault),
+    List(ItemList, Option<ListTrouble>),
+    Fault(ProtocolFault),
     /// A message that broke the protocol and was read all the same.
     Quirk(Quirk),
     /// A line that is no message.
-    Unreadable(Unreadable),
+    Unreadable(UnreadableBytes),
     /// New conditions for calls that want to pass.
-    Gate(Gate),
+    Gate(TurnGate),
     /// Items that were seen to ask, whose calls take turns from now on.
-    Learned(Lesson),
+    Learned(ConductLesson),
     /// A notification that belongs to no call for certain. It is for the client that owns the
     /// connection, if there is one.
     Unclaimed(Notification),
@@ -125,12 +128,12 @@ pub enum PeerEvent {
 
 /// A request of ours in flight.
 #[derive(Debug)]
-enum Waiting<P> {
+enum RequestInFlight<P> {
     Handshake,
     /// `server/discover` after its deadline. A late answer still tells the era.
     Discover,
     /// A page of a list, with its deadline; `None` after it. A late answer is still taken.
-    List(Box<Reading>, Option<Instant>),
+    List(Box<ListReading>, Option<Instant>),
     Listen,
     Call(P),
     /// A ping whose answer ends a doubt.
@@ -139,7 +142,7 @@ enum Waiting<P> {
 
 /// The phase of the connection.
 #[derive(Debug)]
-enum State {
+enum PeerState {
     /// The handshake is in progress.
     Opening {
         handshake: Handshake,
@@ -148,26 +151,26 @@ enum State {
         /// Deadline of the whole handshake.
         deadline: Instant,
     },
-    Ready(Agreed),
+    Ready(HandshakeAgreement),
     Failed,
 }
 
 /// The protocol state of one connection. `P` is the caller's end of a call.
 #[derive(Debug)]
 pub struct Peer<P> {
-    ear: Ear,
-    taken: Taken,
+    ear: UpstreamReader,
+    taken: RemovedWords,
     times: PeerTimes,
-    declared: Declared,
+    declared: DeclaredCapabilities,
     reads_lists: bool,
-    lists: Lists,
-    attribution: Attribution,
+    lists: UpstreamLists,
+    attribution: QuestionAttribution,
     hop: HopMeta,
-    state: State,
-    pending: Pending<Waiting<P>>,
+    state: PeerState,
+    pending: PendingRequests<RequestInFlight<P>>,
     /// The first line of the handshake that is no message. A line that looks like one replaces
     /// others.
-    unread: Option<Unreadable>,
+    unread: Option<UnreadableBytes>,
     out: BytesMut,
     events: VecDeque<PeerEvent>,
 }
@@ -178,19 +181,19 @@ impl<P: CallPort> Peer<P> {
         let PeerOptions { ear, hint, times, bounds, declared, lists: reads_lists, askers } = options;
         let deadline = now + times.start;
         let until = if hint == EraHint::Probe { now + times.probe.min(times.start / 2) } else { deadline };
-        let handshake = Handshake::new(hint, Carrier::Lines);
+        let handshake = Handshake::new(hint, HandshakeTransport::Lines);
         let question = handshake.question();
         let mut peer = Self {
             ear,
-            taken: Taken::default(),
+            taken: RemovedWords::default(),
             times,
-            attribution: Attribution::new(declared.clone(), askers),
+            attribution: QuestionAttribution::new(declared.clone(), askers),
             declared,
             reads_lists,
-            lists: Lists::new(bounds),
+            lists: UpstreamLists::new(bounds),
             hop: HopMeta::bare(),
-            state: State::Opening { handshake, until, deadline },
-            pending: Pending::new(),
+            state: PeerState::Opening { handshake, until, deadline },
+            pending: PendingRequests::new(),
             unread: None,
             out: BytesMut::new(),
             events: VecDeque::new(),
@@ -206,7 +209,7 @@ impl<P: CallPort> Peer<P> {
 
     /// Takes the counts of reserved words that were removed from the server's messages since the
     /// last call.
-    pub fn taken(&mut self) -> Taken {
+    pub fn taken(&mut self) -> RemovedWords {
         std::mem::take(&mut self.taken)
     }
 
@@ -219,24 +222,24 @@ impl<P: CallPort> Peer<P> {
     /// their callers keep them.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            State::Opening { until, .. } => Some(until),
-            State::Ready(_) => {
-                let Attribution { doubt, .. } = &self.attribution;
+            PeerState::Opening { until, .. } => Some(until),
+            PeerState::Ready(_) => {
+                let QuestionAttribution { doubt, .. } = &self.attribution;
                 let due = [self.list_deadline(), self.lists.refresh_at(), doubt.ping_until(), self.attribution.until()];
                 due.into_iter().flatten().min()
             }
-            State::Failed => None,
+            PeerState::Failed => None,
         }
     }
 
     /// Sends a call: writes it to [`Self::outgoing`]. Before the handshake has succeeded and after
     /// the connection has failed, the call fails at once and nothing is sent.
-    pub fn handle_call(&mut self, call: &Outgoing, port: P) {
-        let State::Ready(agreed) = self.state else {
-            return port.done(Outcome::Failed(Failure::down()));
+    pub fn handle_call(&mut self, call: &OutgoingCall, port: P) {
+        let PeerState::Ready(agreed) = self.state else {
+            return port.done(CallOutcome::Failed(CallFailure::down()));
         };
         self.attribution.carries(port.key(), port.party());
-        let Some(id) = self.pending.insert(Waiting::Call(port)) else {
+        let Some(id) = self.pending.insert(RequestInFlight::Call(port)) else {
             // Not reached by load: an upstream has fewer call slots than this table.
             return;
         };
@@ -247,21 +250,21 @@ impl<P: CallPort> Peer<P> {
     /// Removes a call of which nothing was written and returns its port. The connection is over by
     /// then.
     pub fn take_call(&mut self, key: u64) -> Option<P> {
-        let id = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key))?;
+        let id = self.pending.find(|w| matches!(w, RequestInFlight::Call(port) if port.key() == key))?;
         match self.pending.take(id) {
-            Lookup::Found(Waiting::Call(port)) => Some(port),
-            Lookup::Found(_) | Lookup::Late | Lookup::Unknown => None,
+            PendingLookup::Found(RequestInFlight::Call(port)) => Some(port),
+            PendingLookup::Found(_) | PendingLookup::Late | PendingLookup::Unknown => None,
         }
     }
 
     /// Cancels a call whose caller has gone or run out of time. The upstream is told, and a late
     /// answer is dropped.
     pub fn handle_cancel(&mut self, key: u64, now: Instant) {
-        let found = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key));
+        let found = self.pending.find(|w| matches!(w, RequestInFlight::Call(port) if port.key() == key));
         if let Some(id) = found
-            && let Lookup::Found(Waiting::Call(port)) = self.pending.take(id)
+            && let PendingLookup::Found(RequestInFlight::Call(port)) = self.pending.take(id)
         {
-            self.leave(&port, End::GivenUp, now);
+            self.leave(&port, CallEnd::GivenUp, now);
             self.cancelled(id, "cancelled by the client", now);
         }
     }
@@ -271,7 +274,7 @@ impl<P: CallPort> Peer<P> {
     fn cancelled(&mut self, id: WireId, why: &str, now: Instant) {
         let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"{why}"}}"#));
         put_line(&mut self.out, &message::encode_notification("notifications/cancelled", Some(&params)));
-        if matches!(self.state, State::Ready(agreed) if agreed.revision.era() == Era::Legacy) {
+        if matches!(self.state, PeerState::Ready(agreed) if agreed.revision.era() == Era::Legacy) {
             self.attribution.doubt.cancelled();
             self.attribution.doubt.delivered(self.pending.next_number());
             self.ping(now);
@@ -281,7 +284,7 @@ impl<P: CallPort> Peer<P> {
     /// Sends a ping whose answer ends the doubt, if one is due.
     fn ping(&mut self, now: Instant) {
         if self.attribution.doubt.pings(now + self.times.start) {
-            self.ask(Method::Ping, None, Waiting::Ping);
+            self.ask(Method::Ping, None, RequestInFlight::Ping);
         }
     }
 
@@ -306,7 +309,7 @@ impl<P: CallPort> Peer<P> {
     /// Declines the open requests of a call that has ended.
     fn end_requests_of(&mut self, call: u64) {
         for request in self.attribution.open.of_call(call) {
-            self.reply(&request.id, &declined(&request.method));
+            self.reply(&request.id, &unanswered_answer(&request.method));
         }
     }
 
@@ -321,8 +324,8 @@ impl<P: CallPort> Peer<P> {
         let Ok(frame) = Frame::from_upstream(line.clone()) else { return self.handle_no_json(&line, now) };
         drop(line);
         let revision = match self.state {
-            State::Ready(agreed) => Some(agreed.revision),
-            State::Opening { .. } | State::Failed => None,
+            PeerState::Ready(agreed) => Some(agreed.revision),
+            PeerState::Opening { .. } | PeerState::Failed => None,
         };
         match batch::split(&frame, revision) {
             Some((frames, _)) if frames.is_empty() => self.handle_empty_batch(&frame),
@@ -336,17 +339,17 @@ impl<P: CallPort> Peer<P> {
 
     /// Reads one message, and acts on it by its kind.
     fn handle_message(&mut self, frame: &Frame, now: Instant) {
-        let Heard { message, broken, quirk, taken } = match self.ear.hear(frame) {
+        let UpstreamMessage { message, broken, quirk, taken } = match self.ear.hear(frame) {
             Ok(heard) => heard,
             Err(error) => return self.handle_malformed(frame, &error, now),
         };
         self.taken += taken;
         quirk.into_iter().for_each(|quirk| self.tell(PeerEvent::Quirk(quirk)));
         if broken.is_some() {
-            self.fault(Fault::Complex);
+            self.fault(ProtocolFault::Complex);
         }
         if let Some(broken) = broken.filter(|_| !matches!(message, Message::Response(_))) {
-            self.name(Unreadable::new(frame.bytes(), broken.to_string()));
+            self.name(UnreadableBytes::new(frame.bytes(), broken.to_string()));
         }
         match message {
             Message::Response(response) => self.handle_response(response, frame, now),
@@ -360,85 +363,87 @@ impl<P: CallPort> Peer<P> {
     /// were executed is not known.
     pub fn handle_closed(&mut self, why: &str) {
         for waiting in self.pending.drain() {
-            if let Waiting::Call(port) = waiting {
-                port.done(Outcome::Failed(Failure::new(
-                    Reason::UpstreamCrashed,
-                    Executed::Unknown,
+            if let RequestInFlight::Call(port) = waiting {
+                port.done(CallOutcome::Failed(CallFailure::new(
+                    FailureReason::UpstreamCrashed,
+                    ExecutionDoubt::Unknown,
                     "The server ended while the call was in progress.",
                 )));
             }
         }
-        if let State::Opening { handshake, .. } = &mut self.state
-            && let Next::Failed { why, hint, .. } = handshake.heard(None, Reply::Lost(why.to_owned()))
+        if let PeerState::Opening { handshake, .. } = &mut self.state
+            && let HandshakeAction::Failed { why, hint, .. } =
+                handshake.heard(None, HandshakeReply::Lost(why.to_owned()))
         {
             self.fail(why, hint);
         }
         self.attribution.forget();
-        self.state = State::Failed;
+        self.state = PeerState::Failed;
     }
 
     /// Acts on every deadline that has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.state {
-            State::Opening { ref handshake, until, .. } if now >= until => {
+            PeerState::Opening { ref handshake, until, .. } if now >= until => {
                 // A late answer to this question must not be taken for the answer to the next one.
-                let is_discover = matches!(handshake.question(), Question::Discover(_));
-                if let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Handshake)) {
+                let is_discover = matches!(handshake.question(), HandshakeQuestion::Discover(_));
+                if let Some(id) = self.pending.find(|waiting| matches!(waiting, RequestInFlight::Handshake)) {
                     match self.pending.get_mut(id) {
-                        Some(waiting) if is_discover => *waiting = Waiting::Discover,
+                        Some(waiting) if is_discover => *waiting = RequestInFlight::Discover,
                         Some(_) | None => drop(self.pending.take(id)),
                     }
                 }
-                self.opening(Reply::Silence, now);
+                self.opening(HandshakeReply::Silence, now);
             }
-            State::Ready(_) => {
+            PeerState::Ready(_) => {
                 if self.attribution.until().is_some_and(|until| now >= until) {
-                    let step = self.attribution.lapse(|| in_flight(&mut self.pending), now);
+                    let step = self.attribution.lapse(|| calls_in_flight(&mut self.pending), now);
                     self.settle(step);
                 }
                 if self.attribution.doubt.ping_until().is_some_and(|until| now >= until) {
                     self.attribution.doubt.ping_ended();
-                    if let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Ping)) {
+                    if let Some(id) = self.pending.find(|waiting| matches!(waiting, RequestInFlight::Ping)) {
                         self.pending.take(id);
                     }
                 }
-                let is_late = |w: &Waiting<P>| matches!(w, Waiting::List(_, Some(until)) if now >= *until);
+                let is_late =
+                    |w: &RequestInFlight<P>| matches!(w, RequestInFlight::List(_, Some(until)) if now >= *until);
                 self.pending.find_all(is_late).into_iter().for_each(|id| self.list_is_late(id, now));
                 self.read_lists(now);
             }
-            State::Opening { .. } | State::Failed => {}
+            PeerState::Opening { .. } | PeerState::Failed => {}
         }
     }
 
     /// Sends a question of the handshake.
-    fn ask_question(&mut self, question: Question) {
+    fn ask_question(&mut self, question: HandshakeQuestion) {
         let params = question.params(&self.hop, &self.declared);
-        self.ask(question.method(), Some(&params), Waiting::Handshake);
+        self.ask(question.method(), Some(&params), RequestInFlight::Handshake);
     }
 
     /// Continues the handshake with what came of its question.
-    fn opening(&mut self, reply: Reply, now: Instant) {
-        let State::Opening { handshake, .. } = &mut self.state else { return };
+    fn opening(&mut self, reply: HandshakeReply, now: Instant) {
+        let PeerState::Opening { handshake, .. } = &mut self.state else { return };
         let next = handshake.heard(None, reply);
         self.go_on(next, now);
     }
 
     /// Does what the handshake says next.
-    fn go_on(&mut self, next: Next, now: Instant) {
-        let State::Opening { until, deadline, .. } = &mut self.state else { return };
+    fn go_on(&mut self, next: HandshakeAction, now: Instant) {
+        let PeerState::Opening { until, deadline, .. } = &mut self.state else { return };
         match next {
-            Next::Ask(question) => {
+            HandshakeAction::Ask(question) => {
                 *until = *deadline;
                 self.ask_question(question);
             }
-            Next::Wait(time) => *until = time.map_or(*until, |time| (now + time).min(*deadline)),
-            Next::Agreed(agreed) => self.ready(agreed, now),
-            Next::Failed { why, hint, .. } => self.fail(why, hint),
+            HandshakeAction::Wait(time) => *until = time.map_or(*until, |time| (now + time).min(*deadline)),
+            HandshakeAction::Agreed(agreed) => self.ready(agreed, now),
+            HandshakeAction::Failed { why, hint, .. } => self.fail(why, hint),
         }
     }
 
     /// Sends a request of ours, and notes what its answer is for.
-    fn ask(&mut self, method: Method, params: Option<&RawJson>, waiting: Waiting<P>) {
+    fn ask(&mut self, method: Method, params: Option<&RawJson>, waiting: RequestInFlight<P>) {
         if let Some(id) = self.pending.insert(waiting) {
             let id = RawJson::trusted(id.to_string());
             put_line(&mut self.out, &message::encode_request(&id, method.as_str(), params));
@@ -451,27 +456,29 @@ impl<P: CallPort> Peer<P> {
             return self.handle_unknown(frame);
         };
         let found = self.pending.take(id);
-        if !matches!(found, Lookup::Unknown) {
+        if !matches!(found, PendingLookup::Unknown) {
             self.attribution.doubt.answered(id.number());
         }
         match found {
-            Lookup::Late => self.fault(Fault::LateReply),
-            Lookup::Unknown => self.handle_unknown(frame),
-            Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response, now),
-            Lookup::Found(Waiting::Handshake) => self.opening(Reply::Answer(response.outcome), now),
-            Lookup::Found(Waiting::Discover) => {
-                let State::Opening { handshake, .. } = &mut self.state else { return };
+            PendingLookup::Late => self.fault(ProtocolFault::LateReply),
+            PendingLookup::Unknown => self.handle_unknown(frame),
+            PendingLookup::Found(RequestInFlight::Call(port)) => self.finish_call(port, response, now),
+            PendingLookup::Found(RequestInFlight::Handshake) => {
+                self.opening(HandshakeReply::Answer(response.outcome), now)
+            }
+            PendingLookup::Found(RequestInFlight::Discover) => {
+                let PeerState::Opening { handshake, .. } = &mut self.state else { return };
                 let next = handshake.heard_late(&response.outcome);
                 self.go_on(next, now);
             }
-            Lookup::Found(Waiting::List(reading, _)) => {
+            PendingLookup::Found(RequestInFlight::List(reading, _)) => {
                 let (page, fault) = self.lists.answered(*reading, response.outcome, now);
                 fault.into_iter().for_each(|fault| self.fault(fault));
                 page.into_iter().for_each(|page| self.ask_page(page, now));
                 self.read_lists(now);
             }
-            Lookup::Found(Waiting::Listen) => {}
-            Lookup::Found(Waiting::Ping) => {
+            PendingLookup::Found(RequestInFlight::Listen) => {}
+            PendingLookup::Found(RequestInFlight::Ping) => {
                 self.attribution.doubt.ping_ended();
                 self.ping(now);
             }
@@ -481,48 +488,49 @@ impl<P: CallPort> Peer<P> {
     /// Ends a call with the server's response, and reports what is wrong with the response.
     fn finish_call(&mut self, port: P, response: Response, now: Instant) {
         let era = match self.state {
-            State::Ready(agreed) => agreed.revision.era(),
-            State::Opening { .. } | State::Failed => Era::Legacy,
+            PeerState::Ready(agreed) => agreed.revision.era(),
+            PeerState::Opening { .. } | PeerState::Failed => Era::Legacy,
         };
         response.unreadable().into_iter().for_each(|unreadable| self.name(unreadable));
-        let outcome = Outcome::of(response, era);
+        let outcome = CallOutcome::of(response, era);
         if let Some(fault) = outcome.fault() {
             self.fault(fault);
         }
-        self.end_call(port, outcome, End::Answered, now);
+        self.end_call(port, outcome, CallEnd::Answered, now);
     }
 
     /// Ends a call, and declines the requests that its server made in the middle of it.
-    fn end_call(&mut self, port: P, outcome: Outcome, end: End, now: Instant) {
+    fn end_call(&mut self, port: P, outcome: CallOutcome, end: CallEnd, now: Instant) {
         self.leave(&port, end, now);
         port.done(outcome);
     }
 
     /// Takes a call off the connection and declines the requests that its server made in the middle
     /// of it. May settle a question that was held because of the call.
-    fn leave(&mut self, port: &P, end: End, now: Instant) {
+    fn leave(&mut self, port: &P, end: CallEnd, now: Instant) {
         let ended = (port.key(), port.party());
-        let step = self.attribution.ended(ended, end, || in_flight(&mut self.pending), now);
+        let step = self.attribution.ended(ended, end, || calls_in_flight(&mut self.pending), now);
         self.end_requests_of(port.key());
         self.settle(step);
     }
 
     /// Ends the handshake with success, and begins to read the lists if they are read here.
-    fn ready(&mut self, agreed: Agreed, now: Instant) {
+    fn ready(&mut self, agreed: HandshakeAgreement, now: Instant) {
         // The answer to the other question of the handshake no longer decides anything.
-        let is_over = |waiting: &Waiting<P>| matches!(waiting, Waiting::Handshake | Waiting::Discover);
+        let is_over =
+            |waiting: &RequestInFlight<P>| matches!(waiting, RequestInFlight::Handshake | RequestInFlight::Discover);
         self.pending.find_all(is_over).into_iter().for_each(|id| drop(self.pending.take(id)));
         if agreed.revision.era() == Era::Legacy {
             put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
         }
-        self.state = State::Ready(agreed);
+        self.state = PeerState::Ready(agreed);
         self.events.push_back(PeerEvent::Ready(agreed));
         if !self.reads_lists {
             return;
         }
         if agreed.revision.era() == Era::Modern && agreed.offers.changes {
             let params = listen_params(&self.hop, agreed.revision);
-            self.ask(Method::Listen, Some(&params), Waiting::Listen);
+            self.ask(Method::Listen, Some(&params), RequestInFlight::Listen);
         }
         self.lists.begin(agreed.offers);
         self.read_lists(now);
@@ -534,29 +542,31 @@ impl<P: CallPort> Peer<P> {
         let of_stream = matches!(kind, NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other);
         let subscribed = notification.params.as_ref().filter(|_| of_stream).and_then(subscription);
         let stream = match subscribed {
-            Some(id) if matches!(self.pending.get_mut(id), Some(Waiting::Call(_))) => Stream::Listening(id),
-            Some(_) | None => Stream::Shared,
+            Some(id) if matches!(self.pending.get_mut(id), Some(RequestInFlight::Call(_))) => {
+                MessageStream::Listening(id)
+            }
+            Some(_) | None => MessageStream::Shared,
         };
-        match told(notification, stream) {
-            Told::Progress(id, params) => match self.pending.get_mut(id) {
-                Some(Waiting::Call(port)) => port.progress(params),
-                Some(_) | None => self.fault(Fault::BadProgress),
+        match find_recipient(notification, stream) {
+            NoticeRecipient::Progress(id, params) => match self.pending.get_mut(id) {
+                Some(RequestInFlight::Call(port)) => port.progress(params),
+                Some(_) | None => self.fault(ProtocolFault::BadProgress),
             },
-            Told::Notice(id, notification) => {
-                if let Some(Waiting::Call(port)) = self.pending.get_mut(id) {
+            NoticeRecipient::Notice(id, notification) => {
+                if let Some(RequestInFlight::Call(port)) = self.pending.get_mut(id) {
                     port.notice(notification);
                 }
             }
-            Told::Log(_, notification) => self.handle_log(notification),
-            Told::Withdrawn(id) => self.handle_withdrawn(&id),
-            Told::Owner(notification) => self.tell(PeerEvent::Unclaimed(notification)),
-            Told::Updated(uri) => self.tell(PeerEvent::Updated(uri)),
-            Told::Changed(lists) => {
+            NoticeRecipient::Log(_, notification) => self.handle_log(notification),
+            NoticeRecipient::Withdrawn(id) => self.handle_withdrawn(&id),
+            NoticeRecipient::Owner(notification) => self.tell(PeerEvent::Unclaimed(notification)),
+            NoticeRecipient::Updated(uri) => self.tell(PeerEvent::Updated(uri)),
+            NoticeRecipient::Changed(lists) => {
                 self.lists.changed(lists);
                 self.read_lists(now);
             }
-            Told::Wrong(fault) => self.fault(fault),
-            Told::Nobody => {}
+            NoticeRecipient::Wrong(fault) => self.fault(fault),
+            NoticeRecipient::Nobody => {}
         }
     }
 
@@ -587,30 +597,34 @@ impl<P: CallPort> Peer<P> {
     /// Returns the ports of the calls in flight.
     fn ports(&mut self) -> impl Iterator<Item = &mut P> {
         self.pending.iter_mut().filter_map(|waiting| match waiting {
-            Waiting::Call(port) => Some(port),
-            Waiting::Handshake | Waiting::Discover | Waiting::List(..) | Waiting::Listen | Waiting::Ping => None,
+            RequestInFlight::Call(port) => Some(port),
+            RequestInFlight::Handshake
+            | RequestInFlight::Discover
+            | RequestInFlight::List(..)
+            | RequestInFlight::Listen
+            | RequestInFlight::Ping => None,
         })
     }
 
     /// Settles or holds a request of a legacy server.
     fn handle_request(&mut self, request: &Request, now: Instant) {
-        let calls = in_flight(&mut self.pending);
+        let calls = calls_in_flight(&mut self.pending);
         let step = self.attribution.heard(request, &calls, now);
         self.settle(step);
     }
 
     /// Passes settled questions to their clients, and answers those that are for no client.
-    fn settle(&mut self, step: Step) {
+    fn settle(&mut self, step: AttributionResult) {
         step.learned.into_iter().for_each(|lesson| self.tell(PeerEvent::Learned(lesson)));
-        for Settled { request, asked } in step.settled {
+        for SettledQuestion { request, asked } in step.settled {
             let (answer, fault) = match asked {
-                Asked::Answered(answer, fault) => (answer, fault),
-                Asked::Client(asked, call) => {
+                RequestDecision::Answered(answer, fault) => (answer, fault),
+                RequestDecision::Client(asked, call) => {
                     if self.ports().find(|port| port.key() == call).is_some_and(|port| port.ask(asked)) {
                         continue;
                     }
                     self.attribution.open.take(request.id.raw());
-                    (unable(&request.method), Some(Fault::RefusedRequest))
+                    (unable_answer(&request.method), Some(ProtocolFault::RefusedRequest))
                 }
             };
             fault.into_iter().for_each(|fault| self.fault(fault));
@@ -618,7 +632,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
+    fn fault(&mut self, fault: ProtocolFault) {
         self.tell(PeerEvent::Fault(fault));
     }
 
@@ -631,10 +645,14 @@ impl<P: CallPort> Peer<P> {
 }
 
 /// Returns the calls that a question may belong to.
-fn in_flight<P: CallPort>(pending: &mut Pending<Waiting<P>>) -> Vec<InFlight> {
-    let call = |waiting: &mut Waiting<P>| match waiting {
-        Waiting::Call(port) => Some(InFlight { call: port.key(), party: port.party().clone() }),
-        Waiting::Handshake | Waiting::Discover | Waiting::List(..) | Waiting::Listen | Waiting::Ping => None,
+fn calls_in_flight<P: CallPort>(pending: &mut PendingRequests<RequestInFlight<P>>) -> Vec<CallInFlight> {
+    let call = |waiting: &mut RequestInFlight<P>| match waiting {
+        RequestInFlight::Call(port) => Some(CallInFlight { call: port.key(), party: port.party().clone() }),
+        RequestInFlight::Handshake
+        | RequestInFlight::Discover
+        | RequestInFlight::List(..)
+        | RequestInFlight::Listen
+        | RequestInFlight::Ping => None,
     };
     pending.iter_mut().filter_map(call).collect()
 }

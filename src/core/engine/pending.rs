@@ -6,7 +6,7 @@ use crate::wire::id::WireId;
 
 /// Requests in flight, by [`WireId`].
 #[derive(Debug)]
-pub struct Pending<T> {
+pub struct PendingRequests<T> {
     slots: Slab<(u64, T)>,
     /// Number of requests so far; gives each use of a slot another id.
     uses: u64,
@@ -14,7 +14,7 @@ pub struct Pending<T> {
 
 /// The result of looking up the id of a response.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Lookup<T> {
+pub enum PendingLookup<T> {
     /// The request, which is removed from the table.
     Found(T),
     /// An id of ours whose request has ended.
@@ -23,7 +23,7 @@ pub enum Lookup<T> {
     Unknown,
 }
 
-impl<T> Pending<T> {
+impl<T> PendingRequests<T> {
     pub fn new() -> Self {
         Self { slots: Slab::new(), uses: 0 }
     }
@@ -49,12 +49,12 @@ impl<T> Pending<T> {
     }
 
     /// Removes the request with that id and returns it, or tells why there is none.
-    pub fn take(&mut self, id: WireId) -> Lookup<T> {
+    pub fn take(&mut self, id: WireId) -> PendingLookup<T> {
         let slot = id.slot();
         match self.slots.get(slot) {
-            Some((uses, _)) if WireId::new(slot, *uses) == id => Lookup::Found(self.slots.remove(slot).1),
-            _ if id.0 >> 12 <= self.uses && id.0 >> 12 > 0 => Lookup::Late,
-            _ => Lookup::Unknown,
+            Some((uses, _)) if WireId::new(slot, *uses) == id => PendingLookup::Found(self.slots.remove(slot).1),
+            _ if id.0 >> 12 <= self.uses && id.0 >> 12 > 0 => PendingLookup::Late,
+            _ => PendingLookup::Unknown,
         }
     }
 
@@ -86,20 +86,20 @@ mod tests {
 
     #[test]
     fn a_late_reply_never_reaches_the_slots_next_request() {
-        let mut pending = Pending::new();
+        let mut pending = PendingRequests::new();
         let first = pending.insert("first").unwrap();
-        assert_eq!(pending.take(first), Lookup::Found("first"));
+        assert_eq!(pending.take(first), PendingLookup::Found("first"));
         let second = pending.insert("second").unwrap();
         assert_eq!(first.slot(), second.slot());
-        assert_eq!(pending.take(first), Lookup::Late);
-        assert_eq!(pending.take(WireId(u64::MAX >> 12)), Lookup::Unknown);
-        assert_eq!(pending.take(second), Lookup::Found("second"));
+        assert_eq!(pending.take(first), PendingLookup::Late);
+        assert_eq!(pending.take(WireId(u64::MAX >> 12)), PendingLookup::Unknown);
+        assert_eq!(pending.take(second), PendingLookup::Found("second"));
         assert!(pending.slots.is_empty());
     }
 
     #[test]
     fn the_table_is_bounded() {
-        let mut pending = Pending::new();
+        let mut pending = PendingRequests::new();
         for n in 0..WireId::MAX_SLOTS {
             assert!(pending.insert(n).is_some());
         }

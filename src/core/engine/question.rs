@@ -8,11 +8,11 @@
 //! - Both modern: the result passes. Its state is sealed to caller, profile, upstream, method, item
 //!   and arguments ([`crate::engine::state`]), and only the very same call can continue with it.
 //! - Legacy client, modern server: each request becomes a request to the client on the stream of
-//!   its call, one after the other ([`Round`]). Then the call continues upstream.
-//! - Both legacy: the server's request is passed on under an id of ours ([`OnStream`]), and its
+//!   its call, one after the other ([`QuestionRound`]). Then the call continues upstream.
+//! - Both legacy: the server's request is passed on under an id of ours ([`StreamQuestions`]), and its
 //!   answer is passed back unchanged.
 //! - Modern client, legacy server: the call is parked ([`park`]). Its request is answered with
-//!   `input_required` and a sealed name ([`Gathered`]), and the client's next request attaches to
+//!   `input_required` and a sealed name ([`GatheredQuestions`]), and the client's next request attaches to
 //!   it. An answer goes upstream once, however often that request is sent. After 10 minutes, or
 //!   when the gateway stops, the server learns that no answer comes, and the call is cancelled. An
 //!   outcome is kept for half a minute, unless its slot is needed.
@@ -20,8 +20,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::engine::ask::{ClientAnswer, response};
-use crate::mcp::input::{InputRequest, Wanted, cancel, decline, input_required};
+use crate::engine::ask::{ClientAnswer, modern_response};
+use crate::mcp::input::{InputRequest, WantedInput, cancel, decline, input_required};
 use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -44,13 +44,13 @@ const GATHER: Duration = Duration::from_millis(100);
 
 /// A question that may be shown to a client.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct ClientQuestion {
     /// The key under which the asker wants the answer.
     pub key: RawJson,
     pub request: InputRequest,
 }
 
-impl Question {
+impl ClientQuestion {
     /// Returns the key as text, if it is a text.
     fn name(&self) -> Option<String> {
         self.key.parse::<String>().ok()
@@ -60,28 +60,28 @@ impl Question {
 /// The questions that a legacy client has before it on the stream of one call. `W` is the
 /// transport's handle to the answer.
 #[derive(Debug)]
-pub struct OnStream<W> {
-    open: Vec<Shown<W>>,
+pub struct StreamQuestions<W> {
+    open: Vec<ShownQuestion<W>>,
     /// Time since which a question is open.
     since: Option<Instant>,
 }
 
 /// A question that the client has before it.
 #[derive(Debug)]
-pub struct Shown<W> {
-    pub question: Question,
+pub struct ShownQuestion<W> {
+    pub question: ClientQuestion,
     pub wait: W,
     /// Time at which the question ends without an answer.
     until: Instant,
 }
 
-impl<W> Default for OnStream<W> {
+impl<W> Default for StreamQuestions<W> {
     fn default() -> Self {
         Self { open: Vec::new(), since: None }
     }
 }
 
-impl<W> OnStream<W> {
+impl<W> StreamQuestions<W> {
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -91,22 +91,22 @@ impl<W> OnStream<W> {
     }
 
     /// Adds a question that the client was sent.
-    pub fn shown(&mut self, question: Question, wait: W, now: Instant) {
+    pub fn shown(&mut self, question: ClientQuestion, wait: W, now: Instant) {
         self.since.get_or_insert(now);
-        self.open.push(Shown { question, wait, until: now + PATIENCE });
+        self.open.push(ShownQuestion { question, wait, until: now + PATIENCE });
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Shown<W>> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut ShownQuestion<W>> {
         self.open.iter_mut()
     }
 
     /// Removes the question at that index of [`Self::iter_mut`].
-    pub fn end(&mut self, at: usize) -> Option<Shown<W>> {
+    pub fn end(&mut self, at: usize) -> Option<ShownQuestion<W>> {
         (at < self.open.len()).then(|| self.open.swap_remove(at))
     }
 
     /// Removes the question with that key, because its server no longer wants an answer.
-    pub fn withdraw(&mut self, key: &RawJson) -> Option<Shown<W>> {
+    pub fn withdraw(&mut self, key: &RawJson) -> Option<ShownQuestion<W>> {
         let at = self.open.iter().position(|shown| shown.question.key == *key)?;
         self.end(at)
     }
@@ -117,7 +117,7 @@ impl<W> OnStream<W> {
     }
 
     /// Removes a question whose time is over.
-    pub fn late(&mut self, now: Instant) -> Option<Shown<W>> {
+    pub fn late(&mut self, now: Instant) -> Option<ShownQuestion<W>> {
         let at = self.open.iter().position(|shown| shown.until <= now)?;
         self.end(at)
     }
@@ -128,7 +128,7 @@ impl<W> OnStream<W> {
     }
 
     /// Removes all questions.
-    pub fn close(&mut self) -> impl Iterator<Item = Shown<W>> + '_ {
+    pub fn close(&mut self) -> impl Iterator<Item = ShownQuestion<W>> + '_ {
         self.open.drain(..)
     }
 
@@ -145,27 +145,27 @@ impl<W> OnStream<W> {
 /// The questions in a modern server's result, for a legacy client. It is asked one question after
 /// the other, which is kinder to a person than all at once.
 #[derive(Debug)]
-pub struct Round {
+pub struct QuestionRound {
     /// The server's state, which goes back to it unchanged.
     state: Option<String>,
     /// Questions that were not asked yet.
-    waiting: VecDeque<Question>,
+    waiting: VecDeque<ClientQuestion>,
     /// Answers so far, by key.
     responses: RawObject,
 }
 
-impl Round {
+impl QuestionRound {
     /// Begins a round. Requests that are declined, and forms that this client cannot show, are
     /// answered at once. `id` makes the ids of pages.
-    pub fn new(wanted: Wanted, revision: Revision, id: impl Fn() -> String) -> Self {
-        let Wanted { asked, declined, state } = wanted;
+    pub fn new(wanted: WantedInput, revision: Revision, id: impl Fn() -> String) -> Self {
+        let WantedInput { asked, declined, state } = wanted;
         let (mut waiting, mut responses) = (VecDeque::new(), RawObject::default());
         for (key, _) in declined {
             responses.set(&key, decline());
         }
         for (key, request) in asked {
             match request.for_revision(revision, &id) {
-                Ok(request) => waiting.push_back(Question { key: RawJson::string(&key), request }),
+                Ok(request) => waiting.push_back(ClientQuestion { key: RawJson::string(&key), request }),
                 // No person can fill in a form that cannot be shown.
                 Err(_) => responses.set(&key, cancel()),
             }
@@ -174,7 +174,7 @@ impl Round {
     }
 
     /// Takes the question to ask now.
-    pub fn next_question(&mut self) -> Option<Question> {
+    pub fn next_question(&mut self) -> Option<ClientQuestion> {
         self.waiting.pop_front()
     }
 
@@ -182,9 +182,9 @@ impl Round {
     ///
     /// # Errors
     /// The reason why the call cannot continue.
-    pub fn answered(&mut self, question: &Question, answer: Option<ClientAnswer>) -> Result<(), &'static str> {
+    pub fn answered(&mut self, question: &ClientQuestion, answer: Option<ClientAnswer>) -> Result<(), &'static str> {
         let answer = answer.ok_or("the client did not answer the server's question in time")?;
-        let answer = response(&question.request.method, answer);
+        let answer = modern_response(&question.request.method, answer);
         let answer = answer.ok_or("the client refused to sample for the server")?;
         if let Some(key) = question.name() {
             self.responses.set(&key, answer);
@@ -200,19 +200,19 @@ impl Round {
 
 /// The questions that a modern client is about to be asked by the result of its request.
 #[derive(Debug, Default)]
-pub struct Gathered {
-    asked: Vec<Question>,
+pub struct GatheredQuestions {
+    asked: Vec<ClientQuestion>,
     until: Option<Instant>,
 }
 
-impl Gathered {
+impl GatheredQuestions {
     /// Returns when the client is to be asked; `None` while there is nothing to ask.
     pub fn due(&self) -> Option<Instant> {
         self.until
     }
 
     /// Adds a question. The first one decides when the client is asked.
-    pub fn add(&mut self, question: Question, now: Instant) {
+    pub fn add(&mut self, question: ClientQuestion, now: Instant) {
         self.asked.push(question);
         self.until.get_or_insert(now + GATHER);
     }

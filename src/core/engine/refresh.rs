@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 
 /// Interval between two readings of one list.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The pace at which one list is read.
 #[derive(Debug, Default)]
-struct Pace {
+struct ListPace {
     /// Time at which the whole burst is available again.
     whole: Option<Instant>,
     /// Number of readings that differed from the one before. A reading that does not differ halves
@@ -36,7 +36,7 @@ struct Pace {
     rests_until: Option<Instant>,
 }
 
-impl Pace {
+impl ListPace {
     /// Extends the rest to `until`, and never shortens it.
     fn rest(&mut self, until: Instant) {
         self.rests_until = Some(self.rests_until.map_or(until, |earlier| earlier.max(until)));
@@ -45,11 +45,11 @@ impl Pace {
 
 /// The pace of each list of one upstream.
 #[derive(Debug, Default)]
-pub(crate) struct Allowance([Pace; 4]);
+pub(crate) struct ListReadAllowance([ListPace; 4]);
 
-impl Allowance {
+impl ListReadAllowance {
     /// Returns the earliest time at which the list may be read.
-    pub(crate) fn due(&self, list: List, now: Instant) -> Instant {
+    pub(crate) fn due(&self, list: ItemList, now: Instant) -> Instant {
         let Some(pace) = self.0.get(list as usize) else { return now };
         let allowed = pace.whole.unwrap_or(now).checked_sub(INTERVAL * (BURST - 1)).unwrap_or(now);
         pace.rests_until.map_or(allowed, |until| until.max(allowed)).max(now)
@@ -57,7 +57,7 @@ impl Allowance {
 
     /// Counts one reading of the list; returns false, and counts nothing, if the list is not due
     /// yet.
-    pub(crate) fn take(&mut self, list: List, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, list: ItemList, now: Instant) -> bool {
         let due = self.due(list, now) <= now;
         if let Some(pace) = self.0.get_mut(list as usize).filter(|_| due) {
             pace.whole = Some(pace.whole.map_or(now, |whole| whole.max(now)) + INTERVAL);
@@ -67,7 +67,7 @@ impl Allowance {
 
     /// Records the end of a reading and whether it differs from the one before, and lets the list
     /// rest.
-    pub(crate) fn ended(&mut self, list: List, differs: bool, now: Instant) {
+    pub(crate) fn ended(&mut self, list: ItemList, differs: bool, now: Instant) {
         let Some(pace) = self.0.get_mut(list as usize) else { return };
         let was_quiet = pace.ended.is_some_and(|ended| now.saturating_duration_since(ended) > LONGEST_PAUSE * 2);
         let before = if was_quiet { 0 } else { pace.differing };
@@ -97,41 +97,42 @@ mod tests {
     #[test]
     fn a_few_readings_at_once_and_then_one_a_second() {
         let start = epoch();
-        let mut allowance = Allowance::default();
-        let taken = (0..10_000).filter(|ms| allowance.take(List::Tools, start + Duration::from_millis(*ms))).count();
+        let mut allowance = ListReadAllowance::default();
+        let taken =
+            (0..10_000).filter(|ms| allowance.take(ItemList::Tools, start + Duration::from_millis(*ms))).count();
         assert_eq!(taken, 5 + 9);
         let now = start + Duration::from_secs(10);
-        assert_eq!(allowance.due(List::Tools, now), now);
-        assert_eq!(allowance.due(List::Prompts, start), start, "each list has its own");
-        assert!(allowance.take(List::Prompts, start));
+        assert_eq!(allowance.due(ItemList::Tools, now), now);
+        assert_eq!(allowance.due(ItemList::Prompts, start), start, "each list has its own");
+        assert!(allowance.take(ItemList::Prompts, start));
     }
 
     #[test]
     fn a_reading_that_ends_after_the_one_before_was_judged_shortens_no_rest() {
         let start = epoch();
-        let mut allowance = Allowance::default();
-        assert!(allowance.take(List::Tools, start));
-        allowance.ended(List::Tools, false, start);
-        assert!(allowance.take(List::Tools, start));
+        let mut allowance = ListReadAllowance::default();
+        assert!(allowance.take(ItemList::Tools, start));
+        allowance.ended(ItemList::Tools, false, start);
+        assert!(allowance.take(ItemList::Tools, start));
         let judged = start + Duration::from_secs(10);
         allowance.judged(Duration::from_secs(10), judged);
-        let rest = allowance.due(List::Tools, judged);
+        let rest = allowance.due(ItemList::Tools, judged);
         assert_eq!(rest, judged + Duration::from_secs(90));
-        allowance.ended(List::Tools, false, judged);
-        assert_eq!(allowance.due(List::Tools, judged), rest);
+        allowance.ended(ItemList::Tools, false, judged);
+        assert_eq!(allowance.due(ItemList::Tools, judged), rest);
     }
 
     /// Reads the list as soon as it is due, and returns the time of that reading.
-    fn read(allowance: &mut Allowance, differs: bool, took: Duration, now: Instant) -> Instant {
-        let now = allowance.due(List::Tools, now);
-        assert!(allowance.take(List::Tools, now));
-        allowance.ended(List::Tools, differs, now);
+    fn read(allowance: &mut ListReadAllowance, differs: bool, took: Duration, now: Instant) -> Instant {
+        let now = allowance.due(ItemList::Tools, now);
+        assert!(allowance.take(ItemList::Tools, now));
+        allowance.ended(ItemList::Tools, differs, now);
         allowance.judged(took, now + took);
         now
     }
 
     /// Returns the rests before these readings, in seconds.
-    fn rests(allowance: &mut Allowance, readings: &[bool], took: Duration, from: &mut Instant) -> Vec<u64> {
+    fn rests(allowance: &mut ListReadAllowance, readings: &[bool], took: Duration, from: &mut Instant) -> Vec<u64> {
         let rest = |differs: &bool| {
             let at = read(allowance, *differs, took, *from);
             let rest = at.duration_since(*from).as_secs();
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_rest_doubles_while_readings_differ_and_comes_back_down() {
-        let (mut now, mut allowance) = (epoch(), Allowance::default());
+        let (mut now, mut allowance) = (epoch(), ListReadAllowance::default());
         let none = Duration::ZERO;
         let growing = rests(&mut allowance, &[true; 14], none, &mut now);
         assert_eq!(growing, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
@@ -163,18 +164,18 @@ mod tests {
             (Duration::from_secs(4), [true; 3], [0, 40, 40]),
             (Duration::from_secs(100), [true; 3], [0, 400, 400]),
         ] {
-            let (mut now, mut allowance) = (epoch(), Allowance::default());
+            let (mut now, mut allowance) = (epoch(), ListReadAllowance::default());
             assert_eq!(rests(&mut allowance, &readings, took, &mut now), want, "{took:?}");
         }
-        let (now, mut allowance) = (epoch(), Allowance::default());
+        let (now, mut allowance) = (epoch(), ListReadAllowance::default());
         allowance.judged(Duration::from_secs(9), now);
-        assert_eq!(allowance.due(List::Tools, now), now, "a list that was not read does not rest");
+        assert_eq!(allowance.due(ItemList::Tools, now), now, "a list that was not read does not rest");
     }
 
     #[test]
     fn a_server_that_always_changes_has_judging_for_a_tenth_of_the_time_at_most() {
         for millis in [1, 50, 1_000, 5_000, 30_000] {
-            let (start, mut allowance) = (epoch(), Allowance::default());
+            let (start, mut allowance) = (epoch(), ListReadAllowance::default());
             let (took, mut now, mut spent) = (Duration::from_millis(millis), start, Duration::ZERO);
             while now.duration_since(start) < Duration::from_secs(3600) {
                 now = read(&mut allowance, true, took, now) + took;

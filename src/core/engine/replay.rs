@@ -19,8 +19,8 @@ pub const KEPT: Duration = Duration::from_secs(300);
 
 /// The recorded events of one stream. `M` is a message.
 #[derive(Debug)]
-pub struct Recording<M> {
-    events: VecDeque<Event<M>>,
+pub struct StreamRecording<M> {
+    events: VecDeque<RecordedEvent<M>>,
     bytes: usize,
     /// Number of the next event. The priming event has number 0.
     next: u64,
@@ -42,7 +42,7 @@ pub struct Recording<M> {
 
 /// A recorded event.
 #[derive(Debug)]
-struct Event<M> {
+struct RecordedEvent<M> {
     number: u64,
     message: M,
     /// Length of the message, in bytes.
@@ -53,7 +53,7 @@ struct Event<M> {
 
 /// The next thing in a recording for its reader.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found<T> {
+pub enum RecordingItem<T> {
     Event(T),
     /// No event yet.
     Nothing,
@@ -61,7 +61,7 @@ pub enum Found<T> {
     Over,
 }
 
-impl<M> Recording<M> {
+impl<M> StreamRecording<M> {
     pub fn new(now: Duration) -> Self {
         Self {
             events: VecDeque::new(),
@@ -121,7 +121,7 @@ impl<M> Recording<M> {
             return;
         }
         self.bytes += bytes;
-        self.events.push_back(Event { number, message: message(), bytes, may_be_missed });
+        self.events.push_back(RecordedEvent { number, message: message(), bytes, may_be_missed });
         self.fit(0);
     }
 
@@ -159,15 +159,15 @@ impl<M> Recording<M> {
     }
 
     /// Takes the next event for that reader, as `read` makes it from the number and the message.
-    pub fn find<T>(&mut self, reader: u64, read: impl FnOnce(u64, &M) -> T) -> Found<T> {
+    pub fn find<T>(&mut self, reader: u64, read: impl FnOnce(u64, &M) -> T) -> RecordingItem<T> {
         if self.reader != reader {
-            return Found::Over;
+            return RecordingItem::Over;
         }
         let at = self.events.partition_point(|event| event.number < self.read);
         let Some(event) = self.events.get(at) else {
-            return if self.ended { Found::Over } else { Found::Nothing };
+            return if self.ended { RecordingItem::Over } else { RecordingItem::Nothing };
         };
-        let found = Found::Event(read(event.number, &event.message));
+        let found = RecordingItem::Event(read(event.number, &event.message));
         self.read = event.number.saturating_add(1);
         // Events beyond the bounds were kept for this reader.
         self.fit(0);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// First wait; doubles up to [`Kind::longest`].
+/// First wait; doubles up to [`StartFailure::longest`].
 const SHORTEST: Duration = Duration::from_millis(500);
 /// An upstream that was ready for this long begins again with the shortest wait.
 const STABLE: Duration = Duration::from_secs(30);
 
 /// The kind of a failure, which decides how long the waits get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StartFailure {
     /// The connection to a URL. An attempt costs little, and the server may be back at any moment.
     Connection,
     /// A process, whose start costs much.
@@ -22,7 +22,7 @@ pub enum Kind {
     Unadmitted,
 }
 
-impl Kind {
+impl StartFailure {
     /// Returns the longest wait after such failures.
     fn longest(self) -> Duration {
         match self {
@@ -35,21 +35,24 @@ impl Kind {
 
 /// The back-off of one upstream. It never gives up.
 #[derive(Debug, Default)]
-pub struct Backoff {
+pub struct StartBackoff {
     failures: u32,
 }
 
-impl Backoff {
+impl StartBackoff {
     /// Records a failure and returns the wait before the next start. `was_ready` is how long the
     /// upstream was ready before, and `jitter`, a random number in 0..1, spreads the restarts of
     /// many upstreams.
-    pub fn failed(&mut self, kind: Kind, was_ready: Option<Duration>, jitter: f64) -> Duration {
+    pub fn failed(&mut self, kind: StartFailure, was_ready: Option<Duration>, jitter: f64) -> Duration {
         if was_ready.is_some_and(|served| served >= STABLE) {
             self.failures = 0;
         }
         let doubled = SHORTEST.saturating_mul(1 << self.failures.min(16));
-        let full =
-            if matches!(kind, Kind::Lasting | Kind::Unadmitted) { kind.longest() } else { doubled.min(kind.longest()) };
+        let full = if matches!(kind, StartFailure::Lasting | StartFailure::Unadmitted) {
+            kind.longest()
+        } else {
+            doubled.min(kind.longest())
+        };
         self.failures = self.failures.saturating_add(1);
         full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
     }
@@ -66,8 +69,8 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_bound_of_their_kind_and_never_end() {
-        for (kind, longest) in [(Kind::Connection, 10_000), (Kind::Process, 60_000)] {
-            let mut backoff = Backoff::default();
+        for (kind, longest) in [(StartFailure::Connection, 10_000), (StartFailure::Process, 60_000)] {
+            let mut backoff = StartBackoff::default();
             let waits: Vec<u128> = (0..1000).map(|_| backoff.failed(kind, None, 1.0).as_millis()).collect();
             assert_eq!(waits[..5], [500, 1000, 2000, 4000, 8000], "{kind:?}");
             assert!(waits[8..].iter().all(|wait| *wait == longest), "{kind:?}: {:?}", &waits[..10]);
@@ -76,21 +79,21 @@ mod tests {
 
     #[test]
     fn a_cause_that_lasts_is_tried_seldom_from_the_first_time_on() {
-        assert_eq!(Backoff::default().failed(Kind::Lasting, None, 1.0), Duration::from_secs(60));
+        assert_eq!(StartBackoff::default().failed(StartFailure::Lasting, None, 1.0), Duration::from_secs(60));
     }
 
     #[test]
     fn the_random_part_is_half_of_the_wait() {
         for (jitter, wait) in [(0.0, 5_000), (0.5, 7_500), (1.0, 10_000), (9.0, 10_000)] {
-            let mut backoff = Backoff { failures: 40 };
-            assert_eq!(backoff.failed(Kind::Connection, None, jitter), Duration::from_millis(wait), "{jitter}");
+            let mut backoff = StartBackoff { failures: 40 };
+            assert_eq!(backoff.failed(StartFailure::Connection, None, jitter), Duration::from_millis(wait), "{jitter}");
         }
     }
 
     #[test]
     fn a_stable_run_forgets_the_past() {
-        let mut backoff = Backoff { failures: 7 };
-        assert_eq!(backoff.failed(Kind::Process, Some(STABLE), 0.0), Duration::from_millis(250));
+        let mut backoff = StartBackoff { failures: 7 };
+        assert_eq!(backoff.failed(StartFailure::Process, Some(STABLE), 0.0), Duration::from_millis(250));
         assert_eq!(backoff.failures(), 1);
     }
 }

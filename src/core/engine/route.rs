@@ -1,10 +1,10 @@
 //! Routes a client's request to one item of one upstream and its original name, or to an error.
 
 use crate::catalog::merge::Catalog;
-use crate::engine::askers::{Item, Party};
-use crate::engine::call::Outgoing;
+use crate::engine::askers::{CallOrigin, DefinedItem};
+use crate::engine::call::OutgoingCall;
 use crate::mcp::meta::{Meta, MetaError};
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::{ItemList, Method};
 use crate::mcp::nulls;
 use crate::wire::foreign;
 use crate::wire::id::ClientId;
@@ -12,28 +12,28 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// A client's request with the item that it reaches.
 #[derive(Debug)]
-pub struct Routed {
+pub struct RoutedRequest {
     /// Index of the item in the catalog; for a URI that a template covers, index of the template.
     pub entry: usize,
     /// Canonical name to judge by, if it is not the entry's own: for a URI that a template covers.
     pub canonical: Option<String>,
-    pub outgoing: Outgoing,
+    pub outgoing: OutgoingCall,
     /// The client's progress token.
     pub token: Option<ClientId>,
     /// State and answers, if the client continues a call that asked it for input.
-    pub resume: Option<Resume>,
+    pub resume: Option<CallResumption>,
 }
 
 /// The members of a request that continues a call.
 #[derive(Clone, Debug)]
-pub struct Resume {
+pub struct CallResumption {
     /// The state that the call was given; not checked yet.
     pub state: String,
     /// The client's answers, an object.
     pub responses: Option<RawJson>,
 }
 
-impl Resume {
+impl CallResumption {
     /// Reads the members; `None` for a request that starts a call.
     fn read(method: Method, params: &RawObject) -> Result<Option<Self>, RouteError> {
         // Only these three methods can ask; for the others the protocol does not define
@@ -93,7 +93,7 @@ pub(crate) fn params_object(params: Option<&RawJson>) -> Result<RawObject, Route
 
 /// The parameters of a request, parsed once for all readers.
 #[derive(Default, Debug)]
-pub struct Params {
+pub struct RequestParams {
     pub object: RawObject,
     pub meta: Meta,
 }
@@ -111,7 +111,7 @@ const OPTIONAL: &[&str] = &[
     "task",
 ];
 
-impl Params {
+impl RequestParams {
     /// Reads `params`, and drops optional members that are `null`: some hosts write `null` for what
     /// they leave out.
     ///
@@ -142,54 +142,54 @@ pub fn route(
     params: &RawObject,
     meta: Meta,
     visible: impl Fn(usize) -> bool,
-) -> Result<Routed, RouteError> {
-    let resume = Resume::read(method, params)?;
+) -> Result<RoutedRequest, RouteError> {
+    let resume = CallResumption::read(method, params)?;
     let token = meta.progress_token()?;
     let mut body = RawObject::default();
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other method is no call")]
     let (entry, canonical) = match method {
-        Method::ToolsCall => named(catalog, List::Tools, params, &mut body, visible)?,
-        Method::PromptsGet => named(catalog, List::Prompts, params, &mut body, visible)?,
+        Method::ToolsCall => named(catalog, ItemList::Tools, params, &mut body, visible)?,
+        Method::PromptsGet => named(catalog, ItemList::Prompts, params, &mut body, visible)?,
         Method::ResourcesRead | Method::ResourcesSubscribe => by_uri(catalog, params, &mut body, visible)?,
         Method::Complete => completion(catalog, params, &mut body, visible)?,
         _ => return Err(RouteError::Params),
     };
     let (capabilities, log_level) = (meta.input_capabilities(), meta.log_level());
-    let outgoing = Outgoing {
+    let outgoing = OutgoingCall {
         body,
         wants_progress: token.is_some(),
         capabilities,
         log_level,
-        party: Party { item: item(catalog, method, entry), ..Party::default() },
-        ..Outgoing::own(method, meta)
+        party: CallOrigin { item: item(catalog, method, entry), ..CallOrigin::default() },
+        ..OutgoingCall::own(method, meta)
     };
-    Ok(Routed { entry, canonical, outgoing, token, resume })
+    Ok(RoutedRequest { entry, canonical, outgoing, token, resume })
 }
 
 /// Returns the item that a call is made of. A question about an item is no call of it.
-fn item(catalog: &Catalog, method: Method, entry: usize) -> Option<Item> {
+fn item(catalog: &Catalog, method: Method, entry: usize) -> Option<DefinedItem> {
     let is_call = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-    catalog.entry(entry).filter(|_| is_call).map(Item::of)
+    catalog.entry(entry).filter(|_| is_call).map(DefinedItem::of)
 }
 
 /// The index of an entry, and the canonical name if it is not the entry's own.
-type Found = (usize, Option<String>);
+type RoutedItem = (usize, Option<String>);
 
 /// Finds a tool or a prompt, and writes its original name and the arguments to `body`.
 fn named(
     catalog: &Catalog,
-    list: List,
+    list: ItemList,
     params: &RawObject,
     body: &mut RawObject,
     visible: impl Fn(usize) -> bool,
-) -> Result<Found, RouteError> {
+) -> Result<RoutedItem, RouteError> {
     let name = params.said("name").ok_or(RouteError::Member("name"))?;
-    let found = reached(catalog.find(list, &name), visible);
+    let found = visible_entry(catalog.find(list, &name), visible);
     let Some((at, entry)) = found.and_then(|at| Some((at, catalog.entry(at)?))) else {
-        return Err(if list == List::Tools {
-            RouteError::UnknownTool(shown(&name))
+        return Err(if list == ItemList::Tools {
+            RouteError::UnknownTool(shorten(&name))
         } else {
-            RouteError::UnknownPrompt(shown(&name))
+            RouteError::UnknownPrompt(shorten(&name))
         });
     };
     body.append("\"name\"", entry.original_json.clone());
@@ -208,26 +208,26 @@ fn by_uri(
     params: &RawObject,
     body: &mut RawObject,
     visible: impl Fn(usize) -> bool,
-) -> Result<Found, RouteError> {
+) -> Result<RoutedItem, RouteError> {
     let uri = params.said("uri").ok_or(RouteError::Member("uri"))?;
-    let found = owner(catalog, &uri);
-    let at = reached(found, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+    let found = uri_entry(catalog, &uri);
+    let at = visible_entry(found, visible).ok_or_else(|| RouteError::UnknownResource(shorten(&uri)))?;
     let (canonical, original) =
-        originally(catalog, at, &uri).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
+        upstream_uri(catalog, at, &uri).ok_or_else(|| RouteError::UnknownResource(shorten(&uri)))?;
     body.set("uri", RawJson::string(&original));
     Ok((at, canonical))
 }
 
 /// Returns the entry that owns a URI: the resource itself, else the one template that matches.
-fn owner(catalog: &Catalog, uri: &str) -> Option<usize> {
-    catalog.find(List::Resources, uri).or_else(|| catalog.find_template(uri))
+fn uri_entry(catalog: &Catalog, uri: &str) -> Option<usize> {
+    catalog.find(ItemList::Resources, uri).or_else(|| catalog.find_template(uri))
 }
 
 /// Returns the canonical name of a URI if it is not its entry's own, and the URI as the entry's
 /// upstream knows it.
-fn originally(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<String>, String)> {
+fn upstream_uri(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<String>, String)> {
     let entry = catalog.entry(at)?;
-    if entry.list == List::Resources {
+    if entry.list == ItemList::Resources {
         return Some((None, entry.original.to_string()));
     }
     let prefix = format!("{}+", entry.upstream_name);
@@ -240,7 +240,7 @@ fn originally(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<String>
 const NOWHERE: usize = usize::MAX;
 
 /// Returns the entry that was found, if the caller may reach it. Calls `visible` once in any case.
-fn reached(found: Option<usize>, visible: impl Fn(usize) -> bool) -> Option<usize> {
+fn visible_entry(found: Option<usize>, visible: impl Fn(usize) -> bool) -> Option<usize> {
     let at = found.unwrap_or(NOWHERE);
     visible(at).then_some(at).filter(|at| *at != NOWHERE)
 }
@@ -251,7 +251,7 @@ fn completion(
     params: &RawObject,
     body: &mut RawObject,
     visible: impl Fn(usize) -> bool,
-) -> Result<Found, RouteError> {
+) -> Result<RoutedItem, RouteError> {
     let reference = params.get("ref").ok_or(RouteError::Member("ref"))?;
     let reference = RawObject::parse(reference).map_err(|_| RouteError::Member("ref"))?;
     let argument = params.get("argument").filter(|raw| raw.is_object()).ok_or(RouteError::Member("argument"))?;
@@ -259,13 +259,13 @@ fn completion(
     let (at, member) = match kind.as_str() {
         "ref/prompt" => {
             let name = reference.string("name").ok_or(RouteError::Member("ref"))?;
-            let at = reached(catalog.find(List::Prompts, &name), visible);
-            (at.ok_or_else(|| RouteError::UnknownPrompt(shown(&name)))?, "name")
+            let at = visible_entry(catalog.find(ItemList::Prompts, &name), visible);
+            (at.ok_or_else(|| RouteError::UnknownPrompt(shorten(&name)))?, "name")
         }
         "ref/resource" => {
             let uri = reference.string("uri").ok_or(RouteError::Member("ref"))?;
-            let at = catalog.find(List::Templates, &uri).or_else(|| catalog.find(List::Resources, &uri));
-            (reached(at, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?, "uri")
+            let at = catalog.find(ItemList::Templates, &uri).or_else(|| catalog.find(ItemList::Resources, &uri));
+            (visible_entry(at, visible).ok_or_else(|| RouteError::UnknownResource(shorten(&uri)))?, "uri")
         }
         _ => return Err(RouteError::Member("ref")),
     };
@@ -283,7 +283,7 @@ fn completion(
 
 /// Shortens a client's text for an error message, as one line without hidden characters. The answer
 /// for a hidden item uses it too, so that it is that for an unknown one.
-pub fn shown(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     foreign::short(text, 128)
 }
 
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn nulls_are_absent_and_other_values_are_not() {
-        let read = |text: &'static str| Params::read(Some(&RawJson::trusted(text)));
+        let read = |text: &'static str| RequestParams::read(Some(&RawJson::trusted(text)));
         assert!(read("null").unwrap().object.is_empty());
         let params = read(r#"{"name":"t","arguments":null,"_meta":null}"#).unwrap();
         assert_eq!(params.object.encode().text(), r#"{"name":"t"}"#);
@@ -305,27 +305,27 @@ mod tests {
         }
     }
     use crate::catalog::inventory::Inventory;
-    use crate::catalog::merge::{Filters, NamingRules, Source, merge};
+    use crate::catalog::merge::{ItemFilters, MergeSource, NamingRules, merge};
     use crate::catalog::name::UpstreamName;
     use crate::mcp::item::Definition;
 
     fn catalog() -> Catalog {
         let mut inventory = Inventory::default();
-        let mut put = |list: List, text: &'static str| {
+        let mut put = |list: ItemList, text: &'static str| {
             inventory.replace(list, vec![Definition::read(list, &RawJson::trusted(text)).unwrap()]);
         };
-        put(List::Tools, r#"{"name":"read"}"#);
-        put(List::Prompts, r#"{"name":"p"}"#);
-        put(List::Resources, r#"{"uri":"a://x","name":"x"}"#);
-        put(List::Templates, r#"{"uriTemplate":"a://t/{id}","name":"t"}"#);
+        put(ItemList::Tools, r#"{"name":"read"}"#);
+        put(ItemList::Prompts, r#"{"name":"p"}"#);
+        put(ItemList::Resources, r#"{"uri":"a://x","name":"x"}"#);
+        put(ItemList::Templates, r#"{"uriTemplate":"a://t/{id}","name":"t"}"#);
         let name = UpstreamName::parse("fs").unwrap();
-        let filters = Filters::default();
-        let source = Source {
+        let filters = ItemFilters::default();
+        let source = MergeSource {
             upstream: &name,
             prefix: "fs__",
             inventory: &inventory,
             filters: &filters,
-            annotate: &crate::policy::Annotator::default(),
+            annotate: &crate::policy::OperatorHints::default(),
             needs_headers: false,
             standings: None,
             withheld: None,
@@ -336,7 +336,7 @@ mod tests {
         merge(&[source], rules).0
     }
 
-    fn go(method: Method, params: &'static str) -> Result<Routed, RouteError> {
+    fn go(method: Method, params: &'static str) -> Result<RoutedRequest, RouteError> {
         let params = RawObject::parse(&RawJson::trusted(params)).map_err(|_| RouteError::Params)?;
         let meta = Meta::of(&params)?;
         route(&catalog(), method, &params, meta, |_| true)
@@ -344,9 +344,9 @@ mod tests {
 
     /// Describes everything in a request that is acted on or sent on.
     fn meaning(method: Method, params: &serde_json::Value) -> String {
-        let params = Params::read(Some(&RawJson::trusted(params.to_string()))).unwrap();
+        let params = RequestParams::read(Some(&RawJson::trusted(params.to_string()))).unwrap();
         params.meta.modern().unwrap();
-        let kinds = crate::mcp::kinds::Kinds::of(params.meta.get(crate::mcp::meta::CLIENT_CAPABILITIES));
+        let kinds = crate::mcp::kinds::InputKinds::of(params.meta.get(crate::mcp::meta::CLIENT_CAPABILITIES));
         let name = params.meta.client_name();
         let routed = route(&catalog(), method, &params.object, params.meta, |_| true).unwrap();
         let (body, capabilities) = (routed.outgoing.body.encode(), routed.outgoing.capabilities);

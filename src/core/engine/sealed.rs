@@ -6,7 +6,7 @@ use aes_gcm_siv::aead::{Aead as _, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, KeyInit as _, Nonce};
 use data_encoding::BASE64URL_NOPAD;
 
-use crate::wire::secrets::Secrets;
+use crate::wire::secrets::SealSecrets;
 
 /// Length of the nonce that a sealed text begins with, in bytes.
 pub(super) const NONCE_BYTES: usize = 12;
@@ -15,7 +15,7 @@ pub(super) const NONCE_BYTES: usize = 12;
 pub(super) struct TextKeys(Vec<Aes256GcmSiv>);
 
 impl TextKeys {
-    pub(super) fn new(secrets: &Secrets) -> Self {
+    pub(super) fn new(secrets: &SealSecrets) -> Self {
         Self(secrets.all().map(|secret| Aes256GcmSiv::new(secret.into())).collect())
     }
 

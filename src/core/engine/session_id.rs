@@ -12,7 +12,7 @@ use super::sealed::{NONCE_BYTES, TextKeys};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
 use crate::wire::raw::RawJson;
-use crate::wire::secrets::Secrets;
+use crate::wire::secrets::SealSecrets;
 
 /// Longest id that is made or opened, in bytes.
 const MAX_BYTES: usize = 1000;
@@ -110,7 +110,7 @@ impl SessionTerms {
             until: opened.checked_add(u64::from(u32::from_be_bytes(*life)))?,
             revision: Revision::parse(&date).filter(|revision| revision.era() == Era::Legacy)?,
             is_here: flags & 1 != 0,
-            capabilities: (flags & 2 != 0).then(|| RawJson::trusted(in_full(capabilities))),
+            capabilities: (flags & 2 != 0).then(|| RawJson::trusted(expanded(capabilities))),
         })
     }
 }
@@ -129,13 +129,13 @@ fn abbreviated(text: &str) -> Option<String> {
 }
 
 /// Undoes [`abbreviated`].
-fn in_full(text: &str) -> String {
+fn expanded(text: &str) -> String {
     words().rev().fold(text.to_owned(), |text, (short, word)| text.replace(short, word))
 }
 
 impl SessionKey {
     /// Derives the keys from the installation's secrets. Never returns `None`.
-    pub fn new(secrets: &Secrets) -> Option<Self> {
+    pub fn new(secrets: &SealSecrets) -> Option<Self> {
         Some(Self(TextKeys::new(secrets)))
     }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn key(secret: u8) -> SessionKey {
-        SessionKey::new(&Secrets::new([secret; 32])).unwrap()
+        SessionKey::new(&SealSecrets::new([secret; 32])).unwrap()
     }
 
     fn terms(capabilities: Option<&'static str>) -> SessionTerms {
@@ -200,7 +200,7 @@ mod tests {
         }
         assert_eq!(key(1).open(&owner(), &id, NOW + Duration::from_secs(3600)), None, "too late");
         assert_eq!(key(2).open(&owner(), &id, NOW), None, "another installation");
-        let later = SessionKey::new(&Secrets { current: [2; 32], earlier: vec![[1; 32]] }).unwrap();
+        let later = SessionKey::new(&SealSecrets { current: [2; 32], earlier: vec![[1; 32]] }).unwrap();
         assert_eq!(later.open(&owner(), &id, NOW), Some(([3; 12], terms)), "of an earlier key");
         for at in 0..id.len() {
             let mut forged = id.clone().into_bytes();

@@ -14,36 +14,36 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::catalog::inventory::{Inventory, ListBounds};
-use crate::catalog::merge::{Catalog, Filters, NamingRules, Source, merge};
+use crate::catalog::merge::{Catalog, ItemFilters, MergeSource, NamingRules, merge};
 use crate::catalog::name::UpstreamName;
-use crate::engine::ask::{Declared, ServerRequest};
-use crate::engine::askers::{Askers, Lesson, Party};
-use crate::engine::call::{Outcome, Progress};
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::fault::Fault;
+use crate::engine::ask::{DeclaredCapabilities, ServerRequest};
+use crate::engine::askers::{AskerRegistry, CallOrigin, ConductLesson};
+use crate::engine::call::{CallOutcome, CallProgress};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::EraHint;
 use crate::engine::peer::{CallPort, Peer, PeerEvent, PeerOptions, PeerTimes};
 use crate::engine::route::{RouteError, params_object, route};
-use crate::engine::turns::Gate;
+use crate::engine::turns::TurnGate;
 use crate::mcp::input::Roots;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 use crate::mcp::meta::Meta;
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
-use crate::mcp::voice::Ear;
+use crate::mcp::voice::UpstreamReader;
 use crate::policy::{
-    Action, Annotations, Annotator, Caller, Decision, Digest, Effect, Kind, Limiter, Policy, PolicySpec, RuleSpec,
-    decide,
+    ActionKind, Annotations, Caller, Decision, Digest, Limiter, OperatorHints, Policy, PolicyAction, PolicySpec,
+    RuleEffect, RuleSpec, decide,
 };
-use crate::wire::frame::Bounds;
+use crate::wire::frame::JsonBounds;
 use crate::wire::message::Notification;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
-use crate::wire::unreadable::Unreadable;
+use crate::wire::unreadable::UnreadableBytes;
 
 /// An event of one call, as its client saw it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Seen {
+pub(super) enum SeenCallEvent {
     Progress(Value),
     Log(Value),
     /// A request of the server, by its id.
@@ -51,10 +51,10 @@ pub(super) enum Seen {
     Withdrawn(Value),
     Result(Value),
     Error(Value),
-    Failed(Reason, Executed),
+    Failed(FailureReason, ExecutionDoubt),
 }
 
-impl Seen {
+impl SeenCallEvent {
     fn is_outcome(&self) -> bool {
         !matches!(self, Self::Progress(_) | Self::Log(_) | Self::Asked(_) | Self::Withdrawn(_))
     }
@@ -71,48 +71,48 @@ mod unread;
 
 use self::scripted::{Server, claim};
 
-type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
+type CallLog = Rc<RefCell<BTreeMap<u64, Vec<SeenCallEvent>>>>;
 
 /// The end of a call that writes down what it gets.
 #[derive(Debug)]
 struct SimPort {
     key: u64,
-    party: Party,
-    progress: Option<Progress>,
+    party: CallOrigin,
+    progress: Option<CallProgress>,
     askable: bool,
-    log: Log,
+    log: CallLog,
 }
 
 impl CallPort for SimPort {
     fn key(&self) -> u64 {
         self.key
     }
-    fn party(&self) -> &Party {
+    fn party(&self) -> &CallOrigin {
         &self.party
     }
     fn progress(&mut self, params: RawJson) {
         if let Some(params) = self.progress.as_mut().and_then(|p| p.relay(&params)) {
-            self.log.borrow_mut().entry(self.key).or_default().push(Seen::Progress(params.parse().unwrap()));
+            self.log.borrow_mut().entry(self.key).or_default().push(SeenCallEvent::Progress(params.parse().unwrap()));
         }
     }
     fn log(&mut self, params: RawJson) {
-        self.log.borrow_mut().entry(self.key).or_default().push(Seen::Log(params.parse().unwrap()));
+        self.log.borrow_mut().entry(self.key).or_default().push(SeenCallEvent::Log(params.parse().unwrap()));
     }
     fn notice(&mut self, _: Notification) {}
     fn ask(&mut self, request: ServerRequest) -> bool {
         if self.askable {
-            self.log.borrow_mut().entry(self.key).or_default().push(Seen::Asked(request.id.parse().unwrap()));
+            self.log.borrow_mut().entry(self.key).or_default().push(SeenCallEvent::Asked(request.id.parse().unwrap()));
         }
         self.askable
     }
     fn withdrawn(&mut self, id: &RawJson) {
-        self.log.borrow_mut().entry(self.key).or_default().push(Seen::Withdrawn(id.parse().unwrap()));
+        self.log.borrow_mut().entry(self.key).or_default().push(SeenCallEvent::Withdrawn(id.parse().unwrap()));
     }
-    fn done(self, outcome: Outcome) {
+    fn done(self, outcome: CallOutcome) {
         let seen = match outcome {
-            Outcome::Result { raw, .. } => Seen::Result(raw.parse().unwrap()),
-            Outcome::Error { raw } => Seen::Error(raw.parse().unwrap()),
-            Outcome::Failed(Failure { reason, executed, .. }) => Seen::Failed(reason, executed),
+            CallOutcome::Result { raw, .. } => SeenCallEvent::Result(raw.parse().unwrap()),
+            CallOutcome::Error { raw } => SeenCallEvent::Error(raw.parse().unwrap()),
+            CallOutcome::Failed(CallFailure { reason, executed, .. }) => SeenCallEvent::Failed(reason, executed),
         };
         self.log.borrow_mut().entry(self.key).or_default().push(seen);
     }
@@ -125,17 +125,17 @@ struct Upstream {
     inventory: Inventory,
     ready: Option<Revision>,
     failed: Option<EraHint>,
-    faults: Vec<Fault>,
+    faults: Vec<ProtocolFault>,
     quirks: Vec<Quirk>,
-    unread: Vec<Unreadable>,
+    unread: Vec<UnreadableBytes>,
     /// The reason why the connection failed.
     why: Option<String>,
     /// True once calls of some items take turns because a question could not be tied.
     in_turns: bool,
-    gate: Gate,
+    gate: TurnGate,
     /// Number of times that calls which waited could go on.
     lifted: u32,
-    askers: Arc<Askers>,
+    askers: Arc<AskerRegistry>,
     alive: bool,
 }
 
@@ -145,7 +145,7 @@ pub(super) struct World {
     upstreams: Vec<Upstream>,
     policy: Policy,
     limiter: Limiter,
-    log: Log,
+    log: CallLog,
     calls: u64,
     sent: HashSet<(usize, u64)>,
     /// True if each client is a caller of its own; otherwise all of them are one caller.
@@ -162,9 +162,9 @@ const TIMES: PeerTimes = PeerTimes { probe: Duration::from_secs(5), start: Durat
 
 /// Returns the options of a connection on which the server may ask for everything.
 fn options(name: &str, hint: EraHint) -> PeerOptions {
-    let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
-    let declared = Declared::new(all, &Roots::Client);
-    let ear = Ear::new(name, Bounds::CLIENT, |bytes| bytes);
+    let all = InputKinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+    let declared = DeclaredCapabilities::new(all, &Roots::Client);
+    let ear = UpstreamReader::new(name, JsonBounds::CLIENT, |bytes| bytes);
     PeerOptions {
         ear,
         hint,
@@ -179,13 +179,13 @@ fn options(name: &str, hint: EraHint) -> PeerOptions {
 impl World {
     pub(super) fn new() -> Self {
         let policy =
-            Policy::build(&PolicySpec { default: Effect::Allow, rules: Vec::new(), limits: Vec::new() }).unwrap();
+            Policy::build(&PolicySpec { default: RuleEffect::Allow, rules: Vec::new(), limits: Vec::new() }).unwrap();
         Self {
             now: epoch(),
             upstreams: Vec::new(),
             limiter: Limiter::new(&policy),
             policy,
-            log: Log::default(),
+            log: CallLog::default(),
             calls: 0,
             sent: HashSet::new(),
             many_callers: false,
@@ -193,8 +193,8 @@ impl World {
     }
 
     fn deny(mut self, pattern: &str) -> Self {
-        let rule = RuleSpec { tools: vec![pattern.into()], ..RuleSpec::new("no", Effect::Deny) };
-        let spec = PolicySpec { default: Effect::Allow, rules: vec![rule], limits: Vec::new() };
+        let rule = RuleSpec { tools: vec![pattern.into()], ..RuleSpec::new("no", RuleEffect::Deny) };
+        let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], limits: Vec::new() };
         self.policy = Policy::build(&spec).unwrap();
         self.limiter = Limiter::new(&self.policy);
         self
@@ -229,7 +229,7 @@ impl World {
             unread: Vec::new(),
             why: None,
             in_turns: false,
-            gate: Gate::default(),
+            gate: TurnGate::default(),
             lifted: 0,
             askers,
             alive: true,
@@ -246,7 +246,7 @@ impl World {
                         PeerEvent::Ready(agreed) => upstream.ready = Some(agreed.revision),
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
-                        PeerEvent::Learned(lesson) => upstream.in_turns |= matches!(lesson, Lesson::Suspects(_)),
+                        PeerEvent::Learned(lesson) => upstream.in_turns |= matches!(lesson, ConductLesson::Suspects(_)),
                         PeerEvent::Gate(gate) => {
                             upstream.lifted += u32::from(upstream.gate.is_held && !gate.is_held);
                             upstream.gate = gate;
@@ -278,14 +278,14 @@ impl World {
     }
 
     fn catalog(&self) -> Catalog {
-        let filters = Filters::default();
-        let annotator = Annotator::default();
+        let filters = ItemFilters::default();
+        let annotator = OperatorHints::default();
         let prefixes: Vec<String> = self.upstreams.iter().map(|u| format!("{}__", u.name)).collect();
-        let sources: Vec<Source<'_>> = self
+        let sources: Vec<MergeSource<'_>> = self
             .upstreams
             .iter()
             .enumerate()
-            .map(|(index, u)| Source {
+            .map(|(index, u)| MergeSource {
                 upstream: &u.name,
                 prefix: &prefixes[index],
                 inventory: &u.inventory,
@@ -313,23 +313,23 @@ impl World {
         let rules: Vec<_> = catalog
             .entries()
             .iter()
-            .map(|e| self.policy.item_rules(Kind::Tool, e.upstream_name.as_str(), &e.canonical))
+            .map(|e| self.policy.item_rules(ActionKind::Tool, e.upstream_name.as_str(), &e.canonical))
             .collect();
         let visible = |at: usize| !self.policy.hidden(&rules[at], &caller, "", Annotations::ASSUMED);
         let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
         let entry = catalog.entry(routed.entry).unwrap();
         let arguments = routed.outgoing.body.get("arguments").cloned();
-        let action = Action::on(entry, Kind::Tool, Digest::of(b""), caller.clone(), None, 0);
-        let action = Action { arguments, ..action };
+        let action = PolicyAction::on(entry, ActionKind::Tool, Digest::of(b""), caller.clone(), None, 0);
+        let action = PolicyAction { arguments, ..action };
         let nobody = |_: &Arc<str>, _| None;
         let decision = decide(&self.policy, &rules[routed.entry], &action, &nobody, &self.limiter, Duration::ZERO);
         let Decision::Allow(_permit) = decision else { panic!("visible and denied: {decision:?}") };
         self.calls += 1;
         let key = self.calls;
         self.log.borrow_mut().insert(key, Vec::new());
-        let progress = routed.token.map(|token| Progress::new(token, Revision::V2025_11_25));
+        let progress = routed.token.map(|token| CallProgress::new(token, Revision::V2025_11_25));
         let caller = Some(if self.many_callers { caller } else { Caller::named("one") });
-        let party = Party { caller, ..routed.outgoing.party.clone() };
+        let party = CallOrigin { caller, ..routed.outgoing.party.clone() };
         let port = SimPort { key, party, progress, askable: true, log: Rc::clone(&self.log) };
         self.upstreams[entry.upstream].peer.handle_call(&routed.outgoing, port);
         self.settle();
@@ -366,7 +366,7 @@ impl World {
     /// Returns the last question that a call's client has not answered.
     fn open_question(&self, call: u64) -> Option<Value> {
         let log = self.log.borrow();
-        let asked = |seen: &Seen| if let Seen::Asked(id) = seen { Some(id.clone()) } else { None };
+        let asked = |seen: &SeenCallEvent| if let SeenCallEvent::Asked(id) = seen { Some(id.clone()) } else { None };
         let last = log[&call].iter().rev().find_map(asked)?;
         self.reply_to(0, &last).is_none().then_some(last)
     }
@@ -403,7 +403,7 @@ impl World {
         self.settle();
     }
 
-    fn seen(&self, key: u64) -> Vec<Seen> {
+    fn seen(&self, key: u64) -> Vec<SeenCallEvent> {
         self.log.borrow()[&key].clone()
     }
 
@@ -412,7 +412,7 @@ impl World {
         for (key, seen) in self.log.borrow().iter() {
             let outcomes = seen.iter().filter(|s| s.is_outcome()).count();
             assert!(outcomes <= 1, "call {key} ended {outcomes} times: {seen:?}");
-            let last = seen.iter().position(Seen::is_outcome);
+            let last = seen.iter().position(SeenCallEvent::is_outcome);
             assert!(last.is_none_or(|at| at + 1 == seen.len()), "call {key} heard something after its end: {seen:?}");
         }
     }
@@ -427,7 +427,7 @@ impl World {
         }
         self.check();
         for (key, seen) in self.log.borrow().iter() {
-            let ended = seen.iter().any(Seen::is_outcome);
+            let ended = seen.iter().any(SeenCallEvent::is_outcome);
             assert!(ended || cancelled.contains(key), "call {key} never ended");
         }
     }
@@ -442,7 +442,7 @@ fn the_era_of_an_upstream_is_found_and_all_pages_are_read() {
     for &revision in Revision::ALL {
         let world = World::new().upstream("a", revision, &["t1", "t2", "t3", "t4", "t5"]);
         assert_eq!(world.upstreams[0].ready, Some(revision));
-        assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 5, "{revision}");
+        assert_eq!(world.upstreams[0].inventory.items(ItemList::Tools).len(), 5, "{revision}");
     }
 }
 
@@ -452,8 +452,8 @@ fn a_call_comes_back_under_its_own_key_in_any_order_of_answers() {
     let (one, two) = (world.call("x", &echo("a__t", 1)).unwrap(), world.call("y", &echo("a__t", 2)).unwrap());
     world.upstreams[0].server.calls.swap(0, 1);
     world.finish(&HashSet::new());
-    assert_eq!(world.seen(one), [Seen::Result(json!({"echo": {"n": 1}}))]);
-    assert_eq!(world.seen(two), [Seen::Result(json!({"echo": {"n": 2}}))]);
+    assert_eq!(world.seen(one), [SeenCallEvent::Result(json!({"echo": {"n": 1}}))]);
+    assert_eq!(world.seen(two), [SeenCallEvent::Result(json!({"echo": {"n": 2}}))]);
 }
 
 #[test]
@@ -464,12 +464,12 @@ fn progress_reaches_the_call_that_asked_and_no_other() {
     let token = world.upstreams[0].server.calls[1]["params"]["_meta"]["progressToken"].clone();
     world.server_says(0, &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}));
     assert_eq!(world.seen(one), []);
-    assert_eq!(world.seen(two), [Seen::Progress(json!({"progressToken": "same", "progress": 1}))]);
+    assert_eq!(world.seen(two), [SeenCallEvent::Progress(json!({"progressToken": "same", "progress": 1}))]);
     world.server_says(
         0,
         &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 999, "progress": 1}}),
     );
-    assert_eq!(world.upstreams[0].faults, [Fault::BadProgress]);
+    assert_eq!(world.upstreams[0].faults, [ProtocolFault::BadProgress]);
     world.finish(&HashSet::new());
 }
 
@@ -482,7 +482,7 @@ fn a_log_message_on_a_pipe_reaches_the_only_call_in_flight_or_nobody() {
     world.server_says(0, &message);
     let two = world.call("y", &echo("a__t", 2)).unwrap();
     world.server_says(0, &message);
-    assert_eq!(world.seen(one), [Seen::Log(json!({"level": "info", "data": 1}))]);
+    assert_eq!(world.seen(one), [SeenCallEvent::Log(json!({"level": "info", "data": 1}))]);
     assert_eq!(world.seen(two), []);
     world.finish(&HashSet::new());
 }
@@ -497,9 +497,9 @@ fn a_late_reply_after_a_cancel_is_dropped_and_the_upstream_was_told() {
     let next = world.call("x", &echo("a__t", 2)).unwrap();
     world.answer_oldest(0);
     assert_eq!(world.seen(key), []);
-    assert_eq!(world.upstreams[0].faults, [Fault::LateReply]);
+    assert_eq!(world.upstreams[0].faults, [ProtocolFault::LateReply]);
     world.finish(&HashSet::from([key]));
-    assert_eq!(world.seen(next), [Seen::Result(json!({"echo": {"n": 2}}))]);
+    assert_eq!(world.seen(next), [SeenCallEvent::Result(json!({"echo": {"n": 2}}))]);
 }
 
 #[test]
@@ -509,8 +509,8 @@ fn a_crash_ends_every_call_in_flight_exactly_once() {
     world.answer_oldest(0);
     world.crash(0);
     world.finish(&HashSet::new());
-    assert_eq!(world.seen(keys[0]), [Seen::Result(json!({"echo": {"n": 0}}))]);
-    assert!(keys[1..].iter().all(|k| world.seen(*k) == [Seen::Failed(Reason::UpstreamCrashed, Executed::Unknown)]));
+    assert_eq!(world.seen(keys[0]), [SeenCallEvent::Result(json!({"echo": {"n": 0}}))]);
+    assert!(keys[1..].iter().all(|k| world.seen(*k) == [SeenCallEvent::Failed(FailureReason::UpstreamCrashed, ExecutionDoubt::Unknown)]));
 }
 
 #[test]
@@ -560,7 +560,7 @@ fn changes_during_a_reading_are_read_once_more() {
         world.upstreams[0].peer.handle_line(Bytes::from(changed.to_string()), now);
     }
     world.settle();
-    assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 2);
+    assert_eq!(world.upstreams[0].inventory.items(ItemList::Tools).len(), 2);
     assert_eq!(world.upstreams[0].server.seen.len() - before, 2, "one reading and one more");
 }
 
@@ -585,7 +585,7 @@ fn a_server_that_changes_all_the_time_is_read_less_and_less_often_and_still_seen
     for _ in 0..60 {
         world.pass(Duration::from_secs(1));
     }
-    assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 101, "the last change is seen too");
+    assert_eq!(world.upstreams[0].inventory.items(ItemList::Tools).len(), 101, "the last change is seen too");
 }
 
 #[test]
@@ -598,9 +598,9 @@ fn garbage_and_malformed_answers_cost_one_call_at_most() {
         world.upstreams[0].peer.handle_line(Bytes::from_static(line.as_bytes()), now);
     }
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": id, "result": {}, "error": {"code": 1}}));
-    assert_eq!(world.seen(one), [Seen::Failed(Reason::UpstreamProtocol, Executed::Unknown)]);
+    assert_eq!(world.seen(one), [SeenCallEvent::Failed(FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown)]);
     world.finish(&HashSet::new());
-    assert_eq!(world.seen(two), [Seen::Result(json!({"echo": {"n": 2}}))]);
+    assert_eq!(world.seen(two), [SeenCallEvent::Result(json!({"echo": {"n": 2}}))]);
 }
 
 #[test]
@@ -616,7 +616,7 @@ fn a_server_request_that_belongs_to_no_call_is_answered_at_once() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum WorldStep {
     Call(usize, u64),
     Answer(usize),
     Swap(usize),
@@ -625,14 +625,14 @@ enum Step {
     Crash(usize),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<WorldStep>> {
     let step = prop_oneof![
-        6 => (0..2usize, any::<u64>()).prop_map(|(u, n)| Step::Call(u, n)),
-        4 => (0..2usize).prop_map(Step::Answer),
-        2 => (0..2usize).prop_map(Step::Swap),
-        2 => any::<usize>().prop_map(Step::Cancel),
-        1 => (0..2usize).prop_map(Step::Replay),
-        1 => (0..2usize).prop_map(Step::Crash),
+        6 => (0..2usize, any::<u64>()).prop_map(|(u, n)| WorldStep::Call(u, n)),
+        4 => (0..2usize).prop_map(WorldStep::Answer),
+        2 => (0..2usize).prop_map(WorldStep::Swap),
+        2 => any::<usize>().prop_map(WorldStep::Cancel),
+        1 => (0..2usize).prop_map(WorldStep::Replay),
+        1 => (0..2usize).prop_map(WorldStep::Crash),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -648,39 +648,39 @@ proptest! {
         let mut answered: [Option<Value>; 2] = [None, None];
         for step in steps {
             match step {
-                Step::Call(u, n) => {
+                WorldStep::Call(u, n) => {
                     let tool = ["a__t", "b__t"][u];
                     let key = world.call("x", &echo(tool, n)).unwrap();
                     asked.insert(key, (u, n));
                 }
-                Step::Answer(u) => {
+                WorldStep::Answer(u) => {
                     answered[u] = world.upstreams[u].server.calls.front().cloned().or(answered[u].take());
                     world.answer_oldest(u);
                 }
-                Step::Swap(u) => {
+                WorldStep::Swap(u) => {
                     let calls = &mut world.upstreams[u].server.calls;
                     if calls.len() > 1 {
                         calls.swap_remove_front(1).into_iter().for_each(|c| calls.push_back(c));
                     }
                 }
-                Step::Cancel(n) if !asked.is_empty() => {
+                WorldStep::Cancel(n) if !asked.is_empty() => {
                     let (key, (u, _)) = asked.iter().nth(n % asked.len()).map(|(k, v)| (*k, *v)).unwrap();
                     cancelled.insert(key);
                     world.cancel(u, key);
                 }
-                Step::Replay(u) => if let Some(call) = &answered[u] {
+                WorldStep::Replay(u) => if let Some(call) = &answered[u] {
                     let again = json!({"jsonrpc": "2.0", "id": call["id"], "result": {"echo": "replayed"}});
                     if world.upstreams[u].alive { world.server_says(u, &again); }
                 },
-                Step::Crash(u) => world.crash(u),
-                Step::Cancel(_) => {}
+                WorldStep::Crash(u) => world.crash(u),
+                WorldStep::Cancel(_) => {}
             }
             world.check();
         }
         world.finish(&cancelled);
         for (key, (_, n)) in asked {
             for seen in world.seen(key) {
-                if let Seen::Result(value) = seen {
+                if let SeenCallEvent::Result(value) = seen {
                     prop_assert_eq!(value, json!({"echo": {"n": n}}));
                 }
             }

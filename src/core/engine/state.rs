@@ -13,12 +13,12 @@
 use std::time::Duration;
 
 use super::sealed::{NONCE_BYTES, TextKeys};
-use crate::catalog::holder::Holder;
+use crate::catalog::holder::SealHolder;
 use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
-use crate::policy::Action;
+use crate::policy::PolicyAction;
 use crate::wire::digest::Digest;
-use crate::wire::secrets::Secrets;
+use crate::wire::secrets::SealSecrets;
 
 /// Lifetime of a state: the time that a client has for one round.
 pub const LIFE: Duration = Duration::from_secs(600);
@@ -36,9 +36,9 @@ impl std::fmt::Debug for StateKey {
     }
 }
 
-/// Properties of the client that carries a state, besides those in the [`Action`].
+/// Properties of the client that carries a state, besides those in the [`PolicyAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Carrier {
+pub struct StateCarrier {
     /// Kind of the credential with which the caller authenticated, such as `token`.
     pub kind: &'static str,
     pub revision: Revision,
@@ -50,16 +50,16 @@ pub struct Carrier {
 #[derive(Clone, Copy, Debug)]
 pub struct StateScope<'a> {
     pub method: Method,
-    pub action: &'a Action,
-    pub carrier: Carrier,
+    pub action: &'a PolicyAction,
+    pub carrier: StateCarrier,
 }
 
 impl StateScope<'_> {
     /// Encodes the scope as the data that the seal authenticates. No two scopes are encoded alike.
     fn bytes(&self) -> Vec<u8> {
-        let Action { caller, upstream, canonical, definition, launch, arguments, .. } = self.action;
-        let Carrier { kind, revision, capabilities } = self.carrier;
-        let holder = Holder { caller: caller.name(), kind, profile: self.action.profile(), revision, capabilities };
+        let PolicyAction { caller, upstream, canonical, definition, launch, arguments, .. } = self.action;
+        let StateCarrier { kind, revision, capabilities } = self.carrier;
+        let holder = SealHolder { caller: caller.name(), kind, profile: self.action.profile(), revision, capabilities };
         let mut bytes = holder.bytes();
         for part in [&**upstream, self.method.as_str(), &**canonical] {
             bytes.extend_from_slice(&part.len().to_be_bytes());
@@ -75,15 +75,15 @@ impl StateScope<'_> {
 
 /// The plain content of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct StateContent {
     /// Number of rounds so far.
     pub round: u8,
-    pub carried: Carried,
+    pub carried: StatePayload,
 }
 
 /// The data with which a call continues in its next round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum StatePayload {
     /// Nothing: the upstream gave no state, so the next request carries none.
     Nothing,
     /// The upstream's own `requestState`.
@@ -110,7 +110,7 @@ pub struct StateUse {
     pub until: u64,
 }
 
-impl Carried {
+impl StatePayload {
     /// Returns the tag and the bytes of which a sealed state is made.
     fn parts(&self) -> (u8, &[u8]) {
         match self {
@@ -140,7 +140,7 @@ impl Carried {
 
 impl StateKey {
     /// Derives the keys from the installation's secrets. Never returns `None`.
-    pub fn new(secrets: &Secrets) -> Option<Self> {
+    pub fn new(secrets: &SealSecrets) -> Option<Self> {
         Some(Self(TextKeys::new(secrets)))
     }
 
@@ -149,7 +149,7 @@ impl StateKey {
     pub fn seal(
         &self,
         scope: &StateScope<'_>,
-        state: &Opened,
+        state: &StateContent,
         now: Duration,
         nonce: [u8; NONCE_BYTES],
     ) -> Option<String> {
@@ -168,17 +168,17 @@ impl StateKey {
         &self,
         scope: &StateScope<'_>,
         round: u8,
-        carried: Carried,
+        carried: StatePayload,
         now: Duration,
         nonce: [u8; NONCE_BYTES],
     ) -> Option<String> {
         let round = round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
-        self.seal(scope, &Opened { round, carried }, now, nonce)
+        self.seal(scope, &StateContent { round, carried }, now, nonce)
     }
 
     /// Opens a sealed state and returns it with its [`StateUse`]. Returns `None` if it was not
     /// sealed for exactly this scope or has expired; the result does not tell which.
-    pub fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<(Opened, StateUse)> {
+    pub fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<(StateContent, StateUse)> {
         if sealed.len() > MAX_BYTES {
             return None;
         }
@@ -186,7 +186,7 @@ impl StateKey {
             let (until, rest) = plain.split_first_chunk::<8>()?;
             let ([round, kind], carried) = rest.split_first_chunk::<2>()?;
             let until = u64::from_be_bytes(*until);
-            let opened = Opened { round: *round, carried: Carried::of(*kind, carried)? };
+            let opened = StateContent { round: *round, carried: StatePayload::of(*kind, carried)? };
             (now.as_secs() < until).then_some((opened, until))
         };
         let (id, (opened, until)) = self.0.open(sealed, &scope.bytes(), read)?;
@@ -201,47 +201,47 @@ mod tests {
     use crate::wire::raw::RawJson;
 
     const NOW: Duration = Duration::from_secs(100);
-    const CARRIER: Carrier = Carrier { kind: "token", revision: Revision::V2026_07_28, capabilities: 1 };
+    const CARRIER: StateCarrier = StateCarrier { kind: "token", revision: Revision::V2026_07_28, capabilities: 1 };
 
     fn key(secret: u8) -> StateKey {
-        StateKey::new(&Secrets::new([secret; 32])).unwrap()
+        StateKey::new(&SealSecrets::new([secret; 32])).unwrap()
     }
 
-    fn sealed(scope: &StateScope<'_>, carried: Carried) -> (StateKey, String) {
+    fn sealed(scope: &StateScope<'_>, carried: StatePayload) -> (StateKey, String) {
         let key = key(7);
-        let state = Opened { round: 2, carried };
+        let state = StateContent { round: 2, carried };
         let text = key.seal(scope, &state, NOW, [1; NONCE_BYTES]).unwrap();
         (key, text)
     }
 
-    fn open(key: &StateKey, scope: &StateScope<'_>, text: &str) -> Option<Opened> {
+    fn open(key: &StateKey, scope: &StateScope<'_>, text: &str) -> Option<StateContent> {
         key.open(scope, text, NOW).map(|(opened, _)| opened)
     }
 
     #[test]
     fn a_state_opens_only_where_it_was_sealed() {
         let of = |text: &'static str| Some(RawJson::trusted(text));
-        let push = Action {
+        let push = PolicyAction {
             profile: Some("work".into()),
             arguments: of(r#"{"a":1,"b":2}"#),
-            ..Action::stand_in("ci", "git", "git__push")
+            ..PolicyAction::stand_in("ci", "git", "git__push")
         };
         let scope = StateScope { method: Method::ToolsCall, action: &push, carrier: CARRIER };
-        let (key, text) = sealed(&scope, Carried::Upstream("theirs".to_owned()));
-        let opened = Opened { round: 2, carried: Carried::Upstream("theirs".to_owned()) };
+        let (key, text) = sealed(&scope, StatePayload::Upstream("theirs".to_owned()));
+        let opened = StateContent { round: 2, carried: StatePayload::Upstream("theirs".to_owned()) };
         assert_eq!(open(&key, &scope, &text), Some(opened.clone()));
-        let rewritten = Action { arguments: of(r#"{ "b":2, "a":1 }"#), ..push.clone() };
+        let rewritten = PolicyAction { arguments: of(r#"{ "b":2, "a":1 }"#), ..push.clone() };
         let same = StateScope { action: &rewritten, ..scope };
         assert_eq!(open(&key, &same, &text), Some(opened), "the same arguments written differently");
         for (label, other) in [
-            ("caller", Action { caller: Caller::named("dev"), ..push.clone() }),
-            ("profile", Action { profile: None, ..push.clone() }),
-            ("upstream", Action { upstream: "hub".into(), ..push.clone() }),
-            ("item", Action { canonical: "git__pull".into(), ..push.clone() }),
-            ("arguments", Action { arguments: of(r#"{"a":1,"b":3}"#), ..push.clone() }),
-            ("no arguments", Action { arguments: None, ..push.clone() }),
-            ("launch", Action { launch: Digest::of(b"m"), ..push.clone() }),
-            ("definition", Action { definition: Digest::of(b"e"), ..push.clone() }),
+            ("caller", PolicyAction { caller: Caller::named("dev"), ..push.clone() }),
+            ("profile", PolicyAction { profile: None, ..push.clone() }),
+            ("upstream", PolicyAction { upstream: "hub".into(), ..push.clone() }),
+            ("item", PolicyAction { canonical: "git__pull".into(), ..push.clone() }),
+            ("arguments", PolicyAction { arguments: of(r#"{"a":1,"b":3}"#), ..push.clone() }),
+            ("no arguments", PolicyAction { arguments: None, ..push.clone() }),
+            ("launch", PolicyAction { launch: Digest::of(b"m"), ..push.clone() }),
+            ("definition", PolicyAction { definition: Digest::of(b"e"), ..push.clone() }),
         ] {
             let foreign = StateScope { action: &other, ..scope };
             assert_eq!(key.open(&foreign, &text, NOW), None, "another {label}");
@@ -250,14 +250,14 @@ mod tests {
         assert_eq!(key.open(&foreign, &text, NOW), None, "another method");
         assert_eq!(key.open(&scope, &text, NOW + LIFE), None, "too late");
         for (label, carrier) in [
-            ("kind of caller", Carrier { kind: "user", ..CARRIER }),
-            ("revision", Carrier { revision: Revision::V2025_11_25, ..CARRIER }),
-            ("capabilities", Carrier { capabilities: 3, ..CARRIER }),
+            ("kind of caller", StateCarrier { kind: "user", ..CARRIER }),
+            ("revision", StateCarrier { revision: Revision::V2025_11_25, ..CARRIER }),
+            ("capabilities", StateCarrier { capabilities: 3, ..CARRIER }),
         ] {
             assert_eq!(key.open(&StateScope { carrier, ..scope }, &text, NOW), None, "another {label}");
         }
         assert_eq!(self::key(8).open(&scope, &text, NOW), None, "another installation");
-        let later = StateKey::new(&Secrets { current: [8; 32], earlier: vec![[7; 32]] }).unwrap();
+        let later = StateKey::new(&SealSecrets { current: [8; 32], earlier: vec![[7; 32]] }).unwrap();
         assert!(open(&later, &scope, &text).is_some(), "of an earlier key");
         let used = key.open(&scope, &text, NOW).unwrap().1;
         assert_eq!(used, StateUse { id: [1; NONCE_BYTES], until: (NOW + LIFE).as_secs() });
@@ -267,26 +267,31 @@ mod tests {
     fn arguments_that_are_no_text_are_told_apart() {
         // A lone surrogate passes through the gateway as bytes, but no `String` can hold it.
         let [one, two] = [r#"{"x":"\ud800","path":"/tmp/a"}"#, r#"{"x":"\ud800","path":"/etc/shadow"}"#];
-        let [one, two] = [one, two]
-            .map(|text| Action { arguments: Some(RawJson::trusted(text)), ..Action::stand_in("c", "u", "u__t") });
+        let [one, two] = [one, two].map(|text| PolicyAction {
+            arguments: Some(RawJson::trusted(text)),
+            ..PolicyAction::stand_in("c", "u", "u__t")
+        });
         let scope = StateScope { method: Method::ToolsCall, action: &one, carrier: CARRIER };
-        let (key, text) = sealed(&scope, Carried::Nothing);
+        let (key, text) = sealed(&scope, StatePayload::Nothing);
         assert!(open(&key, &scope, &text).is_some());
         assert!(open(&key, &StateScope { action: &two, ..scope }, &text).is_none());
     }
 
     #[test]
     fn every_changed_byte_is_noticed() {
-        let action = Action::stand_in("c", "u", "u__p");
+        let action = PolicyAction::stand_in("c", "u", "u__p");
         let scope = StateScope { method: Method::PromptsGet, action: &action, carrier: CARRIER };
-        for carried in
-            [Carried::Parked([9; 16]), Carried::Pages("a".to_owned()), Carried::Consent([3; 16]), Carried::Login]
-        {
+        for carried in [
+            StatePayload::Parked([9; 16]),
+            StatePayload::Pages("a".to_owned()),
+            StatePayload::Consent([3; 16]),
+            StatePayload::Login,
+        ] {
             let (key, text) = sealed(&scope, carried.clone());
-            assert_eq!(open(&key, &scope, &text), Some(Opened { round: 2, carried }));
+            assert_eq!(open(&key, &scope, &text), Some(StateContent { round: 2, carried }));
         }
-        let (key, text) = sealed(&scope, Carried::Nothing);
-        assert_eq!(open(&key, &scope, &text), Some(Opened { round: 2, carried: Carried::Nothing }));
+        let (key, text) = sealed(&scope, StatePayload::Nothing);
+        assert_eq!(open(&key, &scope, &text), Some(StateContent { round: 2, carried: StatePayload::Nothing }));
         for at in 0..text.len() {
             let mut forged = text.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };

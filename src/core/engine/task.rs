@@ -7,13 +7,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::engine::ask::{ClientAnswer, ServerRequest, response};
-use crate::engine::call::Outcome;
-use crate::engine::event::ExchangeEvent;
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::mcp::elicitation::Terms;
+use crate::engine::ask::{ClientAnswer, ServerRequest, modern_response};
+use crate::engine::call::CallOutcome;
+use crate::engine::event::CallEvent;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::mcp::elicitation::ElicitationTerms;
 use crate::mcp::input::{InputError, InputRequest, MAX_QUESTIONS};
-use crate::mcp::task::{self, Status, Task};
+use crate::mcp::task::{self, ServerTask, TaskStatus};
 use crate::mcp::version::Era;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -23,7 +23,7 @@ const MAX_MISSED: u8 = 3;
 
 /// A request in the course of a call that may become a task.
 #[derive(Clone, Debug)]
-pub enum Errand {
+pub enum TaskRequest {
     /// The tool call itself.
     Call,
     /// `tasks/get`.
@@ -36,9 +36,9 @@ pub enum Errand {
 
 /// The current activity for a call.
 #[derive(Debug)]
-enum Doing {
+enum TaskActivity {
     /// This request is in flight.
-    Waiting(Errand),
+    Waiting(TaskRequest),
     /// No request is in flight, and the next one is due at this time.
     Rest(Instant),
     /// The call has its outcome.
@@ -47,13 +47,13 @@ enum Doing {
 
 /// A call, and the task that it may have become.
 #[derive(Debug)]
-pub struct Following {
+pub struct FollowedCall {
     era: Era,
     /// Name of the server.
     upstream: String,
-    terms: Terms,
+    terms: ElicitationTerms,
     wants_progress: bool,
-    doing: Doing,
+    doing: TaskActivity,
     /// The server's own id of the running task.
     running: Option<String>,
     /// Pause before the next poll, as the server wants it.
@@ -68,18 +68,18 @@ pub struct Following {
     known: HashSet<String>,
     /// Answers by key that the server does not have yet.
     answers: RawObject,
-    events: VecDeque<ExchangeEvent>,
+    events: VecDeque<CallEvent>,
 }
 
-impl Following {
+impl FollowedCall {
     /// Begins to follow a call that was sent.
-    pub fn new(era: Era, upstream: String, terms: Terms, wants_progress: bool) -> Self {
+    pub fn new(era: Era, upstream: String, terms: ElicitationTerms, wants_progress: bool) -> Self {
         Self {
             era,
             upstream,
             terms,
             wants_progress,
-            doing: Doing::Waiting(Errand::Call),
+            doing: TaskActivity::Waiting(TaskRequest::Call),
             running: None,
             poll: Duration::ZERO,
             polls: 0,
@@ -101,23 +101,23 @@ impl Following {
     }
 
     /// Takes the next event for the holder of the call. After the outcome, only failures follow.
-    pub fn poll_event(&mut self) -> Option<ExchangeEvent> {
-        let is_over = matches!(self.doing, Doing::Over);
-        let end = || ExchangeEvent::Done(Outcome::Failed(Failure::malformed()));
+    pub fn poll_event(&mut self) -> Option<CallEvent> {
+        let is_over = matches!(self.doing, TaskActivity::Over);
+        let end = || CallEvent::Done(CallOutcome::Failed(CallFailure::malformed()));
         self.events.pop_front().or_else(|| is_over.then(end))
     }
 
     /// Returns when [`Self::ask_after`] must be called; `None` while a request is in flight, and
     /// after the outcome.
     pub fn due(&self) -> Option<Instant> {
-        if let Doing::Rest(until) = self.doing { Some(until) } else { None }
+        if let TaskActivity::Rest(until) = self.doing { Some(until) } else { None }
     }
 
     /// Returns the request to send now, if one is due: the answers if all are there, else a poll.
-    pub fn ask_after(&mut self, now: Instant) -> Option<Errand> {
+    pub fn ask_after(&mut self, now: Instant) -> Option<TaskRequest> {
         self.due().filter(|due| *due <= now)?;
-        let errand = if self.has_answers() { Errand::Update(self.answers.encode()) } else { Errand::Get };
-        self.doing = Doing::Waiting(errand.clone());
+        let errand = if self.has_answers() { TaskRequest::Update(self.answers.encode()) } else { TaskRequest::Get };
+        self.doing = TaskActivity::Waiting(errand.clone());
         Some(errand)
     }
 
@@ -131,22 +131,22 @@ impl Following {
     pub fn reply(&mut self, id: &RawJson, answer: ClientAnswer, now: Instant) {
         let at = id.parse::<String>().ok().and_then(|id| self.open.iter().position(|(key, _)| *key == id));
         let Some((key, method)) = at.map(|at| self.open.swap_remove(at)) else { return };
-        match response(&method, answer) {
+        match modern_response(&method, answer) {
             Some(response) => self.answers.set(&key, response),
             None => {
                 self.events.clear();
                 return self.end(broken("The client refused the server's request for input."));
             }
         }
-        if self.open.is_empty() && matches!(self.doing, Doing::Rest(_)) {
-            self.doing = Doing::Rest(now);
+        if self.open.is_empty() && matches!(self.doing, TaskActivity::Rest(_)) {
+            self.doing = TaskActivity::Rest(now);
         }
     }
 
     /// Ends the call with this outcome.
-    fn end(&mut self, outcome: Outcome) {
-        self.doing = Doing::Over;
-        self.events.push_back(ExchangeEvent::Done(outcome));
+    fn end(&mut self, outcome: CallOutcome) {
+        self.doing = TaskActivity::Over;
+        self.events.push_back(CallEvent::Done(outcome));
     }
 
     /// Takes the outcome of the request that was sent last, and returns the request to send at
@@ -154,21 +154,21 @@ impl Following {
     /// server may be silent.
     pub fn answered(
         &mut self,
-        outcome: Outcome,
-        read: impl FnOnce(&RawJson) -> Option<Task>,
+        outcome: CallOutcome,
+        read: impl FnOnce(&RawJson) -> Option<ServerTask>,
         idle: Duration,
         now: Instant,
-    ) -> Option<Errand> {
-        let Doing::Waiting(errand) = std::mem::replace(&mut self.doing, Doing::Over) else { return None };
+    ) -> Option<TaskRequest> {
+        let TaskActivity::Waiting(errand) = std::mem::replace(&mut self.doing, TaskActivity::Over) else { return None };
         match self.follow(errand, outcome, read) {
             Ok(Some(errand)) => {
-                self.doing = Doing::Waiting(errand.clone());
+                self.doing = TaskActivity::Waiting(errand.clone());
                 Some(errand)
             }
             Ok(None) => {
                 // A server that wants to be polled rarely must not look like a silent one.
                 let pause = if self.has_answers() { Duration::ZERO } else { self.poll.min(idle / 2) };
-                self.doing = Doing::Rest(now + pause);
+                self.doing = TaskActivity::Rest(now + pause);
                 None
             }
             Err(outcome) => {
@@ -182,81 +182,86 @@ impl Following {
     /// outcome of the call.
     fn follow(
         &mut self,
-        errand: Errand,
-        outcome: Outcome,
-        read: impl FnOnce(&RawJson) -> Option<Task>,
-    ) -> Result<Option<Errand>, Outcome> {
+        errand: TaskRequest,
+        outcome: CallOutcome,
+        read: impl FnOnce(&RawJson) -> Option<ServerTask>,
+    ) -> Result<Option<TaskRequest>, CallOutcome> {
         match (errand, outcome) {
-            (Errand::Call, Outcome::Result { raw, era }) => match Task::created(&raw, self.era == Era::Legacy) {
-                Some(task) => Ok(self.begin(&task)),
-                None => Err(Outcome::Result { raw, era }),
-            },
-            (Errand::Call, outcome) => Err(outcome),
-            (Errand::Get, Outcome::Result { raw, .. }) => {
-                let task = read(&raw).filter(|task| Some(&task.id) == self.running.as_ref());
-                self.look_at(&task.ok_or_else(|| Outcome::Failed(Failure::malformed()))?)
+            (TaskRequest::Call, CallOutcome::Result { raw, era }) => {
+                match ServerTask::created(&raw, self.era == Era::Legacy) {
+                    Some(task) => Ok(self.begin(&task)),
+                    None => Err(CallOutcome::Result { raw, era }),
+                }
             }
-            (Errand::Update(_), Outcome::Result { .. }) => {
+            (TaskRequest::Call, outcome) => Err(outcome),
+            (TaskRequest::Get, CallOutcome::Result { raw, .. }) => {
+                let task = read(&raw).filter(|task| Some(&task.id) == self.running.as_ref());
+                self.look_at(&task.ok_or_else(|| CallOutcome::Failed(CallFailure::malformed()))?)
+            }
+            (TaskRequest::Update(_), CallOutcome::Result { .. }) => {
                 self.missed = 0;
                 self.answers = RawObject::default();
                 Ok(None)
             }
-            (Errand::Result, Outcome::Result { raw, era }) => {
+            (TaskRequest::Result, CallOutcome::Result { raw, era }) => {
                 self.running = None;
-                Err(match task::inlined(&raw) {
-                    Some(raw) => Outcome::Result { raw, era },
-                    None => Outcome::Failed(Failure::malformed()),
+                Err(match task::strip_task_members(&raw) {
+                    Some(raw) => CallOutcome::Result { raw, era },
+                    None => CallOutcome::Failed(CallFailure::malformed()),
                 })
             }
-            (Errand::Result, Outcome::Error { raw }) => {
+            (TaskRequest::Result, CallOutcome::Error { raw }) => {
                 self.running = None;
-                Err(Outcome::Error { raw })
+                Err(CallOutcome::Error { raw })
             }
-            (Errand::Get | Errand::Update(_), Outcome::Error { .. }) => {
+            (TaskRequest::Get | TaskRequest::Update(_), CallOutcome::Error { .. }) => {
                 Err(broken("The server no longer knows the task of this call."))
             }
-            (Errand::Get | Errand::Update(_) | Errand::Result, Outcome::Failed(failure)) => {
+            (TaskRequest::Get | TaskRequest::Update(_) | TaskRequest::Result, CallOutcome::Failed(failure)) => {
                 // A request that never reached the server is repeated; the task does not know of
                 // it.
                 self.missed += 1;
-                if failure.executed == Executed::No && self.missed < MAX_MISSED {
+                if failure.executed == ExecutionDoubt::No && self.missed < MAX_MISSED {
                     return Ok(None);
                 }
                 // The server accepted the call itself, even though the request about it failed.
-                Err(Outcome::Failed(Failure { executed: Executed::Unknown, ..failure }))
+                Err(CallOutcome::Failed(CallFailure { executed: ExecutionDoubt::Unknown, ..failure }))
             }
         }
     }
 
     /// Notes the task that a call has become. If it has ended already, it is read at once.
-    fn begin(&mut self, task: &Task) -> Option<Errand> {
+    fn begin(&mut self, task: &ServerTask) -> Option<TaskRequest> {
         self.running = Some(task.id.clone());
         self.poll = task.poll;
         self.sign_of_life(task.message.as_deref());
         // Only `tasks/get` and `tasks/result` carry the outcome of a task.
-        task.status.is_terminal().then_some(Errand::Get)
+        task.status.is_terminal().then_some(TaskRequest::Get)
     }
 
     /// Decides what follows the state of the task, as [`Self::follow`] does.
-    fn look_at(&mut self, task: &Task) -> Result<Option<Errand>, Outcome> {
+    fn look_at(&mut self, task: &ServerTask) -> Result<Option<TaskRequest>, CallOutcome> {
         (self.missed, self.poll) = (0, task.poll);
         match task.status {
-            Status::Cancelled => {
+            TaskStatus::Cancelled => {
                 self.running = None;
-                Err(Outcome::Result { raw: task::cancelled(&self.upstream, task.message.as_deref()), era: self.era })
-            }
-            Status::Completed | Status::Failed | Status::InputRequired if self.era == Era::Legacy => {
-                Ok(Some(Errand::Result))
-            }
-            Status::Completed | Status::Failed => {
-                self.running = None;
-                Err(match task.outcome() {
-                    Some(Ok(raw)) => Outcome::Result { raw, era: Era::Modern },
-                    Some(Err(raw)) => Outcome::Error { raw },
-                    None => Outcome::Failed(Failure::malformed()),
+                Err(CallOutcome::Result {
+                    raw: task::cancelled(&self.upstream, task.message.as_deref()),
+                    era: self.era,
                 })
             }
-            Status::Working | Status::InputRequired => {
+            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::InputRequired if self.era == Era::Legacy => {
+                Ok(Some(TaskRequest::Result))
+            }
+            TaskStatus::Completed | TaskStatus::Failed => {
+                self.running = None;
+                Err(match task.outcome() {
+                    Some(Ok(raw)) => CallOutcome::Result { raw, era: Era::Modern },
+                    Some(Err(raw)) => CallOutcome::Error { raw },
+                    None => CallOutcome::Failed(CallFailure::malformed()),
+                })
+            }
+            TaskStatus::Working | TaskStatus::InputRequired => {
                 self.sign_of_life(task.message.as_deref());
                 self.questions(task.asks().unwrap_or_default()).map_err(|why| broken(&why.to_string()))?;
                 Ok(None)
@@ -272,7 +277,7 @@ impl Following {
             return Err(InputError::Malformed);
         }
         let withdrawn = self.open.extract_if(.., |(key, _)| !asked.iter().any(|(asked, _)| asked == key));
-        self.events.extend(withdrawn.map(|(key, _)| ExchangeEvent::Withdrawn(RawJson::string(&key))));
+        self.events.extend(withdrawn.map(|(key, _)| CallEvent::Withdrawn(RawJson::string(&key))));
         for (key, request) in asked {
             if !self.known.insert(key.clone()) {
                 continue;
@@ -286,7 +291,7 @@ impl Following {
             }
             let id = RawJson::string(&key);
             self.open.push((key, method.clone()));
-            self.events.push_back(ExchangeEvent::Ask(ServerRequest { id, method, params }));
+            self.events.push_back(CallEvent::Ask(ServerRequest { id, method, params }));
         }
         Ok(())
     }
@@ -297,14 +302,14 @@ impl Following {
         self.polls = self.polls.saturating_add(1);
         let message = message.map(|text| format!(r#","message":{}"#, RawJson::string(text).text())).unwrap_or_default();
         let progress = || RawJson::trusted(format!(r#"{{"progressToken":0,"progress":{}{message}}}"#, self.polls));
-        let event = if self.wants_progress { ExchangeEvent::Progress(progress()) } else { ExchangeEvent::Alive };
+        let event = if self.wants_progress { CallEvent::Progress(progress()) } else { CallEvent::Alive };
         self.events.push_back(event);
     }
 }
 
 /// Returns the outcome of a call whose server broke the protocol.
-fn broken(text: &str) -> Outcome {
-    Outcome::Failed(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text))
+fn broken(text: &str) -> CallOutcome {
+    CallOutcome::Failed(CallFailure::new(FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown, text))
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::askers::{Askers, Item};
+use crate::engine::askers::{AskerRegistry, DefinedItem};
 
 /// The conditions on a connection that hold calls back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gate {
+pub struct TurnGate {
     /// True while a question is held because its call is not known yet.
     pub is_held: bool,
     /// True while a call of an item that asks is in flight without a turn, because it was sent
@@ -22,7 +22,7 @@ pub struct Gate {
 
 /// The kind of a queued call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passer {
+pub enum TurnKind {
     /// A call of an item that is not known to ask.
     Plain,
     /// A call of an item that asks.
@@ -32,57 +32,57 @@ pub enum Passer {
 }
 
 /// The number of a queued call.
-pub type Ticket = u64;
+pub type TurnTicket = u64;
 
 /// A queued call.
 #[derive(Debug)]
-struct Waiting {
-    ticket: Ticket,
-    passer: Passer,
-    item: Option<Item>,
+struct QueuedTurn {
+    ticket: TurnTicket,
+    passer: TurnKind,
+    item: Option<DefinedItem>,
 }
 
 /// The calls that wait and the calls that hold a turn. The number of call slots bounds both.
 #[derive(Debug, Default)]
-pub struct Turns {
-    gate: Gate,
-    tickets: Ticket,
-    passed: Vec<Ticket>,
-    waiting: VecDeque<Waiting>,
+pub struct TurnQueue {
+    gate: TurnGate,
+    tickets: TurnTicket,
+    passed: Vec<TurnTicket>,
+    waiting: VecDeque<QueuedTurn>,
 }
 
-impl Turns {
+impl TurnQueue {
     /// Adds a call to the queue and returns its ticket. The call may go when [`Self::pass`] returns
     /// that ticket.
-    pub fn enter(&mut self, passer: Passer, item: Option<Item>) -> Ticket {
+    pub fn enter(&mut self, passer: TurnKind, item: Option<DefinedItem>) -> TurnTicket {
         self.tickets += 1;
-        self.waiting.push_back(Waiting { ticket: self.tickets, passer, item });
+        self.waiting.push_back(QueuedTurn { ticket: self.tickets, passer, item });
         self.tickets
     }
 
     /// Takes the next call that may pass now from the queue, and returns it with its kind.
     ///
     /// Calls pass in the order of arrival, a resumed one first. A call that is not
-    /// [`Passer::Plain`] holds the turn until [`Self::leave`]. Waiting plain calls whose item is
-    /// known to ask by now become [`Passer::Asker`].
-    pub fn pass(&mut self, askers: &Askers) -> Option<(Ticket, Passer)> {
-        let has_asked = |item: &Option<Item>| item.as_ref().is_some_and(|item| askers.conduct(item).is_some());
-        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.passer == Passer::Plain) {
+    /// [`TurnKind::Plain`] holds the turn until [`Self::leave`]. Waiting plain calls whose item is
+    /// known to ask by now become [`TurnKind::Asker`].
+    pub fn pass(&mut self, askers: &AskerRegistry) -> Option<(TurnTicket, TurnKind)> {
+        let has_asked = |item: &Option<DefinedItem>| item.as_ref().is_some_and(|item| askers.conduct(item).is_some());
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.passer == TurnKind::Plain) {
             if has_asked(&waiting.item) {
-                waiting.passer = Passer::Asker;
+                waiting.passer = TurnKind::Asker;
             }
         }
         let is_free = self.passed.is_empty() && !self.gate.is_taken;
-        let may_pass = |passer: Passer| match passer {
-            Passer::Returning => is_free,
-            Passer::Asker => is_free && !self.gate.is_held,
-            Passer::Plain => !self.gate.is_held,
+        let may_pass = |passer: TurnKind| match passer {
+            TurnKind::Returning => is_free,
+            TurnKind::Asker => is_free && !self.gate.is_held,
+            TurnKind::Plain => !self.gate.is_held,
         };
-        let returning = self.waiting.iter().position(|waiting| waiting.passer == Passer::Returning);
+        let returning = self.waiting.iter().position(|waiting| waiting.passer == TurnKind::Returning);
         let first = || self.waiting.iter().position(|waiting| may_pass(waiting.passer));
-        let at = returning.filter(|_| may_pass(Passer::Returning)).or_else(first)?;
-        let Waiting { ticket, passer, .. } = self.waiting.remove(at)?;
-        if passer != Passer::Plain {
+        let at = returning.filter(|_| may_pass(TurnKind::Returning)).or_else(first)?;
+        let QueuedTurn { ticket, passer, .. } = self.waiting.remove(at)?;
+        if passer != TurnKind::Plain {
             self.passed.push(ticket);
         }
         Some((ticket, passer))
@@ -90,7 +90,7 @@ impl Turns {
 
     /// Lets a call pass at once, beside the call that holds the turn. For a resumed call that has
     /// waited long enough: the call that holds the turn may be waiting for it.
-    pub fn force(&mut self, ticket: Ticket) {
+    pub fn force(&mut self, ticket: TurnTicket) {
         if let Some(at) = self.waiting.iter().position(|waiting| waiting.ticket == ticket) {
             self.waiting.remove(at);
             self.passed.push(ticket);
@@ -98,13 +98,13 @@ impl Turns {
     }
 
     /// Removes a call that no longer waits, or ends its turn.
-    pub fn leave(&mut self, ticket: Ticket) {
+    pub fn leave(&mut self, ticket: TurnTicket) {
         self.passed.retain(|passed| *passed != ticket);
         self.waiting.retain(|waiting| waiting.ticket != ticket);
     }
 
     /// Sets the conditions that the next [`Self::pass`] obeys.
-    pub fn set(&mut self, gate: Gate) {
+    pub fn set(&mut self, gate: TurnGate) {
         self.gate = gate;
     }
 
@@ -120,21 +120,21 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::mcp::method::List;
+    use crate::mcp::method::ItemList;
     use crate::wire::digest::Digest;
 
-    fn all(turns: &mut Turns) -> Vec<Ticket> {
-        std::iter::from_fn(|| turns.pass(&Askers::default())).map(|(ticket, _)| ticket).collect()
+    fn all(turns: &mut TurnQueue) -> Vec<TurnTicket> {
+        std::iter::from_fn(|| turns.pass(&AskerRegistry::default())).map(|(ticket, _)| ticket).collect()
     }
 
     #[test]
     fn calls_of_items_that_ask_pass_one_at_a_time_and_others_freely() {
-        let mut turns = Turns::default();
-        let [a, b, plain] = [Passer::Asker, Passer::Asker, Passer::Plain].map(|passer| turns.enter(passer, None));
+        let mut turns = TurnQueue::default();
+        let [a, b, plain] = [TurnKind::Asker, TurnKind::Asker, TurnKind::Plain].map(|passer| turns.enter(passer, None));
         assert_eq!(all(&mut turns), [a, plain]);
         turns.leave(a);
         assert_eq!(all(&mut turns), [b]);
-        let (c, d) = (turns.enter(Passer::Asker, None), turns.enter(Passer::Asker, None));
+        let (c, d) = (turns.enter(TurnKind::Asker, None), turns.enter(TurnKind::Asker, None));
         turns.leave(c);
         turns.leave(b);
         assert_eq!(all(&mut turns), [d], "one that gave up is no obstacle");
@@ -142,44 +142,47 @@ mod tests {
 
     #[test]
     fn while_a_question_waits_new_calls_wait_and_go_on_in_their_order() {
-        let mut turns = Turns::default();
-        turns.set(Gate { is_held: true, is_taken: false });
-        let [one, asker, two] = [Passer::Plain, Passer::Asker, Passer::Plain].map(|passer| turns.enter(passer, None));
+        let mut turns = TurnQueue::default();
+        turns.set(TurnGate { is_held: true, is_taken: false });
+        let [one, asker, two] =
+            [TurnKind::Plain, TurnKind::Asker, TurnKind::Plain].map(|passer| turns.enter(passer, None));
         assert!(all(&mut turns).is_empty());
-        turns.set(Gate { is_held: false, is_taken: true });
+        turns.set(TurnGate { is_held: false, is_taken: true });
         assert_eq!(all(&mut turns), [one, two], "a call that asks is in flight without its turn");
-        turns.set(Gate::default());
+        turns.set(TurnGate::default());
         assert_eq!(all(&mut turns), [asker]);
     }
 
     #[test]
     fn calls_that_wait_take_turns_where_their_item_is_seen_to_ask_meanwhile() {
-        let item = |name: &str| Item { list: List::Tools, name: Arc::from(name), definition: Digest::of(b"") };
-        let (mut turns, askers) = (Turns::default(), Askers::default());
-        turns.set(Gate { is_held: true, is_taken: false });
-        let [one, plain, two] = ["form", "echo", "form"].map(|name| turns.enter(Passer::Plain, Some(item(name))));
+        let item =
+            |name: &str| DefinedItem { list: ItemList::Tools, name: Arc::from(name), definition: Digest::of(b"") };
+        let (mut turns, askers) = (TurnQueue::default(), AskerRegistry::default());
+        turns.set(TurnGate { is_held: true, is_taken: false });
+        let [one, plain, two] = ["form", "echo", "form"].map(|name| turns.enter(TurnKind::Plain, Some(item(name))));
         assert_eq!(turns.pass(&askers), None);
         askers.asked(&item("form"));
-        turns.set(Gate::default());
+        turns.set(TurnGate::default());
         let passed: Vec<_> = std::iter::from_fn(|| turns.pass(&askers)).collect();
-        assert_eq!(passed, [(one, Passer::Asker), (plain, Passer::Plain)]);
+        assert_eq!(passed, [(one, TurnKind::Asker), (plain, TurnKind::Plain)]);
         turns.leave(one);
-        assert_eq!(turns.pass(&askers), Some((two, Passer::Asker)));
+        assert_eq!(turns.pass(&askers), Some((two, TurnKind::Asker)));
     }
 
     #[test]
     fn a_call_that_goes_on_is_next_and_waits_for_no_question() {
-        let mut turns = Turns::default();
-        let [first, second, parked] = [Passer::Asker, Passer::Asker, Passer::Returning].map(|p| turns.enter(p, None));
+        let mut turns = TurnQueue::default();
+        let [first, second, parked] =
+            [TurnKind::Asker, TurnKind::Asker, TurnKind::Returning].map(|p| turns.enter(p, None));
         assert_eq!(all(&mut turns), [parked], "it was there before them");
         turns.leave(parked);
         assert_eq!(all(&mut turns), [first]);
-        let again = turns.enter(Passer::Returning, None);
-        turns.set(Gate { is_held: true, is_taken: false });
+        let again = turns.enter(TurnKind::Returning, None);
+        turns.set(TurnGate { is_held: true, is_taken: false });
         assert!(all(&mut turns).is_empty());
         turns.force(again);
         turns.leave(first);
-        turns.set(Gate::default());
+        turns.set(TurnGate::default());
         assert!(all(&mut turns).is_empty(), "it has passed");
         turns.leave(again);
         assert_eq!(all(&mut turns), [second]);

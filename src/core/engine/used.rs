@@ -12,14 +12,14 @@ pub const CAPACITY: usize = 65_536;
 
 /// The states that were used and have not expired.
 #[derive(Debug, Default)]
-pub struct Used {
+pub struct UsedStateTable {
     /// Known states; false for a state whose use was taken back.
     seen: HashMap<StateId, bool, RandomState>,
     /// The known states in the order of their first use.
     order: VecDeque<StateUse>,
 }
 
-impl Used {
+impl UsedStateTable {
     /// Marks a state as used, and returns true if it was unused. Forgets expired states first.
     /// `now` is the time since 1970.
     ///
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_state_is_fresh_once() {
-        let mut used = Used::default();
+        let mut used = UsedStateTable::default();
         assert!(used.first(of([1; 12], NOW), NOW));
         assert!(!used.first(of([1; 12], NOW), NOW));
         assert!(used.first(of([2; 12], NOW), NOW));
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_use_that_was_given_back_can_be_made_once_more() {
-        let mut used = Used::default();
+        let mut used = UsedStateTable::default();
         assert!(used.first(of([1; 12], NOW), NOW));
         used.give_back(&[1; 12]);
         assert!(used.first(of([1; 12], NOW), NOW));
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn with_no_room_to_remember_nothing_is_fresh() {
-        let mut used = Used::default();
+        let mut used = UsedStateTable::default();
         for n in 0..CAPACITY {
             let mut id = [0; 12];
             id[..8].copy_from_slice(&n.to_be_bytes());

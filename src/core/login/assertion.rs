@@ -14,7 +14,7 @@ use ring::signature::{
 use zeroize::Zeroizing;
 
 use super::error::OAuthError;
-use super::hidden::Hidden;
+use super::hidden::SecretText;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Lifetime of an assertion, in seconds. It is sent at once, but clocks differ.
@@ -26,9 +26,9 @@ const FORM: OAuthError = OAuthError::Key(
 );
 
 /// A private key of the configuration, for signing.
-pub struct SigningKey(Kind);
+pub struct SigningKey(SigningKeyPair);
 
-enum Kind {
+enum SigningKeyPair {
     Es256(EcdsaKeyPair),
     Es384(EcdsaKeyPair),
     EdDsa(Ed25519KeyPair),
@@ -37,17 +37,17 @@ enum Kind {
 
 /// The time of an assertion, and bytes that are used once.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct AssertionMoment {
     /// Seconds since 1970.
     pub now: u64,
     pub once: [u8; 16],
 }
 
 /// The variable claims of an assertion.
-pub(super) struct Assertion<'a> {
+pub(super) struct ClientAssertion<'a> {
     pub(super) client: &'a str,
     pub(super) audience: &'a str,
-    pub(super) moment: Moment,
+    pub(super) moment: AssertionMoment,
 }
 
 impl SigningKey {
@@ -63,24 +63,24 @@ impl SigningKey {
         let random = SystemRandom::new();
         let ec = |curve| EcdsaKeyPair::from_pkcs8(curve, &key, &random).ok();
         let kind = ec(&ECDSA_P256_SHA256_FIXED_SIGNING)
-            .map(Kind::Es256)
-            .or_else(|| ec(&ECDSA_P384_SHA384_FIXED_SIGNING).map(Kind::Es384))
-            .or_else(|| Ed25519KeyPair::from_pkcs8_maybe_unchecked(&key).ok().map(Kind::EdDsa))
-            .or_else(|| RsaKeyPair::from_pkcs8(&key).ok().map(Kind::Rs256));
+            .map(SigningKeyPair::Es256)
+            .or_else(|| ec(&ECDSA_P384_SHA384_FIXED_SIGNING).map(SigningKeyPair::Es384))
+            .or_else(|| Ed25519KeyPair::from_pkcs8_maybe_unchecked(&key).ok().map(SigningKeyPair::EdDsa))
+            .or_else(|| RsaKeyPair::from_pkcs8(&key).ok().map(SigningKeyPair::Rs256));
         kind.map(Self).ok_or(FORM)
     }
 
     pub fn algorithm(&self) -> &'static str {
         match &self.0 {
-            Kind::Es256(_) => "ES256",
-            Kind::Es384(_) => "ES384",
-            Kind::EdDsa(_) => "EdDSA",
-            Kind::Rs256(_) => "RS256",
+            SigningKeyPair::Es256(_) => "ES256",
+            SigningKeyPair::Es384(_) => "ES384",
+            SigningKeyPair::EdDsa(_) => "EdDSA",
+            SigningKeyPair::Rs256(_) => "RS256",
         }
     }
 
     /// Signs an assertion and returns it as a JWT.
-    pub(super) fn sign(&self, assertion: &Assertion<'_>) -> Result<Hidden, OAuthError> {
+    pub(super) fn sign(&self, assertion: &ClientAssertion<'_>) -> Result<SecretText, OAuthError> {
         let header = RawObject::of_strings(&[("alg", self.algorithm()), ("typ", "JWT")]);
         let once = HEXLOWER.encode(&assertion.moment.once);
         let mut claims = RawObject::of_strings(&[
@@ -95,16 +95,18 @@ impl SigningKey {
         let text = format!("{}.{}", part(&header), part(&claims));
         let signature = self.signature(text.as_bytes());
         let signature = signature.ok_or(OAuthError::Key("signing with `private-key` fails"))?;
-        Ok(Hidden::new(format!("{text}.{}", BASE64URL_NOPAD.encode(&signature))))
+        Ok(SecretText::new(format!("{text}.{}", BASE64URL_NOPAD.encode(&signature))))
     }
 
     /// Signs a text; `None` if the cryptographic library fails.
     fn signature(&self, text: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match &self.0 {
-            Kind::Es256(key) | Kind::Es384(key) => key.sign(&random, text).ok().map(|made| made.as_ref().to_vec()),
-            Kind::EdDsa(key) => Some(key.sign(text).as_ref().to_vec()),
-            Kind::Rs256(key) => {
+            SigningKeyPair::Es256(key) | SigningKeyPair::Es384(key) => {
+                key.sign(&random, text).ok().map(|made| made.as_ref().to_vec())
+            }
+            SigningKeyPair::EdDsa(key) => Some(key.sign(text).as_ref().to_vec()),
+            SigningKeyPair::Rs256(key) => {
                 let mut made = vec![0; key.public().modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, &random, text, &mut made).ok()?;
                 Some(made)

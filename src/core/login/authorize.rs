@@ -10,11 +10,11 @@ use data_encoding::BASE64URL_NOPAD;
 use subtle::ConstantTimeEq as _;
 use url::Url;
 
-use super::client::Client;
-use super::error::{OAuthError, Refusal};
-use super::hidden::Hidden;
+use super::client::OAuthClient;
+use super::error::{OAuthError, OAuthRefusal};
+use super::hidden::SecretText;
 use super::scope::OFFLINE;
-use super::server::Server;
+use super::server::AuthorizationServer;
 use crate::wire::digest::Digest;
 
 /// Longest query of a call-back that is read, in bytes.
@@ -22,7 +22,7 @@ const MAX_QUERY: usize = 16 * 1024;
 
 /// The random bytes of one login.
 #[derive(Clone)]
-pub struct Chance {
+pub struct LoginRandomness {
     pub state: [u8; 32],
     pub verifier: [u8; 32],
     pub nonce: [u8; 16],
@@ -30,7 +30,7 @@ pub struct Chance {
     pub once: [u8; 16],
 }
 
-impl fmt::Debug for Chance {
+impl fmt::Debug for LoginRandomness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Chance(***)")
     }
@@ -38,36 +38,40 @@ impl fmt::Debug for Chance {
 
 /// A login that waits for its person at the login page.
 #[derive(Clone, Debug)]
-pub struct Authorization {
+pub struct PendingAuthorization {
     /// The address to open, for people: ASCII, without characters that a shell interprets.
     pub url: Url,
     /// The key by which the call-back is found. It can be used once.
-    pub state: Hidden,
+    pub state: SecretText,
     /// The PKCE code verifier.
-    pub(super) verifier: Hidden,
+    pub(super) verifier: SecretText,
     /// The value that an id token must repeat.
     pub(super) nonce: Option<String>,
 }
 
 /// The parts of an authorization request that do not come from the server.
 #[derive(Debug)]
-pub(super) struct Wish<'a> {
-    pub(super) client: &'a Client,
+pub(super) struct AuthorizationRequest<'a> {
+    pub(super) client: &'a OAuthClient,
     pub(super) redirect_url: &'a str,
     pub(super) resource: Option<&'a str>,
     pub(super) scopes: &'a [String],
 }
 
-impl Authorization {
+impl PendingAuthorization {
     /// Makes the address of the login page, with the secrets that its call-back is judged by.
     ///
     /// # Errors
     /// [`OAuthError::NoPkce`], [`OAuthError::Document`].
-    pub(super) fn new(server: &Server, wish: &Wish<'_>, chance: &Chance) -> Result<Self, OAuthError> {
+    pub(super) fn new(
+        server: &AuthorizationServer,
+        wish: &AuthorizationRequest<'_>,
+        chance: &LoginRandomness,
+    ) -> Result<Self, OAuthError> {
         if !server.pkce {
             return Err(OAuthError::NoPkce);
         }
-        let missing = OAuthError::Document(super::error::Document::Server, "authorization_endpoint");
+        let missing = OAuthError::Document(super::error::DocumentKind::Server, "authorization_endpoint");
         let mut url = server.authorization_endpoint.clone().ok_or(missing)?;
         let state = BASE64URL_NOPAD.encode(&chance.state);
         let verifier = BASE64URL_NOPAD.encode(&chance.verifier);
@@ -94,7 +98,7 @@ impl Authorization {
                 query.append_pair("prompt", "consent");
             }
         }
-        Ok(Self { url, state: Hidden::new(state), verifier: Hidden::new(verifier), nonce })
+        Ok(Self { url, state: SecretText::new(state), verifier: SecretText::new(verifier), nonce })
     }
 
     /// Checks that a browser's call-back belongs to this login and is an answer of `server`, and
@@ -103,7 +107,11 @@ impl Authorization {
     /// # Errors
     /// [`OAuthError::State`], [`OAuthError::Mixed`], [`OAuthError::Denied`],
     /// [`OAuthError::NoCode`]. The error of an answer from elsewhere is not looked at.
-    pub(super) fn returned(&self, server: &Server, callback: &Callback) -> Result<Hidden, OAuthError> {
+    pub(super) fn returned(
+        &self,
+        server: &AuthorizationServer,
+        callback: &LoginCallback,
+    ) -> Result<SecretText, OAuthError> {
         let state = callback.state.as_ref().ok_or(OAuthError::State)?;
         if !bool::from(state.expose().as_bytes().ct_eq(self.state.expose().as_bytes())) {
             return Err(OAuthError::State);
@@ -122,15 +130,15 @@ impl Authorization {
 
 /// The query of a call-back.
 #[derive(Clone, Debug, Default)]
-pub struct Callback {
+pub struct LoginCallback {
     /// Key of the login that the call-back belongs to.
-    pub state: Option<Hidden>,
-    code: Option<Hidden>,
+    pub state: Option<SecretText>,
+    code: Option<SecretText>,
     iss: Option<String>,
-    error: Option<Refusal>,
+    error: Option<OAuthRefusal>,
 }
 
-impl Callback {
+impl LoginCallback {
     /// Reads a query, without the question mark. A repeated parameter makes the whole query void.
     /// Source: RFC 6749, 3.1.
     pub fn of_query(query: &str) -> Self {
@@ -141,10 +149,10 @@ impl Callback {
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             let value = value.into_owned();
             let was_there = match &*name {
-                "state" => read.state.replace(Hidden::new(value)).is_some(),
-                "code" => read.code.replace(Hidden::new(value)).is_some(),
+                "state" => read.state.replace(SecretText::new(value)).is_some(),
+                "code" => read.code.replace(SecretText::new(value)).is_some(),
                 "iss" => read.iss.replace(value).is_some(),
-                "error" => read.error.replace(Refusal::of(&value)).is_some(),
+                "error" => read.error.replace(OAuthRefusal::of(&value)).is_some(),
                 _ => false,
             };
             if was_there {

@@ -9,18 +9,18 @@ const MAX_PARAMS: usize = 32;
 
 /// A challenge with the scheme `Bearer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Challenge {
+pub struct BearerChallenge {
     /// Address of the resource's metadata, as it was written.
     pub resource_metadata: Option<String>,
     /// Scopes that a token needs, which no other source may overrule.
     pub scope: Option<String>,
-    pub error: Option<Complaint>,
+    pub error: Option<TokenComplaint>,
 }
 
 /// The reason why a token was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
-pub enum Complaint {
+pub enum TokenComplaint {
     /// Expired, revoked, or not for this server.
     InvalidToken,
     /// Other scopes are needed.
@@ -28,25 +28,25 @@ pub enum Complaint {
     Other,
 }
 
-impl Challenge {
+impl BearerChallenge {
     /// Returns the first challenge of `Bearer` in the values of `WWW-Authenticate`, among any
     /// others.
     pub fn bearer<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         let found = parse(values);
         let bearer = found.into_iter().find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
-        let error = bearer.param("error").map(|code| code.parse().unwrap_or(Complaint::Other));
+        let error = bearer.param("error").map(|code| code.parse().unwrap_or(TokenComplaint::Other));
         Some(Self { resource_metadata: bearer.param("resource_metadata"), scope: bearer.param("scope"), error })
     }
 }
 
 /// One challenge of any scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Any {
+pub(super) struct AuthChallenge {
     pub(super) scheme: String,
     pub(super) params: Vec<(String, String)>,
 }
 
-impl Any {
+impl AuthChallenge {
     /// Returns a parameter that occurs once. A repeated parameter counts as absent.
     fn param(&self, name: &str) -> Option<String> {
         let mut found = self.params.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -56,29 +56,29 @@ impl Any {
 }
 
 /// Parses all challenges up to the first malformed place.
-pub(super) fn parse<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Vec<Any> {
+pub(super) fn parse<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Vec<AuthChallenge> {
     let mut found = Vec::new();
     let mut left = MAX_BYTES;
     for value in values {
         let value = value.get(..left.min(value.len())).unwrap_or_default();
         left -= value.len();
         let first = found.len();
-        if (Parser { text: value, at: 0 }).read(&mut found, first).is_none() || left == 0 {
+        if (ChallengeParser { text: value, at: 0 }).read(&mut found, first).is_none() || left == 0 {
             break;
         }
     }
     found
 }
 
-struct Parser<'a> {
+struct ChallengeParser<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl Parser<'_> {
+impl ChallengeParser<'_> {
     /// Parses one value and adds its challenges to `found`, where the first one gets the index
     /// `first`. Returns `None` if the value is malformed, or has more than is read.
-    fn read(&mut self, found: &mut Vec<Any>, first: usize) -> Option<()> {
+    fn read(&mut self, found: &mut Vec<AuthChallenge>, first: usize) -> Option<()> {
         loop {
             self.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
             if self.at == self.text.len() {
@@ -103,7 +103,7 @@ impl Parser<'_> {
                 return None;
             }
             let has_space = self.at > after_word;
-            found.push(Any { scheme: word, params: Vec::new() });
+            found.push(AuthChallenge { scheme: word, params: Vec::new() });
             match self.peek() {
                 None | Some(b',') => {}
                 Some(_) if !has_space => return None,
@@ -114,7 +114,7 @@ impl Parser<'_> {
 
     /// Reads the text after a scheme: credentials in one piece, which are ignored, or the first
     /// parameter.
-    fn token68_or_param(&mut self, found: &mut [Any]) -> Option<()> {
+    fn token68_or_param(&mut self, found: &mut [AuthChallenge]) -> Option<()> {
         let start = self.at;
         self.skip(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
         self.skip(|byte| byte == b'=');

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
-pub use super::assertion::Moment;
-use super::assertion::{Assertion, SigningKey};
+pub use super::assertion::AssertionMoment;
+use super::assertion::{ClientAssertion, SigningKey};
 use super::error::OAuthError;
-use super::hidden::Hidden;
-use super::request::Form;
-use super::server::Server;
-pub use super::terms::Configured;
+use super::hidden::SecretText;
+use super::request::FormBody;
+use super::server::AuthorizationServer;
+pub use super::terms::ConfiguredClient;
 
 /// A client that headend registered by itself, at one issuer only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Registration {
+pub struct ClientRegistration {
     pub issuer: String,
     /// Redirect address that the client was registered for.
     pub redirect_url: String,
@@ -23,14 +23,14 @@ pub struct Registration {
     #[serde(default)]
     pub scopes: Vec<String>,
     pub id: String,
-    pub secret: Option<Hidden>,
+    pub secret: Option<SecretText>,
     /// The `token_endpoint_auth_method` that the server answered.
     pub method: Option<String>,
     /// Expiry of the secret, in seconds since 1970.
     pub expires: Option<u64>,
 }
 
-impl Registration {
+impl ClientRegistration {
     /// Returns whether the registration can be used for such a login.
     pub fn fits(&self, issuer: &str, redirect_url: &str, scopes: &[String], now: u64) -> bool {
         let is_there = self.issuer == issuer && self.redirect_url == redirect_url;
@@ -40,43 +40,43 @@ impl Registration {
 
 /// A client at one authorization server.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct OAuthClient {
     pub id: String,
-    proof: Proof,
+    proof: ClientProof,
 }
 
 /// The method by which a client authenticates.
 #[derive(Clone, Debug)]
-enum Proof {
+enum ClientProof {
     /// No method: a public client.
     None,
     /// A secret in the `Authorization` header.
-    Basic(Hidden),
+    Basic(SecretText),
     /// A secret in the form.
-    Post(Hidden),
+    Post(SecretText),
     /// An assertion that is signed with a key.
     Key(Arc<SigningKey>),
 }
 
-impl Client {
+impl OAuthClient {
     /// Returns the operator's client.
-    pub fn configured(client: &Configured, server: &Server) -> Self {
+    pub fn configured(client: &ConfiguredClient, server: &AuthorizationServer) -> Self {
         let proof = match (&client.key, &client.secret) {
-            (Some(key), _) => Proof::Key(Arc::clone(key)),
-            (None, secret) => Proof::of(secret.as_ref(), None, server),
+            (Some(key), _) => ClientProof::Key(Arc::clone(key)),
+            (None, secret) => ClientProof::of(secret.as_ref(), None, server),
         };
         Self { id: client.id.clone(), proof }
     }
 
     /// Returns a client that headend registered.
-    pub fn registered(registration: &Registration, server: &Server) -> Self {
-        let proof = Proof::of(registration.secret.as_ref(), registration.method.as_deref(), server);
+    pub fn registered(registration: &ClientRegistration, server: &AuthorizationServer) -> Self {
+        let proof = ClientProof::of(registration.secret.as_ref(), registration.method.as_deref(), server);
         Self { id: registration.id.clone(), proof }
     }
 
     /// Returns the client whose id is the address of its metadata document.
     pub fn documented(url: &str) -> Self {
-        Self { id: url.to_owned(), proof: Proof::None }
+        Self { id: url.to_owned(), proof: ClientProof::None }
     }
 
     /// Adds the client's id and its proof to a form. Returns the value of `Authorization` if the
@@ -84,20 +84,25 @@ impl Client {
     ///
     /// # Errors
     /// [`OAuthError::Key`].
-    pub(super) fn prove(&self, form: &mut Form, server: &Server, moment: Moment) -> Result<Option<Hidden>, OAuthError> {
+    pub(super) fn prove(
+        &self,
+        form: &mut FormBody,
+        server: &AuthorizationServer,
+        moment: AssertionMoment,
+    ) -> Result<Option<SecretText>, OAuthError> {
         match &self.proof {
-            Proof::None => form.add("client_id", &self.id),
-            Proof::Basic(secret) => {
+            ClientProof::None => form.add("client_id", &self.id),
+            ClientProof::Basic(secret) => {
                 // Servers on the Python SDK want the id in the form too.
                 form.add("client_id", &self.id);
                 return Ok(Some(basic(&self.id, secret)));
             }
-            Proof::Post(secret) => {
+            ClientProof::Post(secret) => {
                 form.add("client_id", &self.id);
                 form.add("client_secret", secret.expose());
             }
-            Proof::Key(key) => {
-                let assertion = Assertion { client: &self.id, audience: &server.issuer, moment };
+            ClientProof::Key(key) => {
+                let assertion = ClientAssertion { client: &self.id, audience: &server.issuer, moment };
                 form.add("client_id", &self.id);
                 form.add("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
                 form.add("client_assertion", key.sign(&assertion)?.expose());
@@ -107,10 +112,10 @@ impl Client {
     }
 }
 
-impl Proof {
+impl ClientProof {
     /// Chooses the registered method, else the first of ours that the server offers. Basic is the
     /// default of RFC 8414.
-    fn of(secret: Option<&Hidden>, registered: Option<&str>, server: &Server) -> Self {
+    fn of(secret: Option<&SecretText>, registered: Option<&str>, server: &AuthorizationServer) -> Self {
         let Some(secret) = secret else { return Self::None };
         let offers = |method: &str| match &server.auth_methods {
             Some(offered) => offered.iter().any(|one| one == method),
@@ -129,8 +134,8 @@ impl Proof {
 
 /// Returns the value of `Authorization` for a secret. Source: RFC 6749, 2.3.1: both parts are
 /// form-encoded before they are joined.
-fn basic(id: &str, secret: &Hidden) -> Hidden {
+fn basic(id: &str, secret: &SecretText) -> SecretText {
     let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-    let pair = Hidden::new(format!("{}:{}", encode(id), encode(secret.expose())));
-    Hidden::new(format!("Basic {}", BASE64.encode(pair.expose().as_bytes())))
+    let pair = SecretText::new(format!("{}:{}", encode(id), encode(secret.expose())));
+    SecretText::new(format!("Basic {}", BASE64.encode(pair.expose().as_bytes())))
 }

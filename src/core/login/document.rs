@@ -3,27 +3,27 @@
 
 use bytes::Bytes;
 
-use super::error::{Document, OAuthError};
-use crate::wire::frame::{Bounds, Frame};
+use super::error::{DocumentKind, OAuthError};
+use crate::wire::frame::{Frame, JsonBounds};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Longest text in a document, in bytes. Tokens are the longest of them.
 pub const MAX_TEXT: usize = 16 * 1024;
 /// Most elements of a list in a document.
 pub const MAX_LIST: usize = 256;
-const BOUNDS: Bounds = Bounds { depth: 16, nodes: 10_000 };
+const BOUNDS: JsonBounds = JsonBounds { depth: 16, nodes: 10_000 };
 
 /// A document that was read within its bounds.
 #[derive(Debug)]
-pub struct Read {
-    which: Document,
+pub struct PeerDocument {
+    which: DocumentKind,
     object: RawObject,
 }
 
-impl Read {
+impl PeerDocument {
     /// Reads bytes that claim to be a document; `None` for bytes that are no JSON object, or one
     /// that breaks the bounds.
-    pub fn of(which: Document, body: &Bytes) -> Option<Self> {
+    pub fn of(which: DocumentKind, body: &Bytes) -> Option<Self> {
         let frame = Frame::from_client(body.clone(), BOUNDS).ok()?;
         let raw = RawJson::checked(frame.bytes().clone()).ok()?;
         let object = RawObject::parse(&raw).ok()?;

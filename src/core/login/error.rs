@@ -11,7 +11,7 @@ pub enum OAuthError {
     #[error("the server publishes no metadata that says who issues its tokens; name the issuer in `issuers`")]
     NoMetadata,
     #[error("the metadata of the {0} cannot be used: {1}")]
-    Document(Document, &'static str),
+    Document(DocumentKind, &'static str),
     #[error("the server's metadata is about another resource; if the server is right, set `resource` to its address")]
     OtherResource,
     #[error(
@@ -37,7 +37,7 @@ pub enum OAuthError {
     #[error(
         "{0} leads to an address that this server may not name; a private or loopback issuer has to be in `issuers`"
     )]
-    Unreachable(Document),
+    Unreachable(DocumentKind),
     #[error("the authorization server calls itself by another name than the one it was found by")]
     OtherIssuer,
     #[error("the authorization server does not offer PKCE with S256")]
@@ -45,7 +45,7 @@ pub enum OAuthError {
     #[error("the authorization server registers no clients by itself; register headend there and set `client-id`")]
     NoRegistration,
     #[error("the authorization server refuses to register headend ({0}); register it there and set `client-id`")]
-    Registration(Refusal),
+    Registration(OAuthRefusal),
     #[error("`client-id` is needed for this type of login")]
     NoClient,
     #[error("{0}")]
@@ -57,25 +57,26 @@ pub enum OAuthError {
     #[error("the answer of the login page does not name the authorization server that was asked")]
     Mixed,
     #[error("{}", denied(.0))]
-    Denied(Refusal),
+    Denied(OAuthRefusal),
     #[error("the login page sent no code")]
     NoCode,
     #[error("the authorization server refuses: {0}")]
-    Refused(Refusal),
+    Refused(OAuthRefusal),
     #[error("the token cannot be used: {0}")]
     Token(&'static str),
     /// No fault of the login is known: it stays as it is.
     #[error("the authorization server cannot be asked: {0}")]
-    NoAnswer(NoAnswer),
+    NoAnswer(AnswerFailure),
     #[error("a step was answered that was not asked")]
     OutOfTurn,
 }
 
 /// Describes the refusal of a login page in a sentence.
-fn denied(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::AccessDenied => "you (or the server) refused the login".to_owned(),
-        other => format!("the login page answered: {other}"),
+fn denied(refusal: &OAuthRefusal) -> String {
+    if matches!(refusal, OAuthRefusal::AccessDenied) {
+        "you (or the server) refused the login".to_owned()
+    } else {
+        format!("the login page answered: {refusal}")
     }
 }
 
@@ -97,19 +98,24 @@ fn advice(named: Option<&String>) -> String {
 impl OAuthError {
     /// Returns whether asking again later may help although nothing is changed.
     pub fn passes(&self) -> bool {
-        matches!(self, Self::NoAnswer(NoAnswer::Network | NoAnswer::Late | NoAnswer::Busy | NoAnswer::Proxy(_)))
+        matches!(
+            self,
+            Self::NoAnswer(
+                AnswerFailure::Network | AnswerFailure::Late | AnswerFailure::Busy | AnswerFailure::Proxy(_)
+            )
+        )
     }
 
     /// Returns whether the server said that the grant, a refresh token or a code, is used up,
     /// revoked or expired.
     pub fn ends_grant(&self) -> bool {
-        matches!(self, Self::Refused(Refusal::InvalidGrant))
+        matches!(self, Self::Refused(OAuthRefusal::InvalidGrant))
     }
 }
 
 /// A document of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
-pub enum Document {
+pub enum DocumentKind {
     #[strum(to_string = "server")]
     Resource,
     #[strum(to_string = "authorization server")]
@@ -122,7 +128,7 @@ pub enum Document {
 
 /// The reason why a request has no answer that could be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoAnswer {
+pub enum AnswerFailure {
     #[error("it cannot be reached")]
     Network,
     #[error("it does not answer in time")]
@@ -149,7 +155,7 @@ pub enum NoAnswer {
 /// Connect Core 3.1.2.6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub enum Refusal {
+pub enum OAuthRefusal {
     InvalidRequest,
     InvalidClient,
     InvalidGrant,
@@ -171,7 +177,7 @@ pub enum Refusal {
     Other,
 }
 
-impl Refusal {
+impl OAuthRefusal {
     /// Returns the code that a peer's text stands for.
     pub fn of(text: &str) -> Self {
         text.parse().unwrap_or(Self::Other)

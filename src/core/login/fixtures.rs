@@ -5,13 +5,13 @@
 use bytes::Bytes;
 use url::Url;
 
-use super::authorize::Chance;
-use super::terms::{ResourceRule, Terms};
+use super::authorize::LoginRandomness;
+use super::terms::{LoginTerms, ResourceRule};
 #[cfg(test)]
-use super::{assertion::SigningKey, document::Read, error::Document, request::Answer};
+use super::{assertion::SigningKey, document::PeerDocument, error::DocumentKind, request::OAuthAnswer};
 
-pub(super) fn terms(url: &str) -> Terms {
-    Terms {
+pub(super) fn terms(url: &str) -> LoginTerms {
+    LoginTerms {
         url: Url::parse(url).unwrap(),
         issuers: Vec::new(),
         first_issuer: None,
@@ -25,8 +25,8 @@ pub(super) fn terms(url: &str) -> Terms {
     }
 }
 
-pub(super) fn chance() -> Chance {
-    Chance { state: [1; 32], verifier: [2; 32], nonce: [3; 16], once: [4; 16] }
+pub(super) fn chance() -> LoginRandomness {
+    LoginRandomness { state: [1; 32], verifier: [2; 32], nonce: [3; 16], once: [4; 16] }
 }
 
 /// Generates a key that signs for a client.
@@ -40,13 +40,13 @@ pub(super) fn signing_key() -> SigningKey {
 }
 
 #[cfg(test)]
-pub(super) fn json(status: u16, body: &str) -> Answer {
-    Answer { status, is_json: true, body: Bytes::copy_from_slice(body.as_bytes()) }
+pub(super) fn json(status: u16, body: &str) -> OAuthAnswer {
+    OAuthAnswer { status, is_json: true, body: Bytes::copy_from_slice(body.as_bytes()) }
 }
 
 #[cfg(test)]
-pub(super) fn document(body: &str) -> Read {
-    Read::of(Document::Server, &Bytes::copy_from_slice(body.as_bytes())).unwrap()
+pub(super) fn document(body: &str) -> PeerDocument {
+    PeerDocument::of(DocumentKind::Server, &Bytes::copy_from_slice(body.as_bytes())).unwrap()
 }
 
 #[cfg(test)]

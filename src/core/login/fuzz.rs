@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 
-use super::authorize::Callback;
-use super::challenge::{Challenge, parse};
+use super::authorize::LoginCallback;
+use super::challenge::{BearerChallenge, parse};
 use super::fixtures;
-use super::flow::{Flow, Kind, Known, Next};
-use super::request::{Answer, Content, Request};
-use super::terms::Terms;
+use super::flow::{LoginAction, LoginFlow, LoginHistory, LoginKind};
+use super::request::{OAuthAnswer, OAuthRequest, RequestContent};
+use super::terms::LoginTerms;
 use crate::wire::fuzz::halves;
 use crate::wire::reach::Reach;
 
@@ -26,7 +26,7 @@ pub fn challenges(data: &[u8]) {
         }
     }
     assert!(read.len() <= 16);
-    let _found = Challenge::bearer(data.split(|byte| *byte == b'\n'));
+    let _found = BearerChallenge::bearer(data.split(|byte| *byte == b'\n'));
 }
 
 /// Checks that a login ends however servers answer, that nothing is asked outside of what the
@@ -36,11 +36,11 @@ pub fn logins(data: &[u8]) {
     let (challenge, rest) = halves(data);
     for (url, is_local) in [("https://mcp.example/a/mcp", false), ("http://127.0.0.1:4000/mcp", true)] {
         let terms = fixtures::terms(url);
-        let mut flow = Flow::new(
+        let mut flow = LoginFlow::new(
             terms.clone(),
-            Kind::Person,
-            Challenge::bearer([challenge]),
-            Known::default(),
+            LoginKind::Person,
+            BearerChallenge::bearer([challenge]),
+            LoginHistory::default(),
             fixtures::chance(),
             1,
         );
@@ -50,35 +50,35 @@ pub fn logins(data: &[u8]) {
             steps += 1;
             assert!(steps < 20, "a login that never ends");
             match flow.next() {
-                Next::Send(request) => {
+                LoginAction::Send(request) => {
                     judged(&terms, &request, is_local);
                     let body = answers.next().unwrap_or_default();
                     // A blank line stands for an address without a document.
                     let status = if body.is_empty() { 404 } else { 200 };
-                    flow.answered(Ok(Answer { status, is_json: true, body }), 1);
+                    flow.answered(Ok(OAuthAnswer { status, is_json: true, body }), 1);
                 }
-                Next::Open(authorization) => {
+                LoginAction::Open(authorization) => {
                     assert!(terms.reach(&authorization.url).is_some());
                     let line = answers.next().unwrap_or_default();
                     let query = String::from_utf8_lossy(&line).into_owned();
-                    let wild = flow.returned(&Callback::of_query(&query), 1);
-                    if wild.is_err() && matches!(flow.next(), Next::Open(_)) {
+                    let wild = flow.returned(&LoginCallback::of_query(&query), 1);
+                    if wild.is_err() && matches!(flow.next(), LoginAction::Open(_)) {
                         let issuer = flow.server().unwrap().issuer.clone();
                         let query = url::form_urlencoded::Serializer::new(String::new())
                             .append_pair("state", authorization.state.expose())
                             .append_pair("code", "c")
                             .append_pair("iss", &issuer)
                             .finish();
-                        flow.returned(&Callback::of_query(&query), 1).unwrap();
+                        flow.returned(&LoginCallback::of_query(&query), 1).unwrap();
                     }
                 }
-                Next::Done(login) => {
+                LoginAction::Done(login) => {
                     assert!(login.fits(&terms));
                     let text = serde_json::to_string(&*login).unwrap();
-                    assert_eq!(serde_json::from_str::<super::token::Login>(&text).unwrap(), *login);
+                    assert_eq!(serde_json::from_str::<super::token::UpstreamLogin>(&text).unwrap(), *login);
                     break;
                 }
-                Next::Failed(error) => {
+                LoginAction::Failed(error) => {
                     assert!(error.to_string().len() < 500);
                     break;
                 }
@@ -88,11 +88,11 @@ pub fn logins(data: &[u8]) {
 }
 
 /// Checks that a request goes where the terms allow, and that a GET carries no credential.
-fn judged(terms: &Terms, request: &Request, is_local: bool) {
+fn judged(terms: &LoginTerms, request: &OAuthRequest, is_local: bool) {
     assert_eq!(terms.reach(&request.url), Some(request.reach));
     assert_eq!(request.reach == Reach::Loopback, is_local, "{}", request.url);
     assert!(is_local || request.url.scheme() == "https");
-    if let Content::None = request.content {
+    if let RequestContent::None = request.content {
         assert!(request.authorization.is_none());
     }
 }

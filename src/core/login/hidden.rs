@@ -10,9 +10,9 @@ use zeroize::Zeroizing;
 ///
 /// Serialising writes the plain value, so the result must be sealed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(Zeroizing<String>);
+pub struct SecretText(Zeroizing<String>);
 
-impl Hidden {
+impl SecretText {
     pub fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
     }
@@ -23,19 +23,19 @@ impl Hidden {
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
-impl Serialize for Hidden {
+impl Serialize for SecretText {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.expose())
     }
 }
 
-impl<'de> Deserialize<'de> for Hidden {
+impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::new)
     }

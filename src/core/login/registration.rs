@@ -4,12 +4,12 @@
 
 use url::Url;
 
-use super::client::{Client, Registration};
-use super::document::Read;
-use super::error::{Document, NoAnswer, OAuthError, Refusal};
-use super::request::{Answer, Content, Request};
-use super::server::Server;
-use super::terms::Terms;
+use super::client::{ClientRegistration, OAuthClient};
+use super::document::PeerDocument;
+use super::error::{AnswerFailure, DocumentKind, OAuthError, OAuthRefusal};
+use super::request::{OAuthAnswer, OAuthRequest, RequestContent};
+use super::server::AuthorizationServer;
+use super::terms::LoginTerms;
 use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::reach::is_loopback;
 
@@ -17,8 +17,8 @@ const NAME: &str = "headend";
 
 /// The client to use, or where to register one.
 #[derive(Debug)]
-pub enum Choice {
-    Is(Client),
+pub enum ClientChoice {
+    Is(OAuthClient),
     Register(Url),
 }
 
@@ -55,22 +55,22 @@ impl ApplicationType {
 /// # Errors
 /// [`OAuthError::NoRegistration`].
 pub fn choose(
-    terms: &Terms,
-    server: &Server,
-    known: &[Registration],
+    terms: &LoginTerms,
+    server: &AuthorizationServer,
+    known: &[ClientRegistration],
     scopes: &[String],
     now: u64,
-) -> Result<Choice, OAuthError> {
+) -> Result<ClientChoice, OAuthError> {
     if let Some(client) = &terms.client {
-        return Ok(Choice::Is(Client::configured(client, server)));
+        return Ok(ClientChoice::Is(OAuthClient::configured(client, server)));
     }
     if let Some(url) = terms.client_metadata_url.as_ref().filter(|_| server.client_documents) {
-        return Ok(Choice::Is(Client::documented(url)));
+        return Ok(ClientChoice::Is(OAuthClient::documented(url)));
     }
     if let Some(one) = known.iter().find(|one| one.fits(&server.issuer, &terms.redirect_url, scopes, now)) {
-        return Ok(Choice::Is(Client::registered(one, server)));
+        return Ok(ClientChoice::Is(OAuthClient::registered(one, server)));
     }
-    server.registration_endpoint.clone().map(Choice::Register).ok_or(OAuthError::NoRegistration)
+    server.registration_endpoint.clone().map(ClientChoice::Register).ok_or(OAuthError::NoRegistration)
 }
 
 /// Returns the members that describe headend in a registration.
@@ -90,13 +90,13 @@ fn description(redirect_url: &str, application: ApplicationType, method: &str) -
 /// # Errors
 /// [`OAuthError::Unreachable`].
 pub fn request(
-    terms: &Terms,
-    server: &Server,
+    terms: &LoginTerms,
+    server: &AuthorizationServer,
     endpoint: &Url,
     application: ApplicationType,
     scopes: &[String],
-) -> Result<Request, OAuthError> {
-    let reach = terms.reach(endpoint).ok_or(OAuthError::Unreachable(Document::Registration))?;
+) -> Result<OAuthRequest, OAuthError> {
+    let reach = terms.reach(endpoint).ok_or(OAuthError::Unreachable(DocumentKind::Registration))?;
     let offers = |method: &str| server.auth_methods.as_ref().is_some_and(|all| all.iter().any(|one| one == method));
     let ours = ["none", "client_secret_basic", "client_secret_post"];
     let method = ours.into_iter().find(|method| offers(method)).unwrap_or("client_secret_basic");
@@ -105,30 +105,41 @@ pub fn request(
         body.set("scope", RawJson::string(&scopes.join(" ")));
     }
     let body = body.encode().into_bytes();
-    Ok(Request { url: endpoint.clone(), reach, content: Content::Json(body), authorization: None, revision: None })
+    Ok(OAuthRequest {
+        url: endpoint.clone(),
+        reach,
+        content: RequestContent::Json(body),
+        authorization: None,
+        revision: None,
+    })
 }
 
 /// Reads the answer to a registration.
 ///
 /// # Errors
 /// [`OAuthError::Registration`], [`OAuthError::Document`] and [`OAuthError::NoAnswer`].
-pub fn read(terms: &Terms, server: &Server, scopes: &[String], answer: &Answer) -> Result<Registration, OAuthError> {
-    let document = Read::of(Document::Registration, &answer.body);
+pub fn read(
+    terms: &LoginTerms,
+    server: &AuthorizationServer,
+    scopes: &[String],
+    answer: &OAuthAnswer,
+) -> Result<ClientRegistration, OAuthError> {
+    let document = PeerDocument::of(DocumentKind::Registration, &answer.body);
     if !answer.is_success() {
         if answer.status == 429 || answer.status >= 500 {
-            return Err(OAuthError::NoAnswer(NoAnswer::Busy));
+            return Err(OAuthError::NoAnswer(AnswerFailure::Busy));
         }
         let code = document.and_then(|document| document.text("error").ok().flatten());
-        return Err(OAuthError::Registration(code.map_or(Refusal::Other, |code| Refusal::of(&code))));
+        return Err(OAuthError::Registration(code.map_or(OAuthRefusal::Other, |code| OAuthRefusal::of(&code))));
     }
-    let document = document.ok_or(OAuthError::NoAnswer(NoAnswer::NotJson))?;
-    Ok(Registration {
+    let document = document.ok_or(OAuthError::NoAnswer(AnswerFailure::NotJson))?;
+    Ok(ClientRegistration {
         issuer: server.issuer.clone(),
         redirect_url: terms.redirect_url.clone(),
         scopes: scopes.to_vec(),
         id: document.needed("client_id")?,
         // A public client has no secret, for which some servers write an empty text.
-        secret: document.text_or_empty("client_secret")?.map(super::hidden::Hidden::new),
+        secret: document.text_or_empty("client_secret")?.map(super::hidden::SecretText::new),
         method: document.text_or_empty("token_endpoint_auth_method")?,
         // Zero means that the secret never expires.
         expires: document.seconds("client_secret_expires_at").filter(|end| *end > 0),

@@ -3,21 +3,21 @@
 use bytes::Bytes;
 use url::Url;
 
-use super::document::Read;
-use super::error::{Document, NoAnswer, OAuthError};
-use super::hidden::Hidden;
+use super::document::PeerDocument;
+use super::error::{AnswerFailure, DocumentKind, OAuthError};
+use super::hidden::SecretText;
 use crate::wire::reach::Reach;
 
 /// A request for the shell to send: with `accept: application/json`, without redirects, within
 /// bounds of size and time.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct OAuthRequest {
     pub url: Url,
     /// Addresses that the host may have.
     pub reach: Reach,
-    pub content: Content,
+    pub content: RequestContent,
     /// Value of `Authorization`, if the client authenticates by it.
-    pub authorization: Option<Hidden>,
+    pub authorization: Option<SecretText>,
     /// Value of `MCP-Protocol-Version`, if it is known. Source: MCP 2025-03-26, authorization,
     /// 2.3.1.
     pub revision: Option<&'static str>,
@@ -25,18 +25,18 @@ pub struct Request {
 
 /// The body of a request.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum RequestContent {
     /// No body: a GET.
     None,
     /// `application/x-www-form-urlencoded`
-    Form(Hidden),
+    Form(SecretText),
     /// `application/json`
     Json(Bytes),
 }
 
 /// The whole answer to a request.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct OAuthAnswer {
     pub status: u16,
     /// True if `content-type` is JSON.
     pub is_json: bool,
@@ -44,20 +44,20 @@ pub struct Answer {
 }
 
 /// An answer, or the reason why there is none.
-pub type Answered = Result<Answer, NoAnswer>;
+pub type OAuthAnswerResult = Result<OAuthAnswer, AnswerFailure>;
 
 /// The body of a form.
 #[derive(Default)]
-pub(super) struct Form(Vec<(&'static str, Hidden)>);
+pub(super) struct FormBody(Vec<(&'static str, SecretText)>);
 
-impl Request {
+impl OAuthRequest {
     /// Makes the request for a document.
     pub(super) fn get(url: Url, reach: Reach, revision: Option<&'static str>) -> Self {
-        Self { url, reach, content: Content::None, authorization: None, revision }
+        Self { url, reach, content: RequestContent::None, authorization: None, revision }
     }
 }
 
-impl Answer {
+impl OAuthAnswer {
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -67,27 +67,27 @@ impl Answer {
     ///
     /// # Errors
     /// A redirect, or a failure of the server, after which nothing is known.
-    pub(super) fn document(&self, which: Document) -> Result<Option<Read>, OAuthError> {
+    pub(super) fn document(&self, which: DocumentKind) -> Result<Option<PeerDocument>, OAuthError> {
         match self.status {
-            200..300 if self.is_json => Ok(Read::of(which, &self.body)),
+            200..300 if self.is_json => Ok(PeerDocument::of(which, &self.body)),
             200..300 => Ok(None),
-            300..400 => Err(OAuthError::NoAnswer(NoAnswer::Redirect)),
-            429 | 500.. => Err(OAuthError::NoAnswer(NoAnswer::Busy)),
+            300..400 => Err(OAuthError::NoAnswer(AnswerFailure::Redirect)),
+            429 | 500.. => Err(OAuthError::NoAnswer(AnswerFailure::Busy)),
             _ => Ok(None),
         }
     }
 }
 
-impl Form {
+impl FormBody {
     pub(super) fn add(&mut self, name: &'static str, value: &str) {
-        self.0.push((name, Hidden::new(value.to_owned())));
+        self.0.push((name, SecretText::new(value.to_owned())));
     }
 
-    pub(super) fn encode(&self) -> Hidden {
+    pub(super) fn encode(&self) -> SecretText {
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         for (name, value) in &self.0 {
             form.append_pair(name, value.expose());
         }
-        Hidden::new(form.finish())
+        SecretText::new(form.finish())
     }
 }

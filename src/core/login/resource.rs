@@ -3,15 +3,15 @@
 
 use url::Url;
 
-use super::document::Read;
-use super::error::{Document, OAuthError};
-use super::terms::{ResourceRule, Terms, parsed};
+use super::document::PeerDocument;
+use super::error::{DocumentKind, OAuthError};
+use super::terms::{LoginTerms, ResourceRule, parse_plain_url};
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The part of a resource's metadata that a login needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
+pub struct ResourceMetadata {
     /// The identifier, byte for byte as it was published.
     pub resource: String,
     /// Issuers; never empty.
@@ -19,17 +19,17 @@ pub struct Resource {
     pub scopes: Option<Vec<String>>,
 }
 
-impl Resource {
+impl ResourceMetadata {
     /// Returns the addresses to ask, in this order, until one has the document: the challenge's,
     /// then one below the upstream's path, then one at the root.
     ///
     /// # Errors
     /// [`OAuthError::ForeignMetadata`] if the challenge's address is not at the upstream's own
     /// origin, and [`OAuthError::Unreachable`].
-    pub fn places(terms: &Terms, named: Option<&str>) -> Result<Vec<Url>, OAuthError> {
+    pub fn places(terms: &LoginTerms, named: Option<&str>) -> Result<Vec<Url>, OAuthError> {
         let mut places = Vec::new();
         if let Some(named) = named {
-            let url = parsed(named).filter(|url| url.origin() == terms.url.origin());
+            let url = parse_plain_url(named).filter(|url| url.origin() == terms.url.origin());
             places.push(url.ok_or(OAuthError::ForeignMetadata)?);
         }
         let mut inserted = terms.url.clone();
@@ -44,7 +44,7 @@ impl Resource {
             }
         }
         if places.iter().any(|url| terms.reach(url).is_none()) {
-            return Err(OAuthError::Unreachable(Document::Resource));
+            return Err(OAuthError::Unreachable(DocumentKind::Resource));
         }
         Ok(places)
     }
@@ -53,7 +53,7 @@ impl Resource {
     ///
     /// # Errors
     /// [`OAuthError::OtherResource`] if it is about another resource, and [`OAuthError::Document`].
-    pub fn read(terms: &Terms, document: &Read) -> Result<Self, OAuthError> {
+    pub fn read(terms: &LoginTerms, document: &PeerDocument) -> Result<Self, OAuthError> {
         let resource = document.needed("resource")?;
         // The operator's own text needs no proof.
         let is_checked = !matches!(terms.resource, ResourceRule::Is(_));
@@ -72,7 +72,7 @@ impl Resource {
 ///
 /// Without metadata there is none, since a server of before 2025-06-18 does not know the parameter;
 /// but if the operator pinned an issuer, it is the upstream's own address.
-pub fn parameter(terms: &Terms, published: Option<&Resource>) -> Option<String> {
+pub fn resource_parameter(terms: &LoginTerms, published: Option<&ResourceMetadata>) -> Option<String> {
     match (&terms.resource, published) {
         (ResourceRule::Omit, _) => None,
         (ResourceRule::Is(text), _) => Some(text.clone()),
@@ -93,7 +93,7 @@ fn canonical(url: &Url) -> String {
 
 /// Returns whether a resource is this URL, or a place above it on the same server.
 fn covers(resource: &str, url: &Url) -> bool {
-    let Some(resource) = parsed(resource) else { return false };
+    let Some(resource) = parse_plain_url(resource) else { return false };
     let above = resource.path().trim_end_matches('/');
     let below = url.path().strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let same_query = resource.query().is_none() || resource.query() == url.query();

@@ -4,7 +4,7 @@
 //! other scopes are assumed. Source: MCP 2025-11-25 and later, authorization, "Scope Selection
 //! Strategy" and "Scope Challenge Handling".
 
-use super::challenge::Challenge;
+use super::challenge::BearerChallenge;
 
 /// The scope of a login that outlives its first token. Source: `OpenID` Connect Core, 11.
 pub const OFFLINE: &str = "offline_access";
@@ -12,7 +12,7 @@ const MAX_SCOPES: usize = 256;
 
 /// The sources of scopes for one login.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sources<'a> {
+pub struct ScopeSources<'a> {
     /// The operator's scopes.
     pub configured: &'a [String],
     /// Scopes of the token that was refused for too few of them.
@@ -27,7 +27,7 @@ pub struct Sources<'a> {
     pub offline: bool,
 }
 
-impl Sources<'_> {
+impl ScopeSources<'_> {
     /// Returns the scopes to ask for, each once. If there are none, the parameter is left out.
     pub fn choose(&self) -> Vec<String> {
         let mut chosen = Vec::new();
@@ -77,7 +77,7 @@ impl StepUps {
 }
 
 /// Returns the scopes that a challenge names and a token lacks.
-pub fn lacking<'a>(challenge: &'a Challenge, granted: &[String]) -> Vec<&'a str> {
+pub fn missing_scopes<'a>(challenge: &'a BearerChallenge, granted: &[String]) -> Vec<&'a str> {
     let wanted = challenge.scope.as_deref().unwrap_or_default();
     split(wanted).filter(|scope| !granted.iter().any(|one| one == scope)).collect()
 }

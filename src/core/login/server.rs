@@ -6,16 +6,16 @@
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::document::Read;
-use super::error::{Document, OAuthError};
-use super::terms::{Terms, same_issuer};
+use super::document::PeerDocument;
+use super::error::{DocumentKind, OAuthError};
+use super::terms::{LoginTerms, same_issuer};
 
 const OAUTH: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
 
 /// The part of an authorization server's metadata that logins need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Server {
+pub struct AuthorizationServer {
     /// The server's own text, which is compared as text from then on.
     pub issuer: String,
     pub authorization_endpoint: Option<Url>,
@@ -35,7 +35,7 @@ pub struct Server {
 
 /// An issuer to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum SoughtIssuer {
     /// The issuer that the resource's metadata or the operator named.
     Named(String),
     /// The server's own origin, as in 2025-03-26, because there is no metadata that names an
@@ -43,15 +43,15 @@ pub enum Sought {
     OwnOrigin,
 }
 
-impl Sought {
+impl SoughtIssuer {
     /// Returns the addresses to ask, in this order, until one has the document.
     ///
     /// # Errors
     /// [`OAuthError::UnsafeAddress`] and [`OAuthError::Unreachable`].
-    pub fn places(&self, terms: &Terms) -> Result<Vec<Url>, OAuthError> {
+    pub fn places(&self, terms: &LoginTerms) -> Result<Vec<Url>, OAuthError> {
         let issuer = match self {
-            Self::Named(issuer) => terms.address(Document::Server, issuer)?,
-            Self::OwnOrigin => terms.address(Document::Server, &terms.url.origin().ascii_serialization())?,
+            Self::Named(issuer) => terms.address(DocumentKind::Server, issuer)?,
+            Self::OwnOrigin => terms.address(DocumentKind::Server, &terms.url.origin().ascii_serialization())?,
         };
         if issuer.query().is_some() {
             return Err(OAuthError::UnsafeAddress);
@@ -70,7 +70,7 @@ impl Sought {
     }
 
     /// Returns whether metadata with this issuer is that of the server which is looked for.
-    fn is(&self, terms: &Terms, issuer: &str) -> bool {
+    fn is(&self, terms: &LoginTerms, issuer: &str) -> bool {
         match self {
             Self::Named(named) => same_issuer(named, issuer),
             Self::OwnOrigin => same_issuer(&terms.url.origin().ascii_serialization(), issuer),
@@ -81,8 +81,8 @@ impl Sought {
     ///
     /// # Errors
     /// [`OAuthError::Document`], unless the server's own origin is looked for.
-    pub fn default_server(&self, terms: &Terms) -> Result<Server, OAuthError> {
-        let Self::OwnOrigin = self else { return Err(OAuthError::Document(Document::Server, "not found")) };
+    pub fn default_server(&self, terms: &LoginTerms) -> Result<AuthorizationServer, OAuthError> {
+        let Self::OwnOrigin = self else { return Err(OAuthError::Document(DocumentKind::Server, "not found")) };
         let at = |path: &str| {
             let mut url = terms.url.clone();
             url.set_path(path);
@@ -90,7 +90,7 @@ impl Sought {
             url.set_fragment(None);
             url
         };
-        Ok(Server {
+        Ok(AuthorizationServer {
             issuer: terms.url.origin().ascii_serialization(),
             authorization_endpoint: Some(at("/authorize")),
             token_endpoint: at("/token"),
@@ -106,19 +106,20 @@ impl Sought {
     }
 }
 
-impl Server {
+impl AuthorizationServer {
     /// Reads the document. Its endpoints are judged like all addresses that a peer names.
     ///
     /// # Errors
     /// [`OAuthError::OtherIssuer`], [`OAuthError::Document`], [`OAuthError::UnsafeAddress`] and
     /// [`OAuthError::Unreachable`].
-    pub fn read(terms: &Terms, sought: &Sought, document: &Read) -> Result<Self, OAuthError> {
+    pub fn read(terms: &LoginTerms, sought: &SoughtIssuer, document: &PeerDocument) -> Result<Self, OAuthError> {
         let issuer = document.needed("issuer")?;
         if !sought.is(terms, &issuer) {
             return Err(OAuthError::OtherIssuer);
         }
-        let endpoint =
-            |name: &'static str| document.text(name)?.map(|text| terms.address(Document::Server, &text)).transpose();
+        let endpoint = |name: &'static str| {
+            document.text(name)?.map(|text| terms.address(DocumentKind::Server, &text)).transpose()
+        };
         let challenges = document.texts("code_challenge_methods_supported")?;
         Ok(Self {
             authorization_endpoint: endpoint("authorization_endpoint")?,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use url::Url;
 
 use super::assertion::SigningKey;
-use super::error::{Document, OAuthError};
-use super::hidden::Hidden;
+use super::error::{DocumentKind, OAuthError};
+use super::hidden::SecretText;
 use crate::mcp::version::Revision;
 use crate::wire::foreign;
 use crate::wire::reach::{Reach, is_loopback};
@@ -17,7 +17,7 @@ const MAX_SHOWN: usize = 200;
 
 /// The settings of `[upstreams.NAME.auth]` that a login needs, and what is known of the upstream.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct LoginTerms {
     /// The upstream's URL in the configuration.
     pub url: Url,
     /// Issuers that the operator pins, as text. If there are none, any issuer is allowed that the
@@ -29,7 +29,7 @@ pub struct Terms {
     /// True if headend logs in by itself, with a credential of the configuration or of its
     /// platform.
     pub is_unattended: bool,
-    pub client: Option<Configured>,
+    pub client: Option<ConfiguredClient>,
     /// Address at which the operator serves headend's client id metadata document.
     pub client_metadata_url: Option<String>,
     /// Scopes that are always asked for.
@@ -43,13 +43,13 @@ pub struct Terms {
 
 /// A client that the operator registered by hand.
 #[derive(Clone, Debug)]
-pub struct Configured {
+pub struct ConfiguredClient {
     pub id: String,
-    pub secret: Option<Hidden>,
+    pub secret: Option<SecretText>,
     pub key: Option<Arc<SigningKey>>,
 }
 
-impl Configured {
+impl ConfiguredClient {
     /// Returns whether the client proves itself with a secret or a key.
     fn has_credential(&self) -> bool {
         self.secret.is_some() || self.key.is_some()
@@ -68,7 +68,7 @@ pub enum ResourceRule {
     Is(String),
 }
 
-impl Terms {
+impl LoginTerms {
     /// Returns how far a URL that a peer named may lead; `None` if it must not be asked at all.
     ///
     /// `http` is for this machine alone, and only if the upstream is on this machine too. Such an
@@ -90,8 +90,8 @@ impl Terms {
     ///
     /// # Errors
     /// [`OAuthError::UnsafeAddress`] and [`OAuthError::Unreachable`].
-    pub(super) fn address(&self, which: Document, text: &str) -> Result<Url, OAuthError> {
-        let url = parsed(text).ok_or(OAuthError::UnsafeAddress)?;
+    pub(super) fn address(&self, which: DocumentKind, text: &str) -> Result<Url, OAuthError> {
+        let url = parse_plain_url(text).ok_or(OAuthError::UnsafeAddress)?;
         self.reach(&url).ok_or(OAuthError::Unreachable(which))?;
         Ok(url)
     }
@@ -106,7 +106,7 @@ impl Terms {
     /// [`OAuthError::OneIssuer`] if a credential has no issuer of its own or several,
     /// [`OAuthError::NotPinned`], and [`OAuthError::OtherThanFirst`].
     pub fn check_issuer(&self, issuer: &str) -> Result<(), OAuthError> {
-        let has_credential = self.is_unattended || self.client.as_ref().is_some_and(Configured::has_credential);
+        let has_credential = self.is_unattended || self.client.as_ref().is_some_and(ConfiguredClient::has_credential);
         if has_credential && self.issuers.len() != 1 {
             return Err(OAuthError::OneIssuer);
         }
@@ -130,7 +130,7 @@ impl Terms {
 
     /// Returns the pinned issuers that are usable addresses.
     fn pins(&self) -> impl Iterator<Item = Url> + '_ {
-        self.issuers.iter().filter_map(|issuer| parsed(issuer))
+        self.issuers.iter().filter_map(|issuer| parse_plain_url(issuer))
     }
 }
 
@@ -142,7 +142,7 @@ pub fn other_than_first(named: &str, first: &str) -> OAuthError {
 /// Returns the address of an issuer that a server names, in ASCII, as an operator may be shown it
 /// and write it. `None` for a text that is no address of a usual length.
 fn shown_issuer(text: &str) -> Option<String> {
-    let url = parsed(text)?;
+    let url = parse_plain_url(text)?;
     let shown = if is_bare(&url) { url.as_str().trim_end_matches('/') } else { url.as_str() };
     (shown.len() <= MAX_SHOWN).then(|| shown.to_owned())
 }
@@ -153,9 +153,9 @@ fn shown_issuer(text: &str) -> Option<String> {
 /// outside ASCII equals its address in ASCII.
 pub(super) fn same_issuer(one: &str, other: &str) -> bool {
     let without = |text: &str| text.strip_suffix('/').unwrap_or(text).to_owned();
-    let is_bare = || parsed(one).is_some_and(|url| is_bare(&url));
+    let is_bare = || parse_plain_url(one).is_some_and(|url| is_bare(&url));
     let has_other_letters = || !one.is_ascii() || !other.is_ascii();
-    let is_one_address = || parsed(one).is_some_and(|url| parsed(other) == Some(url));
+    let is_one_address = || parse_plain_url(one).is_some_and(|url| parse_plain_url(other) == Some(url));
     one == other || (without(one) == without(other) && is_bare()) || (has_other_letters() && is_one_address())
 }
 
@@ -167,7 +167,7 @@ fn is_bare(url: &Url) -> bool {
 /// Parses a URL that all parsers read alike: without characters that some of them drop or turn
 /// round, without a user or a fragment, and without characters that a shell interprets, since
 /// people copy addresses into one.
-pub fn parsed(text: &str) -> Option<Url> {
+pub fn parse_plain_url(text: &str) -> Option<Url> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?@!*+,=&%[]".contains(&byte);
     // Letters outside ASCII are judged once they are encoded; hidden characters are refused here.
     if text.contains(foreign::is_hidden) || !text.bytes().all(|byte| !byte.is_ascii() || is_plain(byte)) {

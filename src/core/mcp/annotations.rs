@@ -106,7 +106,8 @@ impl Hints {
     /// match, the more promising value counts.
     pub fn in_any_case(definition: &RawObject) -> Self {
         let mut hints = Self::of(definition);
-        let spellings = |object: &RawObject, name: &str| [vec![name.to_owned()], others(object, name)].concat();
+        let spellings =
+            |object: &RawObject, name: &str| [vec![name.to_owned()], other_spellings(object, name)].concat();
         for stated in spellings(definition, ANNOTATIONS).iter().filter_map(|key| definition.object(key)) {
             for ((name, hint), harmless) in NAMES.into_iter().zip(hints.each()).zip(HARMLESS) {
                 let says = |key: &String| stated.get(key).and_then(|raw| raw.parse::<bool>().ok());
@@ -122,12 +123,12 @@ impl Hints {
     /// case of keys or not.
     pub fn unmistakable(definition: &RawObject) -> Self {
         let mut hints = Self::of(definition);
-        if !others(definition, ANNOTATIONS).is_empty() {
+        if !other_spellings(definition, ANNOTATIONS).is_empty() {
             return Self::default();
         }
         let stated = definition.object(ANNOTATIONS).unwrap_or_default();
         for (name, hint) in NAMES.into_iter().zip(hints.each()) {
-            if !others(&stated, name).is_empty() {
+            if !other_spellings(&stated, name).is_empty() {
                 *hint = None;
             }
         }
@@ -174,14 +175,14 @@ fn stated(words: &[&str], source: &str) -> Option<String> {
 
 /// The hints on a tool as the server and the operator state them. Neither is verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct StatedHints {
     /// The hints in the definition.
     pub server: Hints,
     /// The hints in the configuration.
     pub operator: Hints,
 }
 
-impl Said {
+impl StatedHints {
     /// Describes the server's hints as claims, for a person, without the effect of a repeated call.
     pub fn by_server(&self) -> String {
         stated(&self.server.words(), SERVER).unwrap_or_else(|| SERVER_SILENT.to_owned())
@@ -215,9 +216,9 @@ impl Said {
 /// Sets the hints that clients see on a tool, and keeps the server's own annotations in `_meta` if
 /// they differ. A hint that is `None` in `shown` stays as the server wrote it. A definition that
 /// already says the same keeps its bytes.
-pub fn show(definition: &mut RawObject, shown: &Hints) {
+pub fn set_shown_hints(definition: &mut RawObject, shown: &Hints) {
     // Readers that ignore the case of keys would find the claim under such a key.
-    if !shown.is_empty() && !others(definition, ANNOTATIONS).is_empty() {
+    if !shown.is_empty() && !other_spellings(definition, ANNOTATIONS).is_empty() {
         definition.retain(|key| key == ANNOTATIONS || !is_in_any_case(key, ANNOTATIONS));
     }
     let claimed = definition.get(ANNOTATIONS).cloned();
@@ -266,7 +267,7 @@ fn is_in_any_case(key: &str, name: &str) -> bool {
 }
 
 /// Returns the keys of an object that equal this name except for the case.
-fn others(object: &RawObject, name: &str) -> Vec<String> {
+fn other_spellings(object: &RawObject, name: &str) -> Vec<String> {
     let mut found = Vec::new();
     object.clone().retain(|key| {
         found.extend((key != name && is_in_any_case(key, name)).then(|| key.to_owned()));
@@ -281,7 +282,7 @@ mod tests {
 
     fn shown(definition: &'static str, hints: impl Into<Hints>) -> String {
         let mut object = RawObject::parse(&RawJson::trusted(definition)).unwrap();
-        show(&mut object, &hints.into());
+        set_shown_hints(&mut object, &hints.into());
         object.encode().text().into_owned()
     }
 
@@ -375,17 +376,17 @@ mod tests {
             // Repetition means nothing if nothing changes.
             (hints(yes, None, no, None), "only reads (the server says so)"),
         ] {
-            assert_eq!(Said { server, ..Said::default() }.all_by_server(), want);
+            assert_eq!(StatedHints { server, ..StatedHints::default() }.all_by_server(), want);
         }
         let operator = hints(yes, None, None, no);
-        let said = Said { operator, ..Said::default() };
+        let said = StatedHints { operator, ..StatedHints::default() };
         assert_eq!(said.by_operator().as_deref(), Some("only reads, on this machine (your configuration says so)"));
         let server = hints(no, yes, yes, no);
-        let said = Said { server, ..Said::default() };
+        let said = StatedHints { server, ..StatedHints::default() };
         assert_eq!(said.by_server(), "may delete or overwrite, on this machine (the server says so)");
         let rest = "the same call again changes no more (the server says so)";
         assert_eq!(said.repetition().as_deref(), Some(rest));
-        assert_eq!(Said::default().by_operator(), None);
+        assert_eq!(StatedHints::default().by_operator(), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The capabilities that headend offers to clients, in its results of `initialize` and
 //! `server/discover`.
 
-use crate::mcp::extension::{Extension, declaring};
+use crate::mcp::extension::{Extension, declare_extensions};
 use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::raw::RawJson;
@@ -41,7 +41,7 @@ pub fn initialize_result(revision: Revision) -> RawJson {
 
 /// The capabilities that are offered only while some upstream has them.
 #[derive(Clone, Copy, Debug)]
-pub struct AtPresent {
+pub struct CurrentCapabilities {
     pub completions: bool,
     pub logging: bool,
     pub extensions: &'static [&'static Extension],
@@ -49,11 +49,11 @@ pub struct AtPresent {
 
 /// Builds the result of `server/discover`. It lists modern revisions only: a client picks one of
 /// them for requests with `_meta`, which older revisions lack.
-pub fn discover_result(present: AtPresent) -> RawJson {
+pub fn discover_result(present: CurrentCapabilities) -> RawJson {
     let open = capabilities(present.completions, present.logging);
     let extensions = match present.extensions {
         [] => String::new(),
-        some => format!(r#","extensions":{}"#, declaring(some).text()),
+        some => format!(r#","extensions":{}"#, declare_extensions(some).text()),
     };
     RawJson::trusted(format!(
         r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{open}{extensions}}},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
@@ -105,7 +105,7 @@ mod tests {
                 r#"{{"resultType":"complete","supportedVersions":["2099-12-31","2026-07-28"],"capabilities":{{{SERVES}{told}}},"instructions":{},"ttlMs":300000,"cacheScope":"public","_meta":{{"io.modelcontextprotocol/serverInfo":{{{INFO}}}}}}}"#,
                 words.text()
             );
-            assert_eq!(discover_result(AtPresent { completions, logging, extensions }).text(), want);
+            assert_eq!(discover_result(CurrentCapabilities { completions, logging, extensions }).text(), want);
         }
         let data = unsupported_version_data("2031-01-01");
         assert_eq!(data.text(), r#"{"supported":["2099-12-31","2026-07-28"],"requested":"2031-01-01"}"#);

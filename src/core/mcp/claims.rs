@@ -7,7 +7,7 @@ use crate::mcp::item::Definition;
 /// The trust that the pin of a tool gives it. The default is for a tool without a pin: new and
 /// doubtful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct PinStatus {
     /// True if the tool appeared after the first inventory of its upstream's launch, and no
     /// operator has confirmed it.
     pub is_new: bool,
@@ -15,12 +15,12 @@ pub struct Standing {
     pub is_doubtful: bool,
 }
 
-impl Standing {
+impl PinStatus {
     /// A tool that is neither new nor in doubt.
     pub const KNOWN: Self = Self { is_new: false, is_doubtful: false };
 }
 
-impl Default for Standing {
+impl Default for PinStatus {
     fn default() -> Self {
         Self { is_new: true, is_doubtful: true }
     }
@@ -37,7 +37,7 @@ pub struct Claims {
 impl Claims {
     /// Reads the claims of a definition. `is_heard`: the claims of this upstream may open something
     /// at all.
-    pub fn of(definition: &Definition, standing: Standing, is_heard: bool) -> Self {
+    pub fn of(definition: &Definition, standing: PinStatus, is_heard: bool) -> Self {
         let hints = Hints::unmistakable(&definition.raw);
         let is_sound = definition.repairs.is_empty()
             && definition.fault.is_none()
@@ -53,44 +53,44 @@ impl Claims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::method::List;
+    use crate::mcp::method::ItemList;
     use crate::wire::raw::RawJson;
 
     #[test]
     fn only_a_sound_known_and_consistent_definition_may_open_anything() {
-        let new = Standing { is_new: true, ..Standing::KNOWN };
-        let doubtful = Standing { is_doubtful: true, ..Standing::KNOWN };
+        let new = PinStatus { is_new: true, ..PinStatus::KNOWN };
+        let doubtful = PinStatus { is_doubtful: true, ..PinStatus::KNOWN };
         let reads = r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#;
         for (label, text, standing, is_heard, may_open) in [
-            ("sound and known", reads, Standing::KNOWN, true, true),
-            ("an untrusted upstream", reads, Standing::KNOWN, false, false),
+            ("sound and known", reads, PinStatus::KNOWN, true, true),
+            ("an untrusted upstream", reads, PinStatus::KNOWN, false, false),
             ("new", reads, new, true, false),
             ("in doubt", reads, doubtful, true, false),
-            ("without a pin", reads, Standing::default(), true, false),
-            ("repaired", r#"{"name":"a","annotations":{"readOnlyHint":true}}"#, Standing::KNOWN, true, false),
+            ("without a pin", reads, PinStatus::default(), true, false),
+            ("repaired", r#"{"name":"a","annotations":{"readOnlyHint":true}}"#, PinStatus::KNOWN, true, false),
             (
                 "faulty",
                 r#"{"name":"a","inputSchema":7,"annotations":{"readOnlyHint":true}}"#,
-                Standing::KNOWN,
+                PinStatus::KNOWN,
                 true,
                 false,
             ),
             (
                 "hidden text",
                 r#"{"name":"a\u200b","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#,
-                Standing::KNOWN,
+                PinStatus::KNOWN,
                 true,
                 false,
             ),
             (
                 "at odds with itself",
                 r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"destructiveHint":true}}"#,
-                Standing::KNOWN,
+                PinStatus::KNOWN,
                 true,
                 false,
             ),
         ] {
-            let definition = Definition::read(List::Tools, &RawJson::trusted(text)).unwrap();
+            let definition = Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap();
             assert_eq!(Claims::of(&definition, standing, is_heard).may_open, may_open, "{label}");
         }
     }

@@ -31,9 +31,9 @@ impl ClientName {
 /// The name that was read last on a connection, as a cache: a modern client repeats its name in
 /// each request.
 #[derive(Debug, Default)]
-pub struct LastName(Option<(RawJson, ClientName)>);
+pub struct ClientNameCache(Option<(RawJson, ClientName)>);
 
-impl LastName {
+impl ClientNameCache {
     /// Reads the client info like [`ClientName::read`], or returns the remembered name if the info
     /// is unchanged.
     pub fn read(&mut self, info: &RawJson) -> Option<ClientName> {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_connection_remembers_one_name_and_takes_each_new_one() {
-        let mut last = LastName::default();
+        let mut last = ClientNameCache::default();
         let long = format!(r#"{{"name":"long","more":"{}"}}"#, "x".repeat(MOST_REMEMBERED));
         for (info, want, is_remembered) in [
             (r#"{"name":"a"}"#, Some("a"), true),

@@ -6,7 +6,8 @@
 //! server learns that the person said no, and the operator learns the reason. Source: MCP
 //! 2026-07-28, client/elicitation, "Safe URL handling", "Trust" and "Statefulness".
 //!
-//! Every elicitation passes here, on the terms of its call ([`Terms`]). These are declined:
+//! Every elicitation passes here, on the terms of its call ([`ElicitationTerms`]). These are
+//! declined:
 //!
 //! - an address that is not `https` with a public host name or a host of `elicit-hosts`; on
 //!   loopback also `http`, if client and server are both on this machine; never a number, user info
@@ -34,7 +35,7 @@
 //!   with a `tasks/update`;
 //! - in an error -32042: the client gets -32603 without any of its addresses and words.
 
-use crate::mcp::imitation::imitates;
+use crate::mcp::imitation::has_gateway_name;
 use crate::mcp::input_error::InputError;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -47,15 +48,15 @@ mod text;
 
 pub use self::form::{ALLOW_TITLE, DECISION, DENY, ONCE, SESSION, YES_ONCE};
 pub use self::host::HostPattern;
-pub use self::terms::{Elicit, Own, Terms};
-pub use self::text::bounded;
+pub use self::terms::{ElicitationSettings, ElicitationTerms, OwnListeners};
+pub use self::text::bound_message;
 
 /// Checks an elicitation against the terms, and edits it: removes unknown members, and names the
 /// server in the message.
 ///
 /// # Errors
 /// [`InputError`]: a kind that the client did not offer is refused before anything else is checked.
-pub fn pass(params: &mut RawObject, terms: &Terms) -> Result<(), InputError> {
+pub fn check_elicitation(params: &mut RawObject, terms: &ElicitationTerms) -> Result<(), InputError> {
     let mode = match params.get("mode") {
         None => "form".to_owned(),
         Some(mode) => mode.parse::<String>().map_err(|_| InputError::Malformed)?,
@@ -71,18 +72,18 @@ pub fn pass(params: &mut RawObject, terms: &Terms) -> Result<(), InputError> {
     // A member of the other mode would reach the client unchecked.
     params.retain(|name| members.contains(&name));
     let message = params.string("message").ok_or(InputError::Malformed)?;
-    if imitates(&params.encode()) {
+    if has_gateway_name(&params.encode()) {
         return Err(InputError::Imitates);
     }
     if mode == "url" {
         let url = params.string("url").ok_or(InputError::Malformed)?;
-        let url = address::safe(&url, terms).map_err(InputError::Address)?;
+        let url = address::check_address(&url, terms).map_err(InputError::Address)?;
         params.set("url", RawJson::string(&url));
     } else if let Some(schema) = params.get("requestedSchema") {
-        let schema = form::safe(schema, &message, terms.elicit.secrets)?;
+        let schema = form::check_form(schema, &message, terms.elicit.secrets)?;
         params.set("requestedSchema", schema);
     }
-    params.set("message", RawJson::string(&text::labelled(&terms.upstream, &message)));
+    params.set("message", RawJson::string(&text::label_message(&terms.upstream, &message)));
     Ok(())
 }
 

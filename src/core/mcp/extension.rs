@@ -36,7 +36,7 @@ pub(crate) fn any_adds(method: &str, era: Era) -> bool {
 }
 
 /// Builds the value of the member `extensions` that declares these extensions.
-pub(crate) fn declaring(extensions: &[&Extension]) -> RawJson {
+pub(crate) fn declare_extensions(extensions: &[&Extension]) -> RawJson {
     let entries: Vec<String> = extensions.iter().map(|one| format!(r#""{}":{}"#, one.id, one.settings)).collect();
     RawJson::trusted(format!("{{{}}}", entries.join(",")))
 }
@@ -56,13 +56,16 @@ impl Extension {
     /// Returns the client capabilities with this extension as the only one.
     pub fn added_to(&self, capabilities: Option<&RawJson>) -> RawJson {
         let mut declared = capabilities.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
-        declared.set("extensions", declaring(&[self]));
+        declared.set("extensions", declare_extensions(&[self]));
         declared.encode()
     }
 
     /// Builds `data` of the error for a client that does not declare this extension.
     pub fn required_data(&self) -> RawJson {
-        RawJson::trusted(format!(r#"{{"requiredCapabilities":{{"extensions":{}}}}}"#, declaring(&[self]).text()))
+        RawJson::trusted(format!(
+            r#"{{"requiredCapabilities":{{"extensions":{}}}}}"#,
+            declare_extensions(&[self]).text()
+        ))
     }
 
     /// Reports whether an error says that a call requires this extension and nothing else, so that

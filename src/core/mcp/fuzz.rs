@@ -1,12 +1,12 @@
 //! Properties of an upstream's lists, questions and results that hold for any bytes.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
-use super::elicitation::Terms;
-use super::input::{InputRequest, pages, passed_on, requests};
+use super::elicitation::ElicitationTerms;
+use super::input::{InputRequest, read_input_required, read_pages, write_for_client};
 use super::item::{Definition, ListPage};
-use super::kinds::Kinds;
-use super::method::{List, Method};
-use super::task::{Task, inlined};
+use super::kinds::InputKinds;
+use super::method::{ItemList, Method};
+use super::task::{ServerTask, strip_task_members};
 use super::version::{Era, Revision};
 use super::{log, project};
 use crate::wire::fuzz::{assert_json, value};
@@ -16,7 +16,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// clients of every revision.
 pub fn items(data: &[u8]) {
     let Some(result) = value(data) else { return };
-    for list in [List::Tools, List::Prompts, List::Resources, List::Templates] {
+    for list in [ItemList::Tools, ItemList::Prompts, ItemList::Resources, ItemList::Templates] {
         let Ok(page) = ListPage::read(list, &result) else { continue };
         for item in &page.items {
             let encoded = item.raw.encode();
@@ -32,7 +32,7 @@ pub fn items(data: &[u8]) {
             assert_eq!(named.titles().count(), item.titles().count());
             assert_json(&named.raw.encode());
             for &revision in Revision::ALL {
-                assert_json(&project::definition(list, &item.raw, "up__x", revision).encode());
+                assert_json(&project::project_definition(list, &item.raw, "up__x", revision).encode());
             }
         }
     }
@@ -42,19 +42,19 @@ pub fn items(data: &[u8]) {
 /// names its server.
 pub fn questions(data: &[u8]) {
     let Some(result) = value(data) else { return };
-    let forms = Kinds { form: true, ..Kinds::default() };
-    let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
-    for offered in [Kinds::default(), forms, all] {
-        let terms = Terms::for_tests(offered);
+    let forms = InputKinds { form: true, ..InputKinds::default() };
+    let all = InputKinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+    for offered in [InputKinds::default(), forms, all] {
+        let terms = ElicitationTerms::for_tests(offered);
         let seal = |state: Option<String>| Some(format!("sealed-{}", state.is_some()));
-        if let Ok(shown) = passed_on(&result, &terms, seal) {
+        if let Ok(shown) = write_for_client(&result, &terms, seal) {
             assert_json(&shown);
             let state = RawObject::parse(&shown).unwrap().string("requestState").unwrap();
             assert!(state.starts_with("sealed-"), "{state}");
         }
-        let mut asked = requests(&result, &terms).map(|wanted| wanted.asked).unwrap_or_default();
+        let mut asked = read_input_required(&result, &terms).map(|wanted| wanted.asked).unwrap_or_default();
         if let Ok(error) = RawObject::parse(&result) {
-            asked.extend(pages(&error, &terms).unwrap_or_default());
+            asked.extend(read_pages(&error, &terms).unwrap_or_default());
         }
         for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
             asked.extend(
@@ -64,7 +64,8 @@ pub fn questions(data: &[u8]) {
         for (_, request) in asked {
             is_fit(&request, offered);
         }
-        let made = [Task::created(&result, true), Task::created(&result, false), Task::got(&result, "git")];
+        let made =
+            [ServerTask::created(&result, true), ServerTask::created(&result, false), ServerTask::got(&result, "git")];
         for task in made.into_iter().flatten() {
             if let Ok((shown, _declined)) = task.shown("ours", &terms) {
                 assert_json(&shown);
@@ -72,16 +73,16 @@ pub fn questions(data: &[u8]) {
         }
     }
     if result.is_object() {
-        inlined(&result).iter().for_each(assert_json);
+        strip_task_members(&result).iter().for_each(assert_json);
     }
-    if let Some(shown) = log::shown(&result, log::LogLevel::Debug, "up") {
+    if let Some(shown) = log::write_for_client(&result, log::LogLevel::Debug, "up") {
         assert_json(&shown);
     }
 }
 
 /// Checks that a question is of an offered kind, names its server, and is JSON in every revision
 /// that has it.
-fn is_fit(request: &InputRequest, offered: Kinds) {
+fn is_fit(request: &InputRequest, offered: InputKinds) {
     assert_json(&request.entry());
     let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
     match request.method.as_str() {
@@ -112,7 +113,7 @@ pub fn projection(data: &[u8]) {
     for from in [Era::Legacy, Era::Modern] {
         for &to in Revision::ALL {
             for method in [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead, Method::Complete] {
-                let Some(shown) = project::result(method, result.clone(), from, to) else { continue };
+                let Some(shown) = project::project_result(method, result.clone(), from, to) else { continue };
                 assert_json(&shown);
                 let Ok(members) = RawObject::parse(&result).and_then(|_| RawObject::parse(&shown)) else { continue };
                 if to.era() == Era::Modern && from == Era::Legacy {

@@ -3,11 +3,11 @@
 //! A person who is asked to approve a call must be able to tell who asks. A server's question names
 //! the server in front, and one that uses the gateway's name reaches no client.
 
-use super::lookalike::{folded, letters, words};
-use crate::wire::canonical::canonical;
+use super::lookalike::{fold_lookalikes, letters, split_words};
+use crate::wire::canonical::canonicalize;
 use crate::wire::foreign;
 use crate::wire::raw::RawJson;
-use crate::wire::tokens::strings;
+use crate::wire::tokens::visit_strings;
 
 /// The name that only the gateway may use.
 const NAME: &str = "headend";
@@ -16,29 +16,31 @@ const KEYS: &str = "gw.";
 
 /// Reports whether some string of a JSON value has the gateway's name as a word. True also for a
 /// value without one meaning, such as an object with a duplicate key.
-pub(crate) fn imitates(value: &RawJson) -> bool {
+pub(crate) fn has_gateway_name(value: &RawJson) -> bool {
     // A value without one meaning is not searched, but refused.
-    let mut found = canonical(value).is_err();
-    strings(value.bytes(), &mut |text| found = found || speaks(text));
+    let mut found = canonicalize(value).is_err();
+    visit_strings(value.bytes(), &mut |text| found = found || text_has_gateway_name(text));
     found
 }
 
 /// Reports whether a text has the gateway's name as people read it, or changes the direction of
 /// its letters.
-fn speaks(text: &str) -> bool {
+fn text_has_gateway_name(text: &str) -> bool {
     // Text whose direction is changed shows other words than it holds.
     if text.contains(foreign::turns_direction) {
         return true;
     }
     // Characters without width divide a word for programs, not for people.
     let text = text.replace(|c: char| foreign::is_hidden(c) && !(c.is_control() && c.is_whitespace()), "");
-    let name = folded(NAME);
+    let name = fold_lookalikes(NAME);
     let has_word = |text: &str| {
         let mut words = text.split(|c: char| !c.is_alphanumeric());
-        words.any(|word| folded(word) == name) || has_spelled(text, &name)
+        words.any(|word| fold_lookalikes(word) == name) || has_spelled(text, &name)
     };
     // Signs that look like letters may divide the name or join it to another word.
-    has_word(&text) || has_word(&folded(&text)) || words(&text).iter().any(|word| folded(word) == name)
+    has_word(&text)
+        || has_word(&fold_lookalikes(&text))
+        || split_words(&text).iter().any(|word| fold_lookalikes(word) == name)
 }
 
 /// Reports whether a text spells the name with signs between its letters, as in "h-e-a-d-e-n-d", or
@@ -100,7 +102,7 @@ mod tests {
             "h\u{3000}e\u{3000}a\u{3000}d\u{3000}e\u{3000}n\u{3000}d",
             "\u{41d} E A D E N D",
         ] {
-            assert!(speaks(text), "{text}");
+            assert!(text_has_gateway_name(text), "{text}");
         }
         for text in [
             "Headends differ",
@@ -110,7 +112,7 @@ mod tests {
             "\u{1f1e9}\u{1f1ea}",
             "headending",
         ] {
-            assert!(!speaks(text), "{text}");
+            assert!(!text_has_gateway_name(text), "{text}");
         }
     }
 
@@ -143,7 +145,7 @@ mod tests {
             ("somebody else", r#"{"message":"Which head is at the end?"}"#, false),
             ("nothing", "{}", false),
         ] {
-            assert_eq!(imitates(&RawJson::trusted(text.to_owned())), want, "{label}");
+            assert_eq!(has_gateway_name(&RawJson::trusted(text.to_owned())), want, "{label}");
         }
         assert!(is_reserved_key("gw.consent") && is_reserved_key("GW.x") && !is_reserved_key("gwen"));
     }

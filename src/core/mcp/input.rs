@@ -3,7 +3,7 @@
 //!
 //! Source: MCP 2026-07-28, basic/patterns/mrtr.
 
-use crate::mcp::elicitation::{self, Terms};
+use crate::mcp::elicitation::{self, ElicitationTerms};
 use crate::mcp::imitation::is_reserved_key;
 use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject, elements};
@@ -53,7 +53,7 @@ impl InputRequest {
     ///
     /// # Errors
     /// [`InputError`].
-    pub fn of_legacy(method: &str, params: Option<&RawJson>, terms: &Terms) -> Result<Self, InputError> {
+    pub fn of_legacy(method: &str, params: Option<&RawJson>, terms: &ElicitationTerms) -> Result<Self, InputError> {
         let mut request = RawObject::default();
         request.set("method", RawJson::string(method));
         if let Some(params) = params {
@@ -68,7 +68,7 @@ impl InputRequest {
             }
             request.set("params", params.encode());
         }
-        Self::read(&asked(&request.encode(), terms)?)
+        Self::read(&check_request(&request.encode(), terms)?)
     }
 
     /// Writes the request as a modern client reads it: an entry of `inputRequests`.
@@ -144,13 +144,13 @@ fn older_form(schema: &RawJson) -> Result<RawJson, InputError> {
 }
 
 /// Checked requests for input by key.
-pub type ByKey = Vec<(String, InputRequest)>;
+pub type RequestsByKey = Vec<(String, InputRequest)>;
 
 /// The content of a server's `input_required` result.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub struct WantedInput {
     /// The requests that may reach the client.
-    pub asked: ByKey,
+    pub asked: RequestsByKey,
     /// The keys of questions that reach no client, each with the reason.
     pub declined: Vec<(String, InputError)>,
     /// The server's own state.
@@ -161,11 +161,11 @@ pub struct Wanted {
 ///
 /// # Errors
 /// [`InputError`]: no part of the result may reach the client, and the call cannot continue.
-pub fn requests(result: &RawJson, terms: &Terms) -> Result<Wanted, InputError> {
+pub fn read_input_required(result: &RawJson, terms: &ElicitationTerms) -> Result<WantedInput, InputError> {
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
-    let mut wanted = Wanted { state: check(&result)?, ..Wanted::default() };
+    let mut wanted = WantedInput { state: check(&result)?, ..WantedInput::default() };
     if let Some(requests) = result.remove("inputRequests") {
-        let (requests, declined) = gated(&requests, terms)?;
+        let (requests, declined) = check_requests(&requests, terms)?;
         wanted.declined = declined;
         for (key, request) in requests.into_sorted().map_err(|_| InputError::Malformed)? {
             wanted.asked.push((key, InputRequest::read(&request)?));
@@ -197,7 +197,7 @@ pub fn is_accepted(response: &RawJson) -> bool {
 
 /// Builds the responses that decline every question of a result, and returns the result's state.
 /// `None` if a request is no elicitation, so that the call cannot continue.
-pub fn declining(result: &RawJson) -> Option<(RawJson, Option<String>)> {
+pub fn decline_all(result: &RawJson) -> Option<(RawJson, Option<String>)> {
     let result = RawObject::parse(result).ok()?;
     let state = check(&result).ok()?;
     let mut requests = questions(result.get("inputRequests")?).ok()?;
@@ -232,15 +232,15 @@ fn check(result: &RawObject) -> Result<Option<String>, InputError> {
 ///
 /// # Errors
 /// [`InputError`], also if any question is declined: no part of the result may reach the client.
-pub fn passed_on(
+pub fn write_for_client(
     result: &RawJson,
-    terms: &Terms,
+    terms: &ElicitationTerms,
     reseal: impl FnOnce(Option<String>) -> Option<String>,
 ) -> Result<RawJson, InputError> {
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
     let state = check(&result)?;
     if let Some(requests) = result.get("inputRequests") {
-        let (requests, declined) = gated(requests, terms)?;
+        let (requests, declined) = check_requests(requests, terms)?;
         if let Some((_, why)) = declined.first() {
             return Err(*why);
         }
@@ -257,10 +257,13 @@ pub fn passed_on(
 ///
 /// # Errors
 /// [`InputError`]: none of them may reach the client.
-pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawObject, Vec<(String, InputError)>), InputError> {
+pub(crate) fn check_requests(
+    requests: &RawJson,
+    terms: &ElicitationTerms,
+) -> Result<(RawObject, Vec<(String, InputError)>), InputError> {
     let mut requests = questions(requests)?;
     let mut verdicts = Vec::new();
-    requests.try_map(|request| match asked(request, terms) {
+    requests.try_map(|request| match check_request(request, terms) {
         Ok(passed) => {
             verdicts.push(None);
             Ok(passed)
@@ -300,7 +303,7 @@ pub fn input_required<'q>(asked: impl Iterator<Item = (impl AsRef<str>, &'q Inpu
 /// # Errors
 /// [`InputError`]: none of the pages may be opened; [`InputError::Malformed`] also if there are
 /// none or too many.
-pub fn pages(error: &RawObject, terms: &Terms) -> Result<ByKey, InputError> {
+pub fn read_pages(error: &RawObject, terms: &ElicitationTerms) -> Result<RequestsByKey, InputError> {
     if !terms.offered.url {
         return Err(InputError::NotOffered);
     }
@@ -324,7 +327,7 @@ pub fn all_accepted<'k>(responses: &RawJson, mut keys: impl Iterator<Item = &'k 
 
 /// Checks and labels one request for input. Refuses a kind that the client did not offer before it
 /// reads the rest.
-fn asked(request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
+fn check_request(request: &RawJson, terms: &ElicitationTerms) -> Result<RawJson, InputError> {
     let mut request = RawObject::parse(request).map_err(|_| InputError::Malformed)?;
     let method = request.string("method").ok_or(InputError::Malformed)?;
     let offered = terms.offered;
@@ -341,7 +344,7 @@ fn asked(request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
     let params = request.get("params").map_or_else(|| Ok(RawObject::default()), RawObject::parse);
     let mut params = params.map_err(|_| InputError::Malformed)?;
     if method == "elicitation/create" {
-        elicitation::pass(&mut params, terms)?;
+        elicitation::check_elicitation(&mut params, terms)?;
     }
     if method == "sampling/createMessage" {
         let tools = params.get("tools").is_some() || params.get("toolChoice").is_some();
@@ -362,7 +365,7 @@ fn asked(request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::kinds::Kinds;
+    use crate::mcp::kinds::InputKinds;
 
     const FORM: &str =
         r#"{"method":"elicitation/create","params":{"message":"Which?","requestedSchema":{"type":"object"}}}"#;
@@ -375,24 +378,24 @@ mod tests {
     #[test]
     fn capabilities_say_what_a_client_offers() {
         for (capabilities, want) in [
-            ("{}", Kinds::default()),
-            (r#"{"elicitation":{}}"#, Kinds { form: true, ..Kinds::default() }),
-            (r#"{"elicitation":{"url":{}}}"#, Kinds { url: true, ..Kinds::default() }),
-            (r#"{"elicitation":{"url":{},"form":{}}}"#, Kinds { url: true, form: true, ..Kinds::default() }),
+            ("{}", InputKinds::default()),
+            (r#"{"elicitation":{}}"#, InputKinds { form: true, ..InputKinds::default() }),
+            (r#"{"elicitation":{"url":{}}}"#, InputKinds { url: true, ..InputKinds::default() }),
+            (r#"{"elicitation":{"url":{},"form":{}}}"#, InputKinds { url: true, form: true, ..InputKinds::default() }),
             (
                 r#"{"sampling":{},"roots":{"listChanged":true}}"#,
-                Kinds { sampling: true, roots: true, ..Kinds::default() },
+                InputKinds { sampling: true, roots: true, ..InputKinds::default() },
             ),
-            (r#"{"elicitation":true}"#, Kinds::default()),
+            (r#"{"elicitation":true}"#, InputKinds::default()),
         ] {
-            assert_eq!(Kinds::of(Some(&RawJson::trusted(capabilities))), want, "{capabilities}");
+            assert_eq!(InputKinds::of(Some(&RawJson::trusted(capabilities))), want, "{capabilities}");
         }
     }
 
-    fn pass(request: &str, offered: Kinds) -> Result<String, InputError> {
+    fn pass(request: &str, offered: InputKinds) -> Result<String, InputError> {
         let result =
             format!(r#"{{"resultType":"input_required","inputRequests":{{"k":{request}}},"requestState":"theirs"}}"#);
-        passed_on(&RawJson::trusted(result), &Terms::for_tests(offered), |state| {
+        write_for_client(&RawJson::trusted(result), &ElicitationTerms::for_tests(offered), |state| {
             Some(format!("ours({})", state.unwrap_or_default()))
         })
         .map(|raw| raw.text().into_owned())
@@ -400,12 +403,12 @@ mod tests {
 
     #[test]
     fn only_offered_kinds_pass_and_elicitations_name_their_server() {
-        let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+        let all = InputKinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
         for (label, request, without) in [
-            ("form", FORM, Kinds { form: false, ..all }),
-            ("url", URL, Kinds { url: false, ..all }),
-            ("sampling", SAMPLE, Kinds { sampling: false, ..all }),
-            ("roots", ROOTS, Kinds { roots: false, ..all }),
+            ("form", FORM, InputKinds { form: false, ..all }),
+            ("url", URL, InputKinds { url: false, ..all }),
+            ("sampling", SAMPLE, InputKinds { sampling: false, ..all }),
+            ("roots", ROOTS, InputKinds { roots: false, ..all }),
         ] {
             assert_eq!(pass(request, without), Err(InputError::NotOffered), "{label}");
             let passed = pass(request, all).unwrap();
@@ -416,14 +419,15 @@ mod tests {
         assert!(pass(SAMPLE, all).unwrap().contains(r#""includeContext":"none""#));
         assert_eq!(pass(r#"{"method":"tools/call"}"#, all), Err(InputError::Malformed));
         let forged = FORM.replace("Which?", "headend asks");
-        assert_eq!(pass(&forged, Kinds::default()), Err(InputError::NotOffered), "before its text is looked at");
+        assert_eq!(pass(&forged, InputKinds::default()), Err(InputError::NotOffered), "before its text is looked at");
         assert_eq!(pass(&forged, all), Err(InputError::Imitates));
     }
 
     #[test]
     fn neither_requests_nor_state_is_nothing_to_go_on_with() {
         let bare = RawJson::trusted(r#"{"resultType":"input_required"}"#);
-        let passed = passed_on(&bare, &Terms::for_tests(Kinds::default()), |_| Some(String::new()));
+        let passed =
+            write_for_client(&bare, &ElicitationTerms::for_tests(InputKinds::default()), |_| Some(String::new()));
         assert_eq!(passed.map(|raw| raw.text().into_owned()), Err(InputError::Malformed));
     }
 
@@ -432,14 +436,14 @@ mod tests {
         let error = r#"{"code":-32042,"message":"m","data":{"elicitations":[
             {"mode":"url","message":"Log in","url":"https://x.example/","elicitationId":"e"}]}}"#;
         let error = RawObject::parse(&RawJson::trusted(error)).unwrap();
-        let terms = Terms::for_tests(Kinds { url: true, ..Kinds::default() });
-        let found = pages(&error, &terms).unwrap();
+        let terms = ElicitationTerms::for_tests(InputKinds { url: true, ..InputKinds::default() });
+        let found = read_pages(&error, &terms).unwrap();
         assert_eq!(
             found[0].1.entry().text(),
             r#"{"method":"elicitation/create","params":{"mode":"url","message":"[git] Log in [git]","url":"https://x.example/"}}"#
         );
-        let forms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
-        assert_eq!(pages(&error, &forms).unwrap_err(), InputError::NotOffered);
+        let forms = ElicitationTerms::for_tests(InputKinds { form: true, ..InputKinds::default() });
+        assert_eq!(read_pages(&error, &forms).unwrap_err(), InputError::NotOffered);
         for (responses, want) in [
             (r#"{"page-1":{"action":"accept"}}"#, true),
             (r#"{"page-1":{"action":"decline"}}"#, false),
@@ -481,16 +485,16 @@ mod tests {
 
     #[test]
     fn a_server_that_asks_too_much_at_once_is_not_heard() {
-        let terms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
+        let terms = ElicitationTerms::for_tests(InputKinds { form: true, ..InputKinds::default() });
         for (number, is_heard) in [(MAX_QUESTIONS, true), (MAX_QUESTIONS + 1, false)] {
             let questions: Vec<String> = (0..number).map(|n| format!(r#""k{n}":{FORM}"#)).collect();
             let questions = format!("{{{}}}", questions.join(","));
             let result = format!(r#"{{"resultType":"input_required","inputRequests":{questions}}}"#);
             let result = RawJson::trusted(result);
-            assert_eq!(requests(&result, &terms).is_ok(), is_heard, "{number}");
-            assert_eq!(passed_on(&result, &terms, |_| Some(String::new())).is_ok(), is_heard, "{number}");
-            assert_eq!(gated(&RawJson::trusted(questions), &terms).is_ok(), is_heard, "{number}");
-            assert_eq!(declining(&result).is_some(), is_heard, "{number}");
+            assert_eq!(read_input_required(&result, &terms).is_ok(), is_heard, "{number}");
+            assert_eq!(write_for_client(&result, &terms, |_| Some(String::new())).is_ok(), is_heard, "{number}");
+            assert_eq!(check_requests(&RawJson::trusted(questions), &terms).is_ok(), is_heard, "{number}");
+            assert_eq!(decline_all(&result).is_some(), is_heard, "{number}");
         }
     }
 }

@@ -4,14 +4,14 @@
 use std::borrow::Cow;
 
 use crate::mcp::kinds::Audience;
-use crate::mcp::method::List;
-use crate::wire::canonical::canonical;
+use crate::mcp::method::ItemList;
+use crate::wire::canonical::canonicalize;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject, elements};
-use crate::wire::tokens::strings;
+use crate::wire::tokens::visit_strings;
 
 mod hygiene;
 mod order;
@@ -24,7 +24,7 @@ const MAX_DEFINITION_BYTES: usize = 512 * 1024;
 /// An item as its upstream defines it, cleaned and repaired.
 #[derive(Clone)]
 pub struct Definition {
-    pub list: List,
+    pub list: ItemList,
     /// The upstream's identifier of it: name, URI or URI template.
     pub key: String,
     pub raw: RawObject,
@@ -72,7 +72,7 @@ impl ListPage {
     ///
     /// # Errors
     /// Fails if the result has no array of definitions.
-    pub(crate) fn read(list: List, result: &RawJson) -> Result<Self, serde_json::Error> {
+    pub(crate) fn read(list: ItemList, result: &RawJson) -> Result<Self, serde_json::Error> {
         let object = RawObject::parse(result)?;
         let Some(array) = object.get(list.member()) else {
             return Err(serde::de::Error::custom(format!("no `{}` in the result", list.member())));
@@ -105,7 +105,7 @@ impl Definition {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub fn read(list: List, raw: &RawJson) -> Result<Self, String> {
+    pub fn read(list: ItemList, raw: &RawJson) -> Result<Self, String> {
         if raw.bytes().len() > MAX_DEFINITION_BYTES {
             return Err(format!("a definition of {} bytes (limit {MAX_DEFINITION_BYTES})", raw.bytes().len()));
         }
@@ -117,19 +117,19 @@ impl Definition {
         let mut object = RawObject::parse(&clean).map_err(unreadable)?;
         let key = object.string(list.key()).ok_or_else(|| format!("a definition without `{}`", list.key()))?;
         let mut repairs = Vec::new();
-        let fault = repair::mend(list, &mut object, &mut repairs).err();
+        let fault = repair::repair_definition(list, &mut object, &mut repairs).err();
         hygiene::drop_unsafe_icons(&mut object);
-        let schema = object.get("inputSchema").filter(|_| list == List::Tools);
+        let schema = object.get("inputSchema").filter(|_| list == ItemList::Tools);
         let headers = schema.map_or_else(|| Ok(ParamHeaders::default()), |s| ParamHeaders::from_schema(&s.text()));
         let bad_headers = headers.is_err();
         let encoded = object.encode();
         let (exact, hides) = (Digest::of_json(&encoded), hygiene::has_hidden(&encoded));
         let digest = match list {
-            List::Tools => match order::settled(&encoded) {
+            ItemList::Tools => match order::sort_unordered_lists(&encoded) {
                 Cow::Borrowed(_) => exact,
                 Cow::Owned(settled) => Digest::of_json(&settled),
             },
-            List::Prompts | List::Resources | List::Templates => exact,
+            ItemList::Prompts | ItemList::Resources | ItemList::Templates => exact,
         };
         Ok(Self {
             list,
@@ -148,15 +148,15 @@ impl Definition {
 
     /// Passes each string of it, keys and values alike, to `show`, unescaped.
     pub fn strings(&self, show: &mut dyn FnMut(&str)) {
-        strings(self.raw.encode().bytes(), show);
+        visit_strings(self.raw.encode().bytes(), show);
     }
 
     /// Returns the item with the digest of its pin and, if it is a tool, with the order of the
     /// pinned text in lists whose order means nothing: clients get the bytes that were pinned.
     pub fn pinned_as(&self, digest: Digest, pinned: &str) -> Self {
         let mut item = Self { digest, ..self.clone() };
-        let pinned = RawJson::checked(pinned.to_owned()).ok().filter(|_| self.list == List::Tools);
-        let arranged = pinned.and_then(|pinned| order::arranged(&self.raw.encode(), &pinned));
+        let pinned = RawJson::checked(pinned.to_owned()).ok().filter(|_| self.list == ItemList::Tools);
+        let arranged = pinned.and_then(|pinned| order::arrange_like(&self.raw.encode(), &pinned));
         if let Some((text, raw)) = arranged.and_then(|text| RawObject::parse(&text).ok().map(|raw| (text, raw))) {
             (item.exact, item.raw) = (Digest::of_json(&text), raw);
         }
@@ -167,7 +167,7 @@ impl Definition {
     /// is its digest.
     pub fn canonical_text(&self) -> String {
         let encoded = self.raw.encode();
-        let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text.into_owned()).ok());
+        let canonical = canonicalize(&encoded).ok().and_then(|text| String::from_utf8(text.into_owned()).ok());
         canonical.unwrap_or_else(|| encoded.text().into_owned())
     }
 
@@ -203,10 +203,10 @@ mod tests {
     fn one_bad_definition_costs_itself_alone() {
         let text =
             r#"{"tools":[{"name":"a"},{"title":"nameless"},7,{"name":"b","name":"c"},{"name":"d"}],"nextCursor":""}"#;
-        let page = ListPage::read(List::Tools, &RawJson::trusted(text)).unwrap();
+        let page = ListPage::read(ItemList::Tools, &RawJson::trusted(text)).unwrap();
         assert_eq!(page.items.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a", "d"]);
         assert_eq!(page.skipped.len(), 3);
         assert_eq!(page.next.as_deref(), Some(""));
-        assert!(ListPage::read(List::Tools, &RawJson::trusted("{}")).is_err());
+        assert!(ListPage::read(ItemList::Tools, &RawJson::trusted("{}")).is_err());
     }
 }

@@ -12,13 +12,13 @@ impl Meta {
     /// Returns the capabilities about input of a modern request, as an object to declare upstream.
     /// `None` if there are none.
     pub fn input_capabilities(&self) -> Option<RawJson> {
-        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).and_then(about_input)
+        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).and_then(retain_input_capabilities)
     }
 }
 
 /// Returns the part of a client's capabilities that is about input, without `null` members; `None`
 /// if there is none.
-pub fn about_input(capabilities: &RawJson) -> Option<RawJson> {
+pub fn retain_input_capabilities(capabilities: &RawJson) -> Option<RawJson> {
     if capabilities.bytes().as_ref() == b"{}" {
         return None;
     }
@@ -36,7 +36,7 @@ pub fn about_input(capabilities: &RawJson) -> Option<RawJson> {
 }
 
 /// Returns the capabilities except these; `None` if none are left.
-pub fn without(capabilities: &RawJson, names: &[&str]) -> Option<RawJson> {
+pub fn remove_capabilities(capabilities: &RawJson, names: &[&str]) -> Option<RawJson> {
     let mut declared = RawObject::parse(capabilities).ok()?;
     declared.retain(|name| !names.contains(&name));
     (!declared.is_empty()).then(|| declared.encode())
@@ -44,7 +44,7 @@ pub fn without(capabilities: &RawJson, names: &[&str]) -> Option<RawJson> {
 
 /// The kinds of input that a client offers for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Kinds {
+pub struct InputKinds {
     pub form: bool,
     pub url: bool,
     pub sampling: bool,
@@ -53,7 +53,7 @@ pub struct Kinds {
     pub roots: bool,
 }
 
-impl Kinds {
+impl InputKinds {
     /// Reads the kinds that capabilities offer. An empty `elicitation` means forms.
     pub fn of(capabilities: Option<&RawJson>) -> Self {
         let Some(declared) = capabilities.and_then(|raw| RawObject::parse(raw).ok()) else { return Self::default() };
@@ -120,7 +120,7 @@ impl Kinds {
 /// that the items need.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Audience(
-    /// One bit for each set of kinds; its index is [`Kinds::bits`] of the set.
+    /// One bit for each set of kinds; its index is [`InputKinds::bits`] of the set.
     u32,
 );
 
@@ -129,7 +129,7 @@ impl Audience {
     const NONE: Self = Self(0);
 
     /// Returns the clients that offer at least these kinds.
-    pub fn with(needed: Kinds) -> Self {
+    pub fn with(needed: InputKinds) -> Self {
         let needed = u32::from(needed.bits());
         (0..u32::BITS)
             .filter(|offered| offered & needed == needed)
@@ -138,8 +138,12 @@ impl Audience {
 
     /// Returns the clients that offer forms, pages or sampling: any kind of question except roots.
     pub fn askable() -> Self {
-        let none = Kinds::default();
-        let kinds = [Kinds { form: true, ..none }, Kinds { url: true, ..none }, Kinds { sampling: true, ..none }];
+        let none = InputKinds::default();
+        let kinds = [
+            InputKinds { form: true, ..none },
+            InputKinds { url: true, ..none },
+            InputKinds { sampling: true, ..none },
+        ];
         kinds.into_iter().fold(Self::NONE, |all, kinds| all.or(Self::with(kinds)))
     }
 
@@ -148,7 +152,7 @@ impl Audience {
     }
 
     /// Reports whether clients that offer exactly these kinds belong to it.
-    pub fn has(self, offered: Kinds) -> bool {
+    pub fn has(self, offered: InputKinds) -> bool {
         self.0 >> offered.bits() & 1 == 1
     }
 

@@ -32,18 +32,18 @@ impl LogLevel {
 
 /// The level that a legacy client has set for its session, shared between threads.
 #[derive(Debug)]
-pub struct LogSwitch(AtomicU8);
+pub struct SessionLogLevel(AtomicU8);
 
 /// The stored value for no level.
 const UNSET: u8 = u8::MAX;
 
-impl Default for LogSwitch {
+impl Default for SessionLogLevel {
     fn default() -> Self {
         Self(AtomicU8::new(UNSET))
     }
 }
 
-impl LogSwitch {
+impl SessionLogLevel {
     pub fn set(&self, level: LogLevel) {
         self.0.store(level as u8, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ impl LogSwitch {
 
 /// Writes `params` of a log message for a client that wants `least` and above, with the server's
 /// name in front of the logger's. `None` for a message below that level, and for a malformed one.
-pub fn shown(params: &RawJson, least: LogLevel, upstream: &str) -> Option<RawJson> {
+pub fn write_for_client(params: &RawJson, least: LogLevel, upstream: &str) -> Option<RawJson> {
     let mut message = RawObject::parse(params).ok()?;
     if message.get("level").and_then(LogLevel::read)? < least || message.get("data").is_none() {
         return None;
@@ -85,8 +85,9 @@ mod tests {
 
     #[test]
     fn a_client_is_shown_what_it_wants_with_the_servers_name() {
-        let show =
-            |text: &'static str, least| shown(&RawJson::trusted(text), least, "git").map(|raw| raw.text().into_owned());
+        let show = |text: &'static str, least| {
+            write_for_client(&RawJson::trusted(text), least, "git").map(|raw| raw.text().into_owned())
+        };
         let named = show(r#"{"level":"warning","logger":"db","data":{"a":1}}"#, LogLevel::Info);
         assert_eq!(named.as_deref(), Some(r#"{"level":"warning","logger":"git/db","data":{"a":1}}"#));
         let bare = show(r#"{"level":"info","data":"x"}"#, LogLevel::Info);
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_switch_remembers_the_last_level() {
-        let switch = LogSwitch::default();
+        let switch = SessionLogLevel::default();
         assert_eq!(switch.get(), None);
         for &level in LogLevel::VARIANTS {
             switch.set(level);

@@ -20,7 +20,7 @@ const BOXED: [char; 3] = ['\u{1f150}', '\u{1f170}', '\u{1f1e6}'];
 ///
 /// A capital counts by its own look: the Cyrillic letter that looks like H has a lower case that
 /// does not. Source: Unicode Technical Standard 39, "Confusable Detection".
-pub(crate) fn folded(text: &str) -> String {
+pub(crate) fn fold_lookalikes(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_ascii() {
@@ -43,18 +43,18 @@ pub(crate) fn folded(text: &str) -> String {
 /// as "allow once".
 pub(super) fn reads_as(text: &str, other: &str) -> bool {
     let other = letters(other);
-    letters(text) == other || letters(&folded(text)) == other
+    letters(text) == other || letters(&fold_lookalikes(text)) == other
 }
 
-/// Returns the letters and digits of a text as [`folded`] gives them.
+/// Returns the letters and digits of a text as [`fold_lookalikes`] gives them.
 pub(super) fn letters(text: &str) -> String {
     let letters: String = text.chars().filter(|c| is_letter(*c)).collect();
-    folded(&letters)
+    fold_lookalikes(&letters)
 }
 
 /// Splits a name into words: at signs, at a change of case as in `apiKey` and `APIKey`, and at a
 /// change between letters and digits.
-pub(super) fn words(text: &str) -> Vec<String> {
+pub(super) fn split_words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![String::new()];
     let mut before = ' ';
     let letters: Vec<char> = text.chars().filter(|c| !foreign::is_hidden(*c)).collect();
@@ -134,7 +134,7 @@ mod tests {
             ("\u{274}\u{c9}\u{142}", "nei"),
             ("密码", "密码"),
         ] {
-            assert_eq!(folded(text), want, "{text}");
+            assert_eq!(fold_lookalikes(text), want, "{text}");
         }
     }
 
@@ -146,7 +146,7 @@ mod tests {
             ("APIKey_of-x", &["API", "Key", "of", "x"]),
             ("--", &[]),
         ] {
-            assert_eq!(words(text), want, "{text}");
+            assert_eq!(split_words(text), want, "{text}");
         }
     }
 }

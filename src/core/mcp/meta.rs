@@ -164,7 +164,7 @@ impl Meta {
         revision: Revision,
         token: Option<&RawJson>,
         hop: &HopMeta,
-        client: Said<'_>,
+        client: ClientFacts<'_>,
     ) -> Option<RawJson> {
         let mut out = Vec::with_capacity(256);
         self.write_upstream(&mut out, revision, token, hop, client).then(|| RawJson::trusted(out))
@@ -178,7 +178,7 @@ impl Meta {
         revision: Revision,
         token: Option<&RawJson>,
         hop: &HopMeta,
-        client: Said<'_>,
+        client: ClientFacts<'_>,
     ) -> bool {
         let start = out.len();
         if !self.0.is_empty() {
@@ -217,7 +217,7 @@ impl Meta {
 
 /// Facts about a request's client that its upstream learns.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Said<'a> {
+pub struct ClientFacts<'a> {
     pub capabilities: Option<&'a RawJson>,
     pub log_level: Option<LogLevel>,
 }
@@ -237,7 +237,7 @@ impl HopMeta {
 
     /// Writes the `_meta` of a request of headend's own to a modern upstream.
     pub fn envelope(&self, revision: Revision) -> RawJson {
-        Meta::default().upstream(revision, None, self, Said::default()).unwrap_or(RawJson::EMPTY_OBJECT)
+        Meta::default().upstream(revision, None, self, ClientFacts::default()).unwrap_or(RawJson::EMPTY_OBJECT)
     }
 }
 
@@ -300,9 +300,12 @@ mod tests {
             r#"{"progressToken":"p","io.modelcontextprotocol/logLevel":"info","mcp.dev/x":1,"acme.com/y":2,"traceparent":"00-a","tracestate":"a=b","baggage":"c=d"}"#,
         );
         let token = RawJson::trusted("42");
-        let legacy = client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare(), Said::default()).unwrap();
+        let legacy =
+            client.upstream(Revision::V2025_11_25, Some(&token), &HopMeta::bare(), ClientFacts::default()).unwrap();
         assert_eq!(legacy.text(), r#"{"acme.com/y":2,"progressToken":42}"#);
-        assert!(Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare(), Said::default()).is_none());
+        assert!(
+            Meta::default().upstream(Revision::V2025_11_25, None, &HopMeta::bare(), ClientFacts::default()).is_none()
+        );
         for revision in Revision::of(Era::Modern) {
             let modern = HopMeta::bare().envelope(revision);
             let claim = format!(r#"{{"{PROTOCOL_VERSION}":"{revision}","{CLIENT_INFO}":{{"#);
@@ -331,7 +334,7 @@ mod tests {
             if let Some((parent, state)) = header {
                 meta.fall_back_on(parent, state);
             }
-            let sent = meta.upstream(Revision::V2025_11_25, None, &HopMeta::bare(), Said::default());
+            let sent = meta.upstream(Revision::V2025_11_25, None, &HopMeta::bare(), ClientFacts::default());
             assert_eq!(sent.map_or(String::new(), |sent| sent.text().into_owned()), want, "{label}");
         }
     }

@@ -116,14 +116,14 @@ impl Method {
 
 /// One of the four lists of a server, numbered in the order of [`Self::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum List {
+pub enum ItemList {
     Tools,
     Prompts,
     Resources,
     Templates,
 }
 
-impl List {
+impl ItemList {
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
     pub fn method(self) -> Method {

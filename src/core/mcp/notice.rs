@@ -1,6 +1,6 @@
 //! The table of the notifications of servers and their subjects, for every transport.
 
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 
 /// The subject of a server's notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum NoticeKind {
     /// A resource changed.
     Updated,
     /// These lists changed.
-    Changed(&'static [List]),
+    Changed(&'static [ItemList]),
     Other,
 }
 
@@ -31,7 +31,7 @@ impl NoticeKind {
             "notifications/message" => Self::Log,
             "notifications/elicitation/complete" => Self::PageDone,
             "notifications/resources/updated" => Self::Updated,
-            method => match List::of_notification(method) {
+            method => match ItemList::of_notification(method) {
                 [] => Self::Other,
                 lists => Self::Changed(lists),
             },

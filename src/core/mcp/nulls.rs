@@ -14,7 +14,7 @@ use crate::mcp::method::Method;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// The optional members of an object, and its members that are objects or lists of objects.
-struct Shape {
+struct OptionalMembers {
     optional: &'static [&'static str],
     parts: &'static [(&'static str, &'static Self)],
     /// Required lists; some languages write an empty one as `null`.
@@ -22,36 +22,46 @@ struct Shape {
 }
 
 /// Creates a shape without required lists.
-const fn of(optional: &'static [&'static str], parts: &'static [(&'static str, &'static Shape)]) -> Shape {
-    Shape { optional, parts, lists: &[] }
+const fn of(
+    optional: &'static [&'static str],
+    parts: &'static [(&'static str, &'static OptionalMembers)],
+) -> OptionalMembers {
+    OptionalMembers { optional, parts, lists: &[] }
 }
 
-const ANNOTATIONS: Shape = of(&["audience", "priority", "lastModified"], &[]);
-const ICON: Shape = of(&["mimeType", "sizes", "theme"], &[]);
-const CONTENTS: Shape = of(&["mimeType", "text", "blob", "_meta"], &[]);
+const ANNOTATIONS: OptionalMembers = of(&["audience", "priority", "lastModified"], &[]);
+const ICON: OptionalMembers = of(&["mimeType", "sizes", "theme"], &[]);
+const CONTENTS: OptionalMembers = of(&["mimeType", "text", "blob", "_meta"], &[]);
 const IN_BLOCK: &[&str] =
     &["annotations", "_meta", "mimeType", "title", "description", "size", "icons", "isError", "structuredContent"];
-const INNER_BLOCK: Shape = of(IN_BLOCK, &[("annotations", &ANNOTATIONS), ("icons", &ICON), ("resource", &CONTENTS)]);
+const INNER_BLOCK: OptionalMembers =
+    of(IN_BLOCK, &[("annotations", &ANNOTATIONS), ("icons", &ICON), ("resource", &CONTENTS)]);
 /// A block of content. The blocks of a tool's result in a message of a model hold no further ones.
-const BLOCK: Shape = of(
+const BLOCK: OptionalMembers = of(
     IN_BLOCK,
     &[("annotations", &ANNOTATIONS), ("icons", &ICON), ("resource", &CONTENTS), ("content", &INNER_BLOCK)],
 );
-const MESSAGE: Shape = of(&["_meta"], &[("content", &BLOCK)]);
+const MESSAGE: OptionalMembers = of(&["_meta"], &[("content", &BLOCK)]);
 
-const TOOL_RESULT: Shape =
-    Shape { optional: &["isError", "_meta", "resultType"], parts: &[("content", &BLOCK)], lists: &["content"] };
-const PROMPT_RESULT: Shape =
-    Shape { optional: &["description", "_meta", "resultType"], parts: &[("messages", &MESSAGE)], lists: &["messages"] };
-const READ_RESULT: Shape =
-    Shape { optional: &["_meta", "resultType"], parts: &[("contents", &CONTENTS)], lists: &["contents"] };
-const COMPLETION: Shape = Shape { optional: &["total", "hasMore"], parts: &[], lists: &["values"] };
-const COMPLETE_RESULT: Shape = of(&["_meta", "resultType"], &[("completion", &COMPLETION)]);
+const TOOL_RESULT: OptionalMembers = OptionalMembers {
+    optional: &["isError", "_meta", "resultType"],
+    parts: &[("content", &BLOCK)],
+    lists: &["content"],
+};
+const PROMPT_RESULT: OptionalMembers = OptionalMembers {
+    optional: &["description", "_meta", "resultType"],
+    parts: &[("messages", &MESSAGE)],
+    lists: &["messages"],
+};
+const READ_RESULT: OptionalMembers =
+    OptionalMembers { optional: &["_meta", "resultType"], parts: &[("contents", &CONTENTS)], lists: &["contents"] };
+const COMPLETION: OptionalMembers = OptionalMembers { optional: &["total", "hasMore"], parts: &[], lists: &["values"] };
+const COMPLETE_RESULT: OptionalMembers = of(&["_meta", "resultType"], &[("completion", &COMPLETION)]);
 
-const CHOICE: Shape = of(&["title", "type"], &[]);
-const ITEMS: Shape = of(&["type", "enum", "oneOf", "anyOf"], &[("oneOf", &CHOICE), ("anyOf", &CHOICE)]);
+const CHOICE: OptionalMembers = of(&["title", "type"], &[]);
+const ITEMS: OptionalMembers = of(&["type", "enum", "oneOf", "anyOf"], &[("oneOf", &CHOICE), ("anyOf", &CHOICE)]);
 /// A field of a form; its `default` may be `null`.
-const FIELD: Shape = of(
+const FIELD: OptionalMembers = of(
     &[
         "title",
         "description",
@@ -71,17 +81,18 @@ const FIELD: Shape = of(
     ],
     &[("items", &ITEMS), ("oneOf", &CHOICE), ("anyOf", &CHOICE)],
 );
-const FORM: Shape = of(&["$schema", "required", "title", "description"], &[("properties", &EACH_FIELD)]);
+const FORM: OptionalMembers = of(&["$schema", "required", "title", "description"], &[("properties", &EACH_FIELD)]);
 /// An object whose members are fields.
-const EACH_FIELD: Shape = of(&[], &[(EACH, &FIELD)]);
+const EACH_FIELD: OptionalMembers = of(&[], &[(EACH, &FIELD)]);
 /// Stands for every member of an object.
 const EACH: &str = "*";
 
-const ELICITATION: Shape = of(&["mode", "elicitationId", "_meta"], &[("requestedSchema", &FORM)]);
-const HINT: Shape = of(&["name"], &[]);
-const PREFERENCES: Shape = of(&["hints", "costPriority", "speedPriority", "intelligencePriority"], &[("hints", &HINT)]);
-const CHOSEN: Shape = of(&["mode"], &[]);
-const SAMPLING: Shape = of(
+const ELICITATION: OptionalMembers = of(&["mode", "elicitationId", "_meta"], &[("requestedSchema", &FORM)]);
+const HINT: OptionalMembers = of(&["name"], &[]);
+const PREFERENCES: OptionalMembers =
+    of(&["hints", "costPriority", "speedPriority", "intelligencePriority"], &[("hints", &HINT)]);
+const CHOSEN: OptionalMembers = of(&["mode"], &[]);
+const SAMPLING: OptionalMembers = of(
     &[
         "modelPreferences",
         "systemPrompt",
@@ -95,13 +106,13 @@ const SAMPLING: Shape = of(
     ],
     &[("messages", &MESSAGE), ("modelPreferences", &PREFERENCES), ("toolChoice", &CHOSEN)],
 );
-const ROOTS: Shape = of(&["_meta"], &[]);
-const PROGRESS: Shape = of(&["total", "message", "_meta"], &[]);
-const LOG: Shape = of(&["logger", "_meta"], &[]);
-const NOTICE: Shape = of(&["reason", "_meta"], &[]);
+const ROOTS: OptionalMembers = of(&["_meta"], &[]);
+const PROGRESS: OptionalMembers = of(&["total", "message", "_meta"], &[]);
+const LOG: OptionalMembers = of(&["logger", "_meta"], &[]);
+const NOTICE: OptionalMembers = of(&["reason", "_meta"], &[]);
 
 /// Returns the result of a call without its `null` members; `None` if nothing changes.
-pub fn without_in_result(method: Method, result: &RawJson) -> Option<RawJson> {
+pub fn remove_nulls_of_result(method: Method, result: &RawJson) -> Option<RawJson> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "results of other methods are not passed on")]
     let shape = match method {
         Method::ToolsCall => &TOOL_RESULT,
@@ -110,12 +121,12 @@ pub fn without_in_result(method: Method, result: &RawJson) -> Option<RawJson> {
         Method::Complete => &COMPLETE_RESULT,
         _ => return None,
     };
-    without(shape, result)
+    remove_nulls(shape, result)
 }
 
 /// Returns the `params` of a server's request or notification without its `null` members; `None` if
 /// nothing changes.
-pub fn without_in_params(method: &str, params: &RawJson) -> Option<RawJson> {
+pub fn remove_nulls_of_params(method: &str, params: &RawJson) -> Option<RawJson> {
     let shape = match method {
         "elicitation/create" => &ELICITATION,
         "sampling/createMessage" => &SAMPLING,
@@ -125,12 +136,12 @@ pub fn without_in_params(method: &str, params: &RawJson) -> Option<RawJson> {
         _ if method.starts_with("notifications/") => &NOTICE,
         _ => return None,
     };
-    without(shape, params)
+    remove_nulls(shape, params)
 }
 
 /// Returns an `input_required` result without its `null` members; `None` if nothing changes, and
 /// for any other result.
-pub fn without_in_questions(result: &RawJson) -> Option<RawJson> {
+pub fn remove_nulls_of_questions(result: &RawJson) -> Option<RawJson> {
     static ASKS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"input_required\""));
     if ASKS.find(result.bytes()).is_none() || !has_null(result) {
         return None;
@@ -160,7 +171,7 @@ fn question(request: &RawJson) -> Option<RawJson> {
     let mut object = RawObject::parse(request).ok()?;
     let mut is_changed = drop_nulls(&mut object, &["params"]);
     if let (Some(method), Some(params)) = (object.string("method"), object.get("params"))
-        && let Some(params) = without_in_params(&method, params)
+        && let Some(params) = remove_nulls_of_params(&method, params)
     {
         object.set("params", params);
         is_changed = true;
@@ -177,13 +188,13 @@ fn has_null(text: &RawJson) -> bool {
 
 /// Returns an object, or a list of objects, of this shape without its `null` members; `None` if
 /// nothing changes.
-fn without(shape: &Shape, value: &RawJson) -> Option<RawJson> {
+fn remove_nulls(shape: &OptionalMembers, value: &RawJson) -> Option<RawJson> {
     if !has_null(value) {
         return None;
     }
     if value.bytes().first() == Some(&b'[') {
         let mut is_changed = false;
-        let each = |element: RawJson| match without(shape, &element) {
+        let each = |element: RawJson| match remove_nulls(shape, &element) {
             Some(new) => {
                 is_changed = true;
                 new
@@ -205,12 +216,12 @@ fn without(shape: &Shape, value: &RawJson) -> Option<RawJson> {
     for (name, part) in shape.parts {
         if *name == EACH {
             let each = object.try_map(|member| {
-                let new = without(part, member);
+                let new = remove_nulls(part, member);
                 is_changed |= new.is_some();
                 Ok::<_, ()>(new.unwrap_or_else(|| member.clone()))
             });
             each.ok()?;
-        } else if let Some(new) = object.get(name).and_then(|member| without(part, member)) {
+        } else if let Some(new) = object.get(name).and_then(|member| remove_nulls(part, member)) {
             object.set(name, new);
             is_changed = true;
         }

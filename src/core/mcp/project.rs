@@ -8,7 +8,7 @@
 //! | tool `annotations` | keep | keep | keep | drop |
 //! | `outputSchema`, `structuredContent` if no object | wrap in `result` | wrap | drop | drop |
 //! | `structuredContent: null`, see below | drop | drop | drop | drop |
-//! | `outputSchema` that cannot be wrapped, see [`wrapped`] | drop | drop | drop | drop |
+//! | `outputSchema` that cannot be wrapped, see [`wrap_schema`] | drop | drop | drop | drop |
 //! | `resource_link` content | keep | keep | text | text |
 //! | `audio` content | keep | keep | keep | embedded blob |
 //! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
@@ -27,10 +27,10 @@ use bytes::{BufMut, BytesMut};
 use memchr::memmem::Finder;
 
 use crate::mcp::meta::SERVER_INFO;
-use crate::mcp::method::{List, Method};
-use crate::mcp::version::{Era, Features, Revision, Structured};
+use crate::mcp::method::{ItemList, Method};
+use crate::mcp::version::{Era, Revision, RevisionFeatures, StructuredContent};
 use crate::wire::raw::{RawJson, RawObject, elements};
-use crate::wire::tokens::{Kind, Tokens, spells, unescaped};
+use crate::wire::tokens::{JsonTokens, TokenKind, has_escaped_ascii, unescaped};
 
 /// Members of a result that only the modern era has.
 const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
@@ -51,12 +51,12 @@ static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("serverInf
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
 /// Writes a definition for a client of `revision`, under its exposed key.
-pub fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
+pub fn project_definition(list: ItemList, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
     let features = revision.features();
     let mut out = raw.clone();
     out.set(list.key(), RawJson::string(exposed));
     out.remove("execution");
-    if list == List::Tools {
+    if list == ItemList::Tools {
         output_schema(&mut out, features.structured);
         if !features.annotations {
             out.remove("annotations");
@@ -74,13 +74,13 @@ pub fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision
     out
 }
 
-fn output_schema(out: &mut RawObject, structured: Structured) {
-    if structured == Structured::None {
+fn output_schema(out: &mut RawObject, structured: StructuredContent) {
+    if structured == StructuredContent::None {
         out.remove("outputSchema");
-    } else if structured == Structured::Object
+    } else if structured == StructuredContent::Object
         && let Some(schema) = out.get("outputSchema").filter(|schema| !is_object_schema(schema))
     {
-        match wrapped(schema) {
+        match wrap_schema(schema) {
             Some(wrapped) => out.set("outputSchema", wrapped),
             None => drop(out.remove("outputSchema")),
         }
@@ -90,7 +90,7 @@ fn output_schema(out: &mut RawObject, structured: Structured) {
 /// Wraps a schema in an object, as the results that it describes are. `None` if the wrapped schema
 /// would not describe them: results that may be objects are not wrapped, and a reference to the
 /// root would lead to the wrapper. Some clients refuse the whole list for such a reference.
-fn wrapped(schema: &RawJson) -> Option<RawJson> {
+fn wrap_schema(schema: &RawJson) -> Option<RawJson> {
     let mut inner = RawObject::parse(schema).ok()?;
     let kind = inner.get("type")?;
     let kinds = kind.parse::<String>().map(|kind| vec![kind]).or_else(|_| kind.parse::<Vec<String>>()).ok()?;
@@ -115,17 +115,17 @@ fn wrapped(schema: &RawJson) -> Option<RawJson> {
 /// Reports whether a reference in a schema leads to its root, or to a part of it other than its
 /// `$defs` and `definitions`.
 fn refers_to_root(schema: &RawJson) -> bool {
-    let (mut tokens, mut is_reference) = (Tokens::of(schema.bytes()), false);
+    let (mut tokens, mut is_reference) = (JsonTokens::of(schema.bytes()), false);
     while let Some(token) = tokens.next() {
         let literal = tokens.literal(token);
-        if token.kind == Kind::String && is_reference {
+        if token.kind == TokenKind::String && is_reference {
             let target = unescaped(literal).unwrap_or_default();
             let is_aside = ["#/$defs/", "#/definitions/"].iter().any(|place| target.starts_with(place));
             if target.starts_with('#') && !is_aside {
                 return true;
             }
         }
-        is_reference = token.kind == Kind::Key && matches!(literal, b"\"$ref\"" | b"\"$dynamicRef\"");
+        is_reference = token.kind == TokenKind::Key && matches!(literal, b"\"$ref\"" | b"\"$dynamicRef\"");
     }
     false
 }
@@ -149,9 +149,9 @@ fn title_into_annotations(out: &mut RawObject) {
 ///
 /// `None` for a result with a duplicate key: the client may read the member that is not checked
 /// here.
-pub fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
+pub fn project_result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
     match (from, to.era()) {
-        (Era::Modern, Era::Modern) => Some(completed(raw)),
+        (Era::Modern, Era::Modern) => Some(add_result_type(raw)),
         (Era::Legacy, Era::Modern) => upgrade(method, raw),
         (Era::Legacy | Era::Modern, Era::Legacy) => downgrade(method, raw, from, to),
     }
@@ -161,7 +161,7 @@ pub fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<R
 /// Rarely parses the result.
 pub fn is_complete(raw: &RawJson) -> bool {
     #[derive(serde::Deserialize)]
-    struct Head<'a> {
+    struct ResultTypeHead<'a> {
         #[serde(borrow, default, rename = "resultType")]
         result_type: Option<Cow<'a, str>>,
     }
@@ -171,11 +171,11 @@ pub fn is_complete(raw: &RawJson) -> bool {
     let mut said = RESULT_TYPE.find_iter(text);
     let (first, again) = (said.next(), said.next());
     let is_plain = first.is_none_or(|at| at > 0 && text.get(at - 1..).is_some_and(|text| text.starts_with(SAYS_SO)));
-    if raw.is_object() && is_plain && again.is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
+    if raw.is_object() && is_plain && again.is_none() && !has_escaped_ascii(text, |c| c.is_ascii_alphabetic()) {
         return true;
     }
     // A repeated member is an error here, in any spelling.
-    raw.parse::<Head<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
+    raw.parse::<ResultTypeHead<'_>>().is_ok_and(|head| head.result_type.is_none_or(|t| t == "complete"))
 }
 
 /// Prepends the members that the modern era demands of every result, without parsing the rest.
@@ -194,7 +194,7 @@ fn upgrade(method: Method, raw: RawJson) -> Option<RawJson> {
 /// always get it.
 ///
 /// Source: MCP 2026-07-28, basic, "Results".
-fn completed(raw: RawJson) -> RawJson {
+fn add_result_type(raw: RawJson) -> RawJson {
     // The name deeper in the result may hide that the member is absent; certainty would cost every
     // result a parse.
     if raw.bytes().starts_with(COMPLETE) || SAID_TYPE.find(raw.bytes()).is_some() {
@@ -217,7 +217,7 @@ fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
 }
 
 fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
-    let raw = if from == Era::Modern { without_modern_words(raw)? } else { raw };
+    let raw = if from == Era::Modern { cut_modern_members(raw)? } else { raw };
     let features = to.features();
     Some(if method == Method::ToolsCall {
         tool_result(raw, features)
@@ -230,16 +230,16 @@ fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<Ra
 
 /// Reports whether a text may have a member of the modern era only, in any spelling.
 fn may_have_modern_member(text: &[u8]) -> bool {
-    MODERN.iter().any(|name| name.find(text).is_some()) || spells(text, |c| c.is_ascii_alphabetic())
+    MODERN.iter().any(|name| name.find(text).is_some()) || has_escaped_ascii(text, |c| c.is_ascii_alphabetic())
 }
 
 /// Cuts out the members that only the modern era has, and the name of the server. `None` for a
 /// duplicate key.
-fn without_modern_words(raw: RawJson) -> Option<RawJson> {
+fn cut_modern_members(raw: RawJson) -> Option<RawJson> {
     let text = raw.bytes();
     if INFO.find(text).is_some()
-        && !spells(text, |c| c.is_ascii_alphabetic())
-        && let Some(rest) = without_both(text)
+        && !has_escaped_ascii(text, |c| c.is_ascii_alphabetic())
+        && let Some(rest) = cut_modern_members_and_info(text)
     {
         return Some(RawJson::trusted(rest));
     }
@@ -248,9 +248,9 @@ fn without_modern_words(raw: RawJson) -> Option<RawJson> {
 
 /// Cuts the modern members and the server's name out in one pass over a result with few members,
 /// each once; `None` for any other result. Every other byte stays.
-fn without_both(text: &[u8]) -> Option<Vec<u8>> {
-    let mut tokens = Tokens::of(text);
-    if tokens.next()?.kind != Kind::Object {
+fn cut_modern_members_and_info(text: &[u8]) -> Option<Vec<u8>> {
+    let mut tokens = JsonTokens::of(text);
+    if tokens.next()?.kind != TokenKind::Object {
         return None;
     }
     let mut out = Vec::with_capacity(text.len());
@@ -261,7 +261,7 @@ fn without_both(text: &[u8]) -> Option<Vec<u8>> {
     for n in 0..FEW {
         let key = tokens.next()?;
         let name = tokens.literal(key);
-        if key.kind != Kind::Key || key.escaped || names.get(..n)?.contains(&name) {
+        if key.kind != TokenKind::Key || key.escaped || names.get(..n)?.contains(&name) {
             return None;
         }
         *names.get_mut(n)? = name;
@@ -269,7 +269,7 @@ fn without_both(text: &[u8]) -> Option<Vec<u8>> {
         let start = tokens.at();
         tokens.skip_value();
         let end = tokens.at();
-        let info = if name == b"\"_meta\"" { member(text.get(start..end)?, SERVER_INFO) } else { None };
+        let info = if name == b"\"_meta\"" { find_member(text.get(start..end)?, SERVER_INFO) } else { None };
         let name = name.get(1..name.len() - 1)?;
         if MODERN_RESULT_MEMBERS.iter().any(|modern| name == modern.as_bytes())
             || info.as_ref().is_some_and(|info| info.is_alone)
@@ -288,8 +288,8 @@ fn without_both(text: &[u8]) -> Option<Vec<u8>> {
             kept = end;
         }
         match tokens.next()?.kind {
-            Kind::Comma => {}
-            Kind::ObjectEnd => {
+            TokenKind::Comma => {}
+            TokenKind::ObjectEnd => {
                 if let Some((_, end)) = gone {
                     // The comma after the last member that stays goes too.
                     out.extend_from_slice(text.get(from..kept)?);
@@ -298,7 +298,12 @@ fn without_both(text: &[u8]) -> Option<Vec<u8>> {
                 out.extend_from_slice(text.get(from..)?);
                 return Some(out);
             }
-            Kind::Object | Kind::Array | Kind::ArrayEnd | Kind::Key | Kind::String | Kind::Scalar => return None,
+            TokenKind::Object
+            | TokenKind::Array
+            | TokenKind::ArrayEnd
+            | TokenKind::Key
+            | TokenKind::String
+            | TokenKind::Scalar => return None,
         }
     }
     None
@@ -328,12 +333,12 @@ fn without_modern_members(raw: RawJson) -> Option<RawJson> {
 /// byte stays.
 fn without_server_info(raw: RawJson) -> RawJson {
     let text = raw.bytes();
-    if INFO.find(text).is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
+    if INFO.find(text).is_none() && !has_escaped_ascii(text, |c| c.is_ascii_alphabetic()) {
         return raw;
     }
     let cut = || {
-        let meta = member(text, "_meta")?;
-        let info = member(text.get(meta.value.clone())?, SERVER_INFO)?;
+        let meta = find_member(text, "_meta")?;
+        let info = find_member(text.get(meta.value.clone())?, SERVER_INFO)?;
         let at = meta.value.start;
         Some(if info.is_alone { meta.whole } else { info.whole.start + at..info.whole.end + at })
     };
@@ -346,7 +351,7 @@ fn without_server_info(raw: RawJson) -> RawJson {
 }
 
 /// The position of a member in the text of its object.
-struct Member {
+struct MemberRange {
     /// The whole member, with the comma to remove together with it.
     whole: Range<usize>,
     value: Range<usize>,
@@ -355,8 +360,8 @@ struct Member {
 }
 
 /// Finds the first member of that name.
-fn member(text: &[u8], name: &str) -> Option<Member> {
-    let mut tokens = Tokens::of(text);
+fn find_member(text: &[u8], name: &str) -> Option<MemberRange> {
+    let mut tokens = JsonTokens::of(text);
     let mut comma = None;
     loop {
         let token = tokens.next()?;
@@ -364,24 +369,29 @@ fn member(text: &[u8], name: &str) -> Option<Member> {
             continue;
         }
         match token.kind {
-            Kind::Comma => comma = Some(token.start),
-            Kind::Key if tokens.unquoted(token).is_some_and(|key| key == name.as_bytes()) => {
+            TokenKind::Comma => comma = Some(token.start),
+            TokenKind::Key if tokens.unquoted(token).is_some_and(|key| key == name.as_bytes()) => {
                 let first = tokens.next()?;
                 let mut value = first.start..first.end;
                 while tokens.depth() > 1 {
                     value.end = tokens.next()?.end;
                 }
                 let next = tokens.next()?;
-                let is_last = next.kind != Kind::Comma;
+                let is_last = next.kind != TokenKind::Comma;
                 let whole = match comma {
                     _ if !is_last => token.start..next.end,
                     Some(comma) => comma..value.end,
                     None => token.start..value.end,
                 };
-                return Some(Member { whole, value, is_alone: is_last && comma.is_none() });
+                return Some(MemberRange { whole, value, is_alone: is_last && comma.is_none() });
             }
-            Kind::Key | Kind::Object | Kind::Array | Kind::ObjectEnd | Kind::ArrayEnd | Kind::String | Kind::Scalar => {
-            }
+            TokenKind::Key
+            | TokenKind::Object
+            | TokenKind::Array
+            | TokenKind::ObjectEnd
+            | TokenKind::ArrayEnd
+            | TokenKind::String
+            | TokenKind::Scalar => {}
         }
     }
 }
@@ -390,10 +400,10 @@ fn member(text: &[u8], name: &str) -> Option<Member> {
 /// stays.
 pub fn without_null_content(raw: &RawJson) -> Option<RawJson> {
     let text = raw.bytes();
-    if STRUCTURED.find(text).is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
+    if STRUCTURED.find(text).is_none() && !has_escaped_ascii(text, |c| c.is_ascii_alphabetic()) {
         return None;
     }
-    let content = member(text, "structuredContent")?;
+    let content = find_member(text, "structuredContent")?;
     if text.get(content.value)? != b"null" {
         return None;
     }
@@ -405,10 +415,10 @@ pub fn without_null_content(raw: &RawJson) -> Option<RawJson> {
 /// because its `outputSchema` is.
 pub fn wraps_results(definition: &RawObject) -> bool {
     let schema = definition.get("outputSchema").filter(|schema| !is_object_schema(schema));
-    schema.and_then(wrapped).is_some()
+    schema.and_then(wrap_schema).is_some()
 }
 
-fn tool_result(raw: RawJson, to: &Features) -> RawJson {
+fn tool_result(raw: RawJson, to: &RevisionFeatures) -> RawJson {
     let structured = STRUCTURED.find(raw.bytes()).is_some();
     if !structured && to.resource_links {
         return raw;
@@ -416,11 +426,11 @@ fn tool_result(raw: RawJson, to: &Features) -> RawJson {
     let Ok(mut object) = RawObject::parse(&raw) else { return raw };
     let mut changed = false;
     if let Some(value) = object.get("structuredContent").cloned() {
-        if to.structured == Structured::None {
+        if to.structured == StructuredContent::None {
             object.remove("structuredContent");
             add_text_twin(&mut object, &value);
             changed = true;
-        } else if to.structured == Structured::Object && !value.is_object() {
+        } else if to.structured == StructuredContent::Object && !value.is_object() {
             let wrapped = format!(r#"{{"result":{}}}"#, value.text());
             object.set("structuredContent", RawJson::trusted(wrapped));
             add_text_twin(&mut object, &value);
@@ -449,7 +459,7 @@ fn add_text_twin(object: &mut RawObject, value: &RawJson) {
 }
 
 /// Rewrites content blocks of types that a revision does not have; `None` if nothing changes.
-fn blocks(content: &RawJson, to: &Features) -> Option<RawJson> {
+fn blocks(content: &RawJson, to: &RevisionFeatures) -> Option<RawJson> {
     let old = elements(content).ok()?;
     let new: Vec<RawJson> = old.iter().map(|raw| block(raw, to)).collect();
     if new == old {
@@ -458,7 +468,7 @@ fn blocks(content: &RawJson, to: &Features) -> Option<RawJson> {
     Some(RawJson::list(new))
 }
 
-fn block(raw: &RawJson, to: &Features) -> RawJson {
+fn block(raw: &RawJson, to: &RevisionFeatures) -> RawJson {
     let Ok(object) = RawObject::parse(raw) else { return raw.clone() };
     match object.string("type").as_deref() {
         Some("resource_link") if !to.resource_links => {
@@ -478,7 +488,7 @@ fn block(raw: &RawJson, to: &Features) -> RawJson {
     }
 }
 
-fn prompt_result(raw: &RawJson, to: &Features) -> Option<RawJson> {
+fn prompt_result(raw: &RawJson, to: &RevisionFeatures) -> Option<RawJson> {
     let mut object = RawObject::parse(raw).ok()?;
     let messages = object.list("messages")?;
     let mut changed = false;

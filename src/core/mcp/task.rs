@@ -17,9 +17,9 @@
 
 use std::time::Duration;
 
-use crate::mcp::elicitation::Terms;
-use crate::mcp::input::{InputError, gated};
-use crate::mcp::voice::{self, Taken};
+use crate::mcp::elicitation::ElicitationTerms;
+use crate::mcp::input::{InputError, check_requests};
+use crate::mcp::voice::{self, RemovedWords};
 use crate::wire::code;
 use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
@@ -48,7 +48,7 @@ const MEMBERS: [&str; 12] = [
 ];
 
 /// Reports whether a server of 2025-11-25 accepts tool calls as tasks.
-pub(crate) fn takes_calls(capabilities: &RawObject) -> bool {
+pub(crate) fn accepts_task_calls(capabilities: &RawObject) -> bool {
     let section = |raw: Option<&RawJson>, name: &str| RawObject::parse(raw?).ok()?.get(name).cloned();
     let requests = section(capabilities.get("tasks"), "requests");
     let tools = section(requests.as_ref(), "tools");
@@ -64,7 +64,7 @@ pub fn is_required(definition: &RawObject) -> bool {
 /// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
-pub enum Status {
+pub enum TaskStatus {
     Working,
     InputRequired,
     Completed,
@@ -72,7 +72,7 @@ pub enum Status {
     Cancelled,
 }
 
-impl Status {
+impl TaskStatus {
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -80,18 +80,18 @@ impl Status {
 
 /// A task as its server describes it.
 #[derive(Debug)]
-pub struct Task {
+pub struct ServerTask {
     pub id: String,
-    pub status: Status,
+    pub status: TaskStatus,
     pub message: Option<String>,
     /// The time to wait before the next poll.
     pub poll: Duration,
     /// Counts of the reserved words that were removed from its error.
-    pub taken: Taken,
+    pub taken: RemovedWords,
     object: RawObject,
 }
 
-impl Task {
+impl ServerTask {
     /// Reads the task in the response to a tool call. `None` for any other result.
     pub fn created(result: &RawJson, legacy: bool) -> Option<Self> {
         let object = RawObject::parse(result).ok()?;
@@ -106,7 +106,7 @@ impl Task {
     pub fn got(result: &RawJson, upstream: &str) -> Option<Self> {
         let mut task = Self::read(RawObject::parse(result).ok()?)?;
         let error = task.object.get("error");
-        if let Some(instead) = error.and_then(|error| voice::instead_of(error, upstream, &mut task.taken)) {
+        if let Some(instead) = error.and_then(|error| voice::replace_own_error(error, upstream, &mut task.taken)) {
             task.object.set("error", instead);
         }
         Some(task)
@@ -127,16 +127,16 @@ impl Task {
         let poll = interval.map_or(POLL, |ms| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(POLL_MOST));
         let poll = poll.clamp(POLL_LEAST, POLL_MOST);
         let message = object.string("statusMessage");
-        Some(Self { id, status, message, poll, taken: Taken::default(), object })
+        Some(Self { id, status, message, poll, taken: RemovedWords::default(), object })
     }
 
     /// Returns the outcome of the call: the result of a completed task, or the error object of a
     /// failed one.
     pub fn outcome(&self) -> Option<Result<RawJson, RawJson>> {
         match self.status {
-            Status::Completed => Some(Ok(self.object.get("result").and_then(inlined)?)),
-            Status::Failed => Some(Err(self.object.get("error").filter(|raw| raw.is_object())?.clone())),
-            Status::Working | Status::InputRequired | Status::Cancelled => None,
+            TaskStatus::Completed => Some(Ok(self.object.get("result").and_then(strip_task_members)?)),
+            TaskStatus::Failed => Some(Err(self.object.get("error").filter(|raw| raw.is_object())?.clone())),
+            TaskStatus::Working | TaskStatus::InputRequired | TaskStatus::Cancelled => None,
         }
     }
 
@@ -170,14 +170,18 @@ impl Task {
     /// # Errors
     /// [`InputError`]: the server asks for input that the client did not offer, or its result
     /// cannot be read.
-    pub fn shown(mut self, id: &str, terms: &Terms) -> Result<(RawJson, Vec<(String, InputError)>), InputError> {
+    pub fn shown(
+        mut self,
+        id: &str,
+        terms: &ElicitationTerms,
+    ) -> Result<(RawJson, Vec<(String, InputError)>), InputError> {
         let status = self.status;
         self.object.retain(|name| {
             MEMBERS.contains(&name)
                 && match name {
-                    "inputRequests" => status == Status::InputRequired,
-                    "result" => status == Status::Completed,
-                    "error" => status == Status::Failed,
+                    "inputRequests" => status == TaskStatus::InputRequired,
+                    "result" => status == TaskStatus::Completed,
+                    "error" => status == TaskStatus::Failed,
                     _ => true,
                 }
         });
@@ -187,7 +191,7 @@ impl Task {
         let mut declined = Vec::new();
         if let Some(requests) = self.object.get("inputRequests") {
             let passed;
-            (passed, declined) = gated(requests, terms)?;
+            (passed, declined) = check_requests(requests, terms)?;
             if !declined.is_empty() && passed.is_empty() {
                 self.object.remove("inputRequests");
                 self.object.set("status", RawJson::string("working"));
@@ -196,7 +200,7 @@ impl Task {
             }
         }
         if let Some(result) = self.object.get("result") {
-            self.object.set("result", inlined(result).ok_or(InputError::Malformed)?);
+            self.object.set("result", strip_task_members(result).ok_or(InputError::Malformed)?);
         }
         if let Some(error) = self.object.get("error").map(outward) {
             self.object.set("error", error);
@@ -208,7 +212,7 @@ impl Task {
 /// Returns a result inside of a task without the members that belong to tasks of 2025-11-25.
 ///
 /// `None` if it is no object or has a duplicate key, of which one would stay.
-pub(crate) fn inlined(result: &RawJson) -> Option<RawJson> {
+pub(crate) fn strip_task_members(result: &RawJson) -> Option<RawJson> {
     let mut object = RawObject::parse(result).ok()?;
     // Removed, since the task is the envelope here; a result that asks for input or is itself a
     // task ends no task.
@@ -246,7 +250,7 @@ pub fn cancelled(upstream: &str, message: Option<&str>) -> RawJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::kinds::Kinds;
+    use crate::mcp::kinds::InputKinds;
 
     fn raw(text: &str) -> RawJson {
         RawJson::trusted(text.to_owned())
@@ -259,14 +263,14 @@ mod tests {
             ("no tool calls", r#"{"tasks":{"requests":{"sampling":{"createMessage":{}}}}}"#, false),
             ("the extension", r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#, false),
         ] {
-            assert_eq!(takes_calls(&RawObject::parse(&raw(text)).unwrap()), want, "{label}");
+            assert_eq!(accepts_task_calls(&RawObject::parse(&raw(text)).unwrap()), want, "{label}");
         }
     }
 
     #[test]
     fn a_new_task_passes_under_our_id_with_nothing_that_does_not_belong_to_it() {
         let text = r#"{"resultType":"task","taskId":"theirs","status":"working","ttlMs":null,"requestState":"s","result":{},"x":1}"#;
-        let task = Task::created(&raw(text), false).unwrap();
+        let task = ServerTask::created(&raw(text), false).unwrap();
         assert_eq!(
             task.for_caller("ours").text(),
             r#"{"resultType":"task","taskId":"ours","status":"working","ttlMs":86400000}"#
@@ -277,10 +281,10 @@ mod tests {
             ("unknown status", r#"{"resultType":"task","taskId":"t","status":"sleeping"}"#, false),
             ("flat in 2025-11-25", r#"{"taskId":"t","status":"working"}"#, true),
         ] {
-            assert!(Task::created(&raw(text), legacy).is_none(), "{label}");
+            assert!(ServerTask::created(&raw(text), legacy).is_none(), "{label}");
         }
         let nested = r#"{"task":{"taskId":"t","status":"working","pollInterval":250}}"#;
-        let nested = Task::created(&raw(nested), true).unwrap();
+        let nested = ServerTask::created(&raw(nested), true).unwrap();
         assert_eq!((nested.id.as_str(), nested.poll), ("t", Duration::from_millis(250)));
     }
 
@@ -294,25 +298,25 @@ mod tests {
             ("{}", POLL),
         ] {
             let text = format!(r#"{{"taskId":"t","status":"working","pollIntervalMs":{interval}}}"#);
-            assert_eq!(Task::got(&raw(&text), "git").unwrap().poll, want, "{interval}");
+            assert_eq!(ServerTask::got(&raw(&text), "git").unwrap().poll, want, "{interval}");
         }
     }
 
-    fn shown(text: &str, offered: Kinds) -> Result<String, InputError> {
-        let terms = Terms::for_tests(offered);
-        Task::got(&raw(text), "git").unwrap().shown("ours", &terms).map(|(raw, _)| raw.text().into_owned())
+    fn shown(text: &str, offered: InputKinds) -> Result<String, InputError> {
+        let terms = ElicitationTerms::for_tests(offered);
+        ServerTask::got(&raw(text), "git").unwrap().shown("ours", &terms).map(|(raw, _)| raw.text().into_owned())
     }
 
     #[test]
     fn what_a_task_asks_for_is_gated_and_names_its_server() {
         let asks = r#"{"resultType":"task","taskId":"t","status":"input_required","ttlMs":9,"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"Sure?"}}},"requestState":"s"}"#;
-        let form = Kinds { form: true, ..Kinds::default() };
+        let form = InputKinds { form: true, ..InputKinds::default() };
         let passed = shown(asks, form).unwrap();
         assert_eq!(
             passed,
             r#"{"resultType":"complete","taskId":"ours","status":"input_required","ttlMs":9,"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"[git] Sure? [git]"}}}}"#
         );
-        assert_eq!(shown(asks, Kinds::default()), Err(InputError::NotOffered));
+        assert_eq!(shown(asks, InputKinds::default()), Err(InputError::NotOffered));
         let secret = asks.replace(
             "\"message\":\"Sure?\"",
             r#""message":"Who?","requestedSchema":{"properties":{"pw":{"format":"password"}}}"#,
@@ -325,7 +329,7 @@ mod tests {
     fn a_failed_task_names_no_page_that_nothing_judged() {
         let failed = r#"{"taskId":"t","status":"failed","error":{"code":-32042,"message":"open javascript:alert(1)",
             "data":{"elicitations":[{"url":"javascript:alert(1)"}]}}}"#;
-        let passed = shown(failed, Kinds { url: true, ..Kinds::default() }).unwrap();
+        let passed = shown(failed, InputKinds { url: true, ..InputKinds::default() }).unwrap();
         assert!(passed.contains(r#""code":-32603"#) && !passed.contains("javascript"), "{passed}");
     }
 
@@ -333,15 +337,15 @@ mod tests {
     fn an_ended_task_carries_what_its_status_says_and_no_related_task() {
         let done = r#"{"resultType":"complete","taskId":"t","status":"completed","ttlMs":9,"result":{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}},"error":{"code":1}}"#;
         assert_eq!(
-            shown(done, Kinds::default()).unwrap(),
+            shown(done, InputKinds::default()).unwrap(),
             r#"{"resultType":"complete","taskId":"ours","status":"completed","ttlMs":9,"result":{"content":[]}}"#
         );
         let failed = r#"{"taskId":"t","status":"failed","error":{"code":-32001,"message":"m"}}"#;
-        let passed = shown(failed, Kinds::default()).unwrap();
+        let passed = shown(failed, InputKinds::default()).unwrap();
         assert!(passed.contains(r#""error":{"code":-32603,"message":"m"}"#), "{passed}");
-        assert!(Task::got(&raw(failed), "git").unwrap().outcome().unwrap().is_err());
+        assert!(ServerTask::got(&raw(failed), "git").unwrap().outcome().unwrap().is_err());
         assert!(
-            Task::got(&raw(r#"{"taskId":"t","status":"completed"}"#), "git").unwrap().outcome().is_none(),
+            ServerTask::got(&raw(r#"{"taskId":"t","status":"completed"}"#), "git").unwrap().outcome().is_none(),
             "no result"
         );
     }
@@ -354,8 +358,8 @@ mod tests {
             "[]",
         ] {
             let done = format!(r#"{{"taskId":"t","status":"completed","result":{result}}}"#);
-            assert_eq!(shown(&done, Kinds::default()), Err(InputError::Malformed), "{result}");
-            assert!(Task::got(&raw(&done), "git").unwrap().outcome().is_none(), "{result}");
+            assert_eq!(shown(&done, InputKinds::default()), Err(InputError::Malformed), "{result}");
+            assert!(ServerTask::got(&raw(&done), "git").unwrap().outcome().is_none(), "{result}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum Era {
 
 /// A row of the table of revisions.
 #[derive(Debug)]
-pub struct Features {
+pub struct RevisionFeatures {
     text: &'static str,
     era: Era,
     /// Batches: several messages in one array.
@@ -51,7 +51,7 @@ pub struct Features {
     pub(crate) audio: bool,
     /// Content of type `resource_link`.
     pub(crate) resource_links: bool,
-    pub(crate) structured: Structured,
+    pub(crate) structured: StructuredContent,
     /// `title` and `_meta` of definitions, `title` of implementations.
     pub titles: bool,
     pub(crate) icons: bool,
@@ -81,14 +81,14 @@ pub enum EventIds {
 
 /// The allowed values of `structuredContent` and `outputSchema`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Structured {
+pub(crate) enum StructuredContent {
     /// Neither member exists.
     None,
     Object,
     Any,
 }
 
-const V2024_11_05: Features = Features {
+const V2024_11_05: RevisionFeatures = RevisionFeatures {
     text: "2024-11-05",
     era: Era::Legacy,
     batch: false,
@@ -99,7 +99,7 @@ const V2024_11_05: Features = Features {
     annotations: false,
     audio: false,
     resource_links: false,
-    structured: Structured::None,
+    structured: StructuredContent::None,
     titles: false,
     icons: false,
     elicitation_modes: false,
@@ -109,7 +109,7 @@ const V2024_11_05: Features = Features {
     resource_metadata: false,
 };
 
-const V2025_03_26: Features = Features {
+const V2025_03_26: RevisionFeatures = RevisionFeatures {
     text: "2025-03-26",
     batch: true,
     event_ids: EventIds::Plain,
@@ -120,18 +120,18 @@ const V2025_03_26: Features = Features {
     ..V2024_11_05
 };
 
-const V2025_06_18: Features = Features {
+const V2025_06_18: RevisionFeatures = RevisionFeatures {
     text: "2025-06-18",
     batch: false,
     version_header: true,
     resource_links: true,
-    structured: Structured::Object,
+    structured: StructuredContent::Object,
     titles: true,
     resource_metadata: true,
     ..V2025_03_26
 };
 
-const V2025_11_25: Features = Features {
+const V2025_11_25: RevisionFeatures = RevisionFeatures {
     text: "2025-11-25",
     event_ids: EventIds::Primed,
     icons: true,
@@ -140,11 +140,11 @@ const V2025_11_25: Features = Features {
     ..V2025_06_18
 };
 
-const V2026_07_28: Features = Features {
+const V2026_07_28: RevisionFeatures = RevisionFeatures {
     text: "2026-07-28",
     era: Era::Modern,
     event_ids: EventIds::None,
-    structured: Structured::Any,
+    structured: StructuredContent::Any,
     elicitation_ids: false,
     result_head: r#""resultType":"complete","#,
     resource_not_found: code::INVALID_PARAMS,
@@ -152,7 +152,7 @@ const V2026_07_28: Features = Features {
 };
 
 #[cfg(test)]
-const LATER: Features = Features { text: "2099-12-31", ..V2026_07_28 };
+const LATER: RevisionFeatures = RevisionFeatures { text: "2099-12-31", ..V2026_07_28 };
 
 impl Revision {
     pub const ALL: &[Self] = &[
@@ -165,7 +165,7 @@ impl Revision {
         Self::Later,
     ];
 
-    pub fn features(self) -> &'static Features {
+    pub fn features(self) -> &'static RevisionFeatures {
         match self {
             Self::V2024_11_05 => &V2024_11_05,
             Self::V2025_03_26 => &V2025_03_26,
@@ -266,13 +266,13 @@ mod tests {
 
     #[test]
     fn what_one_revision_has_alone_its_successors_do_not_inherit() {
-        let having = |feature: fn(&Features) -> bool| -> Vec<&str> {
+        let having = |feature: fn(&RevisionFeatures) -> bool| -> Vec<&str> {
             Revision::ALL.iter().map(|r| r.features()).filter(|row| feature(row)).map(|row| row.text).collect()
         };
         assert_eq!(having(|row| row.batch), ["2025-03-26"]);
         assert_eq!(having(|row| row.elicitation_ids), ["2025-11-25"]);
         assert_eq!(having(|row| row.event_ids == EventIds::Plain), ["2025-03-26", "2025-06-18"]);
         assert_eq!(having(|row| row.event_ids == EventIds::Primed), ["2025-11-25"]);
-        assert_eq!(having(|row| row.structured == Structured::Object), ["2025-06-18", "2025-11-25"]);
+        assert_eq!(having(|row| row.structured == StructuredContent::Object), ["2025-06-18", "2025-11-25"]);
     }
 }

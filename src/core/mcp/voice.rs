@@ -28,16 +28,16 @@ use memchr::memmem::Finder;
 
 use crate::mcp::nulls;
 use crate::wire::code;
-use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::frame::{Frame, FrameError, JsonBounds};
 use crate::wire::message::{Message, MessageError, Notification, Request, Response, error_object};
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::tokens::spells;
+use crate::wire::tokens::has_escaped_ascii;
 
 mod keys;
 
 pub use self::keys::REFUSAL;
-use self::keys::{Place, without_ours};
+use self::keys::{MetaRole, remove_own_keys};
 
 /// The member of `data` with the name of the server whose error is beside it.
 const NAMED: &str = "upstream-name";
@@ -48,14 +48,14 @@ const MEMBERS: [&str; 5] = ["reason", "retryable", "retry-after-ms", "approval",
 
 /// Counts of the reserved words that were removed from one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct RemovedWords {
     /// The number of removed keys of `_meta`.
     pub keys: usize,
     /// The number of replaced errors.
     pub errors: usize,
 }
 
-impl std::ops::AddAssign for Taken {
+impl std::ops::AddAssign for RemovedWords {
     fn add_assign(&mut self, more: Self) {
         self.keys += more.keys;
         self.errors += more.errors;
@@ -64,38 +64,38 @@ impl std::ops::AddAssign for Taken {
 
 /// A message of an upstream, cleaned of reserved words, with its flaws.
 #[derive(Debug)]
-pub struct Heard {
+pub struct UpstreamMessage {
     pub message: Message,
     /// The broken bound, if only the envelope is left.
     pub broken: Option<FrameError>,
     /// The way in which it broke the protocol and was read even so.
     pub quirk: Option<Quirk>,
     /// Counts of the reserved words that were removed.
-    pub taken: Taken,
+    pub taken: RemovedWords,
 }
 
 /// A reader of the messages of one upstream. Clones share its name and bounds.
 #[derive(Clone)]
-pub struct Ear(Arc<Hearing>);
+pub struct UpstreamReader(Arc<UpstreamReaderSettings>);
 
 /// The settings that all clones of a reader share.
-struct Hearing {
+struct UpstreamReaderSettings {
     upstream: Box<str>,
-    bounds: Bounds,
+    bounds: JsonBounds,
     keep: Box<dyn Fn(Bytes) -> Bytes + Send + Sync>,
 }
 
-impl std::fmt::Debug for Ear {
+impl std::fmt::Debug for UpstreamReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Ear({})", self.0.upstream)
     }
 }
 
-impl Ear {
+impl UpstreamReader {
     /// Creates a reader for the upstream with that name and these bounds. `keep` counts rewritten
     /// bytes against the byte budget, like received ones.
-    pub fn new(upstream: &str, bounds: Bounds, keep: impl Fn(Bytes) -> Bytes + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Hearing { upstream: Box::from(upstream), bounds, keep: Box::new(keep) }))
+    pub fn new(upstream: &str, bounds: JsonBounds, keep: impl Fn(Bytes) -> Bytes + Send + Sync + 'static) -> Self {
+        Self(Arc::new(UpstreamReaderSettings { upstream: Box::from(upstream), bounds, keep: Box::new(keep) }))
     }
 
     /// Parses a message, drops `null` members, and removes reserved words. No other code turns an
@@ -103,27 +103,27 @@ impl Ear {
     ///
     /// # Errors
     /// [`MessageError`].
-    pub fn hear(&self, frame: &Frame) -> Result<Heard, MessageError> {
-        let mut taken = Taken::default();
+    pub fn hear(&self, frame: &Frame) -> Result<UpstreamMessage, MessageError> {
+        let mut taken = RemovedWords::default();
         let (mut message, broken, mut quirk) = Message::of_upstream(frame, self.0.bounds)?;
         if self.drop_nulls(&mut message) {
             quirk = quirk.or(Some(Quirk::NullOptional));
         }
         match &mut message {
             Message::Response(response) => match &mut response.outcome {
-                Ok(result) => self.strip(result, Place::Result, &mut taken),
-                Err(error) => match instead_of(error, &self.0.upstream, &mut taken) {
+                Ok(result) => self.strip(result, MetaRole::Result, &mut taken),
+                Err(error) => match replace_own_error(error, &self.0.upstream, &mut taken) {
                     Some(instead) => *error = self.kept(instead),
-                    None => self.strip(error, Place::Error, &mut taken),
+                    None => self.strip(error, MetaRole::Error, &mut taken),
                 },
             },
             Message::Request(Request { params: Some(params), .. })
             | Message::Notification(Notification { params: Some(params), .. }) => {
-                self.strip(params, Place::Open, &mut taken);
+                self.strip(params, MetaRole::Open, &mut taken);
             }
             Message::Request(_) | Message::Notification(_) => {}
         }
-        Ok(Heard { message, broken, quirk, taken })
+        Ok(UpstreamMessage { message, broken, quirk, taken })
     }
 
     /// Removes optional members that are `null` from a question or a notification; returns whether
@@ -132,11 +132,11 @@ impl Ear {
         let (place, without) = match message {
             Message::Request(Request { method, params: Some(params), .. })
             | Message::Notification(Notification { method, params: Some(params) }) => {
-                let without = nulls::without_in_params(method, params);
+                let without = nulls::remove_nulls_of_params(method, params);
                 (params, without)
             }
             Message::Response(Response { outcome: Ok(result), .. }) => {
-                let without = nulls::without_in_questions(result);
+                let without = nulls::remove_nulls_of_questions(result);
                 (result, without)
             }
             Message::Request(_) | Message::Notification(_) | Message::Response(_) => return false,
@@ -147,11 +147,11 @@ impl Ear {
     }
 
     /// Removes the gateway's keys. A text without them costs a search and keeps its bytes.
-    fn strip(&self, value: &mut RawJson, place: Place, taken: &mut Taken) {
+    fn strip(&self, value: &mut RawJson, place: MetaRole, taken: &mut RemovedWords) {
         if !may_have_ours(value.bytes()) {
             return;
         }
-        let (without, keys) = without_ours(value, place, &self.0.upstream);
+        let (without, keys) = remove_own_keys(value, place, &self.0.upstream);
         if keys > 0 {
             taken.keys += keys;
             *value = self.kept(without);
@@ -169,12 +169,12 @@ impl Ear {
 fn may_have_ours(text: &[u8]) -> bool {
     // Prepared once: preparing a search costs as much as searching most results.
     static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("headend"));
-    NAME.find(text).is_some() || spells(text, |c| b"headn/".contains(&c))
+    NAME.find(text).is_some() || has_escaped_ascii(text, |c| b"headn/".contains(&c))
 }
 
 /// Returns the error that clients get in place of an upstream's; `None` if it passes unchanged.
 /// Counts an error that looks like headend's own in `taken`.
-pub(crate) fn instead_of(error: &RawJson, upstream: &str, taken: &mut Taken) -> Option<RawJson> {
+pub(crate) fn replace_own_error(error: &RawJson, upstream: &str, taken: &mut RemovedWords) -> Option<RawJson> {
     let Ok(object) = RawObject::parse(error) else {
         // Not an object, or with a duplicate key, of which a client may read the member that is not
         // checked here.

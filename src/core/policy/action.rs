@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use super::caller::Caller;
-use super::kind::Kind;
-use crate::catalog::merge::Entry;
-use crate::mcp::annotations::{Annotations, Said};
+use super::kind::ActionKind;
+use crate::catalog::merge::CatalogEntry;
+use crate::mcp::annotations::{Annotations, StatedHints};
 use crate::mcp::claims::Claims;
 use crate::mcp::client_name::ClientName;
 use crate::wire::digest::Digest;
@@ -17,20 +17,20 @@ use crate::wire::raw::RawJson;
 
 /// Facts about a tool that rules match besides its name. Other items have default facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct ToolFacts {
     /// The effective annotations of the tool.
     /// The hints in the tool's pinned definition.
     pub annotations: Annotations,
     pub claims: Claims,
 }
 
-impl From<&Entry> for Facts {
-    fn from(entry: &Entry) -> Self {
+impl From<&CatalogEntry> for ToolFacts {
+    fn from(entry: &CatalogEntry) -> Self {
         Self { annotations: entry.annotations, claims: entry.claims }
     }
 }
 
-impl From<Annotations> for Facts {
+impl From<Annotations> for ToolFacts {
     fn from(annotations: Annotations) -> Self {
         Self { annotations, claims: Claims::default() }
     }
@@ -38,7 +38,7 @@ impl From<Annotations> for Facts {
 
 /// A caller's use of one item.
 #[derive(Clone, Debug)]
-pub struct Action {
+pub struct PolicyAction {
     /// The identity of the client.
     pub caller: Caller,
     /// The name that the client gives itself, for the audit log. No rule looks at it.
@@ -47,7 +47,7 @@ pub struct Action {
     pub profile: Option<Arc<str>>,
     /// The number of the client's session or pipe, unique within this process.
     pub session: u64,
-    pub kind: Kind,
+    pub kind: ActionKind,
     pub upstream: Arc<str>,
     /// The name to judge by, see [`Policy::item_rules`](super::compiled::Policy::item_rules).
     pub canonical: Arc<str>,
@@ -57,7 +57,7 @@ pub struct Action {
     /// The effective annotations of a tool. Other items have defaults.
     pub annotations: Annotations,
     /// The hints that the annotations come from, as the server and the operator stated them.
-    pub said: Said,
+    pub said: StatedHints,
     /// The claims of the tool's definition.
     pub claims: Claims,
     /// Digest of the item's definition.
@@ -68,11 +68,11 @@ pub struct Action {
     pub arguments: Option<RawJson>,
 }
 
-impl Action {
+impl PolicyAction {
     /// Makes the action of a caller on an item of the catalog, without arguments.
     pub fn on(
-        entry: &Entry,
-        kind: Kind,
+        entry: &CatalogEntry,
+        kind: ActionKind,
         launch: Digest,
         caller: Caller,
         profile: Option<Arc<str>>,
@@ -97,8 +97,8 @@ impl Action {
     }
 
     /// Returns the facts that rules match.
-    pub const fn facts(&self) -> Facts {
-        Facts { annotations: self.annotations, claims: self.claims }
+    pub const fn facts(&self) -> ToolFacts {
+        ToolFacts { annotations: self.annotations, claims: self.claims }
     }
 
     /// Returns the client's profile; empty if it has none.
@@ -115,12 +115,12 @@ impl Action {
             client: None,
             profile: None,
             session: 0,
-            kind: Kind::Tool,
+            kind: ActionKind::Tool,
             upstream: upstream.into(),
             listed: Arc::clone(&canonical),
             canonical,
             annotations: Annotations::ASSUMED,
-            said: Said::default(),
+            said: StatedHints::default(),
             claims: Claims::default(),
             definition: none,
             launch: none,

@@ -8,8 +8,8 @@
 use globset::GlobMatcher;
 
 use crate::catalog::glob::glob;
-use crate::catalog::merge::{Annotate, Annotated};
-use crate::mcp::annotations::{Annotations, Hints, Said};
+use crate::catalog::merge::{HintJudge, JudgedHints};
+use crate::mcp::annotations::{Annotations, Hints, StatedHints};
 
 /// The trust that the operator has in the hints of an upstream.
 #[derive(
@@ -17,7 +17,7 @@ use crate::mcp::annotations::{Annotations, Hints, Said};
 )]
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
-pub enum Trust {
+pub enum UpstreamTrust {
     /// Hints can only tighten, and new definitions and changed launches wait for the operator.
     Untrusted,
     /// Hints can only tighten.
@@ -29,18 +29,18 @@ pub enum Trust {
 
 /// The judge of the hints on one upstream's tools, with the operator's annotations.
 #[derive(Clone, Debug, Default)]
-pub struct Annotator {
-    trust: Trust,
+pub struct OperatorHints {
+    trust: UpstreamTrust,
     /// The operator's annotations, by globs over the upstream's own names.
     stated: Vec<(GlobMatcher, Hints)>,
 }
 
-impl Annotator {
+impl OperatorHints {
     /// Compiles the operator's annotations.
     ///
     /// # Errors
     /// A sentence about the first pattern that is no glob.
-    pub fn build(trust: Trust, stated: &[(String, Hints)]) -> Result<Self, String> {
+    pub fn build(trust: UpstreamTrust, stated: &[(String, Hints)]) -> Result<Self, String> {
         let compile = |(pattern, hints): &(String, Hints)| Ok((glob(pattern)?.compile_matcher(), *hints));
         Ok(Self { trust, stated: stated.iter().map(compile).collect::<Result<_, String>>()? })
     }
@@ -50,44 +50,44 @@ impl Annotator {
     fn stated(&self, original: &str) -> Hints {
         let mut all = Hints::default();
         for (_, hints) in self.stated.iter().filter(|(glob, _)| glob.is_match(original)) {
-            all.read_only = stricter(all.read_only, hints.read_only, false);
-            all.destructive = stricter(all.destructive, hints.destructive, true);
-            all.idempotent = stricter(all.idempotent, hints.idempotent, false);
-            all.open_world = stricter(all.open_world, hints.open_world, true);
+            all.read_only = stricter_hint(all.read_only, hints.read_only, false);
+            all.destructive = stricter_hint(all.destructive, hints.destructive, true);
+            all.idempotent = stricter_hint(all.idempotent, hints.idempotent, false);
+            all.open_world = stricter_hint(all.open_world, hints.open_world, true);
         }
         all
     }
 }
 
 /// Returns the `strict` value if either hint has it, else the hint that is stated.
-fn stricter(one: Option<bool>, other: Option<bool>, strict: bool) -> Option<bool> {
+fn stricter_hint(one: Option<bool>, other: Option<bool>, strict: bool) -> Option<bool> {
     if one == Some(strict) { one } else { other.or(one) }
 }
 
-impl Annotate for Annotator {
-    fn annotate(&self, original: &str, claims: &Hints, tightened: bool) -> Annotated {
+impl HintJudge for OperatorHints {
+    fn annotate(&self, original: &str, claims: &Hints, tightened: bool) -> JudgedHints {
         let operator = self.stated(original);
-        let effective = effective(self.trust, claims, &operator);
+        let effective = join_hints(self.trust, claims, &operator);
         // A tool that the operator calls destructive is not read-only, even if its server says so.
         let destroys = operator.destructive == Some(true);
-        let shown = if tightened || self.trust == Trust::Untrusted {
+        let shown = if tightened || self.trust == UpstreamTrust::Untrusted {
             effective.into()
         } else if destroys {
             Hints { read_only: Some(false), ..operator }
         } else {
             operator
         };
-        let is_heard = self.trust != Trust::Untrusted;
-        Annotated { effective, shown, said: Said { server: *claims, operator }, is_heard }
+        let is_heard = self.trust != UpstreamTrust::Untrusted;
+        JudgedHints { effective, shown, said: StatedHints { server: *claims, operator }, is_heard }
     }
 }
 
 /// Joins the upstream's hints and the operator's to the annotations that policy goes by.
-fn effective(trust: Trust, claims: &Hints, operator: &Hints) -> Annotations {
+fn join_hints(trust: UpstreamTrust, claims: &Hints, operator: &Hints) -> Annotations {
     let assumed = Annotations::ASSUMED;
     // Only trusted upstreams may loosen. A tightening hint matches the protocol's default, so it
     // changes nothing.
-    let believed = if trust == Trust::Trusted { *claims } else { Hints::default() };
+    let believed = if trust == UpstreamTrust::Trusted { *claims } else { Hints::default() };
     let destructive = operator.destructive.or(claims.destructive.filter(|_| operator.read_only != Some(true)));
     let known_destructive = destructive == Some(true);
     // A destructive tool is not read-only, even if it claims to be.
@@ -136,21 +136,21 @@ mod tests {
     fn claims_only_tighten_unless_the_upstream_is_trusted() {
         let all = "read !destroy same !open";
         for (label, trust, claims, operator, want) in [
-            ("nothing said", Trust::Standard, "", "", "destroy open"),
-            ("freeing claims", Trust::Standard, all, "", "destroy open"),
-            ("freeing claims, untrusted", Trust::Untrusted, all, "", "destroy open"),
-            ("freeing claims, trusted", Trust::Trusted, all, "", "read same"),
-            ("only reads, trusted", Trust::Trusted, "read", "", "read open"),
-            ("destructive", Trust::Standard, "destroy", "", "destroy open known"),
-            ("destructive, trusted", Trust::Trusted, "destroy", "", "destroy open known"),
-            ("reads and destroys, trusted", Trust::Trusted, "read destroy", "", "destroy open known"),
-            ("the operator frees", Trust::Untrusted, "", "read !open", "read"),
-            ("the operator frees against a claim", Trust::Standard, "destroy", "!destroy", "open"),
-            ("the operator says it only reads", Trust::Standard, "destroy", "read", "read open"),
-            ("the operator binds", Trust::Trusted, "read", "!read", "destroy open"),
-            ("the operator knows", Trust::Trusted, "read", "destroy", "destroy open known"),
+            ("nothing said", UpstreamTrust::Standard, "", "", "destroy open"),
+            ("freeing claims", UpstreamTrust::Standard, all, "", "destroy open"),
+            ("freeing claims, untrusted", UpstreamTrust::Untrusted, all, "", "destroy open"),
+            ("freeing claims, trusted", UpstreamTrust::Trusted, all, "", "read same"),
+            ("only reads, trusted", UpstreamTrust::Trusted, "read", "", "read open"),
+            ("destructive", UpstreamTrust::Standard, "destroy", "", "destroy open known"),
+            ("destructive, trusted", UpstreamTrust::Trusted, "destroy", "", "destroy open known"),
+            ("reads and destroys, trusted", UpstreamTrust::Trusted, "read destroy", "", "destroy open known"),
+            ("the operator frees", UpstreamTrust::Untrusted, "", "read !open", "read"),
+            ("the operator frees against a claim", UpstreamTrust::Standard, "destroy", "!destroy", "open"),
+            ("the operator says it only reads", UpstreamTrust::Standard, "destroy", "read", "read open"),
+            ("the operator binds", UpstreamTrust::Trusted, "read", "!read", "destroy open"),
+            ("the operator knows", UpstreamTrust::Trusted, "read", "destroy", "destroy open known"),
         ] {
-            assert_eq!(told(effective(trust, &hints(claims), &hints(operator))), want, "{label}");
+            assert_eq!(told(join_hints(trust, &hints(claims), &hints(operator))), want, "{label}");
         }
     }
 
@@ -159,13 +159,13 @@ mod tests {
         let stated = [("*", "read"), ("get_*", "read !open"), ("*_all", "destroy"), ("get_all", "!destroy")];
         for order in [stated, [stated[3], stated[2], stated[1], stated[0]]] {
             let stated: Vec<_> = order.iter().map(|(glob, text)| ((*glob).to_owned(), hints(text))).collect();
-            let annotator = Annotator::build(Trust::Standard, &stated).unwrap();
+            let annotator = OperatorHints::build(UpstreamTrust::Standard, &stated).unwrap();
             let of = |name: &str| told(annotator.annotate(name, &Hints::default(), false).effective);
             assert_eq!(of("x"), "read open");
             assert_eq!(of("get_one"), "read");
             assert_eq!(of("get_all"), "destroy known");
         }
-        assert!(Annotator::build(Trust::Standard, &[("a{".to_owned(), Hints::default())]).is_err());
+        assert!(OperatorHints::build(UpstreamTrust::Standard, &[("a{".to_owned(), Hints::default())]).is_err());
     }
 
     #[test]
@@ -173,15 +173,15 @@ mod tests {
         let stated = [("kept", "destroy"), ("k*", "read"), ("freed", "read")];
         let stated = stated.map(|(name, text)| (name.to_owned(), hints(text)));
         for (trust, tightened, name, want) in [
-            (Trust::Standard, false, "x", ""),
-            (Trust::Trusted, false, "x", ""),
-            (Trust::Standard, true, "x", "!read destroy !same open"),
-            (Trust::Untrusted, false, "x", "!read destroy !same open"),
-            (Trust::Standard, false, "kept", "!read destroy"),
-            (Trust::Trusted, false, "freed", "read"),
-            (Trust::Untrusted, false, "freed", "read !destroy !same open"),
+            (UpstreamTrust::Standard, false, "x", ""),
+            (UpstreamTrust::Trusted, false, "x", ""),
+            (UpstreamTrust::Standard, true, "x", "!read destroy !same open"),
+            (UpstreamTrust::Untrusted, false, "x", "!read destroy !same open"),
+            (UpstreamTrust::Standard, false, "kept", "!read destroy"),
+            (UpstreamTrust::Trusted, false, "freed", "read"),
+            (UpstreamTrust::Untrusted, false, "freed", "read !destroy !same open"),
         ] {
-            let annotator = Annotator::build(trust, &stated).unwrap();
+            let annotator = OperatorHints::build(trust, &stated).unwrap();
             let shown = annotator.annotate(name, &hints("read !open"), tightened).shown;
             assert_eq!(shown, hints(want), "{name} of a {trust:?} upstream, tightened: {tightened}");
         }

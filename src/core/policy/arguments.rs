@@ -1,20 +1,20 @@
 //! Conditions on the arguments of a call, evaluated in three values ([`Truth`]).
 //!
-//! A condition applies one matcher to the values that a [`Pointer`] leads to. The answer is yes or
-//! no if every server reads the arguments alike, and unknown if that depends on the server: a value
-//! of another type than the matcher tests, a key beside one that differs in case alone, a number
-//! beyond what all JSON readers keep, a path with `..`, a host in an odd spelling, arguments that
-//! cannot be parsed. An unknown answer applies a rule that denies or asks, and never a rule that
-//! allows.
+//! A condition applies one matcher to the values that a [`ArgumentPointer`] leads to. The answer is
+//! yes or no if every server reads the arguments alike, and unknown if that depends on the server:
+//! a value of another type than the matcher tests, a key beside one that differs in case alone, a
+//! number beyond what all JSON readers keep, a path with `..`, a host in an odd spelling, arguments
+//! that cannot be parsed. An unknown answer applies a rule that denies or asks, and never a rule
+//! that allows.
 //!
 //! An absent value is no match, except if that could allow a call: then `ne` and the conditions of
 //! `unless` take it for unknown, since a server may have a default of its own.
 
 use std::cell::OnceCell;
 
-use super::effect::Effect;
-use super::kind::Kind;
-use super::problems::Problems;
+use super::effect::RuleEffect;
+use super::kind::ActionKind;
+use super::problems::PolicyProblems;
 use super::truth::Truth;
 use crate::wire::raw::RawJson;
 
@@ -26,24 +26,24 @@ pub(in crate::policy) mod outline;
 mod pointer;
 pub(in crate::policy) mod text;
 
-pub use self::matcher::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
+pub use self::matcher::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec};
 
 pub(in crate::policy) use self::text::is_plain_path;
 
-use self::json::Json;
-use self::matcher::Matcher;
-use self::pointer::{Pointer, Quantifier};
+use self::json::LosslessJson;
+use self::matcher::ArgumentMatcher;
+use self::pointer::{ArgumentPointer, Quantifier};
 
 /// The arguments of the call to decide, parsed at most once and only if a condition needs them.
 #[derive(Debug)]
-pub(in crate::policy) struct Arguments<'a> {
-    known: Known<'a>,
-    parsed: OnceCell<Option<Json<'a>>>,
+pub(in crate::policy) struct CallArguments<'a> {
+    known: ArgumentKnowledge<'a>,
+    parsed: OnceCell<Option<LosslessJson<'a>>>,
 }
 
 /// Knowledge about the arguments of a call at the time of the decision.
 #[derive(Clone, Copy, Debug)]
-enum Known<'a> {
+enum ArgumentKnowledge<'a> {
     /// The arguments of the call; `None` if it has none.
     Given(Option<&'a RawJson>),
     /// The arguments are not known yet, as for a completion or a server's question.
@@ -52,25 +52,25 @@ enum Known<'a> {
     Settled,
 }
 
-impl<'a> Arguments<'a> {
+impl<'a> CallArguments<'a> {
     /// Takes the arguments of an action of this kind; kinds without arguments ignore `raw`.
-    pub(in crate::policy) fn new(kind: Kind, raw: Option<&'a RawJson>) -> Self {
+    pub(in crate::policy) fn new(kind: ActionKind, raw: Option<&'a RawJson>) -> Self {
         let known = match kind {
-            Kind::Tool | Kind::Prompt => Known::Given(raw),
-            Kind::Resource | Kind::Subscription | Kind::Launch => Known::Given(None),
+            ActionKind::Tool | ActionKind::Prompt => ArgumentKnowledge::Given(raw),
+            ActionKind::Resource | ActionKind::Subscription | ActionKind::Launch => ArgumentKnowledge::Given(None),
             // The decision about a server's question is made before the question is read.
-            Kind::Completion | Kind::Sampling | Kind::Elicitation => Known::Unknown,
-            Kind::Task => Known::Settled,
+            ActionKind::Completion | ActionKind::Sampling | ActionKind::Elicitation => ArgumentKnowledge::Unknown,
+            ActionKind::Task => ArgumentKnowledge::Settled,
         };
         Self { known, parsed: OnceCell::new() }
     }
 
     /// Returns the parsed arguments; `None` if they are unknown or cannot be parsed.
-    fn root(&self) -> Option<&Json<'a>> {
+    fn root(&self) -> Option<&LosslessJson<'a>> {
         let read = || match self.known {
-            Known::Given(Some(raw)) => Json::read(raw.bytes()),
-            Known::Given(None) => Some(Json::Object(Vec::new())),
-            Known::Unknown | Known::Settled => None,
+            ArgumentKnowledge::Given(Some(raw)) => LosslessJson::read(raw.bytes()),
+            ArgumentKnowledge::Given(None) => Some(LosslessJson::Object(Vec::new())),
+            ArgumentKnowledge::Unknown | ArgumentKnowledge::Settled => None,
         };
         self.parsed.get_or_init(read).as_ref()
     }
@@ -83,33 +83,33 @@ impl<'a> Arguments<'a> {
 
 /// The compiled conditions `arguments` and `unless` of one rule.
 #[derive(Debug)]
-pub(in crate::policy) struct Conditions {
-    effect: Effect,
+pub(in crate::policy) struct RuleConditions {
+    effect: RuleEffect,
     /// Conditions that must all hold.
-    arguments: Box<[Condition]>,
+    arguments: Box<[ArgumentCondition]>,
     /// Exceptions: the rule does not apply if all of these hold.
-    unless: Box<[Condition]>,
+    unless: Box<[ArgumentCondition]>,
 }
 
 /// A matcher for the values that a pointer leads to.
 #[derive(Debug)]
-pub(in crate::policy) struct Condition {
-    pointer: Pointer,
-    matcher: Matcher,
+pub(in crate::policy) struct ArgumentCondition {
+    pointer: ArgumentPointer,
+    matcher: ArgumentMatcher,
 }
 
-impl Conditions {
+impl RuleConditions {
     /// Compiles the conditions of a rule and adds their problems to `problems`. Returns `None` if
     /// the rule has no conditions.
     pub(in crate::policy) fn compile(
         path: &str,
-        effect: Effect,
+        effect: RuleEffect,
         arguments: &[ArgumentSpec],
         unless: &[ArgumentSpec],
-        problems: &mut Problems,
+        problems: &mut PolicyProblems,
     ) -> Option<Self> {
         let mut list = |key: &str, specs: &[ArgumentSpec]| {
-            let compile = |(index, spec)| Condition::compile(&format!("{path}.{key}[{index}]"), spec, problems);
+            let compile = |(index, spec)| ArgumentCondition::compile(&format!("{path}.{key}[{index}]"), spec, problems);
             specs.iter().enumerate().filter_map(compile).collect()
         };
         let this = Self { effect, arguments: list("arguments", arguments), unless: list("unless", unless) };
@@ -117,16 +117,16 @@ impl Conditions {
     }
 
     /// Whether the rule applies to a call with these arguments.
-    pub(in crate::policy) fn truth(&self, arguments: &Arguments<'_>) -> Truth {
-        if matches!(arguments.known, Known::Settled) {
+    pub(in crate::policy) fn truth(&self, arguments: &CallArguments<'_>) -> Truth {
+        if matches!(arguments.known, ArgumentKnowledge::Settled) {
             return Truth::No;
         }
         let Some(root) = arguments.root() else { return Truth::Unknown };
         // The quantifiers are chosen so that an element in doubt never allows a call.
         let (of_arguments, of_unless) = match self.effect {
-            Effect::Deny => (Quantifier::Any, Quantifier::All),
-            Effect::Ask => (Quantifier::AllOrUnknown, Quantifier::All),
-            Effect::Allow => (Quantifier::All, Quantifier::Any),
+            RuleEffect::Deny => (Quantifier::Any, Quantifier::All),
+            RuleEffect::Ask => (Quantifier::AllOrUnknown, Quantifier::All),
+            RuleEffect::Allow => (Quantifier::All, Quantifier::Any),
         };
         let holds = all(&self.arguments, |condition| condition.truth(root, of_arguments, Truth::No));
         if holds == Truth::No || self.unless.is_empty() {
@@ -138,7 +138,7 @@ impl Conditions {
 }
 
 /// Joins the answers of several conditions by "and".
-fn all(conditions: &[Condition], test: impl Fn(&Condition) -> Truth) -> Truth {
+fn all(conditions: &[ArgumentCondition], test: impl Fn(&ArgumentCondition) -> Truth) -> Truth {
     let mut truth = Truth::Yes;
     for condition in conditions {
         truth = truth.min(test(condition));
@@ -149,12 +149,12 @@ fn all(conditions: &[Condition], test: impl Fn(&Condition) -> Truth) -> Truth {
     truth
 }
 
-impl Condition {
+impl ArgumentCondition {
     /// Compiles one condition; adds its problems to `problems` and returns `None` if there are any.
-    pub(in crate::policy) fn compile(path: &str, spec: &ArgumentSpec, problems: &mut Problems) -> Option<Self> {
-        let pointer = Pointer::parse(&spec.pointer);
+    pub(in crate::policy) fn compile(path: &str, spec: &ArgumentSpec, problems: &mut PolicyProblems) -> Option<Self> {
+        let pointer = ArgumentPointer::parse(&spec.pointer);
         let pointer = pointer.map_err(|message| problems.add(format!("{path}.pointer"), message));
-        let matcher = Matcher::compile(&spec.matcher);
+        let matcher = ArgumentMatcher::compile(&spec.matcher);
         let key = spec.matcher.into_str();
         let matcher = matcher.map_err(|message| problems.add(format!("{path}.{key}"), message));
         Some(Self { pointer: pointer.ok()?, matcher: matcher.ok()? })
@@ -162,7 +162,7 @@ impl Condition {
 
     /// Evaluates the condition. `absent` is the answer for an absent value, unless the matcher has
     /// its own.
-    fn truth(&self, root: &Json<'_>, quantifier: Quantifier, absent: Truth) -> Truth {
+    fn truth(&self, root: &LosslessJson<'_>, quantifier: Quantifier, absent: Truth) -> Truth {
         self.pointer.evaluate(root, quantifier, &|value| match value {
             Some(value) => self.matcher.matches(value),
             None => self.matcher.absent(absent),
@@ -171,14 +171,14 @@ impl Condition {
 }
 
 /// Whether a matcher may match a value, for the lint. Matchers with problems match everything.
-pub(in crate::policy) fn takes(matcher: &MatcherSpec, value: &Scalar) -> bool {
+pub(in crate::policy) fn can_match(matcher: &MatcherSpec, value: &ScalarSpec) -> bool {
     let text = match value {
-        Scalar::Text(text) => RawJson::string(text),
-        Scalar::Number(number) => RawJson::trusted(serde_json::Value::from(*number).to_string()),
-        Scalar::Boolean(value) => RawJson::trusted(value.to_string()),
+        ScalarSpec::Text(text) => RawJson::string(text),
+        ScalarSpec::Number(number) => RawJson::trusted(serde_json::Value::from(*number).to_string()),
+        ScalarSpec::Boolean(value) => RawJson::trusted(value.to_string()),
     };
-    let value = Json::read(text.bytes());
-    let matcher = Matcher::compile(matcher).ok();
+    let value = LosslessJson::read(text.bytes());
+    let matcher = ArgumentMatcher::compile(matcher).ok();
     matcher.zip(value).is_none_or(|(matcher, value)| matcher.matches(&value) != Truth::No)
 }
 

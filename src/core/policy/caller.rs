@@ -35,11 +35,11 @@ enum CallerKind {
 /// The identity of a client after authentication, ordered by name and then by kind. Clones share
 /// one allocation.
 #[derive(Clone, PartialOrd, Ord)]
-pub struct Caller(Arc<Identity>);
+pub struct Caller(Arc<CallerIdentity>);
 
 /// The shared content of a [`Caller`].
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Identity {
+struct CallerIdentity {
     name: Box<str>,
     kind: CallerKind,
     /// Kind and name with a space between; unique for each caller.
@@ -49,7 +49,7 @@ struct Identity {
 impl Caller {
     fn new(kind: CallerKind, name: &str) -> Self {
         let key = format!("{} {name}", kind.into_str()).into_boxed_str();
-        Self(Arc::new(Identity { kind, name: Box::from(name), key }))
+        Self(Arc::new(CallerIdentity { kind, name: Box::from(name), key }))
     }
 
     /// Returns the user that runs the gateway.

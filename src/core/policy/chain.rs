@@ -46,7 +46,7 @@
 //! store, and in the journal with every thousandth record.
 //!
 //! With `retain`, the oldest files are removed after a record with `"result":"removed"` says which
-//! records go and the hash of the last one of them (`"removed"`; see [`Removal`]). Such a log
+//! records go and the hash of the last one of them (`"removed"`; see [`RecordRemoval`]). Such a log
 //! begins later, with the record after the removed ones: begin the verification with the `until`
 //! and `hash` of the last such removal.
 //!
@@ -71,9 +71,9 @@ use ring::hmac;
 use time::OffsetDateTime;
 
 use super::caller::Caller;
-use super::record::{Entry, ListChanges, Removal};
+use super::record::{AuditEntry, ListChanges, RecordRemoval};
 use crate::mcp::client_name::ClientName;
-use crate::wire::canonical::canonical;
+use crate::wire::canonical::canonicalize;
 use crate::wire::digest::Digest;
 use crate::wire::digest::hexadecimal;
 use crate::wire::plain::is_plain;
@@ -84,9 +84,9 @@ mod line;
 mod reader;
 mod retain;
 
-pub use self::line::{Kept, Line};
-pub use self::reader::{Bad, Reader, Sound, What};
-pub use self::retain::{Piece, Retain, in_order};
+pub use self::line::{AuditLine, LoggedArguments};
+pub use self::reader::{BadRecord, ChainVerifier, RecordDefect, SoundLog};
+pub use self::retain::{LogPiece, RetentionBounds, order_times};
 
 /// Most bytes of arguments in a record, if arguments are written down.
 const MAX_ARGUMENTS: usize = 64 << 10;
@@ -104,13 +104,13 @@ const START: &[u8] = b"{\"v\":1,\"seq\":";
 
 /// The number and hash of a chain's last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ChainHead {
     /// The record's number; zero before the first record.
     pub seq: u64,
     pub hash: Digest,
 }
 
-impl Head {
+impl ChainHead {
     /// Returns the head of a chain without records.
     pub fn none(chain: &str) -> Self {
         Self { seq: 0, hash: Digest::of(chain.as_bytes()) }
@@ -119,38 +119,38 @@ impl Head {
     /// Returns the head before the record in a line, from the number and `prev` that the line
     /// states.
     pub fn before_line(line: &[u8]) -> Option<Self> {
-        let parts = Parts::of(line)?;
+        let parts = LineParts::of(line)?;
         Some(Self { seq: parts.seq.checked_sub(1)?, hash: parts.prev })
     }
 
     /// Returns the head after the record in a line, if the line is a whole record whose hash is
     /// right. Does not check the records before it.
     pub fn of_line(line: &[u8]) -> Option<Self> {
-        let parts = Parts::of(line)?;
+        let parts = LineParts::of(line)?;
         (parts.computed() == parts.hash).then_some(Self { seq: parts.seq, hash: parts.hash })
     }
 }
 
-impl fmt::Display for Head {
+impl fmt::Display for ChainHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.seq, self.hash)
     }
 }
 
 /// Settings of a log: the installation's key, and whether arguments are written in full.
-pub struct Form {
+pub struct LogSettings {
     key: hmac::Key,
     /// Whether arguments are written in full, beside their digest.
     arguments: bool,
 }
 
-impl fmt::Debug for Form {
+impl fmt::Debug for LogSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Form {{ arguments: {} }}", self.arguments)
     }
 }
 
-impl Form {
+impl LogSettings {
     /// `key` is the secret of the installation.
     pub fn new(key: &[u8; 32], arguments: bool) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), arguments }
@@ -162,50 +162,50 @@ impl Form {
     }
 
     /// Signs a removal with the installation's key: sets its `mac`.
-    pub fn vouch(&self, removal: &mut Removal) {
-        removal.mac = HEXLOWER.encode(hmac::sign(&self.key, &claim(removal)).as_ref());
+    pub fn vouch(&self, removal: &mut RecordRemoval) {
+        removal.mac = HEXLOWER.encode(hmac::sign(&self.key, &signed_text(removal)).as_ref());
     }
 
     /// Whether the removal's `mac` was made with the installation's key.
-    pub fn vouches(&self, removal: &Removal) -> bool {
+    pub fn vouches(&self, removal: &RecordRemoval) -> bool {
         let mac = HEXLOWER.decode(removal.mac.as_bytes()).unwrap_or_default();
-        hmac::verify(&self.key, &claim(removal), &mac).is_ok()
+        hmac::verify(&self.key, &signed_text(removal), &mac).is_ok()
     }
 }
 
 /// Returns the signed text of a removal: the chain, and the records that are gone. Arguments, which
 /// are signed with the same key, never have this form.
-fn claim(removal: &Removal) -> Vec<u8> {
-    let Removal { chain, from, until, hash, .. } = removal;
+fn signed_text(removal: &RecordRemoval) -> Vec<u8> {
+    let RecordRemoval { chain, from, until, hash, .. } = removal;
     format!("removed:{chain}:{from}:{until}:{}", hash.hex()).into_bytes()
 }
 
 /// The writer of a chain: makes each record's line and keeps the head.
 #[derive(Clone, Copy, Debug)]
-pub struct Chain {
-    head: Head,
+pub struct ChainWriter {
+    head: ChainHead,
 }
 
-impl Chain {
+impl ChainWriter {
     /// Continues a chain after this record.
-    pub const fn after(head: Head) -> Self {
+    pub const fn after(head: ChainHead) -> Self {
         Self { head }
     }
 
-    pub const fn head(&self) -> Head {
+    pub const fn head(&self) -> ChainHead {
         self.head
     }
 
     /// Appends a record's line to `out`, with its newline, and moves the head. `at` is in
     /// milliseconds since 1970.
-    pub fn append(&mut self, entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
+    pub fn append(&mut self, entry: &AuditEntry, at: u64, form: &LogSettings, out: &mut Vec<u8>) {
         let from = out.len();
         let seq = self.head.seq + 1;
         let prev = self.head.hash.digits();
         let prev = prev.as_flattened();
         out.extend_from_slice(START);
         number(seq, out);
-        members(entry, at, form, out);
+        write_members(entry, at, form, out);
         out.extend_from_slice(PREV);
         out.extend_from_slice(prev);
         out.push(b'"');
@@ -213,12 +213,12 @@ impl Chain {
         out.extend_from_slice(HASH);
         out.extend_from_slice(hash.digits().as_flattened());
         out.extend_from_slice(b"\"}\n");
-        self.head = Head { seq, hash };
+        self.head = ChainHead { seq, hash };
     }
 }
 
 /// The number and hashes that a line states.
-struct Parts<'l> {
+struct LineParts<'l> {
     seq: u64,
     /// The bytes that the hash covers, besides the digits of `prev`.
     content: &'l [u8],
@@ -226,7 +226,7 @@ struct Parts<'l> {
     hash: Digest,
 }
 
-impl<'l> Parts<'l> {
+impl<'l> LineParts<'l> {
     /// Splits a line without its newline; `None` if it is no record.
     fn of(line: &'l [u8]) -> Option<Self> {
         let (content, hash) = last_member(line.strip_suffix(b"}")?, HASH)?;
@@ -261,30 +261,30 @@ fn last_member<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], Digest)> {
 }
 
 /// Writes all members between `seq` and `prev`.
-fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
+fn write_members(entry: &AuditEntry, at: u64, form: &LogSettings, out: &mut Vec<u8>) {
     word("ts", &timestamp_digits(at), out);
     word("event", entry.event.into_str().as_bytes(), out);
-    ours("action", entry.action.map(Into::into), out);
-    optional("name", entry.name.as_deref(), out);
+    write_own_word("action", entry.action.map(Into::into), out);
+    write_optional_text("name", entry.name.as_deref(), out);
     if let Some(call) = entry.call {
         let digits = hexadecimal(call.to_be_bytes());
         let digits = digits.as_flattened();
         let zeros = digits.iter().take(digits.len() - 1).take_while(|digit| **digit == b'0').count();
         word("call", digits.get(zeros..).unwrap_or_default(), out);
     }
-    optional("caller", entry.caller.as_ref().map(Caller::name), out);
-    ours("caller-kind", entry.caller.as_ref().and_then(Caller::shared_name_kind), out);
+    write_optional_text("caller", entry.caller.as_ref().map(Caller::name), out);
+    write_own_word("caller-kind", entry.caller.as_ref().and_then(Caller::shared_name_kind), out);
     if let Some(client) = &entry.client {
-        self::client(client, out);
+        write_client(client, out);
     }
     if let Some(session) = entry.session {
         key("session", out);
         number(session, out);
     }
-    optional("profile", entry.profile.as_deref(), out);
-    optional("upstream", entry.upstream.as_deref(), out);
-    ours("kind", entry.kind.map(Into::into), out);
-    optional("item", entry.item.as_deref(), out);
+    write_optional_text("profile", entry.profile.as_deref(), out);
+    write_optional_text("upstream", entry.upstream.as_deref(), out);
+    write_own_word("kind", entry.kind.map(Into::into), out);
+    write_optional_text("item", entry.item.as_deref(), out);
     if let Some(facts) = &entry.facts {
         key("hints", out);
         facts::put_hints(&facts.annotations, out);
@@ -301,27 +301,27 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
         word("definition", definition.digits().as_flattened(), out);
     }
     if let Some(arguments) = &entry.arguments {
-        self::arguments(arguments, form, out);
+        write_arguments(arguments, form, out);
     }
-    ours("result", Some(entry.result).filter(|word| !word.is_empty()), out);
-    optional("rule", entry.rule.as_deref(), out);
-    optional("grant", entry.grant.as_deref(), out);
-    optional("prompt", entry.prompt.as_deref(), out);
-    ours("evidence", entry.evidence.map(Into::into), out);
-    optional("by", entry.by.as_deref(), out);
+    write_own_word("result", Some(entry.result).filter(|word| !word.is_empty()), out);
+    write_optional_text("rule", entry.rule.as_deref(), out);
+    write_optional_text("grant", entry.grant.as_deref(), out);
+    write_optional_text("prompt", entry.prompt.as_deref(), out);
+    write_own_word("evidence", entry.evidence.map(Into::into), out);
+    write_optional_text("by", entry.by.as_deref(), out);
     if let Some(count) = entry.count {
         key("count", out);
         number(count, out);
     }
     if let Some(changes) = &entry.changes {
-        self::changes(changes, out);
+        write_changes(changes, out);
     }
     if let Some(removal) = &entry.removed {
         key("removed", out);
         // Writing texts and numbers to memory cannot fail.
         drop(serde_json::to_writer(&mut *out, removal));
     }
-    optional("why", Some(&*entry.why).filter(|why| !why.is_empty()), out);
+    write_optional_text("why", Some(&*entry.why).filter(|why| !why.is_empty()), out);
     if let Some(duration) = entry.duration {
         key("us", out);
         number(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX), out);
@@ -329,9 +329,9 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
 }
 
 /// Writes the digest of the arguments and, if the settings say so, the arguments.
-fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
+fn write_arguments(arguments: &RawJson, form: &LogSettings, out: &mut Vec<u8>) {
     // Arguments that are not JSON cannot have come this far; if they did, their bytes are digested.
-    let canonical = canonical(arguments).ok();
+    let canonical = canonicalize(arguments).ok();
     let bytes = canonical.as_deref().unwrap_or(arguments.bytes());
     let tag = hmac::sign(&form.key, bytes).as_ref().first_chunk::<MAC_BYTES>().copied().unwrap_or_default();
     word("args", hexadecimal(tag).as_flattened(), out);
@@ -354,7 +354,7 @@ fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
 }
 
 /// Writes the counts of the pins that one reading changed.
-fn changes(changes: &ListChanges, out: &mut Vec<u8>) {
+fn write_changes(changes: &ListChanges, out: &mut Vec<u8>) {
     let ListChanges { added, changed, withheld, removed, digest } = changes;
     key("changes", out);
     out.push(b'{');
@@ -366,7 +366,7 @@ fn changes(changes: &ListChanges, out: &mut Vec<u8>) {
 }
 
 /// Writes the name that a client gives itself, as it is displayed.
-fn client(client: &ClientName, out: &mut Vec<u8>) {
+fn write_client(client: &ClientName, out: &mut Vec<u8>) {
     match &client.version {
         None => text("client", &client.name, out),
         Some(version)
@@ -382,14 +382,14 @@ fn client(client: &ClientName, out: &mut Vec<u8>) {
 }
 
 /// Writes an optional word of our own, which needs no escapes.
-fn ours(name: &str, value: Option<&'static str>, out: &mut Vec<u8>) {
+fn write_own_word(name: &str, value: Option<&'static str>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         word(name, value.as_bytes(), out);
     }
 }
 
 /// Writes an optional text.
-fn optional(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
+fn write_optional_text(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         text(name, value, out);
     }

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE, Effect};
-use super::kind::Kind;
+use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE, RuleEffect};
+use super::kind::ActionKind;
 use super::limit::Limit;
 use super::lint;
-use super::pattern::{Pattern, is_special};
-use super::problems::{PolicyProblem, Problems};
-use super::rule::{Field, Rule, Subject};
+use super::pattern::{NamePattern, is_special};
+use super::problems::{PolicyProblem, PolicyProblems};
+use super::rule::{MatchedItem, PatternField, Rule};
 use super::spec::PolicySpec;
 use super::truth::Truth;
 
 /// Proof that an [`ItemRules`] or a [`Limiter`](super::limiter::Limiter) was made for a certain
 /// [`Policy`]: the address of an allocation that all three keep alive.
 #[derive(Clone, Debug)]
-pub(super) struct Stamp(Arc<()>);
+pub(super) struct PolicyStamp(Arc<()>);
 
-impl Stamp {
+impl PolicyStamp {
     /// Whether both stamps are of the same policy.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -27,8 +27,8 @@ impl Stamp {
 /// Compiled rules and limits. Immutable; clones count as the same policy.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    pub(super) stamp: Stamp,
-    pub(super) default: Effect,
+    pub(super) stamp: PolicyStamp,
+    pub(super) default: RuleEffect,
     pub(super) default_id: Arc<str>,
     pub(super) doubt_id: Arc<str>,
     pub(super) again_id: Arc<str>,
@@ -43,7 +43,7 @@ impl Policy {
     /// All problems at once. A policy with a problem is not used in part, since leaving out a deny
     /// rule would allow calls.
     pub fn build(spec: &PolicySpec) -> Result<Self, Vec<PolicyProblem>> {
-        let mut problems = Problems::default();
+        let mut problems = PolicyProblems::default();
         let policy = Self::compile(spec, &mut problems);
         if problems.0.is_empty() {
             lint::check(spec, &policy.rules, &mut problems);
@@ -52,13 +52,13 @@ impl Policy {
     }
 
     /// Compiles all parts without problems and adds the problems of the others to `problems`.
-    pub(super) fn compile(spec: &PolicySpec, problems: &mut Problems) -> Self {
+    pub(super) fn compile(spec: &PolicySpec, problems: &mut PolicyProblems) -> Self {
         let rules = spec.rules.iter().enumerate();
         let limits = spec.limits.iter().enumerate();
         problems.check_ids("policy.rules", spec.rules.iter().map(|rule| rule.id.as_str()));
         problems.check_ids("policy.limits", spec.limits.iter().map(|limit| limit.id.as_str()));
         Self {
-            stamp: Stamp(Arc::new(())),
+            stamp: PolicyStamp(Arc::new(())),
             default: spec.default,
             default_id: Arc::from(DEFAULT_RULE),
             doubt_id: Arc::from(DOUBT_RULE),
@@ -72,10 +72,10 @@ impl Policy {
     ///
     /// `canonical` is the item's canonical name: `<upstream>__<original>` for tools and prompts,
     /// `<upstream>+<uri>` for resources. A completion, subscription or task has the name of its
-    /// item; an action on a whole upstream has the upstream's name (see [`Kind`]). If the name does
-    /// not belong to `upstream`, every action on the item is denied. A URI that is not in the
-    /// catalog (it matched a template, or came as a link) needs `item_rules` of its own.
-    pub fn item_rules(&self, kind: Kind, upstream: &str, canonical: &str) -> ItemRules {
+    /// item; an action on a whole upstream has the upstream's name (see [`ActionKind`]). If the
+    /// name does not belong to `upstream`, every action on the item is denied. A URI that is not in
+    /// the catalog (it matched a template, or came as a link) needs `item_rules` of its own.
+    pub fn item_rules(&self, kind: ActionKind, upstream: &str, canonical: &str) -> ItemRules {
         let mut item = ItemRules {
             stamp: self.stamp.clone(),
             kind,
@@ -87,17 +87,17 @@ impl Policy {
             allow: Vec::new(),
             limits: Vec::new(),
         };
-        let Some(subject) = Subject::new(kind, upstream, canonical) else {
+        let Some(subject) = MatchedItem::new(kind, upstream, canonical) else {
             return item;
         };
         item.sound = true;
         for rule in &self.rules {
             let truth = rule.matches(&subject);
             let list = match rule.effect {
-                Effect::Deny if truth != Truth::No => &mut item.deny,
-                Effect::Ask if truth != Truth::No => &mut item.ask,
-                Effect::Allow if truth == Truth::Yes => &mut item.allow,
-                Effect::Deny | Effect::Ask | Effect::Allow => continue,
+                RuleEffect::Deny if truth != Truth::No => &mut item.deny,
+                RuleEffect::Ask if truth != Truth::No => &mut item.ask,
+                RuleEffect::Allow if truth == Truth::Yes => &mut item.allow,
+                RuleEffect::Deny | RuleEffect::Ask | RuleEffect::Allow => continue,
             };
             list.push(Arc::clone(rule));
         }
@@ -114,13 +114,13 @@ impl Policy {
     /// Whether the policy can never allow a call: the default denies and there are only deny rules.
     /// For a warning of `check`.
     pub fn denies_all(&self) -> bool {
-        self.default == Effect::Deny && self.rules.iter().all(|rule| rule.effect == Effect::Deny)
+        self.default == RuleEffect::Deny && self.rules.iter().all(|rule| rule.effect == RuleEffect::Deny)
     }
 
     /// Compiles a pattern into a test for names, with the syntax of the policy's patterns; `None`
     /// if the text is no pattern.
     pub fn pattern(text: &str) -> Option<impl Fn(&str) -> bool + use<>> {
-        let pattern = Pattern::compile(text, None).ok()?;
+        let pattern = NamePattern::compile(text, None).ok()?;
         Some(move |name: &str| pattern.matches(name))
     }
 
@@ -133,11 +133,16 @@ impl Policy {
     /// of patterns that match nothing.
     pub fn patterns(&self) -> impl Iterator<Item = PatternUse<'_>> {
         let rules = self.rules.iter().flat_map(|rule| {
-            rule.patterns().map(|(field, pattern)| PatternUse { table: Table::Rules, id: &rule.id, field, pattern })
+            rule.patterns().map(|(field, pattern)| PatternUse {
+                table: PolicyTable::Rules,
+                id: &rule.id,
+                field,
+                pattern,
+            })
         });
         let limits = self.limits.iter().flat_map(|limit| {
             let patterns = limit.target.patterns();
-            patterns.map(|(field, pattern)| PatternUse { table: Table::Limits, id: &limit.id, field, pattern })
+            patterns.map(|(field, pattern)| PatternUse { table: PolicyTable::Limits, id: &limit.id, field, pattern })
         });
         rules.chain(limits)
     }
@@ -145,7 +150,7 @@ impl Policy {
 
 /// The array of tables in the configuration that a pattern belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
+pub enum PolicyTable {
     Rules,
     Limits,
 }
@@ -153,11 +158,11 @@ pub enum Table {
 /// A pattern, with the rule or limit that it was written in.
 #[derive(Clone, Copy, Debug)]
 pub struct PatternUse<'p> {
-    pub table: Table,
+    pub table: PolicyTable,
     /// Id of the rule or limit.
     pub id: &'p str,
-    pub field: Field,
-    pattern: &'p Pattern,
+    pub field: PatternField,
+    pattern: &'p NamePattern,
 }
 
 impl PatternUse<'_> {
@@ -166,8 +171,8 @@ impl PatternUse<'_> {
         self.pattern.text()
     }
 
-    /// Whether the pattern matches a name: a canonical name, or for [`Field::Upstreams`] and
-    /// [`Field::Callers`] the name of an upstream or a caller.
+    /// Whether the pattern matches a name: a canonical name, or for [`PatternField::Upstreams`] and
+    /// [`PatternField::Callers`] the name of an upstream or a caller.
     pub fn matches(&self, name: &str) -> bool {
         self.pattern.matches(name)
     }
@@ -177,8 +182,8 @@ impl PatternUse<'_> {
 /// valid for that policy only.
 #[derive(Debug)]
 pub struct ItemRules {
-    pub(super) stamp: Stamp,
-    pub(super) kind: Kind,
+    pub(super) stamp: PolicyStamp,
+    pub(super) kind: ActionKind,
     pub(super) upstream: Box<str>,
     pub(super) canonical: Box<str>,
     /// False if kind, upstream and canonical name do not belong together; then every action is

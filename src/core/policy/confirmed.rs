@@ -16,15 +16,15 @@ const LAUNCHES: usize = 8;
 
 /// A list of tools that was read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct ToolListing {
     /// The launch whose server gave the list.
     pub launch: Digest,
-    pub askers: Askers,
+    pub askers: AskerListing,
 }
 
 /// The state of the part of a list that only clients with input capabilities see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Askers {
+pub enum AskerListing {
     /// The part is in the list, or there is none.
     Read,
     /// The part is still to be read.
@@ -36,7 +36,7 @@ pub enum Askers {
 /// The launches for which a tool is confirmed, or the launches of an upstream whose tools were
 /// listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Confirmed {
+pub struct ConfirmedLaunches {
     /// The launches, the latest first.
     launches: [Option<Digest>; LAUNCHES],
     /// For a launch: whether the part of its first inventory that only some clients see is still
@@ -44,7 +44,7 @@ pub struct Confirmed {
     pub lacks_askers: bool,
 }
 
-impl Confirmed {
+impl ConfirmedLaunches {
     /// Restores the stored state; `launches` has the latest launch first.
     pub fn restore(launches: impl Iterator<Item = Digest>, lacks_askers: bool) -> Self {
         let mut out = Self { lacks_askers, ..Self::default() };
@@ -71,20 +71,24 @@ impl Confirmed {
 
     /// Whether a tool of this list belongs to the first inventory of its launch, which must be
     /// approved. `is_for_all` says that every client sees the tool.
-    pub fn takes(self, reading: Reading, is_for_all: bool) -> bool {
+    pub fn takes(self, reading: ToolListing, is_for_all: bool) -> bool {
         let is_open = !self.is_for(reading.launch);
-        if is_for_all { is_open } else { reading.askers == Askers::Read && (is_open || self.lacks_askers_of(reading)) }
+        if is_for_all {
+            is_open
+        } else {
+            reading.askers == AskerListing::Read && (is_open || self.lacks_askers_of(reading))
+        }
     }
 
     /// Returns the launch's state after this list. The launch must be approved.
-    pub fn after(self, reading: Reading) -> Self {
+    pub fn after(self, reading: ToolListing) -> Self {
         let is_open = !self.is_for(reading.launch);
-        let lacks_askers = reading.askers == Askers::Awaited && (is_open || self.lacks_askers_of(reading));
+        let lacks_askers = reading.askers == AskerListing::Awaited && (is_open || self.lacks_askers_of(reading));
         Self { lacks_askers, ..self.and_for(reading.launch) }
     }
 
     /// Whether the part for some clients is missing and the reading is of the latest launch.
-    fn lacks_askers_of(&self, reading: Reading) -> bool {
+    fn lacks_askers_of(&self, reading: ToolListing) -> bool {
         self.lacks_askers && self.launches().next() == Some(reading.launch)
     }
 }
@@ -97,14 +101,14 @@ mod tests {
 
     use super::*;
 
-    fn reading(launch: u8, askers: Askers) -> Reading {
-        Reading { launch: Digest::of(&[launch]), askers }
+    fn reading(launch: u8, askers: AskerListing) -> ToolListing {
+        ToolListing { launch: Digest::of(&[launch]), askers }
     }
 
     #[test]
     fn the_first_complete_list_closes_a_launch() {
-        use Askers::{Awaited, Failed, Read};
-        let start = Confirmed::default();
+        use AskerListing::{Awaited, Failed, Read};
+        let start = ConfirmedLaunches::default();
         for (label, before, then, for_all, for_some) in [
             ("the first list", vec![], Read, true, true),
             ("the first list, the rest of which comes later", vec![], Awaited, true, false),
@@ -134,7 +138,7 @@ mod tests {
             (many.launches().count(), many.is_for(Digest::of(&[19])), many.is_for(Digest::of(&[1]))),
             (LAUNCHES, true, false)
         );
-        assert_eq!(Confirmed::restore(many.launches(), false), many);
+        assert_eq!(ConfirmedLaunches::restore(many.launches(), false), many);
     }
 
     proptest! {
@@ -145,21 +149,21 @@ mod tests {
         fn a_tool_that_appears_later_is_new_whatever_is_read_and_fails(
             lists in prop::collection::vec((0..3_u8, prop::collection::vec((0..6_u8, any::<bool>()), 0..6)), 1..8)
         ) {
-            let mut state = Confirmed::default();
+            let mut state = ConfirmedLaunches::default();
             let mut known = HashSet::new();
             let (mut want, mut is_over) = (HashSet::new(), false);
             for (at, (askers, tools)) in lists.iter().enumerate() {
-                let askers = [Askers::Read, Askers::Awaited, Askers::Failed][usize::from(*askers)];
+                let askers = [AskerListing::Read, AskerListing::Awaited, AskerListing::Failed][usize::from(*askers)];
                 let reading = reading(1, askers);
                 for (tool, is_for_all) in tools {
                     if state.takes(reading, *is_for_all) {
                         known.insert(*tool);
                     }
-                    if (*is_for_all && at == 0) || (!is_for_all && askers == Askers::Read && !is_over) {
+                    if (*is_for_all && at == 0) || (!is_for_all && askers == AskerListing::Read && !is_over) {
                         want.insert(*tool);
                     }
                 }
-                is_over |= askers != Askers::Awaited;
+                is_over |= askers != AskerListing::Awaited;
                 state = state.after(reading);
             }
             prop_assert_eq!(known, want);

@@ -1,9 +1,9 @@
 //! Approvals and grants: a person's answers and their effects. Pure; time and ids are passed in.
 //!
 //! An *approval* is the open question whether a call may run; the code calls it a prompt
-//! ([`Desk`]). A *grant* is a remembered yes that lets actions pass ([`Grants`]). [`Consented`] is
-//! the proof that a live grant covers an action. An action is caller, kind, item, upstream,
-//! definition, launch, arguments and the id of the rule that asks.
+//! ([`ApprovalDesk`]). A *grant* is a remembered yes that lets actions pass ([`LiveGrants`]).
+//! [`GrantProof`] is the proof that a live grant covers an action. An action is caller, kind, item,
+//! upstream, definition, launch, arguments and the id of the rule that asks.
 //!
 //! A yes makes a grant, from any channel, and the call is decided again from the start: the
 //! decision finds the grant or asks anew.
@@ -45,10 +45,10 @@ use std::sync::Arc;
 
 use data_encoding::BASE32_NOPAD;
 
-use super::action::Action;
+use super::action::PolicyAction;
 use super::caller::Caller;
-use super::evidence::Evidence;
-use super::kind::Kind;
+use super::evidence::ApprovalEvidence;
+use super::kind::ActionKind;
 use crate::wire::digest::Digest;
 
 mod answer;
@@ -63,27 +63,27 @@ pub mod unattended;
 pub mod view;
 mod views;
 
-pub use self::answer::{Answer, CannotAnswer};
-pub use self::below::{Below, CannotBelow, Places};
-pub use self::desk::{AgentWait, Closed, Desk, DeskLimits, Refused};
+pub use self::answer::{AnswerError, PersonAnswer};
+pub use self::below::{FolderScope, ReservedFolders, ScopeError};
+pub use self::desk::{AgentWait, ApprovalDesk, ApprovalEnd, ApprovalRefusal, DeskLimits};
 pub use self::fatigue::{CallBlock, DENIED, Denial};
-pub use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
-pub use self::prompt::Prompt;
-pub use self::shown::{Kept, Shown};
+pub use self::grant::{ApprovalGrant, GrantArguments, GrantLifetime, GrantProof, GrantRow, LiveGrants, ONCE_LIFE};
+pub use self::prompt::OpenApproval;
+pub use self::shown::{CallDetails, KeptArguments};
 pub use self::views::{ApprovalView, BlockView, GrantView, OfferView};
 
 /// Seconds since 1970, by a clock that never goes back, not even over restarts.
-pub type Wall = u64;
+pub type SteadySeconds = u64;
 
 /// An action that needs an approval, under the rule that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ApprovalSubject {
     pub caller: Caller,
     /// The number of the client's session or pipe, unique within this process; `None` once the
     /// session has ended.
     pub session: Option<u64>,
     pub upstream: Arc<str>,
-    pub kind: Kind,
+    pub kind: ActionKind,
     /// The item's canonical name.
     pub item: Arc<str>,
     pub definition: Digest,
@@ -92,14 +92,14 @@ pub struct Asked {
     /// Id of the rule that asks.
     pub rule: Arc<str>,
     /// The least evidence that suffices.
-    pub need: Evidence,
+    pub need: ApprovalEvidence,
     /// Whether the item is known to be destructive.
     pub destructive: bool,
 }
 
-impl Asked {
+impl ApprovalSubject {
     /// Describes an action for an approval that `rule` asks for, with at least the evidence `need`.
-    pub fn new(action: &Action, rule: &Arc<str>, need: Evidence) -> Self {
+    pub fn new(action: &PolicyAction, rule: &Arc<str>, need: ApprovalEvidence) -> Self {
         Self {
             caller: action.caller.clone(),
             session: Some(action.session),
@@ -131,18 +131,18 @@ impl Asked {
 }
 
 /// The kinds of items that a person can be asked about, and the only kinds that grants name.
-const ASKABLE: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Resource];
+const ASKABLE: [ActionKind; 3] = [ActionKind::Tool, ActionKind::Prompt, ActionKind::Resource];
 
 /// Parses the word of a kind that a person can be asked about.
-pub fn askable(word: &str) -> Option<Kind> {
+pub fn parse_askable_kind(word: &str) -> Option<ActionKind> {
     ASKABLE.into_iter().find(|kind| kind.into_str() == word)
 }
 
 /// The id of an approval: 128 random bits, so that it cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PromptId([u8; 16]);
+pub struct ApprovalId([u8; 16]);
 
-impl PromptId {
+impl ApprovalId {
     pub const fn new(random: [u8; 16]) -> Self {
         Self(random)
     }
@@ -157,13 +157,13 @@ impl PromptId {
     }
 }
 
-impl fmt::Display for PromptId {
+impl fmt::Display for ApprovalId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&BASE32_NOPAD.encode(&self.0).to_ascii_lowercase())
     }
 }
 
-impl fmt::Debug for PromptId {
+impl fmt::Debug for ApprovalId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PromptId({self})")
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{Action, Facts};
-use super::arguments::Arguments;
+use super::action::{PolicyAction, ToolFacts};
+use super::arguments::CallArguments;
 use super::compiled::{ItemRules, Policy};
-use super::consent::Consented;
-use super::effect::Effect;
-use super::evidence::Evidence;
-use super::kind::Kind;
-use super::limiter::{Limited, Limiter};
+use super::consent::GrantProof;
+use super::effect::RuleEffect;
+use super::evidence::ApprovalEvidence;
+use super::kind::ActionKind;
+use super::limiter::{LimitRefusal, Limiter};
 use super::permit::Permit;
 use super::rule::Rule;
 use super::truth::Truth;
@@ -33,7 +33,7 @@ pub enum Decision {
     /// The call needs an approval, with at least this evidence.
     Ask {
         rule: Arc<str>,
-        need: Evidence,
+        need: ApprovalEvidence,
     },
     /// The rules allow the call, but not before `retry_after` has passed.
     Limit {
@@ -61,15 +61,15 @@ impl Decision {
 pub fn decide(
     policy: &Policy,
     item: &ItemRules,
-    action: &Action,
-    consent: &dyn Fn(&Arc<str>, Evidence) -> Option<Consented>,
+    action: &PolicyAction,
+    consent: &dyn Fn(&Arc<str>, ApprovalEvidence) -> Option<GrantProof>,
     limiter: &Limiter,
     now: Duration,
 ) -> Decision {
     let (rule, consented) = match judge(policy, item, action) {
-        Verdict::Deny { rule, hidden } => return Decision::Deny { rule: Arc::clone(rule), hidden },
-        Verdict::Allow(rule) => (rule, None),
-        Verdict::Ask { rule, need } => match consent(rule, need) {
+        RuleVerdict::Deny { rule, hidden } => return Decision::Deny { rule: Arc::clone(rule), hidden },
+        RuleVerdict::Allow(rule) => (rule, None),
+        RuleVerdict::Ask { rule, need } => match consent(rule, need) {
             Some(consented) => (rule, Some((consented, need))),
             None => return Decision::Ask { rule: Arc::clone(rule), need },
         },
@@ -82,18 +82,18 @@ pub fn decide(
             };
             Decision::Allow(permit.with(taken))
         }
-        Err(Limited::Until { limit, retry_after }) => Decision::Limit { limit, retry_after },
-        Err(Limited::Foreign) => Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true },
+        Err(LimitRefusal::Until { limit, retry_after }) => Decision::Limit { limit, retry_after },
+        Err(LimitRefusal::Foreign) => Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true },
     }
 }
 
 /// Decides a continuation of a permitted call, or a request about its task. Only deny rules count:
 /// the call was allowed before, and limits count calls, which this is not.
-pub fn decide_again(policy: &Policy, item: &ItemRules, action: &Action) -> Decision {
+pub fn decide_again(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> Decision {
     if !fits(policy, item, action) {
         return Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true };
     }
-    match denying(item, &Who::of(action), &Arguments::new(action.kind, action.arguments.as_ref())) {
+    match find_deny_rule(item, &RuleSubject::of(action), &CallArguments::new(action.kind, action.arguments.as_ref())) {
         Some(rule) => Decision::Deny { rule: Arc::clone(&rule.id), hidden: rule.conditions.is_none() },
         None => Decision::Allow(Permit::mint(Arc::clone(&policy.again_id), None)),
     }
@@ -102,16 +102,16 @@ pub fn decide_again(policy: &Policy, item: &ItemRules, action: &Action) -> Decis
 /// Whether a call that was allowed but not sent yet would still be allowed now. `consented` says
 /// whether the call's grant covers what the rule asks about, with this evidence. Takes nothing from
 /// the limits.
-pub fn still_allowed(
+pub fn is_still_allowed(
     policy: &Policy,
     item: &ItemRules,
-    action: &Action,
-    consented: &dyn Fn(&Arc<str>, Evidence) -> bool,
+    action: &PolicyAction,
+    consented: &dyn Fn(&Arc<str>, ApprovalEvidence) -> bool,
 ) -> bool {
     match judge(policy, item, action) {
-        Verdict::Deny { .. } => false,
-        Verdict::Ask { rule, need } => consented(rule, need),
-        Verdict::Allow(_) => true,
+        RuleVerdict::Deny { .. } => false,
+        RuleVerdict::Ask { rule, need } => consented(rule, need),
+        RuleVerdict::Allow(_) => true,
     }
 }
 
@@ -121,10 +121,14 @@ pub fn still_allowed(
 /// For an action that comes before a call and reveals something about its item; the calls are of
 /// `item`'s kind. In doubt the answer is that a rule asks: every ask rule about the item counts,
 /// and no allow rule with conditions on arguments does.
-pub fn may_ask<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> Option<(&'p Arc<str>, Evidence)> {
-    let (who, least) = (Who::of(action), least_evidence(item.kind, action.annotations));
-    if !names(policy, item, action) {
-        return Some((&policy.doubt_id, Evidence::Operator));
+pub fn asking_rule<'p>(
+    policy: &'p Policy,
+    item: &'p ItemRules,
+    action: &PolicyAction,
+) -> Option<(&'p Arc<str>, ApprovalEvidence)> {
+    let (who, least) = (RuleSubject::of(action), least_evidence(item.kind, action.annotations));
+    if !is_named_by(policy, item, action) {
+        return Some((&policy.doubt_id, ApprovalEvidence::Operator));
     }
     let strictest = strictest(item.ask.iter().filter(|rule| rule.is_about(&who)), least);
     if strictest.is_some() {
@@ -132,15 +136,15 @@ pub fn may_ask<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> 
     }
     let mut allows = item.allow.iter().filter(|rule| rule.is_about(&who));
     let open = allows.any(|rule| rule.conditions.is_none());
-    let asks = !open && item.kind.otherwise(policy.default) == Effect::Ask;
+    let asks = !open && item.kind.otherwise(policy.default) == RuleEffect::Ask;
     asks.then_some((&policy.default_id, least))
 }
 
 /// Whether the decision about a call depends on its arguments, which the caller of this function
 /// does not know.
-pub fn needs_arguments(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
-    let who = Who::of(action);
-    if !fits(policy, item, action) || closed(policy, item, &who).is_some() {
+pub fn needs_arguments(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> bool {
+    let who = RuleSubject::of(action);
+    if !fits(policy, item, action) || find_hiding_rule(policy, item, &who).is_some() {
         return false;
     }
     let conditional = |rules: &[Arc<Rule>]| rules.iter().any(|rule| rule.conditions.is_some() && rule.is_about(&who));
@@ -150,37 +154,40 @@ pub fn needs_arguments(policy: &Policy, item: &ItemRules, action: &Action) -> bo
     }
     // No rule on arguments refuses any more here, so an allow rule on arguments matters only if no
     // other rule allows the call.
-    usual(policy, item, &who) != Effect::Allow && !asks() && conditional(&item.allow)
+    usual_effect(policy, item, &who) != RuleEffect::Allow && !asks() && conditional(&item.allow)
 }
 
 /// Returns the rule that needs the most evidence, the first one if several need as much.
-fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -> Option<(&'p Arc<str>, Evidence)> {
+fn strictest<'p>(
+    asking: impl Iterator<Item = &'p Arc<Rule>>,
+    least: ApprovalEvidence,
+) -> Option<(&'p Arc<str>, ApprovalEvidence)> {
     let wanted = asking.map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));
     wanted.reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
 /// The caller, its profile and the facts of the item, against which rules are matched.
 #[derive(Clone, Copy, Debug)]
-struct Who<'a> {
+struct RuleSubject<'a> {
     caller: &'a Caller,
     profile: &'a str,
-    facts: Facts,
+    facts: ToolFacts,
 }
 
-impl<'a> Who<'a> {
-    fn of(action: &'a Action) -> Self {
+impl<'a> RuleSubject<'a> {
+    fn of(action: &'a PolicyAction) -> Self {
         Self { caller: &action.caller, profile: action.profile(), facts: action.facts() }
     }
 }
 
 impl Rule {
     /// Whether the rule is about this caller, profile and facts.
-    fn about(&self, who: &Who<'_>) -> Truth {
+    fn about(&self, who: &RuleSubject<'_>) -> Truth {
         self.covers(who.caller, who.profile, &who.facts)
     }
 
     /// Whether the rule's conditions hold for these arguments.
-    fn holds_for(&self, arguments: &Arguments<'_>) -> Truth {
+    fn holds_for(&self, arguments: &CallArguments<'_>) -> Truth {
         self.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(arguments))
     }
 
@@ -188,82 +195,82 @@ impl Rule {
     /// rule that allows does not.
     fn counts(&self, truth: Truth) -> bool {
         match self.effect {
-            Effect::Deny | Effect::Ask => truth != Truth::No,
-            Effect::Allow => truth == Truth::Yes,
+            RuleEffect::Deny | RuleEffect::Ask => truth != Truth::No,
+            RuleEffect::Allow => truth == Truth::Yes,
         }
     }
 
     /// Whether the rule counts for this caller and item, conditions on arguments left aside.
-    fn is_about(&self, who: &Who<'_>) -> bool {
+    fn is_about(&self, who: &RuleSubject<'_>) -> bool {
         self.counts(self.about(who))
     }
 
     /// Whether the rule counts for this caller, item and arguments.
-    fn fires(&self, who: &Who<'_>, arguments: &Arguments<'_>) -> bool {
+    fn fires(&self, who: &RuleSubject<'_>, arguments: &CallArguments<'_>) -> bool {
         self.is_about(who) && self.counts(self.holds_for(arguments))
     }
 }
 
 /// The verdict of the rules, with the id of the deciding rule.
 #[derive(Debug)]
-pub(super) enum Verdict<'p> {
+pub(super) enum RuleVerdict<'p> {
     Deny { rule: &'p Arc<str>, hidden: bool },
-    Ask { rule: &'p Arc<str>, need: Evidence },
+    Ask { rule: &'p Arc<str>, need: ApprovalEvidence },
     Allow(&'p Arc<str>),
 }
 
 /// Whether the rules are of this policy and of the action's kind and item.
-fn fits(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
-    item.kind == action.kind && names(policy, item, action)
+fn fits(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> bool {
+    item.kind == action.kind && is_named_by(policy, item, action)
 }
 
 /// Whether the rules are of this policy and of the item that the action names.
-fn names(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
+fn is_named_by(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> bool {
     let same = *item.upstream == *action.upstream && *item.canonical == *action.canonical;
     same && policy.made(item, &action.caller)
 }
 
 /// Judges an action by the rules alone, without grants and limits.
-pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> Verdict<'p> {
+pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, action: &PolicyAction) -> RuleVerdict<'p> {
     if !fits(policy, item, action) {
-        return Verdict::Deny { rule: &policy.doubt_id, hidden: true };
+        return RuleVerdict::Deny { rule: &policy.doubt_id, hidden: true };
     }
-    let who = Who::of(action);
-    if let Some(rule) = closed(policy, item, &who) {
-        return Verdict::Deny { rule, hidden: true };
+    let who = RuleSubject::of(action);
+    if let Some(rule) = find_hiding_rule(policy, item, &who) {
+        return RuleVerdict::Deny { rule, hidden: true };
     }
-    let arguments = Arguments::new(action.kind, action.arguments.as_ref());
+    let arguments = CallArguments::new(action.kind, action.arguments.as_ref());
     let fires = |rule: &&Arc<Rule>| rule.fires(&who, &arguments);
-    if let Some(rule) = denying(item, &who, &arguments) {
-        return Verdict::Deny { rule: &rule.id, hidden: false };
+    if let Some(rule) = find_deny_rule(item, &who, &arguments) {
+        return RuleVerdict::Deny { rule: &rule.id, hidden: false };
     }
     let least = least_evidence(action.kind, action.annotations);
     if action.kind.can_ask()
         && let Some((rule, need)) = strictest(item.ask.iter().filter(fires), least)
     {
-        return Verdict::Ask { rule, need };
+        return RuleVerdict::Ask { rule, need };
     }
     if let Some(rule) = item.allow.iter().find(fires) {
-        return Verdict::Allow(&rule.id);
+        return RuleVerdict::Allow(&rule.id);
     }
     let rule = &policy.default_id;
     match action.kind.otherwise(policy.default) {
-        Effect::Deny => Verdict::Deny { rule, hidden: false },
-        Effect::Ask => Verdict::Ask { rule, need: least },
-        Effect::Allow => Verdict::Allow(rule),
+        RuleEffect::Deny => RuleVerdict::Deny { rule, hidden: false },
+        RuleEffect::Ask => RuleVerdict::Ask { rule, need: least },
+        RuleEffect::Allow => RuleVerdict::Allow(rule),
     }
 }
 
 /// Returns the first deny rule that applies to these arguments.
-fn denying<'p>(item: &'p ItemRules, who: &Who<'_>, arguments: &Arguments<'_>) -> Option<&'p Rule> {
+fn find_deny_rule<'p>(item: &'p ItemRules, who: &RuleSubject<'_>, arguments: &CallArguments<'_>) -> Option<&'p Rule> {
     item.deny.iter().map(|rule| &**rule).find(|rule| rule.fires(who, arguments))
 }
 
 /// Returns the least evidence that any rule needs for an action: the console's for a tool known to
 /// destroy.
-fn least_evidence(kind: Kind, annotations: Annotations) -> Evidence {
-    let destroys = kind == Kind::Tool && annotations.known_destructive;
-    if destroys { Evidence::Page } else { Evidence::Client }
+fn least_evidence(kind: ActionKind, annotations: Annotations) -> ApprovalEvidence {
+    let destroys = kind == ActionKind::Tool && annotations.known_destructive;
+    if destroys { ApprovalEvidence::Page } else { ApprovalEvidence::Client }
 }
 
 impl Policy {
@@ -271,13 +278,13 @@ impl Policy {
     /// the item is denied with any arguments.
     ///
     /// `profile` is the client's profile, empty for none.
-    pub fn hidden(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<Facts>) -> bool {
-        closed(self, item, &Who { caller, profile, facts: facts.into() }).is_some()
+    pub fn hidden(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<ToolFacts>) -> bool {
+        find_hiding_rule(self, item, &RuleSubject { caller, profile, facts: facts.into() }).is_some()
     }
 
     /// Returns the rule that hides an item from this caller, see [`Self::hidden`].
-    pub fn hiding<'p>(&'p self, item: &'p ItemRules, action: &Action) -> Option<&'p Arc<str>> {
-        closed(self, item, &Who::of(action))
+    pub fn hiding<'p>(&'p self, item: &'p ItemRules, action: &PolicyAction) -> Option<&'p Arc<str>> {
+        find_hiding_rule(self, item, &RuleSubject::of(action))
     }
 
     /// Returns the rule that forbids an action on a whole upstream, which is allowed otherwise: its
@@ -286,8 +293,8 @@ impl Policy {
         if !self.made(item, caller) {
             return Some(&self.doubt_id);
         }
-        let who = Who { caller, profile, facts: Facts::default() };
-        denying(item, &who, &Arguments::new(item.kind, None)).map(|rule| &rule.id)
+        let who = RuleSubject { caller, profile, facts: ToolFacts::default() };
+        find_deny_rule(item, &who, &CallArguments::new(item.kind, None)).map(|rule| &rule.id)
     }
 
     /// Whether the rules of an item are of this policy and can apply to a caller.
@@ -297,13 +304,13 @@ impl Policy {
 
     /// Returns the effect for an item, before limits and for calls to which no rule on arguments
     /// applies; for displays.
-    pub fn effect(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<Facts>) -> Effect {
-        usual(self, item, &Who { caller, profile, facts: facts.into() })
+    pub fn effect(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<ToolFacts>) -> RuleEffect {
+        usual_effect(self, item, &RuleSubject { caller, profile, facts: facts.into() })
     }
 }
 
 /// Returns the rule that denies the item with any arguments, if there is one.
-fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<&'p Arc<str>> {
+fn find_hiding_rule<'p>(policy: &'p Policy, item: &'p ItemRules, who: &RuleSubject<'_>) -> Option<&'p Arc<str>> {
     if !policy.made(item, who.caller) {
         return Some(&policy.doubt_id);
     }
@@ -313,7 +320,7 @@ fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<
     if let Some(rule) = plain.into_iter().find(about) {
         return Some(&rule.id);
     }
-    let denies = item.kind.otherwise(policy.default) == Effect::Deny;
+    let denies = item.kind.otherwise(policy.default) == RuleEffect::Deny;
     let opened = || {
         (item.kind.can_ask() && item.ask.iter().any(|rule| about(&rule))) || item.allow.iter().any(|rule| about(&rule))
     };
@@ -321,15 +328,15 @@ fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<
 }
 
 /// Returns the effect for calls to which no rule on arguments applies.
-fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
-    if closed(policy, item, who).is_some() {
-        return Effect::Deny;
+fn usual_effect(policy: &Policy, item: &ItemRules, who: &RuleSubject<'_>) -> RuleEffect {
+    if find_hiding_rule(policy, item, who).is_some() {
+        return RuleEffect::Deny;
     }
     let plain = |rules: &[Arc<Rule>]| rules.iter().any(|rule| rule.conditions.is_none() && rule.is_about(who));
     if item.kind.can_ask() && plain(&item.ask) {
-        Effect::Ask
+        RuleEffect::Ask
     } else if plain(&item.allow) {
-        Effect::Allow
+        RuleEffect::Allow
     } else {
         item.kind.otherwise(policy.default)
     }
@@ -337,9 +344,9 @@ fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
 
 /// A rule that is about an item and its caller, and whether it matches; for displays.
 #[derive(Clone, Debug)]
-pub struct Considered {
+pub struct RuleMatch {
     pub id: Arc<str>,
-    pub effect: Effect,
+    pub effect: RuleEffect,
     /// Whether the rule matches the claims and arguments: `yes`, `no` or `unknown`.
     pub matches: &'static str,
     /// The reason why the claims leave the match unknown.
@@ -348,21 +355,21 @@ pub struct Considered {
 
 /// Returns all rules about this item, caller, profile and annotations, in the order in which they
 /// count; for displays.
-pub fn considered(policy: &Policy, item: &ItemRules, action: &Action) -> Vec<Considered> {
+pub fn matching_rules(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> Vec<RuleMatch> {
     if !fits(policy, item, action) {
         return Vec::new();
     }
-    let (who, arguments) = (Who::of(action), Arguments::new(action.kind, action.arguments.as_ref()));
+    let (who, arguments) = (RuleSubject::of(action), CallArguments::new(action.kind, action.arguments.as_ref()));
     let rules = item.deny.iter().chain(&item.ask).chain(&item.allow).filter(|rule| rule.about(&who) != Truth::No);
     let told = |rule: &Arc<Rule>| {
         let about = rule.about(&who);
-        let unheard = rule.effect == Effect::Allow && !who.facts.claims.may_open;
+        let unheard = rule.effect == RuleEffect::Allow && !who.facts.claims.may_open;
         let why = if unheard {
             "the tool is new, in doubt or of an untrusted upstream, so its server's word allows nothing"
         } else {
             "its server does not say"
         };
-        Considered {
+        RuleMatch {
             id: Arc::clone(&rule.id),
             effect: rule.effect,
             matches: about.and(rule.holds_for(&arguments)).into_str(),

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
-pub enum Effect {
+pub enum RuleEffect {
     Allow,
     Ask,
     Deny,

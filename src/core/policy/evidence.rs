@@ -10,7 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 )]
 #[strum(const_into_str)]
 #[serde(into = "&'static str")]
-pub enum Evidence {
+pub enum ApprovalEvidence {
     /// L1: the client says that its user agreed. The agent itself may have said so.
     #[strum(serialize = "L1")]
     Client,

@@ -1,14 +1,14 @@
 //! Properties of patterns, of arguments and of the audit log, for property tests and fuzzing.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
-use super::chain::{Chain, Form, Head, Reader};
-use super::consent::Shown;
-use super::consent::view::Paint;
-use super::pattern::{Pattern, is_special};
-use super::record::{Entry, Event};
+use super::chain::{ChainHead, ChainVerifier, ChainWriter, LogSettings};
+use super::consent::CallDetails;
+use super::consent::view::ViewColours;
+use super::pattern::{NamePattern, is_special};
+use super::record::{AuditEntry, AuditEvent};
 use super::{arguments, uri};
 use crate::catalog::glob::glob;
-use crate::mcp::annotations::Said;
+use crate::mcp::annotations::StatedHints;
 use crate::policy::caller::Caller;
 use crate::wire::foreign::is_hidden;
 use crate::wire::fuzz::{halves, value};
@@ -19,7 +19,7 @@ pub fn patterns(data: &[u8]) {
     let (text, name) = halves(data);
     let (Ok(text), Ok(name)) = (std::str::from_utf8(text), std::str::from_utf8(name)) else { return };
     let respelled = uri::respell(text);
-    let Ok(pattern) = Pattern::compile(text, respelled.as_deref()) else { return };
+    let Ok(pattern) = NamePattern::compile(text, respelled.as_deref()) else { return };
     let matches = pattern.matches(name);
     assert!(pattern.matches(text), "a pattern matches its own text");
     if let Ok(glob) = glob(text)
@@ -28,7 +28,7 @@ pub fn patterns(data: &[u8]) {
     {
         assert_eq!(matches, glob.compile_matcher().is_match(name), "{text:?} and {name:?}");
     }
-    if let Ok(other) = Pattern::compile(name, None)
+    if let Ok(other) = NamePattern::compile(name, None)
         && pattern.covers(&other)
     {
         let example = name.replace('*', "x/y");
@@ -36,9 +36,9 @@ pub fn patterns(data: &[u8]) {
             assert!(pattern.matches(&example), "{text:?} covers {name:?} and not {example:?}");
         }
     }
-    if let uri::Reading::Other(other) = uri::read(name) {
+    if let uri::UriReading::Other(other) = uri::read(name) {
         // A second reading of a URI has no third one.
-        assert!(!matches!(uri::read(&other), uri::Reading::Other(third) if third != other && !other.contains('%')));
+        assert!(!matches!(uri::read(&other), uri::UriReading::Other(third) if third != other && !other.contains('%')));
     }
 }
 
@@ -47,8 +47,8 @@ pub fn patterns(data: &[u8]) {
 pub fn arguments(data: &[u8]) {
     let (pointer, arguments) = halves(data);
     let Some(arguments) = value(arguments) else { return };
-    let shown = Shown::new("x", Said::default(), Some(&arguments));
-    let told = shown.arguments.view(4096).map(|view| view.told(&Paint::NONE)).unwrap_or_default();
+    let shown = CallDetails::new("x", StatedHints::default(), Some(&arguments));
+    let told = shown.arguments.view(4096).map(|view| view.told(&ViewColours::NONE)).unwrap_or_default();
     assert!(!told.contains(|c| c != '\n' && is_hidden(c) && !matches!(c, '\u{200d}' | '\u{fe0f}')), "{told:?}");
     assert!(told.len() < 3 * 4096, "{} bytes", told.len());
     let Ok(pointer) = std::str::from_utf8(pointer) else { return };
@@ -59,18 +59,22 @@ pub fn arguments(data: &[u8]) {
 /// text of the records, a line feed and the bytes that are put into the log.
 pub fn audit(data: &[u8]) {
     let (said, put) = halves(data);
-    let form = Form::new(&[7; 32], true);
-    let mut chain = Chain::after(Head::none("main"));
+    let form = LogSettings::new(&[7; 32], true);
+    let mut chain = ChainWriter::after(ChainHead::none("main"));
     let mut log = Vec::new();
     for at in 0..3 {
         let said = String::from_utf8_lossy(said).into_owned();
         let arguments = value(put);
-        let entry =
-            Entry { caller: Some(Caller::named(&said)), why: said.into(), arguments, ..Entry::new(Event::Decision) };
+        let entry = AuditEntry {
+            caller: Some(Caller::named(&said)),
+            why: said.into(),
+            arguments,
+            ..AuditEntry::new(AuditEvent::Decision)
+        };
         chain.append(&entry, at * 1000, &form, &mut log);
     }
     let sound = |log: &[u8]| {
-        let mut reader = Reader::new("main", vec![chain.head()]);
+        let mut reader = ChainVerifier::new("main", vec![chain.head()]);
         reader.segment("one");
         for line in log.split_inclusive(|byte| *byte == b'\n') {
             match line.strip_suffix(b"\n") {
@@ -90,5 +94,5 @@ pub fn audit(data: &[u8]) {
             assert!(sound(&changed).is_err() || changed.starts_with(&log), "at {at}");
         }
     }
-    let _any = Head::of_line(data);
+    let _any = ChainHead::of_line(data);
 }

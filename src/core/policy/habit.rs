@@ -29,10 +29,10 @@ mod play;
 mod shape;
 mod suggest;
 
-pub use self::answers::{Approvals, Verdict};
+pub use self::answers::{ApprovalCounts, ApprovalVerdict};
 pub use self::find::Habits;
-pub use self::play::{Change, Counts, Replay};
-pub use self::suggest::{Catalogue, Known, LeftOut, Suggestion, Suggestions, Why};
+pub use self::play::{CallCounts, ItemChange, PolicyReplay};
+pub use self::suggest::{OmissionReason, OmittedItem, PresentItem, PresentItems, Suggestion, Suggestions};
 
 /// Approvals of an item by one caller that are needed for a suggestion.
 pub const ENOUGH: u64 = 5;

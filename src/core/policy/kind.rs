@@ -2,14 +2,14 @@
 
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::effect::Effect;
-use crate::mcp::method::{List, Method};
+use super::effect::RuleEffect;
+use crate::mcp::method::{ItemList, Method};
 
 /// The kind of an action: of the item, or of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
-pub enum Kind {
+pub enum ActionKind {
     Tool,
     Prompt,
     /// A resource or a resource template.
@@ -32,19 +32,19 @@ pub enum Kind {
     Launch,
 }
 
-impl Kind {
+impl ActionKind {
     /// Whether such an action can wait for an approval.
     pub const fn can_ask(self) -> bool {
         matches!(self, Self::Tool | Self::Prompt | Self::Resource)
     }
 
     /// Returns the effect if no rule matches.
-    pub(super) const fn otherwise(self, default: Effect) -> Effect {
+    pub(super) const fn otherwise(self, default: RuleEffect) -> RuleEffect {
         match (self, default) {
             (Self::Tool | Self::Prompt | Self::Resource, default) => default,
-            (Self::Completion | Self::Subscription | Self::Task, Effect::Deny) => Effect::Deny,
-            (Self::Completion | Self::Subscription | Self::Task, Effect::Allow | Effect::Ask)
-            | (Self::Sampling | Self::Elicitation | Self::Launch, _) => Effect::Allow,
+            (Self::Completion | Self::Subscription | Self::Task, RuleEffect::Deny) => RuleEffect::Deny,
+            (Self::Completion | Self::Subscription | Self::Task, RuleEffect::Allow | RuleEffect::Ask)
+            | (Self::Sampling | Self::Elicitation | Self::Launch, _) => RuleEffect::Allow,
         }
     }
 
@@ -62,12 +62,12 @@ impl Kind {
 }
 
 /// Returns the kind of action that calls of a list's items are.
-impl From<List> for Kind {
-    fn from(list: List) -> Self {
+impl From<ItemList> for ActionKind {
+    fn from(list: ItemList) -> Self {
         match list {
-            List::Tools => Self::Tool,
-            List::Prompts => Self::Prompt,
-            List::Resources | List::Templates => Self::Resource,
+            ItemList::Tools => Self::Tool,
+            ItemList::Prompts => Self::Prompt,
+            ItemList::Resources | ItemList::Templates => Self::Resource,
         }
     }
 }

@@ -24,10 +24,10 @@ use std::sync::Arc;
 
 use strum::{IntoStaticStr, VariantArray};
 
-use super::action::Action;
-use super::kind::Kind;
-use super::problems::Problems;
-use super::rule::{Field, Patterns, Target};
+use super::action::PolicyAction;
+use super::kind::ActionKind;
+use super::problems::PolicyProblems;
+use super::rule::{PatternField, PatternList, RuleTarget};
 
 pub(super) mod buckets;
 pub(super) mod lease;
@@ -35,12 +35,12 @@ pub(super) mod meter;
 pub(super) mod rate;
 pub(super) mod withdrawal;
 
-pub use self::buckets::{RowId, Used};
-pub use self::lease::Lease;
+pub use self::buckets::{BucketRow, UsedBucket};
+pub use self::lease::LimitLease;
 use self::meter::{Meter, MeterError};
-pub use self::meter::{Stored, day_of};
-pub use self::rate::{Per, Rate};
-pub use self::withdrawal::{Granted, Overdrawn};
+pub use self::meter::{StoredBucket, day_of};
+pub use self::rate::{Rate, RateUnit};
+pub use self::withdrawal::{LeaseBound, OverdrawnLimit};
 
 /// A limit as the operator wrote it. Lists as in [`RuleSpec`](crate::policy::rule::RuleSpec).
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -77,31 +77,31 @@ pub enum KeyPart {
 #[derive(Debug)]
 pub(in crate::policy) struct Limit {
     pub(in crate::policy) id: Arc<str>,
-    pub(in crate::policy) target: Target,
+    pub(in crate::policy) target: RuleTarget,
     key: Vec<KeyPart>,
-    pub(in crate::policy) parts: Vec<Part>,
+    pub(in crate::policy) parts: Vec<LimitPart>,
 }
 
 /// One of the numbers that a limit sets, with its arithmetic.
 #[derive(Debug)]
-pub(in crate::policy) struct Part {
-    pub(in crate::policy) identity: Identity,
+pub(in crate::policy) struct LimitPart {
+    pub(in crate::policy) identity: PartIdentity,
     pub(in crate::policy) meter: Meter,
 }
 
 /// The identity of a part over reloads and restarts. A part with an equal identity keeps its
 /// buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::policy) struct Identity {
+pub(in crate::policy) struct PartIdentity {
     pub(in crate::policy) id: Arc<str>,
     /// Sorted: the order in which they are written means nothing.
     pub(in crate::policy) key: Vec<KeyPart>,
-    pub(in crate::policy) counts: Counts,
+    pub(in crate::policy) counts: PartMeasure,
 }
 
 /// The quantity that a part counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::policy) enum Counts {
+pub(in crate::policy) enum PartMeasure {
     Rate { rate: Rate, burst: u32 },
     Day,
     Concurrent,
@@ -109,22 +109,22 @@ pub(in crate::policy) enum Counts {
 
 /// Writes the form in which rows on disk are found again: `id caller+tool 30/m*10`. An id has no
 /// spaces.
-impl fmt::Display for Identity {
+impl fmt::Display for PartIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key: Vec<&str> = self.key.iter().map(|part| part.into_str()).collect();
         write!(f, "{} {} ", self.id, key.join("+"))?;
         match self.counts {
-            Counts::Rate { rate, burst } => write!(f, "{rate}*{burst}"),
-            Counts::Day => f.write_str("day"),
-            Counts::Concurrent => f.write_str("concurrent"),
+            PartMeasure::Rate { rate, burst } => write!(f, "{rate}*{burst}"),
+            PartMeasure::Day => f.write_str("day"),
+            PartMeasure::Concurrent => f.write_str("concurrent"),
         }
     }
 }
 
-impl Identity {
+impl PartIdentity {
     /// Whether `other` is the same rate limit with other numbers.
     pub(in crate::policy) fn is_rate_of(&self, other: &Self) -> bool {
-        let are_rates = matches!((self.counts, other.counts), (Counts::Rate { .. }, Counts::Rate { .. }));
+        let are_rates = matches!((self.counts, other.counts), (PartMeasure::Rate { .. }, PartMeasure::Rate { .. }));
         are_rates && self.id == other.id && self.key == other.key
     }
 
@@ -135,22 +135,22 @@ impl Identity {
         let (own, _) = self.to_string().rsplit_once(' ').map(|(own, numbers)| (own.to_owned(), numbers.len()))?;
         let (rate, burst) = numbers.split_once('*')?;
         let meter = Meter::rate(Rate::parse(rate).ok()?, burst.parse().ok()?).ok()?;
-        (matches!(self.counts, Counts::Rate { .. }) && own == before).then_some(meter)
+        (matches!(self.counts, PartMeasure::Rate { .. }) && own == before).then_some(meter)
     }
 }
 
 impl Limit {
     /// Compiles a limit; adds its problems to `problems` and returns `None` if the numbers have
     /// any.
-    pub(in crate::policy) fn compile(spec: &LimitSpec, index: usize, problems: &mut Problems) -> Option<Self> {
+    pub(in crate::policy) fn compile(spec: &LimitSpec, index: usize, problems: &mut PolicyProblems) -> Option<Self> {
         let path = format!("policy.limits[{index}]");
-        let mut list = |field, texts| Patterns::compile(&path, field, texts, problems);
-        let target = Target {
-            upstreams: list(Field::Upstreams, &spec.upstreams),
-            tools: list(Field::Tools, &spec.tools),
-            prompts: Patterns::default(),
-            resources: Patterns::default(),
-            callers: list(Field::Callers, &spec.callers),
+        let mut list = |field, texts| PatternList::compile(&path, field, texts, problems);
+        let target = RuleTarget {
+            upstreams: list(PatternField::Upstreams, &spec.upstreams),
+            tools: list(PatternField::Tools, &spec.tools),
+            prompts: PatternList::default(),
+            resources: PatternList::default(),
+            callers: list(PatternField::Callers, &spec.callers),
         };
         if spec.key.is_empty() {
             let message = "must name at least one of \"caller\", \"upstream\" and \"tool\"";
@@ -163,9 +163,9 @@ impl Limit {
         key.sort_unstable();
         let mut parts = Vec::new();
         for (counts, meter) in meters(spec) {
-            let identity = Identity { id: Arc::clone(&id), key: key.clone(), counts };
+            let identity = PartIdentity { id: Arc::clone(&id), key: key.clone(), counts };
             match meter {
-                Ok(meter) => parts.push(Part { identity, meter }),
+                Ok(meter) => parts.push(LimitPart { identity, meter }),
                 Err(error) => {
                     problems.add(format!("{path}.{}", error.key()), error.to_string());
                     return None;
@@ -180,7 +180,7 @@ impl Limit {
     }
 
     /// Which of the limit's buckets a call draws from; unused parts are empty.
-    pub(in crate::policy) fn bucket<'a>(&self, action: &'a Action) -> [&'a str; 3] {
+    pub(in crate::policy) fn bucket<'a>(&self, action: &'a PolicyAction) -> [&'a str; 3] {
         let mut parts = [""; 3];
         for (slot, part) in parts.iter_mut().zip([KeyPart::Caller, KeyPart::Upstream, KeyPart::Tool]) {
             if !self.key.contains(&part) {
@@ -188,7 +188,7 @@ impl Limit {
             }
             *slot = match (part, action.kind) {
                 (KeyPart::Caller, _) => action.caller.key(),
-                (KeyPart::Tool, Kind::Tool | Kind::Prompt | Kind::Task) => &action.canonical,
+                (KeyPart::Tool, ActionKind::Tool | ActionKind::Prompt | ActionKind::Task) => &action.canonical,
                 (KeyPart::Upstream | KeyPart::Tool, _) => &action.upstream,
             };
         }
@@ -197,11 +197,11 @@ impl Limit {
 }
 
 /// Returns the parts that the operator wrote, each with its meter.
-fn meters(spec: &LimitSpec) -> impl Iterator<Item = (Counts, Result<Meter, MeterError>)> {
+fn meters(spec: &LimitSpec) -> impl Iterator<Item = (PartMeasure, Result<Meter, MeterError>)> {
     let burst = spec.burst;
-    let rate = spec.rate.map(|rate| (Counts::Rate { rate, burst }, Meter::rate(rate, burst)));
-    let concurrent = spec.concurrent.map(|places| (Counts::Concurrent, Meter::concurrent(places)));
-    let per_day = spec.per_day.map(|quota| (Counts::Day, Meter::per_day(quota)));
+    let rate = spec.rate.map(|rate| (PartMeasure::Rate { rate, burst }, Meter::rate(rate, burst)));
+    let concurrent = spec.concurrent.map(|places| (PartMeasure::Concurrent, Meter::concurrent(places)));
+    let per_day = spec.per_day.map(|quota| (PartMeasure::Day, Meter::per_day(quota)));
     [rate, concurrent, per_day].into_iter().flatten()
 }
 

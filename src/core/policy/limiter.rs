@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use crate::policy::action::Action;
-use crate::policy::compiled::{ItemRules, Policy, Stamp};
-use crate::policy::limit::buckets::{Draw, Key, LEAST_WAIT, Parts as _, RowId, SHARD_CAPACITY, Shard, Table, Used};
-use crate::policy::limit::lease::Lease;
-use crate::policy::limit::meter::{Admission, Meter, Stored};
+use crate::policy::action::PolicyAction;
+use crate::policy::compiled::{ItemRules, Policy, PolicyStamp};
+use crate::policy::limit::buckets::{
+    BucketDraw, BucketKey, BucketRow, BucketShard, BucketTable, KeyParts as _, LEAST_WAIT, SHARD_CAPACITY, UsedBucket,
+};
+use crate::policy::limit::lease::LimitLease;
+use crate::policy::limit::meter::{Meter, MeterAnswer, StoredBucket};
 use crate::policy::limit::rate::Rate;
 use crate::policy::limit::withdrawal::Withdrawal;
-use crate::policy::limit::{Counts, Identity, KeyPart, Part};
+use crate::policy::limit::{KeyPart, LimitPart, PartIdentity, PartMeasure};
 
 /// The use of all limits of one policy, shared by its calls.
 ///
@@ -23,34 +25,34 @@ use crate::policy::limit::{Counts, Identity, KeyPart, Part};
 /// are dropped; if there are none, a call that needs a new bucket is refused.
 #[derive(Debug)]
 pub struct Limiter {
-    stamp: Stamp,
+    stamp: PolicyStamp,
     /// Whether buckets are on disk, so that calls need leases.
     durable: bool,
     /// Tables in the order of the policy's limits, and for each limit in the order of its parts.
-    tables: Vec<Vec<Arc<Table>>>,
+    tables: Vec<Vec<Arc<BucketTable>>>,
 }
 
 /// The draws of one call.
 #[derive(Debug, Default)]
-pub(in crate::policy) struct Taken {
+pub(in crate::policy) struct LimitDraws {
     /// The slots of the call among the calls under way, if a limit counts them.
-    pub(in crate::policy) held: Option<Held>,
+    pub(in crate::policy) held: Option<CallSlots>,
     /// The bounds that must be on disk before the call is sent.
-    pub(in crate::policy) lease: Option<Lease>,
+    pub(in crate::policy) lease: Option<LimitLease>,
     /// The time of the draw; `None` if no limit matches.
-    pub(in crate::policy) drawn: Option<Drawn>,
+    pub(in crate::policy) drawn: Option<DrawTime>,
 }
 
 /// The time at which a call drew from the limits of a policy.
 #[derive(Clone, Debug)]
-pub(in crate::policy) struct Drawn {
+pub(in crate::policy) struct DrawTime {
     at: Duration,
-    stamp: Stamp,
+    stamp: PolicyStamp,
 }
 
 /// The reason why a call took nothing.
 #[derive(Debug)]
-pub(in crate::policy) enum Limited {
+pub(in crate::policy) enum LimitRefusal {
     /// The limit with the longest wait, and that wait.
     Until { limit: Arc<str>, retry_after: Duration },
     /// The limiter belongs to another policy.
@@ -65,7 +67,7 @@ impl Limiter {
 
     /// Makes a limiter with the buckets in `rows`, whose calls need leases from then on. `now` is
     /// the time since 1970.
-    pub fn durable(policy: &Policy, rows: &HashMap<RowId, Stored>, now: Duration) -> Self {
+    pub fn durable(policy: &Policy, rows: &HashMap<BucketRow, StoredBucket>, now: Duration) -> Self {
         Self::build(policy, &[], true, rows, now)
     }
 
@@ -83,16 +85,16 @@ impl Limiter {
     /// buckets from `rows`.
     fn build(
         policy: &Policy,
-        old: &[Vec<Arc<Table>>],
+        old: &[Vec<Arc<BucketTable>>],
         durable: bool,
-        rows: &HashMap<RowId, Stored>,
+        rows: &HashMap<BucketRow, StoredBucket>,
         now: Duration,
     ) -> Self {
-        let table = |part: &Part| {
+        let table = |part: &LimitPart| {
             if let Some(same) = old.iter().flatten().find(|table| table.identity == part.identity) {
                 return Arc::clone(same);
             }
-            let table = Table::new(part, SHARD_CAPACITY, durable, rows, nanos(now));
+            let table = BucketTable::new(part, SHARD_CAPACITY, durable, rows, nanos(now));
             for other in old.iter().flatten().filter(|other| part.identity.is_rate_of(&other.identity)) {
                 table.carry_over(other, nanos(now));
             }
@@ -108,28 +110,36 @@ impl Limiter {
         &self,
         policy: &Policy,
         item: &ItemRules,
-        action: &Action,
+        action: &PolicyAction,
         now: Duration,
-    ) -> Result<Taken, Limited> {
+    ) -> Result<LimitDraws, LimitRefusal> {
         let mut draws = Vec::new();
         for (index, limit) in &item.limits {
             if limit.target.covers(&action.caller) {
                 let tables = self.tables.get(*index).filter(|_| self.stamp.is(&policy.stamp));
-                let tables = tables.ok_or(Limited::Foreign)?;
+                let tables = tables.ok_or(LimitRefusal::Foreign)?;
                 let bucket = limit.bucket(action);
-                draws.extend(tables.iter().zip(&limit.parts).map(|(table, part)| Draw::new(table, part.meter, bucket)));
+                draws.extend(
+                    tables.iter().zip(&limit.parts).map(|(table, part)| BucketDraw::new(table, part.meter, bucket)),
+                );
             }
         }
         if draws.is_empty() {
-            return Ok(Taken::default());
+            return Ok(LimitDraws::default());
         }
-        let drawn = Some(Drawn { at: now, stamp: self.stamp.clone() });
-        Ok(Taken { drawn, ..take_all(draws, nanos(now))? })
+        let drawn = Some(DrawTime { at: now, stamp: self.stamp.clone() });
+        Ok(LimitDraws { drawn, ..take_all(draws, nanos(now))? })
     }
 
     /// Gives back the draws of a call that will not be made. Does nothing if the limiter, the
     /// policy or the rules are not those that the call was decided by.
-    pub(in crate::policy) fn give_back(&self, item: &ItemRules, action: &Action, policy: &Policy, drawn: &Drawn) {
+    pub(in crate::policy) fn give_back(
+        &self,
+        item: &ItemRules,
+        action: &PolicyAction,
+        policy: &Policy,
+        drawn: &DrawTime,
+    ) {
         if ![&self.stamp, &policy.stamp, &item.stamp].iter().all(|stamp| stamp.is(&drawn.stamp)) {
             return;
         }
@@ -143,7 +153,7 @@ impl Limiter {
     }
 
     /// Returns every bucket that is on disk, for a clean stop.
-    pub fn used(&self) -> Vec<Used> {
+    pub fn used(&self) -> Vec<UsedBucket> {
         self.tables.iter().flatten().filter(|table| table.durable).flat_map(|table| table.used()).collect()
     }
 }
@@ -155,7 +165,7 @@ fn nanos(now: Duration) -> u64 {
 /// A limit on all requests of a caller or from an address. It is checked before any policy.
 #[derive(Debug)]
 pub struct CallerLimiter {
-    table: Arc<Table>,
+    table: Arc<BucketTable>,
     meter: Meter,
 }
 
@@ -164,10 +174,10 @@ impl CallerLimiter {
     /// refill.
     pub fn new(rate: Rate, burst: u32) -> Option<Self> {
         let meter = Meter::rate(rate, burst).ok()?;
-        let counts = Counts::Rate { rate, burst };
-        let identity = Identity { id: Arc::from("caller-rate"), key: vec![KeyPart::Caller], counts };
-        let part = Part { identity, meter };
-        Some(Self { table: Arc::new(Table::new(&part, SHARD_CAPACITY, false, &HashMap::new(), 0)), meter })
+        let counts = PartMeasure::Rate { rate, burst };
+        let identity = PartIdentity { id: Arc::from("caller-rate"), key: vec![KeyPart::Caller], counts };
+        let part = LimitPart { identity, meter };
+        Some(Self { table: Arc::new(BucketTable::new(&part, SHARD_CAPACITY, false, &HashMap::new(), 0)), meter })
     }
 
     /// Takes a number of requests of a caller, given by its key, or of an address; all or none.
@@ -175,19 +185,19 @@ impl CallerLimiter {
     /// # Errors
     /// The time to wait.
     pub fn take(&self, caller: &str, requests: u32, now: Duration) -> Result<(), Duration> {
-        let draw = Draw::new(&self.table, self.meter, [caller, "", ""]).times(requests);
+        let draw = BucketDraw::new(&self.table, self.meter, [caller, "", ""]).times(requests);
         take_all(vec![draw], nanos(now)).map(drop).map_err(|limited| match limited {
-            Limited::Until { retry_after, .. } => retry_after,
-            Limited::Foreign => LEAST_WAIT,
+            LimitRefusal::Until { retry_after, .. } => retry_after,
+            LimitRefusal::Foreign => LEAST_WAIT,
         })
     }
 }
 
 /// The slots of a call among the calls under way; freed on drop.
 #[derive(Debug)]
-pub(in crate::policy) struct Held(Vec<(Arc<Table>, Key)>);
+pub(in crate::policy) struct CallSlots(Vec<(Arc<BucketTable>, BucketKey)>);
 
-impl Drop for Held {
+impl Drop for CallSlots {
     fn drop(&mut self) {
         for (table, key) in &self.0 {
             table.lock(key.parts()).leave(key);
@@ -196,26 +206,26 @@ impl Drop for Held {
 }
 
 /// Draws from all buckets or from none, with all their shards locked.
-fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
+fn take_all(mut draws: Vec<BucketDraw<'_>>, now: u64) -> Result<LimitDraws, LimitRefusal> {
     // Locks are taken in the order of addresses, which all threads and the limiters of several
     // policies share, so there is no deadlock. A shard cannot occur twice, since each part of each
     // limit has its own table.
     draws.sort_unstable_by_key(|draw| ptr::from_ref(draw.shard).addr());
-    let mut locked: Vec<(Draw<'_>, MutexGuard<'_, Shard>, u64)> = Vec::with_capacity(draws.len());
+    let mut locked: Vec<(BucketDraw<'_>, MutexGuard<'_, BucketShard>, u64)> = Vec::with_capacity(draws.len());
     let mut worst: Option<(Duration, &Arc<str>)> = None;
     for draw in draws {
         // A panic cannot leave a shard half changed: each change is one insertion.
         let mut shard = draw.shard.lock();
         match shard.peek(&draw, now) {
-            (state, Admission::Admit) => locked.push((draw, shard, state)),
-            (_, Admission::RetryAfter(wait)) => {
+            (state, MeterAnswer::Admit) => locked.push((draw, shard, state)),
+            (_, MeterAnswer::RetryAfter(wait)) => {
                 let refusal = (wait, &draw.table.identity.id);
                 worst = worst.max(Some(refusal));
             }
         }
     }
     if let Some((retry_after, limit)) = worst {
-        return Err(Limited::Until { limit: Arc::clone(limit), retry_after });
+        return Err(LimitRefusal::Until { limit: Arc::clone(limit), retry_after });
     }
     let mut needs_lease = false;
     let mut places = Vec::new();
@@ -229,7 +239,7 @@ fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
             drawn.push(bucket);
         }
     }
-    let held = (!places.is_empty()).then_some(Held(places));
+    let held = (!places.is_empty()).then_some(CallSlots(places));
     let lease = needs_lease.then(|| {
         let draws = locked.iter().map(|(draw, ..)| draw).filter(|draw| !draw.meter.is_concurrent());
         let claims = draws.zip(drawn).map(|(draw, bucket)| {
@@ -237,9 +247,9 @@ fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
             let epoch = AtomicU64::new(bucket.epoch);
             Withdrawal { table, key, meter, now, after: bucket.state, moved: bucket.moved, epoch }
         });
-        Lease::new(claims)
+        LimitLease::new(claims)
     });
-    Ok(Taken { held, lease, drawn: None })
+    Ok(LimitDraws { held, lease, drawn: None })
 }
 
 #[cfg(test)]

@@ -4,19 +4,19 @@
 //!
 //! Each finding is certain; rules that are hard to compare are left alone.
 
-use super::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar, takes};
-use super::effect::Effect;
-use super::kind::Kind;
-use super::pattern::Pattern;
-use super::problems::Problems;
-use super::rule::{Kinds, Patterns, Rule, RuleSpec};
+use super::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec, can_match};
+use super::effect::RuleEffect;
+use super::kind::ActionKind;
+use super::pattern::NamePattern;
+use super::problems::PolicyProblems;
+use super::rule::{KindSet, PatternList, Rule, RuleSpec};
 use super::spec::PolicySpec;
 use crate::mcp::annotations::Hints;
 
 /// Checks the rules of a policy that compiles, and adds their problems to `problems`.
-pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut Problems) {
+pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut PolicyProblems) {
     for (index, rule) in spec.rules.iter().enumerate() {
-        alone(&format!("policy.rules[{index}]"), rule, problems);
+        check_rule(&format!("policy.rules[{index}]"), rule, problems);
     }
     let all: Vec<(&RuleSpec, &Rule)> = spec.rules.iter().zip(rules.iter().map(AsRef::as_ref)).collect();
     for (index, (rule, compiled)) in all.iter().enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mu
         {
             problems.add(path, format!("says the same as rule `{}`; remove one of the two", first.0.id));
         } else if let Some((other, _)) = all.iter().find(|other| goes_before(spec.default, other, compiled)) {
-            let verb = if other.effect == Effect::Deny { "denies" } else { "asks about" };
+            let verb = if other.effect == RuleEffect::Deny { "denies" } else { "asks about" };
             let message =
                 format!("never decides anything: rule `{}` {verb} everything that this one matches", other.id);
             problems.add(path, message);
@@ -36,9 +36,9 @@ pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mu
 }
 
 /// Adds the problems of one rule, independent of the others.
-fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
+fn check_rule(path: &str, rule: &RuleSpec, problems: &mut PolicyProblems) {
     let mut add = |key: &str, message: &str| problems.add(format!("{path}{key}"), message);
-    let kinds = Kinds::of(rule);
+    let kinds = KindSet::of(rule);
     let heeded = kinds.that_heed(rule.effect);
     if kinds.is_empty() {
         if !rule.claims.is_empty() {
@@ -48,27 +48,28 @@ fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
         } else {
             add(".annotations", "never matches: only tools have annotations, and this rule matches none");
         }
-    } else if heeded.is_empty() && rule.effect == Effect::Ask {
+    } else if heeded.is_empty() && rule.effect == RuleEffect::Ask {
         add(".kinds", "cannot wait for an approval: only tools, prompts and resources can");
     } else if heeded.is_empty() {
         add(".kinds", "changes nothing: these kinds are allowed unless a rule denies them");
     }
-    if rule.min_evidence.is_some() && rule.effect != Effect::Ask {
+    if rule.min_evidence.is_some() && rule.effect != RuleEffect::Ask {
         add(".min-evidence", "belongs to rules with effect = \"ask\"");
     }
     if (rule.annotations.read_only, rule.annotations.destructive) == (Some(true), Some(true)) {
         add(".annotations", "never matches: a read-only tool is never destructive");
     }
     let claims = (rule.claims.read_only, rule.claims.destructive);
-    if rule.effect == Effect::Allow && claims == (Some(true), Some(true)) {
+    if rule.effect == RuleEffect::Allow && claims == (Some(true), Some(true)) {
         add(".claims", "never matches: a tool that calls itself read-only and destructive allows nothing");
     }
     let key = if rule.arguments.is_empty() { ".unless" } else { ".arguments" };
     if rule.is_conditional() && !rule.resources.is_empty() {
         add(key, "resources have no arguments; write the URIs in `resources`, and tools in a rule of their own");
-    } else if rule.is_conditional() && !kinds.is_empty() && !kinds.meets(Kinds::WITH_ARGUMENTS) {
+    } else if rule.is_conditional() && !kinds.is_empty() && !kinds.meets(KindSet::WITH_ARGUMENTS) {
         add(key, "never matters: the items of this rule have no arguments");
-    } else if rule.is_conditional() && rule.kinds.iter().any(|kind| matches!(kind, Kind::Sampling | Kind::Elicitation))
+    } else if rule.is_conditional()
+        && rule.kinds.iter().any(|kind| matches!(kind, ActionKind::Sampling | ActionKind::Elicitation))
     {
         add(
             key,
@@ -79,7 +80,7 @@ fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
 }
 
 /// Adds the problems of a rule's conditions on arguments.
-fn conditions(path: &str, rule: &RuleSpec, problems: &mut Problems) {
+fn conditions(path: &str, rule: &RuleSpec, problems: &mut PolicyProblems) {
     for (key, list) in [("arguments", &rule.arguments), ("unless", &rule.unless)] {
         for (later, one) in list.iter().enumerate() {
             let earlier = list.iter().take(later).position(|other| clash(other, one));
@@ -104,12 +105,15 @@ fn clash(one: &ArgumentSpec, other: &ArgumentSpec) -> bool {
     if types(one) & types(other) == 0 {
         return true;
     }
-    let none_taken = |values: &[Scalar], by| !values.is_empty() && !values.iter().any(|value| takes(by, value));
-    none_taken(values(one), other) || none_taken(values(other), one) || apart(one, other) || apart(other, one)
+    let none_taken = |values: &[ScalarSpec], by| !values.is_empty() && !values.iter().any(|value| can_match(by, value));
+    none_taken(values(one), other)
+        || none_taken(values(other), one)
+        || are_disjoint(one, other)
+        || are_disjoint(other, one)
 }
 
 /// Returns the values of a matcher that lists them.
-fn values(matcher: &MatcherSpec) -> &[Scalar] {
+fn values(matcher: &MatcherSpec) -> &[ScalarSpec] {
     if let MatcherSpec::Eq(value) = matcher {
         std::slice::from_ref(value)
     } else if let MatcherSpec::In(values) = matcher {
@@ -120,7 +124,7 @@ fn values(matcher: &MatcherSpec) -> &[Scalar] {
 }
 
 /// Whether the texts or numbers of two matchers have nothing in common.
-fn apart(one: &MatcherSpec, other: &MatcherSpec) -> bool {
+fn are_disjoint(one: &MatcherSpec, other: &MatcherSpec) -> bool {
     let diverge = |a: &str, b: &str| !a.starts_with(b) && !b.starts_with(a);
     let plain = |path: &str| format!("{}/", path.trim_end_matches('/'));
     match (one, other) {
@@ -140,10 +144,10 @@ fn types(matcher: &MatcherSpec) -> u16 {
     const ANY: u16 = !ABSENT;
     // Integers are numbers.
     let bit = |kind| 1 << (if kind == JsonType::Integer { JsonType::Number } else { kind } as u16);
-    let of = |value: &Scalar| match value {
-        Scalar::Text(_) => bit(JsonType::String),
-        Scalar::Number(_) => bit(JsonType::Number),
-        Scalar::Boolean(_) => bit(JsonType::Boolean),
+    let of = |value: &ScalarSpec| match value {
+        ScalarSpec::Text(_) => bit(JsonType::String),
+        ScalarSpec::Number(_) => bit(JsonType::Number),
+        ScalarSpec::Boolean(_) => bit(JsonType::Boolean),
     };
     match matcher {
         MatcherSpec::Eq(value) => of(value),
@@ -166,21 +170,23 @@ fn types(matcher: &MatcherSpec) -> u16 {
 }
 
 /// Whether the first rule decides everything that the second is about.
-fn goes_before(default: Effect, (spec, first): &(&RuleSpec, &Rule), second: &Rule) -> bool {
+fn goes_before(default: RuleEffect, (spec, first): &(&RuleSpec, &Rule), second: &Rule) -> bool {
     let kinds = match (first.effect, second.effect) {
-        (Effect::Deny, Effect::Allow | Effect::Ask) => second.kinds.that_heed(second.effect),
+        (RuleEffect::Deny, RuleEffect::Allow | RuleEffect::Ask) => second.kinds.that_heed(second.effect),
         // Kinds that cannot ask still need the second rule if the default denies.
-        (Effect::Ask, Effect::Allow) if default == Effect::Deny && second.kinds.meets(Kinds::FOLLOWING) => {
+        (RuleEffect::Ask, RuleEffect::Allow)
+            if default == RuleEffect::Deny && second.kinds.meets(KindSet::FOLLOWING) =>
+        {
             return false;
         }
-        (Effect::Ask, Effect::Allow) => second.kinds.and(Kinds::ASKING),
+        (RuleEffect::Ask, RuleEffect::Allow) => second.kinds.and(KindSet::ASKING),
         _ => return false,
     };
     !spec.is_conditional()
         && !kinds.is_empty()
         && first.kinds.contains(kinds)
-        && within(&first.annotations, &second.annotations)
-        && within(&first.claims, &second.claims)
+        && is_within(&first.annotations, &second.annotations)
+        && is_within(&first.claims, &second.claims)
         && covers(&first.target.callers, &second.target.callers)
         && covers(&first.profiles, &second.profiles)
         && covers_upstreams(first, second)
@@ -188,14 +194,14 @@ fn goes_before(default: Effect, (spec, first): &(&RuleSpec, &Rule), second: &Rul
 }
 
 /// Whether every tool that the second hints describe is described by the first.
-fn within(first: &Hints, second: &Hints) -> bool {
+fn is_within(first: &Hints, second: &Hints) -> bool {
     first.values().into_iter().zip(second.values()).all(|(first, second)| first.is_none() || first == second)
 }
 
 /// Whether the first list matches every name that the second matches. Says no if that is hard to
 /// tell.
-fn covers(first: &Patterns, second: &Patterns) -> bool {
-    let covered = |pattern: &Pattern| first.iter().any(|wider| wider.covers(pattern));
+fn covers(first: &PatternList, second: &PatternList) -> bool {
+    let covered = |pattern: &NamePattern| first.iter().any(|wider| wider.covers(pattern));
     first.is_empty()
         || first.iter().any(|pattern| pattern.text() == "*")
         || (!second.is_empty() && second.iter().all(covered))
@@ -207,7 +213,7 @@ fn covers_upstreams(first: &Rule, second: &Rule) -> bool {
         return true;
     }
     // The names say which upstreams they belong to.
-    let upstream = |pattern: &Pattern, between: &str| {
+    let upstream = |pattern: &NamePattern, between: &str| {
         let name = pattern.head().split_once(between).map(|(name, _)| name.to_owned());
         name.is_some_and(|name| first.target.upstreams.iter().any(|pattern| pattern.matches(&name)))
     };

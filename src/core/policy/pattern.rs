@@ -12,16 +12,16 @@ use super::truth::Truth;
 /// A compiled glob over names. It also matches its own text, so that a template matches itself:
 /// `docs+file:///{path}`.
 #[derive(Debug)]
-pub(in crate::policy) struct Pattern {
+pub(in crate::policy) struct NamePattern {
     text: Box<str>,
-    form: Form,
+    form: GlobForm,
     /// The glob for the second reading of a URI, if that differs.
-    respelled: Option<Form>,
+    respelled: Option<GlobForm>,
 }
 
 /// A compiled glob. Usual globs take a comparison, all others a regular expression.
 #[derive(Debug)]
-enum Form {
+enum GlobForm {
     /// `*`.
     Any,
     /// A glob without special characters.
@@ -38,7 +38,7 @@ enum Form {
     Glob(GlobMatcher),
 }
 
-impl Form {
+impl GlobForm {
     /// Compiles a glob to its cheapest form.
     fn compile(text: &str) -> Result<Self, String> {
         Ok(match text.strip_suffix('*') {
@@ -74,14 +74,14 @@ impl Form {
     }
 }
 
-impl Pattern {
+impl NamePattern {
     /// Compiles a glob and, for resources, its respelling; the error says what is wrong with it.
     pub(in crate::policy) fn compile(text: &str, respelled: Option<&str>) -> Result<Self, String> {
         if text.is_empty() {
             return Err("must not be empty; write \"*\" for everything".to_owned());
         }
-        let respelled = respelled.map(Form::compile).transpose()?;
-        Ok(Self { text: Box::from(text), form: Form::compile(text)?, respelled })
+        let respelled = respelled.map(GlobForm::compile).transpose()?;
+        Ok(Self { text: Box::from(text), form: GlobForm::compile(text)?, respelled })
     }
 
     /// Returns the pattern as written.
@@ -99,10 +99,10 @@ impl Pattern {
     pub(in crate::policy) fn covers(&self, other: &Self) -> bool {
         let head = other.head();
         match &self.form {
-            Form::Any => true,
+            GlobForm::Any => true,
             _ if self.text == other.text => true,
-            Form::Prefix(prefix) => head.starts_with(&**prefix),
-            Form::Literal(_) | Form::Stars { .. } | Form::Glob(_) => {
+            GlobForm::Prefix(prefix) => head.starts_with(&**prefix),
+            GlobForm::Literal(_) | GlobForm::Stars { .. } | GlobForm::Glob(_) => {
                 head.len() == other.text.len() && self.matches(&other.text)
             }
         }
@@ -121,9 +121,9 @@ impl Pattern {
     /// Whether the pattern, by its form, matches every resource of the upstream.
     pub(super) fn covers_all_of(&self, upstream: &str) -> bool {
         match &self.form {
-            Form::Any => true,
-            Form::Prefix(prefix) => is_prefix_of_uris(prefix, upstream),
-            Form::Literal(_) | Form::Stars { .. } | Form::Glob(_) => false,
+            GlobForm::Any => true,
+            GlobForm::Prefix(prefix) => is_prefix_of_uris(prefix, upstream),
+            GlobForm::Literal(_) | GlobForm::Stars { .. } | GlobForm::Glob(_) => false,
         }
     }
 
@@ -137,17 +137,17 @@ impl Pattern {
     }
 }
 
-/// A compiled glob over a text of a call. Unlike a [`Pattern`] it does not match its own text.
+/// A compiled glob over a text of a call. Unlike a [`NamePattern`] it does not match its own text.
 #[derive(Debug)]
-pub(in crate::policy) struct Glob(Form);
+pub(in crate::policy) struct TextGlob(GlobForm);
 
-impl Glob {
+impl TextGlob {
     /// Compiles a glob; the error says what is wrong with it.
     pub(in crate::policy) fn compile(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("must not be empty; write \"*\" for any text".to_owned());
         }
-        Form::compile(text).map(Self)
+        GlobForm::compile(text).map(Self)
     }
 
     /// Whether the text matches.
@@ -155,8 +155,10 @@ impl Glob {
         match &self.0 {
             form if form.matches(text) => Truth::Yes,
             // `?` and classes match bytes, but operators think in characters.
-            Form::Glob(_) if !text.is_ascii() => Truth::Unknown,
-            Form::Any | Form::Literal(_) | Form::Prefix(_) | Form::Stars { .. } | Form::Glob(_) => Truth::No,
+            GlobForm::Glob(_) if !text.is_ascii() => Truth::Unknown,
+            GlobForm::Any | GlobForm::Literal(_) | GlobForm::Prefix(_) | GlobForm::Stars { .. } | GlobForm::Glob(_) => {
+                Truth::No
+            }
         }
     }
 }

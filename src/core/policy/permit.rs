@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::action::Action;
+use super::action::PolicyAction;
 use super::compiled::{ItemRules, Policy};
-use super::consent::Grant;
-use super::evidence::Evidence;
-use super::limit::Lease;
-use super::limiter::{Drawn, Held, Limiter, Taken};
+use super::consent::ApprovalGrant;
+use super::evidence::ApprovalEvidence;
+use super::limit::LimitLease;
+use super::limiter::{CallSlots, DrawTime, LimitDraws, Limiter};
 use crate::mcp::annotations::Annotations;
 
 /// The permission to send one call upstream.
@@ -19,31 +19,31 @@ use crate::mcp::annotations::Annotations;
 #[must_use = "a permit that is dropped is a call that was allowed and not sent"]
 pub struct Permit {
     rule: Arc<str>,
-    grant: Option<Arc<Grant>>,
+    grant: Option<Arc<ApprovalGrant>>,
     /// The evidence that the rule needs for an approval; `None` if no rule asked.
-    need: Option<Evidence>,
+    need: Option<ApprovalEvidence>,
     /// The slots of the call among the calls under way.
-    held: Option<Arc<Held>>,
-    lease: Option<Lease>,
+    held: Option<Arc<CallSlots>>,
+    lease: Option<LimitLease>,
     /// The time at which the call drew from limits, until that is given back.
-    drawn: Option<Drawn>,
+    drawn: Option<DrawTime>,
 }
 
 impl Permit {
     /// Makes a permit. Only for [`decide`](super::decide::decide) and
     /// [`decide_again`](super::decide::decide_again).
-    pub(in crate::policy) fn mint(rule: Arc<str>, grant: Option<Arc<Grant>>) -> Self {
+    pub(in crate::policy) fn mint(rule: Arc<str>, grant: Option<Arc<ApprovalGrant>>) -> Self {
         Self { rule, grant, need: None, held: None, lease: None, drawn: None }
     }
 
     /// Makes a permit for a call that a rule asks about and a grant covers. Only for
     /// [`decide`](super::decide::decide).
-    pub(in crate::policy) fn consented(rule: Arc<str>, grant: Arc<Grant>, need: Evidence) -> Self {
+    pub(in crate::policy) fn consented(rule: Arc<str>, grant: Arc<ApprovalGrant>, need: ApprovalEvidence) -> Self {
         Self { need: Some(need), ..Self::mint(rule, Some(grant)) }
     }
 
     /// Adds what the call took from its limits.
-    pub(in crate::policy) fn with(self, taken: Taken) -> Self {
+    pub(in crate::policy) fn with(self, taken: LimitDraws) -> Self {
         Self { held: taken.held.map(Arc::new), lease: taken.lease, drawn: taken.drawn, ..self }
     }
 
@@ -61,14 +61,14 @@ impl Permit {
     }
 
     /// Returns the lease that must be durable before the call is sent, if there is one.
-    pub fn lease(&self) -> Option<&Lease> {
+    pub fn lease(&self) -> Option<&LimitLease> {
         self.lease.as_ref()
     }
 
     /// Gives back what the call drew, once, because it is refused before it is sent. `limiter`,
     /// `policy` and `item` are the present ones; after a reload only a lease is given back, since
     /// the earlier limits are not known.
-    pub fn give_back(&mut self, limiter: &Limiter, policy: &Policy, item: &ItemRules, action: &Action) {
+    pub fn give_back(&mut self, limiter: &Limiter, policy: &Policy, item: &ItemRules, action: &PolicyAction) {
         let Some(drawn) = self.drawn.take() else { return };
         match &self.lease {
             Some(lease) => lease.give_back(),
@@ -91,12 +91,14 @@ impl Permit {
     /// once-grant, for the first use of another grant, for evidence above the client's word, and
     /// for a tool known to destroy.
     pub fn is_grave(&self, annotations: Annotations) -> bool {
-        let consented = |grant: &Arc<Grant>| grant.is_grave() || self.need.is_some_and(|need| need > Evidence::Client);
+        let consented = |grant: &Arc<ApprovalGrant>| {
+            grant.is_grave() || self.need.is_some_and(|need| need > ApprovalEvidence::Client)
+        };
         annotations.known_destructive || self.grant.as_ref().is_some_and(consented)
     }
 
     /// Returns the grant that the call uses.
-    pub fn grant(&self) -> Option<&Arc<Grant>> {
+    pub fn grant(&self) -> Option<&Arc<ApprovalGrant>> {
         self.grant.as_ref()
     }
 }

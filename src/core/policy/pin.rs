@@ -35,14 +35,14 @@
 //! configuration and the place in `PATH` that they lead to. Symbolic links are not followed, since
 //! package managers move their targets, and the program's content is not read.
 
-use crate::policy::annotations::Trust;
+use crate::policy::annotations::UpstreamTrust;
 use crate::wire::digest::Digest;
 
 /// The reaction to a changed definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
-pub enum OnChange {
+pub enum ChangePolicy {
     /// The new definition waits for approval.
     #[default]
     Quarantine,
@@ -74,7 +74,7 @@ pub struct Pin {
 
 /// The reason why an approval or rejection did not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Undecided {
+pub enum PinDecisionError {
     #[error("nothing waits for approval under that name")]
     NothingWaits,
     #[error("it changed again after it was shown; see `headend pins diff` again")]
@@ -83,8 +83,8 @@ pub enum Undecided {
 
 impl Pin {
     /// Returns the pin of a definition that was never seen before.
-    pub fn first(digest: Digest, trust: Trust, doubtful: bool) -> Self {
-        if trust == Trust::Untrusted || doubtful { Self::waiting_for(None, digest) } else { Self::at(digest) }
+    pub fn first(digest: Digest, trust: UpstreamTrust, doubtful: bool) -> Self {
+        if trust == UpstreamTrust::Untrusted || doubtful { Self::waiting_for(None, digest) } else { Self::at(digest) }
     }
 
     /// Returns a pin that approves this digest.
@@ -106,7 +106,7 @@ impl Pin {
     }
 
     /// Returns the pin after the upstream showed the item with this digest.
-    pub fn see(self, digest: Digest, on_change: OnChange, doubtful: bool) -> Self {
+    pub fn see(self, digest: Digest, on_change: ChangePolicy, doubtful: bool) -> Self {
         if self.approved == Some(digest) {
             return Self::at(digest);
         }
@@ -114,34 +114,38 @@ impl Pin {
             return if self.waiting == Some(digest) { self } else { Self::waiting_for(self.approved, digest) };
         }
         match (self.approved, on_change) {
-            (Some(_), OnChange::Accept) if !doubtful => Self::at(digest),
+            (Some(_), ChangePolicy::Accept) if !doubtful => Self::at(digest),
             (approved, _) => Self::waiting_for(approved, digest),
         }
     }
 
     /// Returns the pin after the operator's configuration named another launch. For an untrusted
     /// upstream even that waits for approval.
-    pub fn named(self, digest: Digest, trust: Trust) -> Self {
-        if trust == Trust::Untrusted { self.see(digest, OnChange::Quarantine, false) } else { Self::at(digest) }
+    pub fn named(self, digest: Digest, trust: UpstreamTrust) -> Self {
+        if trust == UpstreamTrust::Untrusted {
+            self.see(digest, ChangePolicy::Quarantine, false)
+        } else {
+            Self::at(digest)
+        }
     }
 
     /// Returns the pin after the operator approved the shown text.
     ///
     /// # Errors
-    /// [`Undecided`]; the pin is as before.
-    pub fn approve(self, shown: Digest) -> Result<Self, Undecided> {
+    /// [`PinDecisionError`]; the pin is as before.
+    pub fn approve(self, shown: Digest) -> Result<Self, PinDecisionError> {
         match self.waiting {
-            None => Err(Undecided::NothingWaits),
+            None => Err(PinDecisionError::NothingWaits),
             Some(waiting) if waiting == shown => Ok(Self::at(waiting)),
-            Some(_) => Err(Undecided::ChangedSince),
+            Some(_) => Err(PinDecisionError::ChangedSince),
         }
     }
 
     /// Returns the pin after the operator rejected the shown text, which may be the pinned one.
     ///
     /// # Errors
-    /// [`Undecided`]; the pin is as before.
-    pub fn reject(self, shown: Digest) -> Result<Self, Undecided> {
+    /// [`PinDecisionError`]; the pin is as before.
+    pub fn reject(self, shown: Digest) -> Result<Self, PinDecisionError> {
         match (self.waiting, self.approved) {
             (Some(waiting), approved) if waiting == shown => {
                 Ok(Self { approved, waiting: Some(waiting), rejected: true })
@@ -149,7 +153,7 @@ impl Pin {
             (None, Some(approved)) if approved == shown => {
                 Ok(Self { approved: None, waiting: Some(approved), rejected: true })
             }
-            _ => Err(Undecided::ChangedSince),
+            _ => Err(PinDecisionError::ChangedSince),
         }
     }
 

@@ -19,9 +19,9 @@ pub struct PolicyProblem {
 
 /// The problems found so far.
 #[derive(Debug, Default)]
-pub(in crate::policy) struct Problems(pub(in crate::policy) Vec<PolicyProblem>);
+pub(in crate::policy) struct PolicyProblems(pub(in crate::policy) Vec<PolicyProblem>);
 
-impl Problems {
+impl PolicyProblems {
     pub(in crate::policy) fn add(&mut self, path: String, message: impl Into<String>) {
         self.0.push(PolicyProblem { path, message: message.into() });
     }

@@ -3,35 +3,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::Action;
+use super::action::PolicyAction;
 use super::decide::Decision;
 use super::effect::{DEFAULT_RULE, DOUBT_RULE};
-use super::kind::Kind;
+use super::kind::ActionKind;
 
 mod entry;
 mod list_changes;
 mod operator_action;
 mod removal;
 
-pub use self::entry::{Entry, Event};
+pub use self::entry::{AuditEntry, AuditEvent};
 pub use self::list_changes::{ListChange, ListChanges, MAX_SINGLE_CHANGES};
 pub use self::operator_action::OperatorAction;
-pub use self::removal::Removal;
+pub use self::removal::RecordRemoval;
 
 /// A decision with its action and reason, to be recorded.
 ///
 /// The arguments are the only text of the client in the entry, and the log digests them.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
-    pub action: &'a Action,
+pub struct DecisionRecord<'a> {
+    pub action: &'a PolicyAction,
     pub decision: &'a Decision,
     /// The reason, for the operator.
     pub why: &'static str,
 }
 
-impl<'a> Record<'a> {
+impl<'a> DecisionRecord<'a> {
     /// Makes the record of a decision.
-    pub fn new(action: &'a Action, decision: &'a Decision) -> Self {
+    pub fn new(action: &'a PolicyAction, decision: &'a Decision) -> Self {
         let why = match (decision, &**decision.rule()) {
             (Decision::Limit { .. }, _) => "limit used up",
             (_, DOUBT_RULE) => "facts do not fit together",
@@ -55,28 +55,28 @@ impl<'a> Record<'a> {
     }
 
     /// Returns the entry for the audit log. `call` is the number of the call.
-    pub fn entry(&self, call: Option<u64>) -> Entry {
+    pub fn entry(&self, call: Option<u64>) -> AuditEntry {
         let (grant, need) = match self.decision {
             Decision::Allow(permit) => (permit.grant(), None),
             Decision::Ask { need, .. } => (None, Some(*need)),
             Decision::Deny { .. } | Decision::Limit { .. } => (None, None),
         };
-        Entry {
+        AuditEntry {
             result: self.decision.into_str(),
             rule: Some(Arc::clone(self.decision.rule())),
             grant: grant.map(|grant| Arc::clone(grant.id())),
             evidence: grant.map(|grant| grant.evidence()).or(need),
             by: grant.map(|grant| Arc::clone(grant.by())),
             why: self.why.into(),
-            ..self.action.entry(Event::Decision, call)
+            ..self.action.entry(AuditEvent::Decision, call)
         }
     }
 }
 
-impl Action {
+impl PolicyAction {
     /// Returns an entry of the audit log about the action. `call` is the number of the call.
-    pub fn entry(&self, event: Event, call: Option<u64>) -> Entry {
-        Entry {
+    pub fn entry(&self, event: AuditEvent, call: Option<u64>) -> AuditEntry {
+        AuditEntry {
             call,
             caller: Some(self.caller.clone()),
             client: self.client.clone(),
@@ -85,10 +85,10 @@ impl Action {
             upstream: Some(Arc::clone(&self.upstream)),
             kind: Some(self.kind),
             item: Some(Arc::clone(&self.listed)),
-            facts: (self.kind == Kind::Tool).then(|| self.facts()),
+            facts: (self.kind == ActionKind::Tool).then(|| self.facts()),
             definition: Some(self.definition),
             arguments: self.arguments.clone(),
-            ..Entry::new(event)
+            ..AuditEntry::new(event)
         }
     }
 }

@@ -18,7 +18,7 @@ const MAX_ITEMS: usize = 8;
 
 /// The refused calls of one caller since its last line in the log.
 #[derive(Debug)]
-struct Tally {
+struct CallerTally {
     /// The time at which the next summary is due.
     due: Duration,
     calls: u64,
@@ -29,7 +29,7 @@ struct Tally {
 
 /// The content of a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct RefusalSummary {
     /// The caller; `None` for all callers that are not counted one by one.
     pub caller: Option<Caller>,
     pub calls: u64,
@@ -41,17 +41,17 @@ pub struct Summary {
 
 /// The counts of refused calls by caller. Times are passed in, as time since any fixed moment.
 #[derive(Debug, Default)]
-pub struct Refusals {
-    callers: HashMap<Option<Caller>, Tally>,
+pub struct RefusalCounter {
+    callers: HashMap<Option<Caller>, CallerTally>,
 }
 
-impl Refusals {
+impl RefusalCounter {
     /// Counts a refused call. Returns whether it gets a record of its own.
     pub fn refused(&mut self, caller: &Caller, item: &Arc<str>, now: Duration) -> bool {
         let caller = Some(caller.clone());
         let is_new = !self.callers.contains_key(&caller);
         let fits = !is_new || self.callers.len() < MAX_CALLERS;
-        let empty = || Tally { due: now + EVERY, calls: 0, items: Vec::new(), others: false };
+        let empty = || CallerTally { due: now + EVERY, calls: 0, items: Vec::new(), others: false };
         let tally = self.callers.entry(caller.filter(|_| fits)).or_insert_with(empty);
         if is_new && fits {
             return true;
@@ -74,7 +74,7 @@ impl Refusals {
 
     /// Removes and returns the summaries that are due, and forgets callers without calls since
     /// their last line.
-    pub fn due(&mut self, now: Duration) -> Vec<Summary> {
+    pub fn due(&mut self, now: Duration) -> Vec<RefusalSummary> {
         let mut summaries = Vec::new();
         self.callers.retain(|caller, tally| {
             if tally.due > now {
@@ -83,9 +83,9 @@ impl Refusals {
             if tally.calls == 0 {
                 return false;
             }
-            let Tally { calls, items, others, .. } =
-                std::mem::replace(tally, Tally { due: now + EVERY, calls: 0, items: Vec::new(), others: false });
-            summaries.push(Summary { caller: caller.clone(), calls, items, others });
+            let CallerTally { calls, items, others, .. } =
+                std::mem::replace(tally, CallerTally { due: now + EVERY, calls: 0, items: Vec::new(), others: false });
+            summaries.push(RefusalSummary { caller: caller.clone(), calls, items, others });
             true
         });
         summaries.sort_by(|a, b| a.caller.cmp(&b.caller));
@@ -105,14 +105,14 @@ mod tests {
     fn the_first_is_recorded_and_the_rest_summed_up_each_minute() {
         let [ada, bob] = ["ada", "bob"].map(Caller::named);
         let [x, y] = ["fx__x", "fx__y"].map(Arc::<str>::from);
-        let mut refusals = Refusals::default();
+        let mut refusals = RefusalCounter::default();
         assert!(refusals.refused(&ada, &x, s(0)));
         assert!(!refusals.refused(&ada, &x, s(1)));
         assert!(refusals.refused(&bob, &x, s(30)), "each caller has its own");
         assert!(!refusals.refused(&ada, &y, s(59)));
         assert!(refusals.due(s(59)).is_empty());
         assert_eq!(refusals.next(), Some(s(60)));
-        let summary = |calls, items: &[&Arc<str>]| Summary {
+        let summary = |calls, items: &[&Arc<str>]| RefusalSummary {
             caller: Some(ada.clone()),
             calls,
             items: items.iter().map(|item| Arc::clone(item)).collect(),
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn neither_callers_nor_items_take_more_than_their_room() {
-        let mut refusals = Refusals::default();
+        let mut refusals = RefusalCounter::default();
         let item = Arc::<str>::from("i");
         for n in 0..2 * MAX_CALLERS {
             let own = refusals.refused(&Caller::named(&format!("c{n}")), &item, s(0));

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::action::Facts;
-use super::arguments::Conditions;
-use super::effect::Effect;
-use super::evidence::Evidence;
-use super::kind::Kind;
-use super::pattern::Pattern;
-use super::problems::Problems;
+use super::action::ToolFacts;
+use super::arguments::RuleConditions;
+use super::effect::RuleEffect;
+use super::evidence::ApprovalEvidence;
+use super::kind::ActionKind;
+use super::pattern::NamePattern;
+use super::problems::PolicyProblems;
 use super::truth::Truth;
-use super::uri::{Reading, read, respell};
+use super::uri::{UriReading, read, respell};
 use crate::mcp::annotations::Hints;
 use crate::mcp::claims::Claims;
 use crate::policy::caller::Caller;
@@ -19,58 +19,58 @@ use crate::policy::caller::Caller;
 mod kinds;
 mod spec;
 
-pub(in crate::policy) use self::kinds::Kinds;
-pub use self::spec::{Field, RuleSpec};
+pub(in crate::policy) use self::kinds::KindSet;
+pub use self::spec::{PatternField, RuleSpec};
 
 /// A compiled rule.
 #[derive(Debug)]
 pub(in crate::policy) struct Rule {
     pub(in crate::policy) id: Arc<str>,
-    pub(in crate::policy) effect: Effect,
-    pub(in crate::policy) target: Target,
-    pub(in crate::policy) profiles: Patterns,
-    pub(in crate::policy) kinds: Kinds,
+    pub(in crate::policy) effect: RuleEffect,
+    pub(in crate::policy) target: RuleTarget,
+    pub(in crate::policy) profiles: PatternList,
+    pub(in crate::policy) kinds: KindSet,
     pub(in crate::policy) annotations: Hints,
     pub(in crate::policy) claims: Hints,
-    pub(in crate::policy) conditions: Option<Conditions>,
-    pub(in crate::policy) min_evidence: Option<Evidence>,
+    pub(in crate::policy) conditions: Option<RuleConditions>,
+    pub(in crate::policy) min_evidence: Option<ApprovalEvidence>,
 }
 
 impl Rule {
     /// Compiles a rule, and adds its problems to `problems`.
-    pub(in crate::policy) fn compile(spec: &RuleSpec, index: usize, problems: &mut Problems) -> Self {
+    pub(in crate::policy) fn compile(spec: &RuleSpec, index: usize, problems: &mut PolicyProblems) -> Self {
         let path = format!("policy.rules[{index}]");
-        let mut list = |field, texts| Patterns::compile(&path, field, texts, problems);
-        let target = Target {
-            upstreams: list(Field::Upstreams, &spec.upstreams),
-            tools: list(Field::Tools, &spec.tools),
-            prompts: list(Field::Prompts, &spec.prompts),
-            resources: list(Field::Resources, &spec.resources),
-            callers: list(Field::Callers, &spec.callers),
+        let mut list = |field, texts| PatternList::compile(&path, field, texts, problems);
+        let target = RuleTarget {
+            upstreams: list(PatternField::Upstreams, &spec.upstreams),
+            tools: list(PatternField::Tools, &spec.tools),
+            prompts: list(PatternField::Prompts, &spec.prompts),
+            resources: list(PatternField::Resources, &spec.resources),
+            callers: list(PatternField::Callers, &spec.callers),
         };
-        let profiles = list(Field::Profiles, &spec.profiles);
+        let profiles = list(PatternField::Profiles, &spec.profiles);
         Self {
             id: Arc::from(spec.id.as_str()),
             effect: spec.effect,
             target,
             profiles,
-            kinds: Kinds::of(spec),
+            kinds: KindSet::of(spec),
             annotations: spec.annotations,
             claims: spec.claims,
-            conditions: Conditions::compile(&path, spec.effect, &spec.arguments, &spec.unless, problems),
+            conditions: RuleConditions::compile(&path, spec.effect, &spec.arguments, &spec.unless, problems),
             min_evidence: spec.min_evidence,
         }
     }
 
     /// Whether the rule is about this item. Caller, profile, facts and arguments are left aside.
-    pub(in crate::policy) fn matches(&self, subject: &Subject<'_>) -> Truth {
+    pub(in crate::policy) fn matches(&self, subject: &MatchedItem<'_>) -> Truth {
         if self.kinds.has(subject.kind, subject.field) { self.target.matches(subject) } else { Truth::No }
     }
 
     /// Whether the rule is about this caller, profile, and tool with these facts.
-    pub(in crate::policy) fn covers(&self, caller: &Caller, profile: &str, facts: &Facts) -> Truth {
+    pub(in crate::policy) fn covers(&self, caller: &Caller, profile: &str, facts: &ToolFacts) -> Truth {
         let Hints { read_only, destructive, idempotent, open_world } = self.annotations;
-        let Facts { annotations, claims } = facts;
+        let ToolFacts { annotations, claims } = facts;
         let agrees = |wanted: Option<bool>, value: bool| wanted.is_none_or(|wanted| wanted == value);
         let has_all = self.target.covers(caller)
             && (self.profiles.is_empty() || self.profiles.matches(profile))
@@ -91,44 +91,48 @@ impl Rule {
         let agrees = |(wanted, said): (Option<bool>, Option<bool>)| {
             wanted.map(|wanted| said.map_or(Truth::Unknown, |said| Truth::from(said == wanted)))
         };
-        let at_most = if self.effect == Effect::Allow && !claims.may_open { Truth::Unknown } else { Truth::Yes };
+        let at_most = if self.effect == RuleEffect::Allow && !claims.may_open { Truth::Unknown } else { Truth::Yes };
         pairs.filter_map(agrees).fold(at_most, Truth::and)
     }
 
     /// Returns all patterns, each with the list that it belongs to.
-    pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (Field, &Pattern)> {
-        self.target.patterns().chain(self.profiles.0.iter().map(|pattern| (Field::Profiles, pattern)))
+    pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (PatternField, &NamePattern)> {
+        self.target.patterns().chain(self.profiles.0.iter().map(|pattern| (PatternField::Profiles, pattern)))
     }
 }
 
 /// An item, prepared for matching.
 #[derive(Debug)]
-pub(in crate::policy) struct Subject<'n> {
+pub(in crate::policy) struct MatchedItem<'n> {
     upstream: &'n str,
     canonical: &'n str,
-    kind: Kind,
+    kind: ActionKind,
     /// The list of a rule that names the item; `None` for whole upstreams.
-    field: Option<Field>,
-    reading: Reading,
+    field: Option<PatternField>,
+    reading: UriReading,
 }
 
-impl<'n> Subject<'n> {
+impl<'n> MatchedItem<'n> {
     /// Prepares an item; `None` if `canonical` is no name of this kind and upstream.
-    pub(in crate::policy) fn new(kind: Kind, upstream: &'n str, canonical: &'n str) -> Option<Self> {
+    pub(in crate::policy) fn new(kind: ActionKind, upstream: &'n str, canonical: &'n str) -> Option<Self> {
         let rest = canonical.strip_prefix(upstream).filter(|_| !upstream.is_empty())?;
         let name = rest.strip_prefix("__").filter(|name| !name.is_empty());
         let uri = rest.strip_prefix('+').filter(|uri| !uri.is_empty());
         let field = match (kind, name, uri) {
-            (Kind::Tool | Kind::Task, Some(_), _) => Some(Field::Tools),
-            (Kind::Prompt | Kind::Completion, Some(_), _) => Some(Field::Prompts),
-            (Kind::Resource | Kind::Subscription | Kind::Completion, None, Some(_)) => Some(Field::Resources),
-            (Kind::Sampling | Kind::Elicitation | Kind::Launch, None, None) if rest.is_empty() => None,
+            (ActionKind::Tool | ActionKind::Task, Some(_), _) => Some(PatternField::Tools),
+            (ActionKind::Prompt | ActionKind::Completion, Some(_), _) => Some(PatternField::Prompts),
+            (ActionKind::Resource | ActionKind::Subscription | ActionKind::Completion, None, Some(_)) => {
+                Some(PatternField::Resources)
+            }
+            (ActionKind::Sampling | ActionKind::Elicitation | ActionKind::Launch, None, None) if rest.is_empty() => {
+                None
+            }
             (_, _, _) => return None,
         };
         let reading = match uri.map(read) {
-            Some(Reading::Other(other)) => Reading::Other(format!("{upstream}+{other}")),
+            Some(UriReading::Other(other)) => UriReading::Other(format!("{upstream}+{other}")),
             Some(reading) => reading,
-            None => Reading::Plain,
+            None => UriReading::Plain,
         };
         Some(Self { upstream, canonical, kind, field, reading })
     }
@@ -136,17 +140,17 @@ impl<'n> Subject<'n> {
 
 /// The items and callers that a rule or limit matches.
 #[derive(Debug)]
-pub(in crate::policy) struct Target {
-    pub(in crate::policy) upstreams: Patterns,
-    pub(in crate::policy) tools: Patterns,
-    pub(in crate::policy) prompts: Patterns,
-    pub(in crate::policy) resources: Patterns,
-    pub(in crate::policy) callers: Patterns,
+pub(in crate::policy) struct RuleTarget {
+    pub(in crate::policy) upstreams: PatternList,
+    pub(in crate::policy) tools: PatternList,
+    pub(in crate::policy) prompts: PatternList,
+    pub(in crate::policy) resources: PatternList,
+    pub(in crate::policy) callers: PatternList,
 }
 
-impl Target {
+impl RuleTarget {
     /// Whether the target is about this item. The caller is left aside.
-    pub(in crate::policy) fn matches(&self, subject: &Subject<'_>) -> Truth {
+    pub(in crate::policy) fn matches(&self, subject: &MatchedItem<'_>) -> Truth {
         if !self.upstreams.is_empty() && !self.upstreams.matches(subject.upstream) {
             return Truth::No;
         }
@@ -154,10 +158,10 @@ impl Target {
             return Truth::Yes;
         }
         match subject.field {
-            Some(Field::Tools) => self.tools.truth(subject),
-            Some(Field::Prompts) => self.prompts.truth(subject),
-            Some(Field::Resources) => self.resources.truth(subject),
-            Some(Field::Upstreams | Field::Callers | Field::Profiles) | None => Truth::No,
+            Some(PatternField::Tools) => self.tools.truth(subject),
+            Some(PatternField::Prompts) => self.prompts.truth(subject),
+            Some(PatternField::Resources) => self.resources.truth(subject),
+            Some(PatternField::Upstreams | PatternField::Callers | PatternField::Profiles) | None => Truth::No,
         }
     }
 
@@ -167,13 +171,13 @@ impl Target {
     }
 
     /// Returns all patterns, each with the list that it belongs to.
-    pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (Field, &Pattern)> {
+    pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (PatternField, &NamePattern)> {
         let lists = [
-            (Field::Upstreams, &self.upstreams),
-            (Field::Tools, &self.tools),
-            (Field::Prompts, &self.prompts),
-            (Field::Resources, &self.resources),
-            (Field::Callers, &self.callers),
+            (PatternField::Upstreams, &self.upstreams),
+            (PatternField::Tools, &self.tools),
+            (PatternField::Prompts, &self.prompts),
+            (PatternField::Resources, &self.resources),
+            (PatternField::Callers, &self.callers),
         ];
         lists.into_iter().flat_map(|(field, list)| list.0.iter().map(move |pattern| (field, pattern)))
     }
@@ -181,15 +185,20 @@ impl Target {
 
 /// A list of patterns. It matches if one of them does.
 #[derive(Debug, Default)]
-pub(in crate::policy) struct Patterns(Box<[Pattern]>);
+pub(in crate::policy) struct PatternList(Box<[NamePattern]>);
 
-impl Patterns {
+impl PatternList {
     /// Compiles a list; adds the problems of broken patterns to `problems` and leaves these out.
-    pub(in crate::policy) fn compile(path: &str, field: Field, texts: &[String], problems: &mut Problems) -> Self {
+    pub(in crate::policy) fn compile(
+        path: &str,
+        field: PatternField,
+        texts: &[String],
+        problems: &mut PolicyProblems,
+    ) -> Self {
         let mut patterns = Vec::with_capacity(texts.len());
         for (index, text) in texts.iter().enumerate() {
-            let also = if field == Field::Resources { respell(text) } else { None };
-            match Pattern::compile(text, also.as_deref()) {
+            let also = if field == PatternField::Resources { respell(text) } else { None };
+            match NamePattern::compile(text, also.as_deref()) {
                 Ok(pattern) => patterns.push(pattern),
                 Err(message) => {
                     problems.add(format!("{path}.{}[{index}]", field.into_str()), message);
@@ -203,7 +212,7 @@ impl Patterns {
         self.0.is_empty()
     }
 
-    pub(in crate::policy) fn iter(&self) -> impl Iterator<Item = &Pattern> {
+    pub(in crate::policy) fn iter(&self) -> impl Iterator<Item = &NamePattern> {
         self.0.iter()
     }
 
@@ -212,18 +221,18 @@ impl Patterns {
     }
 
     /// Whether a pattern matches the item; unknown if that depends on the reading of its URI.
-    fn truth(&self, subject: &Subject<'_>) -> Truth {
-        let Subject { upstream, canonical, reading, .. } = subject;
-        let any = |test: &dyn Fn(&Pattern) -> bool| self.0.iter().any(test);
+    fn truth(&self, subject: &MatchedItem<'_>) -> Truth {
+        let MatchedItem { upstream, canonical, reading, .. } = subject;
+        let any = |test: &dyn Fn(&NamePattern) -> bool| self.0.iter().any(test);
         let (sure, possible) = match reading {
             // An operator who wrote this very text meant it, in any reading.
-            Reading::Other(_) | Reading::Unclear if any(&|p| *p.text() == **canonical) => (true, true),
-            Reading::Plain => (self.matches(canonical), false),
-            Reading::Other(other) => {
+            UriReading::Other(_) | UriReading::Unclear if any(&|p| *p.text() == **canonical) => (true, true),
+            UriReading::Plain => (self.matches(canonical), false),
+            UriReading::Other(other) => {
                 let (this, that) = (self.matches(canonical), any(&|p| p.matches_respelled(other)));
                 (this && that, this || that)
             }
-            Reading::Unclear => (any(&|p| p.covers_all_of(upstream)), any(&|p| p.may_touch(upstream))),
+            UriReading::Unclear => (any(&|p| p.covers_all_of(upstream)), any(&|p| p.may_touch(upstream))),
         };
         match (sure, possible) {
             (true, _) => Truth::Yes,

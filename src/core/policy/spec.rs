@@ -1,6 +1,6 @@
 //! Policies as the operator writes them.
 
-use super::effect::Effect;
+use super::effect::RuleEffect;
 use super::limit::LimitSpec;
 use super::rule::RuleSpec;
 
@@ -8,7 +8,7 @@ use super::rule::RuleSpec;
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicySpec {
     /// The effect if no rule matches.
-    pub default: Effect,
+    pub default: RuleEffect,
     pub rules: Vec<RuleSpec>,
     pub limits: Vec<LimitSpec>,
 }

@@ -1,4 +1,4 @@
-use super::consent::Consented;
+use super::consent::GrantProof;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use super::*;
 #[test]
 fn every_problem_is_reported_with_its_place() {
     let spec = PolicySpec {
-        default: Effect::Ask,
+        default: RuleEffect::Ask,
         rules: vec![
-            rule("same", Effect::Deny),
-            RuleSpec { tools: strings(&["a__[", "*", ""]), ..rule("same", Effect::Ask) },
-            RuleSpec { callers: strings(&["{a"]), upstreams: strings(&["]["]), ..rule("", Effect::Allow) },
-            rule("default", Effect::Allow),
-            rule("two words", Effect::Allow),
+            rule("same", RuleEffect::Deny),
+            RuleSpec { tools: strings(&["a__[", "*", ""]), ..rule("same", RuleEffect::Ask) },
+            RuleSpec { callers: strings(&["{a"]), upstreams: strings(&["]["]), ..rule("", RuleEffect::Allow) },
+            rule("default", RuleEffect::Allow),
+            rule("two words", RuleEffect::Allow),
         ],
         limits: vec![
-            LimitSpec { rate: Some(Rate { count: 0, per: Per::Day }), ..limit("same", 1) },
+            LimitSpec { rate: Some(Rate { count: 0, per: RateUnit::Day }), ..limit("same", 1) },
             limit("no-burst", 0),
             LimitSpec { key: Vec::new(), ..limit("no-key", 1) },
             LimitSpec { key: vec![KeyPart::Tool, KeyPart::Tool], ..limit("twice", 1) },
-            LimitSpec { rate: Some(Rate { count: 1, per: Per::Day }), ..limit("endless", u32::MAX) },
+            LimitSpec { rate: Some(Rate { count: 1, per: RateUnit::Day }), ..limit("endless", u32::MAX) },
             LimitSpec { rate: None, ..limit("nothing", 1) },
             LimitSpec { per_day: Some(0), ..limit("no-day", 1) },
             LimitSpec { concurrent: Some(u32::MAX), ..limit("all-places", 1) },
@@ -54,14 +54,14 @@ fn every_problem_is_reported_with_its_place() {
 #[test]
 fn a_rule_is_about_what_it_names() {
     let all = [
-        (Kind::Tool, "a", "a__x"),
-        (Kind::Prompt, "a", "a__x"),
-        (Kind::Resource, "a", "a+x:1"),
-        (Kind::Completion, "a", "a__x"),
-        (Kind::Completion, "a", "a+x:1"),
-        (Kind::Tool, "b", "b__x"),
+        (ActionKind::Tool, "a", "a__x"),
+        (ActionKind::Prompt, "a", "a__x"),
+        (ActionKind::Resource, "a", "a+x:1"),
+        (ActionKind::Completion, "a", "a__x"),
+        (ActionKind::Completion, "a", "a+x:1"),
+        (ActionKind::Tool, "b", "b__x"),
     ];
-    let none = rule("r", Effect::Deny);
+    let none = rule("r", RuleEffect::Deny);
     let star = || strings(&["*"]);
     let rows = [
         ("nothing named", none.clone(), "tprcCb"),
@@ -89,42 +89,50 @@ fn a_rule_is_about_what_it_names() {
 fn a_doubtful_uri_is_denied_but_not_allowed_by_patterns() {
     let doubtful = "fs+file:///srv/../etc/passwd";
     let named = |effect| RuleSpec { resources: strings(&["fs+file:///srv/*"]), ..rule("srv", effect) };
-    for effect in [Effect::Allow, Effect::Deny] {
-        let default = if effect == Effect::Allow { Effect::Deny } else { Effect::Allow };
+    for effect in [RuleEffect::Allow, RuleEffect::Deny] {
+        let default = if effect == RuleEffect::Allow { RuleEffect::Deny } else { RuleEffect::Allow };
         let policy = Policy::build(&PolicySpec { default, ..spec(vec![named(effect)]) }).unwrap();
-        let item = policy.item_rules(Kind::Resource, "fs", doubtful);
+        let item = policy.item_rules(ActionKind::Resource, "fs", doubtful);
         assert!(policy.hidden(&item, Caller::local(), "", Annotations::ASSUMED), "{effect:?}");
     }
     let policy = Policy::build(&spec(vec![])).unwrap();
     assert!(
-        !policy.hidden(&policy.item_rules(Kind::Resource, "fs", doubtful), Caller::local(), "", Annotations::ASSUMED),
+        !policy.hidden(
+            &policy.item_rules(ActionKind::Resource, "fs", doubtful),
+            Caller::local(),
+            "",
+            Annotations::ASSUMED
+        ),
         "no rule, no doubt"
     );
 }
 
 #[test]
 fn patterns_can_be_tried_on_an_inventory() {
-    let rules =
-        vec![RuleSpec { tools: strings(&["a__*", "typo__x"]), callers: strings(&["ci"]), ..rule("r", Effect::Deny) }];
+    let rules = vec![RuleSpec {
+        tools: strings(&["a__*", "typo__x"]),
+        callers: strings(&["ci"]),
+        ..rule("r", RuleEffect::Deny)
+    }];
     let limits = vec![LimitSpec { upstreams: strings(&["b"]), ..limit("l", 1) }];
     let policy = Policy::build(&PolicySpec { limits, ..spec(rules) }).unwrap();
     let found: Vec<_> =
         policy.patterns().map(|p| (p.table, p.id, p.field, p.text().to_owned(), p.matches("a__x"))).collect();
     let expected = [
-        (Table::Rules, "r", Field::Tools, "a__*".to_owned(), true),
-        (Table::Rules, "r", Field::Tools, "typo__x".to_owned(), false),
-        (Table::Rules, "r", Field::Callers, "ci".to_owned(), false),
-        (Table::Limits, "l", Field::Upstreams, "b".to_owned(), false),
+        (PolicyTable::Rules, "r", PatternField::Tools, "a__*".to_owned(), true),
+        (PolicyTable::Rules, "r", PatternField::Tools, "typo__x".to_owned(), false),
+        (PolicyTable::Rules, "r", PatternField::Callers, "ci".to_owned(), false),
+        (PolicyTable::Limits, "l", PatternField::Upstreams, "b".to_owned(), false),
     ];
     assert_eq!(found, expected);
 }
 
 #[test]
 fn a_policy_that_denies_all_is_noticed() {
-    let deny = |rules| Policy::build(&PolicySpec { default: Effect::Deny, ..spec(rules) }).unwrap();
+    let deny = |rules| Policy::build(&PolicySpec { default: RuleEffect::Deny, ..spec(rules) }).unwrap();
     assert!(deny(vec![]).denies_all());
-    assert!(deny(vec![rule("r", Effect::Deny)]).denies_all());
-    assert!(!deny(vec![rule("r", Effect::Allow)]).denies_all());
+    assert!(deny(vec![rule("r", RuleEffect::Deny)]).denies_all());
+    assert!(!deny(vec![rule("r", RuleEffect::Allow)]).denies_all());
     assert!(!Policy::build(&spec(vec![])).unwrap().denies_all());
 }
 
@@ -132,11 +140,11 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// Makes a policy that allows everything that no rule matches.
 pub(super) fn spec(rules: Vec<RuleSpec>) -> PolicySpec {
-    PolicySpec { default: Effect::Allow, rules, limits: Vec::new() }
+    PolicySpec { default: RuleEffect::Allow, rules, limits: Vec::new() }
 }
 
 /// Makes a rule about everything.
-pub(super) fn rule(id: &str, effect: Effect) -> RuleSpec {
+pub(super) fn rule(id: &str, effect: RuleEffect) -> RuleSpec {
     RuleSpec::new(id, effect)
 }
 
@@ -148,7 +156,7 @@ pub(super) fn limit(id: &str, burst: u32) -> LimitSpec {
         upstreams: Vec::new(),
         callers: Vec::new(),
         key: vec![KeyPart::Caller],
-        rate: Some(Rate { count: 1, per: Per::Second }),
+        rate: Some(Rate { count: 1, per: RateUnit::Second }),
         burst,
         concurrent: None,
         per_day: None,
@@ -160,9 +168,9 @@ pub(super) fn strings(texts: &[&str]) -> Vec<String> {
 }
 
 /// A tool call of a client without a profile; the tool states no hints.
-pub(super) static TOOL: LazyLock<Action> = LazyLock::new(|| Action::stand_in("local", "a", "a__x"));
+pub(super) static TOOL: LazyLock<PolicyAction> = LazyLock::new(|| PolicyAction::stand_in("local", "a", "a__x"));
 
 /// A consent function for decisions that finds no grant.
-pub(super) fn nobody(_: &Arc<str>, _: Evidence) -> Option<Consented> {
+pub(super) fn nobody(_: &Arc<str>, _: ApprovalEvidence) -> Option<GrantProof> {
     None
 }

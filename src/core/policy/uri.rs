@@ -9,7 +9,7 @@ use super::pattern::is_special;
 
 /// The meanings of a URI besides its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::policy) enum Reading {
+pub(in crate::policy) enum UriReading {
     /// None.
     Plain,
     /// This text: decoded, with scheme and host in lower case.
@@ -19,18 +19,18 @@ pub(in crate::policy) enum Reading {
 }
 
 /// Reads a URI or template, given without its upstream's name.
-pub(in crate::policy) fn read(uri: &str) -> Reading {
+pub(in crate::policy) fn read(uri: &str) -> UriReading {
     let Some(decoded) = decode(uri) else {
-        return Reading::Unclear;
+        return UriReading::Unclear;
     };
     let decoded = lower_host(&decoded);
     let (scheme, rest) = decoded.split_once(':').unwrap_or(("", &decoded));
     if is_unclear(scheme, rest) {
-        Reading::Unclear
+        UriReading::Unclear
     } else if decoded == uri {
-        Reading::Plain
+        UriReading::Plain
     } else {
-        Reading::Other(decoded)
+        UriReading::Other(decoded)
     }
 }
 

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::wire::raw::{RawJson, no_text};
-use crate::wire::tokens::{Kind, Tokens, unescaped};
+use crate::wire::tokens::{JsonTokens, TokenKind, unescaped};
 
 mod settled;
 
@@ -29,23 +29,23 @@ const SAFE_INTEGER: u64 = 1 << 53;
 ///
 /// # Errors
 /// Fails if the text is not JSON, or an object has a key twice.
-pub fn canonical(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
+pub fn canonicalize(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
     if settled::is_canonical(value.bytes()) {
         return Ok(Cow::Borrowed(value.bytes()));
     }
-    rewritten(value).map(Cow::Owned)
+    rewrite(value).map(Cow::Owned)
 }
 
 /// Writes the canonical text of a value anew.
-fn rewritten(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
-    Tree::read(value)?.write(|scalar, out| {
+fn rewrite(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
+    JsonTree::read(value)?.write(|scalar, out| {
         match scalar.first() {
             // A string without an escape is minimal already: JSON requires one where one is needed.
             Some(b'"') if memchr::memchr(b'\\', scalar).is_some() => {
                 serde_json::to_writer(out, &serde_json::from_slice::<String>(scalar)?)?;
             }
             Some(b'-' | b'0'..=b'9') => {
-                let written = std::str::from_utf8(scalar).ok().and_then(number);
+                let written = std::str::from_utf8(scalar).ok().and_then(format_number);
                 out.extend_from_slice(written.as_ref().map_or(scalar, String::as_bytes));
             }
             _ => out.extend_from_slice(scalar),
@@ -59,11 +59,11 @@ fn rewritten(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
 ///
 /// # Errors
 /// Fails if the text is not JSON, or an object has a key twice.
-pub fn ordered(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
+pub fn sort_members(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
     if settled::is_canonical(value.bytes()) {
         return Ok(Cow::Borrowed(value.bytes()));
     }
-    let written = Tree::read(value)?.write(|scalar, out| {
+    let written = JsonTree::read(value)?.write(|scalar, out| {
         out.extend_from_slice(scalar);
         Ok(())
     });
@@ -71,62 +71,62 @@ pub fn ordered(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
 }
 
 /// A value of the tree, with its key if it is a member of an object.
-struct Node<'a> {
+struct TreeNode<'a> {
     /// The key, quotes included; empty in an array and at the root.
     key: &'a [u8],
-    value: Value<'a>,
+    value: TreeValue<'a>,
 }
 
 /// The content of a node.
-enum Value<'a> {
+enum TreeValue<'a> {
     /// The literal, without white space around it.
     Scalar(&'a [u8]),
-    /// The range of the children's indices in [`Tree::order`].
+    /// The range of the children's indices in [`JsonTree::order`].
     Array(usize, usize),
     Object(usize, usize),
 }
 
 /// All values of a text in a flat list, each after the values inside it.
-struct Tree<'a> {
+struct JsonTree<'a> {
     text: &'a [u8],
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<TreeNode<'a>>,
     /// Indices of children. The children of one container are adjacent; members are sorted by key.
     order: Vec<usize>,
 }
 
 /// A container whose end has not been read.
-struct Open<'a> {
+struct OpenTreeNode<'a> {
     key: &'a [u8],
     is_object: bool,
     /// The index of its first child in the list of values without a container.
     children: usize,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> JsonTree<'a> {
     /// Reads a text into a tree.
     fn read(value: &'a RawJson) -> Result<Self, serde_json::Error> {
         // serde checks the grammar, so the walk below need not.
         let text = value.parse::<&RawValue>()?.get().as_bytes();
         let mut tree = Self { text, nodes: Vec::new(), order: Vec::new() };
-        let mut open: Vec<Open<'a>> = Vec::new();
+        let mut open: Vec<OpenTreeNode<'a>> = Vec::new();
         let mut loose: Vec<usize> = Vec::new();
         let mut key: &[u8] = b"";
-        let mut tokens = Tokens::of(text);
+        let mut tokens = JsonTokens::of(text);
         while let Some(token) = tokens.next() {
             match token.kind {
-                Kind::Object | Kind::Array => {
-                    let is_object = token.kind == Kind::Object;
-                    open.push(Open { key: std::mem::take(&mut key), is_object, children: loose.len() });
+                TokenKind::Object | TokenKind::Array => {
+                    let is_object = token.kind == TokenKind::Object;
+                    open.push(OpenTreeNode { key: std::mem::take(&mut key), is_object, children: loose.len() });
                 }
-                Kind::ObjectEnd | Kind::ArrayEnd => {
+                TokenKind::ObjectEnd | TokenKind::ArrayEnd => {
                     let Some(container) = open.pop() else { continue };
                     let value = tree.close(&container, &mut loose)?;
                     tree.add(container.key, value, &mut loose);
                 }
-                Kind::Comma => {}
-                Kind::Key => key = tokens.literal(token),
-                Kind::String | Kind::Scalar => {
-                    tree.add(std::mem::take(&mut key), Value::Scalar(tokens.literal(token)), &mut loose);
+                TokenKind::Comma => {}
+                TokenKind::Key => key = tokens.literal(token),
+                TokenKind::String | TokenKind::Scalar => {
+                    tree.add(std::mem::take(&mut key), TreeValue::Scalar(tokens.literal(token)), &mut loose);
                 }
             }
         }
@@ -134,19 +134,23 @@ impl<'a> Tree<'a> {
     }
 
     /// Appends a value to the tree; its container comes later.
-    fn add(&mut self, key: &'a [u8], value: Value<'a>, loose: &mut Vec<usize>) {
+    fn add(&mut self, key: &'a [u8], value: TreeValue<'a>, loose: &mut Vec<usize>) {
         loose.push(self.nodes.len());
-        self.nodes.push(Node { key, value });
+        self.nodes.push(TreeNode { key, value });
     }
 
     /// Takes the children of a container off `loose` and stores them side by side in
-    /// [`Tree::order`]; fails if an object has a key twice.
-    fn close(&mut self, container: &Open<'a>, loose: &mut Vec<usize>) -> Result<Value<'a>, serde_json::Error> {
+    /// [`JsonTree::order`]; fails if an object has a key twice.
+    fn close(
+        &mut self,
+        container: &OpenTreeNode<'a>,
+        loose: &mut Vec<usize>,
+    ) -> Result<TreeValue<'a>, serde_json::Error> {
         let start = self.order.len();
         let children = loose.drain(container.children..);
         if !container.is_object {
             self.order.extend(children);
-            return Ok(Value::Array(start, self.order.len()));
+            return Ok(TreeValue::Array(start, self.order.len()));
         }
         let mut members = Vec::with_capacity(children.len());
         for child in children {
@@ -160,7 +164,7 @@ impl<'a> Tree<'a> {
             return Err(serde::de::Error::custom("duplicate key"));
         }
         self.order.extend(members.into_iter().map(|(_, child)| child));
-        Ok(Value::Object(start, self.order.len()))
+        Ok(TreeValue::Object(start, self.order.len()))
     }
 
     /// Writes the text of the tree; `scalar` writes each scalar and each key.
@@ -180,12 +184,12 @@ impl<'a> Tree<'a> {
                     out.push(b':');
                 }
                 let (first, end, (opening, closing)) = match node.value {
-                    Value::Scalar(text) => {
+                    TreeValue::Scalar(text) => {
                         scalar(text, &mut out)?;
                         break;
                     }
-                    Value::Array(first, end) => (first, end, (b'[', b']')),
-                    Value::Object(first, end) => (first, end, (b'{', b'}')),
+                    TreeValue::Array(first, end) => (first, end, (b'[', b']')),
+                    TreeValue::Object(first, end) => (first, end, (b'{', b'}')),
                 };
                 out.push(opening);
                 open.push((first + 1, end, closing));
@@ -206,14 +210,14 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Returns the node at an index of [`Tree::order`].
-    fn child(&self, at: usize) -> Option<&Node<'a>> {
+    /// Returns the node at an index of [`JsonTree::order`].
+    fn child(&self, at: usize) -> Option<&TreeNode<'a>> {
         self.order.get(at).and_then(|child| self.nodes.get(*child))
     }
 }
 
 /// Writes a number as ECMAScript does; `None` if a double does not hold it exactly as written.
-fn number(text: &str) -> Option<String> {
+fn format_number(text: &str) -> Option<String> {
     if let Ok(integer) = text.parse::<i64>() {
         return (integer.unsigned_abs() <= SAFE_INTEGER).then(|| integer.to_string());
     }
@@ -233,12 +237,12 @@ fn number(text: &str) -> Option<String> {
     let (digits, exponent) = shortest.split_once('e')?;
     let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
     let sign = if value < 0.0 { "-" } else { "" };
-    Some(format!("{sign}{}", laid_out(&digits, exponent.parse::<i32>().ok()?)))
+    Some(format!("{sign}{}", format_digits(&digits, exponent.parse::<i32>().ok()?)))
 }
 
 /// Lays out digits by the rules of ECMAScript's `Number::toString`; `exponent` is the power of ten
 /// of the first digit.
-fn laid_out(digits: &str, exponent: i32) -> String {
+fn format_digits(digits: &str, exponent: i32) -> String {
     let zeros = |n: i32| "0".repeat(n.try_into().unwrap_or(0));
     let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
     match exponent {
@@ -262,7 +266,7 @@ mod tests {
     use super::*;
 
     fn text(json: &'static str) -> String {
-        String::from_utf8(canonical(&RawJson::trusted(json)).unwrap().into_owned()).unwrap()
+        String::from_utf8(canonicalize(&RawJson::trusted(json)).unwrap().into_owned()).unwrap()
     }
 
     #[test]
@@ -282,15 +286,16 @@ mod tests {
         let deep = |open: &str, close: &str| open.repeat(200_000) + "1" + &close.repeat(200_000);
         for json in [deep("[", "]"), deep("{\"a\":", "}")] {
             let value = RawJson::trusted(json.clone());
-            assert_eq!(*canonical(&value).unwrap(), *json.as_bytes());
-            assert_eq!(*ordered(&value).unwrap(), *json.as_bytes());
+            assert_eq!(*canonicalize(&value).unwrap(), *json.as_bytes());
+            assert_eq!(*sort_members(&value).unwrap(), *json.as_bytes());
         }
     }
 
     #[test]
     fn an_ordered_text_settles_order_and_white_space_alone() {
-        let ordered =
-            |json: &'static str| String::from_utf8(ordered(&RawJson::trusted(json)).unwrap().into_owned()).unwrap();
+        let ordered = |json: &'static str| {
+            String::from_utf8(sort_members(&RawJson::trusted(json)).unwrap().into_owned()).unwrap()
+        };
         assert_eq!(
             ordered(r#" { "b" : 1.0, "a": [ 1, {"y":"\u00e9", "x":null}, {}, [ ] ] } "#),
             r#"{"a":[1,{"x":null,"y":"\u00e9"},{},[]],"b":1.0}"#
@@ -301,7 +306,7 @@ mod tests {
     #[test]
     fn text_without_one_meaning_has_no_canonical_text() {
         for json in ["", "[1", "{\"a\":1,\"\\u0061\":2}", "[[[{\"a\":1,\"a\":1}]]]", "1 2", "{\"\\ud800\":1}"] {
-            assert!(canonical(&RawJson::trusted(json)).is_err(), "{json}");
+            assert!(canonicalize(&RawJson::trusted(json)).is_err(), "{json}");
         }
     }
 

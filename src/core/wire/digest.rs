@@ -7,7 +7,7 @@ use ring::digest::{Context, SHA256, digest};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::wire::canonical::{canonical, ordered};
+use crate::wire::canonical::{canonicalize, sort_members};
 use crate::wire::raw::RawJson;
 
 /// A SHA-256 digest. ring's digest always has these 32 bytes.
@@ -30,7 +30,7 @@ impl Digest {
     /// Takes the digest of a JSON value; all spellings of a value have one digest. Text that is not
     /// JSON gets the digest of its bytes.
     pub fn of_json(value: &RawJson) -> Self {
-        canonical(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
+        canonicalize(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
     }
 
     /// Takes the digest of a call's arguments; no arguments and `{}` have one digest. The order of
@@ -39,7 +39,7 @@ impl Digest {
     pub(crate) fn of_arguments(arguments: Option<&RawJson>) -> Self {
         arguments.map_or_else(
             || Self::of(b"{}"),
-            |value| ordered(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text)),
+            |value| sort_members(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text)),
         )
     }
 

@@ -5,26 +5,26 @@
 //! returns `None`, `frame` and `message` read the text again, and either name the error or accept
 //! the message after all.
 
-use crate::wire::grammar::{DEEPEST, Place, Visit, walk};
-use crate::wire::raw::twins;
+use crate::wire::grammar::{DEEPEST, TokenRange, TokenVisitor, walk};
+use crate::wire::raw::has_duplicates;
 
 /// Positions of the members of an envelope in the text of its message; unknown members are not
 /// noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Envelope {
-    pub(crate) jsonrpc: Option<Place>,
-    pub(crate) id: Option<Place>,
-    pub(crate) method: Option<Place>,
-    pub(crate) params: Option<Place>,
-    pub(crate) result: Option<Place>,
-    pub(crate) error: Option<Place>,
+    pub(crate) jsonrpc: Option<TokenRange>,
+    pub(crate) id: Option<TokenRange>,
+    pub(crate) method: Option<TokenRange>,
+    pub(crate) params: Option<TokenRange>,
+    pub(crate) result: Option<TokenRange>,
+    pub(crate) error: Option<TokenRange>,
 }
 
 impl Envelope {
     /// Reads a message of any size. Returns `None` if the text is no JSON object, has one of these
     /// members twice, or has an escape in a key of the outermost object.
     pub(crate) fn of(text: &[u8]) -> Option<Self> {
-        let mut reading = Reading::<false>::new(text, usize::MAX, usize::MAX);
+        let mut reading = EnvelopeWalk::<false>::new(text, usize::MAX, usize::MAX);
         walk(text, &mut reading)?;
         Some(reading.envelope)
     }
@@ -32,13 +32,13 @@ impl Envelope {
     /// Reads a message within bounds. Also returns `None` if it breaks them, or if any object in it
     /// has a key twice or a key with an escape.
     pub(crate) fn within(text: &[u8], depth: usize, nodes: usize) -> Option<Self> {
-        let mut reading = Reading::<true>::new(text, depth, nodes);
+        let mut reading = EnvelopeWalk::<true>::new(text, depth, nodes);
         walk(text, &mut reading)?;
         Some(reading.envelope)
     }
 
     /// Returns the field for a key, quotes included; `None` for an unknown key.
-    fn member(&mut self, key: &[u8]) -> Option<&mut Option<Place>> {
+    fn member(&mut self, key: &[u8]) -> Option<&mut Option<TokenRange>> {
         match key {
             b"\"jsonrpc\"" => Some(&mut self.jsonrpc),
             b"\"id\"" => Some(&mut self.id),
@@ -52,7 +52,7 @@ impl Envelope {
 }
 
 /// The state of a walk over a message. `CHECKED` adds the bounds and the comparison of keys.
-struct Reading<'t, const CHECKED: bool> {
+struct EnvelopeWalk<'t, const CHECKED: bool> {
     text: &'t [u8],
     /// The bounds: levels of nesting, and number of values, keys included.
     deepest: usize,
@@ -61,7 +61,7 @@ struct Reading<'t, const CHECKED: bool> {
     depth: usize,
     nodes: usize,
     /// The key of the member that is being read at the top level.
-    key: Place,
+    key: TokenRange,
     /// The position where that member's value begins, if the value is a container.
     start: usize,
     /// Keys of all open objects, innermost last.
@@ -70,16 +70,16 @@ struct Reading<'t, const CHECKED: bool> {
     starts: [usize; DEEPEST as usize],
 }
 
-impl<'t, const CHECKED: bool> Reading<'t, CHECKED> {
+impl<'t, const CHECKED: bool> EnvelopeWalk<'t, CHECKED> {
     fn new(text: &'t [u8], deepest: usize, most: usize) -> Self {
         let keys = Vec::with_capacity(if CHECKED { 16 } else { 0 });
-        let (key, starts) = (Place::default(), [0; DEEPEST as usize]);
+        let (key, starts) = (TokenRange::default(), [0; DEEPEST as usize]);
         Self { text, deepest, most, envelope: Envelope::default(), depth: 0, nodes: 0, key, start: 0, keys, starts }
     }
 
     /// Stores the position of the value that has just ended, if its key belongs to the envelope;
     /// `None` if the envelope has that member already.
-    fn note(&mut self, value: Place) -> Option<()> {
+    fn note(&mut self, value: TokenRange) -> Option<()> {
         let Some(member) = self.envelope.member(self.key.of(self.text)) else { return Some(()) };
         member.replace(value).is_none().then_some(())
     }
@@ -91,7 +91,7 @@ impl<'t, const CHECKED: bool> Reading<'t, CHECKED> {
     }
 }
 
-impl<const CHECKED: bool> Visit for Reading<'_, CHECKED> {
+impl<const CHECKED: bool> TokenVisitor for EnvelopeWalk<'_, CHECKED> {
     #[inline(always)]
     fn opens(&mut self, at: usize, is_object: bool) -> Option<()> {
         if self.depth == 0 && !is_object {
@@ -115,16 +115,16 @@ impl<const CHECKED: bool> Visit for Reading<'_, CHECKED> {
         self.depth -= 1;
         if CHECKED && is_object {
             let start = *self.starts.get(self.depth)?;
-            if twins(self.keys.get_mut(start..)?) {
+            if has_duplicates(self.keys.get_mut(start..)?) {
                 return None;
             }
             self.keys.truncate(start);
         }
-        if self.depth == 1 { self.note(Place { start: self.start, end }) } else { Some(()) }
+        if self.depth == 1 { self.note(TokenRange { start: self.start, end }) } else { Some(()) }
     }
 
     #[inline(always)]
-    fn key(&mut self, place: Place, is_escaped: bool) -> Option<()> {
+    fn key(&mut self, place: TokenRange, is_escaped: bool) -> Option<()> {
         if is_escaped && (CHECKED || self.depth == 1) {
             return None;
         }
@@ -138,7 +138,7 @@ impl<const CHECKED: bool> Visit for Reading<'_, CHECKED> {
     }
 
     #[inline(always)]
-    fn scalar(&mut self, place: Place) -> Option<()> {
+    fn scalar(&mut self, place: TokenRange) -> Option<()> {
         match self.depth {
             0 => return None,
             1 => self.note(place)?,
@@ -155,7 +155,7 @@ mod tests {
     fn read(text: &str) -> Option<[Option<&str>; 6]> {
         let envelope = Envelope::of(text.as_bytes())?;
         let Envelope { jsonrpc, id, method, params, result, error } = envelope;
-        let of = |place: Place| std::str::from_utf8(place.of(text.as_bytes())).unwrap();
+        let of = |place: TokenRange| std::str::from_utf8(place.of(text.as_bytes())).unwrap();
         Some([jsonrpc, id, method, params, result, error].map(|place| place.map(of)))
     }
 

@@ -50,18 +50,18 @@ pub fn turns_direction(c: char) -> bool {
 
 /// Removes the characters that are cleaned out of titles and descriptions before a definition is
 /// pinned; `None` if the text has none of them.
-pub(crate) fn stripped(text: &str) -> Option<String> {
+pub(crate) fn strip_hidden(text: &str) -> Option<String> {
     if text.is_ascii() && !text.contains(is_stripped) {
         return None;
     }
-    let kept: String = kept(text).collect();
+    let kept: String = retained_characters(text).collect();
     (kept.len() < text.len()).then_some(kept)
 }
 
 /// Returns the characters that stay. A joiner or a variation selector stays only where it has an
 /// effect, one at a time: joiners between non-ASCII characters, as some languages and emoji need
 /// them. Elsewhere, and in rows, they could carry hidden bits.
-fn kept(text: &str) -> impl Iterator<Item = char> + '_ {
+fn retained_characters(text: &str) -> impl Iterator<Item = char> + '_ {
     let is_invisible = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}') || is_stripped(c);
     let mut before = ' ';
     let mut rest = text.chars().filter(|c| !is_stripped(*c)).peekable();
@@ -140,7 +140,7 @@ fn is_part_of_emoji(before: char, c: char, next: Option<char>) -> bool {
 }
 
 /// Counts the hidden characters of a text.
-pub fn hidden_in(text: &str) -> usize {
+pub fn count_hidden(text: &str) -> usize {
     if text.is_ascii() {
         return text.chars().filter(|c| is_hidden(*c)).count();
     }
@@ -149,7 +149,7 @@ pub fn hidden_in(text: &str) -> usize {
 
 /// Spells a foreign text out so that it fits in one line of ours, line feeds and tabs too.
 pub fn line(text: &str) -> Cow<'_, str> {
-    shown(text, |c, hidden| hidden || matches!(c, '\n' | '\t'))
+    spell_out(text, |c, hidden| hidden || matches!(c, '\n' | '\t'))
 }
 
 /// Returns one word of a shell command, in quotes if it needs them, so that a command that we
@@ -170,13 +170,13 @@ pub fn short(text: &str, chars: usize) -> String {
 
 /// Spells a foreign text out in lines of its own: line feeds and tabs stay.
 pub fn block(text: &str) -> Cow<'_, str> {
-    shown(text, |_, hidden| hidden)
+    spell_out(text, |_, hidden| hidden)
 }
 
 /// Spells out a line for a terminal, but keeps the escape character, since our own escape sequences
 /// set colours in it.
 pub fn coloured_line(text: &str) -> Cow<'_, str> {
-    shown(text, |c, hidden| c != '\u{1b}' && (hidden || matches!(c, '\n' | '\t')))
+    spell_out(text, |c, hidden| c != '\u{1b}' && (hidden || matches!(c, '\n' | '\t')))
 }
 
 /// Writes a JSON text on one line, with hidden characters as JSON escapes. Its value stays equal.
@@ -197,13 +197,13 @@ pub fn json(text: &str) -> String {
 
 /// Spells out the characters for which `escapes` says so; it gets each character and whether it is
 /// hidden.
-fn shown(text: &str, escapes: impl Fn(char, bool) -> bool) -> Cow<'_, str> {
+fn spell_out(text: &str, escapes: impl Fn(char, bool) -> bool) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     for (c, hidden) in characters(text) {
-        if escapes(c, hidden) { out.push_str(&spelled(c)) } else { out.push(c) }
+        if escapes(c, hidden) { out.push_str(&spell_character(c)) } else { out.push(c) }
     }
     Cow::Owned(out)
 }
@@ -216,7 +216,7 @@ pub fn quoted(text: &str, most: usize) -> String {
         let before = out.len();
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if hidden || matches!(c, '\n' | '\t') => out.push_str(&spelled(c)),
+            c if hidden || matches!(c, '\n' | '\t') => out.push_str(&spell_character(c)),
             c => out.push(c),
         }
         if out.len() > most {
@@ -281,7 +281,7 @@ pub fn has_right_to_left(text: &str) -> bool {
 }
 
 /// Returns the spelling of a hidden character, such as `\n` or `\u{202e}`.
-pub fn spelled(c: char) -> String {
+pub fn spell_character(c: char) -> String {
     match c {
         '\n' => "\\n".to_owned(),
         '\r' => "\\r".to_owned(),

@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
 
 use crate::wire::envelope::Envelope;
-use crate::wire::raw::twins;
-use crate::wire::tokens::{Kind, Tokens};
+use crate::wire::raw::has_duplicates;
+use crate::wire::tokens::{JsonTokens, TokenKind};
 
 /// An admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a
 /// line and an SSE field.
@@ -21,14 +21,14 @@ pub struct Frame {
 
 /// Bounds of a message's JSON. The size in bytes is bounded where the bytes are read.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct JsonBounds {
     /// The limit for the nesting of arrays and objects, in levels.
     pub depth: usize,
     /// The limit for the number of values, keys included.
     pub nodes: usize,
 }
 
-impl Bounds {
+impl JsonBounds {
     /// Bounds of a client's message: real arguments stay below ten levels.
     pub const CLIENT: Self = Self { depth: 64, nodes: 100_000 };
     /// Bounds of an upstream's message: clients' own parsers give up at 100 to 1000 levels, and a
@@ -63,7 +63,7 @@ impl Frame {
         if std::str::from_utf8(&bytes).is_err() {
             return Err(FrameError::NotUtf8);
         }
-        Ok(Self { bytes: on_one_line(bytes), envelope: None })
+        Ok(Self { bytes: replace_line_breaks(bytes), envelope: None })
     }
 
     /// Admits bytes of a client: checks the bounds, and that no object at any depth has a key
@@ -72,7 +72,7 @@ impl Frame {
     ///
     /// # Errors
     /// The first bound or rule that the bytes break.
-    pub fn from_client(bytes: Bytes, bounds: Bounds) -> Result<Self, FrameError> {
+    pub fn from_client(bytes: Bytes, bounds: JsonBounds) -> Result<Self, FrameError> {
         let mut frame = Self::from_upstream(bytes)?;
         frame.envelope = Envelope::within(&frame.bytes, bounds.depth, bounds.nodes);
         if frame.envelope.is_none() {
@@ -94,7 +94,7 @@ impl Frame {
     ///
     /// # Errors
     /// The first bound that the frame breaks.
-    pub fn within(&self, bounds: Bounds) -> Result<(), FrameError> {
+    pub fn within(&self, bounds: JsonBounds) -> Result<(), FrameError> {
         // Quick check that most frames pass: a value takes at least a byte and its separator, and a
         // level takes its opening bracket.
         let few_values = self.bytes.len().div_ceil(2) <= bounds.nodes;
@@ -105,7 +105,7 @@ impl Frame {
     }
 
     /// Checks bounds and duplicate keys, and the grammar of text that is no object.
-    fn check(&self, bounds: Bounds) -> Result<(), FrameError> {
+    fn check(&self, bounds: JsonBounds) -> Result<(), FrameError> {
         let scanned = self.scan(bounds, true);
         let is_object = self.bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         if is_object && scanned.is_ok() {
@@ -120,27 +120,27 @@ impl Frame {
 
     /// Checks depth and number of values; `compares` also checks each object for a key that occurs
     /// twice.
-    fn scan(&self, bounds: Bounds, compares: bool) -> Result<(), FrameError> {
-        let mut tokens = Tokens::of(&self.bytes);
+    fn scan(&self, bounds: JsonBounds, compares: bool) -> Result<(), FrameError> {
+        let mut tokens = JsonTokens::of(&self.bytes);
         // Keys of all open objects, innermost last, and the index of each object's first key.
         let (mut keys, mut starts) = (Vec::new(), Vec::new());
         let mut nodes = 0;
         while let Some(token) = tokens.next() {
             match token.kind {
-                Kind::Comma | Kind::ArrayEnd => continue,
-                Kind::ObjectEnd => {
+                TokenKind::Comma | TokenKind::ArrayEnd => continue,
+                TokenKind::ObjectEnd => {
                     let start = starts.pop().unwrap_or(keys.len());
-                    if twins(keys.get_mut(start..).unwrap_or_default()) {
+                    if has_duplicates(keys.get_mut(start..).unwrap_or_default()) {
                         return Err(FrameError::DuplicateKey);
                     }
                     keys.truncate(start);
                     continue;
                 }
-                Kind::Object if compares => starts.push(keys.len()),
-                Kind::Key if compares => {
+                TokenKind::Object if compares => starts.push(keys.len()),
+                TokenKind::Key if compares => {
                     keys.push(tokens.unquoted(token).unwrap_or(Cow::Borrowed(tokens.literal(token))));
                 }
-                Kind::Object | Kind::Array | Kind::Key | Kind::String | Kind::Scalar => {}
+                TokenKind::Object | TokenKind::Array | TokenKind::Key | TokenKind::String | TokenKind::Scalar => {}
             }
             nodes += 1;
             if nodes > bounds.nodes {
@@ -163,7 +163,7 @@ fn strip_bom(mut bytes: Bytes) -> Bytes {
 
 /// Replaces line breaks by spaces. In valid JSON they stand only between tokens, so the value stays
 /// equal. Copies bytes that are shared.
-pub fn on_one_line(bytes: Bytes) -> Bytes {
+pub fn replace_line_breaks(bytes: Bytes) -> Bytes {
     if memchr::memchr2(b'\n', b'\r', &bytes).is_none() {
         return bytes;
     }
@@ -186,7 +186,7 @@ mod tests {
 
     /// Admits a text, and for an object also checks the grammar with the parser of messages.
     fn admit(text: &str) -> Result<Frame, FrameError> {
-        let frame = Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT)?;
+        let frame = Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), JsonBounds::CLIENT)?;
         match Message::parse(&frame) {
             Err(MessageError::Syntax) => Err(FrameError::Syntax),
             Ok(_) | Err(MessageError::Shape { .. }) => Ok(frame),
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_an_upstream_sends_is_held_against_the_bounds_whatever_its_size() {
-        let bounds = Bounds { depth: 4, nodes: 20 };
+        let bounds = JsonBounds { depth: 4, nodes: 20 };
         for (text, want) in [
             ("[[[[1]]]]", Ok(())),
             ("[[[[[1]]]]]", Err(FrameError::TooDeep)),
@@ -256,7 +256,7 @@ mod tests {
 
         #[test]
         fn one_pass_admits_what_the_scan_admits(text in json(), depth in 0_usize..6, nodes in 0_usize..30) {
-            let bounds = Bounds { depth, nodes };
+            let bounds = JsonBounds { depth, nodes };
             let frame = Frame::from_upstream(Bytes::from(text.clone())).unwrap();
             let is_object = serde_json::from_slice::<&RawValue>(frame.bytes()).is_ok_and(|json| json.get().starts_with('{'));
             let admitted = is_object && frame.check(bounds).is_ok();

@@ -9,9 +9,9 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 use serde_json::value::RawValue;
 
 use super::canonical;
-use super::frame::{Bounds, Frame, FrameError};
+use super::frame::{Frame, FrameError, JsonBounds};
 use super::headers::{ParamHeaders, decode_value, encode_value};
-use super::lines::{Line, LineDecoder};
+use super::lines::{LineDecoder, StreamLine};
 use super::message::{Message, encode_answer, encode_notification, encode_request};
 use super::plain::is_plain;
 use super::raw::{RawJson, RawObject, elements};
@@ -21,7 +21,7 @@ use super::sse::{SseDecoder, SseError, SseEvent, event};
 /// that is nested more than 64 levels deep, beyond what readers of single values handle.
 pub fn value(data: &[u8]) -> Option<RawJson> {
     let frame = Frame::from_upstream(Bytes::copy_from_slice(data)).ok()?;
-    frame.within(Bounds { depth: 64, nodes: usize::MAX }).ok()?;
+    frame.within(JsonBounds { depth: 64, nodes: usize::MAX }).ok()?;
     let raw: &RawValue = serde_json::from_slice(frame.bytes()).ok()?;
     Some(RawJson::slice_of(frame.bytes(), raw))
 }
@@ -57,21 +57,21 @@ pub fn frames(data: &[u8]) {
     if let Ok(frame) = Frame::from_upstream(bytes.clone()) {
         reads(&frame);
     }
-    let admitted = Frame::from_client(bytes.clone(), Bounds::CLIENT);
+    let admitted = Frame::from_client(bytes.clone(), JsonBounds::CLIENT);
     let frame = match admitted {
         Ok(frame) => frame,
         Err(FrameError::DuplicateKey) => {
             let frame = Frame::from_upstream(bytes).unwrap();
-            assert!(serde_json::from_slice::<Unique>(frame.bytes()).is_err(), "no key stands twice");
+            assert!(serde_json::from_slice::<UniqueKeys>(frame.bytes()).is_err(), "no key stands twice");
             return;
         }
         Err(FrameError::NotUtf8 | FrameError::Syntax | FrameError::TooDeep | FrameError::TooManyNodes) => return,
     };
     assert!(memchr::memchr2(b'\r', b'\n', frame.bytes()).is_none());
-    let again = Frame::from_client(frame.bytes().clone(), Bounds::CLIENT).unwrap();
+    let again = Frame::from_client(frame.bytes().clone(), JsonBounds::CLIENT).unwrap();
     assert_eq!(again.bytes(), frame.bytes());
     if reads(&frame)
-        && let Err(error) = serde_json::from_slice::<Unique>(frame.bytes())
+        && let Err(error) = serde_json::from_slice::<UniqueKeys>(frame.bytes())
     {
         assert!(!error.to_string().contains("twice"), "a key stands twice: {error}");
     }
@@ -109,15 +109,15 @@ fn reads(frame: &Frame) -> bool {
 }
 
 /// A reader of JSON that fails if an object has a key twice; slow and simple, as a reference.
-struct Unique;
+struct UniqueKeys;
 
-impl<'de> Deserialize<'de> for Unique {
+impl<'de> Deserialize<'de> for UniqueKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Self)
     }
 }
 
-impl<'de> Visitor<'de> for Unique {
+impl<'de> Visitor<'de> for UniqueKeys {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,7 +180,7 @@ pub fn lines(data: &[u8]) {
     let whole = read(&mut std::iter::once(Bytes::copy_from_slice(data)));
     assert_eq!(whole, read(&mut chunks(data)));
     for line in &whole.0 {
-        let (Line::Full(text) | Line::Oversize { prefix: text, .. }) = line;
+        let (StreamLine::Full(text) | StreamLine::Oversize { prefix: text, .. }) = line;
         assert!(text.len() <= limit && !text.contains(&b'\n'));
     }
 }
@@ -241,10 +241,10 @@ pub fn headers(data: &[u8]) {
 /// parsed and encoded again is equal and has the same canonical text.
 pub fn canonical(data: &[u8]) {
     let Some(value) = value(data) else { return };
-    let canonical_text = canonical::canonical(&value).ok().map(|text| RawJson::trusted(text.into_owned()));
+    let canonical_text = canonical::canonicalize(&value).ok().map(|text| RawJson::trusted(text.into_owned()));
     if let Some(text) = &canonical_text {
         assert_json(text);
-        assert_eq!(canonical::canonical(text).unwrap(), text.bytes().as_ref());
+        assert_eq!(canonical::canonicalize(text).unwrap(), text.bytes().as_ref());
     }
     if let Ok(items) = elements(&value) {
         items.iter().for_each(assert_json);
@@ -253,7 +253,7 @@ pub fn canonical(data: &[u8]) {
     let encoded = object.encode();
     assert_json(&encoded);
     assert!(RawObject::parse(&encoded).unwrap() == object);
-    assert!(canonical::canonical(&encoded).ok().map(|text| RawJson::trusted(text.into_owned())) == canonical_text);
+    assert!(canonical::canonicalize(&encoded).ok().map(|text| RawJson::trusted(text.into_owned())) == canonical_text);
 }
 
 /// Writes a second text into the middle of a sealed one, either over as many bytes or as an

@@ -1,9 +1,10 @@
 //! Checks the grammar of JSON (RFC 8259) in one pass, without recursion or allocation.
 //!
-//! Unlike [`Tokens`](crate::wire::tokens::Tokens) it refuses text that is not JSON, and unlike
-//! `serde_json` it builds nothing: it reports positions to a [`Visit`]or. It serves the common
-//! case. Callers hand text that it refuses, including text that nests deeper than [`DEEPEST`], to
-//! `serde_json`, which names the error. UTF-8 and the meaning of escapes are not checked.
+//! Unlike [`JsonTokens`](crate::wire::tokens::JsonTokens) it refuses text that is not JSON, and
+//! unlike `serde_json` it builds nothing: it reports positions to a [`Visit`]or. It serves the
+//! common case. Callers hand text that it refuses, including text that nests deeper than
+//! [`DEEPEST`], to `serde_json`, which names the error. UTF-8 and the meaning of escapes are not
+//! checked.
 
 use crate::wire::plain::plain_len;
 
@@ -12,12 +13,12 @@ pub(crate) const DEEPEST: u32 = 64;
 
 /// The range of a token in a text, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TokenRange {
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-impl Place {
+impl TokenRange {
     /// Returns the bytes of the range.
     pub(crate) fn of(self, text: &[u8]) -> &[u8] {
         text.get(self.start..self.end).unwrap_or_default()
@@ -25,21 +26,21 @@ impl Place {
 }
 
 /// A visitor that gets the position of each token. Returning `None` ends the walk.
-pub(crate) trait Visit {
+pub(crate) trait TokenVisitor {
     /// Called when an object or an array begins at `at`.
     fn opens(&mut self, at: usize, is_object: bool) -> Option<()>;
     /// Called when the innermost container ends; `end` is the position after its bracket.
     fn closes(&mut self, end: usize, is_object: bool) -> Option<()>;
     /// Called for a key; `place` includes the quotes.
-    fn key(&mut self, place: Place, is_escaped: bool) -> Option<()>;
+    fn key(&mut self, place: TokenRange, is_escaped: bool) -> Option<()>;
     /// Called for a string, a number, `true`, `false` or `null`.
-    fn scalar(&mut self, place: Place) -> Option<()>;
+    fn scalar(&mut self, place: TokenRange) -> Option<()>;
 }
 
 /// Walks over a text that has to be one JSON value. Returns `None` if it is not, if it nests too
 /// deep, or if the visitor ended the walk.
-pub(crate) fn walk(text: &[u8], visitor: &mut impl Visit) -> Option<()> {
-    let mut at = Walk { text, at: 0 };
+pub(crate) fn walk(text: &[u8], visitor: &mut impl TokenVisitor) -> Option<()> {
+    let mut at = GrammarWalk { text, at: 0 };
     // One bit per open container, the innermost lowest; the bit is set for an object.
     let (mut open, mut depth) = (0_u64, 0_u32);
     loop {
@@ -63,7 +64,7 @@ pub(crate) fn walk(text: &[u8], visitor: &mut impl Visit) -> Option<()> {
             }
         } else {
             at.scalar(first)?;
-            visitor.scalar(Place { start, end: at.at })?;
+            visitor.scalar(TokenRange { start, end: at.at })?;
         }
         // Here a value has ended, or an empty container is about to.
         loop {
@@ -92,12 +93,12 @@ pub(crate) fn walk(text: &[u8], visitor: &mut impl Visit) -> Option<()> {
 }
 
 /// The position of a walk in its text.
-struct Walk<'t> {
+struct GrammarWalk<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-impl Walk<'_> {
+impl GrammarWalk<'_> {
     /// Skips white space and returns the next byte without consuming it.
     #[inline(always)]
     fn peek(&mut self) -> Option<u8> {
@@ -116,13 +117,13 @@ impl Walk<'_> {
 
     /// Consumes a key and the colon after it, and passes the key to the visitor.
     #[inline(always)]
-    fn key(&mut self, visitor: &mut impl Visit) -> Option<()> {
+    fn key(&mut self, visitor: &mut impl TokenVisitor) -> Option<()> {
         if self.peek()? != b'"' {
             return None;
         }
         let start = self.at;
         let is_escaped = self.string()?;
-        visitor.key(Place { start, end: self.at }, is_escaped)?;
+        visitor.key(TokenRange { start, end: self.at }, is_escaped)?;
         if self.peek()? != b':' {
             return None;
         }
@@ -216,9 +217,9 @@ pub(super) mod tests {
 
     /// Records every call of the visitor: kind, start, end.
     #[derive(Default)]
-    struct Heard(Vec<(char, usize, usize)>);
+    struct RecordedTokens(Vec<(char, usize, usize)>);
 
-    impl Visit for Heard {
+    impl TokenVisitor for RecordedTokens {
         fn opens(&mut self, at: usize, is_object: bool) -> Option<()> {
             self.0.push((if is_object { '{' } else { '[' }, at, at + 1));
             Some(())
@@ -227,18 +228,18 @@ pub(super) mod tests {
             self.0.push((if is_object { '}' } else { ']' }, end - 1, end));
             Some(())
         }
-        fn key(&mut self, place: Place, is_escaped: bool) -> Option<()> {
+        fn key(&mut self, place: TokenRange, is_escaped: bool) -> Option<()> {
             self.0.push((if is_escaped { 'K' } else { 'k' }, place.start, place.end));
             Some(())
         }
-        fn scalar(&mut self, place: Place) -> Option<()> {
+        fn scalar(&mut self, place: TokenRange) -> Option<()> {
             self.0.push(('s', place.start, place.end));
             Some(())
         }
     }
 
     fn heard(text: &[u8]) -> Option<Vec<(char, usize, usize)>> {
-        let mut visitor = Heard::default();
+        let mut visitor = RecordedTokens::default();
         walk(text, &mut visitor).map(|()| visitor.0)
     }
 
@@ -371,18 +372,18 @@ pub(super) mod tests {
 
         #[test]
         fn things_stand_where_the_scanner_finds_them(text in json()) {
-            use crate::wire::tokens::{Kind, Tokens};
+            use crate::wire::tokens::{TokenKind, JsonTokens};
             let Some(heard) = heard(text.as_bytes()) else { return Ok(()) };
-            let tokens = Tokens::of(text.as_bytes()).filter_map(|token| {
+            let tokens = JsonTokens::of(text.as_bytes()).filter_map(|token| {
                 let kind = match token.kind {
-                    Kind::Object => '{',
-                    Kind::Array => '[',
-                    Kind::ObjectEnd => '}',
-                    Kind::ArrayEnd => ']',
-                    Kind::Comma => return None,
-                    Kind::Key if token.escaped => 'K',
-                    Kind::Key => 'k',
-                    Kind::String | Kind::Scalar => 's',
+                    TokenKind::Object => '{',
+                    TokenKind::Array => '[',
+                    TokenKind::ObjectEnd => '}',
+                    TokenKind::ArrayEnd => ']',
+                    TokenKind::Comma => return None,
+                    TokenKind::Key if token.escaped => 'K',
+                    TokenKind::Key => 'k',
+                    TokenKind::String | TokenKind::Scalar => 's',
                 };
                 Some((kind, token.start, token.end))
             });

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use data_encoding::BASE64;
 
 pub use self::error::HeaderError;
-use self::schema::Annotation;
+use self::schema::HeaderAnnotation;
 use crate::wire::raw;
 use crate::wire::tokens::unescaped;
 
@@ -76,12 +76,12 @@ fn is_value_byte(byte: &u8) -> bool {
 /// nearly every tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParamHeaders {
-    params: Box<[Param]>,
+    params: Box<[MirroredParam]>,
 }
 
 /// One mirrored argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Param {
+struct MirroredParam {
     /// The full header name, `Mcp-Param-` included.
     header: String,
     /// Property names from the arguments down to the value; never empty.
@@ -96,7 +96,7 @@ impl ParamHeaders {
     /// Fails if an annotation is invalid; the tool must then not be offered over HTTP. A schema
     /// without annotations is not checked.
     pub(crate) fn from_schema(input_schema: &str) -> Result<Self, HeaderError> {
-        let params = schema::annotations(input_schema)?.into_iter().map(Param::of).collect();
+        let params = schema::annotations(input_schema)?.into_iter().map(MirroredParam::of).collect();
         Ok(Self { params })
     }
 
@@ -125,9 +125,9 @@ impl ParamHeaders {
                 continue;
             };
             let text: Cow<'_, str> = match value {
-                Scalar::Text(text) => text,
-                Scalar::Integer(number) => number.to_string().into(),
-                Scalar::Bool(value) => if value { "true" } else { "false" }.into(),
+                HeaderArgument::Text(text) => text,
+                HeaderArgument::Integer(number) => number.to_string().into(),
+                HeaderArgument::Bool(value) => if value { "true" } else { "false" }.into(),
             };
             headers.push((param.name().to_owned(), encode_value(&text).into_owned()));
         }
@@ -163,8 +163,8 @@ impl ParamHeaders {
     }
 }
 
-impl Param {
-    fn of(Annotation { name, path }: Annotation) -> Self {
+impl MirroredParam {
+    fn of(HeaderAnnotation { name, path }: HeaderAnnotation) -> Self {
         Self { header: format!("{PARAM_PREFIX}{name}"), path }
     }
 
@@ -173,7 +173,7 @@ impl Param {
     }
 
     /// Returns the value at the path; `None` if it is absent or null.
-    fn argument<'a>(&self, arguments: Option<&'a str>) -> Result<Option<Scalar<'a>>, HeaderError> {
+    fn argument<'a>(&self, arguments: Option<&'a str>) -> Result<Option<HeaderArgument<'a>>, HeaderError> {
         let Some(mut value) = arguments.map(str::trim_ascii).filter(|text| *text != "null") else {
             return Ok(None);
         };
@@ -191,19 +191,21 @@ impl Param {
         }
         match value {
             "null" => Ok(None),
-            _ => Scalar::read(value).map(Some).ok_or_else(|| HeaderError::Argument { name: self.header.clone() }),
+            _ => {
+                HeaderArgument::read(value).map(Some).ok_or_else(|| HeaderError::Argument { name: self.header.clone() })
+            }
         }
     }
 }
 
 /// An argument that a header can carry.
-enum Scalar<'a> {
+enum HeaderArgument<'a> {
     Text(Cow<'a, str>),
     Integer(i64),
     Bool(bool),
 }
 
-impl<'a> Scalar<'a> {
+impl<'a> HeaderArgument<'a> {
     /// Reads a JSON value that a header can carry; `None` for any other.
     fn read(json: &'a str) -> Option<Self> {
         match json {

@@ -90,15 +90,15 @@ impl WireId {
     }
 
     /// Reads the token of a progress notification, which may come back in another form, see
-    /// [`number_meant`].
+    /// [`normalize_number`].
     pub fn from_token(raw: &RawJson) -> Option<Self> {
-        Self::from_raw(number_meant(raw).as_ref().unwrap_or(raw))
+        Self::from_raw(normalize_number(raw).as_ref().unwrap_or(raw))
     }
 }
 
 /// Returns the plain form of a number of ours that came back as a string or with a fraction of
 /// zero. `None` for any other value, also for a number in its plain form.
-pub(crate) fn number_meant(raw: &RawJson) -> Option<RawJson> {
+pub(crate) fn normalize_number(raw: &RawJson) -> Option<RawJson> {
     let text = raw.bytes();
     let digits = match text.strip_prefix(b"\"") {
         Some(text) => text.strip_suffix(b"\"")?,

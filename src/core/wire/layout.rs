@@ -1,7 +1,7 @@
 //! Lays JSON text out for people, on one line or over indented lines. Strings, numbers and words
 //! keep their spelling.
 
-use crate::wire::tokens::{Kind, Tokens};
+use crate::wire::tokens::{JsonTokens, TokenKind};
 
 /// A line feed and the deepest indent. Deeper values get no more indent, so that the output does
 /// not grow with the square of the nesting.
@@ -13,21 +13,21 @@ const LINE: &str = concat!(
 
 /// Passes the text to `put` in parts, over indented lines or on one: each token with its kind, and
 /// the white space and colons between tokens with `None`.
-pub(crate) fn laid_out<'t>(json: &'t str, lines: bool, put: &mut dyn FnMut(Option<Kind>, &'t str)) {
+pub(crate) fn lay_out<'t>(json: &'t str, lines: bool, put: &mut dyn FnMut(Option<TokenKind>, &'t str)) {
     let line = |depth: usize| if lines { LINE.get(..=2 * depth).unwrap_or(LINE) } else { "" };
-    let mut tokens = Tokens::of(json.as_bytes());
+    let mut tokens = JsonTokens::of(json.as_bytes());
     // True while the innermost open object or array has no content yet.
     let mut is_empty = false;
     while let Some(token) = tokens.next() {
-        let opens = matches!(token.kind, Kind::Object | Kind::Array);
-        let closes = matches!(token.kind, Kind::ObjectEnd | Kind::ArrayEnd);
+        let opens = matches!(token.kind, TokenKind::Object | TokenKind::Array);
+        let closes = matches!(token.kind, TokenKind::ObjectEnd | TokenKind::ArrayEnd);
         if is_empty != closes {
             put(None, line(tokens.depth() - usize::from(opens)));
         }
         put(Some(token.kind), json.get(token.start..token.end).unwrap_or_default());
-        if token.kind == Kind::Key {
+        if token.kind == TokenKind::Key {
             put(None, if lines { ": " } else { ":" });
-        } else if token.kind == Kind::Comma {
+        } else if token.kind == TokenKind::Comma {
             put(None, line(tokens.depth()));
         }
         is_empty = opens;
@@ -37,7 +37,7 @@ pub(crate) fn laid_out<'t>(json: &'t str, lines: bool, put: &mut dyn FnMut(Optio
 /// Returns the text over indented lines.
 pub fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
-    laid_out(json, true, &mut |_, part| out.push_str(part));
+    lay_out(json, true, &mut |_, part| out.push_str(part));
     out
 }
 
@@ -56,7 +56,7 @@ mod tests {
             assert_eq!(indented(text), want, "{label}");
         }
         let mut one_line = String::new();
-        laid_out("{ \"a\" : [1, {}] }", false, &mut |_, part| one_line.push_str(part));
+        lay_out("{ \"a\" : [1, {}] }", false, &mut |_, part| one_line.push_str(part));
         assert_eq!(one_line, r#"{"a":[1,{}]}"#);
         assert!(indented(&"[".repeat(10_000)).len() < 10_000 * 140);
     }

@@ -30,7 +30,7 @@ const PREFIX_BYTES: usize = 4 * 1024;
 
 /// One line of the stream.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum StreamLine {
     /// A line without its LF and without one CR before it. Never blank.
     Full(Bytes),
     /// A line above the limit; the stream continues with the line after it.
@@ -44,7 +44,7 @@ pub enum Line {
 
 /// The part of an oversize line that is remembered while the rest is discarded.
 #[derive(Debug)]
-struct Discard {
+struct DiscardedLine {
     prefix: Bytes,
     bytes: u64,
 }
@@ -62,7 +62,7 @@ pub struct LineDecoder {
     /// Bytes of lines that were taken from this allocation; a slice of it keeps them in memory.
     passed: usize,
     max_line_bytes: usize,
-    discard: Option<Discard>,
+    discard: Option<DiscardedLine>,
 }
 
 impl LineDecoder {
@@ -105,7 +105,7 @@ impl LineDecoder {
     }
 
     /// Takes the next complete line; `None` if more bytes are needed. Blank lines are skipped.
-    pub fn next_line(&mut self) -> Option<Line> {
+    pub fn next_line(&mut self) -> Option<StreamLine> {
         self.peak = self.peak.max(self.buffer.capacity());
         loop {
             let fresh = self.buffer.get(self.scanned..).unwrap_or_default();
@@ -122,7 +122,7 @@ impl LineDecoder {
     }
 
     /// Takes the last line at the end of the stream, which has no newline.
-    pub fn last_line(&mut self) -> Option<Line> {
+    pub fn last_line(&mut self) -> Option<StreamLine> {
         let length = self.buffer.len();
         if length == 0 && self.discard.is_none() {
             return None;
@@ -142,11 +142,12 @@ impl LineDecoder {
         self.discard.as_ref().map_or(&self.buffer, |discard| &discard.prefix)
     }
 
-    /// Discards the unfinished line; once its newline arrives it is reported as [`Line::Oversize`].
+    /// Discards the unfinished line; once its newline arrives it is reported as
+    /// [`StreamLine::Oversize`].
     pub fn discard(&mut self) {
         if self.discard.is_none() && !self.buffer.is_empty() {
             let length = self.buffer.len();
-            self.discard = Some(Discard { prefix: self.prefix(length), bytes: length as u64 });
+            self.discard = Some(DiscardedLine { prefix: self.prefix(length), bytes: length as u64 });
             self.clear();
             self.scanned = 0;
         }
@@ -163,17 +164,17 @@ impl LineDecoder {
     }
 
     /// Takes `length` bytes and the newline after them off the buffer. `None` for a blank line.
-    fn take(&mut self, length: usize) -> Option<Line> {
+    fn take(&mut self, length: usize) -> Option<StreamLine> {
         let passed = self.passed;
         self.passed += length + 1;
         if let Some(discard) = self.discard.take() {
             self.buffer.advance(length + 1);
-            return Some(Line::Oversize { prefix: discard.prefix, bytes: discard.bytes + length as u64 });
+            return Some(StreamLine::Oversize { prefix: discard.prefix, bytes: discard.bytes + length as u64 });
         }
         if length > self.max_line_bytes {
             let prefix = self.prefix(length);
             self.buffer.advance(length + 1);
-            return Some(Line::Oversize { prefix, bytes: length as u64 });
+            return Some(StreamLine::Oversize { prefix, bytes: length as u64 });
         }
         let mut line = self.buffer.split_to(length);
         self.buffer.advance(1);
@@ -186,7 +187,7 @@ impl LineDecoder {
         // Copied: a short line must not keep a large allocation in memory.
         let is_short = line.len() < PREFIX_BYTES || passed / 4 > line.len();
         let apart = self.peak > KEEP_BYTES && is_short;
-        Some(Line::Full(if apart { Bytes::copy_from_slice(&line) } else { line.freeze() }))
+        Some(StreamLine::Full(if apart { Bytes::copy_from_slice(&line) } else { line.freeze() }))
     }
 
     /// Handles a buffer without a newline: starts or continues discarding, and gives memory back.
@@ -197,7 +198,7 @@ impl LineDecoder {
             self.clear();
         } else if length > self.max_line_bytes {
             let prefix = self.prefix(length);
-            self.discard = Some(Discard { prefix, bytes: length as u64 });
+            self.discard = Some(DiscardedLine { prefix, bytes: length as u64 });
             self.clear();
         } else if self.peak > KEEP_BYTES && length <= PREFIX_BYTES {
             let rest = BytesMut::from(self.buffer.as_ref());

@@ -5,9 +5,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::wire::envelope::Envelope;
-use crate::wire::frame::{Bounds, Frame, FrameError};
-use crate::wire::grammar::Place;
-use crate::wire::id::{ClientId, number_meant};
+use crate::wire::frame::{Frame, FrameError, JsonBounds};
+use crate::wire::grammar::TokenRange;
+use crate::wire::id::{ClientId, normalize_number};
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::unescaped;
@@ -74,7 +74,7 @@ pub enum MessageError {
 /// The members of an envelope as `serde_json` reads them, for messages that [`Frame::envelope`]
 /// cannot read; unknown members are dropped. A member that is JSON `null` is `Some`.
 #[derive(Deserialize)]
-struct Parsed<'a> {
+struct ParsedEnvelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     jsonrpc: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -102,7 +102,7 @@ impl Message {
     ///
     /// # Errors
     /// As [`Self::parse`].
-    pub(crate) fn of_upstream(frame: &Frame, bounds: Bounds) -> Result<FromUpstream, MessageError> {
+    pub(crate) fn of_upstream(frame: &Frame, bounds: JsonBounds) -> Result<FromUpstream, MessageError> {
         let (mut message, quirk) = Self::read(frame, true)?;
         let Err(broken) = frame.within(bounds) else { return Ok((message, None, quirk)) };
         match &mut message {
@@ -125,7 +125,7 @@ impl Message {
     fn read(frame: &Frame, of_upstream: bool) -> Result<(Self, Option<Quirk>), MessageError> {
         let bytes = frame.bytes();
         match frame.envelope() {
-            Some(envelope) => Members::at(&envelope, bytes).read(of_upstream),
+            Some(envelope) => EnvelopeMembers::at(&envelope, bytes).read(of_upstream),
             None => Self::read_whole(bytes, of_upstream),
         }
     }
@@ -139,18 +139,18 @@ impl Message {
             let shape = MessageError::Shape { why: "an object is expected", id: None };
             return Err(if json { shape } else { MessageError::Syntax });
         }
-        let parsed: Parsed<'_> = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        let parsed: ParsedEnvelope<'_> = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => MessageError::Shape { why: "a member stands twice", id: None },
             serde_json::error::Category::Io
             | serde_json::error::Category::Syntax
             | serde_json::error::Category::Eof => MessageError::Syntax,
         })?;
-        Members::of(&parsed, bytes).read(of_upstream)
+        EnvelopeMembers::of(&parsed, bytes).read(of_upstream)
     }
 }
 
 /// The members of an envelope, as slices of the frame.
-struct Members<'a> {
+struct EnvelopeMembers<'a> {
     jsonrpc: Option<&'a [u8]>,
     id: Option<RawJson>,
     method: Option<&'a [u8]>,
@@ -159,11 +159,11 @@ struct Members<'a> {
     error: Option<RawJson>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> EnvelopeMembers<'a> {
     /// Slices the members out of a frame, at the positions that a single pass found.
     fn at(envelope: &Envelope, frame: &'a Bytes) -> Self {
-        let text = |place: Option<Place>| place.map(|place| place.of(frame));
-        let json = |place: Option<Place>| place.map(|place| RawJson::trusted(frame.slice(place.start..place.end)));
+        let text = |place: Option<TokenRange>| place.map(|place| place.of(frame));
+        let json = |place: Option<TokenRange>| place.map(|place| RawJson::trusted(frame.slice(place.start..place.end)));
         Self {
             jsonrpc: text(envelope.jsonrpc),
             id: json(envelope.id),
@@ -174,7 +174,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    fn of(parsed: &Parsed<'a>, frame: &Bytes) -> Self {
+    fn of(parsed: &ParsedEnvelope<'a>, frame: &Bytes) -> Self {
         let text = |member: Option<&'a RawValue>| member.map(|member| member.get().as_bytes());
         let json = |member: Option<&RawValue>| member.map(|member| RawJson::slice_of(frame, member));
         Self {
@@ -218,7 +218,7 @@ impl<'a> Members<'a> {
             (self.id, quirk) = (None, Some(Quirk::NullMember));
         }
         if self.method.is_none()
-            && let Some(number) = self.id.as_ref().and_then(number_meant)
+            && let Some(number) = self.id.as_ref().and_then(normalize_number)
         {
             (self.id, quirk) = (Some(number), Some(Quirk::OtherId));
         }

@@ -17,7 +17,8 @@ pub(crate) fn plain_len(text: &[u8]) -> usize {
     }
     // Whole blocks, which the compiler compares sixteen bytes at a time.
     let (blocks, _) = text.get(plain..).unwrap_or_default().as_chunks::<64>();
-    plain += 64 * blocks.iter().take_while(|block| block.iter().fold(true, |plain, byte| plain & is(*byte))).count();
+    plain += 64
+        * blocks.iter().take_while(|block| block.iter().fold(true, |plain, byte| plain & is_plain_byte(*byte))).count();
     plain + by_words(text.get(plain..).unwrap_or_default())
 }
 
@@ -27,7 +28,7 @@ pub(crate) fn is_plain(text: &str) -> bool {
 }
 
 /// Reports whether a byte needs no escape in a JSON string.
-const fn is(byte: u8) -> bool {
+const fn is_plain_byte(byte: u8) -> bool {
     (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
 }
 
@@ -35,17 +36,17 @@ const fn is(byte: u8) -> bool {
 fn by_words(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
     for (n, word) in words.iter().enumerate() {
-        let stops = stops(u64::from_le_bytes(*word));
+        let stops = mark_special_bytes(u64::from_le_bytes(*word));
         if stops != 0 {
             return n * 8 + stops.trailing_zeros() as usize / 8;
         }
     }
-    rest.iter().position(|byte| !is(*byte)).map_or(text.len(), |at| words.len() * 8 + at)
+    rest.iter().position(|byte| !is_plain_byte(*byte)).map_or(text.len(), |at| words.len() * 8 + at)
 }
 
 /// Marks the highest bit of each byte that is a quote, a backslash or a control character. Bytes
 /// above the lowest marked one may be marked wrongly.
-const fn stops(word: u64) -> u64 {
+const fn mark_special_bytes(word: u64) -> u64 {
     let (quote, backslash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
     // A subtraction borrows in each byte that is smaller than the subtrahend. Bytes with their own
     // highest bit set are never special.
@@ -79,7 +80,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_what_one_byte_after_the_other_says(text in prop::collection::vec(any::<u8>(), 0..300)) {
-            let want = text.iter().position(|byte| !is(*byte)).unwrap_or(text.len());
+            let want = text.iter().position(|byte| !is_plain_byte(*byte)).unwrap_or(text.len());
             prop_assert_eq!(plain_len(&text), want);
         }
     }

@@ -16,7 +16,7 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::wire::plain::is_plain;
-use crate::wire::tokens::{Kind, Token, Tokens, unescaped, unquoted};
+use crate::wire::tokens::{JsonToken, JsonTokens, TokenKind, unescaped, unquoted};
 
 /// The number of keys up to which comparing all pairs is faster than sorting.
 const FEW: usize = 8;
@@ -126,11 +126,11 @@ impl RawJson {
     /// Reports whether the value is an object with a string member of that name. Of two members of
     /// one name the first counts.
     pub(crate) fn has_string(&self, name: &str) -> bool {
-        let mut tokens = Tokens::of(&self.0);
-        if tokens.next().map(|token| token.kind) != Some(Kind::Object) {
+        let mut tokens = JsonTokens::of(&self.0);
+        if tokens.next().map(|token| token.kind) != Some(TokenKind::Object) {
             return false;
         }
-        while let Some(key) = tokens.next().filter(|key| key.kind == Kind::Key) {
+        while let Some(key) = tokens.next().filter(|key| key.kind == TokenKind::Key) {
             if tokens.unquoted(key).is_some_and(|key| *key == *name.as_bytes()) {
                 return tokens.peek() == Some(b'"');
             }
@@ -185,14 +185,14 @@ impl fmt::Debug for RawJson {
 
 /// A member of an object: its key as written (quotes included) and its value.
 #[derive(Clone, PartialEq, Eq)]
-struct Member {
+struct RawMember {
     key: Bytes,
     /// True if the key has escapes.
     escaped: bool,
     value: RawJson,
 }
 
-impl Member {
+impl RawMember {
     fn of(name: &str, value: RawJson) -> Self {
         let key = RawJson::string(name).into_bytes();
         // Any escape is longer than its character.
@@ -210,7 +210,7 @@ impl Member {
 /// The members of an object in order, each value as unchanged text. No key occurs twice.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RawObject {
-    members: Vec<Member>,
+    members: Vec<RawMember>,
 }
 
 impl fmt::Debug for RawObject {
@@ -226,17 +226,17 @@ impl RawObject {
     /// # Errors
     /// Fails if `raw` is no object, or if a key occurs twice, also in another spelling.
     pub fn parse(raw: &RawJson) -> Result<Self, serde_json::Error> {
-        let mut tokens = Tokens::of(&raw.0);
-        if tokens.next().map(|token| token.kind) != Some(Kind::Object) {
+        let mut tokens = JsonTokens::of(&raw.0);
+        if tokens.next().map(|token| token.kind) != Some(TokenKind::Object) {
             return Err(serde::de::Error::custom("not an object"));
         }
-        let mut members: Vec<Member> = Vec::with_capacity(MEMBERS);
+        let mut members: Vec<RawMember> = Vec::with_capacity(MEMBERS);
         // True if any key has escapes: keys are then compared unescaped.
         let mut escaped = false;
         loop {
             let key = match tokens.next() {
-                Some(key @ Token { kind: Kind::Key, .. }) => key,
-                Some(Token { kind: Kind::ObjectEnd, .. }) if members.is_empty() => break,
+                Some(key @ JsonToken { kind: TokenKind::Key, .. }) => key,
+                Some(JsonToken { kind: TokenKind::ObjectEnd, .. }) if members.is_empty() => break,
                 Some(_) | None => return Err(broken()),
             };
             escaped |= key.escaped;
@@ -246,17 +246,17 @@ impl RawObject {
             let start = tokens.at();
             tokens.skip_value();
             let value = RawJson(raw.0.slice(start..tokens.at()));
-            members.push(Member { key: raw.0.slice(key.start..key.end), escaped: key.escaped, value });
+            members.push(RawMember { key: raw.0.slice(key.start..key.end), escaped: key.escaped, value });
             match tokens.next().map(|token| token.kind) {
-                Some(Kind::Comma) => {}
-                Some(Kind::ObjectEnd) => break,
+                Some(TokenKind::Comma) => {}
+                Some(TokenKind::ObjectEnd) => break,
                 Some(_) | None => return Err(broken()),
             }
         }
         if tokens.peek().is_some() {
             return Err(broken());
         }
-        if has_twins(&members, escaped)? {
+        if has_duplicate_keys(&members, escaped)? {
             return Err(serde::de::Error::custom("duplicate key"));
         }
         Ok(Self { members })
@@ -264,12 +264,12 @@ impl RawObject {
 
     /// Creates an object of these members. The names must be distinct.
     pub fn of<const N: usize>(members: [(&str, RawJson); N]) -> Self {
-        Self { members: members.into_iter().map(|(name, value)| Member::of(name, value)).collect() }
+        Self { members: members.into_iter().map(|(name, value)| RawMember::of(name, value)).collect() }
     }
 
     /// Creates an object of string members. The names must be distinct.
     pub fn of_strings(members: &[(&str, &str)]) -> Self {
-        let member = |(name, text): &(&str, &str)| Member::of(name, RawJson::string(text));
+        let member = |(name, text): &(&str, &str)| RawMember::of(name, RawJson::string(text));
         Self { members: members.iter().map(member).collect() }
     }
 
@@ -309,7 +309,7 @@ impl RawObject {
     /// Appends a member whose key the object does not have yet. `quoted` is the key with its
     /// quotes, without escapes.
     pub(crate) fn append(&mut self, quoted: &'static str, value: RawJson) {
-        self.members.push(Member { key: Bytes::from_static(quoted.as_bytes()), escaped: false, value });
+        self.members.push(RawMember { key: Bytes::from_static(quoted.as_bytes()), escaped: false, value });
     }
 
     /// Replaces a member in place, or appends it.
@@ -317,7 +317,7 @@ impl RawObject {
         if let Some(member) = self.members.iter_mut().find(|member| member.is(name)) {
             member.value = value;
         } else {
-            self.members.push(Member::of(name, value));
+            self.members.push(RawMember::of(name, value));
         }
     }
 
@@ -348,7 +348,7 @@ impl RawObject {
     /// Fails if the escapes of a key form no text.
     pub(crate) fn into_sorted(self) -> Result<Vec<(String, RawJson)>, serde_json::Error> {
         let mut members = Vec::with_capacity(self.members.len());
-        for Member { key, value, .. } in self.members {
+        for RawMember { key, value, .. } in self.members {
             members.push((unescaped(&key).ok_or_else(no_text)?.into_owned(), value));
         }
         members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -378,7 +378,7 @@ impl RawObject {
     /// Appends the members whose name the test accepts to an object in `out` that begins at `start`
     /// and is not closed. The first member also writes the opening bracket.
     pub(crate) fn write_kept(&self, out: &mut Vec<u8>, start: usize, mut keep: impl FnMut(&str) -> bool) {
-        for Member { key, value, .. } in &self.members {
+        for RawMember { key, value, .. } in &self.members {
             let name = unquoted(key);
             if name.is_some_and(|name| std::str::from_utf8(&name).is_ok_and(&mut keep)) {
                 out.push(if out.len() == start { b'{' } else { b',' });
@@ -417,13 +417,13 @@ impl RawObject {
 }
 
 /// The key and value texts of an object, borrowed.
-struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+struct RawPairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawPairs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PairsVisitor;
         impl<'de> Visitor<'de> for PairsVisitor {
-            type Value = Pairs<'de>;
+            type Value = RawPairs<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
@@ -432,7 +432,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
                 while let Some(pair) = map.next_entry::<&'de RawValue, &'de RawValue>()? {
                     pairs.push(pair);
                 }
-                Ok(Pairs(pairs))
+                Ok(RawPairs(pairs))
             }
         }
         deserializer.deserialize_map(PairsVisitor)
@@ -453,13 +453,13 @@ pub(super) fn no_text() -> serde_json::Error {
 /// # Errors
 /// Fails if it is no object, or if the escapes of a key form no text.
 pub(super) fn members(object: &str) -> Result<Vec<(Cow<'_, str>, &str)>, serde_json::Error> {
-    let Pairs(pairs) = serde_json::from_str(object)?;
+    let RawPairs(pairs) = serde_json::from_str(object)?;
     let pairs = pairs.into_iter().map(|(key, value)| (unescaped(key.get().as_bytes()), value.get()));
     pairs.map(|(key, value)| Ok((key.ok_or_else(no_text)?, value))).collect()
 }
 
 /// Reports whether a key occurs twice, also in another spelling. `escaped`: some key has escapes.
-fn has_twins(members: &[Member], escaped: bool) -> Result<bool, serde_json::Error> {
+fn has_duplicate_keys(members: &[RawMember], escaped: bool) -> Result<bool, serde_json::Error> {
     if !escaped && members.len() <= FEW {
         let mut before = members.iter().enumerate();
         return Ok(before.any(|(n, member)| members.iter().take(n).any(|other| other.key == member.key)));
@@ -468,12 +468,12 @@ fn has_twins(members: &[Member], escaped: bool) -> Result<bool, serde_json::Erro
     for member in members {
         keys.push(unquoted(&member.key).ok_or_else(no_text)?);
     }
-    Ok(twins(&mut keys))
+    Ok(has_duplicates(&mut keys))
 }
 
 /// Reports whether two of the keys are equal; may sort them. A few keys are compared pairwise,
 /// which is fastest; many must not cost the square of their number.
-pub(super) fn twins<T: Ord>(keys: &mut [T]) -> bool {
+pub(super) fn has_duplicates<T: Ord>(keys: &mut [T]) -> bool {
     if keys.len() <= FEW {
         return keys.iter().enumerate().any(|(n, key)| keys.iter().take(n).any(|other| other == key));
     }

@@ -25,7 +25,7 @@ pub enum Reach {
 
 /// The kind of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum AddressKind {
     Public,
     /// RFC 1918, shared address space (RFC 6598), unique local (RFC 4193).
     Private,
@@ -38,10 +38,10 @@ impl Reach {
     /// Reports whether this address may be connected to.
     pub fn admits(self, address: IpAddr) -> bool {
         match kind(address) {
-            Kind::Public => self != Self::Loopback,
-            Kind::Private => self == Self::Private,
-            Kind::Loopback => self == Self::Loopback,
-            Kind::Other => false,
+            AddressKind::Public => self != Self::Loopback,
+            AddressKind::Private => self == Self::Private,
+            AddressKind::Loopback => self == Self::Loopback,
+            AddressKind::Other => false,
         }
     }
 
@@ -78,7 +78,7 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn kind(address: IpAddr) -> Kind {
+fn kind(address: IpAddr) -> AddressKind {
     match address {
         IpAddr::V4(address) => v4(address),
         IpAddr::V6(address) => v6(address),
@@ -86,35 +86,35 @@ fn kind(address: IpAddr) -> Kind {
 }
 
 /// Returns the kind of an IPv4 address.
-fn v4(address: Ipv4Addr) -> Kind {
+fn v4(address: Ipv4Addr) -> AddressKind {
     match address.octets() {
-        [127, ..] => Kind::Loopback,
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => Kind::Private,
-        [0, ..] | [169, 254, ..] | [192, 0, 0 | 2, _] | [192, 88, 99, _] => Kind::Other,
-        [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] | [224..=255, ..] => Kind::Other,
-        _ => Kind::Public,
+        [127, ..] => AddressKind::Loopback,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => AddressKind::Private,
+        [0, ..] | [169, 254, ..] | [192, 0, 0 | 2, _] | [192, 88, 99, _] => AddressKind::Other,
+        [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] | [224..=255, ..] => AddressKind::Other,
+        _ => AddressKind::Public,
     }
 }
 
 /// Returns the kind of an IPv6 address.
-fn v6(address: Ipv6Addr) -> Kind {
+fn v6(address: Ipv6Addr) -> AddressKind {
     let [first, second, third, fourth, fifth, sixth, ..] = address.segments();
     match first {
-        _ if address.is_loopback() => Kind::Loopback,
+        _ if address.is_loopback() => AddressKind::Loopback,
         // NAT64 leads to the IPv4 address inside: networks without IPv4 reach public ones this way.
         0x64 if [second, third, fourth, fifth, sixth] == [0xff9b, 0, 0, 0, 0] => {
             let [.., a, b, c, d] = address.octets();
-            if v4(Ipv4Addr::new(a, b, c, d)) == Kind::Public { Kind::Public } else { Kind::Other }
+            if v4(Ipv4Addr::new(a, b, c, d)) == AddressKind::Public { AddressKind::Public } else { AddressKind::Other }
         }
-        0xfc00..=0xfdff => Kind::Private,
+        0xfc00..=0xfdff => AddressKind::Private,
         // Protocol assignments (Teredo, ORCHID, benchmarks), documentation, 6to4.
-        0x2001 if second < 0x200 || second == 0xdb8 => Kind::Other,
-        0x2002 => Kind::Other,
-        0x3fff if second < 0x1000 => Kind::Other,
-        0x2000..=0x3fff => Kind::Public,
+        0x2001 if second < 0x200 || second == 0xdb8 => AddressKind::Other,
+        0x2002 => AddressKind::Other,
+        0x3fff if second < 0x1000 => AddressKind::Other,
+        0x2000..=0x3fff => AddressKind::Public,
         // Unspecified, IPv4-mapped, discard, link-local, site-local, multicast, and everything that
         // is not assigned.
-        _ => Kind::Other,
+        _ => AddressKind::Other,
     }
 }
 

@@ -5,12 +5,12 @@ use std::fmt;
 
 /// A secret that seals, and earlier ones that only open.
 #[derive(Clone)]
-pub struct Secrets {
+pub struct SealSecrets {
     pub current: [u8; 32],
     pub earlier: Vec<[u8; 32]>,
 }
 
-impl Secrets {
+impl SealSecrets {
     /// Creates a set without earlier secrets.
     pub const fn new(current: [u8; 32]) -> Self {
         Self { current, earlier: Vec::new() }
@@ -22,7 +22,7 @@ impl Secrets {
     }
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for SealSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secrets({})", 1 + self.earlier.len())
     }

@@ -26,7 +26,7 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 pub fn event(id: Option<&str>, name: Option<&str>, data: &[&[u8]]) -> Bytes {
     debug_assert!(data.iter().all(|part| memchr2(b'\r', b'\n', part).is_none()), "data spans lines");
     let data_bytes: usize = data.iter().map(|part| part.len()).sum();
-    let mut out = begun(id, name, data_bytes + 2);
+    let mut out = encode_beginning(id, name, data_bytes + 2);
     for part in data {
         out.extend_from_slice(part);
     }
@@ -37,11 +37,11 @@ pub fn event(id: Option<&str>, name: Option<&str>, data: &[&[u8]]) -> Bytes {
 /// Encodes the beginning of an event, up to its data; the caller appends one line of data and a
 /// blank line.
 pub fn event_head(id: Option<&str>, name: Option<&str>) -> Bytes {
-    Bytes::from(begun(id, name, 0))
+    Bytes::from(encode_beginning(id, name, 0))
 }
 
 /// Encodes the beginning of an event, with room for `more` bytes.
-fn begun(id: Option<&str>, name: Option<&str>, more: usize) -> Vec<u8> {
+fn encode_beginning(id: Option<&str>, name: Option<&str>, more: usize) -> Vec<u8> {
     let field = |name: &str, value: Option<&str>| value.map_or(0, |value| name.len() + value.len() + 1);
     let mut out = Vec::with_capacity(field("id: ", id) + field("event: ", name) + "data: ".len() + more);
     put_field(&mut out, "id: ", id);
@@ -51,7 +51,7 @@ fn begun(id: Option<&str>, name: Option<&str>, more: usize) -> Vec<u8> {
 }
 
 /// Encodes the first event of a resumable stream: it has an id and the retry time, but no data.
-pub fn priming(id: &str, retry: Duration) -> Bytes {
+pub fn encode_priming_event(id: &str, retry: Duration) -> Bytes {
     debug_assert!(memchr2(b'\r', b'\n', id.as_bytes()).is_none(), "field spans lines");
     Bytes::from(format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()))
 }
@@ -138,12 +138,12 @@ pub struct SseDecoder {
     after_cr: bool,
     /// True until the first line is read, which may begin with a BOM.
     at_start: bool,
-    event: Partial,
+    event: PartialEvent,
 }
 
 /// An event of which some lines were read.
 #[derive(Debug, Default)]
-struct Partial {
+struct PartialEvent {
     fields: SseEvent,
     /// The joined data lines. Empty while `fields.data` holds the only one.
     joined: Vec<u8>,
@@ -166,7 +166,7 @@ impl SseDecoder {
             carried: 0,
             after_cr: false,
             at_start: true,
-            event: Partial::default(),
+            event: PartialEvent::default(),
         }
     }
 
@@ -182,7 +182,7 @@ impl SseDecoder {
 
     /// Returns the length of the buffered, unfinished event in bytes.
     pub fn held(&self) -> usize {
-        let Partial { joined, fields, .. } = &self.event;
+        let PartialEvent { joined, fields, .. } = &self.event;
         self.chunk.len() + self.carry.len() + joined.len() + fields.data.len()
     }
 
@@ -197,7 +197,7 @@ impl SseDecoder {
 
     /// Copies the start of the data of the unfinished event; `line` is its unfinished last line.
     fn start(&self, line: &[u8]) -> Bytes {
-        let Partial { joined, fields, .. } = &self.event;
+        let PartialEvent { joined, fields, .. } = &self.event;
         let line = line.strip_prefix(b"data:").unwrap_or_default();
         let line = line.strip_prefix(b" ").unwrap_or(line);
         let data =
@@ -271,7 +271,7 @@ impl SseDecoder {
         self.carried = 0;
         if self.event.failed {
             if length == 0 {
-                self.event = Partial::default();
+                self.event = PartialEvent::default();
             }
             return None;
         }
@@ -304,12 +304,12 @@ impl SseDecoder {
     fn fail(&mut self, error: SseError) -> Result<SseEvent, SseError> {
         self.at_start = false;
         self.carry = Vec::new();
-        self.event = Partial { failed: true, ..Partial::default() };
+        self.event = PartialEvent { failed: true, ..PartialEvent::default() };
         Err(error)
     }
 }
 
-impl Partial {
+impl PartialEvent {
     /// Processes one line that is neither blank nor a comment.
     fn field(&mut self, line: &Bytes) -> Result<(), SseError> {
         self.bytes = self.bytes.saturating_add(line.len());

@@ -3,15 +3,15 @@
 
 use bytes::Bytes;
 
-use crate::wire::id::number_meant;
+use crate::wire::id::normalize_number;
 use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::tokens::{Kind, Tokens, unquoted};
+use crate::wire::tokens::{JsonTokens, TokenKind, unquoted};
 use crate::wire::unreadable::plain_text;
 
 /// The information in the start of a message, as far as it was kept. Ids are JSON: a number, or a
 /// string without escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start<'a> {
+pub enum MessageStart<'a> {
     /// A response to the request of that id.
     Answer(&'a [u8]),
     /// A request of that id.
@@ -26,26 +26,26 @@ pub enum Start<'a> {
 
 /// Returns the id of the request to which a text is the response, although it is no JSON as a
 /// whole; read from its start or its end. SDKs write the id first or last.
-pub fn answered_by(bytes: &[u8]) -> Option<&[u8]> {
-    match Start::of(bytes) {
-        Start::Answer(id) => Some(id),
-        Start::Request(_) | Start::Notifies | Start::Asks => None,
-        Start::Unknown => answered_at_end(bytes),
+pub fn response_id(bytes: &[u8]) -> Option<&[u8]> {
+    match MessageStart::of(bytes) {
+        MessageStart::Answer(id) => Some(id),
+        MessageStart::Request(_) | MessageStart::Notifies | MessageStart::Asks => None,
+        MessageStart::Unknown => answered_at_end(bytes),
     }
 }
 
 /// Returns the number of headend's request to which a text is the response, although it is no
 /// message: JSON of another shape, or no JSON. `None` for a request of the server, whose id is the
 /// server's own.
-pub fn number_answered_by(bytes: &[u8]) -> Option<u64> {
+pub fn own_response_id(bytes: &[u8]) -> Option<u64> {
     let object = RawJson::checked(Bytes::copy_from_slice(bytes)).and_then(|text| RawObject::parse(&text));
     if let Ok(object) = object {
         let is_answer = object.get("method").is_none() || object.get("result").is_some();
         let id = object.get("id").filter(|_| is_answer)?;
-        return number_meant(id).as_ref().unwrap_or(id).parse().ok();
+        return normalize_number(id).as_ref().unwrap_or(id).parse().ok();
     }
     let text = plain_text(bytes);
-    let id = answered_by(&text)?.trim_ascii();
+    let id = response_id(&text)?.trim_ascii();
     let id = id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")).unwrap_or(id);
     std::str::from_utf8(id).ok()?.parse().ok()
 }
@@ -53,8 +53,8 @@ pub fn number_answered_by(bytes: &[u8]) -> Option<u64> {
 /// Finds the id at the end of the text: `"id"`, or `"id"` and `"jsonrpc"` in either order, after a
 /// result or an error. An `"id"` elsewhere may belong to the result.
 fn answered_at_end(bytes: &[u8]) -> Option<&[u8]> {
-    let mut tokens = Tokens::of(bytes);
-    tokens.next().filter(|first| first.kind == Kind::Object)?;
+    let mut tokens = JsonTokens::of(bytes);
+    tokens.next().filter(|first| first.kind == TokenKind::Object)?;
     let first = tokens.next()?;
     if !matches!(tokens.literal(first), b"\"result\"" | b"\"error\"") {
         return None;
@@ -93,7 +93,7 @@ fn value_at_end(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     (!value.is_empty() && !value.contains(&b'\\')).then_some((rest, value))
 }
 
-impl<'a> Start<'a> {
+impl<'a> MessageStart<'a> {
     /// Reads the members of the envelope before the first large one. Stops at a name with escapes.
     pub fn of(bytes: &'a [u8]) -> Self {
         let (mut id, mut asks) = (None, false);
@@ -105,10 +105,10 @@ impl<'a> Start<'a> {
     /// Reads the start until its meaning is certain. Notes the id, and whether there is a method,
     /// on the way.
     fn read(bytes: &'a [u8], id: &mut Option<&'a [u8]>, asks: &mut bool) -> Option<Self> {
-        let mut tokens = Tokens::of(bytes);
-        tokens.next().filter(|first| first.kind == Kind::Object)?;
+        let mut tokens = JsonTokens::of(bytes);
+        tokens.next().filter(|first| first.kind == TokenKind::Object)?;
         loop {
-            let name = tokens.next().filter(|name| name.kind == Kind::Key)?;
+            let name = tokens.next().filter(|name| name.kind == TokenKind::Key)?;
             let name = tokens.literal(name);
             match name {
                 b"\"result\"" | b"\"error\"" if !*asks => return id.map(Self::Answer),
@@ -119,8 +119,8 @@ impl<'a> Start<'a> {
             *asks |= is_method;
             let token = tokens.next()?;
             let value = tokens.literal(token);
-            let is_number = token.kind == Kind::Scalar && value.iter().all(u8::is_ascii_digit);
-            let is_plain = token.kind == Kind::String && !token.escaped && unquoted(value).is_some();
+            let is_number = token.kind == TokenKind::Scalar && value.iter().all(u8::is_ascii_digit);
+            let is_plain = token.kind == TokenKind::String && !token.escaped && unquoted(value).is_some();
             if !is_number && !is_plain {
                 return None;
             }
@@ -128,7 +128,7 @@ impl<'a> Start<'a> {
                 return Some(Self::Notifies);
             }
             // A value that nothing follows may be cut.
-            tokens.next().filter(|comma| comma.kind == Kind::Comma)?;
+            tokens.next().filter(|comma| comma.kind == TokenKind::Comma)?;
             if name == b"\"id\"" {
                 *id = Some(value);
             }
@@ -160,7 +160,7 @@ mod tests {
             ("log: {\"id\":7}", None),
             ("", None),
         ] {
-            assert_eq!(answered_by(text.as_bytes()), id.map(str::as_bytes), "{text}");
+            assert_eq!(response_id(text.as_bytes()), id.map(str::as_bytes), "{text}");
         }
     }
 
@@ -175,35 +175,35 @@ mod tests {
             (r#"{"id":7,"method":"ping"}"#, None),
             (r#"[{"id":7,"result":{}}]"#, None),
         ] {
-            assert_eq!(number_answered_by(text.as_bytes()), number, "{text}");
+            assert_eq!(own_response_id(text.as_bytes()), number, "{text}");
         }
     }
 
     #[test]
     fn the_start_of_a_message_names_its_request() {
         for (text, start) in [
-            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, Start::Answer(b"7")),
-            (r#"{"id":7,"jsonrpc":"2.0","result":{"content":["#, Start::Answer(b"7")),
-            (" {\t\"id\" : 7 , \"error\" :", Start::Answer(b"7")),
-            (r#"{"jsonrpc":"2.0","id":"ask-7","result":"#, Start::Answer(b"\"ask-7\"")),
-            (r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params""#, Start::Request(b"7")),
-            (r#"{"method":"tools/call","jsonrpc":"2.0","id":"a b","params":"#, Start::Request(b"\"a b\"")),
-            (r#"{"method":"tools/call","params":{"id":7,"#, Start::Asks),
-            (r#"{"method":"tools/call","id":"\u0061","params":{"#, Start::Asks),
-            (r#"{"method":"tools/call","id":7"#, Start::Asks),
-            (r#"{"id":7,"method":"tools/aaaaaaaaaaaaaaaa"#, Start::Request(b"7")),
-            (r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"id":7"#, Start::Notifies),
-            (r#"{"jsonrpc":"2.0","result":{"id":7},"id":"#, Start::Unknown),
-            (r#"{"jsonrpc":"2.0","id":7.5,"result":"#, Start::Unknown),
-            (r#"{"jsonrpc":"2.0","id":,"result":"#, Start::Unknown),
-            (r#"{"jsonrpc":"2.0","i\u0064":7,"result":"#, Start::Unknown),
-            (r#"{"x":1,"id":7,"result":"#, Start::Unknown),
-            (r#"{"id":7"#, Start::Unknown),
-            (r#"[{"id":7,"result":"#, Start::Unknown),
-            ("    ", Start::Unknown),
-            ("", Start::Unknown),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":["#, MessageStart::Answer(b"7")),
+            (r#"{"id":7,"jsonrpc":"2.0","result":{"content":["#, MessageStart::Answer(b"7")),
+            (" {\t\"id\" : 7 , \"error\" :", MessageStart::Answer(b"7")),
+            (r#"{"jsonrpc":"2.0","id":"ask-7","result":"#, MessageStart::Answer(b"\"ask-7\"")),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params""#, MessageStart::Request(b"7")),
+            (r#"{"method":"tools/call","jsonrpc":"2.0","id":"a b","params":"#, MessageStart::Request(b"\"a b\"")),
+            (r#"{"method":"tools/call","params":{"id":7,"#, MessageStart::Asks),
+            (r#"{"method":"tools/call","id":"\u0061","params":{"#, MessageStart::Asks),
+            (r#"{"method":"tools/call","id":7"#, MessageStart::Asks),
+            (r#"{"id":7,"method":"tools/aaaaaaaaaaaaaaaa"#, MessageStart::Request(b"7")),
+            (r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"id":7"#, MessageStart::Notifies),
+            (r#"{"jsonrpc":"2.0","result":{"id":7},"id":"#, MessageStart::Unknown),
+            (r#"{"jsonrpc":"2.0","id":7.5,"result":"#, MessageStart::Unknown),
+            (r#"{"jsonrpc":"2.0","id":,"result":"#, MessageStart::Unknown),
+            (r#"{"jsonrpc":"2.0","i\u0064":7,"result":"#, MessageStart::Unknown),
+            (r#"{"x":1,"id":7,"result":"#, MessageStart::Unknown),
+            (r#"{"id":7"#, MessageStart::Unknown),
+            (r#"[{"id":7,"result":"#, MessageStart::Unknown),
+            ("    ", MessageStart::Unknown),
+            ("", MessageStart::Unknown),
         ] {
-            assert_eq!(Start::of(text.as_bytes()), start, "{text}");
+            assert_eq!(MessageStart::of(text.as_bytes()), start, "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::wire::raw::RawJson;
-use crate::wire::tokens::{Kind, Tokens};
+use crate::wire::tokens::{JsonTokens, TokenKind};
 
 /// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the
 /// property).
@@ -13,7 +13,7 @@ pub(crate) const MAX_CONTAINERS: usize = 8192;
 
 /// A string literal of a JSON text, and where it stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StringAt<'t> {
+pub(crate) struct StringPosition<'t> {
     /// With its quotes and escapes.
     pub(crate) literal: &'t [u8],
     pub(crate) is_key: bool,
@@ -23,39 +23,39 @@ pub(crate) struct StringAt<'t> {
 
 /// A decision about one string, given the literal of the last key: its new text, or `None` to keep
 /// it.
-pub(crate) type Edit<'e> = dyn FnMut(&[u8], StringAt<'_>) -> Result<Option<String>, String> + 'e;
+pub(crate) type StringEdit<'e> = dyn FnMut(&[u8], StringPosition<'_>) -> Result<Option<String>, String> + 'e;
 
 /// A JSON text with some of its strings replaced; everything else stays byte for byte.
 ///
 /// # Errors
 /// The edit's, and where the text is too deep or has too many parts.
-pub(crate) fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow<'r, RawJson>, String> {
+pub(crate) fn rewritten<'r>(raw: &'r RawJson, edit: &mut StringEdit<'_>) -> Result<Cow<'r, RawJson>, String> {
     let text = raw.bytes();
-    let mut tokens = Tokens::of(text);
+    let mut tokens = JsonTokens::of(text);
     let mut out: Option<Vec<u8>> = None;
     let (mut copied, mut containers) = (0, 0);
     let (mut key, mut follows_key): (&[u8], bool) = (b"", false);
     while let Some(token) = tokens.next() {
-        let (literal, is_key) = (tokens.literal(token), token.kind == Kind::Key);
+        let (literal, is_key) = (tokens.literal(token), token.kind == TokenKind::Key);
         match token.kind {
-            Kind::Object | Kind::Array => {
+            TokenKind::Object | TokenKind::Array => {
                 containers += 1;
                 if tokens.depth() > MAX_DEPTH || containers > MAX_CONTAINERS {
                     return Err("its schema is too deep or has too many parts".to_owned());
                 }
             }
-            Kind::Key | Kind::String => {
+            TokenKind::Key | TokenKind::String => {
                 if is_key {
                     key = literal;
                 }
-                if let Some(new) = edit(key, StringAt { literal, is_key, follows_key })? {
+                if let Some(new) = edit(key, StringPosition { literal, is_key, follows_key })? {
                     let out = out.get_or_insert_default();
                     out.extend_from_slice(text.get(copied..token.start).unwrap_or_default());
                     out.extend_from_slice(RawJson::string(&new).bytes());
                     copied = token.end;
                 }
             }
-            Kind::ObjectEnd | Kind::ArrayEnd | Kind::Comma | Kind::Scalar => {}
+            TokenKind::ObjectEnd | TokenKind::ArrayEnd | TokenKind::Comma | TokenKind::Scalar => {}
         }
         follows_key = is_key;
     }

@@ -18,7 +18,7 @@ use memchr::{memchr, memchr2};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// `{`
     Object,
     /// `[`
@@ -37,8 +37,8 @@ pub enum Kind {
 
 /// A token and its range in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token {
-    pub kind: Kind,
+pub struct JsonToken {
+    pub kind: TokenKind,
     /// The position of its first byte: for a string, the quote.
     pub start: usize,
     /// The position after its last byte.
@@ -49,13 +49,13 @@ pub struct Token {
 
 /// An iterator over the tokens of a text.
 #[derive(Clone, Debug)]
-pub struct Tokens<'t> {
+pub struct JsonTokens<'t> {
     text: &'t [u8],
     at: usize,
     depth: usize,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> JsonTokens<'t> {
     pub const fn of(text: &'t [u8]) -> Self {
         Self { text, at: 0, depth: 0 }
     }
@@ -72,13 +72,13 @@ impl<'t> Tokens<'t> {
     }
 
     /// Returns the bytes of a token, with the quotes and escapes of a string.
-    pub fn literal(&self, token: Token) -> &'t [u8] {
+    pub fn literal(&self, token: JsonToken) -> &'t [u8] {
         self.text.get(token.start..token.end).unwrap_or_default()
     }
 
     /// Returns the content of a string token, without quotes and escapes; `None` as in
     /// [`unquoted`].
-    pub(crate) fn unquoted(&self, token: Token) -> Option<Cow<'t, [u8]>> {
+    pub(crate) fn unquoted(&self, token: JsonToken) -> Option<Cow<'t, [u8]>> {
         if token.escaped {
             return unquoted(self.literal(token));
         }
@@ -110,7 +110,7 @@ impl<'t> Tokens<'t> {
 
     /// Scans a string, and the colon after it if there is one.
     #[inline(always)]
-    fn string(&mut self) -> Token {
+    fn string(&mut self) -> JsonToken {
         let start = self.at;
         let (mut end, mut escaped) = (start + 1, false);
         loop {
@@ -133,10 +133,10 @@ impl<'t> Tokens<'t> {
         self.at = end;
         if self.peek() == Some(b':') {
             self.at += 1;
-            return Token { kind: Kind::Key, start, end, escaped };
+            return JsonToken { kind: TokenKind::Key, start, end, escaped };
         }
         self.at = end;
-        Token { kind: Kind::String, start, end, escaped }
+        JsonToken { kind: TokenKind::String, start, end, escaped }
     }
 
     /// Returns the length of the number or word at the current position; at least one byte.
@@ -148,34 +148,34 @@ impl<'t> Tokens<'t> {
     }
 }
 
-impl Iterator for Tokens<'_> {
-    type Item = Token;
+impl Iterator for JsonTokens<'_> {
+    type Item = JsonToken;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<Token> {
+    fn next(&mut self) -> Option<JsonToken> {
         let kind = match self.peek()? {
             b'"' => return Some(self.string()),
-            b'{' => Kind::Object,
-            b'[' => Kind::Array,
-            b'}' => Kind::ObjectEnd,
-            b']' => Kind::ArrayEnd,
-            b',' => Kind::Comma,
-            _ => Kind::Scalar,
+            b'{' => TokenKind::Object,
+            b'[' => TokenKind::Array,
+            b'}' => TokenKind::ObjectEnd,
+            b']' => TokenKind::ArrayEnd,
+            b',' => TokenKind::Comma,
+            _ => TokenKind::Scalar,
         };
         let start = self.at;
         self.at += match kind {
-            Kind::Scalar => self.scalar_len(),
-            Kind::Object | Kind::Array => {
+            TokenKind::Scalar => self.scalar_len(),
+            TokenKind::Object | TokenKind::Array => {
                 self.depth += 1;
                 1
             }
-            Kind::ObjectEnd | Kind::ArrayEnd => {
+            TokenKind::ObjectEnd | TokenKind::ArrayEnd => {
                 self.depth = self.depth.saturating_sub(1);
                 1
             }
-            Kind::Comma | Kind::Key | Kind::String => 1,
+            TokenKind::Comma | TokenKind::Key | TokenKind::String => 1,
         };
-        Some(Token { kind, start, end: self.at, escaped: false })
+        Some(JsonToken { kind, start, end: self.at, escaped: false })
     }
 }
 
@@ -200,7 +200,7 @@ pub fn unescaped(literal: &[u8]) -> Option<Cow<'_, str>> {
 /// Reports whether an escape in a text stands for one of these ASCII characters. Programs escape
 /// markup, controls and text beyond ASCII, but letters hardly ever; a search for a name does not
 /// find an escaped one.
-pub fn spells(text: &[u8], one_of: impl Fn(u8) -> bool) -> bool {
+pub fn has_escaped_ascii(text: &[u8], one_of: impl Fn(u8) -> bool) -> bool {
     if memchr(b'\\', text).is_none() {
         return false;
     }
@@ -213,10 +213,10 @@ pub fn spells(text: &[u8], one_of: impl Fn(u8) -> bool) -> bool {
 }
 
 /// Passes each string of a text, keys and values alike, to `show`, unescaped.
-pub fn strings(text: &[u8], show: &mut dyn FnMut(&str)) {
-    let mut tokens = Tokens::of(text);
+pub fn visit_strings(text: &[u8], show: &mut dyn FnMut(&str)) {
+    let mut tokens = JsonTokens::of(text);
     while let Some(token) = tokens.next() {
-        if matches!(token.kind, Kind::Key | Kind::String) {
+        if matches!(token.kind, TokenKind::Key | TokenKind::String) {
             // A stand-in that no readable string contains.
             show(unescaped(tokens.literal(token)).as_deref().unwrap_or("\u{fffe}"));
         }
@@ -227,13 +227,13 @@ pub fn strings(text: &[u8], show: &mut dyn FnMut(&str)) {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Vec<(Kind, &str)> {
-        Tokens::of(text.as_bytes()).map(|token| (token.kind, text.get(token.start..token.end).unwrap())).collect()
+    fn read(text: &str) -> Vec<(TokenKind, &str)> {
+        JsonTokens::of(text.as_bytes()).map(|token| (token.kind, text.get(token.start..token.end).unwrap())).collect()
     }
 
     #[test]
     fn a_text_is_taken_apart_where_its_tokens_end() {
-        use Kind::{Array, ArrayEnd, Comma, Key, Object, ObjectEnd, Scalar, String};
+        use TokenKind::{Array, ArrayEnd, Comma, Key, Object, ObjectEnd, Scalar, String};
         for (label, text, want) in [
             (
                 "an object",
@@ -272,7 +272,7 @@ mod tests {
         for (text, rest) in
             [("[[1],{}] 2", " 2"), ("{\"a\":[\"]\"]},1", ",1"), ("7,8", ",8"), ("\"a\" ,1", " ,1"), ("[", "")]
         {
-            let mut tokens = Tokens::of(text.as_bytes());
+            let mut tokens = JsonTokens::of(text.as_bytes());
             tokens.skip_value();
             assert_eq!(text.get(tokens.at()..), Some(rest), "{text}");
             assert_eq!(tokens.depth(), usize::from(text == "["), "{text}");
@@ -288,7 +288,7 @@ mod tests {
             assert_eq!(unescaped(literal.as_bytes()).map(Cow::into_owned), want, "{literal}");
         }
         let mut shown = Vec::new();
-        strings(br#"{"a":["\u0062",1,{"\ud800":null}]}"#, &mut |text| shown.push(text.to_owned()));
+        visit_strings(br#"{"a":["\u0062",1,{"\ud800":null}]}"#, &mut |text| shown.push(text.to_owned()));
         assert_eq!(shown, ["a", "b", "\u{fffe}"]);
     }
 
@@ -296,7 +296,7 @@ mod tests {
         #[test]
         fn tokens_take_all_but_blanks_and_colons(text in "[\\[\\]{},:\"\\\\ a0é\n]{0,40}") {
             let mut rest = 0;
-            for token in Tokens::of(text.as_bytes()) {
+            for token in JsonTokens::of(text.as_bytes()) {
                 let between = text.get(rest..token.start).unwrap();
                 proptest::prop_assert!(between.trim().is_empty() || between.trim() == ":", "{between:?}");
                 proptest::prop_assert!(token.end > token.start);

@@ -16,7 +16,7 @@ const WORD: usize = 12;
 
 /// A description of bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct UnreadableBytes {
     /// The reason, for the operator.
     pub why: String,
     /// The first bytes, in one line.
@@ -26,7 +26,7 @@ pub struct Unreadable {
     pub is_meant: bool,
 }
 
-impl Unreadable {
+impl UnreadableBytes {
     /// Describes bytes that are no JSON-RPC message; `why` is the reason.
     pub fn new(bytes: &[u8], why: impl Into<String>) -> Self {
         let is_meant = plain_text(bytes).trim_ascii_start().first().is_some_and(|first| matches!(first, b'{' | b'['));
@@ -49,19 +49,20 @@ impl Unreadable {
 impl Response {
     /// Returns why the response to a call cannot be read, with its beginning; `None` if it can be.
     /// Not for lists, which are judged item by item.
-    pub fn unreadable(&self) -> Option<Unreadable> {
+    pub fn unreadable(&self) -> Option<UnreadableBytes> {
         let (Ok(body) | Err(body)) = &self.outcome;
         match self.broken {
-            Some(broken) => Some(Unreadable::new(body.bytes(), broken.to_string())),
-            None if self.outcome.is_ok() && !body.is_object() => {
-                Some(Unreadable { is_meant: true, ..Unreadable::new(body.bytes(), "a result that is no object") })
-            }
+            Some(broken) => Some(UnreadableBytes::new(body.bytes(), broken.to_string())),
+            None if self.outcome.is_ok() && !body.is_object() => Some(UnreadableBytes {
+                is_meant: true,
+                ..UnreadableBytes::new(body.bytes(), "a result that is no object")
+            }),
             None => None,
         }
     }
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for UnreadableBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.why, self.start)
     }
@@ -102,12 +103,12 @@ fn reason(bytes: &[u8]) -> String {
     }
     match serde_json::from_str::<serde::de::IgnoredAny>(json) {
         Ok(_) => "not a JSON-RPC 2.0 message".to_owned(),
-        Err(error) => no_json(json, &error),
+        Err(error) => from_invalid_json(json, &error),
     }
 }
 
 /// Describes a JSON error with its position and the word there.
-fn no_json(json: &str, error: &serde_json::Error) -> String {
+fn from_invalid_json(json: &str, error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "JSON without its end; one message stands on one line".to_owned();
     }
@@ -166,14 +167,14 @@ mod tests {
             (b"{".into(), "without its end"),
         ];
         for (bytes, want) in cases {
-            let told = Unreadable::no_json(&bytes);
+            let told = UnreadableBytes::no_json(&bytes);
             assert!(told.why.contains(want), "{}: {told}", String::from_utf8_lossy(&bytes));
         }
     }
 
     #[test]
     fn the_start_is_one_line_of_two_hundred_bytes() {
-        let told = |bytes: &[u8]| Unreadable::no_json(bytes);
+        let told = |bytes: &[u8]| UnreadableBytes::no_json(bytes);
         assert_eq!(told(b"a\tb\x1b[0m\xe9\"").start, "a\\tb\\u{1b}[0m\\xe9\"");
         assert_eq!(told("é".repeat(300).as_bytes()).start, "é".repeat(100));
         assert_eq!(told(format!("x{}", "é".repeat(300)).as_bytes()).start, format!("x{}", "é".repeat(99)));

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::daemon::gateway::Gateway;
-use crate::store::address::{DaemonAddress, Machine};
+use crate::daemon::gateway::RunningGateway;
+use crate::store::address::{DaemonAddress, HostBoot};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Version of the hello. The daemon refuses a client with a higher version.
@@ -13,9 +13,9 @@ pub(super) const HELLO: u64 = 1;
 /// Writes the socket's address into the state directory, for clients whose environment lacks the
 /// runtime directory. Returns the address and the state directory, also if the write fails, which
 /// is logged; `None` without a state directory.
-pub(super) fn publish(gateway: &Gateway, socket: &Path) -> Option<(DaemonAddress, PathBuf)> {
+pub(super) fn publish_address(gateway: &RunningGateway, socket: &Path) -> Option<(DaemonAddress, PathBuf)> {
     let state = gateway.store.as_ref()?.dir().to_owned();
-    let address = DaemonAddress::of(socket, Machine::own());
+    let address = DaemonAddress::of(socket, HostBoot::own());
     if let Err(error) = address.write(&state) {
         tracing::warn!(error = %error, "the address of the admin socket is not in the state directory: hosts that drop $XDG_RUNTIME_DIR do not find this daemon");
     }
@@ -25,12 +25,12 @@ pub(super) fn publish(gateway: &Gateway, socket: &Path) -> Option<(DaemonAddress
 /// Returns the socket's path that a daemon of this boot of the machine has written into the state
 /// directory.
 pub(crate) fn published_socket(state: &Path) -> Option<PathBuf> {
-    DaemonAddress::find(state, &Machine::own()).map(|address| address.socket)
+    DaemonAddress::find(state, &HostBoot::own()).map(|address| address.socket)
 }
 
 /// The first line in either direction, parsed.
 #[derive(Debug, serde::Deserialize)]
-pub(crate) struct Hello {
+pub(crate) struct HelloLine {
     pub(crate) headend: u64,
     #[serde(default)]
     pub(crate) want: String,
@@ -48,12 +48,12 @@ pub(crate) struct Hello {
 }
 
 /// Encodes a hello without a state directory as one line, with its newline.
-pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>, error: Option<&str>) -> String {
+pub(crate) fn encode_hello(want: &str, config: Option<&str>, profile: Option<&str>, error: Option<&str>) -> String {
     hello_of(want, &[("config", config), ("profile", profile), ("error", error)])
 }
 
 /// Encodes the hello with which the daemon accepts that of a client.
-pub(super) fn own_hello(theirs: &Hello, config: Option<&str>, state: Option<&str>) -> String {
+pub(super) fn encode_accepting_hello(theirs: &HelloLine, config: Option<&str>, state: Option<&str>) -> String {
     hello_of(&theirs.want, &[("config", config), ("state", state), ("profile", theirs.profile.as_deref())])
 }
 

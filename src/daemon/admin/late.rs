@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Access, bind, serve};
-use crate::daemon::gateway::Gateway;
+use super::{SocketUsers, bind, serve};
+use crate::daemon::gateway::RunningGateway;
 
 /// First pause between two attempts; each pause is twice as long as the one before, up to
 /// [`LONGEST`].
@@ -16,13 +16,13 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// Returns true if the operating system refused the socket, so that a later attempt may succeed;
 /// false for our own refusals, such as another daemon at the path.
-pub(crate) fn passes(error: &io::Error) -> bool {
+pub(crate) fn is_retryable(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }
 
 /// Logs the failed bind, retries until the socket is bound, then serves it until the gateway
 /// drains.
-pub(crate) async fn serve_later(gateway: Arc<Gateway>, path: PathBuf, access: Access, error: io::Error) {
+pub(crate) async fn serve_later(gateway: Arc<RunningGateway>, path: PathBuf, access: SocketUsers, error: io::Error) {
     tracing::error!(
         error = %error,
         path = %path.display(),

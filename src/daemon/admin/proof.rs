@@ -13,10 +13,10 @@ use data_encoding::BASE32_NOPAD;
 use rustix::fs::{Mode, OFlags, fstat, major, minor};
 
 use crate::base::clock;
-use crate::config::Operator;
+use crate::config::OperatorAccess;
 use crate::operator::request::Request;
-use crate::operator::views::{Challenged, View};
-use crate::operator::{NO_COMMAND, Refusal};
+use crate::operator::views::{ChallengeView, OperatorView};
+use crate::operator::{NO_COMMAND, OperatorRefusal};
 use crate::wire::foreign;
 
 /// The only guarded method that is allowed under `operator = "none"`, with a code: a person must be
@@ -29,7 +29,7 @@ const MAX_SHOWN: usize = 200;
 
 /// The proof of one connection: the code that was shown last, and whether it was typed.
 #[derive(Debug)]
-pub(crate) struct Proof {
+pub(crate) struct PeerProof {
     /// Process id of the peer.
     peer: Option<i32>,
     code: Option<String>,
@@ -37,73 +37,77 @@ pub(crate) struct Proof {
     is_given: bool,
 }
 
-impl Proof {
+impl PeerProof {
     pub(crate) const fn new(peer: Option<i32>) -> Self {
         Self { peer, code: None, wrong: 0, is_given: false }
     }
 
     /// Returns whether the method needs a code, and if so writes a fresh code to the peer's
     /// terminal.
-    pub(super) fn challenge(&mut self, operator: Operator, method: &str) -> Result<View, Refusal> {
-        let is_needed = !self.is_given && operator != Operator::Any;
-        if operator == Operator::None && method != LINK {
-            return Err(Refusal::refused(NO_COMMAND));
+    pub(super) fn challenge(
+        &mut self,
+        operator: OperatorAccess,
+        method: &str,
+    ) -> Result<OperatorView, OperatorRefusal> {
+        let is_needed = !self.is_given && operator != OperatorAccess::Any;
+        if operator == OperatorAccess::None && method != LINK {
+            return Err(OperatorRefusal::refused(NO_COMMAND));
         }
         if is_needed {
             if self.wrong >= MAX_WRONG {
-                return Err(Refusal::refused("too many wrong codes; run the command again"));
+                return Err(OperatorRefusal::refused("too many wrong codes; run the command again"));
             }
-            let code = fresh_code();
+            let code = generate_code();
             self.code = None;
-            show(self.peer, &code).map_err(|why| {
+            show_code(self.peer, &code).map_err(|why| {
                 let text = format!(
                     "[policy.consent] operator = \"{}\" needs a terminal that the daemon can write to: {why}",
                     operator.into_str()
                 );
-                Refusal::Refused(text)
+                OperatorRefusal::Refused(text)
             })?;
             self.code = Some(code);
         }
-        Ok(View::Challenged(Challenged { needed: is_needed }))
+        Ok(OperatorView::Challenged(ChallengeView { needed: is_needed }))
     }
 
     /// Checks the code that the person typed. Every attempt consumes the code, right or wrong.
-    pub(super) fn prove(&mut self, typed: &str) -> Result<View, Refusal> {
-        let code = self.code.take().ok_or_else(|| Refusal::refused("no code was shown"))?;
+    pub(super) fn prove(&mut self, typed: &str) -> Result<OperatorView, OperatorRefusal> {
+        let code = self.code.take().ok_or_else(|| OperatorRefusal::refused("no code was shown"))?;
         let typed: String = typed.chars().filter(char::is_ascii_alphanumeric).collect();
         if !typed.eq_ignore_ascii_case(&code) {
             self.wrong = self.wrong.saturating_add(1);
-            return Err(Refusal::refused("that is not the code that the terminal shows"));
+            return Err(OperatorRefusal::refused("that is not the code that the terminal shows"));
         }
         self.is_given = true;
-        Ok(View::Empty {})
+        Ok(OperatorView::Empty {})
     }
 
     /// Refuses a guarded request if the setting forbids it to all commands, or if it needs a proof
     /// that the connection does not have.
-    pub(super) fn check(&self, operator: Operator, request: &Request) -> Result<(), Refusal> {
+    pub(super) fn check(&self, operator: OperatorAccess, request: &Request) -> Result<(), OperatorRefusal> {
         if !request.is_guarded() {
             return Ok(());
         }
-        if operator == Operator::None && !matches!(request, Request::LinkConsole(_)) {
-            return Err(Refusal::refused(NO_COMMAND));
+        if operator == OperatorAccess::None && !matches!(request, Request::LinkConsole(_)) {
+            return Err(OperatorRefusal::refused(NO_COMMAND));
         }
-        if operator == Operator::Any || self.is_given {
+        if operator == OperatorAccess::Any || self.is_given {
             return Ok(());
         }
-        Err(Refusal::refused(
+        Err(OperatorRefusal::refused(
             "this needs a code that the daemon shows on the terminal; run headend's own command there",
         ))
     }
 }
 
 /// Returns a random code of eight letters and digits, with 40 bits of entropy.
-pub(crate) fn fresh_code() -> String {
+pub(crate) fn generate_code() -> String {
     BASE32_NOPAD.encode(&clock::random::<5>()).to_ascii_lowercase()
 }
 
 /// Writes the code, with the peer's command line, to the controlling terminal of the process.
-fn show(peer: Option<i32>, code: &str) -> Result<(), String> {
+fn show_code(peer: Option<i32>, code: &str) -> Result<(), String> {
     let peer = peer.filter(|pid| *pid > 0).ok_or("the process that asks is not known")?;
     let device = terminal_of(peer).ok_or("the process that asks has no controlling terminal")?;
     let path = path_of(device).ok_or("its controlling terminal is of no known kind")?;
@@ -165,28 +169,28 @@ mod tests {
 
     #[test]
     fn what_answers_or_approves_needs_the_proof() {
-        let mut proof = Proof::new(None);
+        let mut proof = PeerProof::new(None);
         let read = |method: &str| {
             let params = RawJson::trusted(r#"{"id":"a","answer":"once"}"#);
             Request::parse(method, &params).unwrap().unwrap()
         };
         for method in ["approvals.answer", "approvals.unblock", "pins.approve", "pins.reject", LINK] {
-            assert!(proof.check(Operator::Any, &read(method)).is_ok(), "{method}");
-            assert!(proof.check(Operator::Terminal, &read(method)).is_err(), "{method}");
-            assert!(proof.check(Operator::None, &read(method)).is_err(), "{method}");
+            assert!(proof.check(OperatorAccess::Any, &read(method)).is_ok(), "{method}");
+            assert!(proof.check(OperatorAccess::Terminal, &read(method)).is_err(), "{method}");
+            assert!(proof.check(OperatorAccess::None, &read(method)).is_err(), "{method}");
         }
-        assert!(proof.check(Operator::None, &read("approvals.list")).is_ok(), "looking needs none");
-        assert!(proof.challenge(Operator::Terminal, "pins.approve").is_err(), "nobody knows whose terminal");
-        let needed = proof.challenge(Operator::Any, "pins.approve");
-        assert!(matches!(needed, Ok(View::Challenged(Challenged { needed: false }))));
+        assert!(proof.check(OperatorAccess::None, &read("approvals.list")).is_ok(), "looking needs none");
+        assert!(proof.challenge(OperatorAccess::Terminal, "pins.approve").is_err(), "nobody knows whose terminal");
+        let needed = proof.challenge(OperatorAccess::Any, "pins.approve");
+        assert!(matches!(needed, Ok(OperatorView::Challenged(ChallengeView { needed: false }))));
         assert!(proof.prove("").is_err(), "no code was shown");
         proof.code = Some("abcdefgh".to_owned());
         assert!(proof.prove("abcdefgx").is_err() && proof.prove("abcdefgh").is_err(), "a code counts once");
         proof.code = Some("abcdefgh".to_owned());
         assert!(proof.prove(" ABCD-efgh\n").is_ok());
-        assert!(proof.check(Operator::Terminal, &read("pins.approve")).is_ok());
-        assert!(proof.check(Operator::None, &read(LINK)).is_ok());
-        assert!(proof.check(Operator::None, &read("pins.approve")).is_err());
+        assert!(proof.check(OperatorAccess::Terminal, &read("pins.approve")).is_ok());
+        assert!(proof.check(OperatorAccess::None, &read(LINK)).is_ok());
+        assert!(proof.check(OperatorAccess::None, &read("pins.approve")).is_err());
     }
 
     #[test]

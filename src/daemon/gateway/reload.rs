@@ -2,22 +2,22 @@
 
 use std::path::Path;
 
-use super::Gateway;
+use super::RunningGateway;
 use crate::base::clock;
-use crate::config::plan::{Plan, diff};
-use crate::config::{self, Loading, Seen};
-use crate::daemon::own_places::own_places;
+use crate::config::plan::{ReloadPlan, diff};
+use crate::config::{self, FileFingerprint, LoadedConfig};
+use crate::daemon::own_places::find_protected_folders;
 use crate::daemon::systemd;
-use crate::gateway::supervisor::Order;
-use crate::policy::{Entry, OperatorAction};
+use crate::gateway::supervisor::SupervisorOrder;
+use crate::policy::{AuditEntry, OperatorAction};
 use crate::store::audit::action::ActionRecord;
-use crate::store::directory::Store;
+use crate::store::directory::StateDir;
 use std::sync::Arc;
 
 /// Author of a reload in the audit log if a changed file caused it.
 const FILE_WATCH: &str = "file-watch";
 
-impl Gateway {
+impl RunningGateway {
     /// Reads the configuration again and applies all of it or nothing. Returns the plan of changes.
     ///
     /// `by` is the person or signal in the audit record. `switched` is an upstream that a command
@@ -26,7 +26,11 @@ impl Gateway {
     ///
     /// # Errors
     /// The reason why the reload was refused; the old configuration stays in force.
-    pub(crate) async fn reload(&self, by: &str, switched: Option<(OperatorAction, &str)>) -> Result<Plan, String> {
+    pub(crate) async fn reload(
+        &self,
+        by: &str,
+        switched: Option<(OperatorAction, &str)>,
+    ) -> Result<ReloadPlan, String> {
         let _one_at_a_time = self.reloading.lock().await;
         let action = switched.map_or(OperatorAction::Reload, |(action, _)| action);
         let record = self.service.audit.begin(action, by, None).await;
@@ -40,7 +44,7 @@ impl Gateway {
     /// about to be replaced.
     ///
     /// Returns `false`, and changes nothing, if the files differ from `look`.
-    pub(crate) async fn reload_changed(&self, look: Option<&[Seen]>) -> bool {
+    pub(crate) async fn reload_changed(&self, look: Option<&[FileFingerprint]>) -> bool {
         let _one_at_a_time = self.reloading.lock().await;
         let is_there = self.source.path.as_ref().is_some_and(|path| path.exists());
         let loading = (self.source.load)();
@@ -60,13 +64,13 @@ impl Gateway {
     /// outcome.
     async fn apply(
         &self,
-        loading: Loading,
+        loading: LoadedConfig,
         mut record: ActionRecord,
         switched: Option<(OperatorAction, &str)>,
-    ) -> Result<Plan, String> {
-        systemd::reloading();
+    ) -> Result<ReloadPlan, String> {
+        systemd::notify_reloading();
         let outcome = Box::pin(self.check_and_apply(loading)).await;
-        systemd::ready();
+        systemd::notify_ready();
         self.service.reload_ended(outcome.as_ref().map(drop).map_err(String::as_str));
         match &outcome {
             Ok(plan) => {
@@ -83,7 +87,7 @@ impl Gateway {
                     let opens = plan.opens.join(", ");
                     tracing::warn!(opens = %opens, "the new configuration allows more than the old one");
                     // The reload has taken effect, so a failed record is not an error.
-                    self.service.audit.record_done(Entry::gateway("opened", opens));
+                    self.service.audit.record_done(AuditEntry::gateway("opened", opens));
                 }
             }
             Err(why) => {
@@ -99,8 +103,8 @@ impl Gateway {
     ///
     /// # Errors
     /// The reason why the reload would be refused.
-    pub(crate) fn rehearse(&self, file: Option<&Path>) -> Result<Plan, String> {
-        let Loading { outcome, .. } = file.map_or_else(|| (self.source.load)(), config::load);
+    pub(crate) fn rehearse(&self, file: Option<&Path>) -> Result<ReloadPlan, String> {
+        let LoadedConfig { outcome, .. } = file.map_or_else(|| (self.source.load)(), config::load);
         let (config, _) = outcome?;
         drop(self.make_ready(&config)?);
         let now = &self.service.snapshots.load().config;
@@ -110,9 +114,9 @@ impl Gateway {
 
     /// Checks the configuration, lets the supervisor apply it, then applies the settings outside
     /// the snapshot. Logs new warnings.
-    async fn check_and_apply(&self, loading: Loading) -> Result<Plan, String> {
-        let state = self.store.as_ref().map(Store::dir);
-        self.service.approvals.set_places(own_places(self.source.path.as_deref(), &loading.files, state));
+    async fn check_and_apply(&self, loading: LoadedConfig) -> Result<ReloadPlan, String> {
+        let state = self.store.as_ref().map(StateDir::dir);
+        self.service.approvals.set_places(find_protected_folders(self.source.path.as_deref(), &loading.files, state));
         *self.source.files.lock() = loading.files;
         let (config, warnings) = loading.outcome?;
         let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
@@ -122,8 +126,8 @@ impl Gateway {
         }
         let ready = self.make_ready(&config)?;
         let before = Arc::clone(&self.service.snapshots.load().config);
-        let order = |reply| Order::Apply { config: Box::new(config), reply };
-        let applied = Order::ask(&self.supervised.orders, order).await;
+        let order = |reply| SupervisorOrder::Apply { config: Box::new(config), reply };
+        let applied = SupervisorOrder::ask(&self.supervised.orders, order).await;
         let plan = applied.ok_or_else(|| "the gateway is shutting down".to_owned())??;
         self.put_in_force(&before, ready).await;
         // Grants end with their upstream, even if one with the same name is added later.

@@ -52,12 +52,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::base::callers::{CallerCounts, CallerNumber};
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::wire::frame::on_one_line;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::wire::frame::replace_line_breaks;
 
 mod user;
 
-use self::user::User;
+use self::user::RoomUser;
 
 /// Size in bytes from which messages are counted. Smaller ones are bounded in number instead.
 pub const COUNTED_FROM: usize = 16 * 1024;
@@ -80,15 +80,15 @@ pub struct NoRoom;
 
 impl NoRoom {
     /// Returns the failure of the message's call.
-    pub fn failure(self, executed: Executed) -> Failure {
+    pub fn failure(self, executed: ExecutionDoubt) -> CallFailure {
         let text = "The gateway's memory for messages is used up (`max-buffered`), so this one had no room.";
-        Failure::new(Reason::Busy, executed, text).retry_after(Duration::from_secs(1))
+        CallFailure::new(FailureReason::Busy, executed, text).retry_after(Duration::from_secs(1))
     }
 }
 
 /// The count of bytes in all large messages that are in memory or being read, and its limit.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ByteBudget {
     used: AtomicUsize,
     limit: AtomicUsize,
     /// Number of times that room was released.
@@ -106,7 +106,7 @@ pub struct Budget {
     callers: CallerCounts,
 }
 
-impl Budget {
+impl ByteBudget {
     /// Creates a budget with this limit in bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -177,7 +177,7 @@ impl Budget {
             return bytes;
         }
         let room = self.hold(bytes.len());
-        Bytes::from_owner(Counted { bytes, _room: room })
+        Bytes::from_owner(CountedBytes { bytes, _room: room })
     }
 
     /// Counts the bytes of a message that is already on one line, if there is room for them.
@@ -185,7 +185,7 @@ impl Budget {
     /// # Errors
     /// [`NoRoom`].
     pub fn try_count(self: &Arc<Self>, bytes: Bytes) -> Result<Bytes, NoRoom> {
-        let mut room = Room::new(self);
+        let mut room = BudgetRoom::new(self);
         room.try_grow_to(bytes.len())?;
         Ok(room.keep_line(bytes))
     }
@@ -195,7 +195,7 @@ impl Budget {
     /// # Errors
     /// [`NoRoom`].
     pub fn try_count_progress(self: &Arc<Self>, caller: &CallerNumber, bytes: Bytes) -> Result<Bytes, NoRoom> {
-        let mut room = Room::of_request(self, caller);
+        let mut room = BudgetRoom::of_request(self, caller);
         room.try_grow_to(bytes.len())?;
         Ok(room.keep_line(bytes))
     }
@@ -203,20 +203,20 @@ impl Budget {
     /// Counts the bytes of an answer that was rewritten for its caller, even beyond the limit: the
     /// bytes that it replaces had room.
     pub fn count_rewritten(self: &Arc<Self>, caller: &CallerNumber, bytes: Bytes) -> Bytes {
-        Room::of(self, User::Answer(Some(caller.clone()))).keep_line(bytes)
+        BudgetRoom::of(self, RoomUser::Answer(Some(caller.clone()))).keep_line(bytes)
     }
 
     /// Takes room for this many bytes, even beyond the limit.
-    pub fn hold(self: &Arc<Self>, bytes: usize) -> Room {
-        let mut room = Room::new(self);
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> BudgetRoom {
+        let mut room = BudgetRoom::new(self);
         room.set(bytes);
         room
     }
 
     /// Takes room for this many bytes of small messages, even beyond the limit.
-    pub fn hold_small(self: &Arc<Self>, bytes: usize) -> Room {
-        let mut room = Room::new(self);
-        self.take(&User::Gateway, bytes);
+    pub fn hold_small(self: &Arc<Self>, bytes: usize) -> BudgetRoom {
+        let mut room = BudgetRoom::new(self);
+        self.take(&RoomUser::Gateway, bytes);
         room.bytes = bytes;
         room
     }
@@ -226,13 +226,13 @@ impl Budget {
     /// # Errors
     /// [`NoRoom`]: the caller's share is used up.
     pub fn try_count_in_share(self: &Arc<Self>, caller: CallerNumber, bytes: Bytes) -> Result<Bytes, NoRoom> {
-        let mut room = Room::of(self, User::Share(caller));
+        let mut room = BudgetRoom::of(self, RoomUser::Share(caller));
         room.try_grow_to(bytes.len())?;
         Ok(room.keep_line(bytes))
     }
 
     /// Takes this many more bytes for a message that holds `held`, within the bounds of its user.
-    fn try_take(&self, user: &User, held: usize, bytes: usize) -> Result<(), NoRoom> {
+    fn try_take(&self, user: &RoomUser, held: usize, bytes: usize) -> Result<(), NoRoom> {
         let (limit, is_shared) = (self.limit(), self.is_shared());
         // Several readers for one caller may pass this check at the same moment; then each exceeds
         // the share once.
@@ -241,9 +241,9 @@ impl Budget {
         }
         if user.is_counted() {
             let most = match user {
-                User::Request(_) if is_shared => limit - limit / SHARES,
-                User::Answer(_) if is_shared => limit.saturating_add(limit / OVERDRAFT),
-                User::Request(_) | User::Answer(_) | User::Gateway | User::Share(_) => limit,
+                RoomUser::Request(_) if is_shared => limit - limit / SHARES,
+                RoomUser::Answer(_) if is_shared => limit.saturating_add(limit / OVERDRAFT),
+                RoomUser::Request(_) | RoomUser::Answer(_) | RoomUser::Gateway | RoomUser::Share(_) => limit,
             };
             let take = |used: usize| {
                 let most = if used == held { limit } else { most };
@@ -257,34 +257,34 @@ impl Budget {
     }
 
     /// Returns whether the caller's other messages leave a message that holds `held` no more room.
-    fn lacks_share(&self, user: &User, held: usize, bytes: usize) -> bool {
+    fn lacks_share(&self, user: &RoomUser, held: usize, bytes: usize) -> bool {
         let Some(caller) = user.caller().filter(|_| self.is_shared()) else { return false };
         let used = self.callers.of(caller).load(Ordering::SeqCst);
         used > held && used.saturating_add(bytes) > self.limit() / SHARES
     }
 
     /// Takes this many bytes, even beyond the limit.
-    fn take(&self, user: &User, bytes: usize) {
+    fn take(&self, user: &RoomUser, bytes: usize) {
         if user.is_counted() {
             self.used.fetch_add(bytes, Ordering::SeqCst);
         }
         self.take_of_share(user, bytes);
     }
 
-    fn take_of_share(&self, user: &User, bytes: usize) {
+    fn take_of_share(&self, user: &RoomUser, bytes: usize) {
         if let Some(caller) = user.caller() {
             self.callers.of(caller).fetch_add(bytes, Ordering::SeqCst);
         }
     }
 
     /// Claims the right to wait with a part of a message; `None` if another message has it.
-    fn turn(self: &Arc<Self>) -> Option<Turn> {
+    fn turn(self: &Arc<Self>) -> Option<PartialWaitRight> {
         let taken = self.partial.swap(true, Ordering::AcqRel);
-        (!taken).then(|| Turn(Arc::clone(self)))
+        (!taken).then(|| PartialWaitRight(Arc::clone(self)))
     }
 
     /// Releases room and wakes waiting messages.
-    fn give_back(&self, user: &User, bytes: usize) {
+    fn give_back(&self, user: &RoomUser, bytes: usize) {
         if bytes == 0 {
             return;
         }
@@ -303,12 +303,12 @@ impl Budget {
 }
 
 /// Bytes that hold room.
-struct Counted {
+struct CountedBytes {
     bytes: Bytes,
-    _room: Room,
+    _room: BudgetRoom,
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for CountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -316,77 +316,77 @@ impl AsRef<[u8]> for Counted {
 
 /// Room that one message holds; released on drop.
 #[derive(Debug)]
-pub struct Room {
-    budget: Arc<Budget>,
-    user: User,
+pub struct BudgetRoom {
+    budget: Arc<ByteBudget>,
+    user: RoomUser,
     bytes: usize,
     /// True for a connection whose next messages wait behind this one.
     shared: bool,
-    wait: Option<Wait>,
-    /// The value of [`Budget::freed`] when this message last waited in vain.
+    wait: Option<RoomWait>,
+    /// The value of [`ByteBudget::freed`] when this message last waited in vain.
     stuck: Option<usize>,
 }
 
 /// The state of a wait for room, kept outside the waiting future so that the wait can be resumed.
 #[derive(Debug)]
-struct Wait {
+struct RoomWait {
     until: Instant,
     freed: usize,
     stuck_at: Instant,
-    _turn: Option<Turn>,
+    _turn: Option<PartialWaitRight>,
 }
 
 /// The right to wait while holding a part of a message; given up on drop.
 #[derive(Debug)]
-struct Turn(Arc<Budget>);
+struct PartialWaitRight(Arc<ByteBudget>);
 
-impl Drop for Turn {
+impl Drop for PartialWaitRight {
     fn drop(&mut self) {
         self.0.partial.store(false, Ordering::Release);
     }
 }
 
 /// One waiting message in a count, until the value is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingCount<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingCount<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Room {
+impl BudgetRoom {
     /// Creates empty room for a message of the gateway or an upstream.
-    pub fn new(budget: &Arc<Budget>) -> Self {
-        Self::of(budget, User::Gateway)
+    pub fn new(budget: &Arc<ByteBudget>) -> Self {
+        Self::of(budget, RoomUser::Gateway)
     }
 
-    fn of(budget: &Arc<Budget>, user: User) -> Self {
+    fn of(budget: &Arc<ByteBudget>, user: RoomUser) -> Self {
         Self { budget: Arc::clone(budget), user, bytes: 0, shared: false, wait: None, stuck: None }
     }
 
     /// Creates empty room for a request of a caller.
-    pub fn of_request(budget: &Arc<Budget>, caller: &CallerNumber) -> Self {
-        Self::of(budget, User::Request(caller.clone()))
+    pub fn of_request(budget: &Arc<ByteBudget>, caller: &CallerNumber) -> Self {
+        Self::of(budget, RoomUser::Request(caller.clone()))
     }
 
     /// Creates empty room for answers on a connection that are read one after the other.
-    pub fn shared(budget: &Arc<Budget>) -> Self {
-        let mut room = Self::of(budget, User::Answer(None));
+    pub fn shared(budget: &Arc<ByteBudget>) -> Self {
+        let mut room = Self::of(budget, RoomUser::Answer(None));
         room.shared = true;
         room
     }
 
     /// Makes this the room of an answer for that caller. To be called before any room is taken.
     pub fn use_share_of(&mut self, caller: CallerNumber) {
-        self.user = User::Answer(Some(caller));
+        self.user = RoomUser::Answer(Some(caller));
     }
 
     /// Grows the room to this many bytes, if the budget allows it; small messages need no room.
@@ -425,12 +425,12 @@ impl Room {
         }
         // A wait for the caller's own share makes room short for no other.
         let is_starving = !budget.lacks_share(&self.user, self.bytes, bytes - self.bytes);
-        let _waiting = Waiting::new(&budget.waiting);
-        let _starving = is_starving.then(|| Waiting::new(&budget.starving));
+        let _waiting = WaitingCount::new(&budget.waiting);
+        let _starving = is_starving.then(|| WaitingCount::new(&budget.starving));
         if self.wait.is_none() {
             let now = Instant::now();
             let turn = (is_starving && self.bytes > 0).then(|| budget.turn().ok_or(NoRoom)).transpose()?;
-            self.wait = Some(Wait { until: now + PATIENCE, freed: freed(), stuck_at: now + STUCK, _turn: turn });
+            self.wait = Some(RoomWait { until: now + PATIENCE, freed: freed(), stuck_at: now + STUCK, _turn: turn });
         }
         loop {
             let changed = budget.changed.notified();
@@ -471,7 +471,7 @@ impl Room {
     /// Moves room into the bytes until their last slice is dropped. Puts them on one line first: a
     /// frame would otherwise copy them for that, and the copy would hold no room.
     pub fn keep(&mut self, bytes: Bytes) -> Bytes {
-        if bytes.len() < COUNTED_FROM { bytes } else { self.keep_line(on_one_line(bytes)) }
+        if bytes.len() < COUNTED_FROM { bytes } else { self.keep_line(replace_line_breaks(bytes)) }
     }
 
     /// Moves room into the bytes like [`Self::keep`], for bytes that are on one line already.
@@ -486,11 +486,11 @@ impl Room {
         self.bytes -= length;
         let mut room = Self::of(&self.budget, self.user.clone());
         room.bytes = length;
-        Bytes::from_owner(Counted { bytes, _room: room })
+        Bytes::from_owner(CountedBytes { bytes, _room: room })
     }
 }
 
-impl Drop for Room {
+impl Drop for BudgetRoom {
     fn drop(&mut self) {
         self.budget.give_back(&self.user, self.bytes);
     }

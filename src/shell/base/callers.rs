@@ -21,11 +21,11 @@ const CHUNKS: usize = 16;
 /// Callers with a counter of their own. All callers with higher numbers share one counter.
 const COUNTED: usize = FIRST * ((1 << CHUNKS) - 1);
 
-static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
+static NAMES: LazyLock<Mutex<CallerNumberTable>> = LazyLock::new(Mutex::default);
 
 /// The table that assigns numbers to callers.
 #[derive(Debug, Default)]
-struct Names {
+struct CallerNumberTable {
     callers: HashMap<Caller, Weak<NamedCaller>, RandomState>,
     /// Numbers that are free again.
     free: Vec<usize>,
@@ -39,7 +39,7 @@ struct NamedCaller {
     caller: Caller,
     number: usize,
     /// The table that lists the caller: [`NAMES`], or the table of a test.
-    table: &'static Mutex<Names>,
+    table: &'static Mutex<CallerNumberTable>,
 }
 
 impl Drop for NamedCaller {
@@ -80,7 +80,7 @@ impl CallerNumber {
     }
 
     /// Finds the caller's number in a table, or assigns one.
-    fn in_table(table: &'static Mutex<Names>, caller: &Caller) -> Self {
+    fn in_table(table: &'static Mutex<CallerNumberTable>, caller: &Caller) -> Self {
         let mut names = table.lock();
         if let Some(known) = names.callers.get(caller).and_then(Weak::upgrade) {
             return Self(Some(known));
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn callers_come_and_go_without_bound_and_need_no_more_numbers_than_there_are_at_once() {
         const AT_ONCE: usize = 300;
-        let table: &'static Mutex<Names> = Box::leak(Box::default());
+        let table: &'static Mutex<CallerNumberTable> = Box::leak(Box::default());
         let number_of = |name: usize| CallerNumber::in_table(table, &Caller::named(&format!("come-{name}")));
         let mut random = fastrand::Rng::with_seed(41);
         let counts = CallerCounts::default();

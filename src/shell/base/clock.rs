@@ -11,7 +11,7 @@ use super::never::or_never;
 pub mod played;
 mod steady;
 
-use self::steady::Reading;
+use self::steady::ClockReading;
 
 #[cfg(any(test, feature = "testing"))]
 use self::played::{reading, with_steady};
@@ -66,12 +66,12 @@ pub fn since_1970() -> Duration {
 
 /// Sets the clock of [`since_1970`] forward to a time that an earlier or another process has seen;
 /// never back.
-pub fn not_before(seen: Duration) {
+pub fn advance_clock(seen: Duration) {
     with_steady(|clock| clock.advance(seen, reading().machine));
 }
 
-fn real_reading() -> Reading {
-    Reading { wall: wall(), machine: uptime() }
+fn real_reading() -> ClockReading {
+    ClockReading { wall: wall(), machine: uptime() }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
@@ -92,16 +92,16 @@ const STEP: Duration = Duration::from_secs(30);
 /// A jump of the wall clock: it was set, or the machine slept. `expected` follows from the
 /// monotonic clock. Both are times since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stepped {
+struct ClockJump {
     expected: Duration,
     found: Duration,
 }
 
 /// Compares two readings, each of the wall clock (time since 1970) and the monotonic clock (time
 /// since any moment). Returns the jump between them if it exceeds [`STEP`].
-fn stepped(before: (Duration, Duration), now: (Duration, Duration)) -> Option<Stepped> {
+fn find_jump(before: (Duration, Duration), now: (Duration, Duration)) -> Option<ClockJump> {
     let expected = before.0 + now.1.saturating_sub(before.1);
-    (expected.abs_diff(now.0) > STEP).then_some(Stepped { expected, found: now.0 })
+    (expected.abs_diff(now.0) > STEP).then_some(ClockJump { expected, found: now.0 })
 }
 
 /// Logs jumps of the wall clock until `stop` fires.
@@ -114,7 +114,7 @@ pub async fn watch_steps(stop: CancellationToken) {
     let mut before = read();
     while tokio::time::timeout(COMPARE, stop.cancelled()).await.is_err() {
         let now = read();
-        if let Some(Stepped { expected, found }) = stepped(before, now) {
+        if let Some(ClockJump { expected, found }) = find_jump(before, now) {
             let (expected, found) = (date(expected), date(found));
             tracing::warn!(expected, found, "the wall clock was set, or the machine slept; dates in logs jump here");
         }
@@ -137,7 +137,7 @@ fn date(since_1970: Duration) -> String {
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     #[cfg(any(test, feature = "testing"))]
-    if played::drawn(&mut bytes) {
+    if played::fill_from_seed(&mut bytes) {
         return bytes;
     }
     // Directly from the kernel: seeding a generator of our own would cost milliseconds at every
@@ -178,11 +178,11 @@ mod tests {
             ("a night's sleep", at(1000, 50), at(30_000, 51), Some((1001, 30_000))),
             ("a monotonic clock that stands", at(1000, 50), at(1010, 50), None),
         ] {
-            let want = want.map(|(expected, found)| Stepped {
+            let want = want.map(|(expected, found)| ClockJump {
                 expected: Duration::from_secs(expected),
                 found: Duration::from_secs(found),
             });
-            assert_eq!(stepped(before, now), want, "{label}");
+            assert_eq!(find_jump(before, now), want, "{label}");
         }
     }
 }

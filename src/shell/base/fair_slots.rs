@@ -29,10 +29,10 @@ mod tests;
 
 /// Slots and the queue in front of them. Clones share both.
 #[derive(Clone, Debug)]
-pub struct FairSlots(Arc<Inner>);
+pub struct FairSlots(Arc<FairSlotsState>);
 
 #[derive(Debug)]
-struct Inner {
+struct FairSlotsState {
     /// Slots in all, less one for each held slot and one for each waiting call. Negative while
     /// calls wait, and while more slots are held than a reduced number allows.
     balance: AtomicIsize,
@@ -42,22 +42,22 @@ struct Inner {
     queue_limit: AtomicUsize,
     /// Number of the next waiting call.
     next: AtomicU64,
-    line: Mutex<Line>,
+    line: Mutex<SlotQueues>,
 }
 
 /// The waiting calls of all callers.
 #[derive(Debug)]
-struct Line {
+struct SlotQueues {
     /// Slots in all.
     number: isize,
     waiting: usize,
     /// Queues that are not empty. The first one is the next in turn among equals.
-    queues: VecDeque<(CallerNumber, VecDeque<Waiter>)>,
+    queues: VecDeque<(CallerNumber, VecDeque<SlotWaiter>)>,
 }
 
 /// A waiting call.
 #[derive(Debug)]
-struct Waiter {
+struct SlotWaiter {
     number: u64,
     slot: oneshot::Sender<FairSlot>,
 }
@@ -65,7 +65,7 @@ struct Waiter {
 /// A slot; released on drop, or assigned to the next waiting call.
 #[derive(Debug)]
 pub struct FairSlot {
-    slots: Arc<Inner>,
+    slots: Arc<FairSlotsState>,
     caller: CallerNumber,
 }
 
@@ -82,7 +82,7 @@ impl Drop for FairSlot {
 /// meanwhile goes to the next call.
 #[derive(Debug)]
 pub struct QueuedCall {
-    slots: Arc<Inner>,
+    slots: Arc<FairSlotsState>,
     caller: CallerNumber,
     number: u64,
     slot: oneshot::Receiver<FairSlot>,
@@ -114,12 +114,12 @@ impl FairSlots {
     /// Creates slots, and a queue for at most `queue_limit` waiting calls.
     pub fn new(number: usize, queue_limit: usize) -> Self {
         let number = signed(number);
-        Self(Arc::new(Inner {
+        Self(Arc::new(FairSlotsState {
             balance: AtomicIsize::new(number),
             held: CallerCounts::default(),
             queue_limit: AtomicUsize::new(queue_limit),
             next: AtomicU64::new(0),
-            line: Mutex::new(Line { number, waiting: 0, queues: VecDeque::new() }),
+            line: Mutex::new(SlotQueues { number, waiting: 0, queues: VecDeque::new() }),
         }))
     }
 
@@ -142,7 +142,7 @@ impl FairSlots {
                 return None;
             }
             self.0.balance.fetch_sub(1, Ordering::AcqRel);
-            line.push(caller, Waiter { number, slot: sender });
+            line.push(caller, SlotWaiter { number, slot: sender });
         }
         // A slot may have become free since the caller tried to take one.
         self.0.assign_free_slots();
@@ -192,7 +192,7 @@ fn signed(number: usize) -> isize {
     isize::try_from(number).unwrap_or(isize::MAX).min(isize::MAX / 4)
 }
 
-impl Inner {
+impl FairSlotsState {
     /// Gives the free slots to waiting calls.
     fn assign_free_slots(self: &Arc<Self>) {
         while let Some((waiter, caller)) = self.next_waiter() {
@@ -204,7 +204,7 @@ impl Inner {
 
     /// Removes the waiting call that gets the next slot, if one is free, and counts the slot as
     /// held.
-    fn next_waiter(&self) -> Option<(Waiter, CallerNumber)> {
+    fn next_waiter(&self) -> Option<(SlotWaiter, CallerNumber)> {
         let mut line = self.line.lock();
         let waiting = signed(line.waiting);
         if waiting == 0 || self.balance.load(Ordering::Acquire) + waiting <= 0 {
@@ -244,9 +244,9 @@ impl Inner {
     }
 }
 
-impl Line {
+impl SlotQueues {
     /// Appends a waiting call to its caller's queue.
-    fn push(&mut self, caller: &CallerNumber, waiter: Waiter) {
+    fn push(&mut self, caller: &CallerNumber, waiter: SlotWaiter) {
         self.waiting += 1;
         match self.queues.iter_mut().find(|(of, _)| of == caller) {
             Some((_, queue)) => queue.push_back(waiter),

@@ -24,12 +24,12 @@ const WOKEN: u8 = 2;
 /// The waker that the future sees: it remembers wake-ups during a poll and passes all others to the
 /// task.
 #[derive(Debug, Default)]
-struct State {
+struct RepollState {
     phase: AtomicU8,
     task: AtomicWaker,
 }
 
-impl Wake for State {
+impl Wake for RepollState {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -47,7 +47,7 @@ impl Wake for State {
 /// async block would hold it twice.
 pub(crate) fn repolled<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let mut future = Box::pin(future);
-    let state = Arc::new(State::default());
+    let state = Arc::new(RepollState::default());
     let waker = Waker::from(Arc::clone(&state));
     poll_fn(move |cx| {
         state.task.register(cx.waker());

@@ -8,11 +8,11 @@ use tokio::sync::Semaphore;
 
 /// A set of slots that are taken one at a time. Clones share the slots.
 #[derive(Clone, Debug)]
-pub struct Slots(Arc<Inner>);
+pub struct SlotPool(Arc<SlotPoolState>);
 
 /// The state that clones and slots share.
 #[derive(Debug)]
-struct Inner {
+struct SlotPoolState {
     free: Semaphore,
     /// Held slots that no longer exist since the number was reduced; they vanish when released.
     owed: AtomicUsize,
@@ -22,9 +22,9 @@ struct Inner {
 
 /// A slot; released on drop.
 #[derive(Debug)]
-pub struct Slot(Arc<Inner>);
+pub struct PoolSlot(Arc<SlotPoolState>);
 
-impl Drop for Slot {
+impl Drop for PoolSlot {
     fn drop(&mut self) {
         let owed = &self.0.owed;
         if owed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |owed| owed.checked_sub(1)).is_err() {
@@ -33,26 +33,30 @@ impl Drop for Slot {
     }
 }
 
-impl Slots {
+impl SlotPool {
     pub fn new(number: usize) -> Self {
         let number = number.min(Semaphore::MAX_PERMITS);
-        Self(Arc::new(Inner { free: Semaphore::new(number), owed: AtomicUsize::new(0), number: Mutex::new(number) }))
+        Self(Arc::new(SlotPoolState {
+            free: Semaphore::new(number),
+            owed: AtomicUsize::new(0),
+            number: Mutex::new(number),
+        }))
     }
 
     /// Takes a slot if one is free.
-    pub fn try_take(&self) -> Option<Slot> {
+    pub fn try_take(&self) -> Option<PoolSlot> {
         self.0.free.try_acquire().ok()?.forget();
-        Some(Slot(Arc::clone(&self.0)))
+        Some(PoolSlot(Arc::clone(&self.0)))
     }
 
     /// Waits for a slot, in the order of arrival.
-    pub async fn take(&self) -> Slot {
+    pub async fn take(&self) -> PoolSlot {
         match self.0.free.acquire().await {
             Ok(permit) => permit.forget(),
             // The semaphore is never closed.
             Err(_) => std::future::pending().await,
         }
-        Slot(Arc::clone(&self.0))
+        PoolSlot(Arc::clone(&self.0))
     }
 
     #[cfg(test)]
@@ -85,8 +89,8 @@ mod tests {
 
     #[test]
     fn a_smaller_number_holds_once_places_are_given_back() {
-        let slots = Slots::new(3);
-        let mut held: Vec<Slot> = (0..3).filter_map(|_| slots.try_take()).collect();
+        let slots = SlotPool::new(3);
+        let mut held: Vec<PoolSlot> = (0..3).filter_map(|_| slots.try_take()).collect();
         assert!(held.len() == 3 && slots.try_take().is_none());
         slots.set_number(1);
         held.truncate(1);

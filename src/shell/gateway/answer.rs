@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-pub use crate::engine::answer::{Answer, invalid, not_found};
-use crate::engine::failure::Failure;
+pub use crate::engine::answer::{RequestAnswer, invalid_params, method_not_found};
+use crate::engine::failure::CallFailure;
 use crate::engine::route::RouteError;
 use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
@@ -22,23 +22,23 @@ pub struct CallLabels {
 
 /// Returns the answer for a call that the gateway refused: a tool result for a tool call, else an
 /// error.
-pub fn refused(failure: &Failure, labels: &CallLabels, revision: Revision) -> Answer {
+pub fn refusal_answer(failure: &CallFailure, labels: &CallLabels, revision: Revision) -> RequestAnswer {
     if labels.method == Method::ToolsCall {
-        Answer::ok(failure.tool_result(labels.call, revision))
+        RequestAnswer::ok(failure.tool_result(labels.call, revision))
     } else {
-        Answer { outcome: Err(failure.error_object(labels.call)), status: None }
+        RequestAnswer { outcome: Err(failure.error_object(labels.call)), status: None }
     }
 }
 
 /// Returns the answer for a request that names no item the client can see; unknown and hidden items
 /// look the same.
-pub fn unroutable(error: &RouteError, params: &RawObject, revision: Revision) -> Answer {
+pub fn unknown_item_answer(error: &RouteError, params: &RawObject, revision: Revision) -> RequestAnswer {
     if !matches!(error, RouteError::UnknownResource(_)) {
-        return Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
+        return RequestAnswer::error(code::INVALID_PARAMS, &error.to_string(), None);
     }
     let uri = params.get("uri").cloned().unwrap_or_else(|| RawJson::string(""));
     let data = RawJson::trusted(format!(r#"{{"uri":{}}}"#, uri.text()));
-    Answer::error(revision.features().resource_not_found, &error.to_string(), Some(&data))
+    RequestAnswer::error(revision.features().resource_not_found, &error.to_string(), Some(&data))
 }
 
 /// Returns an empty completion: completions are declared to clients even if this upstream has none.

@@ -7,25 +7,25 @@ use std::sync::atomic::AtomicU32;
 use bytes::Bytes;
 
 use crate::base::clock;
-use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refused_question};
-use crate::engine::call::{Outgoing, Progress};
-use crate::engine::event::ExchangeEvent;
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::fault::Fault;
-use crate::engine::question::{OnStream, Question, Round, Shown};
-use crate::engine::state::{Carried, MAX_ROUNDS};
-use crate::gateway::answer::Answer;
-use crate::gateway::client::admission::InFlight;
-use crate::gateway::client::quota::Place;
+use crate::engine::ask::{ClientAnswer, ServerRequest, refusal_answer as refused_question, unanswered_answer};
+use crate::engine::call::{CallProgress, OutgoingCall};
+use crate::engine::event::CallEvent;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::fault::ProtocolFault;
+use crate::engine::question::{ClientQuestion, QuestionRound, ShownQuestion, StreamQuestions};
+use crate::engine::state::{MAX_ROUNDS, StatePayload};
+use crate::gateway::answer::RequestAnswer;
+use crate::gateway::client::admission::CallPlace;
+use crate::gateway::client::quota::QuotaSlot;
 use crate::gateway::client_requests::{PendingRequest, ask, next_answer};
 use crate::gateway::decision::GatedPermit;
-use crate::gateway::decision::prepared::{InputContext, Prepared};
+use crate::gateway::decision::prepared::{InputContext, PreparedCall};
 use crate::gateway::service::Service;
-use crate::mcp::input::{InputError, InputRequest, passed_on, requests};
-use crate::mcp::kinds::Kinds;
+use crate::mcp::input::{InputError, InputRequest, read_input_required, write_for_client};
+use crate::mcp::kinds::InputKinds;
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::upstream::call::exchange::Exchange;
-use crate::upstream::session::lane::Wants;
+use crate::upstream::call::exchange::UpstreamExchange;
+use crate::upstream::session::lane::LaneRequest;
 use crate::wire::raw::RawJson;
 
 mod context;
@@ -45,12 +45,12 @@ mod state;
 mod tasked;
 mod turn;
 
-pub use self::context::given_up;
+pub use self::context::access_failure;
 pub use self::event::ClientEvent;
 pub use self::outcome::translate;
 
 use self::context::CallContext;
-use self::queued::{CallRequest, QueuedCall};
+use self::queued::{CallRequest, SlotQueuedCall};
 use self::running::RunningCall;
 use self::state::{AskingCall, CallState};
 
@@ -58,33 +58,33 @@ use self::state::{AskingCall, CallState};
 pub(super) const LATE: &str = "no answer in time";
 
 /// A permitted call. Dropping it before the answer cancels it upstream.
-pub struct Call {
+pub struct PermittedCall {
     context: CallContext,
     state: CallState,
     /// True once the call was sent a second time because the server ended before reading it. It is
     /// not sent a third time.
     is_retried: bool,
-    progress: Option<Progress>,
-    place: InFlight,
-    _share: Place,
+    progress: Option<CallProgress>,
+    place: CallPlace,
+    _share: QuotaSlot,
     /// Questions that are open at a legacy client.
-    on_stream: OnStream<PendingRequest>,
+    on_stream: StreamQuestions<PendingRequest>,
     /// Withdrawals of questions, to be sent before any other event.
     closing: Vec<Bytes>,
 }
 
 /// The next event of a running call.
 enum CallSignal {
-    Event(ExchangeEvent),
-    Answered(Shown<PendingRequest>, Option<ClientAnswer>),
+    Event(CallEvent),
+    Answered(ShownQuestion<PendingRequest>, Option<ClientAnswer>),
     TimeOut,
     AccessEnded,
 }
 
-impl Call {
-    pub fn new(service: Arc<Service>, prepared: Prepared<'_>, permitted: GatedPermit, place: InFlight) -> Self {
-        let Prepared { client, found, action, labels, outgoing, token, mut input, share, .. } = prepared;
-        let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
+impl PermittedCall {
+    pub fn new(service: Arc<Service>, prepared: PreparedCall<'_>, permitted: GatedPermit, place: CallPlace) -> Self {
+        let PreparedCall { client, found, action, labels, outgoing, token, mut input, share, .. } = prepared;
+        let offered = input.as_ref().map_or_else(InputKinds::default, |input| input.offered);
         let log_from = outgoing.log_level;
         let request = match input.as_mut().and_then(|input| input.parked.take()) {
             Some((id, answers)) => CallRequest::Join { id, answers },
@@ -94,7 +94,7 @@ impl Call {
             service,
             access: Arc::clone(&client.access),
             handle: Arc::clone(found.handle),
-            wants: Wants { caller: action.caller.clone(), client: client.tag.clone(), offered },
+            wants: LaneRequest { caller: action.caller.clone(), client: client.tag.clone(), offered },
             view: Arc::clone(found.view),
             entry: found.at,
             permit: permitted.permit,
@@ -108,12 +108,12 @@ impl Call {
         };
         Self {
             context,
-            state: CallState::Queued(QueuedCall::new(request, permitted.gate)),
+            state: CallState::Queued(SlotQueuedCall::new(request, permitted.gate)),
             is_retried: false,
-            progress: token.map(|token| Progress::new(token, client.revision)),
+            progress: token.map(|token| CallProgress::new(token, client.revision)),
             place,
             _share: share,
-            on_stream: OnStream::default(),
+            on_stream: StreamQuestions::default(),
             closing: Vec::new(),
         }
     }
@@ -179,23 +179,23 @@ impl Call {
                 () = self.context.access.ended() => CallSignal::AccessEnded,
             };
             let event = match signal {
-                CallSignal::Event(ExchangeEvent::Progress(params)) => {
+                CallSignal::Event(CallEvent::Progress(params)) => {
                     running.deadline.progressed(clock::now());
                     self.context.progress(&mut self.progress, &params)
                 }
-                CallSignal::Event(ExchangeEvent::Log(params)) => self.context.log(&params),
-                CallSignal::Event(ExchangeEvent::Ask(request)) => self.asked(request),
-                CallSignal::Event(ExchangeEvent::Withdrawn(id)) => {
+                CallSignal::Event(CallEvent::Log(params)) => self.context.log(&params),
+                CallSignal::Event(CallEvent::Ask(request)) => self.asked(request),
+                CallSignal::Event(CallEvent::Withdrawn(id)) => {
                     running.gathered.withdraw(&id);
                     let withdrawn = self.on_stream.withdraw(&id);
                     running.settle(&mut self.on_stream);
                     withdrawn.map(|shown| ClientEvent::Notice(shown.wait.withdrawal("withdrawn by the server")))
                 }
-                CallSignal::Event(ExchangeEvent::Alive) => {
+                CallSignal::Event(CallEvent::Alive) => {
                     running.deadline.progressed(clock::now());
                     None
                 }
-                CallSignal::Event(ExchangeEvent::Unwritten) => match self.context.recheck(running.is_resumed) {
+                CallSignal::Event(CallEvent::Unwritten) => match self.context.recheck(running.is_resumed) {
                     Ok(()) => None,
                     Err(failure) => {
                         self.context.give_back();
@@ -203,13 +203,13 @@ impl Call {
                     }
                 },
                 // Only streams that were requested as a whole have these.
-                CallSignal::Event(ExchangeEvent::Notice(_)) => None,
-                CallSignal::Event(ExchangeEvent::Done(outcome)) => {
+                CallSignal::Event(CallEvent::Notice(_)) => None,
+                CallSignal::Event(CallEvent::Done(outcome)) => {
                     return if self.send_again() { None } else { self.ended(outcome) };
                 }
-                CallSignal::Answered(Shown { question, wait, .. }, answer) => {
+                CallSignal::Answered(ShownQuestion { question, wait, .. }, answer) => {
                     let late = answer.is_none().then(|| ClientEvent::Notice(wait.withdrawal(LATE)));
-                    let answer = answer.unwrap_or_else(|| declined(&question.request.method));
+                    let answer = answer.unwrap_or_else(|| unanswered_answer(&question.request.method));
                     running.exchange.reply(&question.key, answer);
                     running.settle(&mut self.on_stream);
                     late
@@ -219,7 +219,7 @@ impl Call {
                     let handle = &self.context.handle;
                     handle.health.doubt("a call was not answered in time");
                     let text = format!("The server `{}` did not answer in time; it was told to stop.", handle.name);
-                    Some(self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text)))
+                    Some(self.fail(&CallFailure::new(FailureReason::UpstreamTimeout, ExecutionDoubt::Unknown, text)))
                 }
                 CallSignal::AccessEnded => Some(self.give_up()),
             };
@@ -234,7 +234,7 @@ impl Call {
     /// modern client and parks the call, declines it in the person's name, or refuses it.
     fn asked(&mut self, request: ServerRequest) -> Option<ClientEvent> {
         let (id, method) = (request.id.clone(), request.method.clone());
-        let question = |request| Question { key: id.clone(), request };
+        let question = |request| ClientQuestion { key: id.clone(), request };
         let context = &self.context;
         let CallState::Running(running) = &mut self.state else { return None };
         let judged = InputRequest::of_legacy(&method, request.params.as_ref(), &context.terms());
@@ -251,11 +251,11 @@ impl Call {
                     None => false,
                 }
             }
-            (Some(_), Ok(judged)) if matches!(running.exchange, Exchange::Held(_)) => {
+            (Some(_), Ok(judged)) if matches!(running.exchange, UpstreamExchange::Held(_)) => {
                 running.gathered.add(question(judged), clock::now());
                 true
             }
-            // The parked call repeats its question through `Exchange::Held`.
+            // The parked call repeats its question through `UpstreamExchange::Held`.
             (Some(_), Ok(_)) => return self.park(request, &id, &method),
             (Some(_), Err(_)) | (None, _) => false,
         };
@@ -276,7 +276,7 @@ impl Call {
             let (parks, caller) = (&context.service.parks, &context.action.caller);
             let parked = parks.park(caller, &context.access, exchange, session, permit, question);
             let is_full = parked.is_err();
-            let exchange = parked.map_or_else(|exchange| exchange, Exchange::Held);
+            let exchange = parked.map_or_else(|exchange| exchange, UpstreamExchange::Held);
             let mut running = RunningCall { exchange, lane, turn, slot, deadline, sent, is_resumed, request, gathered };
             if is_full {
                 running.refuse(context, id, method);
@@ -288,12 +288,12 @@ impl Call {
 
     /// Ends this request with the gathered questions; the call stays parked.
     fn inquire(&mut self) -> Option<ClientEvent> {
-        let (CallState::Running(RunningCall { exchange: Exchange::Held(held), gathered, .. }), Some(input)) =
+        let (CallState::Running(RunningCall { exchange: UpstreamExchange::Held(held), gathered, .. }), Some(input)) =
             (&self.state, &self.context.input)
         else {
             return Some(self.misasked(InputError::NotOffered));
         };
-        let Some(sealed) = self.context.sealed(input, Carried::Parked(held.id)) else {
+        let Some(sealed) = self.context.sealed(input, StatePayload::Parked(held.id)) else {
             held.give_up();
             return Some(self.misasked(InputError::Malformed));
         };
@@ -305,7 +305,7 @@ impl Call {
         }
         self.count(OutcomeLabel::InputRequired);
         self.end();
-        Some(ClientEvent::Done(self.context.counted(Answer::ok(result))))
+        Some(ClientEvent::Done(self.context.counted(RequestAnswer::ok(result))))
     }
 
     /// Asks a legacy client the next question of a modern server and waits for the answer to the
@@ -313,7 +313,7 @@ impl Call {
     async fn talk(&mut self) -> Option<ClientEvent> {
         let CallState::Asking(asking) = &mut self.state else { return None };
         if !self.on_stream.is_empty() {
-            let (Shown { question, wait, .. }, answer) = tokio::select! {
+            let (ShownQuestion { question, wait, .. }, answer) = tokio::select! {
                 ended = next_answer(&mut self.on_stream) => ended,
                 () = self.context.access.ended() => return Some(self.give_up()),
             };
@@ -344,11 +344,11 @@ impl Call {
     /// Fails the call because its server's questions could not be answered.
     fn unfinished(&mut self, why: &str) -> ClientEvent {
         let text = format!("The call was not finished: {why}.");
-        self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text))
+        self.fail(&CallFailure::new(FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown, text))
     }
 
     /// Takes the sent request out of a running call, to send it again.
-    fn take_request(&mut self) -> Option<Outgoing> {
+    fn take_request(&mut self) -> Option<OutgoingCall> {
         let CallState::Running(running) = &mut self.state else { return None };
         running.request.take()
     }
@@ -362,9 +362,9 @@ impl Call {
         if input.round > MAX_ROUNDS {
             return Err(InputError::Malformed);
         }
-        let wanted = requests(raw, &self.context.terms())?;
+        let wanted = read_input_required(raw, &self.context.terms())?;
         wanted.declined.iter().for_each(|(_, why)| self.context.declined(*why));
-        let round = Box::new(Round::new(wanted, self.context.revision, page_id));
+        let round = Box::new(QuestionRound::new(wanted, self.context.revision, page_id));
         self.state = CallState::Asking(AskingCall { round, request });
         Ok(())
     }
@@ -380,15 +380,15 @@ impl Call {
             };
         }
         let passed = context.input.as_ref().map_or(Err(InputError::NotOffered), |input| {
-            passed_on(raw, &context.terms(), |inner| {
-                context.sealed(input, inner.map_or(Carried::Nothing, Carried::Upstream))
+            write_for_client(raw, &context.terms(), |inner| {
+                context.sealed(input, inner.map_or(StatePayload::Nothing, StatePayload::Upstream))
             })
         });
         match passed {
             Ok(result) => {
                 self.count(OutcomeLabel::InputRequired);
                 self.end();
-                Some(ClientEvent::Done(Answer::ok(result)))
+                Some(ClientEvent::Done(RequestAnswer::ok(result)))
             }
             Err(why) if why.is_declined() => {
                 context.declined(why);
@@ -400,8 +400,8 @@ impl Call {
 
     /// Fails the call because its server asked for input that it may not ask for; counts the fault.
     fn misasked(&mut self, why: InputError) -> ClientEvent {
-        self.context.handle.metrics.fault(Fault::UnexpectedResultType);
-        self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
+        self.context.handle.metrics.fault(ProtocolFault::UnexpectedResultType);
+        self.fail(&CallFailure::new(FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown, why.to_string()))
     }
 }
 
@@ -410,7 +410,7 @@ fn page_id() -> String {
     data_encoding::HEXLOWER.encode(&clock::random::<16>())
 }
 
-impl Drop for Call {
+impl Drop for PermittedCall {
     fn drop(&mut self) {
         if !self.is_over() {
             self.count(OutcomeLabel::Cancelled);

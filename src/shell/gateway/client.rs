@@ -6,16 +6,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::access::Access;
 use crate::base::never::or_never;
-use crate::catalog::merge::Entry;
-use crate::engine::state::Carrier;
+use crate::catalog::merge::CatalogEntry;
+use crate::engine::state::StateCarrier;
 use crate::gateway::client_requests::ClientRequests;
-use crate::gateway::snapshot::{Snapshot, View, Viewer};
-use crate::gateway::watched::Subscriptions;
+use crate::gateway::snapshot::{CatalogView, Snapshot, Viewer};
+use crate::gateway::watched::SessionSubscriptions;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::kinds::Kinds;
-use crate::mcp::log::LogSwitch;
+use crate::mcp::kinds::InputKinds;
+use crate::mcp::log::SessionLogLevel;
 use crate::mcp::version::Revision;
-use crate::policy::{Action, Caller, Kind};
+use crate::policy::{ActionKind, Caller, PolicyAction};
 use crate::store::sessions::KeptSession;
 pub use crate::upstream::session_news::ClientTag;
 pub(crate) use crate::upstream::session_news::fresh_number;
@@ -40,16 +40,16 @@ pub struct ClientContext {
     /// True if its calls may be held open while they wait for a person.
     pub can_wait: bool,
     /// Kinds of input that the client offers.
-    pub offered: Kinds,
+    pub offered: InputKinds,
     /// True if the client runs on this machine, so that an address on loopback is the same place to
     /// it.
     pub is_here: bool,
     /// Questions to a legacy client; `None` if it can be asked nothing.
     pub client_requests: Option<Arc<ClientRequests>>,
     /// The log level of a legacy session.
-    pub log: Option<Arc<LogSwitch>>,
+    pub log: Option<Arc<SessionLogLevel>>,
     /// Resource subscriptions of a legacy client.
-    pub watched: Option<Arc<Subscriptions>>,
+    pub watched: Option<Arc<SessionSubscriptions>>,
     /// Number of the connection, which identifies a client without a session; unique in this
     /// process among the numbers of connections, sessions and pipes.
     pub connection: u64,
@@ -80,7 +80,7 @@ impl ClientContext {
             profile,
             revision,
             can_wait: true,
-            offered: Kinds::default(),
+            offered: InputKinds::default(),
             is_here: false,
             client_requests: None,
             log: None,
@@ -126,15 +126,15 @@ impl ClientContext {
     }
 
     /// Makes the policy's action for an item of the catalog, without arguments.
-    pub fn action(&self, entry: &Entry, kind: Kind, launch: Digest) -> Action {
-        Action::on(entry, kind, launch, self.caller.clone(), self.profile.clone(), self.session())
+    pub fn action(&self, entry: &CatalogEntry, kind: ActionKind, launch: Digest) -> PolicyAction {
+        PolicyAction::on(entry, kind, launch, self.caller.clone(), self.profile.clone(), self.session())
     }
 
     /// Returns the credential kind, revision and capabilities to which the client's sealed states
     /// are bound.
-    pub fn carrier(&self) -> Carrier {
+    pub fn carrier(&self) -> StateCarrier {
         let (revision, capabilities) = (self.revision, self.offered.bits());
-        Carrier { kind: self.access.credential().kind(), revision, capabilities }
+        StateCarrier { kind: self.access.credential().kind(), revision, capabilities }
     }
 
     /// Returns the client as the viewer of a catalog.
@@ -145,6 +145,6 @@ impl ClientContext {
 }
 
 /// Returns the client's view of a snapshot; `None` if its profile is gone.
-pub fn view_of(snapshot: &Snapshot, client: &ClientContext) -> Option<Arc<View>> {
+pub fn view_of(snapshot: &Snapshot, client: &ClientContext) -> Option<Arc<CatalogView>> {
     snapshot.view(client.profile.as_deref()).cloned()
 }

@@ -14,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
-use crate::engine::question::{OnStream, Question, Shown};
+use crate::engine::question::{ClientQuestion, ShownQuestion, StreamQuestions};
 use crate::mcp::input::InputRequest;
-use crate::mcp::kinds::{Kinds, about_input};
+use crate::mcp::kinds::{InputKinds, retain_input_capabilities};
 use crate::wire::message::{Response, encode_notification, encode_request};
 use crate::wire::raw::RawJson;
 
@@ -26,7 +26,7 @@ const MAX_OPEN: usize = 64;
 /// Open questions to one client, and the kinds of question that it can be asked.
 #[derive(Debug)]
 pub struct ClientRequests {
-    pub offered: Kinds,
+    pub offered: InputKinds,
     /// Capabilities declared to servers in this client's name.
     pub capabilities: RawJson,
     /// Id of the next question.
@@ -59,8 +59,8 @@ impl ClientRequests {
     }
 
     fn from(capabilities: Option<&RawJson>, first: u64) -> Option<Arc<Self>> {
-        let capabilities = about_input(capabilities?)?;
-        let offered = Kinds::of(Some(&capabilities));
+        let capabilities = retain_input_capabilities(capabilities?)?;
+        let offered = InputKinds::of(Some(&capabilities));
         let (next, turn) = (AtomicU64::new(first), Arc::new(Semaphore::new(1)));
         Some(Arc::new(Self {
             offered,
@@ -149,9 +149,9 @@ impl Drop for PendingRequest {
 /// Opens a question of the call and returns the message for the client; `None` if too many are
 /// open.
 pub(crate) fn ask(
-    open: &mut OnStream<PendingRequest>,
+    open: &mut StreamQuestions<PendingRequest>,
     client_requests: &Arc<ClientRequests>,
-    question: Question,
+    question: ClientQuestion,
 ) -> Option<Bytes> {
     let (message, wait) = open.has_room().then(|| client_requests.ask(&question.request)).flatten()?;
     open.shown(question, wait, clock::now());
@@ -160,7 +160,9 @@ pub(crate) fn ask(
 
 /// Waits for the next question to end, by the client's answer or without one when its time is over.
 /// Waits for ever if none is open. Cancel-safe.
-pub(crate) async fn next_answer(open: &mut OnStream<PendingRequest>) -> (Shown<PendingRequest>, Option<ClientAnswer>) {
+pub(crate) async fn next_answer(
+    open: &mut StreamQuestions<PendingRequest>,
+) -> (ShownQuestion<PendingRequest>, Option<ClientAnswer>) {
     loop {
         let due = open.due();
         let answered = poll_fn(|context| {

@@ -13,7 +13,7 @@ use crate::base::local_time::local;
 use crate::gateway::service::Service;
 use crate::telemetry::metrics::Shortage;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::session::handle::Handle;
+use crate::upstream::session::handle::UpstreamHandle;
 
 /// Most upstreams that a condition names; the rest are counted.
 const NAMED: usize = 10;
@@ -23,8 +23,8 @@ const SLOW_RESTART: Duration = Duration::from_secs(10);
 /// Something that does not work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Condition {
-    /// One of [`Condition::REASONS`].
+pub struct GatewayFault {
+    /// One of [`GatewayFault::REASONS`].
     pub reason: Cow<'static, str>,
     /// A sentence for the operator.
     pub text: String,
@@ -32,7 +32,7 @@ pub struct Condition {
     pub stops_calls: bool,
 }
 
-impl Condition {
+impl GatewayFault {
     /// All reasons; a closed set, for the metrics.
     pub const REASONS: [&'static str; 6] = [AUDIT, STORE, CONFIGURATION, DESCRIPTORS, PLACES, UPSTREAMS];
 }
@@ -45,17 +45,21 @@ const PLACES: &str = "connections";
 pub const UPSTREAMS: &str = "upstreams";
 
 /// Returns what does not work now; empty if everything works.
-pub fn conditions(service: &Service) -> Vec<Condition> {
+pub fn conditions(service: &Service) -> Vec<GatewayFault> {
     let snapshot = service.snapshots.load_full();
     let now = clock::uptime();
     let audit = service.audit.trouble().map(|(why, stops_calls)| {
         let then = if stops_calls { "calls are refused until it does" } else { "calls go on unrecorded" };
-        Condition { reason: AUDIT.into(), text: format!("the audit log takes no records ({why}); {then}"), stops_calls }
+        GatewayFault {
+            reason: AUDIT.into(),
+            text: format!("the audit log takes no records ({why}); {then}"),
+            stops_calls,
+        }
     });
-    let loss = || Some(Condition { reason: AUDIT.into(), text: service.audit.loss()?, stops_calls: false });
+    let loss = || Some(GatewayFault { reason: AUDIT.into(), text: service.audit.loss()?, stops_calls: false });
     let short = |shortage, reason: &'static str, text: &str| {
         let is_on = service.metrics.is_short_of(shortage, now);
-        is_on.then(|| Condition { reason: reason.into(), text: text.to_owned(), stops_calls: false })
+        is_on.then(|| GatewayFault { reason: reason.into(), text: text.to_owned(), stops_calls: false })
     };
     let descriptors =
         "no file descriptor was left for a connection or process; raise the limit (`LimitNOFILE`, `ulimit -n`)";
@@ -65,13 +69,13 @@ pub fn conditions(service: &Service) -> Vec<Condition> {
         let since = local(trouble.since);
         let then = "what it holds stays in force, and first sights, approvals, once-grants and limits are refused";
         let text = format!("the store takes no writes since {since} ({}); {then}", trouble.why);
-        Condition { reason: STORE.into(), text, stops_calls: false }
+        GatewayFault { reason: STORE.into(), text, stops_calls: false }
     });
     let configuration = service.refused_reload.load_full().map(|refused| {
         let since = local(refused.since);
         let then = "the one of before stays in force; `headend check` names every problem";
         let text = format!("the configuration was refused at {since} ({}); {then}", refused.why);
-        Condition { reason: CONFIGURATION.into(), text, stops_calls: false }
+        GatewayFault { reason: CONFIGURATION.into(), text, stops_calls: false }
     });
     audit
         .or_else(loss)
@@ -92,8 +96,8 @@ fn is_available(state: UpstreamState, restarts: u64, age: Duration) -> bool {
 }
 
 /// Returns the condition that names unavailable upstreams, if there are any.
-fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
-    let is_available = |handle: &&Arc<Handle>| {
+fn upstreams(handles: &[Arc<UpstreamHandle>]) -> Option<GatewayFault> {
+    let is_available = |handle: &&Arc<UpstreamHandle>| {
         is_available(handle.health.state(), handle.main.restarts.load(Ordering::Relaxed), handle.health.age())
     };
     let down: Vec<&str> =
@@ -109,7 +113,7 @@ fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
             down.len() - NAMED
         ),
     };
-    Some(Condition {
+    Some(GatewayFault {
         reason: UPSTREAMS.into(),
         text: format!("{} of {} {are} down: {text}", down.len(), servers(handles.len())),
         stops_calls,

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use crate::base::clock;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::state::StateUse;
-use crate::gateway::decision::found::Found;
-use crate::gateway::decision::gate::Gate;
+use crate::gateway::decision::found::FoundItem;
+use crate::gateway::decision::gate::DiskGate;
 use crate::gateway::service::Service;
-use crate::policy::consent::{Asked, PromptId};
-use crate::policy::{Action, Decision, Evidence, Permit, Record, decide, decide_again};
-use crate::store::audit::Recorded;
-use crate::store::leases::limited;
+use crate::policy::consent::{ApprovalId, ApprovalSubject};
+use crate::policy::{ApprovalEvidence, Decision, DecisionRecord, Permit, PolicyAction, decide, decide_again};
+use crate::store::audit::RecordState;
+use crate::store::leases::limit_failure;
 use crate::wire::raw::RawJson;
 
 pub mod dry_run;
@@ -22,7 +22,7 @@ pub(super) mod prepared;
 pub(super) mod starting;
 
 /// How a request continues an earlier one, if it does.
-pub enum GoingOn {
+pub enum CallContinuation {
     Anew,
     /// The request continues a permitted call: its permit covers all rounds. Holds the use of the
     /// sealed state that proves it, which has to be on disk first; `None` if the request joins a
@@ -30,16 +30,16 @@ pub enum GoingOn {
     Permitted(Option<StateUse>),
     /// The call waited for its approval, or this request brings the client's answer to it.
     Consent {
-        prompt: PromptId,
+        prompt: ApprovalId,
         answer: Option<RawJson>,
     },
     /// The client was led to the page for its upstream's login, and may bring an answer about that.
     Login(Option<RawJson>),
 }
 
-impl GoingOn {
+impl CallContinuation {
     /// Returns the approval that the call has already.
-    pub const fn prompt(&self) -> Option<&PromptId> {
+    pub const fn prompt(&self) -> Option<&ApprovalId> {
         match self {
             Self::Consent { prompt, .. } => Some(prompt),
             Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
@@ -48,7 +48,7 @@ impl GoingOn {
 
     /// Returns the client's answer about an approval: `None` if the request is not about it,
     /// `Some(None)` if it brings no answer.
-    pub(crate) fn consent_to(&self, approval: &PromptId) -> Option<Option<&RawJson>> {
+    pub(crate) fn consent_to(&self, approval: &ApprovalId) -> Option<Option<&RawJson>> {
         match self {
             Self::Consent { prompt, answer } if prompt == approval => Some(answer.as_ref()),
             Self::Consent { .. } | Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
@@ -59,42 +59,42 @@ impl GoingOn {
 /// A permit with what has to be on disk before it is used.
 pub struct GatedPermit {
     pub(crate) permit: Permit,
-    pub(crate) gate: Option<Gate>,
+    pub(crate) gate: Option<DiskGate>,
 }
 
 /// The reason why an action got no permit.
-pub enum Refusal {
+pub enum DecisionRefusal {
     /// Answered like an item that does not exist.
     Hidden,
-    Told(Failure),
+    Told(CallFailure),
     /// A person has to approve first, with evidence of at least `need`.
     Ask {
         rule: Arc<str>,
-        need: Evidence,
+        need: ApprovalEvidence,
     },
 }
 
 /// A refusal and its record. The client's answer waits until the record has a place in the log's
-/// queue ([`Recorded::placed`]).
+/// queue ([`RecordState::placed`]).
 pub struct RecordedRefusal {
-    pub refusal: Refusal,
-    pub recorded: Recorded,
+    pub refusal: DecisionRefusal,
+    pub recorded: RecordState,
 }
 
-impl Refusal {
-    fn told(reason: Reason, text: &str) -> Self {
-        Self::Told(Failure::new(reason, Executed::No, text))
+impl DecisionRefusal {
+    fn told(reason: FailureReason, text: &str) -> Self {
+        Self::Told(CallFailure::new(reason, ExecutionDoubt::No, text))
     }
 
     /// Returns the failure to answer if the request cannot wait for an approval; `None` for a
     /// hidden item.
-    pub fn failure(self) -> Option<Failure> {
+    pub fn failure(self) -> Option<CallFailure> {
         match self {
             Self::Hidden => None,
             Self::Told(failure) => Some(failure),
             Self::Ask { .. } => {
                 let text = "This needs an approval, and this kind of request cannot wait for one.";
-                Some(Failure::new(Reason::Denied, Executed::No, text))
+                Some(CallFailure::new(FailureReason::Denied, ExecutionDoubt::No, text))
             }
         }
     }
@@ -109,58 +109,58 @@ impl Service {
     /// [`RecordedRefusal`].
     pub fn decide(
         &self,
-        found: &Found<'_>,
-        action: &Action,
-        going_on: &GoingOn,
+        found: &FoundItem<'_>,
+        action: &PolicyAction,
+        going_on: &CallContinuation,
         call: u64,
     ) -> Result<GatedPermit, RecordedRefusal> {
         let (policy, limiter) = (&found.snapshot.policy, &found.snapshot.limiter);
         let own_rules = found.own_rules(action);
         let rules = own_rules.as_ref().unwrap_or(found.rules);
-        let decision = if matches!(going_on, GoingOn::Permitted(_)) {
+        let decision = if matches!(going_on, CallContinuation::Permitted(_)) {
             decide_again(policy, rules, action)
         } else {
             let own = going_on.prompt();
             let consent = |rule: &Arc<str>, need| {
-                let asked = Asked::new(action, rule, need);
+                let asked = ApprovalSubject::new(action, rule, need);
                 self.approvals.grants().claim_call(&asked, action.arguments.as_ref(), self.approvals.wall(), own)
             };
             decide(policy, rules, action, &consent, limiter, clock::since_1970())
         };
-        let record = Record::new(action, &decision);
+        let record = DecisionRecord::new(action, &decision);
         let recorded = match (&decision, going_on) {
             // Recorded when the approval was opened.
-            (Decision::Ask { .. }, GoingOn::Consent { answer: Some(_), .. }) => Recorded::Accepted,
+            (Decision::Ask { .. }, CallContinuation::Consent { answer: Some(_), .. }) => RecordState::Accepted,
             _ => self.write_down(&record, Some(call)),
         };
         let refusal = match decision {
             Decision::Allow(permit) => {
                 let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
                 let state = match going_on {
-                    GoingOn::Permitted(state) => state.map(|state| (self.keys.used.clone(), state)),
-                    GoingOn::Anew | GoingOn::Consent { .. } | GoingOn::Login(_) => None,
+                    CallContinuation::Permitted(state) => state.map(|state| (self.keys.used.clone(), state)),
+                    CallContinuation::Anew | CallContinuation::Consent { .. } | CallContinuation::Login(_) => None,
                 };
-                let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease, state);
+                let gate = DiskGate::new(&self.approvals, recorded, permit.grant(), lease, state);
                 return Ok(GatedPermit { permit, gate });
             }
             Decision::Deny { hidden: true, .. } => {
                 // No wait for a record: an unknown item has none, and both must take equally long.
-                return Err(RecordedRefusal { refusal: Refusal::Hidden, recorded: Recorded::Accepted });
+                return Err(RecordedRefusal { refusal: DecisionRefusal::Hidden, recorded: RecordState::Accepted });
             }
             Decision::Deny { hidden: false, .. } => {
-                Refusal::told(Reason::Denied, "The policy does not allow this call.")
+                DecisionRefusal::told(FailureReason::Denied, "The policy does not allow this call.")
             }
-            Decision::Ask { rule, need } => Refusal::Ask { rule, need },
+            Decision::Ask { rule, need } => DecisionRefusal::Ask { rule, need },
             Decision::Limit { limit, retry_after } => {
                 self.metrics.limit_hit(&limit);
-                Refusal::Told(limited(retry_after))
+                DecisionRefusal::Told(limit_failure(retry_after))
             }
         };
         Err(RecordedRefusal { refusal, recorded })
     }
 
     /// Writes a decision to the log, the metrics, the console's list and the audit log.
-    pub fn write_down(&self, record: &Record<'_>, call: Option<u64>) -> Recorded {
+    pub fn write_down(&self, record: &DecisionRecord<'_>, call: Option<u64>) -> RecordState {
         self.log_decision(record, call);
         self.metrics.decision(record.decision.into_str(), record.decision.rule());
         if self.console.get().is_some() {
@@ -169,8 +169,8 @@ impl Service {
         self.audit.record(record.entry(call), record.is_grave())
     }
 
-    fn log_decision(&self, record: &Record<'_>, call: Option<u64>) {
-        let Record { action, decision, why } = *record;
+    fn log_decision(&self, record: &DecisionRecord<'_>, call: Option<u64>) {
+        let DecisionRecord { action, decision, why } = *record;
         // Without an audit log, the log line is the record, so it is written at info level.
         let is_record = !self.audit.is_kept();
         macro_rules! told {

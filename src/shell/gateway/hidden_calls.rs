@@ -9,32 +9,37 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::gateway::service::Service;
-use crate::gateway::turned_away::{Call, QUEUE, TurnedAway};
-use crate::policy::refusals::{EVERY, Refusals, Summary};
-use crate::policy::{self, Decision, Event, Record};
+use crate::gateway::turned_away::{QUEUE, UnknownCall, UnknownCallQueue};
+use crate::policy::refusals::{EVERY, RefusalCounter, RefusalSummary};
+use crate::policy::{self, AuditEvent, Decision, DecisionRecord};
 
 /// Time for which calls are collected after the first, so that not each of them wakes the task.
 const REST: Duration = Duration::from_millis(10);
 
 /// The task that reads the queue and records calls of hidden items.
 #[derive(Debug)]
-pub struct Watch {
-    calls: mpsc::Receiver<Call>,
+pub struct HiddenCallRecorder {
+    calls: mpsc::Receiver<UnknownCall>,
     missed: Arc<AtomicU64>,
-    refusals: Refusals,
+    refusals: RefusalCounter,
     /// Time at which missed calls are summed up next.
     missed_due: Option<Duration>,
 }
 
 /// Makes the queue and the task that reads it.
-pub fn queue() -> (TurnedAway, Watch) {
+pub fn queue() -> (UnknownCallQueue, HiddenCallRecorder) {
     let (queue, calls) = mpsc::channel(QUEUE);
     let missed = Arc::<AtomicU64>::default();
-    let watch = Watch { calls, missed: Arc::clone(&missed), refusals: Refusals::default(), missed_due: None };
-    (TurnedAway::new(queue, missed), watch)
+    let watch = HiddenCallRecorder {
+        calls,
+        missed: Arc::clone(&missed),
+        refusals: RefusalCounter::default(),
+        missed_due: None,
+    };
+    (UnknownCallQueue::new(queue, missed), watch)
 }
 
-impl Watch {
+impl HiddenCallRecorder {
     /// Records calls of hidden items until `stop` fires, then sums up what was counted.
     pub async fn run(mut self, service: Arc<Service>, stop: CancellationToken) {
         let mut batch = Vec::new();
@@ -60,7 +65,7 @@ impl Watch {
 
     /// Records queued calls of hidden items, each as soon as the audit log has room for its record,
     /// or `stop` fires. Further calls of a caller are only counted.
-    async fn look(&mut self, service: &Service, batch: &mut Vec<Call>, stop: &CancellationToken) {
+    async fn look(&mut self, service: &Service, batch: &mut Vec<UnknownCall>, stop: &CancellationToken) {
         while let Ok(call) = self.calls.try_recv() {
             batch.push(call);
         }
@@ -72,7 +77,7 @@ impl Watch {
             let own = self.refusals.refused(&action.caller, &action.listed, clock::uptime());
             let decision = Decision::Deny { rule, hidden: true };
             if own {
-                let recorded = service.write_down(&Record::new(&action, &decision), None);
+                let recorded = service.write_down(&DecisionRecord::new(&action, &decision), None);
                 if recorded.waits_for_place() {
                     // Waits here, since the request does not; calls that come meanwhile fill the
                     // queue and are counted.
@@ -90,7 +95,7 @@ impl Watch {
     /// Writes the summaries that are due: of each caller's hidden calls, and of missed calls.
     fn sum_up(&mut self, service: &Service, now: Duration) {
         for summary in self.refusals.due(now) {
-            service.wrote_refusals(summed(summary));
+            service.wrote_refusals(summary_entry(summary));
         }
         if self.missed_due.is_some_and(|due| due > now) {
             return;
@@ -100,17 +105,27 @@ impl Watch {
         self.missed_due = (missed > 0).then(|| now.saturating_add(EVERY));
         if missed > 0 {
             let why = "calls of unknown names, too fast or with too long names to check whether the items are hidden";
-            let unseen = policy::Entry { count: Some(missed), result: "unseen", ..policy::Entry::new(Event::Refusals) };
-            service.wrote_refusals(policy::Entry { why: why.into(), ..unseen });
+            let unseen = policy::AuditEntry {
+                count: Some(missed),
+                result: "unseen",
+                ..policy::AuditEntry::new(AuditEvent::Refusals)
+            };
+            service.wrote_refusals(policy::AuditEntry { why: why.into(), ..unseen });
         }
     }
 }
 
-fn summed(summary: Summary) -> policy::Entry {
-    let Summary { caller, calls, items, others } = summary;
+fn summary_entry(summary: RefusalSummary) -> policy::AuditEntry {
+    let RefusalSummary { caller, calls, items, others } = summary;
     let more = if others { " and others" } else { "" };
     let why = format!("further calls of items that the caller cannot see: {}{more}", items.join(", "));
-    policy::Entry { caller, result: "deny", count: Some(calls), why: why.into(), ..policy::Entry::new(Event::Refusals) }
+    policy::AuditEntry {
+        caller,
+        result: "deny",
+        count: Some(calls),
+        why: why.into(),
+        ..policy::AuditEntry::new(AuditEvent::Refusals)
+    }
 }
 
 #[cfg(test)]

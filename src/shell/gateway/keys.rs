@@ -8,7 +8,7 @@ use crate::engine::state::StateKey;
 use crate::engine::task_id::TaskKey;
 use crate::store::db::{Db, DbError};
 use crate::store::states::UsedStates;
-use crate::wire::secrets::Secrets;
+use crate::wire::secrets::SealSecrets;
 
 /// The sealing keys, and the record of used states.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Keys {
     pub fn open(db: Option<&Db>) -> Result<Option<Self>, DbError> {
         let secrets = |purpose| {
             let kept = db.map(|db| db.secrets(purpose)).transpose()?.flatten();
-            Ok::<Secrets, DbError>(kept.unwrap_or_else(|| Secrets::new(clock::random())))
+            Ok::<SealSecrets, DbError>(kept.unwrap_or_else(|| SealSecrets::new(clock::random())))
         };
         let used = UsedStates::open(db.cloned())?;
         let cursors = CursorKey::new(&secrets("cursors 1")?);

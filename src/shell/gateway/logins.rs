@@ -20,14 +20,14 @@ use tokio::sync::{Mutex as Turn, mpsc, watch};
 use url::Url;
 
 use crate::base::clock;
-use crate::gateway::supervisor::Order;
-use crate::login::authorize::Callback;
+use crate::gateway::supervisor::SupervisorOrder;
+use crate::login::authorize::LoginCallback;
 use crate::login::error::OAuthError;
-use crate::login::flow::{Flow, Next};
+use crate::login::flow::{LoginAction, LoginFlow};
 use crate::policy::Digest;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::upstream::login::tokens::Keeper;
-use crate::upstream::session::handle::Handle;
+use crate::upstream::login::tokens::TokenKeeper;
+use crate::upstream::session::handle::UpstreamHandle;
 
 /// Longest time of a login.
 pub const LIFE: Duration = Duration::from_secs(600);
@@ -38,7 +38,7 @@ const MOST: usize = 64;
 
 /// Who brings the authorization server's answer to a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum LoginChannel {
     /// The browser that opened its link.
     Page,
     /// The command that began it.
@@ -47,7 +47,7 @@ pub enum Way {
 
 /// A login that was begun, with what a person has to see before agreeing.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub struct LoginOffer {
     /// Id of the login; its holder may open the page.
     pub id: String,
     pub upstream: String,
@@ -76,7 +76,7 @@ pub struct WantedScope {
 
 /// The result of a login that succeeded.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub struct FinishedLogin {
     pub upstream: String,
     pub issuer: String,
     pub account: Option<String>,
@@ -84,51 +84,51 @@ pub struct Done {
 
 /// The reason why a call-back is refused.
 #[derive(Clone, Debug)]
-pub enum NotTaken {
+pub enum CallbackError {
     /// The call-back belongs to no login, or to another browser's. No login has ended.
     Unknown,
     /// The login has ended, for this reason.
     Failed(String),
 }
 
-type Outcome = Result<Done, String>;
+type LoginOutcome = Result<FinishedLogin, String>;
 
 /// The logins under way, and the outcomes of recent ones.
 #[derive(Debug)]
 pub struct PendingLogins {
-    table: Mutex<Vec<Arc<Pending>>>,
-    over: Mutex<Vec<Over>>,
+    table: Mutex<Vec<Arc<LoginInProgress>>>,
+    over: Mutex<Vec<EndedLogin>>,
     /// URL of the console's call-back.
     callback: Arc<OnceLock<String>>,
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<SupervisorOrder>,
 }
 
 /// A login under way.
 #[derive(Debug)]
-struct Pending {
-    begun: Begun,
-    way: Way,
+struct LoginInProgress {
+    begun: LoginOffer,
+    way: LoginChannel,
     /// Digest of the state that the call-back has to bring.
     state: Digest,
     until: Instant,
-    keeper: Arc<Keeper>,
-    flow: Turn<Flow>,
+    keeper: Arc<TokenKeeper>,
+    flow: Turn<LoginFlow>,
     /// Digest of the cookie of the browser that opened the page.
     cookie: Mutex<Option<Digest>>,
-    outcome: watch::Sender<Option<Outcome>>,
+    outcome: watch::Sender<Option<LoginOutcome>>,
 }
 
 /// A login whose state is used up, kept for its outcome. The command that began it may ask late: a
 /// browser with a session at the authorization server may come back before the command has asked.
 #[derive(Debug)]
-struct Over {
+struct EndedLogin {
     id: Digest,
     until: Instant,
-    outcome: watch::Receiver<Option<Outcome>>,
+    outcome: watch::Receiver<Option<LoginOutcome>>,
 }
 
 impl PendingLogins {
-    pub fn new(callback: Arc<OnceLock<String>>, orders: mpsc::Sender<Order>) -> Self {
+    pub fn new(callback: Arc<OnceLock<String>>, orders: mpsc::Sender<SupervisorOrder>) -> Self {
         Self { table: Mutex::default(), over: Mutex::default(), callback, orders }
     }
 
@@ -138,26 +138,26 @@ impl PendingLogins {
     }
 
     /// Locks the table and drops the logins whose time is over.
-    fn table(&self) -> MutexGuard<'_, Vec<Arc<Pending>>> {
+    fn table(&self) -> MutexGuard<'_, Vec<Arc<LoginInProgress>>> {
         let mut table = self.table.lock();
         let now = clock::now();
         table.retain(|pending| pending.until > now);
         table
     }
 
-    fn of(&self, id: &str) -> Option<Arc<Pending>> {
+    fn of(&self, id: &str) -> Option<Arc<LoginInProgress>> {
         let id = Digest::of(id.as_bytes());
         self.table().iter().find(|pending| is_same(&pending.id(), &id)).cloned()
     }
 
     /// Moves a login to those that are over, since its state is used up.
-    fn used_up(&self, pending: &Arc<Pending>) {
+    fn used_up(&self, pending: &Arc<LoginInProgress>) {
         let mut over = self.over.lock();
         over.retain(|other| other.until > clock::now());
         if over.len() >= MOST {
             over.remove(0);
         }
-        over.push(Over { id: pending.id(), until: pending.until, outcome: pending.outcome.subscribe() });
+        over.push(EndedLogin { id: pending.id(), until: pending.until, outcome: pending.outcome.subscribe() });
         drop(over);
         self.table().retain(|other| !Arc::ptr_eq(other, pending));
     }
@@ -166,11 +166,11 @@ impl PendingLogins {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub async fn begin(&self, handle: &Handle, way: Way) -> Result<Begun, String> {
+    pub async fn begin(&self, handle: &UpstreamHandle, way: LoginChannel) -> Result<LoginOffer, String> {
         let keeper = handle.keeper.clone().ok_or_else(|| {
             format!("`{}` takes no login: it is a local program, or its credential stands in `headers`", handle.name)
         })?;
-        if way == Way::Page && self.callback.get().is_none() {
+        if way == LoginChannel::Page && self.callback.get().is_none() {
             return Err(format!(
                 "the console is off, so no browser can come back here; use `headend login {} --paste`",
                 handle.name
@@ -182,12 +182,12 @@ impl PendingLogins {
             handle.main.started(FIRST_ANSWER).await;
         }
         let flow = keeper.begin().await?;
-        let Next::Open(authorization) = flow.next() else { return Err(OAuthError::OutOfTurn.to_string()) };
+        let LoginAction::Open(authorization) = flow.next() else { return Err(OAuthError::OutOfTurn.to_string()) };
         let redirect = authorization.url.query_pairs().find(|(name, _)| name == "redirect_uri");
         let redirect = redirect.map(|(_, url)| url.into_owned()).unwrap_or_default();
         let issuer = flow.server().map(|server| server.issuer.clone()).unwrap_or_default();
         let before = keeper.scopes_before(&issuer).await;
-        let begun = Begun {
+        let begun = LoginOffer {
             id: BASE64URL_NOPAD.encode(&clock::random::<16>()),
             upstream: handle.name.to_string(),
             page_host: other_host(&issuer, &authorization.url),
@@ -198,7 +198,7 @@ impl PendingLogins {
             comes_here: self.callback.get().is_some_and(|own| *own == redirect),
             redirect,
         };
-        let pending = Pending {
+        let pending = LoginInProgress {
             begun: begun.clone(),
             way,
             state: Digest::of(authorization.state.expose().as_bytes()),
@@ -217,14 +217,15 @@ impl PendingLogins {
     }
 
     /// Returns the login behind a link that was not opened yet. Changes nothing.
-    pub fn shown(&self, id: &str) -> Option<Begun> {
-        let pending = self.of(id).filter(|pending| pending.way == Way::Page && pending.cookie.lock().is_none());
+    pub fn shown(&self, id: &str) -> Option<LoginOffer> {
+        let pending =
+            self.of(id).filter(|pending| pending.way == LoginChannel::Page && pending.cookie.lock().is_none());
         pending.map(|pending| pending.begun.clone())
     }
 
     /// Opens a link, once: binds the login to a new cookie and returns both.
-    pub fn enter(&self, id: &str) -> Option<(Begun, String)> {
-        let pending = self.of(id).filter(|pending| pending.way == Way::Page)?;
+    pub fn enter(&self, id: &str) -> Option<(LoginOffer, String)> {
+        let pending = self.of(id).filter(|pending| pending.way == LoginChannel::Page)?;
         let cookie = BASE64URL_NOPAD.encode(&clock::random::<32>());
         let mut bound = pending.cookie.lock();
         if bound.is_some() {
@@ -236,8 +237,9 @@ impl PendingLogins {
     }
 
     /// Returns the login behind a link that was opened, for the operator. Changes nothing.
-    pub fn opened(&self, id: &str) -> Option<Begun> {
-        let pending = self.of(id).filter(|pending| pending.way == Way::Page && pending.cookie.lock().is_some());
+    pub fn opened(&self, id: &str) -> Option<LoginOffer> {
+        let pending =
+            self.of(id).filter(|pending| pending.way == LoginChannel::Page && pending.cookie.lock().is_some());
         pending.map(|pending| pending.begun.clone())
     }
 
@@ -245,16 +247,16 @@ impl PendingLogins {
     /// the address at which it ended.
     ///
     /// # Errors
-    /// [`NotTaken`].
-    pub async fn returned(&self, callback: &Callback, cookies: &[&str]) -> Result<Done, NotTaken> {
+    /// [`CallbackError`].
+    pub async fn returned(&self, callback: &LoginCallback, cookies: &[&str]) -> Result<FinishedLogin, CallbackError> {
         let state =
-            callback.state.as_ref().map(|state| Digest::of(state.expose().as_bytes())).ok_or(NotTaken::Unknown)?;
+            callback.state.as_ref().map(|state| Digest::of(state.expose().as_bytes())).ok_or(CallbackError::Unknown)?;
         let pending = self.table().iter().find(|pending| is_same(&pending.state, &state)).cloned();
-        let pending = pending.filter(|pending| pending.way == Way::Page).ok_or(NotTaken::Unknown)?;
+        let pending = pending.filter(|pending| pending.way == LoginChannel::Page).ok_or(CallbackError::Unknown)?;
         let bound = *pending.cookie.lock();
         let is_bound = |cookie: &&str| bound.is_some_and(|bound| is_same(&bound, &Digest::of(cookie.as_bytes())));
         if !cookies.iter().any(is_bound) {
-            return Err(NotTaken::Unknown);
+            return Err(CallbackError::Unknown);
         }
         self.finish(&pending, callback).await
     }
@@ -262,17 +264,17 @@ impl PendingLogins {
     /// Finishes the login of a command, with the address at which the browser ended.
     ///
     /// # Errors
-    /// [`NotTaken`].
-    pub async fn pasted(&self, id: &str, address: &str) -> Result<Done, NotTaken> {
-        let pending = self.of(id).filter(|pending| pending.way == Way::Paste).ok_or(NotTaken::Unknown)?;
-        self.finish(&pending, &Callback::of_pasted(address)).await
+    /// [`CallbackError`].
+    pub async fn pasted(&self, id: &str, address: &str) -> Result<FinishedLogin, CallbackError> {
+        let pending = self.of(id).filter(|pending| pending.way == LoginChannel::Paste).ok_or(CallbackError::Unknown)?;
+        self.finish(&pending, &LoginCallback::of_pasted(address)).await
     }
 
     /// Waits for the outcome of a login.
     ///
     /// # Errors
     /// The reason of its failure, or that its time is over.
-    pub async fn ended(&self, id: &str) -> Outcome {
+    pub async fn ended(&self, id: &str) -> LoginOutcome {
         let gone = || "the login was not ended within ten minutes".to_owned();
         let waiting = self.of(id).map(|pending| (pending.until, pending.outcome.subscribe()));
         let (until, mut outcome) = waiting.or_else(|| self.over(id)).ok_or_else(gone)?;
@@ -281,7 +283,7 @@ impl PendingLogins {
     }
 
     /// Returns the end and the outcome of a login whose state is used up.
-    fn over(&self, id: &str) -> Option<(Instant, watch::Receiver<Option<Outcome>>)> {
+    fn over(&self, id: &str) -> Option<(Instant, watch::Receiver<Option<LoginOutcome>>)> {
         let id = Digest::of(id.as_bytes());
         let over = self.over.lock();
         over.iter().find(|over| is_same(&over.id, &id)).map(|over| (over.until, over.outcome.clone()))
@@ -289,11 +291,15 @@ impl PendingLogins {
 
     /// Checks the call-back, exchanges its code for tokens and stores them, then restarts the
     /// upstream. A call-back of another login leaves this one as it is.
-    async fn finish(&self, pending: &Arc<Pending>, callback: &Callback) -> Result<Done, NotTaken> {
+    async fn finish(
+        &self,
+        pending: &Arc<LoginInProgress>,
+        callback: &LoginCallback,
+    ) -> Result<FinishedLogin, CallbackError> {
         let mut flow = pending.flow.lock().await;
         match flow.returned(callback, clock::since_1970().as_secs()) {
             // The call-back is another login's.
-            Err(OAuthError::State | OAuthError::OutOfTurn) => return Err(NotTaken::Unknown),
+            Err(OAuthError::State | OAuthError::OutOfTurn) => return Err(CallbackError::Unknown),
             Err(error) => {
                 self.used_up(pending);
                 return Err(pending.failed(error.to_string()));
@@ -302,7 +308,7 @@ impl PendingLogins {
         }
         match pending.keeper.finish(&mut flow).await {
             Ok((login, lists_anew)) => {
-                let done = Done {
+                let done = FinishedLogin {
                     upstream: pending.begun.upstream.clone(),
                     issuer: ascii(&login.server.issuer),
                     account: login.account.map(|account| account.shown),
@@ -317,16 +323,16 @@ impl PendingLogins {
 
     /// Restarts an upstream whose login has changed, and waits until its new lists are in force.
     async fn renewed(&self, upstream: &str, lists_anew: bool) {
-        let order = |reply| Order::Login { name: upstream.to_owned(), lists_anew, reply };
+        let order = |reply| SupervisorOrder::Login { name: upstream.to_owned(), lists_anew, reply };
         // The order fails only when the gateway shuts down.
-        drop(Order::ask(&self.orders, order).await);
+        drop(SupervisorOrder::ask(&self.orders, order).await);
     }
 
     /// Ends the login at an upstream and restarts it. Returns whether there was a login.
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub async fn log_out(&self, handle: &Handle) -> Result<bool, String> {
+    pub async fn log_out(&self, handle: &UpstreamHandle) -> Result<bool, String> {
         let Some(keeper) = &handle.keeper else { return Ok(false) };
         let was_there = keeper.log_out().await?;
         if was_there {
@@ -336,15 +342,15 @@ impl PendingLogins {
     }
 }
 
-impl Pending {
+impl LoginInProgress {
     fn id(&self) -> Digest {
         Digest::of(self.begun.id.as_bytes())
     }
 
     /// Sets the login's outcome to a failure.
-    fn failed(&self, why: String) -> NotTaken {
+    fn failed(&self, why: String) -> CallbackError {
         self.outcome.send_replace(Some(Err(why.clone())));
-        NotTaken::Failed(why)
+        CallbackError::Failed(why)
     }
 }
 

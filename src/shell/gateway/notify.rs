@@ -15,20 +15,20 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
-use crate::base::slots::{Slot, Slots};
+use crate::base::slots::{PoolSlot, SlotPool};
 use crate::base::task_group::TaskGroup;
-use crate::config::{Notified, Notify};
+use crate::config::{NotifyReceiver, NotifySettings};
 use crate::gateway::service::Service;
-use crate::policy::consent::{ApprovalView, PromptId};
+use crate::policy::consent::{ApprovalId, ApprovalView};
 
 mod failed;
 mod notice;
 mod post;
 mod program;
 
-use self::failed::{Failed, TIME};
-use self::notice::{LISTED, notice, trial};
-use self::post::{Tls, post};
+use self::failed::{NoticeError, TIME};
+use self::notice::{LISTED, notice, test_notice};
+use self::post::{SharedTlsConfig, post};
 
 /// Delay of a notice, so that approvals opened together are in one.
 const GATHER: Duration = Duration::from_millis(300);
@@ -39,24 +39,24 @@ const AT_ONCE: usize = 4;
 
 /// The sender of notices.
 #[derive(Debug)]
-pub struct Notices {
+pub struct NoticeSender {
     service: Arc<Service>,
     tasks: TaskGroup,
     stop: CancellationToken,
-    places: Slots,
-    tls: Tls,
+    places: SlotPool,
+    tls: SharedTlsConfig,
     /// Target of the last notice, and whether it failed.
-    last: Mutex<Option<(Notified, bool)>>,
+    last: Mutex<Option<(NotifyReceiver, bool)>>,
 }
 
-impl Notices {
+impl NoticeSender {
     /// Starts the task that sends notices of open approvals, until `stop` fires.
     pub fn start(service: &Arc<Service>, tasks: &TaskGroup, stop: &CancellationToken) -> Arc<Self> {
         let this = Arc::new(Self {
             service: Arc::clone(service),
             tasks: tasks.clone(),
             stop: stop.clone(),
-            places: Slots::new(AT_ONCE),
+            places: SlotPool::new(AT_ONCE),
             tls: OnceLock::new(),
             last: Mutex::default(),
         });
@@ -72,8 +72,8 @@ impl Notices {
     pub async fn try_out(&self) -> Result<String, String> {
         let notify = self.setting().ok_or("`notify` is not set in [policy.consent]")?;
         let place = self.places.try_take().ok_or("four notices are under way; try again in ten seconds")?;
-        let to = known_as(&notify.to);
-        let outcome = self.send(&notify, trial(self.page().as_deref()), place).await;
+        let to = public_name(&notify.to);
+        let outcome = self.send(&notify, test_notice(self.page().as_deref()), place).await;
         outcome.map(|()| to.clone()).map_err(|why| format!("{to}: {why}"))
     }
 
@@ -85,7 +85,7 @@ impl Notices {
     /// Sends a notice whenever approvals are open that no earlier one listed.
     async fn follow(self: &Arc<Self>) {
         let mut changed = self.service.approvals.changed();
-        let mut told: HashSet<PromptId> = HashSet::new();
+        let mut told: HashSet<ApprovalId> = HashSet::new();
         let mut next = clock::now();
         while changed.changed().await.is_ok() {
             clock::sleep_until(Some(next.max(clock::now() + GATHER))).await;
@@ -93,9 +93,9 @@ impl Notices {
             changed.borrow_and_update();
             let Some(notify) = self.setting() else { continue };
             let open = self.service.approvals.prompts();
-            let ids: HashSet<PromptId> = open.iter().map(|prompt| prompt.id).collect();
+            let ids: HashSet<ApprovalId> = open.iter().map(|prompt| prompt.id).collect();
             told.retain(|id| ids.contains(id));
-            let fresh: Vec<PromptId> = open.iter().map(|prompt| prompt.id).filter(|id| !told.contains(id)).collect();
+            let fresh: Vec<ApprovalId> = open.iter().map(|prompt| prompt.id).filter(|id| !told.contains(id)).collect();
             if fresh.is_empty() {
                 continue;
             }
@@ -111,7 +111,7 @@ impl Notices {
         }
     }
 
-    fn setting(&self) -> Option<Notify> {
+    fn setting(&self) -> Option<NotifySettings> {
         self.service.snapshots.load().config.consent.notify.clone()
     }
 
@@ -121,16 +121,16 @@ impl Notices {
     }
 
     /// Sends a notice and counts it. Logs a failure after a success and a success after a failure.
-    async fn deliver(&self, notify: &Notify, notice: Bytes, place: Slot) {
+    async fn deliver(&self, notify: &NotifySettings, notice: Bytes, place: PoolSlot) {
         let outcome = self.send(notify, notice, place).await;
-        if matches!(outcome, Err(Failed::Stopped)) {
+        if matches!(outcome, Err(NoticeError::Stopped)) {
             return;
         }
         let fails = outcome.is_err();
         self.service.metrics.notified(!fails);
         let before = self.last.lock().replace((notify.to.clone(), fails));
         let failed = before.is_some_and(|(to, failed)| failed && to == notify.to);
-        let to = known_as(&notify.to);
+        let to = public_name(&notify.to);
         match outcome {
             Err(why) if !failed => {
                 tracing::warn!(to = %to, why = %why, "notices of open approvals do not get through; see `notify` in [policy.consent]");
@@ -140,13 +140,13 @@ impl Notices {
         }
     }
 
-    async fn send(&self, notify: &Notify, notice: Bytes, place: Slot) -> Result<(), Failed> {
+    async fn send(&self, notify: &NotifySettings, notice: Bytes, place: PoolSlot) -> Result<(), NoticeError> {
         match &notify.to {
-            Notified::Program(command) => program::run(command, notice, &self.stop).await,
-            Notified::Url(hook) => {
+            NotifyReceiver::Program(command) => program::run(command, notice, &self.stop).await,
+            NotifyReceiver::Url(hook) => {
                 let sent = tokio::time::timeout(TIME, post(hook, notice, &self.tls, place));
-                let sent = self.stop.run_until_cancelled(sent).await.ok_or(Failed::Stopped)?;
-                sent.unwrap_or(Err(Failed::Late))
+                let sent = self.stop.run_until_cancelled(sent).await.ok_or(NoticeError::Stopped)?;
+                sent.unwrap_or(Err(NoticeError::Late))
             }
         }
     }
@@ -154,9 +154,9 @@ impl Notices {
 
 /// Returns the notifier's public name: its program or origin, without arguments and paths, which
 /// may be secrets.
-fn known_as(to: &Notified) -> String {
+fn public_name(to: &NotifyReceiver) -> String {
     match to {
-        Notified::Program(command) => command.first().cloned().unwrap_or_default(),
-        Notified::Url(hook) => hook.origin.clone(),
+        NotifyReceiver::Program(command) => command.first().cloned().unwrap_or_default(),
+        NotifyReceiver::Url(hook) => hook.origin.clone(),
     }
 }

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::base::clock;
-use crate::engine::route::{Params, RouteError};
-use crate::gateway::answer::{Answer, CallLabels, invalid, label, not_found, refused};
+use crate::engine::route::{RequestParams, RouteError};
+use crate::gateway::answer::{CallLabels, RequestAnswer, invalid_params, label, method_not_found, refusal_answer};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
-use crate::gateway::waiting::client_call::Handled;
-use crate::mcp::capability::{AtPresent, discover_result};
+use crate::gateway::waiting::client_call::RequestOutcome;
+use crate::mcp::capability::{CurrentCapabilities, discover_result};
 use crate::mcp::extension::TASKS;
 use crate::mcp::log::LogLevel;
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::{ItemList, Method};
 use crate::wire::code;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
@@ -31,47 +31,51 @@ impl Service {
         self: &Arc<Self>,
         client: &ClientContext,
         request: &Request,
-        params: Result<Params, RouteError>,
-    ) -> Handled {
+        params: Result<RequestParams, RouteError>,
+    ) -> RequestOutcome {
         if self.is_full(client) {
-            return Handled::Overloaded;
+            return RequestOutcome::Overloaded;
         }
         let arrived = clock::now();
         let method = Method::parse(&request.method);
         let era = client.revision.era();
-        let Params { object: params, meta } = match params {
+        let RequestParams { object: params, meta } = match params {
             Ok(params) => params,
-            Err(error) => return Handled::Answer(invalid(&error)),
+            Err(error) => return RequestOutcome::Answer(invalid_params(&error)),
         };
         if let Err(error) = meta.progress_token() {
-            return Handled::Answer(invalid(&error.into()));
+            return RequestOutcome::Answer(invalid_params(&error.into()));
         }
         if !method.defined_in(era) {
-            return Handled::Answer(not_found(&request.method, era));
+            return RequestOutcome::Answer(method_not_found(&request.method, era));
         }
         if let Some(failure) = self.role.refusal(method) {
-            return Handled::Answer(refused(&failure, &self.labels(method, arrived), client.revision));
+            return RequestOutcome::Answer(refusal_answer(&failure, &self.labels(method, arrived), client.revision));
         }
         match method {
-            Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),
-            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.at_present(client)))),
-            Method::ToolsList => Handled::Answer(self.list(client, List::Tools, &params)),
-            Method::PromptsList => Handled::Answer(self.list(client, List::Prompts, &params)),
-            Method::ResourcesList => Handled::Answer(self.list(client, List::Resources, &params)),
-            Method::TemplatesList => Handled::Answer(self.list(client, List::Templates, &params)),
+            Method::Ping => RequestOutcome::Answer(RequestAnswer::ok(RawJson::EMPTY_OBJECT)),
+            Method::Discover => RequestOutcome::Answer(RequestAnswer::ok(discover_result(self.at_present(client)))),
+            Method::ToolsList => RequestOutcome::Answer(self.list(client, ItemList::Tools, &params)),
+            Method::PromptsList => RequestOutcome::Answer(self.list(client, ItemList::Prompts, &params)),
+            Method::ResourcesList => RequestOutcome::Answer(self.list(client, ItemList::Resources, &params)),
+            Method::TemplatesList => RequestOutcome::Answer(self.list(client, ItemList::Templates, &params)),
             Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
                 self.call(client, method, &params, meta, arrived)
             }
-            Method::ResourcesSubscribe => Handled::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params))),
+            Method::ResourcesSubscribe => {
+                RequestOutcome::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params)))
+            }
             Method::ResourcesUnsubscribe => Self::unsubscribe(client, &params),
             Method::SetLevel => set_level(client, &params),
             Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if TASKS.adds(method.as_str(), era) => {
                 self.task(client, method, &params, meta, arrived)
             }
             // Legacy clients are never given a task, so every id is unknown.
-            Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(about_task::unknown()),
+            Method::TasksGet | Method::TasksCancel | Method::TasksResult => {
+                RequestOutcome::Answer(about_task::unknown())
+            }
             Method::Initialize | Method::Listen | Method::TasksList | Method::TasksUpdate | Method::Unknown => {
-                Handled::Answer(not_found(&request.method, era))
+                RequestOutcome::Answer(method_not_found(&request.method, era))
             }
         }
     }
@@ -83,25 +87,25 @@ impl Service {
     }
 
     /// Returns the features that can be declared to the client now.
-    fn at_present(&self, client: &ClientContext) -> AtPresent {
+    fn at_present(&self, client: &ClientContext) -> CurrentCapabilities {
         let snapshot = self.snapshots.load();
         let extensions: &[_] = if snapshot.tasks.contains(&true) { &[&TASKS] } else { &[] };
         let logging = snapshot.logs(client.profile.as_deref());
-        AtPresent { completions: snapshot.completes(), logging, extensions }
+        CurrentCapabilities { completions: snapshot.completes(), logging, extensions }
     }
 }
 
 /// Sets the log level of a legacy session and stores it with a session that outlives a restart.
 /// Answered without error even if no server logs.
-fn set_level(client: &ClientContext, params: &RawObject) -> Handled {
+fn set_level(client: &ClientContext, params: &RawObject) -> RequestOutcome {
     let (Some(level), Some(log)) = (params.get("level").and_then(LogLevel::read), &client.log) else {
         let text = "`level` must be one of the eight levels of syslog";
-        return Handled::Answer(Answer::error(code::INVALID_PARAMS, text, None));
+        return RequestOutcome::Answer(RequestAnswer::error(code::INVALID_PARAMS, text, None));
     };
     log.set(level);
-    let done = Answer::ok(RawJson::EMPTY_OBJECT);
-    let Some(kept) = client.kept.clone() else { return Handled::Answer(done) };
-    Handled::Later(Box::pin(async move {
+    let done = RequestAnswer::ok(RawJson::EMPTY_OBJECT);
+    let Some(kept) = client.kept.clone() else { return RequestOutcome::Answer(done) };
+    RequestOutcome::Later(Box::pin(async move {
         kept.keep_level(level).await;
         done
     }))

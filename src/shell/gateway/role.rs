@@ -1,6 +1,6 @@
 //! Whether this process serves its clients or stands in for a daemon that does not answer.
 
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::mcp::method::Method;
 
 /// The role of this process towards its clients.
@@ -16,7 +16,7 @@ pub enum GatewayRole {
 impl GatewayRole {
     /// Returns the refusal of a method that needs an upstream, in a process that stands in;
     /// otherwise `None`.
-    pub(super) fn refusal(self, method: Method) -> Option<Failure> {
+    pub(super) fn refusal(self, method: Method) -> Option<CallFailure> {
         let needs_upstream = match method {
             Method::ToolsCall
             | Method::PromptsGet
@@ -41,6 +41,7 @@ impl GatewayRole {
             | Method::Unknown => false,
         };
         let text = "The daemon does not answer, so nothing was done. Try again in a minute.";
-        (self == Self::StandIn && needs_upstream).then(|| Failure::new(Reason::DaemonAway, Executed::No, text))
+        (self == Self::StandIn && needs_upstream)
+            .then(|| CallFailure::new(FailureReason::DaemonAway, ExecutionDoubt::No, text))
     }
 }

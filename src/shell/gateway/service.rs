@@ -8,32 +8,32 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::budget::Budget;
+use crate::base::budget::ByteBudget;
 use crate::base::callers::CallerCounts;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::config::{HostCommand, Limits};
-use crate::gateway::answer::Answer;
+use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::ClientContext;
-use crate::gateway::client::admission::{Admission, InFlight};
+use crate::gateway::client::admission::{CallPlace, RequestAdmission};
 use crate::gateway::client::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::Snapshot;
-use crate::gateway::turned_away::TurnedAway;
+use crate::gateway::turned_away::UnknownCallQueue;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::elicitation::Own;
-use crate::mcp::method::List;
+use crate::mcp::elicitation::OwnListeners;
+use crate::mcp::method::ItemList;
 use crate::policy;
 use crate::policy::Caller;
 use crate::store::approvals::Approvals;
-use crate::store::audit::Audit;
+use crate::store::audit::AuditLog;
 use crate::store::leases::Leases;
 use crate::store::presence::Presence;
-use crate::store::recent::Recent;
+use crate::store::recent::RecentDecisions;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::call::parks::Parks;
+use crate::upstream::call::parks::ParkedCalls;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 
@@ -51,22 +51,22 @@ pub struct Service {
     /// True once every upstream has listed or failed, or the time for that is over.
     pub settled: watch::Receiver<bool>,
     pub metrics: Metrics,
-    pub audit: Audit,
+    pub audit: AuditLog,
     pub tasks: TaskGroup,
     /// Fires when new requests are refused, before the gateway ends.
     pub draining: CancellationToken,
     /// Fires when calls in flight are given up.
     pub giving_up: CancellationToken,
     pub keys: Keys,
-    pub parks: Parks,
+    pub parks: ParkedCalls,
     /// Grants and open approvals.
     pub approvals: Arc<Approvals>,
     /// Use of limits by calls, on disk.
     pub leases: Leases,
     /// Longest result that a client is sent, in bytes.
     pub max_result_bytes: AtomicUsize,
-    pub budget: Arc<Budget>,
-    pub admission: Admission,
+    pub budget: Arc<ByteBudget>,
+    pub admission: RequestAdmission,
     /// Calls that are held while a person decides.
     pub held: HeldCalls,
     /// Number of the next call.
@@ -74,11 +74,11 @@ pub struct Service {
     /// Number of calls of each caller since the start.
     pub calls_of: CallerCounts,
     /// Recorder of calls that were answered as if their item did not exist.
-    pub turned_away: TurnedAway,
+    pub turned_away: UnknownCallQueue,
     /// Connected clients, for `status`.
     pub clients: ConnectedClients,
     /// The latest decisions, for the console.
-    pub recent: Recent,
+    pub recent: RecentDecisions,
     pub started: Instant,
     /// Base URL of the console's pages, once it listens.
     pub console: OnceLock<String>,
@@ -100,13 +100,13 @@ pub struct RefusedReload {
 impl Service {
     /// Returns the ports and names of the gateway's own listeners: those of this process, and those
     /// of the configuration, which another process may serve.
-    pub fn own(&self) -> Own {
+    pub fn own(&self) -> OwnListeners {
         let snapshot = self.snapshots.load();
         let config = &snapshot.config;
         let listens = config.server.listen.iter().chain(&config.metrics).chain(&config.console.listen);
         let mut ports: Vec<u16> = listens.map(std::net::SocketAddr::port).collect();
         ports.extend(self.ports.get().into_iter().flatten());
-        Own { ports, names: config.server.allowed_hosts.clone() }
+        OwnListeners { ports, names: config.server.allowed_hosts.clone() }
     }
 }
 
@@ -159,16 +159,16 @@ impl Service {
 
     /// Takes a place among all running calls for one call of this client, or a place in the queue;
     /// `None` if the queue has no room for its caller.
-    pub(super) fn enter(&self, client: &ClientContext) -> Option<InFlight> {
+    pub(super) fn enter(&self, client: &ClientContext) -> Option<CallPlace> {
         self.admission.enter(client.access.caller(), self.budget.is_shared())
     }
 
     /// Returns one page of a list, from bytes shared by all callers with the same view, and notes
     /// the tools that it shows to the client.
-    pub fn list(&self, client: &ClientContext, list: List, params: &RawObject) -> Answer {
+    pub fn list(&self, client: &ClientContext, list: ItemList, params: &RawObject) -> RequestAnswer {
         let snapshot = self.snapshots.load_full();
         let Some(view) = snapshot.view(client.profile.as_deref()) else {
-            return Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None);
+            return RequestAnswer::error(code::INVALID_PARAMS, "this profile no longer exists", None);
         };
         let (viewer, now) = (client.viewer(), clock::since_1970());
         let rendered = snapshot.list(view, list, viewer, &self.keys.cursors, now);
@@ -181,14 +181,20 @@ impl Service {
         };
         let page = page.and_then(|page| usize::try_from(page).ok());
         page.and_then(|page| rendered.pages.get(page)).map_or_else(
-            || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),
-            |page| Answer::ok(page.clone()),
+            || {
+                RequestAnswer::error(
+                    code::INVALID_PARAMS,
+                    "the cursor is not valid any more; list again from the start",
+                    None,
+                )
+            },
+            |page| RequestAnswer::ok(page.clone()),
         )
     }
 
     /// Records a summary of calls of items that their callers cannot see, and logs it if there is
     /// no audit log.
-    pub fn wrote_refusals(&self, written: policy::Entry) {
+    pub fn wrote_refusals(&self, written: policy::AuditEntry) {
         if !self.audit.is_kept() {
             let caller = written.caller.as_ref().map_or("", Caller::name);
             tracing::info!(target: "audit", caller, count = written.count, why = %written.why, "refusals");

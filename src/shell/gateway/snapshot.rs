@@ -9,18 +9,18 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::base::aside::{MANY_ITEMS, run_aside_if};
-use crate::catalog::holder::Holder;
-use crate::catalog::merge::{Catalog, Dropped, Entry};
+use crate::catalog::holder::SealHolder;
+use crate::catalog::merge::{Catalog, CatalogEntry, WithheldItem};
 use crate::catalog::page::{CursorKey, CursorScope, LIFE};
-use crate::catalog::view::{Rendered, render};
+use crate::catalog::view::{RenderedList, render};
 use crate::config::Config;
-use crate::mcp::kinds::Kinds;
-use crate::mcp::method::List;
+use crate::mcp::kinds::InputKinds;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
-use crate::policy::{Caller, ItemRules, Kind, Limiter, Policy};
-pub use crate::upstream::session::handle::Handle;
+use crate::policy::{ActionKind, Caller, ItemRules, Limiter, Policy};
+pub use crate::upstream::session::handle::UpstreamHandle;
 pub use crate::upstream::session::link::LinkState;
-pub use crate::upstream::state::logbook::{LogLine, Origin};
+pub use crate::upstream::state::logbook::{LineOrigin, LogLine};
 
 /// Most rendered lists that one view caches, and their bytes; for more callers lists are rendered
 /// each time.
@@ -35,7 +35,7 @@ const MAX_CALLERS: usize = 1024;
 pub struct Snapshot {
     pub generation: u64,
     pub config: Arc<Config>,
-    pub handles: Vec<Arc<Handle>>,
+    pub handles: Vec<Arc<UpstreamHandle>>,
     /// Whether each upstream answers `completion/complete`.
     pub completes: Vec<bool>,
     /// Whether each upstream declares log messages.
@@ -47,15 +47,15 @@ pub struct Snapshot {
     /// Rules about the input that each upstream may ask for.
     pub input: Vec<InputRules>,
     /// The view of clients without a profile.
-    pub whole: Arc<View>,
-    pub profiles: HashMap<String, Arc<View>>,
+    pub whole: Arc<CatalogView>,
+    pub profiles: HashMap<String, Arc<CatalogView>>,
     /// Items withheld because their pins cannot be stored at present, by profile; the empty name is
     /// for clients without one.
-    pub unkept: HashMap<String, Arc<View>>,
+    pub unkept: HashMap<String, Arc<CatalogView>>,
     pub policy: Arc<Policy>,
     pub limiter: Arc<Limiter>,
     /// Withheld items with the reasons.
-    pub dropped: Vec<Dropped>,
+    pub dropped: Vec<WithheldItem>,
     /// How long a modern client may cache a list, in milliseconds.
     pub ttl_ms: u32,
 }
@@ -69,7 +69,7 @@ pub struct InputRules {
 
 impl InputRules {
     pub fn new(policy: &Policy, upstream: &str) -> Self {
-        let rules = [("elicitation", Kind::Elicitation), ("sampling", Kind::Sampling)];
+        let rules = [("elicitation", ActionKind::Elicitation), ("sampling", ActionKind::Sampling)];
         Self { rules: rules.map(|(name, kind)| (name, policy.item_rules(kind, upstream, upstream))) }
     }
 
@@ -87,7 +87,7 @@ impl InputRules {
 
 /// Key of a rendered list: caller, kind of credential (to which its cursors are bound), list,
 /// revision, and the client's input if items depend on it.
-type Place = (Caller, &'static str, List, Revision, Kinds);
+type RenderedListKey = (Caller, &'static str, ItemList, Revision, InputKinds);
 
 /// A client as the viewer of a catalog.
 #[derive(Clone, Copy, Debug)]
@@ -97,23 +97,23 @@ pub struct Viewer<'a> {
     pub kind: &'static str,
     pub revision: Revision,
     /// Kinds of input that the client can give.
-    pub offered: Kinds,
+    pub offered: InputKinds,
 }
 
 impl Viewer<'_> {
     /// Returns the scope to which the cursors of a list are bound.
-    pub fn scope<'a>(&'a self, list: List, view: &'a View) -> CursorScope<'a> {
+    pub fn scope<'a>(&'a self, list: ItemList, view: &'a CatalogView) -> CursorScope<'a> {
         let Self { caller, kind, revision, offered } = *self;
         let capabilities = u8::from(offered.form || offered.url || offered.sampling);
         CursorScope {
             list,
-            holder: Holder { caller: caller.name(), kind, profile: &view.name, revision, capabilities },
+            holder: SealHolder { caller: caller.name(), kind, profile: &view.name, revision, capabilities },
         }
     }
 }
 
 /// A catalog with its rules and the cached bytes of its lists.
-pub struct View {
+pub struct CatalogView {
     /// Name of the profile, or empty.
     pub name: String,
     pub catalog: Catalog,
@@ -122,18 +122,18 @@ pub struct View {
     /// The rules of each item, by index in the catalog.
     rules: Vec<ItemRules>,
     /// Rendered lists, with the time since 1970 at which each was made.
-    rendered: Mutex<HashMap<Place, (Duration, Arc<Rendered>)>>,
+    rendered: Mutex<HashMap<RenderedListKey, (Duration, Arc<RenderedList>)>>,
     /// The items that the rules leave each caller, by index in the catalog.
     open: ArcSwap<HashMap<Caller, Arc<[bool]>, RandomState>>,
 }
 
-impl std::fmt::Debug for View {
+impl std::fmt::Debug for CatalogView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "View({:?}, {} items)", self.name, self.catalog.entries().len())
     }
 }
 
-impl View {
+impl CatalogView {
     pub fn new(name: &str, catalog: Catalog, policy: &Policy) -> Self {
         let rules = catalog
             .entries()
@@ -145,7 +145,7 @@ impl View {
     }
 
     /// Returns an item and the rules that can match it.
-    pub fn item(&self, at: usize) -> Option<(&Entry, &ItemRules)> {
+    pub fn item(&self, at: usize) -> Option<(&CatalogEntry, &ItemRules)> {
         Some((self.catalog.entry(at)?, self.rules.get(at)?))
     }
 
@@ -162,7 +162,7 @@ impl View {
     /// Asks the rules whether an item is visible. At a caller's first request asks about all items
     /// and caches the result; about this one only if too many callers are cached.
     fn ask_rules(&self, policy: &Policy, at: usize, caller: &Caller) -> bool {
-        let open = |(entry, rules): (&Entry, _)| !policy.hidden(rules, caller, &self.name, entry);
+        let open = |(entry, rules): (&CatalogEntry, _)| !policy.hidden(rules, caller, &self.name, entry);
         if self.open.load().len() >= MAX_CALLERS {
             return self.item(at).is_some_and(open);
         }
@@ -186,24 +186,31 @@ impl Snapshot {
 
     /// Whether an upstream with an item in this profile declares log messages at present.
     pub fn logs(&self, profile: Option<&str>) -> bool {
-        let is_logging = |entry: &Entry| self.logs.get(entry.upstream).copied().unwrap_or_default();
+        let is_logging = |entry: &CatalogEntry| self.logs.get(entry.upstream).copied().unwrap_or_default();
         self.logs.contains(&true)
             && self.view(profile).is_some_and(|view| view.catalog.entries().iter().any(is_logging))
     }
 
     /// Returns the view of a profile; `None` if there is no such profile.
-    pub fn view(&self, profile: Option<&str>) -> Option<&Arc<View>> {
+    pub fn view(&self, profile: Option<&str>) -> Option<&Arc<CatalogView>> {
         profile.map_or(Some(&self.whole), |name| self.profiles.get(name))
     }
 
     /// Returns one list as this viewer sees it. Rendered at first use, and again before its cursors
     /// are too old. `now` is the time since 1970.
-    pub fn list(&self, view: &View, list: List, viewer: Viewer<'_>, key: &CursorKey, now: Duration) -> Arc<Rendered> {
+    pub fn list(
+        &self,
+        view: &CatalogView,
+        list: ItemList,
+        viewer: Viewer<'_>,
+        key: &CursorKey,
+        now: Duration,
+    ) -> Arc<RenderedList> {
         let Viewer { caller, kind, revision, offered } = viewer;
-        let offered = if view.is_for_all { Kinds::default() } else { offered };
+        let offered = if view.is_for_all { InputKinds::default() } else { offered };
         let place = (caller.clone(), kind, list, revision, offered);
         let lock = || view.rendered.lock();
-        let is_fresh = |(made, ready): &&(Duration, Arc<Rendered>)| {
+        let is_fresh = |(made, ready): &&(Duration, Arc<RenderedList>)| {
             ready.content.is_none() || now.saturating_sub(*made) < LIFE / 2
         };
         if let Some((_, ready)) = lock().get(&place).filter(is_fresh) {
@@ -221,7 +228,7 @@ impl Snapshot {
             )
         };
         let made = Arc::new(run_aside_if(view.catalog.entries().len() >= MANY_ITEMS, draw));
-        let bytes = |rendered: &Rendered| rendered.pages.iter().map(|page| page.bytes().len()).sum::<usize>();
+        let bytes = |rendered: &RenderedList| rendered.pages.iter().map(|page| page.bytes().len()).sum::<usize>();
         let mut map = lock();
         map.remove(&place);
         let kept: usize = map.values().map(|(_, kept)| bytes(kept)).sum();

@@ -7,39 +7,39 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::failure::Failure;
-use crate::engine::route::{RouteError, Routed};
-use crate::gateway::answer::{Answer, unroutable};
+use crate::engine::failure::CallFailure;
+use crate::engine::route::{RouteError, RoutedRequest};
+use crate::gateway::answer::{RequestAnswer, unknown_item_answer};
 use crate::gateway::call::translate;
 use crate::gateway::client::ClientContext;
-use crate::gateway::decision::gate::Gate;
-use crate::gateway::decision::{GatedPermit, GoingOn, RecordedRefusal};
+use crate::gateway::decision::gate::DiskGate;
+use crate::gateway::decision::{CallContinuation, GatedPermit, RecordedRefusal};
 use crate::gateway::service::Service;
-use crate::gateway::waiting::client_call::Handled;
-use crate::gateway::watched::{Held, MAX_WATCHED};
+use crate::gateway::waiting::client_call::RequestOutcome;
+use crate::gateway::watched::{MAX_WATCHED, WatchedResource};
 use crate::mcp::input::InputError;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
-use crate::policy::Kind;
+use crate::policy::ActionKind;
 use crate::store::sessions::KeptSession;
-use crate::upstream::session::handle::Handle;
-use crate::upstream::session::lane::Wants;
-use crate::upstream::subscriptions::{Target, Unwatched, Watching};
-use crate::upstream::updates::{Updates, Watcher};
+use crate::upstream::session::handle::UpstreamHandle;
+use crate::upstream::session::lane::LaneRequest;
+use crate::upstream::subscriptions::{ResourceWatch, WatchFailure, WatchTarget};
+use crate::upstream::updates::{ResourceSubscriptions, UpdateStream};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// The reason why a resource is not watched.
 #[derive(Debug)]
-enum NotWatched {
+enum WatchRefusal {
     /// The resource is not found, or its server cannot watch it now.
-    NotThere(Answer),
+    NotThere(RequestAnswer),
     /// The policy does not allow it.
-    Refused(Answer),
+    Refused(RequestAnswer),
 }
 
-impl NotWatched {
-    fn answer(self) -> Answer {
+impl WatchRefusal {
+    fn answer(self) -> RequestAnswer {
         match self {
             Self::NotThere(answer) | Self::Refused(answer) => answer,
         }
@@ -47,7 +47,7 @@ impl NotWatched {
 }
 
 /// A resource that may be watched: upstream, target, writes to wait for, number of the request.
-type Found = (Arc<Handle>, Target, Option<Gate>, u64);
+type WatchableResource = (Arc<UpstreamHandle>, WatchTarget, Option<DiskGate>, u64);
 
 /// How often the resources of a revived session are looked for, each time in another snapshot, and
 /// the pause between two attempts.
@@ -55,7 +55,7 @@ const AGAIN: usize = 32;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Deletes a subscription that has ended or was replaced from its stored session.
-async fn forget(kept: Option<&Arc<KeptSession>>, uri: &str, held: Option<Held>) {
+async fn delete_subscription(kept: Option<&Arc<KeptSession>>, uri: &str, held: Option<WatchedResource>) {
     if let Some((kept, slot)) = kept.zip(held.and_then(|held| held.slot)) {
         kept.drop_resource(slot, uri).await;
     }
@@ -64,9 +64,13 @@ async fn forget(kept: Option<&Arc<KeptSession>>, uri: &str, held: Option<Held>) 
 impl Service {
     /// Serves `resources/subscribe` of a legacy client: starts the watch and stores the
     /// subscription with the session.
-    pub async fn subscribe(self: Arc<Self>, client: ClientContext, params: RawObject) -> Answer {
+    pub async fn subscribe(self: Arc<Self>, client: ClientContext, params: RawObject) -> RequestAnswer {
         let Some(subscriptions) = &client.watched else {
-            return Answer::error(code::INVALID_REQUEST, "subscriptions need a session; start with `initialize`", None);
+            return RequestAnswer::error(
+                code::INVALID_REQUEST,
+                "subscriptions need a session; start with `initialize`",
+                None,
+            );
         };
         let uri = params.string("uri").unwrap_or_default();
         let (has_place, is_watched, count) = {
@@ -75,10 +79,10 @@ impl Service {
             (mine.is_some(), mine.is_some_and(|held| held.watching.is_some()), held.len())
         };
         if is_watched {
-            return Answer::ok(RawJson::EMPTY_OBJECT);
+            return RequestAnswer::ok(RawJson::EMPTY_OBJECT);
         }
         if !has_place && count >= MAX_WATCHED {
-            return Answer::error(code::INVALID_REQUEST, "too many subscriptions; end one first", None);
+            return RequestAnswer::error(code::INVALID_REQUEST, "too many subscriptions; end one first", None);
         }
         match self.watch(&client, &params, &subscriptions.watcher).await {
             Ok(watching) => {
@@ -86,10 +90,10 @@ impl Service {
                     Some(kept) => Some(kept.keep_resource(&uri).await),
                     None => None,
                 };
-                let held = Held { slot, watching: Some(watching) };
+                let held = WatchedResource { slot, watching: Some(watching) };
                 let before = subscriptions.held.lock().insert(uri.clone(), held);
-                forget(client.kept.as_ref(), &uri, before).await;
-                Answer::ok(RawJson::EMPTY_OBJECT)
+                delete_subscription(client.kept.as_ref(), &uri, before).await;
+                RequestAnswer::ok(RawJson::EMPTY_OBJECT)
             }
             Err(why) => why.answer(),
         }
@@ -97,16 +101,16 @@ impl Service {
 
     /// Serves `resources/unsubscribe` of a legacy client. Succeeds also for a resource that is not
     /// watched.
-    pub fn unsubscribe(client: &ClientContext, params: &RawObject) -> Handled {
+    pub fn unsubscribe(client: &ClientContext, params: &RawObject) -> RequestOutcome {
         let Some(uri) = params.string("uri") else {
             let text = RouteError::Member("uri").to_string();
-            return Handled::Answer(Answer::error(code::INVALID_PARAMS, &text, None));
+            return RequestOutcome::Answer(RequestAnswer::error(code::INVALID_PARAMS, &text, None));
         };
         let ended = client.watched.as_ref().and_then(|subscriptions| subscriptions.held.lock().remove(&uri));
-        let done = Answer::ok(RawJson::EMPTY_OBJECT);
-        let Some(kept) = client.kept.clone().filter(|_| ended.is_some()) else { return Handled::Answer(done) };
-        Handled::Later(Box::pin(async move {
-            forget(Some(&kept), &uri, ended).await;
+        let done = RequestAnswer::ok(RawJson::EMPTY_OBJECT);
+        let Some(kept) = client.kept.clone().filter(|_| ended.is_some()) else { return RequestOutcome::Answer(done) };
+        RequestOutcome::Later(Box::pin(async move {
+            delete_subscription(Some(&kept), &uri, ended).await;
             done
         }))
     }
@@ -133,7 +137,7 @@ impl Service {
                         Ok(watching) => subscriptions.found(&uri, watching),
                         Err(why) => {
                             tracing::debug!(?why, "a resource of a revived session is not watched yet");
-                            if matches!(why, NotWatched::Refused(_)) {
+                            if matches!(why, WatchRefusal::Refused(_)) {
                                 refused.insert(uri);
                             }
                         }
@@ -159,8 +163,8 @@ impl Service {
         self: &Arc<Self>,
         client: &ClientContext,
         uris: &[String],
-        watcher: &Arc<Watcher>,
-    ) -> Vec<(String, Watching)> {
+        watcher: &Arc<UpdateStream>,
+    ) -> Vec<(String, ResourceWatch)> {
         let mut watched = Vec::new();
         for uri in uris {
             let params = RawObject::of_strings(&[("uri", uri)]);
@@ -176,56 +180,64 @@ impl Service {
         self: &Arc<Self>,
         client: &ClientContext,
         params: &RawObject,
-        watcher: &Arc<Watcher>,
-    ) -> Result<Watching, NotWatched> {
+        watcher: &Arc<UpdateStream>,
+    ) -> Result<ResourceWatch, WatchRefusal> {
         let (handle, mut target, gate, call) = self.find_watched(client, params).await?;
         let (caller, tag) = (client.caller.clone(), client.tag.clone());
-        let wants = Wants { caller, client: tag, offered: client.offered };
-        let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
-        let refused =
-            |failure: Failure| NotWatched::NotThere(Answer { outcome: Err(failure.error_object(call)), status: None });
+        let wants = LaneRequest { caller, client: tag, offered: client.offered };
+        let internal = |text: &str| RequestAnswer::error(code::INTERNAL, text, None);
+        let refused = |failure: CallFailure| {
+            WatchRefusal::NotThere(RequestAnswer { outcome: Err(failure.error_object(call)), status: None })
+        };
         if let Some(mut gate) = gate {
             gate.pass().await.map_err(refused)?;
         }
         // A watch is not a call in flight.
         target.permit.leave();
         let (lane, link) =
-            handle.lane(&wants).await.map_err(|failure| NotWatched::NotThere(internal(&failure.detail)))?;
-        let watched = Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await;
+            handle.lane(&wants).await.map_err(|failure| WatchRefusal::NotThere(internal(&failure.detail)))?;
+        let watched = ResourceSubscriptions::watch(&handle, &lane, &link, target, watcher, &self.tasks).await;
         watched.map_err(|why| {
-            NotWatched::NotThere(match why {
-                Unwatched::NotOffered => {
-                    Answer::error(code::INVALID_PARAMS, "The server of this resource offers no subscriptions.", None)
-                }
+            WatchRefusal::NotThere(match why {
+                WatchFailure::NotOffered => RequestAnswer::error(
+                    code::INVALID_PARAMS,
+                    "The server of this resource offers no subscriptions.",
+                    None,
+                ),
                 // Pages to open belong to calls; here they would not be checked.
-                Unwatched::Refused(error) => {
+                WatchFailure::Refused(error) => {
                     translate(Method::ResourcesSubscribe, &error, client.revision, &Err(InputError::NotOffered))
                 }
-                Unwatched::Silent => internal("The server of this resource did not answer in time."),
+                WatchFailure::Silent => internal("The server of this resource did not answer in time."),
             })
         })
     }
 
     /// Finds the resource and decides its watch.
-    async fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, NotWatched> {
+    async fn find_watched(
+        &self,
+        client: &ClientContext,
+        params: &RawObject,
+    ) -> Result<WatchableResource, WatchRefusal> {
         let snapshot = self.snapshots.load_full();
         let method = Method::ResourcesSubscribe;
-        let (found, Routed { canonical, outgoing, .. }) =
-            self.find(&snapshot, client, method, params, Meta::default()).map_err(NotWatched::NotThere)?;
-        let action = found.action(client, Kind::Subscription, canonical);
+        let (found, RoutedRequest { canonical, outgoing, .. }) =
+            self.find(&snapshot, client, method, params, Meta::default()).map_err(WatchRefusal::NotThere)?;
+        let action = found.action(client, ActionKind::Subscription, canonical);
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let exposed = params.string("uri").unwrap_or_default();
-        let GatedPermit { permit, gate } = match self.decide(&found, &action, &GoingOn::Anew, call) {
+        let GatedPermit { permit, gate } = match self.decide(&found, &action, &CallContinuation::Anew, call) {
             Ok(permitted) => permitted,
             Err(RecordedRefusal { refusal, recorded }) => {
-                let unknown = || unroutable(&found.unknown(params), params, client.revision);
-                let told = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
-                let refused = NotWatched::Refused(refusal.failure().map_or_else(unknown, told));
+                let unknown = || unknown_item_answer(&found.unknown(params), params, client.revision);
+                let told =
+                    |failure: CallFailure| RequestAnswer { outcome: Err(failure.error_object(call)), status: None };
+                let refused = WatchRefusal::Refused(refusal.failure().map_or_else(unknown, told));
                 recorded.placed().await;
                 return Err(refused);
             }
         };
         let original = outgoing.body.string("uri").unwrap_or_default();
-        Ok((Arc::clone(found.handle), Target { original, exposed, permit }, gate, call))
+        Ok((Arc::clone(found.handle), WatchTarget { original, exposed, permit }, gate, call))
     }
 }

@@ -16,32 +16,32 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::base::never::or_never;
-use crate::base::slots::Slots;
+use crate::base::slots::SlotPool;
 use crate::base::stop::StopTimes;
-use crate::base::tally::Tally;
+use crate::base::tally::LogTally;
 use crate::base::task_group::TaskGroup;
-use crate::catalog::filter::Filter;
-use crate::catalog::inventory::{Gap, Inventory};
-use crate::catalog::merge::{Catalog, Filters};
+use crate::catalog::filter::ItemFilter;
+use crate::catalog::inventory::{Inventory, ListGap};
+use crate::catalog::merge::{Catalog, ItemFilters};
 use crate::catalog::name::UpstreamName;
-use crate::config::plan::{Plan, diff};
-use crate::config::{self, Config, Upstream};
+use crate::config::plan::{ReloadPlan, diff};
+use crate::config::{self, Config, UpstreamSettings};
 use crate::gateway::role::GatewayRole;
-use crate::gateway::snapshot::{Snapshot, View};
+use crate::gateway::snapshot::{CatalogView, Snapshot};
 use crate::mcp::version::Revision;
-use crate::policy::{Annotator, Caller, Kind, Limiter, Policy};
-use crate::store::directory::Store;
+use crate::policy::{ActionKind, Caller, Limiter, OperatorHints, Policy};
+use crate::store::directory::StateDir;
 use crate::store::leases::Leases;
-use crate::store::pins::{LaunchGate, Pins};
+use crate::store::pins::{LaunchGate, PinRegistry};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
-use crate::upstream::actor::context::{Context, Report};
-use crate::upstream::login::parts::LoginParts;
+use crate::upstream::actor::context::{ActorContext, ActorReport};
+use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
-use crate::upstream::process::mark::Marks;
-use crate::upstream::session::handle::Handle;
+use crate::upstream::process::mark::OwnerMarks;
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::lane::Lane;
-use crate::upstream::spawner::{Intake, Spawner};
+use crate::upstream::spawner::{IntakeLimits, Spawner};
 
 mod draft;
 mod made;
@@ -53,9 +53,9 @@ mod reports;
 mod room;
 mod steered;
 
-pub use self::order::Order;
+pub use self::order::SupervisorOrder;
 
-use self::made::{Afterwards, Making};
+use self::made::{PendingSnapshot, SnapshotCallback};
 use self::room::{MAX_INVENTORY_BYTES, too_many_bytes};
 
 /// How long the first lists wait for upstreams that are still starting.
@@ -71,27 +71,27 @@ const TTL_DEGRADED_MS: u32 = 5_000;
 
 /// The services and settings that the supervisor works with.
 #[derive(Debug)]
-pub struct Parts {
+pub struct SupervisorServices {
     pub metrics: Metrics,
-    pub store: Option<Store>,
+    pub store: Option<StateDir>,
     pub http: HttpClient,
-    pub intake: Intake,
-    pub logins: LoginParts,
+    pub intake: IntakeLimits,
+    pub logins: LoginServices,
     pub leases: Leases,
-    pub pins: Pins,
+    pub pins: PinRegistry,
     pub times: StopTimes,
-    pub marks: Marks,
+    pub marks: OwnerMarks,
     pub role: GatewayRole,
 }
 
 /// The handles by which the rest of the gateway reads, orders and stops the supervisor.
 #[derive(Debug)]
-pub struct Supervised {
+pub struct SupervisorHandle {
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     pub generation: watch::Receiver<u64>,
     /// True once every upstream has listed or failed, or the time for that is over.
     pub settled: watch::Receiver<bool>,
-    pub orders: mpsc::Sender<Order>,
+    pub orders: mpsc::Sender<SupervisorOrder>,
     /// Cancelled to end the supervisor, which then stops every upstream.
     pub stop: CancellationToken,
     pub tasks: TaskGroup,
@@ -99,11 +99,11 @@ pub struct Supervised {
 
 /// An upstream with its lists and the times that decide whether they are shown.
 #[derive(Clone)]
-struct Managed {
-    handle: Arc<Handle>,
+struct ManagedUpstream {
+    handle: Arc<UpstreamHandle>,
     stop: CancellationToken,
     gate: Arc<LaunchGate>,
-    filters: Arc<Filters>,
+    filters: Arc<ItemFilters>,
     inventory: Option<Arc<(Inventory, Revision)>>,
     bytes: usize,
     /// True once this launch has listed; before that the inventory is an older one.
@@ -124,8 +124,8 @@ struct Supervisor {
     config: Arc<Config>,
     policy: Arc<Policy>,
     limiter: Arc<Limiter>,
-    managed: HashMap<UpstreamName, Managed>,
-    parts: Parts,
+    managed: HashMap<UpstreamName, ManagedUpstream>,
+    parts: SupervisorServices,
     snapshots: Arc<ArcSwap<Snapshot>>,
     generation: watch::Sender<u64>,
     settled: watch::Sender<bool>,
@@ -134,28 +134,28 @@ struct Supervisor {
     saving: Option<JoinHandle<()>>,
     /// `Some` if a snapshot is due; true to make it even if clients would see no change.
     wanted: Option<bool>,
-    making: Option<Making>,
+    making: Option<PendingSnapshot>,
     refresh_due: bool,
     /// Replies to send once the next snapshot is in force.
-    afterwards: Vec<Afterwards>,
+    afterwards: Vec<SnapshotCallback>,
     max_inventory_bytes: usize,
     /// Whether the store took writes of pins at the last check.
     took_writes: bool,
-    reports: mpsc::Sender<Report>,
+    reports: mpsc::Sender<ActorReport>,
     actors: TaskGroup,
     stop: CancellationToken,
     /// Slots for programs that may start at once.
-    starts: Slots,
+    starts: SlotPool,
     /// Bounds on log lines about withheld items, and about pins that cannot be read.
-    dropped: Tally,
-    unread: Tally,
+    dropped: LogTally,
+    unread: LogTally,
 }
 
 /// Starts all upstreams and the supervisor's task.
 ///
 /// # Errors
 /// The policy, limits or patterns cannot be compiled, which `check` would have said.
-pub fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
+pub fn start(config: Config, parts: SupervisorServices) -> Result<SupervisorHandle, String> {
     let (supervisor, reports, orders, supervised) = build(config, parts)?;
     supervised.tasks.spawn("supervisor", supervisor.run(reports, orders));
     Ok(supervised)
@@ -167,15 +167,15 @@ pub fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
 /// As [`start`].
 fn build(
     config: Config,
-    parts: Parts,
-) -> Result<(Supervisor, mpsc::Receiver<Report>, mpsc::Receiver<Order>, Supervised), String> {
+    parts: SupervisorServices,
+) -> Result<(Supervisor, mpsc::Receiver<ActorReport>, mpsc::Receiver<SupervisorOrder>, SupervisorHandle), String> {
     let policy = Policy::build(&config.policy).map_err(|problems| join(&problems))?;
     let limiter = parts.leases.limiter(&policy).map_err(|error| error.to_string())?;
     let (reports_in, reports) = mpsc::channel(REPORTS);
     let (orders_in, orders) = mpsc::channel(8);
     let (generation_in, generation) = watch::channel(0);
     let (settled_in, settled) = watch::channel(false);
-    let starts = Slots::new(config.server.limits.starts);
+    let starts = SlotPool::new(config.server.limits.starts);
     let written = config.clone();
     let (config, policy, limiter) = (Arc::new(config), Arc::new(policy), Arc::new(limiter));
     let empty = Snapshot {
@@ -187,7 +187,7 @@ fn build(
         tasks: Vec::new(),
         unlisted: Vec::new(),
         input: Vec::new(),
-        whole: Arc::new(View::new("", Catalog::default(), &policy)),
+        whole: Arc::new(CatalogView::new("", Catalog::default(), &policy)),
         profiles: HashMap::new(),
         unkept: HashMap::new(),
         policy: Arc::clone(&policy),
@@ -220,12 +220,12 @@ fn build(
         actors: TaskGroup::default(),
         stop: stop.clone(),
         starts,
-        dropped: Tally::of(200),
-        unread: Tally::default(),
+        dropped: LogTally::of(200),
+        unread: LogTally::default(),
     };
     let serves = supervisor.parts.role == GatewayRole::Serve;
     if serves {
-        let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
+        let may_start = |spec: &&UpstreamSettings| launch_denial(&supervisor.policy, &spec.name).is_none();
         supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
         if let Some(store) = &supervisor.parts.store {
             store.forget_strays(&supervisor.inventory_keys());
@@ -238,13 +238,13 @@ fn build(
     let draft = supervisor.draft(true);
     supervisor.put(draft.make());
     supervisor.settle(!serves);
-    let supervised = Supervised { snapshots, generation, settled, orders: orders_in, stop, tasks };
+    let supervised = SupervisorHandle { snapshots, generation, settled, orders: orders_in, stop, tasks };
     Ok((supervisor, reports, orders, supervised))
 }
 
 impl Supervisor {
     /// Takes reports and orders until the stop, then writes unsaved lists and waits for all actors.
-    async fn run(mut self, mut reports: mpsc::Receiver<Report>, mut orders: mpsc::Receiver<Order>) {
+    async fn run(mut self, mut reports: mpsc::Receiver<ActorReport>, mut orders: mpsc::Receiver<SupervisorOrder>) {
         let settle = tokio::time::sleep(SETTLE);
         tokio::pin!(settle);
         let mut grace = tokio::time::interval(Duration::from_secs(30));
@@ -296,11 +296,11 @@ impl Supervisor {
     }
 
     fn inventory_keys(&self) -> HashSet<String> {
-        self.config.upstreams.iter().chain(&self.config.disabled).map(Upstream::inventory_key).collect()
+        self.config.upstreams.iter().chain(&self.config.disabled).map(UpstreamSettings::inventory_key).collect()
     }
 
     /// Adds an upstream with its remembered lists and, in a serving process, starts its actor.
-    fn launch(&mut self, spec: Upstream) -> Result<(), String> {
+    fn launch(&mut self, spec: UpstreamSettings) -> Result<(), String> {
         let filters = Arc::new(filters(&spec)?);
         let mut remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.inventory_key()));
         let mut bytes = remembered.as_ref().map_or(0, |r| r.inventory.bytes());
@@ -310,7 +310,7 @@ impl Supervisor {
         }
         let is_whole = remembered
             .as_mut()
-            .is_some_and(|r| r.inventory.bound(spec.max_inventory) && !r.inventory.has_gap(Gap::Unread));
+            .is_some_and(|r| r.inventory.bound(spec.max_inventory) && !r.inventory.has_gap(ListGap::Unread));
         let metrics = self.parts.metrics.upstream(spec.name.as_str());
         let (name, stop) = (spec.name.clone(), self.stop.child_token());
         let spawner = Spawner {
@@ -323,7 +323,7 @@ impl Supervisor {
             starts: self.starts.clone(),
             times: self.parts.times,
             marks: self.parts.marks.clone(),
-            gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
+            gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, launch_denial(&self.policy, &spec.name))),
         };
         let serves = self.parts.role == GatewayRole::Serve;
         if serves {
@@ -332,8 +332,8 @@ impl Supervisor {
         }
         let gate = Arc::clone(&spawner.gate);
         let opener = if serves { actor::open } else { leave_closed };
-        let handle = Arc::new(Handle::new(spec, metrics, spawner.clone(), opener));
-        let context = Context {
+        let handle = Arc::new(UpstreamHandle::new(spec, metrics, spawner.clone(), opener));
+        let context = ActorContext {
             handle: Arc::clone(&handle),
             lane: Arc::clone(&handle.main),
             reports: Some(self.reports.clone()),
@@ -351,8 +351,19 @@ impl Supervisor {
         }
         let (heard, down_since) = (inventory.is_some() && serves, None);
         let (is_read, removed, is_fresh) = (false, 0, false);
-        let managed =
-            Managed { handle, stop, gate, filters, inventory, bytes, is_read, removed, is_fresh, down_since, heard };
+        let managed = ManagedUpstream {
+            handle,
+            stop,
+            gate,
+            filters,
+            inventory,
+            bytes,
+            is_read,
+            removed,
+            is_fresh,
+            down_since,
+            heard,
+        };
         self.managed.insert(name, managed);
         Ok(())
     }
@@ -407,7 +418,7 @@ impl Supervisor {
 
     /// Puts a configuration in force, without the upstreams in `off`, or says why not. All that can
     /// fail is done before anything changes. Unchanged upstreams keep running.
-    fn enforce(&mut self, written: Config, off: &[UpstreamName]) -> Result<Plan, String> {
+    fn enforce(&mut self, written: Config, off: &[UpstreamName]) -> Result<ReloadPlan, String> {
         let new = written.clone().without(off);
         let plan = diff(&self.config, &new);
         if let Some(why) = plan.refusal() {
@@ -417,7 +428,7 @@ impl Supervisor {
         for upstream in &new.upstreams {
             filters(upstream)?;
         }
-        let judged_anew = |name: &&UpstreamName| forbidden(&self.policy, name) != forbidden(&policy, name);
+        let judged_anew = |name: &&UpstreamName| launch_denial(&self.policy, name) != launch_denial(&policy, name);
         let judged_anew: Vec<UpstreamName> = self.managed.keys().filter(judged_anew).cloned().collect();
         let mut before = self.inventory_keys();
         for name in plan.stop.iter().chain(&plan.replace).chain(&judged_anew) {
@@ -455,7 +466,7 @@ impl Supervisor {
     }
 
     /// Stops a removed upstream once no snapshot has it and its calls have ended or had their time.
-    fn retire(&mut self, old: Managed) {
+    fn retire(&mut self, old: ManagedUpstream) {
         old.handle.health.retire();
         let (gone, is_gone) = oneshot::channel::<()>();
         self.afterwards.push(Box::new(move || {
@@ -473,23 +484,23 @@ impl Supervisor {
 }
 
 /// Opens no session: the opener in a process that starts no upstream.
-fn leave_closed(_: &Arc<Handle>, _: &Spawner, _: &Arc<Lane>) {}
+fn leave_closed(_: &Arc<UpstreamHandle>, _: &Spawner, _: &Arc<Lane>) {}
 
 /// Names the rule that denies an upstream's launch; without one, being configured allows it.
-fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
-    let rules = policy.item_rules(Kind::Launch, upstream.as_str(), upstream.as_str());
+fn launch_denial(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
+    let rules = policy.item_rules(ActionKind::Launch, upstream.as_str(), upstream.as_str());
     policy.forbidding(&rules, Caller::local(), "").map(|rule| format!("the rule `{rule}` forbids its launch"))
 }
 
 /// Compiles the filters of an upstream's lists, and checks its annotations too.
-fn filters(spec: &Upstream) -> Result<Filters, String> {
-    let build = |filter: &config::Filter| {
-        Filter::build(&filter.allow, &filter.deny, &filter.rename)
+fn filters(spec: &UpstreamSettings) -> Result<ItemFilters, String> {
+    let build = |filter: &config::FilterSettings| {
+        ItemFilter::build(&filter.allow, &filter.deny, &filter.rename)
             .map_err(|error| format!("upstreams.{}: {error}", spec.name))
     };
-    Annotator::build(spec.trust, &spec.annotations)
+    OperatorHints::build(spec.trust, &spec.annotations)
         .map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
-    Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
+    Ok(ItemFilters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
 }
 
 fn join(problems: &[crate::policy::PolicyProblem]) -> String {

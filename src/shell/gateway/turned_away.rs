@@ -3,19 +3,19 @@
 //!
 //! Whether it exists must not show in the time of the answer either. So a request does the same for
 //! a hidden name and for one that nothing has: it hands what was asked for to a queue that never
-//! makes it wait ([`TurnedAway::tell`]). One task looks later which of them exist, records those
-//! and throws the others away ([`crate::gateway::hidden_calls`]).
+//! makes it wait ([`UnknownCallQueue::tell`]). One task looks later which of them exist, records
+//! those and throws the others away ([`crate::gateway::hidden_calls`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
-use crate::catalog::merge::{Catalog, Entry};
+use crate::catalog::merge::{Catalog, CatalogEntry};
 use crate::gateway::client::ClientContext;
 use crate::gateway::snapshot::Snapshot;
-use crate::mcp::method::{List, Method};
-use crate::policy::{Action, Digest, Kind};
+use crate::mcp::method::{ItemList, Method};
+use crate::policy::{ActionKind, Digest, PolicyAction};
 use crate::wire::raw::RawObject;
 
 /// Most calls in the queue; further calls are only counted.
@@ -28,72 +28,74 @@ const PROFILE: &str = "profile";
 
 /// A call that was answered as if its item did not exist.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct UnknownCall {
     snapshot: Arc<Snapshot>,
     client: ClientContext,
     method: Method,
-    list: List,
+    list: ItemList,
     /// `None` for one that is too long.
     pub(super) name: Option<String>,
 }
 
 /// The queue into which requests put such calls.
 #[derive(Debug)]
-pub struct TurnedAway {
-    queue: mpsc::Sender<Call>,
+pub struct UnknownCallQueue {
+    queue: mpsc::Sender<UnknownCall>,
     /// Number of calls that found the queue full or had too long a name.
     missed: Arc<AtomicU64>,
 }
 
-impl TurnedAway {
-    pub(super) fn new(queue: mpsc::Sender<Call>, missed: Arc<AtomicU64>) -> Self {
+impl UnknownCallQueue {
+    pub(super) fn new(queue: mpsc::Sender<UnknownCall>, missed: Arc<AtomicU64>) -> Self {
         Self { queue, missed }
     }
 
     /// Queues a call that was answered with "unknown". Never waits, and does not look whether the
     /// item exists.
     pub fn tell(&self, snapshot: &Arc<Snapshot>, client: &ClientContext, method: Method, params: &RawObject) {
-        let Some((list, name)) = named(method, params) else { return };
+        let Some((list, name)) = requested_item(method, params) else { return };
         let name = Some(name).filter(|name| name.len() <= MAX_NAME);
-        let call = Call { snapshot: Arc::clone(snapshot), client: client.clone(), method, list, name };
+        let call = UnknownCall { snapshot: Arc::clone(snapshot), client: client.clone(), method, list, name };
         if self.queue.try_send(call).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Returns the list and the name of the item that a request names; `List::Templates` for a URI in a
-/// completion.
+/// Returns the list and the name of the item that a request names; `ItemList::Templates` for a URI
+/// in a completion.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other method names an item")]
-fn named(method: Method, params: &RawObject) -> Option<(List, String)> {
+fn requested_item(method: Method, params: &RawObject) -> Option<(ItemList, String)> {
     match method {
-        Method::ToolsCall => Some((List::Tools, params.string("name")?)),
-        Method::PromptsGet => Some((List::Prompts, params.string("name")?)),
-        Method::ResourcesRead | Method::ResourcesSubscribe => Some((List::Resources, params.string("uri")?)),
+        Method::ToolsCall => Some((ItemList::Tools, params.string("name")?)),
+        Method::PromptsGet => Some((ItemList::Prompts, params.string("name")?)),
+        Method::ResourcesRead | Method::ResourcesSubscribe => Some((ItemList::Resources, params.string("uri")?)),
         Method::Complete => {
             let reference = params.object("ref")?;
             match reference.string("type")?.as_str() {
-                "ref/prompt" => Some((List::Prompts, reference.string("name")?)),
-                _ => Some((List::Templates, reference.string("uri")?)),
+                "ref/prompt" => Some((ItemList::Prompts, reference.string("name")?)),
+                _ => Some((ItemList::Templates, reference.string("uri")?)),
             }
         }
         _ => None,
     }
 }
 
-impl Call {
+impl UnknownCall {
     /// Finds the item in a catalog.
     fn find(&self, catalog: &Catalog) -> Option<usize> {
         let name = self.name.as_deref()?;
         match self.list {
-            List::Tools | List::Prompts => catalog.find(self.list, name),
-            List::Resources => catalog.find(List::Resources, name).or_else(|| catalog.find_template(name)),
-            List::Templates => catalog.find(List::Templates, name).or_else(|| catalog.find(List::Resources, name)),
+            ItemList::Tools | ItemList::Prompts => catalog.find(self.list, name),
+            ItemList::Resources => catalog.find(ItemList::Resources, name).or_else(|| catalog.find_template(name)),
+            ItemList::Templates => {
+                catalog.find(ItemList::Templates, name).or_else(|| catalog.find(ItemList::Resources, name))
+            }
         }
     }
 
     /// Returns the refused action, if the item exists, and the rule that hides it from the caller.
-    pub(super) fn kept_back(&self) -> Option<(Action, Arc<str>)> {
+    pub(super) fn kept_back(&self) -> Option<(PolicyAction, Arc<str>)> {
         let Self { snapshot, client, .. } = self;
         let view = snapshot.view(client.profile.as_deref())?;
         if let Some(at) = self.find(&view.catalog) {
@@ -108,9 +110,9 @@ impl Call {
         Some((self.action(entry), Arc::from(PROFILE)))
     }
 
-    fn action(&self, entry: &Entry) -> Action {
+    fn action(&self, entry: &CatalogEntry) -> PolicyAction {
         let handle = self.snapshot.handles.get(entry.upstream);
         let launch = handle.map_or_else(|| Digest::of(b""), |handle| handle.launch());
-        self.client.action(entry, Kind::of(self.method), launch)
+        self.client.action(entry, ActionKind::of(self.method), launch)
     }
 }

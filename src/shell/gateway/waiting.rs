@@ -23,21 +23,21 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use self::approval::PendingApproval;
-use self::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitPlace};
+use self::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitSlots};
 use self::login::PendingLogin;
 use crate::base::clock;
 use crate::base::never::or_never;
 use crate::engine::ask::ClientAnswer;
-use crate::engine::call::Progress;
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{QuestionKind, is_declined};
-use crate::gateway::answer::{Answer, refused};
-use crate::gateway::call::{ClientEvent, LATE, given_up};
+use crate::engine::call::CallProgress;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::question::approval::{ApprovalQuestionKind, is_declined};
+use crate::gateway::answer::{RequestAnswer, refusal_answer};
+use crate::gateway::call::{ClientEvent, LATE, access_failure};
 use crate::gateway::client_requests::PendingRequest;
 use crate::gateway::service::Service;
 use crate::mcp::input::is_accepted;
-use crate::policy::consent::Closed;
-use crate::policy::consent::hold::{Ended, Reminders};
+use crate::policy::consent::ApprovalEnd;
+use crate::policy::consent::hold::{HoldEnd, HoldReminders};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
@@ -53,7 +53,7 @@ pub struct WaitingCall {
     awaited: AwaitedAct,
     channel: ClientChannel,
     /// Slots of the call, released when the wait ends.
-    place: Option<WaitPlace>,
+    place: Option<WaitSlots>,
     /// Begin of this wait.
     begun: Instant,
     /// Longest wait of a call that is not held, as configured when it began.
@@ -69,8 +69,8 @@ pub struct WaitingCall {
     /// True once the client of this held call was told where to approve; it is told once a call.
     is_told: bool,
     /// Progress notifications that tell the client its call waits, if it wants progress.
-    progress: Option<Progress>,
-    reminders: Reminders,
+    progress: Option<CallProgress>,
+    reminders: HoldReminders,
     /// Set once the wait has ended.
     outcome: Option<WaitOutcome>,
 }
@@ -83,7 +83,7 @@ pub enum AwaitedAct {
 
 /// The end of a wait for a person's act.
 enum ActOutcome {
-    Approval(Closed),
+    Approval(ApprovalEnd),
     /// The upstream is back, or unavailable for another reason than a login.
     Login,
 }
@@ -104,11 +104,11 @@ enum FormTurn {
 /// The result of a wait, acted on once the open question is withdrawn.
 enum WaitOutcome {
     DecideAgain,
-    Answer(Answer),
+    Answer(RequestAnswer),
 }
 
 /// The next event of a waiting call.
-pub enum WaitStep {
+pub enum WaitEvent {
     Event(ClientEvent),
     /// The wait has ended; the call is decided from the start.
     DecideAgain,
@@ -134,12 +134,12 @@ impl WaitingCall {
         request: OriginalRequest,
         awaited: AwaitedAct,
         channel: ClientChannel,
-        place: WaitPlace,
+        place: WaitSlots,
     ) -> Self {
         let timeout = service.snapshots.load().config.consent.timeout;
         let patience = if matches!(channel, ClientChannel::Repeated(_)) { PAGE_WAIT.min(timeout) } else { timeout };
         let token = request.meta.progress_token().ok().flatten();
-        let progress = token.map(|token| Progress::new(token, request.client.revision));
+        let progress = token.map(|token| CallProgress::new(token, request.client.revision));
         let mut generation = service.generation.clone();
         generation.mark_unchanged();
         let call = Self {
@@ -157,7 +157,7 @@ impl WaitingCall {
             page_id: None,
             is_told: false,
             progress,
-            reminders: Reminders::default(),
+            reminders: HoldReminders::default(),
             outcome: None,
         };
         call.note_wait();
@@ -165,15 +165,15 @@ impl WaitingCall {
     }
 
     /// Waits for the next event for the client, or the end of the wait. Cancel-safe.
-    pub async fn next(&mut self) -> WaitStep {
+    pub async fn next(&mut self) -> WaitEvent {
         loop {
             match &self.outcome {
-                Some(WaitOutcome::DecideAgain) => return WaitStep::DecideAgain,
-                Some(WaitOutcome::Answer(answer)) => return WaitStep::Event(ClientEvent::Done(answer.clone())),
+                Some(WaitOutcome::DecideAgain) => return WaitEvent::DecideAgain,
+                Some(WaitOutcome::Answer(answer)) => return WaitEvent::Event(ClientEvent::Done(answer.clone())),
                 None => {}
             }
             if let Some(event) = self.advance().await {
-                return WaitStep::Event(event);
+                return WaitEvent::Event(event);
             }
         }
     }
@@ -212,7 +212,7 @@ impl WaitingCall {
             biased;
             act = self.awaited.wait(&self.service, &self.request) => match act {
                 ActOutcome::Approval(closed) => self.conclude(closed),
-                ActOutcome::Login => self.decide_again(Ended::Answered, "the login was given"),
+                ActOutcome::Login => self.decide_again(HoldEnd::Answered, "the login was given"),
             },
             answer = answer => self.answered(answer),
             turn = turn => {
@@ -223,7 +223,7 @@ impl WaitingCall {
             // An error means that the gateway ends, which other branches see.
             Ok(()) = self.generation.changed() => None,
             () = client.access.ended() => {
-                let outcome = self.refusal(&given_up(&client.access, Executed::No));
+                let outcome = self.refusal(&access_failure(&client.access, ExecutionDoubt::No));
                 self.end(outcome, "the call has ended")
             }
             () = client.input_over(), if ends_early => {
@@ -234,7 +234,7 @@ impl WaitingCall {
             // The gateway ends, and its approvals end with it.
             () = self.service.draining.cancelled(), if ends_early => match &self.awaited {
                 AwaitedAct::Approval(_) => self.late("the gateway is shutting down"),
-                AwaitedAct::Login(_) => self.decide_again(Ended::Over, "the gateway is shutting down"),
+                AwaitedAct::Login(_) => self.decide_again(HoldEnd::Over, "the gateway is shutting down"),
             },
         }
     }
@@ -244,13 +244,13 @@ impl WaitingCall {
         let snapshot = self.service.snapshots.load();
         let consent = &snapshot.config.consent;
         match &self.place {
-            Some(WaitPlace::Held(hold)) => hold.until(consent),
-            Some(WaitPlace::Asked { .. }) | None => self.begun + self.patience.min(consent.timeout),
+            Some(WaitSlots::Held(hold)) => hold.until(consent),
+            Some(WaitSlots::Asked { .. }) | None => self.begun + self.patience.min(consent.timeout),
         }
     }
 
     fn is_held(&self) -> bool {
-        matches!(self.place, Some(WaitPlace::Held(_)))
+        matches!(self.place, Some(WaitSlots::Held(_)))
     }
 
     /// Notes on the approval when the call stops waiting, for the people who are asked.
@@ -283,7 +283,7 @@ impl WaitingCall {
     /// client; takes a turn or queues for one. A page's question takes no turn: the client only
     /// opens it.
     fn waits_for_turn(&mut self) -> bool {
-        let question = self.channel.question().filter(|question| question.kind != QuestionKind::Page);
+        let question = self.channel.question().filter(|question| question.kind != ApprovalQuestionKind::Page);
         let (Some(question), FormTurn::None) = (question, &self.turn) else {
             return matches!(self.turn, FormTurn::Queued(_));
         };
@@ -306,10 +306,11 @@ impl WaitingCall {
             // A held call can do without a question, as can a login that other clients may be led
             // to.
             let is_needed = !self.is_held() && matches!(self.awaited, AwaitedAct::Approval(_));
-            self.outcome = is_needed.then(|| self.refuse(Reason::Busy, "The client has too many questions open."));
+            self.outcome =
+                is_needed.then(|| self.refuse(FailureReason::Busy, "The client has too many questions open."));
             return None;
         };
-        self.page_id = (*kind == QuestionKind::Page).then(|| page_id.clone());
+        self.page_id = (*kind == ApprovalQuestionKind::Page).then(|| page_id.clone());
         self.question = Some(OpenQuestion { pending, sent: clock::now() });
         self.is_told |= self.is_held();
         Some(message)
@@ -323,7 +324,7 @@ impl WaitingCall {
         let answer = answer.and_then(Result::ok);
         match &mut self.awaited {
             AwaitedAct::Approval(_) => {
-                let kind = self.channel.question().map_or(QuestionKind::Notice, |question| question.kind);
+                let kind = self.channel.question().map_or(ApprovalQuestionKind::Notice, |question| question.kind);
                 self.approval_answered(kind, answer.as_ref(), sent);
                 None
             }
@@ -334,7 +335,7 @@ impl WaitingCall {
                     self.service.login_declined(&login.upstream);
                 }
                 self.page_id = None;
-                self.decide_again(Ended::Over, LATE)
+                self.decide_again(HoldEnd::Over, LATE)
             }
         }
     }
@@ -353,7 +354,7 @@ impl WaitingCall {
     }
 
     /// Ends the wait: the call is decided from the start.
-    fn decide_again(&mut self, ended: Ended, why: &str) -> Option<ClientEvent> {
+    fn decide_again(&mut self, ended: HoldEnd, why: &str) -> Option<ClientEvent> {
         self.leave(ended);
         self.end(WaitOutcome::DecideAgain, why)
     }
@@ -361,7 +362,7 @@ impl WaitingCall {
     /// Ends a wait whose time is over: asks a modern client again, decides a call that waited for a
     /// login, refuses any other.
     fn late(&mut self, why: &str) -> Option<ClientEvent> {
-        self.leave(Ended::Over);
+        self.leave(HoldEnd::Over);
         let outcome = match (&mut self.awaited, &self.channel) {
             (awaited, ClientChannel::Repeated(again)) => {
                 if let AwaitedAct::Approval(PendingApproval { seat, .. }) = awaited
@@ -378,28 +379,28 @@ impl WaitingCall {
     }
 
     /// Releases the slots of the call; `ended` says what a held wait shows about its client.
-    fn leave(&mut self, ended: Ended) {
-        if let Some(WaitPlace::Held(hold)) = self.place.take() {
+    fn leave(&mut self, ended: HoldEnd) {
+        if let Some(WaitSlots::Held(hold)) = self.place.take() {
             hold.end(ended);
         }
     }
 
-    fn refuse(&mut self, reason: Reason, text: &str) -> WaitOutcome {
-        self.refusal(&Failure::new(reason, Executed::No, text))
+    fn refuse(&mut self, reason: FailureReason, text: &str) -> WaitOutcome {
+        self.refusal(&CallFailure::new(reason, ExecutionDoubt::No, text))
     }
 
     /// Releases the call's slots, counts the refusal, and returns it as the outcome.
-    fn refusal(&mut self, failure: &Failure) -> WaitOutcome {
-        self.leave(Ended::Over);
+    fn refusal(&mut self, failure: &CallFailure) -> WaitOutcome {
+        self.leave(HoldEnd::Over);
         #[expect(clippy::wildcard_enum_match_arm, reason = "a call that waits for a person is refused for few reasons")]
         let outcome = match failure.reason {
-            Reason::Denied => OutcomeLabel::Denied,
-            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            FailureReason::Denied => OutcomeLabel::Denied,
+            FailureReason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
             _ => OutcomeLabel::Busy,
         };
         let OriginalRequest { metrics, labels, client, .. } = &self.request;
         metrics.count(labels.label, outcome);
-        WaitOutcome::Answer(refused(failure, labels, client.revision))
+        WaitOutcome::Answer(refusal_answer(failure, labels, client.revision))
     }
 
     /// Returns what this call has waited for.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use crate::base::tally::Tally;
+use crate::base::tally::LogTally;
 use crate::config::Limits;
 use crate::policy::CallerLimiter;
 
@@ -47,17 +47,17 @@ impl fmt::Display for Network {
 /// The rate limit for wrong credentials, by address. It decides how a wrong credential is answered
 /// and never blocks a right one.
 #[derive(Debug, Default)]
-pub struct Failures {
+pub struct CredentialFailures {
     limit: Option<CallerLimiter>,
-    told: Tally,
+    told: LogTally,
 }
 
-impl Failures {
+impl CredentialFailures {
     /// Creates the limit of the configuration; there is no limit if every client is the local user.
     pub fn new(limits: &Limits, many_callers: bool) -> Self {
         let failures = limits.auth_failures;
         let limit = many_callers.then(|| CallerLimiter::new(failures, failures.count)).flatten();
-        Self { limit, told: Tally::default() }
+        Self { limit, told: LogTally::default() }
     }
 
     /// Counts a wrong credential, and logs about once a minute. Returns the time to wait if there
@@ -72,14 +72,17 @@ impl Failures {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::{Per, Rate};
+    use crate::policy::{Rate, RateUnit};
 
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1000);
 
-    fn failures(many_callers: bool) -> Failures {
-        Failures::new(&Limits { auth_failures: Rate { count: 2, per: Per::Minute }, ..Limits::default() }, many_callers)
+    fn failures(many_callers: bool) -> CredentialFailures {
+        CredentialFailures::new(
+            &Limits { auth_failures: Rate { count: 2, per: RateUnit::Minute }, ..Limits::default() },
+            many_callers,
+        )
     }
 
     fn network(text: &str) -> Network {

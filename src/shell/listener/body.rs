@@ -11,15 +11,15 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Response};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::listener::pace::{Busy, Phase};
-use crate::listener::pieces::Pieces;
+use crate::listener::pace::{BusyConnection, ConnectionPhase};
+use crate::listener::pieces::MessageSlices;
 
 /// The body of a response, of the same type for all responses.
 pub enum ReplyBody {
     Slices(VecDeque<Bytes>),
     Whole(Option<Bytes>),
     /// A stream of events, and the slices left of its current event.
-    Events(Pin<Box<dyn Stream<Item = Pieces> + Send>>, Pieces),
+    Events(Pin<Box<dyn Stream<Item = MessageSlices> + Send>>, MessageSlices),
 }
 
 impl std::fmt::Debug for ReplyBody {
@@ -34,18 +34,18 @@ impl std::fmt::Debug for ReplyBody {
 
 /// A response body that keeps its connection marked as busy until it is written.
 #[derive(Debug)]
-pub struct Attended {
+pub struct BusyBody {
     body: ReplyBody,
-    _busy: Busy,
+    _busy: BusyConnection,
 }
 
-impl Attended {
-    pub fn new(body: ReplyBody, busy: Busy) -> Self {
+impl BusyBody {
+    pub fn new(body: ReplyBody, busy: BusyConnection) -> Self {
         Self { body, _busy: busy }
     }
 }
 
-impl Body for Attended {
+impl Body for BusyBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -112,7 +112,7 @@ impl Body for ReplyBody {
 
 /// Adds `Connection: close` to the response if its connection was dismissed: a peer that never
 /// stops sending would otherwise keep it open.
-pub fn close_if_dismissed(response: &mut Response<ReplyBody>, phase: &Phase) {
+pub fn close_if_dismissed(response: &mut Response<ReplyBody>, phase: &ConnectionPhase) {
     if phase.is_dismissed() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -30,7 +30,7 @@ static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\r\n\r\n")
 
 /// A client's connection that remembers the request head being read.
 #[derive(Debug)]
-pub(crate) struct Coded<S> {
+pub(crate) struct CodingCheckedStream<S> {
     stream: S,
     /// Bytes read since the last answer began, up to the end of the head.
     head: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct Coded<S> {
     whole: bool,
 }
 
-impl<S> Coded<S> {
+impl<S> CodingCheckedStream<S> {
     pub(crate) fn new(stream: S) -> Self {
         Self { stream, head: Vec::new(), whole: false }
     }
@@ -95,7 +95,7 @@ fn is_coded(head: &[u8]) -> bool {
     !coding::is_plain_transfer(lines)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Coded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CodingCheckedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -104,7 +104,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Coded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Coded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CodingCheckedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let instead = self.instead(buf);
         let written = Pin::new(&mut self.stream).poll_write(cx, instead.as_deref().unwrap_or(buf));
@@ -145,14 +145,14 @@ mod tests {
         ] {
             // In one piece, and byte by byte.
             for size in [head.len(), 1] {
-                let mut stream = Coded::new(());
+                let mut stream = CodingCheckedStream::new(());
                 head.as_bytes().chunks(size).for_each(|piece| stream.read(piece));
                 let want = coded.then(|| [UNSUPPORTED, b"content-length: 0\r\n\r\n"].concat());
                 assert_eq!(stream.instead(&bad), want, "{head} by {size}");
                 assert_eq!(stream.instead(b"HTTP/1.1 200 OK\r\n\r\n"), None, "{head} by {size}");
             }
         }
-        let mut stream = Coded::new(());
+        let mut stream = CodingCheckedStream::new(());
         stream.read(&vec![b'a'; 10 * MAX_HEAD]);
         stream.read(b"Transfer-Encoding: gzip\r\n\r\n");
         assert!(stream.head.len() <= MAX_HEAD && stream.instead(&bad).is_none());

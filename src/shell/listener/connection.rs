@@ -10,9 +10,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::body::{Attended, ReplyBody, close_if_dismissed};
-use super::coded::Coded;
-use super::pace::Phase;
+use super::body::{BusyBody, ReplyBody, close_if_dismissed};
+use super::coded::CodingCheckedStream;
+use super::pace::ConnectionPhase;
 
 /// Serves requests until the client sends no more, or until `stop` fires and the request in
 /// progress is answered. `bounds` sets limits for request heads. While a request is being answered,
@@ -22,7 +22,7 @@ use super::pace::Phase;
 /// The client goes away, or sends bytes that are not HTTP.
 pub async fn serve<A: Future<Output = Response<ReplyBody>>>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    phase: &Phase,
+    phase: &ConnectionPhase,
     bounds: impl FnOnce(&mut http1::Builder),
     answer: impl Fn(Request<Incoming>) -> A,
     stop: &CancellationToken,
@@ -33,14 +33,14 @@ pub async fn serve<A: Future<Output = Response<ReplyBody>>>(
         async move {
             let mut response = answer(request).await;
             close_if_dismissed(&mut response, phase);
-            Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
+            Ok::<_, Infallible>(response.map(|body| BusyBody::new(body, busy)))
         }
     });
     let mut http = http1::Builder::new();
     // The stream has its own, finer limits.
     http.timer(TokioTimer::new()).header_read_timeout(None);
     bounds(&mut http);
-    let connection = http.serve_connection(TokioIo::new(Coded::new(stream)), service);
+    let connection = http.serve_connection(TokioIo::new(CodingCheckedStream::new(stream)), service);
     tokio::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => ended,

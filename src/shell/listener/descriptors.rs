@@ -18,7 +18,7 @@ const FEWEST: usize = 8;
 
 /// The process's limit of open files, and the part of it that the configured limits may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct DescriptorRoom {
     /// Descriptors that the process may have open; `None` if there is no limit.
     limit: Option<usize>,
     /// Descriptors reserved for everything without a configured limit.
@@ -27,7 +27,7 @@ pub struct Room {
     listeners: usize,
 }
 
-impl Room {
+impl DescriptorRoom {
     /// Raises the soft limit of the process as far as needed and allowed, and returns the
     /// descriptors available. `fixed` is the number of connections of listeners without a
     /// configured limit.
@@ -96,7 +96,7 @@ mod tests {
             ("hardly any", Some(400), 1, 56, 28),
             ("none", Some(20), 9, FEWEST, FEWEST),
         ] {
-            let fit = Room { limit, kept: 400, listeners }.fit(&limits);
+            let fit = DescriptorRoom { limit, kept: 400, listeners }.fit(&limits);
             assert_eq!((fit.connections, fit.anonymous_connections), (connections, anonymous), "{label}");
         }
     }

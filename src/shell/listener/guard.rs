@@ -30,7 +30,7 @@ pub fn is_direct(headers: &HeaderMap) -> bool {
 
 /// The rules for request heads of one listener.
 #[derive(Debug)]
-pub struct Guard {
+pub struct HeadGuard {
     /// Host values for this listener as nearly every client writes them.
     usual: [String; 3],
     hosts: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Guard {
     max_field_bytes: usize,
 }
 
-impl Guard {
+impl HeadGuard {
     pub fn new(
         listen: SocketAddr,
         allowed_hosts: &[String],
@@ -170,8 +170,8 @@ mod tests {
         builder.body(()).unwrap().into_parts().0
     }
 
-    fn guard() -> Guard {
-        Guard::new(
+    fn guard() -> HeadGuard {
+        HeadGuard::new(
             "127.0.0.1:8627".parse().unwrap(),
             &["gw.example".to_owned()],
             &["https://app.example".to_owned()],

@@ -39,11 +39,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
-use crate::base::descriptors::ran_out;
-use crate::base::slots::{Slot, Slots};
-use crate::base::tally::Tally;
+use crate::base::descriptors::lacks_descriptors;
+use crate::base::slots::{PoolSlot, SlotPool};
+use crate::base::tally::LogTally;
 use crate::listener::address::Network;
-use crate::listener::pace::Phase;
+use crate::listener::pace::ConnectionPhase;
 use crate::telemetry::metrics::{Metrics, Shortage};
 
 /// Most dismissed connections that have not ended yet; at this number the listener accepts no more
@@ -77,11 +77,11 @@ impl LobbyLimits {
 #[derive(Debug)]
 pub struct Lobby<K> {
     listener: &'static str,
-    room: Slots,
-    inner: Mutex<Inner<K>>,
+    room: SlotPool,
+    inner: Mutex<LobbyTable<K>>,
     metrics: Option<Metrics>,
-    displaced: Tally,
-    failed: Tally,
+    displaced: LogTally,
+    failed: LogTally,
     /// A file that is open only so that its descriptor can be used when none is left.
     spare: Mutex<Option<File>>,
     /// True if the connection with the spare descriptor is served.
@@ -90,30 +90,30 @@ pub struct Lobby<K> {
 
 /// A connection that a listener has accepted.
 #[derive(Debug)]
-pub struct Accepted<S> {
+pub struct AcceptedConnection<S> {
     pub stream: S,
-    pub room: Slot,
+    pub room: PoolSlot,
     /// True if the connection uses the spare descriptor.
     pub is_last: bool,
 }
 
 /// The connections in a lobby.
 #[derive(Debug)]
-struct Inner<K> {
+struct LobbyTable<K> {
     limits: LobbyLimits,
     /// The number of the next connection.
     next: u64,
-    guests: BTreeMap<u64, (K, Phase)>,
+    guests: BTreeMap<u64, (K, ConnectionPhase)>,
     by_origin: HashMap<K, BTreeSet<u64>>,
 }
 
 /// A connection in the lobby; dropping the value removes it.
 #[derive(Debug)]
-pub struct Guest<K: Copy + Eq + Hash> {
+pub struct LobbyConnection<K: Copy + Eq + Hash> {
     lobby: Arc<Lobby<K>>,
     number: u64,
-    phase: Phase,
-    _room: Slot,
+    phase: ConnectionPhase,
+    _room: PoolSlot,
 }
 
 impl<K: Copy + Eq + Hash> Lobby<K> {
@@ -134,14 +134,14 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         metrics: Option<Metrics>,
         is_for_operators: bool,
     ) -> Arc<Self> {
-        let inner = Inner { limits, next: 0, guests: BTreeMap::new(), by_origin: HashMap::new() };
+        let inner = LobbyTable { limits, next: 0, guests: BTreeMap::new(), by_origin: HashMap::new() };
         Arc::new(Self {
             listener,
-            room: Slots::new(limits.descriptors().max(1)),
+            room: SlotPool::new(limits.descriptors().max(1)),
             inner: Mutex::new(inner),
             metrics,
-            displaced: Tally::default(),
-            failed: Tally::default(),
+            displaced: LogTally::default(),
+            failed: LogTally::default(),
             spare: Mutex::default(),
             is_for_operators,
         })
@@ -170,14 +170,14 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
 
     /// Admits a connection that no listener has accepted, once there is room.
     #[cfg(any(test, feature = "testing"))]
-    pub async fn let_in(self: &Arc<Self>, origin: K) -> Guest<K> {
+    pub async fn let_in(self: &Arc<Self>, origin: K) -> LobbyConnection<K> {
         let room = self.room.take().await;
         self.enter(origin, room)
     }
 
     /// Adds a new connection, and dismisses others if there are too many.
-    pub fn enter(self: &Arc<Self>, origin: K, room: Slot) -> Guest<K> {
-        let phase = Phase::anonymous();
+    pub fn enter(self: &Arc<Self>, origin: K, room: PoolSlot) -> LobbyConnection<K> {
+        let phase = ConnectionPhase::anonymous();
         let mut inner = self.inner.lock();
         let number = inner.next;
         inner.next += 1;
@@ -190,7 +190,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
             }
         }
         drop(inner);
-        Guest { lobby: Arc::clone(self), number, phase, _room: room }
+        LobbyConnection { lobby: Arc::clone(self), number, phase, _room: room }
     }
 
     /// Counts and logs a dismissed connection.
@@ -220,7 +220,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
 impl<K: Copy + Eq + Hash> Lobby<K> {
     /// Waits for the next connection from `accept`. Logs failures and tries again, with the spare
     /// descriptor if none is left.
-    pub async fn next<S, A>(&self, accept: impl Fn() -> A) -> Accepted<S>
+    pub async fn next<S, A>(&self, accept: impl Fn() -> A) -> AcceptedConnection<S>
     where
         A: Future<Output = io::Result<S>>,
     {
@@ -228,17 +228,17 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
             let room = self.room.take().await;
             self.keep_spare();
             let error = match accept().await {
-                Ok(stream) => return Accepted { stream, room, is_last: false },
+                Ok(stream) => return AcceptedConnection { stream, room, is_last: false },
                 Err(error) => error,
             };
             self.not_accepted(&error);
-            if ran_out(&error) {
+            if lacks_descriptors(&error) {
                 if let Some(metrics) = &self.metrics {
                     metrics.short_of(Shortage::Descriptors, clock::uptime());
                 }
                 let had_one = self.give_up_spare();
                 if had_one && let Ok(Ok(stream)) = tokio::time::timeout(LAST_TIME, accept()).await {
-                    return Accepted { stream, room, is_last: true };
+                    return AcceptedConnection { stream, room, is_last: true };
                 }
             }
             // Resources are scarce; some connections may end meanwhile.
@@ -254,10 +254,10 @@ impl Lobby<Network> {
         self: &Arc<Self>,
         listener: TcpListener,
         stop: &CancellationToken,
-        mut connected: impl FnMut(TcpStream, SocketAddr, Guest<Network>),
+        mut connected: impl FnMut(TcpStream, SocketAddr, LobbyConnection<Network>),
     ) {
         while let Some(accepted) = stop.run_until_cancelled(self.next(|| listener.accept())).await {
-            let Accepted { stream: (stream, peer), room, is_last } = accepted;
+            let AcceptedConnection { stream: (stream, peer), room, is_last } = accepted;
             if is_last && !self.is_for_operators {
                 turn_away(stream).await;
             } else {
@@ -281,7 +281,7 @@ async fn turn_away(mut stream: TcpStream) {
     drop(tokio::time::timeout(LAST_TIME, talk).await);
 }
 
-impl<K: Copy + Eq + Hash> Inner<K> {
+impl<K: Copy + Eq + Hash> LobbyTable<K> {
     /// Returns the connection to dismiss if a limit is exceeded, and the configuration key of that
     /// limit. The newest connection is never chosen.
     fn victim(&self, origin: K, newest: u64) -> Option<(u64, &'static str)> {
@@ -303,7 +303,7 @@ impl<K: Copy + Eq + Hash> Inner<K> {
     }
 
     /// Removes a connection that is still in the lobby.
-    fn remove(&mut self, number: u64) -> Option<Phase> {
+    fn remove(&mut self, number: u64) -> Option<ConnectionPhase> {
         let (origin, phase) = self.guests.remove(&number)?;
         if let Some(own) = self.by_origin.get_mut(&origin) {
             own.remove(&number);
@@ -315,13 +315,13 @@ impl<K: Copy + Eq + Hash> Inner<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Guest<K> {
-    pub fn phase(&self) -> &Phase {
+impl<K: Copy + Eq + Hash> LobbyConnection<K> {
+    pub fn phase(&self) -> &ConnectionPhase {
         &self.phase
     }
 }
 
-impl<K: Copy + Eq + Hash> Drop for Guest<K> {
+impl<K: Copy + Eq + Hash> Drop for LobbyConnection<K> {
     fn drop(&mut self) {
         drop(self.lobby.inner.lock().remove(self.number));
     }
@@ -329,13 +329,13 @@ impl<K: Copy + Eq + Hash> Drop for Guest<K> {
 
 /// The state of a connection: in the lobby, or with a slot `P` after a valid credential.
 #[derive(Debug)]
-pub struct Standing<K: Copy + Eq + Hash, P> {
-    guest: Mutex<Option<Guest<K>>>,
+pub struct ConnectionAdmission<K: Copy + Eq + Hash, P> {
+    guest: Mutex<Option<LobbyConnection<K>>>,
     place: OnceLock<Option<P>>,
 }
 
-impl<K: Copy + Eq + Hash, P> Standing<K, P> {
-    pub fn new(guest: Guest<K>) -> Self {
+impl<K: Copy + Eq + Hash, P> ConnectionAdmission<K, P> {
+    pub fn new(guest: LobbyConnection<K>) -> Self {
         Self { guest: Mutex::new(Some(guest)), place: OnceLock::new() }
     }
 
@@ -359,11 +359,11 @@ mod tests {
 
     const LIMITS: LobbyLimits = LobbyLimits { all: 4, per_origin: 3 };
 
-    async fn enter(lobby: &Arc<Lobby<u8>>, origin: u8) -> Guest<u8> {
+    async fn enter(lobby: &Arc<Lobby<u8>>, origin: u8) -> LobbyConnection<u8> {
         lobby.let_in(origin).await
     }
 
-    fn dismissed(guests: &[Guest<u8>]) -> Vec<usize> {
+    fn dismissed(guests: &[LobbyConnection<u8>]) -> Vec<usize> {
         (0..guests.len()).filter(|n| guests[*n].phase.is_dismissed()).collect()
     }
 
@@ -409,7 +409,7 @@ mod tests {
         let lobby = Lobby::new("test", LobbyLimits { all: 1, per_origin: 1 }, None);
         let guest = enter(&lobby, 1).await;
         let phase = guest.phase().clone();
-        let standing = Standing::new(guest);
+        let standing = ConnectionAdmission::new(guest);
         // The connection was dismissed while its request was being read.
         let _next = enter(&lobby, 1).await;
         assert!(phase.is_dismissed());
@@ -421,7 +421,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_without_a_place_stays_in_the_lobby() {
         let lobby = Lobby::new("test", LIMITS, None);
-        let standing = Standing::<u8, ()>::new(enter(&lobby, 1).await);
+        let standing = ConnectionAdmission::<u8, ()>::new(enter(&lobby, 1).await);
         assert!(!standing.settle(|| None));
         assert_eq!(lobby.inner.lock().guests.len(), 1);
     }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 /// The time limits. `first_byte` also applies between requests, until a valid credential was
 /// presented.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ConnectionTimes {
     pub first_byte: Duration,
     pub head: Duration,
     pub idle: Duration,
@@ -49,11 +49,11 @@ const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\nc
 
 /// The state of a connection, and whether a valid credential was presented on it. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Phase(Arc<State>);
+pub struct ConnectionPhase(Arc<PhaseState>);
 
-/// The state that clones of a [`Phase`] share.
+/// The state that clones of a [`ConnectionPhase`] share.
 #[derive(Debug, Default)]
-struct State {
+struct PhaseState {
     /// [`FRESH`], [`IDLE`], [`HEAD`] or [`BUSY`].
     doing: AtomicU8,
     /// [`KNOWN`], [`ANONYMOUS`] or [`DISMISSED`].
@@ -62,7 +62,7 @@ struct State {
     task: AtomicWaker,
 }
 
-impl Phase {
+impl ConnectionPhase {
     /// Creates the state of a connection without a credential so far.
     pub fn anonymous() -> Self {
         let phase = Self::default();
@@ -71,9 +71,9 @@ impl Phase {
     }
 
     /// Marks the connection as busy with a request, until the value is dropped.
-    pub fn busy(&self) -> Busy {
+    pub fn busy(&self) -> BusyConnection {
         self.0.doing.store(BUSY, Ordering::Relaxed);
-        Busy(self.clone())
+        BusyConnection(self.clone())
     }
 
     pub fn is_busy(&self) -> bool {
@@ -113,9 +113,9 @@ impl Phase {
 
 /// A request in progress; dropping it marks the connection as idle.
 #[derive(Debug)]
-pub struct Busy(Phase);
+pub struct BusyConnection(ConnectionPhase);
 
-impl Drop for Busy {
+impl Drop for BusyConnection {
     fn drop(&mut self) {
         self.0.0.doing.store(IDLE, Ordering::Relaxed);
     }
@@ -123,22 +123,22 @@ impl Drop for Busy {
 
 /// A stream whose reads and writes fail with [`io::ErrorKind::TimedOut`] when a time limit passes.
 #[derive(Debug)]
-pub struct Paced<S> {
+pub struct PacedStream<S> {
     stream: S,
-    patience: Patience,
-    phase: Phase,
-    reading: Timer,
-    writing: Timer,
+    patience: ConnectionTimes,
+    phase: ConnectionPhase,
+    reading: PhaseTimer,
+    writing: PhaseTimer,
 }
 
 /// A timer that remembers the phase it was set for.
 #[derive(Debug, Default)]
-struct Timer {
+struct PhaseTimer {
     sleep: Option<Pin<Box<Sleep>>>,
     armed_for: Option<u8>,
 }
 
-impl Timer {
+impl PhaseTimer {
     /// Starts the timer unless it already runs for this purpose. Ready when the time is over.
     fn poll(&mut self, purpose: u8, time: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let until = || Instant::now() + time;
@@ -165,9 +165,9 @@ impl Timer {
     }
 }
 
-impl<S> Paced<S> {
-    pub fn new(stream: S, patience: Patience, phase: Phase) -> Self {
-        Self { stream, patience, phase, reading: Timer::default(), writing: Timer::default() }
+impl<S> PacedStream<S> {
+    pub fn new(stream: S, patience: ConnectionTimes, phase: ConnectionPhase) -> Self {
+        Self { stream, patience, phase, reading: PhaseTimer::default(), writing: PhaseTimer::default() }
     }
 
     fn idle_time(&self) -> Duration {
@@ -188,7 +188,7 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Paced<S> {
+impl<S: AsyncWrite + Unpin> PacedStream<S> {
     /// Ends the connection. Before a complete head it first writes an answer, as far as that fits
     /// without waiting, unless an earlier answer is still being written.
     fn end(&mut self, answer: &[u8], why: io::ErrorKind, cx: &mut Context<'_>) -> io::Error {
@@ -202,7 +202,7 @@ impl<S: AsyncWrite + Unpin> Paced<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for PacedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buf.filled().len();
@@ -232,7 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.wrote(written, cx)
@@ -258,21 +258,21 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Patience = Patience {
+    const PATIENCE: ConnectionTimes = ConnectionTimes {
         first_byte: Duration::from_secs(10),
         head: Duration::from_secs(5),
         idle: Duration::from_secs(120),
         write: Duration::from_secs(60),
     };
 
-    fn connection() -> (Paced<DuplexStream>, DuplexStream, Phase) {
+    fn connection() -> (PacedStream<DuplexStream>, DuplexStream, ConnectionPhase) {
         let (ours, theirs) = duplex(64);
-        let phase = Phase::default();
-        (Paced::new(ours, PATIENCE, phase.clone()), theirs, phase)
+        let phase = ConnectionPhase::default();
+        (PacedStream::new(ours, PATIENCE, phase.clone()), theirs, phase)
     }
 
     /// Returns the seconds until a read fails.
-    async fn patience_of(paced: &mut Paced<DuplexStream>) -> u64 {
+    async fn patience_of(paced: &mut PacedStream<DuplexStream>) -> u64 {
         let start = Instant::now();
         let error = paced.read_u8().await.map_err(|error| error.kind());
         assert_eq!(error, Err(io::ErrorKind::TimedOut));
@@ -294,8 +294,8 @@ mod tests {
     async fn a_connection_without_a_credential_may_not_idle_for_long() {
         for (is_known, patience) in [(false, 10), (true, 120)] {
             let (ours, _theirs) = duplex(64);
-            let phase = Phase::anonymous();
-            let mut paced = Paced::new(ours, PATIENCE, phase.clone());
+            let phase = ConnectionPhase::anonymous();
+            let mut paced = PacedStream::new(ours, PATIENCE, phase.clone());
             drop(phase.busy());
             if is_known {
                 phase.known();
@@ -306,9 +306,9 @@ mod tests {
 
     /// Returns the text that a peer gets when its connection is dismissed after these bytes, and
     /// the error of its next read.
-    async fn farewell(phase: Phase, bytes: &[u8], busy: bool) -> (String, io::ErrorKind) {
+    async fn farewell(phase: ConnectionPhase, bytes: &[u8], busy: bool) -> (String, io::ErrorKind) {
         let (ours, mut theirs) = duplex(512);
-        let mut paced = Paced::new(ours, PATIENCE, phase.clone());
+        let mut paced = PacedStream::new(ours, PATIENCE, phase.clone());
         theirs.write_all(bytes).await.unwrap();
         for _ in bytes {
             paced.read_u8().await.unwrap();
@@ -334,11 +334,11 @@ mod tests {
             ("in a head", b"POST", false, true),
             ("with a request", b"POST", true, false),
         ] {
-            let (text, error) = farewell(Phase::anonymous(), bytes, busy).await;
+            let (text, error) = farewell(ConnectionPhase::anonymous(), bytes, busy).await;
             assert_eq!((text.as_bytes() == GIVE_WAY, text.is_empty()), (told, !told), "{label}: {text}");
             assert_eq!(error, io::ErrorKind::ConnectionAborted, "{label}");
         }
-        let (text, error) = farewell(Phase::default(), b"POST", false).await;
+        let (text, error) = farewell(ConnectionPhase::default(), b"POST", false).await;
         assert_eq!((text.as_bytes(), error), (TOO_SLOW, io::ErrorKind::TimedOut), "one that is known is not dismissed");
         for answer in [GIVE_WAY, TOO_SLOW] {
             let (head, body) = std::str::from_utf8(answer).unwrap().split_once("\r\n\r\n").unwrap();
@@ -349,8 +349,8 @@ mod tests {
     #[tokio::test]
     async fn what_has_come_is_read_before_a_connection_gives_way() {
         let (ours, mut theirs) = duplex(64);
-        let phase = Phase::anonymous();
-        let mut paced = Paced::new(ours, PATIENCE, phase.clone());
+        let phase = ConnectionPhase::anonymous();
+        let mut paced = PacedStream::new(ours, PATIENCE, phase.clone());
         theirs.write_all(b"P").await.unwrap();
         phase.dismiss();
         assert_eq!(paced.read_u8().await.unwrap(), b'P');

@@ -3,8 +3,8 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use crate::base::budget::{Budget, COUNTED_FROM, Room};
-use crate::engine::answer::Answer;
+use crate::base::budget::{BudgetRoom, ByteBudget, COUNTED_FROM};
+use crate::engine::answer::RequestAnswer;
 use crate::wire::message::{encode_error, encode_result, error_head, result_head};
 use crate::wire::raw::RawJson;
 use crate::wire::sse;
@@ -17,17 +17,17 @@ const APART_FROM: usize = COUNTED_FROM;
 
 /// The slices of a message or an event. Empty slices are skipped.
 #[derive(Clone, Debug, Default)]
-pub struct Pieces([Bytes; 5]);
+pub struct MessageSlices([Bytes; 5]);
 
-impl From<Bytes> for Pieces {
+impl From<Bytes> for MessageSlices {
     fn from(whole: Bytes) -> Self {
         Self([whole, Bytes::new(), Bytes::new(), Bytes::new(), Bytes::new()])
     }
 }
 
-impl Pieces {
+impl MessageSlices {
     /// Encodes the response to the request with this id.
-    pub fn answer(id: &RawJson, answer: Answer) -> Self {
+    pub fn answer(id: &RawJson, answer: RequestAnswer) -> Self {
         let end = Bytes::from_static(b"}");
         match answer.outcome {
             Ok(result) if result.bytes().len() < APART_FROM => encode_result(id, result.bytes()).into(),
@@ -70,13 +70,13 @@ impl Pieces {
 /// A message in the queue of a client that may read slowly. Small messages, of which a queue has
 /// many, are counted in the budget here; the bytes of large ones are counted already.
 #[derive(Debug)]
-pub struct Queued {
-    pub message: Pieces,
-    _room: Option<Room>,
+pub struct QueuedMessage {
+    pub message: MessageSlices,
+    _room: Option<BudgetRoom>,
 }
 
-impl Queued {
-    pub fn new(message: impl Into<Pieces>, budget: &Arc<Budget>) -> Self {
+impl QueuedMessage {
+    pub fn new(message: impl Into<MessageSlices>, budget: &Arc<ByteBudget>) -> Self {
         let message = message.into();
         let length = message.len();
         let room = (length < COUNTED_FROM).then(|| budget.hold_small(length));
@@ -88,7 +88,7 @@ impl Queued {
 mod tests {
     use super::*;
 
-    fn whole(pieces: Pieces) -> String {
+    fn whole(pieces: MessageSlices) -> String {
         let length = pieces.len();
         let bytes: Vec<u8> = pieces.slices().flat_map(|slice| slice.to_vec()).collect();
         assert_eq!(bytes.len(), length);
@@ -100,16 +100,16 @@ mod tests {
         let id = RawJson::trusted("7");
         for length in [1, COUNTED_FROM - 2, COUNTED_FROM + 1] {
             let text = format!("\"{}\"", "x".repeat(length));
-            let ok = || Answer::ok(RawJson::trusted(text.clone()));
-            let failed = || Answer { outcome: Err(RawJson::trusted(text.clone())), status: None };
+            let ok = || RequestAnswer::ok(RawJson::trusted(text.clone()));
+            let failed = || RequestAnswer { outcome: Err(RawJson::trusted(text.clone())), status: None };
             let (result, error) = (
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{text}}}"),
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{text}}}"),
             );
-            assert_eq!(whole(Pieces::answer(&id, ok())), result);
-            assert_eq!(whole(Pieces::answer(&id, failed())), error);
+            assert_eq!(whole(MessageSlices::answer(&id, ok())), result);
+            assert_eq!(whole(MessageSlices::answer(&id, failed())), error);
             assert_eq!(
-                whole(Pieces::answer(&id, ok()).event(Some("a-1"), Some("message"))),
+                whole(MessageSlices::answer(&id, ok()).event(Some("a-1"), Some("message"))),
                 format!("id: a-1\nevent: message\ndata: {result}\n\n")
             );
         }
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn a_large_result_is_not_copied() {
         let result = Bytes::from(vec![b'1'; COUNTED_FROM]);
-        let answer = Answer::ok(RawJson::trusted(result.clone()));
-        let event = Pieces::answer(&RawJson::trusted("7"), answer).event(None, None);
+        let answer = RequestAnswer::ok(RawJson::trusted(result.clone()));
+        let event = MessageSlices::answer(&RawJson::trusted("7"), answer).event(None, None);
         assert!(event.slices().any(|slice| slice.as_ptr() == result.as_ptr()));
     }
 }

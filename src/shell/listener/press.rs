@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use crate::base::budget::{Budget, COUNTED_FROM};
+use crate::base::budget::{ByteBudget, COUNTED_FROM};
 use crate::base::callers::CallerNumber;
 
 /// Time within which a client must read [`LEAST`] bytes of the data waiting for it, or send as many
@@ -23,17 +23,17 @@ const LEAST: usize = 64 * 1024;
 /// A stream whose writes fail with [`io::ErrorKind::TimedOut`] if the client is too slow while room
 /// is short.
 #[derive(Debug)]
-pub struct Pressed<S> {
+pub struct PressedStream<S> {
     stream: S,
-    budget: Arc<Budget>,
+    budget: Arc<ByteBudget>,
     /// Set while bytes wait for the client.
     timer: Option<Pin<Box<Sleep>>>,
     /// Bytes that the client took since the timer was set.
     taken: usize,
 }
 
-impl<S> Pressed<S> {
-    pub fn new(stream: S, budget: Arc<Budget>) -> Self {
+impl<S> PressedStream<S> {
+    pub fn new(stream: S, budget: Arc<ByteBudget>) -> Self {
         Self { stream, budget, timer: None, taken: 0 }
     }
 
@@ -71,13 +71,13 @@ impl<S> Pressed<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Pressed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PressedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Pressed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PressedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.wrote(buf.len(), written, cx)
@@ -121,7 +121,7 @@ impl BodyPace {
 
     /// Waits until the body is too slow for the room that it takes: it brings less than 64 KiB in 5
     /// s while room is short for its caller. Never resolves for a body that takes no room.
-    pub async fn wait_until_too_slow(&mut self, received: usize, budget: &Budget, caller: &CallerNumber) {
+    pub async fn wait_until_too_slow(&mut self, received: usize, budget: &ByteBudget, caller: &CallerNumber) {
         if received < COUNTED_FROM {
             std::future::pending::<()>().await;
         }
@@ -142,8 +142,8 @@ mod tests {
 
     use super::*;
 
-    fn budget() -> (Arc<Budget>, Bytes) {
-        let budget = Budget::new(1 << 20);
+    fn budget() -> (Arc<ByteBudget>, Bytes) {
+        let budget = ByteBudget::new(1 << 20);
         let held = budget.count(Bytes::from(vec![0; 1 << 20]));
         (budget, held)
     }
@@ -151,8 +151,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_is_waited_for_until_room_is_short() {
         let (ours, _theirs) = duplex(64);
-        let budget = Budget::new(1 << 20);
-        let mut pressed = Pressed::new(ours, Arc::clone(&budget));
+        let budget = ByteBudget::new(1 << 20);
+        let mut pressed = PressedStream::new(ours, Arc::clone(&budget));
         let start = Instant::now();
         let write = pressed.write_all(&[0; 100]);
         let fill = async {
@@ -173,7 +173,7 @@ mod tests {
         let (budget, _held) = budget();
         for (portion, keeps_up) in [(LEAST / 4, true), (1024, false)] {
             let (ours, mut theirs) = duplex(portion);
-            let mut pressed = Pressed::new(ours, Arc::clone(&budget));
+            let mut pressed = PressedStream::new(ours, Arc::clone(&budget));
             let reading = async {
                 let mut buffer = vec![0; portion];
                 loop {

@@ -7,9 +7,9 @@ use futures_util::StreamExt as _;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::engine::answer::Answer;
+use crate::engine::answer::RequestAnswer;
 use crate::listener::body::ReplyBody;
-use crate::listener::pieces::Pieces;
+use crate::listener::pieces::MessageSlices;
 use crate::wire::code;
 use crate::wire::message::{encode_error, error_object};
 use crate::wire::raw::RawJson;
@@ -63,10 +63,10 @@ pub fn json(status: StatusCode, body: Bytes) -> Response<ReplyBody> {
 }
 
 /// Answers the request with this id. The status is that of a failure, else 200.
-pub fn answer(id: &RawJson, answer: Answer) -> Response<ReplyBody> {
+pub fn answer(id: &RawJson, answer: RequestAnswer) -> Response<ReplyBody> {
     let failed = answer.outcome.is_err().then_some(answer.status).flatten();
     let status = failed.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
-    slices(status, Pieces::answer(id, answer).slices().collect())
+    slices(status, MessageSlices::answer(id, answer).slices().collect())
 }
 
 /// Responds with a JSON body that consists of slices.
@@ -82,11 +82,11 @@ pub fn slices(status: StatusCode, slices: VecDeque<Bytes>) -> Response<ReplyBody
 }
 
 /// Responds with a stream of events.
-pub fn events<E: Into<Pieces> + 'static>(
+pub fn events<E: Into<MessageSlices> + 'static>(
     stream: impl futures_util::Stream<Item = E> + Send + 'static,
 ) -> Response<ReplyBody> {
     let stream = Box::pin(stream.map(Into::into));
-    let mut response = with_status(StatusCode::OK, ReplyBody::Events(stream, Pieces::default()));
+    let mut response = with_status(StatusCode::OK, ReplyBody::Events(stream, MessageSlices::default()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

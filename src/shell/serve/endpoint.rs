@@ -15,51 +15,51 @@ use http::{HeaderName, HeaderValue, Method as HttpMethod, Request as HttpRequest
 use hyper::body::Incoming;
 
 use crate::base::access::Access;
-use crate::engine::answer::Answer;
-use crate::engine::client::asked::{Asked, fits_session, is_modern};
-use crate::engine::client::heard::{Batch, Heard, claims};
-use crate::engine::client::{Client, Step};
-use crate::engine::route::Params;
-use crate::gateway::client::quota::{Good, Place};
+use crate::engine::answer::RequestAnswer;
+use crate::engine::client::asked::{CheckedRequest, fits_session, is_modern};
+use crate::engine::client::heard::{ClientBatch, ClientInput, claims_revision};
+use crate::engine::client::{ClientAction, ClientProtocol};
+use crate::engine::route::RequestParams;
+use crate::gateway::client::quota::{QuotaKind, QuotaSlot};
 use crate::gateway::client::{ClientContext, ClientTag};
-use crate::gateway::waiting::client_call::Handled;
+use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::body::ReplyBody;
 use crate::listener::credentials::{CallerAccess, unauthorized};
-use crate::listener::pieces::Pieces;
+use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
-use crate::serve::front::{Front, Seat};
-use crate::serve::http_response::{Conversation, Entered};
+use crate::serve::front::{HttpConnection, ListenerState};
+use crate::serve::http_response::{HttpCall, SessionRequest};
 use crate::serve::legacy_sse;
-use crate::serve::listening::Listening;
-use crate::serve::modern::{self, Headers};
+use crate::serve::listening::OpenSubscription;
+use crate::serve::modern::{self, RequestHeaders};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
-use crate::serve::sessions::{Missing, Session};
+use crate::serve::sessions::{ClientSession, MissingSession};
 use crate::wire::code;
-use crate::wire::frame::Bounds;
+use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::RawJson;
 use crate::wire::sse;
 
-type Reply = Response<ReplyBody>;
+type HttpReply = Response<ReplyBody>;
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static PARENT: HeaderName = HeaderName::from_static(trace::PARENT);
 static STATE: HeaderName = HeaderName::from_static(trace::STATE);
 
 /// A request that passed authentication, with everything that later checks need to know about it.
-struct Received<'a> {
-    front: &'a Arc<Front>,
-    seat: &'a Seat,
+struct AuthenticatedRequest<'a> {
+    front: &'a Arc<ListenerState>,
+    seat: &'a HttpConnection,
     headers: &'a HeaderMap,
     caller: Caller,
     access: Arc<Access>,
@@ -69,41 +69,50 @@ struct Received<'a> {
 }
 
 /// Answers one HTTP request, to the endpoint or to HTTP+SSE.
-pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, seat: &Seat) -> Reply {
+pub(crate) async fn handle(
+    front: &Arc<ListenerState>,
+    request: HttpRequest<Incoming>,
+    seat: &HttpConnection,
+) -> HttpReply {
     let (head, body) = request.into_parts();
     match admit(front, &head, seat) {
         Err(response) => *response,
-        Ok(Route::Endpoint { ref caller, .. } | Route::LegacySse { ref caller, .. }) if !seat.allows(front, caller) => {
+        Ok(EndpointRoute::Endpoint { ref caller, .. } | EndpointRoute::LegacySse { ref caller, .. })
+            if !seat.allows(front, caller) =>
+        {
             reply::closing(reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections"))
         }
-        Ok(Route::Endpoint { profile, caller }) => {
+        Ok(EndpointRoute::Endpoint { profile, caller }) => {
             let events = accepts(&head.headers, "text/event-stream");
             let CallerAccess { caller, access } = caller;
             let headers = &head.headers;
-            let received = Received { front, seat, headers, caller, access, profile, accepts_events: events };
+            let received =
+                AuthenticatedRequest { front, seat, headers, caller, access, profile, accepts_events: events };
             if head.method == HttpMethod::POST {
                 received.post(&head, body).await
             } else {
                 received.get_or_delete(&head).await
             }
         }
-        Ok(Route::LegacySse { path, caller }) => legacy_sse::handle(front, path, caller, seat, (&head, body)).await,
+        Ok(EndpointRoute::LegacySse { path, caller }) => {
+            legacy_sse::handle(front, path, caller, seat, (&head, body)).await
+        }
     }
 }
 
 /// The service that a request is for, with its caller.
-enum Route {
+enum EndpointRoute {
     Endpoint { profile: Option<Arc<str>>, caller: CallerAccess },
-    LegacySse { path: legacy_sse::Path, caller: CallerAccess },
+    LegacySse { path: legacy_sse::LegacySsePath, caller: CallerAccess },
 }
 
 /// Checks Host and Origin, path and method, then credentials. Returns the addressed service.
-fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Reply>> {
+fn admit(front: &Arc<ListenerState>, head: &Parts, seat: &HttpConnection) -> Result<EndpointRoute, Box<HttpReply>> {
     front.terms.load().guard.admit(head)?;
     let path = head.uri.path();
-    if let Some(path) = legacy_sse::Path::of(front, path) {
+    if let Some(path) = legacy_sse::LegacySsePath::of(front, path) {
         path.admit(&head.method)?;
-        return Ok(Route::LegacySse { path, caller: front.authenticate(head, seat)? });
+        return Ok(EndpointRoute::LegacySse { path, caller: front.authenticate(head, seat)? });
     }
     let Some(profile) = front.profile_at(&front.endpoint, path) else {
         let text = "nothing here; the MCP endpoint has another path";
@@ -113,7 +122,7 @@ fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Rep
     if !known.contains(&head.method) {
         return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
     }
-    Ok(Route::Endpoint { profile, caller: front.authenticate(head, seat)? })
+    Ok(EndpointRoute::Endpoint { profile, caller: front.authenticate(head, seat)? })
 }
 
 /// Adds the trace context in the HTTP headers to a message that has none of its own.
@@ -126,7 +135,7 @@ fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
 }
 
 /// Sends a subscription as an event stream, with keep-alive comments.
-fn listen(listening: Listening, place: Place, keepalive: Duration) -> Reply {
+fn listen(listening: OpenSubscription, place: QuotaSlot, keepalive: Duration) -> HttpReply {
     reply::events(stream::unfold(Some((listening, place)), move |open| async move {
         let (mut listening, place) = open?;
         if let Some(first) = listening.acknowledge().await {
@@ -146,9 +155,9 @@ fn listen(listening: Listening, place: Place, keepalive: Duration) -> Reply {
     }))
 }
 
-impl Received<'_> {
+impl AuthenticatedRequest<'_> {
     /// Checks the headers and the caller's rate, reads the body, and handles the message in it.
-    async fn post(&self, head: &Parts, body: Incoming) -> Reply {
+    async fn post(&self, head: &Parts, body: Incoming) -> HttpReply {
         if let Some(response) = not_json(self.headers) {
             return response;
         }
@@ -168,35 +177,35 @@ impl Received<'_> {
     }
 
     /// Parses the body as JSON and as JSON-RPC, and handles the message or batch.
-    async fn message(&self, bytes: Bytes) -> Reply {
-        let heard = Heard::read(bytes, Bounds::CLIENT);
+    async fn message(&self, bytes: Bytes) -> HttpReply {
+        let heard = ClientInput::read(bytes, JsonBounds::CLIENT);
         let requests = heard.requests();
         match heard {
-            Heard::Batch(batch) => Box::pin(self.batch(batch, requests)).await,
-            Heard::Message(Ok(Message::Request(request))) => self.request(request).await,
-            Heard::Message(Err(unreadable)) => no_message(&unreadable),
-            Heard::Message(Ok(message)) => self.told(message).await,
+            ClientInput::Batch(batch) => Box::pin(self.batch(batch, requests)).await,
+            ClientInput::Message(Ok(Message::Request(request))) => self.request(request).await,
+            ClientInput::Message(Err(unreadable)) => no_message(&unreadable),
+            ClientInput::Message(Ok(message)) => self.told(message).await,
         }
     }
 
     /// Determines the era of a request from its body, checks that the headers agree, and serves it.
-    async fn request(&self, request: Request) -> Reply {
-        let mut asked = match Asked::of(&request, Some(&Headers(self.headers))) {
+    async fn request(&self, request: Request) -> HttpReply {
+        let mut asked = match CheckedRequest::of(&request, Some(&RequestHeaders(self.headers))) {
             Ok(asked) => asked,
             Err(refused) => return reply::answer(request.id.raw(), refused),
         };
-        if let Asked::Legacy(params) | Asked::Modern { params, .. } = &mut asked {
+        if let CheckedRequest::Legacy(params) | CheckedRequest::Modern { params, .. } = &mut asked {
             trace_of(self.headers, &mut params.meta);
         }
         match asked {
-            Asked::Modern { revision, method, params } => self.modern(request, revision, method, params).await,
-            Asked::Initialize { .. } | Asked::Legacy(_) => self.legacy(request, asked).await,
+            CheckedRequest::Modern { revision, method, params } => self.modern(request, revision, method, params).await,
+            CheckedRequest::Initialize { .. } | CheckedRequest::Legacy(_) => self.legacy(request, asked).await,
         }
     }
 
     /// Serves a request of a modern client, which needs no session.
-    async fn modern(&self, request: Request, revision: Revision, method: Method, params: Params) -> Reply {
-        let offered = Kinds::of(params.meta.input_capabilities().as_ref());
+    async fn modern(&self, request: Request, revision: Revision, method: Method, params: RequestParams) -> HttpReply {
+        let offered = InputKinds::of(params.meta.input_capabilities().as_ref());
         // Whether the client is on this machine matters only if it can open addresses.
         let is_here = offered.url && self.seat.is_here(self.headers);
         let name = params.meta.client_info().and_then(|info| self.seat.last_name.lock().read(info));
@@ -206,12 +215,12 @@ impl Received<'_> {
         let connection = self.seat.number;
         let client = ClientContext { offered, is_here, name, connection, ..self.client(revision) };
         if method == Method::Listen {
-            let Some(place) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
+            let Some(place) = self.front.service.admission.quota.take(&self.caller, QuotaKind::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
             };
             let id = request.id.raw();
             let uris = self.front.terms.load().limits.uris_per_stream;
-            return match Listening::open(&self.front.service, client, id, &params.object, uris) {
+            return match OpenSubscription::open(&self.front.service, client, id, &params.object, uris) {
                 Ok(listening) => listen(listening, place, self.front.keepalive()),
                 Err(refused) => reply::answer(id, refused),
             };
@@ -232,9 +241,9 @@ impl Received<'_> {
     }
 
     /// Serves a request of a legacy client in its session.
-    async fn legacy(&self, request: Request, asked: Asked) -> Reply {
+    async fn legacy(&self, request: Request, asked: CheckedRequest) -> HttpReply {
         // A client that initializes again after a restart does not need its old session.
-        let begins = matches!(asked, Asked::Initialize { .. });
+        let begins = matches!(asked, CheckedRequest::Initialize { .. });
         let session = match self.session_of_header(!begins).await {
             Ok(session) => Some(session),
             // The client initializes, either for the first time or after its session has ended.
@@ -243,21 +252,21 @@ impl Received<'_> {
         };
         let step = match &session {
             Some(session) => session.protocol.lock().asked(request, asked),
-            None => Client::default().asked(request, asked),
+            None => ClientProtocol::default().asked(request, asked),
         };
         match (step, session) {
-            (Step::Serve(served), Some(session)) => {
-                let entered = Entered::new(&session, &served.request.id, served.ticket);
+            (ClientAction::Serve(served), Some(session)) => {
+                let entered = SessionRequest::new(&session, &served.request.id, served.ticket);
                 self.front.service.settled().await;
                 let mut client = session.client.clone();
                 // A question to the client needs a stream.
                 client.client_requests = client.client_requests.filter(|_| self.accepts_events);
                 self.serve(&client, served.request, served.params, Some(entered)).await
             }
-            (Step::Initialize(id, revision, capabilities, name), _) => {
+            (ClientAction::Initialize(id, revision, capabilities, name), _) => {
                 self.initialize(&id, revision, capabilities.as_ref(), name)
             }
-            (Step::Answer(id, answer), _) => reply::answer(id.raw(), answer),
+            (ClientAction::Answer(id, answer), _) => reply::answer(id.raw(), answer),
             // Requests lead to none of the other steps.
             _ => reply::accepted(),
         }
@@ -270,13 +279,13 @@ impl Received<'_> {
         revision: Revision,
         capabilities: Option<&RawJson>,
         name: Option<ClientName>,
-    ) -> Reply {
+    ) -> HttpReply {
         let (is_here, tag) = (self.seat.is_here(self.headers), Some(ClientTag::new()));
         let client = ClientContext { is_here, tag, ..self.client(revision) }.initialized(capabilities, name);
         let Some(session) = self.front.sessions.open(client, None) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };
-        let mut response = reply::answer(id.raw(), Answer::ok(initialize_result(revision)));
+        let mut response = reply::answer(id.raw(), RequestAnswer::ok(initialize_result(revision)));
         if let Ok(value) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(&SESSION, value);
         }
@@ -285,7 +294,7 @@ impl Received<'_> {
 
     /// Finds the session that the request names, and checks that the version header fits it. If
     /// `revives`, the session may be one from before a restart.
-    async fn session_of_header(&self, revives: bool) -> Result<Arc<Session>, Box<Reply>> {
+    async fn session_of_header(&self, revives: bool) -> Result<Arc<ClientSession>, Box<HttpReply>> {
         let Some(id) = self.headers.get(&SESSION) else {
             let text = format!(
                 "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of {}",
@@ -295,21 +304,21 @@ impl Received<'_> {
         };
         let found = match id.to_str() {
             Ok(id) => self.find_or_revive(id, revives).await,
-            Err(_) => Err(Missing::Unknown),
+            Err(_) => Err(MissingSession::Unknown),
         };
         let session = found.map_err(|missing| {
             Box::new(match missing {
-                Missing::Unknown => {
+                MissingSession::Unknown => {
                     let text = "no such session; start again with `initialize`";
                     reply::refusal(StatusCode::NOT_FOUND, text)
                 }
-                Missing::NoRoom => {
+                MissingSession::NoRoom => {
                     let text = "no room for the session of before the restart";
                     reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text)
                 }
             })
         })?;
-        if !fits_session(&Headers(self.headers)) {
+        if !fits_session(&RequestHeaders(self.headers)) {
             let text =
                 format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, &text)));
@@ -319,13 +328,13 @@ impl Received<'_> {
 
     /// Finds the session of this id if it belongs to this caller and was opened at this path. If
     /// `revives`, brings it back from before a restart, and watches its resources again.
-    async fn find_or_revive(&self, id: &str, revives: bool) -> Result<Arc<Session>, Missing> {
+    async fn find_or_revive(&self, id: &str, revives: bool) -> Result<Arc<ClientSession>, MissingSession> {
         if let Some(session) = self.front.sessions.find(id, &self.caller) {
             let is_here = session.client.profile == self.profile && session.pipe.is_none();
-            return if is_here { Ok(session) } else { Err(Missing::Unknown) };
+            return if is_here { Ok(session) } else { Err(MissingSession::Unknown) };
         }
         if !revives {
-            return Err(Missing::Unknown);
+            return Err(MissingSession::Unknown);
         }
         let is_here = self.seat.is_here(self.headers);
         let client = ClientContext { is_here, ..self.client(Revision::preferred(Era::Legacy)) };
@@ -339,31 +348,37 @@ impl Received<'_> {
     }
 
     /// Serves a request whose client and era are known.
-    async fn serve(&self, client: &ClientContext, request: Request, params: Params, entered: Option<Entered>) -> Reply {
+    async fn serve(
+        &self,
+        client: &ClientContext,
+        request: Request,
+        params: RequestParams,
+        entered: Option<SessionRequest>,
+    ) -> HttpReply {
         match self.front.service.handle(client, &request, Ok(params)) {
-            Handled::Answer(answer) => reply::answer(request.id.raw(), answer),
-            Handled::Later(later) => reply::answer(request.id.raw(), later.await),
-            Handled::Overloaded => reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight"),
-            Handled::Call(call) => {
+            RequestOutcome::Answer(answer) => reply::answer(request.id.raw(), answer),
+            RequestOutcome::Later(later) => reply::answer(request.id.raw(), later.await),
+            RequestOutcome::Overloaded => {
+                reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, "too many calls in flight")
+            }
+            RequestOutcome::Call(call) => {
                 let keep = self.front.keepalive();
-                Conversation::new(call, request.id, entered, keep)
-                    .respond(&self.front.service, self.accepts_events)
-                    .await
+                HttpCall::new(call, request.id, entered, keep).respond(&self.front.service, self.accepts_events).await
             }
         }
     }
 
     /// Handles a notification, or a response to a question of the gateway. Always accepted with 202
     /// unless the session is unknown.
-    async fn told(&self, message: Message) -> Reply {
+    async fn told(&self, message: Message) -> HttpReply {
         match &message {
-            Message::Response(_) if is_modern(&Headers(self.headers)) => {
+            Message::Response(_) if is_modern(&RequestHeaders(self.headers)) => {
                 let text = "responses are not accepted in this protocol version";
                 return reply::refusal(StatusCode::BAD_REQUEST, text);
             }
             // Over HTTP, no notification of a modern client has a meaning; a client cancels by
             // closing the connection.
-            Message::Notification(_) if is_modern(&Headers(self.headers)) || claims(&message) => {
+            Message::Notification(_) if is_modern(&RequestHeaders(self.headers)) || claims_revision(&message) => {
                 return reply::accepted();
             }
             Message::Request(_) | Message::Notification(_) | Message::Response(_) => {}
@@ -371,7 +386,7 @@ impl Received<'_> {
         match self.session_of_header(true).await {
             Err(response) => *response,
             Ok(session) => {
-                let step = session.protocol.lock().heard(Ok(message), Some(&Headers(self.headers)));
+                let step = session.protocol.lock().heard(Ok(message), Some(&RequestHeaders(self.headers)));
                 session.told(step);
                 reply::accepted()
             }
@@ -379,7 +394,7 @@ impl Received<'_> {
     }
 
     /// Handles all messages of a batch and responds with their answers, once the last one is there.
-    async fn batch(&self, batch: Batch, requests: usize) -> Reply {
+    async fn batch(&self, batch: ClientBatch, requests: usize) -> HttpReply {
         let session = self.session_of_header(true).await;
         if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
             return reply::refusal(StatusCode::BAD_REQUEST, text);
@@ -391,18 +406,22 @@ impl Received<'_> {
             Err(response) => return *response,
         };
         self.front.service.settled().await;
-        let mut answers: Vec<Pieces> = Vec::new();
+        let mut answers: Vec<MessageSlices> = Vec::new();
         let mut running = FuturesUnordered::new();
         for said in batch.into_messages() {
-            let step = session.protocol.lock().heard(said, Some(&Headers(self.headers)));
+            let step = session.protocol.lock().heard(said, Some(&RequestHeaders(self.headers)));
             match step {
-                Step::Serve(served) => {
-                    let entered = Entered::new(&session, &served.request.id, served.ticket);
+                ClientAction::Serve(served) => {
+                    let entered = SessionRequest::new(&session, &served.request.id, served.ticket);
                     running.push(self.one_of_batch(&session.client, served.request, served.params, entered));
                 }
-                Step::Answer(id, answer) => answers.push(Pieces::answer(id.raw(), answer)),
-                Step::Complain(error) => answers.push(message::encode_error(None, &error).into()),
-                Step::Nothing | Step::Initialize(..) | Step::Cancel(_) | Step::Initialized | Step::Answered(_) => {
+                ClientAction::Answer(id, answer) => answers.push(MessageSlices::answer(id.raw(), answer)),
+                ClientAction::Complain(error) => answers.push(message::encode_error(None, &error).into()),
+                ClientAction::Nothing
+                | ClientAction::Initialize(..)
+                | ClientAction::Cancel(_)
+                | ClientAction::Initialized
+                | ClientAction::Answered(_) => {
                     session.told(step);
                 }
             }
@@ -427,22 +446,22 @@ impl Received<'_> {
         &self,
         client: &ClientContext,
         request: Request,
-        params: Params,
-        entered: Entered,
-    ) -> Option<Pieces> {
+        params: RequestParams,
+        entered: SessionRequest,
+    ) -> Option<MessageSlices> {
         let id = request.id.clone();
         // A question needs a stream, and the other answers of a batch must not wait for a person.
         let client = ClientContext { client_requests: None, can_wait: false, ..client.clone() };
         let answer = match self.front.service.handle(&client, &request, Ok(params)) {
-            Handled::Answer(answer) => answer,
-            Handled::Later(answer) => answer.await,
-            Handled::Overloaded => Answer::error(code::INTERNAL, "too many calls in flight", None),
-            Handled::Call(call) => {
-                let call = Conversation::new(call, request.id, Some(entered), self.front.keepalive());
+            RequestOutcome::Answer(answer) => answer,
+            RequestOutcome::Later(answer) => answer.await,
+            RequestOutcome::Overloaded => RequestAnswer::error(code::INTERNAL, "too many calls in flight", None),
+            RequestOutcome::Call(call) => {
+                let call = HttpCall::new(call, request.id, Some(entered), self.front.keepalive());
                 Box::pin(call.answer()).await?
             }
         };
-        Some(Pieces::answer(id.raw(), answer))
+        Some(MessageSlices::answer(id.raw(), answer))
     }
 
     /// Returns the id of the last event that the client received. A malformed header counts as
@@ -454,8 +473,8 @@ impl Received<'_> {
     }
 
     /// Opens, resumes or ends a session's event stream.
-    async fn get_or_delete(&self, head: &Parts) -> Reply {
-        if is_modern(&Headers(self.headers)) {
+    async fn get_or_delete(&self, head: &Parts) -> HttpReply {
+        if is_modern(&RequestHeaders(self.headers)) {
             return reply::method_not_allowed("POST");
         }
         let has_session = self.headers.contains_key(&SESSION);
@@ -483,7 +502,7 @@ impl Received<'_> {
             let text = "Accept must allow text/event-stream";
             return reply::refusal(StatusCode::NOT_ACCEPTABLE, text);
         }
-        let Some(share) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
+        let Some(share) = self.front.service.admission.quota.take(&self.caller, QuotaKind::Stream) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
         };
         if let Some(resumed) = self.last_event().and_then(|last| session.streams.resume(last)) {

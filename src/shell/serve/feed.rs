@@ -10,8 +10,8 @@ use crate::base::clock;
 use crate::base::never::or_never;
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
-use crate::mcp::log::shown;
-use crate::mcp::method::List;
+use crate::mcp::log::write_for_client;
+use crate::mcp::method::ItemList;
 use crate::mcp::notice::NoticeKind;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
@@ -19,14 +19,15 @@ use crate::wire::raw::RawJson;
 /// Waits for the next notification from an upstream for a legacy client that belongs to none of its
 /// calls: a log message at the level the client has set, or the end of a visit to a page.
 /// Cancel-safe.
-async fn unclaimed(client: &ClientContext) -> Bytes {
+async fn wait_for_unclaimed(client: &ClientContext) -> Bytes {
     let (Some(tag), Some(level)) = (&client.tag, &client.log) else { return std::future::pending().await };
     loop {
         let (upstream, notice) = tag.next().await;
         let params = match NoticeKind::of(&notice.method) {
-            NoticeKind::Log => {
-                level.get().zip(notice.params).and_then(|(least, params)| shown(&params, least, upstream.as_str()))
-            }
+            NoticeKind::Log => level
+                .get()
+                .zip(notice.params)
+                .and_then(|(least, params)| write_for_client(&params, least, upstream.as_str())),
             NoticeKind::PageDone => notice.params.filter(|_| client.revision.features().elicitation_ids),
             NoticeKind::Progress
             | NoticeKind::Cancelled
@@ -50,7 +51,7 @@ pub(crate) fn updated_notice(uri: &str, meta: Option<&str>) -> Bytes {
 
 /// The state of one client's list-change notifications.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct ListChangeFeed {
     service: Arc<Service>,
     client: ClientContext,
     generation: watch::Receiver<u64>,
@@ -58,7 +59,7 @@ pub(crate) struct Feed {
     told: [u64; 4],
 }
 
-impl Feed {
+impl ListChangeFeed {
     /// Creates a feed for a client that knows the current lists.
     pub(crate) fn new(service: Arc<Service>, client: ClientContext) -> Self {
         let generation = service.generation.clone();
@@ -91,7 +92,7 @@ impl Feed {
             }
             let now = self.digests();
             let mut methods: Vec<&'static str> = Vec::new();
-            for ((list, new), old) in List::ALL.into_iter().zip(now).zip(self.told) {
+            for ((list, new), old) in ItemList::ALL.into_iter().zip(now).zip(self.told) {
                 if new != old && !methods.contains(&list.changed()) {
                     methods.push(list.changed());
                 }
@@ -108,22 +109,22 @@ impl Feed {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
         let (viewer, keys, now) = (self.client.viewer(), &self.service.keys, clock::since_1970());
-        List::ALL.map(|list| snapshot.list(&view, list, viewer, &keys.cursors, now).digest)
+        ItemList::ALL.map(|list| snapshot.list(&view, list, viewer, &keys.cursors, now).digest)
     }
 }
 
 /// All notifications to a legacy client that belong to none of its calls.
 #[derive(Debug)]
-pub(crate) struct News {
-    pub feed: Feed,
+pub(crate) struct ClientNotifications {
+    pub feed: ListChangeFeed,
     client: ClientContext,
 }
 
-impl News {
+impl ClientNotifications {
     /// Creates the source of notifications. `told` are digests of the lists that the client knows
     /// from an earlier stream.
     pub(crate) fn new(service: &Arc<Service>, client: ClientContext, told: Option<[u64; 4]>) -> Self {
-        Self { feed: Feed::new(Arc::clone(service), client.clone()).since(told), client }
+        Self { feed: ListChangeFeed::new(Arc::clone(service), client.clone()).since(told), client }
     }
 
     /// Waits for the next notifications. Cancel-safe.
@@ -131,7 +132,7 @@ impl News {
         let updated = or_never(self.client.watched.as_ref().map(|watched| watched.watcher.updated()));
         tokio::select! {
             methods = self.feed.changed() => methods.into_iter().map(|one| encode_notification(one, None)).collect(),
-            message = unclaimed(&self.client) => vec![message],
+            message = wait_for_unclaimed(&self.client) => vec![message],
             uris = updated => uris.iter().map(|uri| updated_notice(uri, None)).collect(),
         }
     }

@@ -13,32 +13,32 @@ use parking_lot::Mutex;
 use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::fair_slots::{FairSlot, FairSlots};
-use crate::base::tally::Tally;
-use crate::config::{Limits, MAX_HEADER_FIELD, Server};
+use crate::base::tally::LogTally;
+use crate::config::{Limits, MAX_HEADER_FIELD, ServerSettings};
 use crate::gateway::client::connected::ConnectedClient;
 use crate::gateway::client::fresh_number;
-use crate::gateway::client::quota::{Good, Place};
+use crate::gateway::client::quota::{QuotaKind, QuotaSlot};
 use crate::gateway::service::Service;
-use crate::listener::address::{Failures, Network};
+use crate::listener::address::{CredentialFailures, Network};
 use crate::listener::body::ReplyBody;
 use crate::listener::credentials::{CallerAccess, Credentials};
-use crate::listener::guard::{Guard, is_direct};
-use crate::listener::lobby::{Lobby, LobbyLimits, Standing};
+use crate::listener::guard::{HeadGuard, is_direct};
+use crate::listener::lobby::{ConnectionAdmission, Lobby, LobbyLimits};
 use crate::listener::reply;
-use crate::mcp::client_name::LastName;
+use crate::mcp::client_name::ClientNameCache;
 use crate::policy::Caller;
-use crate::serve::sessions::Sessions;
+use crate::serve::sessions::ClientSessions;
 use crate::telemetry::metrics::Shortage;
 
 /// State that the connections of one listener share.
 #[derive(Debug)]
-pub struct Front {
+pub struct ListenerState {
     pub service: Arc<Service>,
-    pub sessions: Arc<Sessions>,
+    pub sessions: Arc<ClientSessions>,
     /// The listener's own address.
     pub local: SocketAddr,
     /// The settings that a reload replaces.
-    pub terms: ArcSwap<Terms>,
+    pub terms: ArcSwap<ListenerSettings>,
     /// Accepted credentials, shared by all listeners; a reload replaces them.
     pub credentials: Arc<ArcSwap<Credentials>>,
     pub endpoint: String,
@@ -49,23 +49,23 @@ pub struct Front {
     /// Slots for connections that have.
     pub places: FairSlots,
     /// Limits log lines about a lack of such slots.
-    pub full: Tally,
+    pub full: LogTally,
     /// Rate limits for wrong credentials, shared by all listeners; a reload replaces them.
-    pub failures: Arc<ArcSwap<Failures>>,
+    pub failures: Arc<ArcSwap<CredentialFailures>>,
 }
 
 /// Settings of one listener. A request uses those in force; a connection keeps its time limits from
 /// when it began.
 #[derive(Debug)]
-pub struct Terms {
-    pub guard: Guard,
+pub struct ListenerSettings {
+    pub guard: HeadGuard,
     /// The limits, with no more connections than there are file descriptors for.
     pub limits: Limits,
 }
 
-impl Terms {
-    pub fn new(local: SocketAddr, server: &Server, limits: Limits) -> Self {
-        Self { guard: Guard::new(local, &server.allowed_hosts, &server.allowed_origins, MAX_HEADER_FIELD), limits }
+impl ListenerSettings {
+    pub fn new(local: SocketAddr, server: &ServerSettings, limits: Limits) -> Self {
+        Self { guard: HeadGuard::new(local, &server.allowed_hosts, &server.allowed_origins, MAX_HEADER_FIELD), limits }
     }
 
     pub const fn lobby(&self) -> LobbyLimits {
@@ -73,9 +73,9 @@ impl Terms {
     }
 }
 
-impl Front {
+impl ListenerState {
     /// Puts new settings in force.
-    pub fn set_terms(&self, terms: Terms) {
+    pub fn set_terms(&self, terms: ListenerSettings) {
         self.lobby.set_limits(terms.lobby());
         self.places.set_number(terms.limits.connections);
         self.terms.store(Arc::new(terms));
@@ -115,7 +115,7 @@ impl Front {
     ///
     /// # Errors
     /// The response to send.
-    pub fn authenticate(&self, head: &Parts, seat: &Seat) -> Result<CallerAccess, Box<Response<ReplyBody>>> {
+    pub fn authenticate(&self, head: &Parts, seat: &HttpConnection) -> Result<CallerAccess, Box<Response<ReplyBody>>> {
         let refused = match self.credentials.load().authenticate(&head.headers) {
             Ok(caller) => return Ok(caller),
             Err(refused) => refused,
@@ -139,7 +139,7 @@ impl Front {
     }
 
     /// Takes a slot for a connection whose caller is known. Counts and logs a refusal.
-    fn place(&self, caller: &CallerAccess) -> Option<Held> {
+    fn place(&self, caller: &CallerAccess) -> Option<ConnectionSlots> {
         let taken = self.places.try_take(caller.access.caller());
         if taken.is_none() {
             self.service.metrics.short_of(Shortage::Places, clock::uptime());
@@ -147,7 +147,7 @@ impl Front {
         let quota = &self.service.admission.quota;
         let held = taken
             .filter(|_| !self.exceeds_local_share(caller.access.caller()))
-            .and_then(|place| Some((quota.take(&caller.caller, Good::Connection)?, place)));
+            .and_then(|place| Some((quota.take(&caller.caller, QuotaKind::Connection)?, place)));
         if held.is_none() {
             self.service.metrics.limit_hit("max-connections");
             if let Some(count) = self.full.count(clock::uptime()) {
@@ -160,23 +160,23 @@ impl Front {
 
 /// The slots of a connection with a valid credential: one of its caller's share, and one of all
 /// connections.
-type Held = (Place, FairSlot);
+type ConnectionSlots = (QuotaSlot, FairSlot);
 
 /// The state of one HTTP connection: its origin, its slot, and the modern client on it.
 #[derive(Debug)]
-pub struct Seat {
+pub struct HttpConnection {
     network: Network,
-    standing: Standing<Network, Held>,
+    standing: ConnectionAdmission<Network, ConnectionSlots>,
     /// Number of the connection, unique in this process.
     pub(super) number: u64,
     /// The last name that modern clients on the connection gave themselves.
-    pub(super) last_name: Mutex<LastName>,
+    pub(super) last_name: Mutex<ClientNameCache>,
     /// The entry among connected clients, once a modern client has given its name.
     pub(super) entry: OnceLock<ConnectedClient>,
 }
 
-impl Seat {
-    pub(super) fn new(network: Network, standing: Standing<Network, Held>) -> Self {
+impl HttpConnection {
+    pub(super) fn new(network: Network, standing: ConnectionAdmission<Network, ConnectionSlots>) -> Self {
         let (number, last_name, entry) = (fresh_number(), Mutex::default(), OnceLock::new());
         Self { network, standing, number, last_name, entry }
     }
@@ -188,7 +188,7 @@ impl Seat {
 
     /// Returns whether the connection may serve requests: its first caller with a valid credential
     /// got a slot for it. Takes that slot the first time.
-    pub fn allows(&self, front: &Front, caller: &CallerAccess) -> bool {
+    pub fn allows(&self, front: &ListenerState, caller: &CallerAccess) -> bool {
         self.standing.settle(|| front.place(caller))
     }
 }

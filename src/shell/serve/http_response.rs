@@ -9,18 +9,18 @@ use futures_util::stream;
 use http::Response;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::answer::Answer;
+use crate::engine::answer::RequestAnswer;
 use crate::engine::question::AWAY;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::ClientCall;
 use crate::listener::body::ReplyBody;
-use crate::listener::pieces::Pieces;
+use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
 use crate::mcp::version::EventIds;
 use crate::serve::open_request::OpenRequest;
-use crate::serve::replay::Recording;
-use crate::serve::sessions::Session;
+use crate::serve::replay::SessionRecording;
+use crate::serve::sessions::ClientSession;
 use crate::wire::id::ClientId;
 use crate::wire::sse;
 
@@ -29,37 +29,42 @@ use crate::wire::sse;
 const COMMIT_TO_STREAM: Duration = Duration::from_secs(5);
 
 /// An open request of a legacy session.
-pub(crate) struct Entered {
-    session: Arc<Session>,
+pub(crate) struct SessionRequest {
+    session: Arc<ClientSession>,
     open: OpenRequest,
 }
 
-impl Entered {
-    pub(crate) fn new(session: &Arc<Session>, id: &ClientId, ticket: CancellationToken) -> Self {
+impl SessionRequest {
+    pub(crate) fn new(session: &Arc<ClientSession>, id: &ClientId, ticket: CancellationToken) -> Self {
         Self { session: Arc::clone(session), open: OpenRequest::new(&session.protocol, id, ticket) }
     }
 }
 
 /// A call and the response that carries its answer.
-pub(crate) struct Conversation {
+pub(crate) struct HttpCall {
     call: Option<Box<ClientCall>>,
     id: ClientId,
     /// Set in legacy sessions, whose clients cancel by message and may disconnect without
     /// cancelling.
-    entered: Option<Entered>,
+    entered: Option<SessionRequest>,
     keepalive: Duration,
 }
 
 /// The result of waiting for a call.
-enum Turn {
+enum CallUpdate {
     Event(ClientEvent),
     /// Nothing happened for the given time.
     Quiet,
     Cancelled,
 }
 
-impl Conversation {
-    pub(crate) fn new(call: Box<ClientCall>, id: ClientId, entered: Option<Entered>, keepalive: Duration) -> Self {
+impl HttpCall {
+    pub(crate) fn new(
+        call: Box<ClientCall>,
+        id: ClientId,
+        entered: Option<SessionRequest>,
+        keepalive: Duration,
+    ) -> Self {
         Self { call: Some(call), id, entered, keepalive }
     }
 
@@ -73,21 +78,21 @@ impl Conversation {
             return Box::pin(self.answer()).await.map_or_else(withdrawn, |answer| reply::answer(id.raw(), answer));
         }
         let first = match self.turn(COMMIT_TO_STREAM).await {
-            Turn::Event(ClientEvent::Done(answer)) => return reply::answer(self.id.raw(), answer),
-            Turn::Cancelled => return withdrawn(),
-            Turn::Event(event) => Some(event),
-            Turn::Quiet => None,
+            CallUpdate::Event(ClientEvent::Done(answer)) => return reply::answer(self.id.raw(), answer),
+            CallUpdate::Cancelled => return withdrawn(),
+            CallUpdate::Event(event) => Some(event),
+            CallUpdate::Quiet => None,
         };
         if self.is_recorded() {
             return self.record(service, first);
         }
         let first = match first {
             Some(ClientEvent::Notice(message) | ClientEvent::Question(message)) => {
-                Pieces::from(message).event(None, None)
+                MessageSlices::from(message).event(None, None)
             }
             Some(ClientEvent::Done(_)) | None => sse::comment("working").into(),
         };
-        reply::events(stream::unfold((Some(first), Some(self)), step))
+        reply::events(stream::unfold((Some(first), Some(self)), next_piece))
     }
 
     fn is_recorded(&self) -> bool {
@@ -101,7 +106,7 @@ impl Conversation {
             return reply::events(stream::empty::<Bytes>());
         };
         let (recording, reader) = entered.session.streams.open();
-        let recorded = Recorded { recording, entered, id: self.id.clone() };
+        let recorded = RecordedCall { recording, entered, id: self.id.clone() };
         service.tasks.spawn("streamed call", recorded.run(call, first, service.draining.clone()));
         let keepalive = self.keepalive;
         reply::events(stream::unfold(
@@ -111,29 +116,29 @@ impl Conversation {
     }
 
     /// Waits for the answer and drops all other events; `None` if the client cancelled the request.
-    pub(crate) async fn answer(mut self) -> Option<Answer> {
+    pub(crate) async fn answer(mut self) -> Option<RequestAnswer> {
         loop {
             match self.turn(Duration::from_secs(3600)).await {
-                Turn::Event(ClientEvent::Done(answer)) => return Some(answer),
-                Turn::Event(ClientEvent::Notice(_) | ClientEvent::Question(_)) | Turn::Quiet => {}
-                Turn::Cancelled => return None,
+                CallUpdate::Event(ClientEvent::Done(answer)) => return Some(answer),
+                CallUpdate::Event(ClientEvent::Notice(_) | ClientEvent::Question(_)) | CallUpdate::Quiet => {}
+                CallUpdate::Cancelled => return None,
             }
         }
     }
 
     /// Waits for an event of the call, for its cancellation, or for `quiet` to pass. Drops the call
     /// after its answer or cancellation.
-    async fn turn(&mut self, quiet: Duration) -> Turn {
-        let Some(call) = &mut self.call else { return Turn::Cancelled };
+    async fn turn(&mut self, quiet: Duration) -> CallUpdate {
+        let Some(call) = &mut self.call else { return CallUpdate::Cancelled };
         let (entered, is_held) = (self.entered.as_ref(), call.is_held());
         let turn = tokio::select! {
             biased;
-            () = cancelled(entered), if is_held => Turn::Cancelled,
-            event = call.next() => Turn::Event(event),
-            () = cancelled(entered) => Turn::Cancelled,
-            () = tokio::time::sleep(quiet) => Turn::Quiet,
+            () = cancelled(entered), if is_held => CallUpdate::Cancelled,
+            event = call.next() => CallUpdate::Event(event),
+            () = cancelled(entered) => CallUpdate::Cancelled,
+            () = tokio::time::sleep(quiet) => CallUpdate::Quiet,
         };
-        if matches!(turn, Turn::Event(ClientEvent::Done(_)) | Turn::Cancelled) {
+        if matches!(turn, CallUpdate::Event(ClientEvent::Done(_)) | CallUpdate::Cancelled) {
             self.call = None;
         }
         turn
@@ -142,7 +147,7 @@ impl Conversation {
 
 /// Resolves when the client cancels its request, or its session ends. A request without a session
 /// ends with its stream instead.
-async fn cancelled(entered: Option<&Entered>) {
+async fn cancelled(entered: Option<&SessionRequest>) {
     let Some(entered) = entered else { return std::future::pending().await };
     tokio::select! {
         () = entered.open.cancelled.cancelled() => {}
@@ -150,7 +155,7 @@ async fn cancelled(entered: Option<&Entered>) {
     }
 }
 
-impl Drop for Conversation {
+impl Drop for HttpCall {
     fn drop(&mut self) {
         // The response was dropped before the answer because the client disconnected. In a session
         // that is not a cancellation.
@@ -164,13 +169,13 @@ impl Drop for Conversation {
 }
 
 /// A call whose events are recorded on a stream that can be resumed.
-struct Recorded {
-    recording: Arc<Recording>,
-    entered: Entered,
+struct RecordedCall {
+    recording: Arc<SessionRecording>,
+    entered: SessionRequest,
     id: ClientId,
 }
 
-impl Recorded {
+impl RecordedCall {
     /// Runs the call and records its events until it is answered or cancelled, its session ends, or
     /// the gateway ends while the stream has no reader.
     async fn run(self, mut call: Box<ClientCall>, first: Option<ClientEvent>, draining: CancellationToken) {
@@ -206,14 +211,14 @@ impl Recorded {
         let (message, may_be_missed, last) = match event {
             ClientEvent::Notice(notice) => (notice.into(), true, false),
             ClientEvent::Question(question) => (question.into(), false, false),
-            ClientEvent::Done(answer) => (Pieces::answer(self.id.raw(), answer), false, true),
+            ClientEvent::Done(answer) => (MessageSlices::answer(self.id.raw(), answer), false, true),
         };
         self.entered.session.streams.push(&self.recording, message, may_be_missed);
         last
     }
 }
 
-impl Drop for Recorded {
+impl Drop for RecordedCall {
     fn drop(&mut self) {
         // The reader must not wait for more, however the call ended.
         self.recording.end();
@@ -222,22 +227,22 @@ impl Drop for Recorded {
 
 /// The first event of a streamed answer, if it is still to be sent, and the call that provides the
 /// rest.
-type State = (Option<Pieces>, Option<Conversation>);
+type StreamedCall = (Option<MessageSlices>, Option<HttpCall>);
 
 /// Returns the next event of a streamed answer; `None` at its end.
-async fn step((first, conversation): State) -> Option<(Pieces, State)> {
+async fn next_piece((first, conversation): StreamedCall) -> Option<(MessageSlices, StreamedCall)> {
     let mut conversation = conversation?;
     if let Some(first) = first {
         return Some((first, (None, Some(conversation))));
     }
     match conversation.turn(conversation.keepalive).await {
-        Turn::Event(ClientEvent::Notice(notice) | ClientEvent::Question(notice)) => {
-            Some((Pieces::from(notice).event(None, None), (None, Some(conversation))))
+        CallUpdate::Event(ClientEvent::Notice(notice) | ClientEvent::Question(notice)) => {
+            Some((MessageSlices::from(notice).event(None, None), (None, Some(conversation))))
         }
-        Turn::Quiet => Some((sse::comment("keep-alive").into(), (None, Some(conversation)))),
-        Turn::Event(ClientEvent::Done(answer)) => {
-            Some((Pieces::answer(conversation.id.raw(), answer).event(None, None), (None, None)))
+        CallUpdate::Quiet => Some((sse::comment("keep-alive").into(), (None, Some(conversation)))),
+        CallUpdate::Event(ClientEvent::Done(answer)) => {
+            Some((MessageSlices::answer(conversation.id.raw(), answer).event(None, None), (None, None)))
         }
-        Turn::Cancelled => None,
+        CallUpdate::Cancelled => None,
     }
 }

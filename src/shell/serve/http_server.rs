@@ -16,15 +16,15 @@ use crate::base::repoll::repolled;
 use crate::config::{Limits, MAX_HEAD};
 use crate::listener::address::Network;
 use crate::listener::connection;
-use crate::listener::lobby::{Guest, Standing};
-use crate::listener::pace::{Paced, Patience};
-use crate::listener::press::Pressed;
+use crate::listener::lobby::{ConnectionAdmission, LobbyConnection};
+use crate::listener::pace::{ConnectionTimes, PacedStream};
+use crate::listener::press::PressedStream;
 use crate::serve::endpoint;
-use crate::serve::front::{Front, Seat};
+use crate::serve::front::{HttpConnection, ListenerState};
 
 /// Accepts connections until `stop` fires. Open connections end by themselves, after the answers of
 /// their calls.
-pub async fn accept(front: Arc<Front>, listener: TcpListener, stop: CancellationToken) {
+pub async fn accept(front: Arc<ListenerState>, listener: TcpListener, stop: CancellationToken) {
     let lobby = Arc::clone(&front.lobby);
     let connected = |stream: TcpStream, peer, guest| {
         if let Err(error) = stream.set_nodelay(true) {
@@ -37,10 +37,10 @@ pub async fn accept(front: Arc<Front>, listener: TcpListener, stop: Cancellation
 
 /// Spawns a task that serves one connection.
 pub fn serve_connection(
-    front: &Arc<Front>,
+    front: &Arc<ListenerState>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
-    guest: Guest<Network>,
+    guest: LobbyConnection<Network>,
     stop: &CancellationToken,
 ) {
     let (front, tasks, stop) = (Arc::clone(front), front.service.tasks.clone(), stop.clone());
@@ -49,9 +49,9 @@ pub fn serve_connection(
         let connected = front.service.metrics.connected("http");
         let (received, sent) = (connected.received(), connected.sent());
         let phase = guest.phase().clone();
-        let seat = Arc::new(Seat::new(Network::from(peer.ip()), Standing::new(guest)));
-        let stream = Pressed::new(stream, Arc::clone(&front.service.budget));
-        let stream = Paced::new(stream, patience(&terms.limits), phase.clone());
+        let seat = Arc::new(HttpConnection::new(Network::from(peer.ip()), ConnectionAdmission::new(guest)));
+        let stream = PressedStream::new(stream, Arc::clone(&front.service.budget));
+        let stream = PacedStream::new(stream, patience(&terms.limits), phase.clone());
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
         let answer = |request| {
@@ -75,8 +75,8 @@ pub fn serve_connection(
 }
 
 /// Returns the configured time limits of a connection.
-fn patience(limits: &Limits) -> Patience {
-    Patience {
+fn patience(limits: &Limits) -> ConnectionTimes {
+    ConnectionTimes {
         first_byte: limits.first_byte_timeout,
         head: limits.head_timeout,
         idle: limits.idle_timeout,

@@ -18,22 +18,22 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio_util::io::StreamReader;
 
-use crate::engine::client::heard::Heard;
+use crate::engine::client::heard::ClientInput;
 use crate::gateway::client::ClientContext;
-use crate::gateway::client::quota::{Good, Place};
+use crate::gateway::client::quota::{QuotaKind, QuotaSlot};
 use crate::listener::body::ReplyBody;
 use crate::listener::credentials::CallerAccess;
-use crate::listener::pieces::{Pieces, Queued};
+use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::listener::reply;
 use crate::mcp::version::Revision;
-use crate::serve::front::{Front, Seat};
+use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::lines::{self, LineClient};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
-use crate::serve::sessions::{Session, StreamPlace};
-use crate::wire::frame::{Bounds, Frame};
+use crate::serve::sessions::{ClientSession, StreamRight};
+use crate::wire::frame::{Frame, JsonBounds};
 use crate::wire::sse;
 
-type Reply = Response<ReplyBody>;
+type HttpReply = Response<ReplyBody>;
 
 /// Messages of a client that may wait; further POSTs are held.
 const INBOUND: usize = 4;
@@ -41,7 +41,7 @@ const INBOUND: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A path of the transport.
-pub(crate) enum Path {
+pub(crate) enum LegacySsePath {
     /// The event stream, for the whole catalog or a profile.
     Stream {
         profile: Option<Arc<str>>,
@@ -49,9 +49,9 @@ pub(crate) enum Path {
     Messages,
 }
 
-impl Path {
+impl LegacySsePath {
     /// Recognizes a path of the transport; `None` for others, and if the transport is not enabled.
-    pub(crate) fn of(front: &Front, path: &str) -> Option<Self> {
+    pub(crate) fn of(front: &ListenerState, path: &str) -> Option<Self> {
         match path {
             _ if !front.legacy_sse => None,
             "/messages" => Some(Self::Messages),
@@ -63,7 +63,7 @@ impl Path {
     ///
     /// # Errors
     /// 405 for any method but the path's own.
-    pub(crate) fn admit(&self, method: &HttpMethod) -> Result<(), Box<Reply>> {
+    pub(crate) fn admit(&self, method: &HttpMethod) -> Result<(), Box<HttpReply>> {
         let (own, allow) = match self {
             Self::Stream { .. } => (HttpMethod::GET, "GET"),
             Self::Messages => (HttpMethod::POST, "POST"),
@@ -74,30 +74,36 @@ impl Path {
 
 /// Answers a request whose caller is known.
 pub(crate) async fn handle(
-    front: &Arc<Front>,
-    path: Path,
+    front: &Arc<ListenerState>,
+    path: LegacySsePath,
     caller: CallerAccess,
-    seat: &Seat,
+    seat: &HttpConnection,
     request: (&Parts, Incoming),
-) -> Reply {
+) -> HttpReply {
     let (head, body) = request;
     if let Err(response) = front.admit(&caller.caller, 1) {
         return *response;
     }
     match path {
-        Path::Stream { profile } => open(front, caller, profile, head, seat.is_here(&head.headers)),
-        Path::Messages => take(front, &caller, head, body).await.unwrap_or_else(|refused| *refused),
+        LegacySsePath::Stream { profile } => open(front, caller, profile, head, seat.is_here(&head.headers)),
+        LegacySsePath::Messages => take(front, &caller, head, body).await.unwrap_or_else(|refused| *refused),
     }
 }
 
 /// Opens a session and responds with its stream.
-fn open(front: &Arc<Front>, caller: CallerAccess, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
+fn open(
+    front: &Arc<ListenerState>,
+    caller: CallerAccess,
+    profile: Option<Arc<str>>,
+    head: &Parts,
+    is_here: bool,
+) -> HttpReply {
     if !accepts(&head.headers, "text/event-stream") {
         let text = "Accept must allow text/event-stream";
         return reply::refusal(StatusCode::NOT_ACCEPTABLE, text);
     }
     let no_room = |text| reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
-    let Some(share) = front.service.admission.quota.take(&caller.caller, Good::Stream) else {
+    let Some(share) = front.service.admission.quota.take(&caller.caller, QuotaKind::Stream) else {
         return no_room("too many streams");
     };
     let (pipe, inbound) = mpsc::channel(INBOUND);
@@ -110,12 +116,18 @@ fn open(front: &Arc<Front>, caller: CallerAccess, profile: Option<Arc<str>>, hea
     let Some(place) = session.stream() else { return no_room("no room for another session") };
     let (out, messages) = lines::channel();
     serve(front, &session, inbound, out);
-    let outbound = Outbound { front: Arc::clone(front), session, messages, opening: true, _held: (place, share) };
-    reply::events(stream::unfold(outbound, Outbound::step))
+    let outbound =
+        LegacySseStream { front: Arc::clone(front), session, messages, opening: true, _held: (place, share) };
+    reply::events(stream::unfold(outbound, LegacySseStream::step))
 }
 
 /// Spawns a task that serves the session as a client on a pipe.
-fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Bytes>, out: mpsc::Sender<Queued>) {
+fn serve(
+    front: &Arc<ListenerState>,
+    session: &Arc<ClientSession>,
+    inbound: mpsc::Receiver<Bytes>,
+    out: mpsc::Sender<QueuedMessage>,
+) {
     let terms = front.terms.load_full();
     let client = LineClient {
         service: Arc::clone(&front.service),
@@ -138,7 +150,7 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
 /// that a reader that has received one holds no further message and no further room.
 fn messages(
     inbound: mpsc::Receiver<Bytes>,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
 ) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
     let messages = stream::unfold((inbound, session), |(mut inbound, session)| async move {
         let message = tokio::select! {
@@ -152,18 +164,18 @@ fn messages(
 
 /// The event stream of a session. Dropping it, because the client disconnected, ends the session
 /// and cancels its calls.
-struct Outbound {
-    front: Arc<Front>,
-    session: Arc<Session>,
-    messages: mpsc::Receiver<Queued>,
+struct LegacySseStream {
+    front: Arc<ListenerState>,
+    session: Arc<ClientSession>,
+    messages: mpsc::Receiver<QueuedMessage>,
     /// True until the first event was sent.
     opening: bool,
-    _held: (StreamPlace, Place),
+    _held: (StreamRight, QuotaSlot),
 }
 
-impl Outbound {
+impl LegacySseStream {
     /// Returns the next event of the stream; `None` once the session is over.
-    async fn step(mut self) -> Option<(Pieces, Self)> {
+    async fn step(mut self) -> Option<(MessageSlices, Self)> {
         if std::mem::take(&mut self.opening) {
             let endpoint = format!("/messages?sessionId={}", self.session.id);
             return Some((sse::event(None, Some("endpoint"), &[endpoint.as_bytes()]).into(), self));
@@ -175,14 +187,19 @@ impl Outbound {
     }
 }
 
-impl Drop for Outbound {
+impl Drop for LegacySseStream {
     fn drop(&mut self) {
         self.front.sessions.close(&self.session.id, &self.session.client.caller);
     }
 }
 
 /// Accepts one posted message for a session and passes it on, waiting for room if needed.
-async fn take(front: &Front, caller: &CallerAccess, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
+async fn take(
+    front: &ListenerState,
+    caller: &CallerAccess,
+    head: &Parts,
+    body: Incoming,
+) -> Result<HttpReply, Box<HttpReply>> {
     let refusal = |status, text| Box::new(reply::refusal(status, text));
     if let Some(response) = not_json(&head.headers) {
         return Err(Box::new(response));
@@ -192,12 +209,12 @@ async fn take(front: &Front, caller: &CallerAccess, head: &Parts, body: Incoming
         return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, text)));
     };
     let bytes = read_body(body, &head.headers, front, caller.access.caller()).await?;
-    let frame = Frame::from_client(bytes, Bounds::CLIENT).map_err(|e| Box::new(no_message(&e.into())))?;
-    match Heard::of(&frame, Bounds::CLIENT) {
-        Heard::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
+    let frame = Frame::from_client(bytes, JsonBounds::CLIENT).map_err(|e| Box::new(no_message(&e.into())))?;
+    match ClientInput::of(&frame, JsonBounds::CLIENT) {
+        ClientInput::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
         // The POST has been counted as one request already. It is not known here whether the
         // session's revision allows batches.
-        heard @ (Heard::Message(_) | Heard::Batch(_)) => {
+        heard @ (ClientInput::Message(_) | ClientInput::Batch(_)) => {
             front.admit(&caller.caller, heard.requests().saturating_sub(1))?
         }
     }

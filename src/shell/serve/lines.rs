@@ -13,35 +13,35 @@ use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::access::Access;
-use crate::base::budget::{COUNTED_FROM, Room};
+use crate::base::budget::{BudgetRoom, COUNTED_FROM};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
-use crate::engine::answer::Answer;
-use crate::engine::client::heard::{Heard, Said};
-use crate::engine::client::{Client, Served, Step};
+use crate::engine::answer::RequestAnswer;
+use crate::engine::client::heard::{ClientInput, ClientMessage};
+use crate::engine::client::{ClientAction, ClientProtocol, ServedRequest};
 use crate::gateway::call::ClientEvent;
-use crate::gateway::client::admission::OverRate;
+use crate::gateway::client::admission::RateExceeded;
 use crate::gateway::client::connected::ConnectedClient;
-use crate::gateway::client::quota::Good;
+use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::ClientCall;
-use crate::gateway::waiting::client_call::Handled;
-use crate::listener::pieces::{Pieces, Queued};
+use crate::gateway::waiting::client_call::RequestOutcome;
+use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::listener::press::BodyPace;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
-use crate::serve::feed::News;
-use crate::serve::listening::Listening;
-use crate::serve::open_request::{OpenRequest, Protocol};
-use crate::telemetry::metrics::Connected;
+use crate::serve::feed::ClientNotifications;
+use crate::serve::listening::OpenSubscription;
+use crate::serve::open_request::{OpenRequest, SharedProtocol};
+use crate::telemetry::metrics::CountedConnection;
 use crate::wire::code;
-use crate::wire::frame::Bounds;
+use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
-use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -63,7 +63,7 @@ pub struct LineClient {
     pub access: Arc<Access>,
     pub profile: Option<Arc<str>>,
     /// Counts the connection and its bytes; `None` if that happens elsewhere.
-    pub connected: Option<Connected>,
+    pub connected: Option<CountedConnection>,
     /// True for a client on this machine.
     pub is_here: bool,
     /// True for a client whose messages arrive by POST; they have room and were admitted already.
@@ -86,12 +86,12 @@ pub async fn serve(
     let (out, outbound) = channel();
     let written = TaskGroup::default();
     let connected = &client.connected;
-    let counter = |of: fn(&Connected) -> IntCounter| connected.as_ref().map(of);
+    let counter = |of: fn(&CountedConnection) -> IntCounter| connected.as_ref().map(of);
     let count = |counter: Option<IntCounter>| {
         move |bytes: &[u8]| counter.iter().for_each(|counter| counter.inc_by(bytes.len() as u64))
     };
-    let reader = InspectReader::new(reader, count(counter(Connected::received)));
-    let writer = InspectWriter::new(writer, count(counter(Connected::sent)));
+    let reader = InspectReader::new(reader, count(counter(CountedConnection::received)));
+    let writer = InspectWriter::new(writer, count(counter(CountedConnection::sent)));
     written.spawn("writer", write(writer, outbound));
     let drains = client.drains;
     serve_to(client, reader, out, stop).await;
@@ -103,7 +103,7 @@ pub async fn serve(
 }
 
 /// Creates the queue of messages to a client.
-pub fn channel() -> (mpsc::Sender<Queued>, mpsc::Receiver<Queued>) {
+pub fn channel() -> (mpsc::Sender<QueuedMessage>, mpsc::Receiver<QueuedMessage>) {
     mpsc::channel(OUTBOUND)
 }
 
@@ -111,22 +111,22 @@ pub fn channel() -> (mpsc::Sender<Queued>, mpsc::Receiver<Queued>) {
 pub async fn serve_to(
     client: LineClient,
     reader: impl AsyncRead + Unpin,
-    out: mpsc::Sender<Queued>,
+    out: mpsc::Sender<QueuedMessage>,
     stop: CancellationToken,
 ) {
     let mut reader = reader;
     let tasks = TaskGroup::default();
-    let mut room = Room::of_request(&client.service.budget, client.access.caller());
+    let mut room = BudgetRoom::of_request(&client.service.budget, client.access.caller());
     let has_room = client.by_post;
     // True if the current line is discarded for lack of room, not for its size.
     let mut no_room = false;
     let mut decoder = LineDecoder::new(client.max_line_bytes);
     let mut pace = BodyPace::new();
-    let connection = Arc::new(Connection {
+    let connection = Arc::new(LineConnection {
         client,
         out,
         tasks: tasks.clone(),
-        protocol: Protocol::default(),
+        protocol: SharedProtocol::default(),
         legacy: OnceLock::new(),
         entry: OnceLock::new(),
         tag: ClientTag::new(),
@@ -137,9 +137,9 @@ pub async fn serve_to(
     'serving: loop {
         while let Some(line) = decoder.next_line() {
             match line {
-                Line::Full(line) => connection.line(room.keep(line)).await,
-                Line::Oversize { prefix, .. } => {
-                    let (step, flow) = Client::skipped(&prefix, std::mem::take(&mut no_room));
+                StreamLine::Full(line) => connection.line(room.keep(line)).await,
+                StreamLine::Oversize { prefix, .. } => {
+                    let (step, flow) = ClientProtocol::skipped(&prefix, std::mem::take(&mut no_room));
                     connection.act(step).await;
                     if flow.is_break() {
                         break 'serving;
@@ -188,7 +188,7 @@ pub async fn serve_to(
         }
     }
     if has_ended && connection.client.drains {
-        if let Some(Line::Full(line)) = decoder.last_line() {
+        if let Some(StreamLine::Full(line)) = decoder.last_line() {
             connection.line(room.keep(line)).await;
         }
         connection.drain(&stop).await;
@@ -205,23 +205,23 @@ pub async fn serve_to(
 }
 
 /// Writes queued messages: small ones gathered into one write, large ones without copying.
-async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<Queued>) {
+async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<QueuedMessage>) {
     let mut buffer = BytesMut::new();
     while let Some(first) = outbound.recv().await {
         // A client that reads no more closes the channel, and its senders notice that.
-        let Ok(()) = gathered(&mut writer, &mut buffer, first, &mut outbound).await else { return };
+        let Ok(()) = write_gathered(&mut writer, &mut buffer, first, &mut outbound).await else { return };
     }
 }
 
 /// Writes this message and those queued behind it, up to [`READ_CHUNK`] bytes of small ones.
-async fn gathered(
+async fn write_gathered(
     writer: &mut (impl AsyncWrite + Unpin),
     buffer: &mut BytesMut,
-    first: Queued,
-    outbound: &mut mpsc::Receiver<Queued>,
+    first: QueuedMessage,
+    outbound: &mut mpsc::Receiver<QueuedMessage>,
 ) -> std::io::Result<()> {
     let mut next = Some(first);
-    while let Some(Queued { message, .. }) = &next {
+    while let Some(QueuedMessage { message, .. }) = &next {
         if message.len() < COUNTED_FROM {
             message.copy_to(buffer);
         } else {
@@ -240,11 +240,11 @@ async fn gathered(
 }
 
 /// The state of one client on a pipe.
-struct Connection {
+struct LineConnection {
     client: LineClient,
-    out: mpsc::Sender<Queued>,
+    out: mpsc::Sender<QueuedMessage>,
     tasks: TaskGroup,
-    protocol: Protocol,
+    protocol: SharedProtocol,
     /// The client's context as a legacy client, once it has sent `initialize`.
     legacy: OnceLock<ClientContext>,
     /// The entry among connected clients, once the client has sent something.
@@ -254,20 +254,20 @@ struct Connection {
     input_over: CancellationToken,
 }
 
-impl Connection {
+impl LineConnection {
     /// Handles one line: a message, a batch, or the end of a relay's input.
     async fn line(self: &Arc<Self>, line: Bytes) {
         if *line == *INPUT_OVER.as_bytes() {
             return self.end_input();
         }
-        let heard = Heard::read(line, Bounds::CLIENT);
+        let heard = ClientInput::read(line, JsonBounds::CLIENT);
         let requests = heard.requests();
         match heard {
-            Heard::Message(said) => self.message(said, self.admit(requests)).await,
-            Heard::Batch(batch) => {
+            ClientInput::Message(said) => self.message(said, self.admit(requests)).await,
+            ClientInput::Batch(batch) => {
                 if let Some(text) = batch.refusal(self.legacy.get().map(|client| client.revision)) {
                     let error = message::error_object(code::INVALID_REQUEST, text, None);
-                    return self.act(Step::Complain(error)).await;
+                    return self.act(ClientAction::Complain(error)).await;
                 }
                 let admitted = self.admit(requests);
                 for said in batch.into_messages() {
@@ -278,39 +278,40 @@ impl Connection {
     }
 
     /// Handles one message. `admitted`: the caller's rate allows the requests in its line.
-    async fn message(self: &Arc<Self>, said: Said, admitted: Result<(), OverRate>) {
+    async fn message(self: &Arc<Self>, said: ClientMessage, admitted: Result<(), RateExceeded>) {
         if let (Ok(Message::Request(request)), Err(over)) = (&said, admitted) {
-            return self.answer(&request.id, Answer::error(code::INTERNAL, &over.to_string(), None)).await;
+            return self.answer(&request.id, RequestAnswer::error(code::INTERNAL, &over.to_string(), None)).await;
         }
         let step = self.protocol.lock().heard(said, None);
         self.act(step).await;
     }
 
     /// Carries out what the protocol asks for after a message.
-    async fn act(self: &Arc<Self>, step: Step<CancellationToken>) {
+    async fn act(self: &Arc<Self>, step: ClientAction<CancellationToken>) {
         match step {
-            Step::Nothing => {}
-            Step::Answer(id, answer) => self.answer(&id, answer).await,
-            Step::Complain(error) => {
+            ClientAction::Nothing => {}
+            ClientAction::Answer(id, answer) => self.answer(&id, answer).await,
+            ClientAction::Complain(error) => {
                 if self.protocol.lock().complains(clock::now()) {
                     self.send(message::encode_error(None, &error)).await;
                 }
             }
-            Step::Initialize(id, revision, capabilities, name) => {
+            ClientAction::Initialize(id, revision, capabilities, name) => {
                 self.enter(|| name.clone());
                 self.client.service.name_host(|| name.clone());
                 // Set once for each connection.
                 drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref(), name)));
-                self.answer(&id, Answer::ok(initialize_result(revision))).await;
+                self.answer(&id, RequestAnswer::ok(initialize_result(revision))).await;
             }
-            Step::Serve(served) => self.serve(served).await,
-            Step::Cancel(ticket) => ticket.cancel(),
-            Step::Initialized => {
+            ClientAction::Serve(served) => self.serve(served).await,
+            ClientAction::Cancel(ticket) => ticket.cancel(),
+            ClientAction::Initialized => {
                 let Some(client) = self.legacy.get().cloned() else { return };
-                let (connection, news) = (Arc::clone(self), News::new(&self.client.service, client, None));
+                let (connection, news) =
+                    (Arc::clone(self), ClientNotifications::new(&self.client.service, client, None));
                 self.tasks.spawn("feed", async move { connection.tell(news).await });
             }
-            Step::Answered(response) => {
+            ClientAction::Answered(response) => {
                 if let Some(client_requests) = self.legacy.get().and_then(|client| client.client_requests.as_ref()) {
                     client_requests.answered(response);
                 }
@@ -319,13 +320,13 @@ impl Connection {
     }
 
     /// Queues a message for the client, and waits while the queue is full.
-    async fn send(&self, message: impl Into<Pieces>) {
+    async fn send(&self, message: impl Into<MessageSlices>) {
         // If the client is gone, the writer has ended, and there is no one to send the message to.
-        drop(self.out.send(Queued::new(message, &self.client.service.budget)).await);
+        drop(self.out.send(QueuedMessage::new(message, &self.client.service.budget)).await);
     }
 
-    async fn answer(&self, id: &ClientId, answer: Answer) {
-        self.send(Pieces::answer(id.raw(), answer)).await;
+    async fn answer(&self, id: &ClientId, answer: RequestAnswer) {
+        self.send(MessageSlices::answer(id.raw(), answer)).await;
     }
 
     fn context(&self, revision: Revision) -> ClientContext {
@@ -341,29 +342,32 @@ impl Connection {
     }
 
     /// Counts requests against the caller's rate, unless a POST has done so.
-    fn admit(&self, requests: usize) -> Result<(), OverRate> {
+    fn admit(&self, requests: usize) -> Result<(), RateExceeded> {
         if self.client.by_post { Ok(()) } else { self.client.service.admission.admit(&self.client.caller, requests) }
     }
 
     /// Serves a request, in a task of its own if it takes time.
-    async fn serve(self: &Arc<Self>, served: Served<CancellationToken>) {
-        let Served { request, revision, params, listens, ticket } = served;
+    async fn serve(self: &Arc<Self>, served: ServedRequest<CancellationToken>) {
+        let ServedRequest { request, revision, params, listens, ticket } = served;
         let open = OpenRequest::new(&self.protocol, &request.id, ticket);
         let client = match self.legacy.get().filter(|_| revision.era() == Era::Legacy) {
             Some(client) => client.clone(),
             None => {
                 self.enter(|| params.meta.client_info().and_then(ClientName::read));
                 self.client.service.name_host(|| params.meta.client_name());
-                let offered = Kinds::of(params.meta.input_capabilities().as_ref());
+                let offered = InputKinds::of(params.meta.input_capabilities().as_ref());
                 ClientContext { offered, ..self.context(revision) }
             }
         };
         if listens {
             let id = request.id.raw().clone();
-            let Some(share) = self.client.service.admission.quota.take(&self.client.caller, Good::Stream) else {
-                return self.done(open, &request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;
+            let Some(share) = self.client.service.admission.quota.take(&self.client.caller, QuotaKind::Stream) else {
+                return self
+                    .done(open, &request.id, RequestAnswer::error(code::INTERNAL, "too many streams", None))
+                    .await;
             };
-            return match Listening::open(&self.client.service, client, &id, &params.object, self.client.max_uris) {
+            return match OpenSubscription::open(&self.client.service, client, &id, &params.object, self.client.max_uris)
+            {
                 Err(refused) => self.done(open, &request.id, refused).await,
                 Ok(listening) => {
                     let connection = Arc::clone(self);
@@ -376,15 +380,16 @@ impl Connection {
         }
         self.client.service.settled().await;
         match self.client.service.handle(&client, &request, Ok(params)) {
-            Handled::Answer(answer) => self.done(open, &request.id, answer).await,
-            Handled::Later(answer) => {
+            RequestOutcome::Answer(answer) => self.done(open, &request.id, answer).await,
+            RequestOutcome::Later(answer) => {
                 let connection = Arc::clone(self);
                 self.tasks.spawn("answer", async move { connection.done(open, &request.id, answer.await).await });
             }
-            Handled::Overloaded => {
-                self.done(open, &request.id, Answer::error(code::INTERNAL, "too many calls in flight", None)).await;
+            RequestOutcome::Overloaded => {
+                self.done(open, &request.id, RequestAnswer::error(code::INTERNAL, "too many calls in flight", None))
+                    .await;
             }
-            Handled::Call(call) => {
+            RequestOutcome::Call(call) => {
                 let connection = Arc::clone(self);
                 self.tasks.spawn("call", async move { connection.run(call, &request.id, open).await });
             }
@@ -392,7 +397,7 @@ impl Connection {
     }
 
     /// Answers a request. Its id is free again before the client can read the answer.
-    async fn done(&self, open: OpenRequest, id: &ClientId, answer: Answer) {
+    async fn done(&self, open: OpenRequest, id: &ClientId, answer: RequestAnswer) {
         drop(open);
         self.answer(id, answer).await;
     }
@@ -414,14 +419,14 @@ impl Connection {
                 ClientEvent::Question(question) => self.send(question).await,
                 // A client that does not read loses progress notifications, never an answer.
                 ClientEvent::Notice(notice) => {
-                    drop(self.out.try_send(Queued::new(notice, &self.client.service.budget)))
+                    drop(self.out.try_send(QueuedMessage::new(notice, &self.client.service.budget)))
                 }
             }
         }
     }
 
     /// Sends a legacy client the notifications that belong to no call, from `initialized` on.
-    async fn tell(&self, mut news: News) {
+    async fn tell(&self, mut news: ClientNotifications) {
         loop {
             tokio::select! {
                 messages = news.next() => for message in messages {
@@ -435,7 +440,7 @@ impl Connection {
         }
     }
 
-    async fn follow(&self, mut listening: Listening, id: &RawJson, open: &OpenRequest) {
+    async fn follow(&self, mut listening: OpenSubscription, id: &RawJson, open: &OpenRequest) {
         if let Some(first) = listening.acknowledge().await {
             self.send(first).await;
         }

@@ -6,31 +6,31 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::answer::Answer;
+use crate::engine::answer::RequestAnswer;
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
-use crate::gateway::watched::{Watcher, Watching};
+use crate::gateway::watched::{ResourceWatch, UpdateStream};
 use crate::mcp::meta::SUBSCRIPTION_ID;
-use crate::mcp::method::List;
-use crate::serve::feed::{Feed, updated_notice};
+use crate::mcp::method::ItemList;
+use crate::serve::feed::{ListChangeFeed, updated_notice};
 use crate::wire::code;
 use crate::wire::message;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// An open subscription.
-pub(crate) struct Listening {
+pub(crate) struct OpenSubscription {
     service: Arc<Service>,
     client: ClientContext,
     id: RawJson,
-    wanted: Wanted,
-    feed: Feed,
-    watcher: Arc<Watcher>,
+    wanted: SubscriptionFilter,
+    feed: ListChangeFeed,
+    watcher: Arc<UpdateStream>,
     /// Resources being watched, until the subscription is dropped; `None` before it is
     /// acknowledged.
-    watched: Option<Vec<(String, Watching)>>,
+    watched: Option<Vec<(String, ResourceWatch)>>,
 }
 
-impl Listening {
+impl OpenSubscription {
     /// Opens the subscription that the request with this id asks for.
     ///
     /// # Errors
@@ -41,9 +41,9 @@ impl Listening {
         id: &RawJson,
         params: &RawObject,
         max_uris: usize,
-    ) -> Result<Self, Answer> {
-        let wanted = Wanted::read(params, max_uris)?;
-        let feed = Feed::new(Arc::clone(service), client.clone());
+    ) -> Result<Self, RequestAnswer> {
+        let wanted = SubscriptionFilter::read(params, max_uris)?;
+        let feed = ListChangeFeed::new(Arc::clone(service), client.clone());
         let (service, id) = (Arc::clone(service), id.clone());
         Ok(Self { service, client, id, wanted, feed, watcher: Arc::default(), watched: None })
     }
@@ -85,7 +85,7 @@ async fn ended(service: &Service, client: &ClientContext) {
 
 /// The parts of a subscription that the client asked for.
 #[derive(Debug, Default)]
-struct Wanted {
+struct SubscriptionFilter {
     /// Notification methods asked for.
     methods: Vec<&'static str>,
     /// Keys of the filter that are honoured, for the acknowledgement.
@@ -93,21 +93,21 @@ struct Wanted {
     uris: Vec<String>,
 }
 
-impl Wanted {
+impl SubscriptionFilter {
     /// Parses the filter of a subscription. List changes are always honoured, resources only if
     /// their server reports updates.
     ///
     /// # Errors
     /// The answer to send.
-    fn read(params: &RawObject, max_uris: usize) -> Result<Self, Answer> {
-        let bad = |text: &str| Answer::error(code::INVALID_PARAMS, text, None);
+    fn read(params: &RawObject, max_uris: usize) -> Result<Self, RequestAnswer> {
+        let bad = |text: &str| RequestAnswer::error(code::INVALID_PARAMS, text, None);
         let filter = params.get("notifications").ok_or_else(|| bad("params lacks `notifications`"))?;
         let filter = RawObject::parse(filter).map_err(|_| bad("`notifications` must be an object"))?;
         let mut wanted = Self::default();
         for (key, list) in [
-            ("toolsListChanged", List::Tools),
-            ("promptsListChanged", List::Prompts),
-            ("resourcesListChanged", List::Resources),
+            ("toolsListChanged", ItemList::Tools),
+            ("promptsListChanged", ItemList::Prompts),
+            ("resourcesListChanged", ItemList::Resources),
         ] {
             match filter.get(key).map(|raw| raw.bytes().as_ref().to_vec()).as_deref() {
                 Some(b"true") => {
@@ -132,7 +132,7 @@ impl Wanted {
     }
 
     /// Creates the acknowledgement. It names the resources that are actually watched.
-    fn acknowledged(&self, id: &RawJson, watched: &[(String, Watching)]) -> Bytes {
+    fn acknowledged(&self, id: &RawJson, watched: &[(String, ResourceWatch)]) -> Bytes {
         let mut honoured: Vec<String> = self.honoured.iter().map(|key| format!(r#""{key}":true"#)).collect();
         if !watched.is_empty() {
             let uris = RawJson::list(watched.iter().map(|(uri, _)| RawJson::string(uri)));

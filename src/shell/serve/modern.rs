@@ -2,26 +2,26 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::engine::answer::Answer;
-use crate::engine::client::asked::{Field, Head, mismatch};
+use crate::engine::answer::RequestAnswer;
+use crate::engine::client::asked::{RequestField, RequestHead, mismatch};
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::wire::raw::{RawJson, RawObject};
 
-static VERSION: HeaderName = HeaderName::from_static(Field::Version.into_str());
-static METHOD: HeaderName = HeaderName::from_static(Field::Method.into_str());
-static NAME: HeaderName = HeaderName::from_static(Field::Name.into_str());
+static VERSION: HeaderName = HeaderName::from_static(RequestField::Version.into_str());
+static METHOD: HeaderName = HeaderName::from_static(RequestField::Method.into_str());
+static NAME: HeaderName = HeaderName::from_static(RequestField::Name.into_str());
 
 /// The headers of a request, in the form that the engine reads.
-pub(crate) struct Headers<'h>(pub &'h HeaderMap);
+pub(crate) struct RequestHeaders<'h>(pub &'h HeaderMap);
 
-impl Head for Headers<'_> {
-    fn field(&self, field: Field) -> (Option<&[u8]>, bool) {
+impl RequestHead for RequestHeaders<'_> {
+    fn field(&self, field: RequestField) -> (Option<&[u8]>, bool) {
         let name = match field {
-            Field::Version => &VERSION,
-            Field::Method => &METHOD,
-            Field::Name => &NAME,
+            RequestField::Version => &VERSION,
+            RequestField::Method => &METHOD,
+            RequestField::Name => &NAME,
         };
         let mut values = self.0.get_all(name).iter();
         (values.next().map(HeaderValue::as_bytes), values.next().is_some())
@@ -38,10 +38,10 @@ pub(crate) fn check_param_headers(
     client: &ClientContext,
     headers: &HeaderMap,
     params: &RawObject,
-) -> Result<(), Answer> {
+) -> Result<(), RequestAnswer> {
     let snapshot = service.snapshots.load_full();
     let Some(view) = view_of(&snapshot, client).filter(|view| view.catalog.mirrors_arguments) else { return Ok(()) };
-    let found = params.said("name").and_then(|name| view.catalog.find(List::Tools, &name));
+    let found = params.said("name").and_then(|name| view.catalog.find(ItemList::Tools, &name));
     let found = found.filter(|at| view.visible(&snapshot.policy, *at, client.viewer()));
     let Some(entry) = found.and_then(|at| view.catalog.entry(at)).filter(|entry| !entry.headers.is_empty()) else {
         return Ok(());

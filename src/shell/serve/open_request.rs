@@ -5,17 +5,17 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::client::Client;
+use crate::engine::client::ClientProtocol;
 use crate::wire::id::{ClientId, IdKey};
 
 /// One client's side of the protocol, shared by its connections and calls. Locked for one operation
 /// at a time.
-pub(crate) type Protocol = Arc<Mutex<Client<CancellationToken>>>;
+pub(crate) type SharedProtocol = Arc<Mutex<ClientProtocol<CancellationToken>>>;
 
 /// An open request. Dropping it frees its id.
 #[derive(Debug)]
 pub(crate) struct OpenRequest {
-    client: Protocol,
+    client: SharedProtocol,
     key: IdKey,
     /// Fires when the client cancels the request.
     pub cancelled: CancellationToken,
@@ -23,7 +23,7 @@ pub(crate) struct OpenRequest {
 
 impl OpenRequest {
     /// Creates the handle for a request that was entered in the protocol state, with its ticket.
-    pub(crate) fn new(client: &Protocol, id: &ClientId, ticket: CancellationToken) -> Self {
+    pub(crate) fn new(client: &SharedProtocol, id: &ClientId, ticket: CancellationToken) -> Self {
         Self { client: Arc::clone(client), key: id.key(), cancelled: ticket }
     }
 }

@@ -19,15 +19,15 @@ use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
 use crate::listener::body::ReplyBody;
 use crate::listener::connection;
-use crate::listener::guard::Guard;
-use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
-use crate::listener::pace::{Paced, Patience};
+use crate::listener::guard::HeadGuard;
+use crate::listener::lobby::{Lobby, LobbyConnection, LobbyLimits};
+use crate::listener::pace::{ConnectionTimes, PacedStream};
 use crate::listener::reply;
 
 /// A few scrapers and health checks hold one connection each.
 pub const CONNECTIONS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
 
-const PATIENCE: Patience = Patience {
+const PATIENCE: ConnectionTimes = ConnectionTimes {
     // Applies between scrapes too: opening a connection on loopback costs a scraper nothing.
     first_byte: Duration::from_secs(10),
     head: Duration::from_secs(10),
@@ -36,19 +36,19 @@ const PATIENCE: Patience = Patience {
 };
 
 /// A future of a page: status and text, or `None` if the path has no page.
-pub type Page = BoxFuture<'static, Option<(StatusCode, String)>>;
+pub type TextPage = BoxFuture<'static, Option<(StatusCode, String)>>;
 
 /// A function from paths to pages.
-pub type Pages = dyn Fn(&str) -> Page + Send + Sync;
+pub type TextPages = dyn Fn(&str) -> TextPage + Send + Sync;
 
 /// The pages of a listener, and the rules for request heads.
-pub struct Served {
-    pub pages: Box<Pages>,
+pub struct PageServer {
+    pub pages: Box<TextPages>,
     /// Replaced by a reload.
-    pub guard: Arc<ArcSwap<Guard>>,
+    pub guard: Arc<ArcSwap<HeadGuard>>,
 }
 
-impl fmt::Debug for Served {
+impl fmt::Debug for PageServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Served").field("guard", &self.guard).finish_non_exhaustive()
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for Served {
 pub async fn serve(
     listener: TcpListener,
     lobby: Arc<Lobby<Network>>,
-    served: Arc<Served>,
+    served: Arc<PageServer>,
     tasks: TaskGroup,
     stop: CancellationToken,
 ) {
@@ -73,9 +73,9 @@ pub async fn serve(
 
 /// Serves one connection.
 pub async fn connection(
-    served: &Served,
+    served: &PageServer,
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    guest: Guest<Network>,
+    guest: LobbyConnection<Network>,
     stop: &CancellationToken,
 ) {
     let phase = guest.phase();
@@ -83,13 +83,13 @@ pub async fn connection(
         let guard = served.guard.load_full();
         async move { page(&guard, &request.into_parts().0, served.pages.as_ref()).await }
     };
-    let paced = Paced::new(stream, PATIENCE, phase.clone());
+    let paced = PacedStream::new(stream, PATIENCE, phase.clone());
     // A scraper that disconnects is no error.
     drop(connection::serve(paced, phase, |_| {}, answer, stop).await);
 }
 
 /// Answers one request with the page of its path.
-async fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
+async fn page(guard: &HeadGuard, head: &Parts, pages: &TextPages) -> Response<ReplyBody> {
     if let Err(response) = guard.admit(head) {
         return *response;
     }

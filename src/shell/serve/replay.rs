@@ -25,10 +25,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::budget::Budget;
+use crate::base::budget::ByteBudget;
 use crate::base::clock;
-use crate::engine::replay::{self, Found};
-use crate::listener::pieces::{Pieces, Queued};
+use crate::engine::replay::{self, RecordingItem};
+use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::mcp::version::{EventIds, Revision};
 use crate::wire::sse;
 
@@ -42,26 +42,26 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The count of bytes in the recordings of all sessions.
 #[derive(Debug)]
-pub struct Kept {
+pub struct RecordedBytes {
     bytes: AtomicUsize,
-    budget: Arc<Budget>,
+    budget: Arc<ByteBudget>,
 }
 
-impl Kept {
+impl RecordedBytes {
     /// Creates the count. Recordings are part of this budget, and take a quarter of it at most.
-    pub fn new(budget: Arc<Budget>) -> Arc<Self> {
+    pub fn new(budget: Arc<ByteBudget>) -> Arc<Self> {
         Arc::new(Self { bytes: AtomicUsize::new(0), budget })
     }
 }
 
 /// Counts of bytes in recordings: of one session, and of all.
 #[derive(Debug)]
-struct Account {
+struct RecordingAccount {
     session: AtomicUsize,
-    all: Arc<Kept>,
+    all: Arc<RecordedBytes>,
 }
 
-impl Account {
+impl RecordingAccount {
     fn add(&self, bytes: usize) {
         self.session.fetch_add(bytes, Ordering::Relaxed);
         self.all.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -82,40 +82,40 @@ impl Account {
 
 /// The recordings of one session.
 #[derive(Debug)]
-pub struct Streams {
+pub struct SessionStreams {
     ids: EventIds,
-    table: Mutex<Table>,
-    account: Arc<Account>,
+    table: Mutex<RecordingTable>,
+    account: Arc<RecordingAccount>,
 }
 
 /// The recordings of one session.
 #[derive(Debug, Default)]
-struct Table {
+struct RecordingTable {
     /// Recordings of calls, the oldest first.
-    calls: VecDeque<Arc<Recording>>,
+    calls: VecDeque<Arc<SessionRecording>>,
     /// The recording of the session's own stream.
-    own: Option<Arc<Own>>,
+    own: Option<Arc<OwnStream>>,
 }
 
 /// The recording of the session's own stream, and the lists that its client knows.
 #[derive(Debug)]
-pub struct Own {
-    pub recording: Arc<Recording>,
+pub struct OwnStream {
+    pub recording: Arc<SessionRecording>,
     /// Digests of the lists; `None` before the stream was first followed.
     pub told: Mutex<Option<[u64; 4]>>,
 }
 
 /// The stream that an event id leads to.
 #[derive(Debug)]
-pub enum Resumed {
-    Call(Reader),
-    Own(Arc<Own>, Reader),
+pub enum ResumedStream {
+    Call(RecordingReader),
+    Own(Arc<OwnStream>, RecordingReader),
 }
 
-impl Streams {
+impl SessionStreams {
     /// Creates the recordings of a session. `all` counts the bytes of all sessions.
-    pub fn new(revision: Revision, all: Arc<Kept>) -> Self {
-        let account = Arc::new(Account { session: AtomicUsize::new(0), all });
+    pub fn new(revision: Revision, all: Arc<RecordedBytes>) -> Self {
+        let account = Arc::new(RecordingAccount { session: AtomicUsize::new(0), all });
         Self { ids: revision.features().event_ids, table: Mutex::default(), account }
     }
 
@@ -125,8 +125,8 @@ impl Streams {
 
     /// Opens a recording for a call, with its first reader. If there is no room for another
     /// recording, the stream cannot be resumed.
-    pub fn open(&self) -> (Arc<Recording>, Reader) {
-        let recording = Recording::new(self.ids, &self.account);
+    pub fn open(&self) -> (Arc<SessionRecording>, RecordingReader) {
+        let recording = SessionRecording::new(self.ids, &self.account);
         let reader = recording.attach(1);
         let mut table = self.table.lock();
         table.sweep(clock::uptime());
@@ -136,37 +136,37 @@ impl Streams {
         if table.calls.len() < SESSION_STREAMS {
             table.calls.push_back(Arc::clone(&recording));
         } else {
-            recording.change(replay::Recording::forget);
+            recording.change(replay::StreamRecording::forget);
         }
         (recording, reader)
     }
 
     /// Opens the session's own stream with its reader. An earlier one is forgotten.
-    pub fn open_own(&self) -> (Arc<Own>, Reader) {
-        let recording = Recording::new(self.ids, &self.account);
+    pub fn open_own(&self) -> (Arc<OwnStream>, RecordingReader) {
+        let recording = SessionRecording::new(self.ids, &self.account);
         let reader = recording.attach(1);
-        let own = Arc::new(Own { recording, told: Mutex::default() });
+        let own = Arc::new(OwnStream { recording, told: Mutex::default() });
         self.table.lock().own = Some(Arc::clone(&own));
         (own, reader)
     }
 
     /// Finds the stream of an event id, and returns a reader from the event after it.
-    pub fn resume(&self, last: &str) -> Option<Resumed> {
+    pub fn resume(&self, last: &str) -> Option<ResumedStream> {
         let (name, number) = last.rsplit_once('-')?;
         let number = number.parse::<u64>().ok().filter(|n| n.to_string() == number)?;
         let mut table = self.table.lock();
         table.sweep(clock::uptime());
         if let Some(own) = table.own.as_ref().filter(|own| own.recording.name == name) {
-            return Some(Resumed::Own(Arc::clone(own), own.recording.resume(number)?));
+            return Some(ResumedStream::Own(Arc::clone(own), own.recording.resume(number)?));
         }
         let recording = table.calls.iter().find(|recording| recording.name == name)?;
-        recording.resume(number).map(Resumed::Call)
+        recording.resume(number).map(ResumedStream::Call)
     }
 
     /// Appends a message to a stream of this session. If room is needed, streams that have ended
     /// are forgotten, then messages of this stream are dropped: first those that `may_be_missed`,
     /// then those that were read.
-    pub fn push(&self, recording: &Recording, message: Pieces, may_be_missed: bool) {
+    pub fn push(&self, recording: &SessionRecording, message: MessageSlices, may_be_missed: bool) {
         recording.push(message, may_be_missed);
         if self.account.excess() > 0 {
             self.make_room();
@@ -187,17 +187,17 @@ impl Streams {
     }
 }
 
-impl Table {
+impl RecordingTable {
     /// Forgets the oldest stream that has ended. Returns `false` if there is none.
     fn drop_oldest(&mut self) -> bool {
         let at = self.calls.iter().position(|recording| recording.events.lock().is_over());
         let Some(recording) = at.and_then(|at| self.calls.remove(at)) else { return false };
-        recording.change(replay::Recording::forget);
+        recording.change(replay::StreamRecording::forget);
         true
     }
 
     fn sweep(&mut self, now: Duration) {
-        let is_kept = |recording: &Arc<Recording>| {
+        let is_kept = |recording: &Arc<SessionRecording>| {
             let events = recording.events.lock();
             !(events.is_over() && events.is_stale(now))
         };
@@ -208,33 +208,33 @@ impl Table {
     }
 }
 
-type Events = replay::Recording<Queued>;
+type RecordedEvents = replay::StreamRecording<QueuedMessage>;
 
 /// The recording of one stream.
 #[derive(Debug)]
-pub struct Recording {
+pub struct SessionRecording {
     /// 64 random bits in hex, so that an id means nothing in another session.
     name: String,
     ids: EventIds,
-    events: Mutex<Events>,
+    events: Mutex<RecordedEvents>,
     /// Signals a new event, or a change of the reader.
     changed: Notify,
-    account: Arc<Account>,
+    account: Arc<RecordingAccount>,
 }
 
-impl Recording {
-    fn new(ids: EventIds, account: &Arc<Account>) -> Arc<Self> {
+impl SessionRecording {
+    fn new(ids: EventIds, account: &Arc<RecordingAccount>) -> Arc<Self> {
         Arc::new(Self {
             name: HEXLOWER.encode(&clock::random::<8>()),
             ids,
-            events: Mutex::new(Events::new(clock::uptime())),
+            events: Mutex::new(RecordedEvents::new(clock::uptime())),
             changed: Notify::new(),
             account: Arc::clone(account),
         })
     }
 
     /// Changes the recording, and updates the byte counts accordingly.
-    fn change<T>(&self, change: impl FnOnce(&mut Events) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut RecordedEvents) -> T) -> T {
         let mut events = self.events.lock();
         let before = events.bytes();
         let result = change(&mut events);
@@ -252,30 +252,30 @@ impl Recording {
     }
 
     /// Creates a new reader that starts with this event. An earlier reader ends.
-    fn attach(self: &Arc<Self>, from: u64) -> Reader {
+    fn attach(self: &Arc<Self>, from: u64) -> RecordingReader {
         let number = self.events.lock().attach(from);
         self.reader(number, from)
     }
 
     /// Creates a reader of everything after this event; `None` if some of that is missing.
-    fn resume(self: &Arc<Self>, last: u64) -> Option<Reader> {
+    fn resume(self: &Arc<Self>, last: u64) -> Option<RecordingReader> {
         let number = if self.ids == EventIds::None { None } else { self.events.lock().resume(last) };
         number.map(|number| self.reader(number, last.saturating_add(1)))
     }
 
     /// Creates a reader, whose first bytes are a priming event or a comment.
-    fn reader(self: &Arc<Self>, number: u64, from: u64) -> Reader {
+    fn reader(self: &Arc<Self>, number: u64, from: u64) -> RecordingReader {
         self.changed.notify_waiters();
         let hello = match self.ids {
-            EventIds::Primed => sse::priming(&self.id(from.saturating_sub(1)), RETRY),
+            EventIds::Primed => sse::encode_priming_event(&self.id(from.saturating_sub(1)), RETRY),
             EventIds::Plain | EventIds::None => sse::comment("open"),
         };
-        Reader { recording: Arc::clone(self), number, hello: Some(hello) }
+        RecordingReader { recording: Arc::clone(self), number, hello: Some(hello) }
     }
 
-    fn push(&self, message: Pieces, may_be_missed: bool) {
+    fn push(&self, message: MessageSlices, may_be_missed: bool) {
         let (bytes, budget) = (message.len(), &self.account.all.budget);
-        let queued = || Queued::new(message, budget);
+        let queued = || QueuedMessage::new(message, budget);
         self.change(|events| events.push(queued, bytes, may_be_missed, clock::uptime()));
         self.changed.notify_waiters();
     }
@@ -286,8 +286,8 @@ impl Recording {
         self.changed.notify_waiters();
     }
 
-    fn find(&self, reader: u64) -> Found<Pieces> {
-        let event = |number, queued: &Queued| {
+    fn find(&self, reader: u64) -> RecordingItem<MessageSlices> {
+        let event = |number, queued: &QueuedMessage| {
             let id = (self.ids != EventIds::None).then(|| self.id(number));
             queued.message.clone().event(id.as_deref(), None)
         };
@@ -323,7 +323,7 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for SessionRecording {
     fn drop(&mut self) {
         let bytes = self.events.lock().bytes();
         self.account.remove(bytes);
@@ -332,16 +332,16 @@ impl Drop for Recording {
 
 /// The current reader of a recording. Dropping it allows the next one.
 #[derive(Debug)]
-pub struct Reader {
-    recording: Arc<Recording>,
+pub struct RecordingReader {
+    recording: Arc<SessionRecording>,
     number: u64,
     hello: Option<Bytes>,
 }
 
-impl Reader {
+impl RecordingReader {
     /// Waits for the next bytes of the stream, or returns a comment after `keepalive`; `None` at
     /// its end. Cancel-safe.
-    pub async fn next(&mut self, keepalive: Duration) -> Option<Pieces> {
+    pub async fn next(&mut self, keepalive: Duration) -> Option<MessageSlices> {
         let quiet = tokio::time::sleep(keepalive);
         tokio::pin!(quiet);
         loop {
@@ -351,9 +351,9 @@ impl Reader {
             // Registered before looking, so that no change is missed in between.
             let changed = self.recording.changed.notified();
             match self.recording.find(self.number) {
-                Found::Event(event) => return Some(event),
-                Found::Over => return None,
-                Found::Nothing => {}
+                RecordingItem::Event(event) => return Some(event),
+                RecordingItem::Over => return None,
+                RecordingItem::Nothing => {}
             }
             tokio::select! {
                 () = changed => {}
@@ -363,7 +363,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for RecordingReader {
     fn drop(&mut self) {
         if self.recording.change(|events| events.leave(self.number, clock::uptime())) {
             self.recording.changed.notify_waiters();

@@ -11,18 +11,18 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use crate::base::budget::{Budget, Room};
+use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::callers::CallerNumber;
-use crate::engine::client::heard::Unreadable;
+use crate::engine::client::heard::MessageRefusal;
 use crate::listener::body::ReplyBody;
 use crate::listener::press::BodyPace;
 use crate::listener::reply;
-use crate::serve::front::Front;
+use crate::serve::front::ListenerState;
 use crate::wire::coding;
 use crate::wire::id::ClientId;
 use crate::wire::message::encode_error;
 
-type Reply = Response<ReplyBody>;
+type HttpReply = Response<ReplyBody>;
 
 /// Slowest accepted rate of a body in bytes per second, after a grace period of ten seconds.
 const MIN_BODY_RATE: usize = 1024;
@@ -48,7 +48,7 @@ pub(super) fn accepts(headers: &HeaderMap, media: &str) -> bool {
 }
 
 /// Returns the refusal of a body that cannot be JSON by its headers; `None` if it can.
-pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
+pub(super) fn not_json(headers: &HeaderMap) -> Option<HttpReply> {
     let is_json = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
         let media = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
         media.trim_ascii().eq_ignore_ascii_case(b"application/json")
@@ -63,9 +63,9 @@ pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
 pub(super) async fn read_body(
     body: Incoming,
     headers: &HeaderMap,
-    front: &Front,
+    front: &ListenerState,
     caller: &CallerNumber,
-) -> Result<Bytes, Box<Reply>> {
+) -> Result<Bytes, Box<HttpReply>> {
     let (limit, patience) = {
         let terms = front.terms.load();
         (terms.limits.body_bytes, terms.limits.body_timeout)
@@ -108,7 +108,7 @@ enum UnreadBody {
 async fn receive(
     mut body: impl Body<Data = Bytes> + Unpin,
     bounds: BodyBounds,
-    budget: &Arc<Budget>,
+    budget: &Arc<ByteBudget>,
     caller: &CallerNumber,
 ) -> Result<Bytes, UnreadBody> {
     let BodyBounds { limit, patience, declared } = bounds;
@@ -117,7 +117,7 @@ async fn receive(
     }
     let mut first: Option<Bytes> = None;
     let mut joined = BytesMut::new();
-    let mut room = Room::of_request(budget, caller);
+    let mut room = BudgetRoom::of_request(budget, caller);
     let started = tokio::time::Instant::now();
     let mut pace = BodyPace::new();
     loop {
@@ -157,7 +157,7 @@ async fn receive(
 }
 
 /// Refuses a body that is no message.
-pub(super) fn no_message(unreadable: &Unreadable) -> Reply {
+pub(super) fn no_message(unreadable: &MessageRefusal) -> HttpReply {
     let id = unreadable.id.as_ref().map(ClientId::raw);
     reply::json(StatusCode::BAD_REQUEST, encode_error(id, &unreadable.error))
 }
@@ -196,7 +196,7 @@ mod tests {
             ("in time", 13, true, None),
             ("slow, and so small that it takes no room", 1, true, None),
         ] {
-            let budget = Budget::new(8192 * KIB);
+            let budget = ByteBudget::new(8192 * KIB);
             let _held = is_short.then(|| budget.hold(7000 * KIB));
             let begun = Instant::now();
             let read = receive(body(15, kib), BOUNDS, &budget, &caller).await;
@@ -208,7 +208,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn bodies_that_never_end_take_the_share_of_their_caller_and_end_until_there_is_room_in_it() {
         let [a, b] = ["body-a", "body-b"].map(|name| CallerNumber::of(&Caller::named(name)));
-        let budget = Budget::new(8192 * KIB);
+        let budget = ByteBudget::new(8192 * KIB);
         budget.set_shared(true);
         let endless = || {
             let pieces = stream::once(async { Ok::<_, Infallible>(Frame::data(Bytes::from(vec![0; 1000 * KIB]))) });

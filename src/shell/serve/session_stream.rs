@@ -7,22 +7,22 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::Response;
 
-use crate::gateway::client::quota::Place;
+use crate::gateway::client::quota::QuotaSlot;
 use crate::listener::body::ReplyBody;
-use crate::listener::pieces::Pieces;
+use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
-use crate::serve::feed::News;
-use crate::serve::front::Front;
-use crate::serve::replay::{Own, Reader, Resumed};
-use crate::serve::sessions::{Session, StreamPlace};
+use crate::serve::feed::ClientNotifications;
+use crate::serve::front::ListenerState;
+use crate::serve::replay::{OwnStream, RecordingReader, ResumedStream};
+use crate::serve::sessions::{ClientSession, StreamRight};
 
 /// Opens the session's own stream, for messages that belong to no request: changes of lists and
 /// resources.
 pub(crate) fn open(
-    front: &Arc<Front>,
-    session: &Arc<Session>,
-    place: StreamPlace,
-    share: Place,
+    front: &Arc<ListenerState>,
+    session: &Arc<ClientSession>,
+    place: StreamRight,
+    share: QuotaSlot,
 ) -> Response<ReplyBody> {
     let (own, reader) = session.streams.open_own();
     follow(front, session, (own, reader), (place, share))
@@ -30,14 +30,14 @@ pub(crate) fn open(
 
 /// Resumes a stream after the last event that the client has received.
 pub(crate) fn resume(
-    front: &Arc<Front>,
-    session: &Arc<Session>,
-    resumed: Resumed,
-    share: Place,
+    front: &Arc<ListenerState>,
+    session: &Arc<ClientSession>,
+    resumed: ResumedStream,
+    share: QuotaSlot,
 ) -> Response<ReplyBody> {
     match resumed {
-        Resumed::Own(own, reader) => follow(front, session, (own, reader), (session.resumed_stream(), share)),
-        Resumed::Call(reader) => {
+        ResumedStream::Own(own, reader) => follow(front, session, (own, reader), (session.resumed_stream(), share)),
+        ResumedStream::Call(reader) => {
             let keepalive = front.keepalive();
             reply::events(stream::unfold((reader, share), move |(mut reader, share)| async move {
                 Some((reader.next(keepalive).await?, (reader, share)))
@@ -48,33 +48,33 @@ pub(crate) fn resume(
 
 /// Responds with the session's own stream, which continues from the lists that the client knows.
 fn follow(
-    front: &Arc<Front>,
-    session: &Arc<Session>,
-    (own, reader): (Arc<Own>, Reader),
-    places: (StreamPlace, Place),
+    front: &Arc<ListenerState>,
+    session: &Arc<ClientSession>,
+    (own, reader): (Arc<OwnStream>, RecordingReader),
+    places: (StreamRight, QuotaSlot),
 ) -> Response<ReplyBody> {
     let told = *own.told.lock();
     let told = if session.has_missed_changes() { told.or(Some([0; 4])) } else { told };
-    let news = News::new(&front.service, session.client.clone(), told);
+    let news = ClientNotifications::new(&front.service, session.client.clone(), told);
     let following =
-        Following { news, own, reader, front: Arc::clone(front), session: Arc::clone(session), _places: places };
+        FollowedStream { news, own, reader, front: Arc::clone(front), session: Arc::clone(session), _places: places };
     following.tell(Vec::new());
-    reply::events(stream::unfold(following, Following::step))
+    reply::events(stream::unfold(following, FollowedStream::step))
 }
 
 /// The session's own stream while a client reads it.
-struct Following {
-    news: News,
-    own: Arc<Own>,
-    reader: Reader,
-    front: Arc<Front>,
-    session: Arc<Session>,
-    _places: (StreamPlace, Place),
+struct FollowedStream {
+    news: ClientNotifications,
+    own: Arc<OwnStream>,
+    reader: RecordingReader,
+    front: Arc<ListenerState>,
+    session: Arc<ClientSession>,
+    _places: (StreamRight, QuotaSlot),
 }
 
-impl Following {
+impl FollowedStream {
     /// Returns the next bytes of the stream; `None` once the session ends or the gateway drains.
-    async fn step(mut self) -> Option<(Pieces, Self)> {
+    async fn step(mut self) -> Option<(MessageSlices, Self)> {
         loop {
             tokio::select! {
                 biased;

@@ -18,23 +18,23 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::budget::Budget;
+use crate::base::budget::ByteBudget;
 use crate::base::clock;
-use crate::engine::client::{Client, Step};
+use crate::engine::client::{ClientAction, ClientProtocol};
 use crate::engine::session_id::{SessionOwner, SessionTerms};
-use crate::gateway::client::connected::Named;
+use crate::gateway::client::connected::NamedClient;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::mcp::log::LogLevel;
 use crate::policy::Caller;
-use crate::serve::open_request::Protocol;
-use crate::serve::replay::{self, Streams};
+use crate::serve::open_request::SharedProtocol;
+use crate::serve::replay::{self, SessionStreams};
 use crate::store::approvals::Approvals;
 use crate::store::db::SessionRows;
 use crate::store::sessions::SessionStore;
 
 /// A session of a legacy client over HTTP.
 #[derive(Debug)]
-pub struct Session {
+pub struct ClientSession {
     pub id: String,
     pub client: ClientContext,
     /// Time since 1970 when the session was opened; a restart does not change it.
@@ -46,8 +46,8 @@ pub struct Session {
     /// Number of the last GET stream.
     places: AtomicU64,
     /// The streams that can be resumed.
-    pub streams: Streams,
-    pub protocol: Protocol,
+    pub streams: SessionStreams,
+    pub protocol: SharedProtocol,
     /// The queue of posted messages of a session over HTTP+SSE. Such a session cannot be used at
     /// the endpoint, nor the other way round.
     pub pipe: Option<mpsc::Sender<Bytes>>,
@@ -59,35 +59,35 @@ pub struct Session {
 
 /// The reason why a session is not found.
 #[derive(Debug)]
-pub enum Missing {
+pub enum MissingSession {
     /// The session has ended, never existed, or belongs to another caller.
     Unknown,
     /// The session could be revived, but there is no room for it or the store cannot be read.
     NoRoom,
 }
 
-impl Session {
+impl ClientSession {
     /// Carries out what follows from a message that has no answer: a cancellation, or the answer to
     /// a question.
-    pub fn told(&self, step: Step<CancellationToken>) {
+    pub fn told(&self, step: ClientAction<CancellationToken>) {
         match (step, &self.client.client_requests) {
-            (Step::Cancel(ticket), _) => ticket.cancel(),
-            (Step::Answered(response), Some(client_requests)) => client_requests.answered(response),
+            (ClientAction::Cancel(ticket), _) => ticket.cancel(),
+            (ClientAction::Answered(response), Some(client_requests)) => client_requests.answered(response),
             _ => {}
         }
     }
 
     /// Takes the right to be the session's stream; `None` if another stream has it.
-    pub fn stream(self: &Arc<Self>) -> Option<StreamPlace> {
-        let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
+    pub fn stream(self: &Arc<Self>) -> Option<StreamRight> {
+        let place = StreamRight(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
         let free = self.streaming.compare_exchange(0, place.1, Ordering::AcqRel, Ordering::Acquire).is_ok();
         free.then_some(place)
     }
 
     /// Takes the right to be the session's stream for a client that resumes it, away from an
     /// earlier holder.
-    pub fn resumed_stream(self: &Arc<Self>) -> StreamPlace {
-        let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
+    pub fn resumed_stream(self: &Arc<Self>) -> StreamRight {
+        let place = StreamRight(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
         self.streaming.store(place.1, Ordering::Release);
         place
     }
@@ -109,9 +109,9 @@ impl Session {
 
 /// The right to be a session's stream; given up on drop.
 #[derive(Debug)]
-pub struct StreamPlace(Arc<Session>, u64);
+pub struct StreamRight(Arc<ClientSession>, u64);
 
-impl Drop for StreamPlace {
+impl Drop for StreamRight {
     fn drop(&mut self) {
         // Nothing to give up if another stream has taken the right.
         let mine = self.0.streaming.compare_exchange(self.1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
@@ -133,28 +133,28 @@ pub struct SessionLimits {
 
 /// The table of all legacy HTTP sessions.
 #[derive(Debug)]
-pub struct Sessions {
-    table: Mutex<HashMap<String, Arc<Session>, RandomState>>,
+pub struct ClientSessions {
+    table: Mutex<HashMap<String, Arc<ClientSession>, RandomState>>,
     limits: Mutex<SessionLimits>,
     /// Uptime when this process began; no session from before a restart has been used since.
     began: Duration,
     /// The count of bytes recorded for clients that may resume.
-    kept: Arc<replay::Kept>,
+    kept: Arc<replay::RecordedBytes>,
     /// Notified of each session's end, which ends the grants for it.
     approvals: Option<Arc<Approvals>>,
     /// The store in which sessions outlive the process, if there is one.
     store: Option<SessionStore>,
 }
 
-impl Sessions {
+impl ClientSessions {
     pub fn new(
         limits: SessionLimits,
-        budget: Arc<Budget>,
+        budget: Arc<ByteBudget>,
         approvals: Option<Arc<Approvals>>,
         store: Option<SessionStore>,
     ) -> Self {
         let (table, limits, began) = (Mutex::default(), Mutex::new(limits), clock::uptime());
-        Self { table, limits, began, kept: replay::Kept::new(budget), approvals, store }
+        Self { table, limits, began, kept: replay::RecordedBytes::new(budget), approvals, store }
     }
 
     pub fn len(&self) -> usize {
@@ -163,7 +163,7 @@ impl Sessions {
 
     /// Lists the clients of sessions at the endpoint. Clients over HTTP+SSE are listed with those
     /// on lines.
-    pub fn clients(&self) -> Vec<Named> {
+    pub fn clients(&self) -> Vec<NamedClient> {
         let table = self.table.lock();
         let sessions = table.values().filter(|session| session.pipe.is_none());
         sessions.map(|session| (session.client.caller.clone(), session.client.name.clone())).collect()
@@ -177,7 +177,7 @@ impl Sessions {
     /// Opens a session; `None` if there is no room. If the table is full, the session that has been
     /// idle longest ends first. A session with a pipe, and one that cannot be stored, has an id of
     /// 192 random bits.
-    pub fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<Bytes>>) -> Option<Arc<Session>> {
+    pub fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<Bytes>>) -> Option<Arc<ClientSession>> {
         let opened = clock::since_1970();
         let store = self.store.as_ref().filter(|_| pipe.is_none());
         let begun = store.and_then(|store| {
@@ -202,30 +202,30 @@ impl Sessions {
     /// Adds a session to the table if there is room.
     fn enter(
         &self,
-        table: &mut HashMap<String, Arc<Session>, RandomState>,
+        table: &mut HashMap<String, Arc<ClientSession>, RandomState>,
         id: String,
         client: ClientContext,
         opened: Duration,
         pipe: Option<mpsc::Sender<Bytes>>,
         is_revived: bool,
-    ) -> Result<Arc<Session>, Missing> {
+    ) -> Result<Arc<ClientSession>, MissingSession> {
         // Checked under the lock, so that [`Self::end_withdrawn`] runs either before or after this.
         if client.access.is_withdrawn() {
-            return Err(Missing::NoRoom);
+            return Err(MissingSession::NoRoom);
         }
         let limits = *self.limits.lock();
         let mine = table.values().filter(|s| s.client.caller == client.caller).count();
         if limits.per_caller.is_some_and(|limit| mine >= limit) {
-            return Err(Missing::NoRoom);
+            return Err(MissingSession::NoRoom);
         }
         if table.len() >= limits.sessions {
             let idle = table.values().filter(|s| s.is_idle());
             let oldest = idle.min_by_key(|s| s.last_used.load(Ordering::Relaxed)).map(|s| s.id.clone());
-            self.end(table.remove(&oldest.ok_or(Missing::NoRoom)?).as_deref());
+            self.end(table.remove(&oldest.ok_or(MissingSession::NoRoom)?).as_deref());
         }
-        let streams = Streams::new(client.revision, Arc::clone(&self.kept));
-        let protocol = Client::agreed(client.revision);
-        let session = Arc::new(Session {
+        let streams = SessionStreams::new(client.revision, Arc::clone(&self.kept));
+        let protocol = ClientProtocol::agreed(client.revision);
+        let session = Arc::new(ClientSession {
             id,
             client,
             opened,
@@ -246,10 +246,10 @@ impl Sessions {
     /// whether this request was the first to do so.
     ///
     /// # Errors
-    /// [`Missing`], also if the session would have ended without the restart.
-    pub async fn revive(&self, id: &str, client: ClientContext) -> Result<(Arc<Session>, bool), Missing> {
-        let store = self.store.as_ref().ok_or(Missing::Unknown)?;
-        let (session, terms) = store.find(&owner(&client), id).ok_or(Missing::Unknown)?;
+    /// [`MissingSession`], also if the session would have ended without the restart.
+    pub async fn revive(&self, id: &str, client: ClientContext) -> Result<(Arc<ClientSession>, bool), MissingSession> {
+        let store = self.store.as_ref().ok_or(MissingSession::Unknown)?;
+        let (session, terms) = store.find(&owner(&client), id).ok_or(MissingSession::Unknown)?;
         let opened = Duration::from_secs(terms.opened);
         let limits = *self.limits.lock();
         // The session would have ended without the restart too.
@@ -262,13 +262,13 @@ impl Sessions {
             // Stored before the client learns it, so that the session cannot be revived later,
             // however this process ends.
             store.settled().await;
-            return Err(Missing::Unknown);
+            return Err(MissingSession::Unknown);
         }
         let kept = session.look().await.map_err(|error| {
             tracing::warn!(error = %error, "a session of before the restart cannot be read");
-            Missing::NoRoom
+            MissingSession::NoRoom
         })?;
-        let SessionRows { level, resources } = kept.ok_or(Missing::Unknown)?;
+        let SessionRows { level, resources } = kept.ok_or(MissingSession::Unknown)?;
         let client = ClientContext {
             revision: terms.revision,
             is_here: client.is_here && terms.is_here,
@@ -289,7 +289,7 @@ impl Sessions {
         }
         // Another request may have revived and ended the session in the meantime.
         if session.has_ended() {
-            return Err(Missing::Unknown);
+            return Err(MissingSession::Unknown);
         }
         let client = ClientContext { kept: Some(Arc::new(session)), ..client };
         let session = self.enter(&mut table, id.to_owned(), client, opened, None, true)?;
@@ -298,7 +298,7 @@ impl Sessions {
     }
 
     /// Finds the session of this id, if it belongs to this caller, and marks it as used.
-    pub fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Session>> {
+    pub fn find(&self, id: &str, caller: &Caller) -> Option<Arc<ClientSession>> {
         let session = self.table.lock().get(id).filter(|s| s.client.caller == *caller).cloned()?;
         session.touch();
         Some(session)
@@ -362,7 +362,7 @@ impl Sessions {
 
     /// Ends a session that has left the table: its streams, its stored state, and the grants for
     /// it.
-    fn end(&self, session: Option<&Session>) {
+    fn end(&self, session: Option<&ClientSession>) {
         let Some(session) = session else { return };
         session.ended.cancel();
         if let Some(kept) = &session.client.kept {
@@ -396,10 +396,10 @@ mod tests {
         ClientContext::new(Caller::named(caller), access, None, Revision::preferred(Era::Legacy))
     }
 
-    fn sessions(limit: usize) -> Sessions {
+    fn sessions(limit: usize) -> ClientSessions {
         let hour = Duration::from_secs(3600);
         let limits = SessionLimits { sessions: limit, per_caller: Some(2), idle: hour, max: hour };
-        Sessions::new(limits, Budget::new(1 << 20), None, None)
+        ClientSessions::new(limits, ByteBudget::new(1 << 20), None, None)
     }
 
     #[test]

@@ -12,38 +12,38 @@ use tokio::io::DuplexStream;
 use tokio::net::TcpStream;
 
 /// A function that connects to a port of the stage.
-pub type Connect = fn(u16) -> io::Result<DuplexStream>;
+pub type StageConnector = fn(u16) -> io::Result<DuplexStream>;
 
 thread_local! {
-    static CONNECT: Cell<Option<Connect>> = const { Cell::new(None) };
+    static CONNECT: Cell<Option<StageConnector>> = const { Cell::new(None) };
 }
 
 /// Installs the function that makes all connections of this thread; `None` restores real ones.
-pub fn play(connect: Option<Connect>) {
+pub fn install_connector(connect: Option<StageConnector>) {
     CONNECT.set(connect);
 }
 
 /// Connects to the stage's port that a URI names, 80 by default; `None` without a stage.
-pub(crate) fn dial(uri: &Uri) -> Option<io::Result<Dialled>> {
+pub(crate) fn connect_uri(uri: &Uri) -> Option<io::Result<StageStream>> {
     let connect = CONNECT.get()?;
     let port = uri.port_u16().unwrap_or(80);
-    Some(connect(port).map(|stream| Dialled::Memory(TokioIo::new(stream))))
+    Some(connect(port).map(|stream| StageStream::Memory(TokioIo::new(stream))))
 }
 
 /// Connects to a port of the stage, 80 by default, and returns the bare stream; `None` without a
 /// stage.
-pub(crate) fn dial_port(port: Option<u16>) -> Option<io::Result<DuplexStream>> {
+pub(crate) fn connect_port(port: Option<u16>) -> Option<io::Result<DuplexStream>> {
     CONNECT.get().map(|connect| connect(port.unwrap_or(80)))
 }
 
 /// A connection to a server: a TCP socket, or a pipe in memory on a stage.
 #[derive(Debug)]
-pub(crate) enum Dialled {
+pub(crate) enum StageStream {
     Tcp(TokioIo<TcpStream>),
     Memory(TokioIo<DuplexStream>),
 }
 
-impl Read for Dialled {
+impl Read for StageStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -52,7 +52,7 @@ impl Read for Dialled {
     }
 }
 
-impl Write for Dialled {
+impl Write for StageStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),

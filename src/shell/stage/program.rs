@@ -15,41 +15,41 @@ use crate::upstream::process::guard;
 use crate::upstream::process::launch::{Launch, SpawnError};
 
 /// The writing end of a pipe.
-pub type Writer = Box<dyn AsyncWrite + Unpin + Send>;
+pub type ProgramWriter = Box<dyn AsyncWrite + Unpin + Send>;
 /// The reading end of a pipe.
-pub type Reader = Box<dyn AsyncRead + Unpin + Send>;
+pub type ProgramReader = Box<dyn AsyncRead + Unpin + Send>;
 
 /// The pipes of a program: stdin, stdout, stderr.
-pub type Pipes = (Writer, Reader, Reader);
+pub type ProgramPipes = (ProgramWriter, ProgramReader, ProgramReader);
 
 /// A function that starts an upstream's program as a task; `None` if the stage leaves it to a
 /// process.
-pub type Play = fn(&str, &Launch) -> Result<Option<(Played, Pipes)>, SpawnError>;
+pub type ProgramPlayer = fn(&str, &Launch) -> Result<Option<(PlayedProgram, ProgramPipes)>, SpawnError>;
 
 thread_local! {
-    static PLAY: Cell<Option<Play>> = const { Cell::new(None) };
+    static PLAY: Cell<Option<ProgramPlayer>> = const { Cell::new(None) };
 }
 
 /// Installs the function that plays programs started on this thread; `None` restores processes.
-pub fn play(play: Option<Play>) {
+pub fn install_player(play: Option<ProgramPlayer>) {
     PLAY.set(play);
 }
 
 /// A running program of an upstream: a guarded process, or a task of the stage.
 #[derive(Debug)]
-pub(crate) enum Keeper {
-    Guarded(Box<guard::Keeper>),
-    Played(Played),
+pub(crate) enum ProgramHandle {
+    Guarded(Box<guard::GuardedChild>),
+    Played(PlayedProgram),
 }
 
 /// A task that stands in for a process. Clones refer to one task.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct StageProgram {
     ended: watch::Sender<Option<ExitStatus>>,
     task: AbortHandle,
 }
 
-impl Program {
+impl StageProgram {
     /// Wraps a task; the task itself writes its exit status to `ended` when it finishes.
     pub fn new(ended: watch::Sender<Option<ExitStatus>>, task: AbortHandle) -> Self {
         Self { ended, task }
@@ -73,15 +73,15 @@ impl Program {
 
 /// An upstream's program that runs as a task. Killed on drop.
 #[derive(Debug)]
-pub struct Played {
-    program: Program,
+pub struct PlayedProgram {
+    program: StageProgram,
     ended: watch::Receiver<Option<ExitStatus>>,
     ignores_term: bool,
 }
 
-impl Played {
+impl PlayedProgram {
     /// `ignores_term`: the program ends at SIGKILL only, after the stop's firm time.
-    pub fn new(program: Program, ignores_term: bool) -> Self {
+    pub fn new(program: StageProgram, ignores_term: bool) -> Self {
         Self { ended: program.ended.subscribe(), program, ignores_term }
     }
 
@@ -101,24 +101,24 @@ impl Played {
     }
 }
 
-impl Drop for Played {
+impl Drop for PlayedProgram {
     fn drop(&mut self) {
         self.program.end(ExitStatus::from_raw(Signal::KILL.as_raw()));
     }
 }
 
-impl Keeper {
+impl ProgramHandle {
     /// Starts a program as a task if this thread's stage plays it, else as a guarded process.
     ///
     /// # Errors
     /// [`SpawnError`].
-    pub(crate) async fn start(upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
+    pub(crate) async fn start(upstream: &str, launch: &Launch) -> Result<(Self, ProgramPipes), SpawnError> {
         if let Some(play) = PLAY.get()
             && let Some((played, pipes)) = play(upstream, launch)?
         {
             return Ok((Self::Played(played), pipes));
         }
-        let (keeper, (stdin, stdout, stderr)) = guard::Keeper::start(upstream, launch).await?;
+        let (keeper, (stdin, stdout, stderr)) = guard::GuardedChild::start(upstream, launch).await?;
         Ok((Self::Guarded(Box::new(keeper)), (Box::new(stdin), Box::new(stdout), Box::new(stderr))))
     }
 

@@ -19,13 +19,13 @@ const MAX_BYTES: u64 = 16 * 1024;
 /// One boot of one host. A socket address is valid only on the machine and boot that it was written
 /// on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct HostBoot {
     host: String,
     /// Random id of this boot, from the kernel; empty if the system has none.
     boot: String,
 }
 
-impl Machine {
+impl HostBoot {
     /// Reads host name and boot id of the running system from `/proc`.
     pub fn own() -> Self {
         let read = |name: &str| {
@@ -43,13 +43,13 @@ pub struct DaemonAddress {
     /// Absolute path of the socket.
     pub socket: PathBuf,
     #[serde(flatten)]
-    machine: Machine,
+    machine: HostBoot,
     pub pid: u32,
 }
 
 impl DaemonAddress {
     /// Creates the address of a socket that this process serves.
-    pub fn of(socket: &Path, machine: Machine) -> Self {
+    pub fn of(socket: &Path, machine: HostBoot) -> Self {
         let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
         Self { socket, machine, pid: std::process::id() }
     }
@@ -57,7 +57,7 @@ impl DaemonAddress {
     /// Writes the address file into a state directory with mode 0600, replacing an older one.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let text = serde_json::to_vec(self)?;
-        files::with_fresh(dir, FILE, &text, |fresh| fs::rename(fresh, dir.join(FILE)))
+        files::write_and_place(dir, FILE, &text, |fresh| fs::rename(fresh, dir.join(FILE)))
     }
 
     /// Removes the address file from a state directory, unless another daemon has written its own
@@ -72,7 +72,7 @@ impl DaemonAddress {
 
     /// Reads the address file of a state directory. Returns `None` if it is missing or malformed,
     /// if other users could have written it, or if it comes from another host or an earlier boot.
-    pub fn find(dir: &Path, machine: &Machine) -> Option<Self> {
+    pub fn find(dir: &Path, machine: &HostBoot) -> Option<Self> {
         match Self::read_any(dir) {
             Ok(found) => Some(found).filter(|found| found.machine == *machine && found.socket.is_absolute()),
             Err(error) => {
@@ -89,7 +89,7 @@ impl DaemonAddress {
     /// # Errors
     /// When the directory or file is missing, malformed, or writable by other users.
     fn read_any(dir: &Path) -> io::Result<Self> {
-        guard::directory(dir, false).map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
+        guard::check_directory(dir, false).map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
         let file = guard::open(&dir.join(FILE), OFlags::RDONLY, guard::SECRET)?;
         let mut text = Vec::new();
         file.take(MAX_BYTES).read_to_end(&mut text)?;
@@ -104,17 +104,17 @@ mod tests {
     use super::*;
 
     fn address() -> DaemonAddress {
-        DaemonAddress::of(Path::new("/run/user/1000/headend.sock"), Machine::own())
+        DaemonAddress::of(Path::new("/run/user/1000/headend.sock"), HostBoot::own())
     }
 
     #[test]
     fn the_address_is_for_its_owner_alone_and_reads_back() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(DaemonAddress::find(dir.path(), &Machine::own()), None);
+        assert_eq!(DaemonAddress::find(dir.path(), &HostBoot::own()), None);
         address().write(dir.path()).unwrap();
         let data = fs::symlink_metadata(dir.path().join(FILE)).unwrap();
         assert!(data.is_file() && data.permissions().mode() & 0o777 == 0o600, "{data:?}");
-        assert_eq!(DaemonAddress::find(dir.path(), &Machine::own()), Some(address()));
+        assert_eq!(DaemonAddress::find(dir.path(), &HostBoot::own()), Some(address()));
         address().remove(dir.path());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
@@ -122,23 +122,23 @@ mod tests {
     #[test]
     fn an_address_of_another_host_or_boot_is_none() {
         let dir = tempfile::tempdir().unwrap();
-        let own = Machine::own();
-        let other_host = Machine { host: "another".to_owned(), ..own.clone() };
-        let other_boot = Machine { boot: "0".to_owned(), ..own.clone() };
+        let own = HostBoot::own();
+        let other_host = HostBoot { host: "another".to_owned(), ..own.clone() };
+        let other_boot = HostBoot { boot: "0".to_owned(), ..own.clone() };
         for machine in [other_host, other_boot] {
             DaemonAddress::of(Path::new("/x.sock"), machine.clone()).write(dir.path()).unwrap();
             assert_eq!(DaemonAddress::find(dir.path(), &own), None, "{machine:?}");
         }
         let text = r#"{"socket":"x.sock","host":"","boot":"","pid":1}"#;
         fs::write(dir.path().join(FILE), text).unwrap();
-        let nowhere = Machine { host: String::new(), boot: String::new() };
+        let nowhere = HostBoot { host: String::new(), boot: String::new() };
         assert_eq!(DaemonAddress::find(dir.path(), &nowhere), None, "a relative path");
     }
 
     #[test]
     fn an_address_that_others_could_have_written_is_none() {
         let dir = tempfile::tempdir().unwrap();
-        let own = Machine::own();
+        let own = HostBoot::own();
         let find = || DaemonAddress::find(dir.path(), &own);
         address().write(dir.path()).unwrap();
         let file = dir.path().join(FILE);
@@ -170,6 +170,6 @@ mod tests {
         let successor = DaemonAddress { pid: 1, ..address() };
         successor.write(dir.path()).unwrap();
         address().remove(dir.path());
-        assert_eq!(DaemonAddress::find(dir.path(), &Machine::own()), Some(successor));
+        assert_eq!(DaemonAddress::find(dir.path(), &HostBoot::own()), Some(successor));
     }
 }

@@ -19,14 +19,15 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 use crate::base::clock;
-use crate::config::Consent;
+use crate::config::ApprovalSettings;
 use crate::policy::consent::{
-    AgentWait, Answer, ApprovalView, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime,
-    Prompt, PromptId, Refused, Shown, Wall,
+    AgentWait, AnswerError, ApprovalDesk, ApprovalEnd, ApprovalGrant, ApprovalId, ApprovalRefusal, ApprovalSubject,
+    ApprovalView, CallDetails, DeskLimits, GrantLifetime, GrantRow, LiveGrants, OpenApproval, PersonAnswer,
+    SteadySeconds,
 };
-use crate::policy::{Entry, Evidence};
-use crate::store::audit::{Audit, RecordSlot};
-use crate::store::db::{Db, DbError, Health};
+use crate::policy::{ApprovalEvidence, AuditEntry};
+use crate::store::audit::{AuditLog, RecordSlot};
+use crate::store::db::{Db, DbError, StoreHealth};
 use crate::telemetry::metrics::ApprovalMetrics;
 
 mod answer_outcome;
@@ -47,12 +48,12 @@ mod unlisted;
 mod wish;
 
 pub use self::answer_outcome::AnswerOutcome;
-pub use self::seat::Seat;
-pub use self::span::Span;
-pub use self::wish::Wish;
-pub use crate::store::port::Keeper;
+pub use self::seat::ApprovalWait;
+pub use self::span::ApprovalLife;
+pub use self::wish::OperatorAnswer;
+pub use crate::store::port::SettingOwner;
 
-use self::closed_by::By;
+use self::closed_by::ApprovalCloser;
 
 /// Most live grants of all callers. Beyond it no grant is made.
 const MAX_GRANTS: usize = 10_000;
@@ -63,7 +64,7 @@ const MAX_CLOSED: usize = 4096;
 
 /// The reason why a once-grant cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Spent {
+pub enum GrantUseError {
     #[error("the grant was used up, was revoked or has ended")]
     Already,
     #[error("the use of the grant could not be recorded, so it does not count: {0}")]
@@ -73,59 +74,59 @@ pub enum Spent {
 /// Grants and open approvals; clones share them.
 #[derive(Clone, Debug)]
 pub struct Approvals {
-    inner: Arc<Inner>,
+    inner: Arc<ApprovalsState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ApprovalsState {
     db: Option<Db>,
     /// Id of this process in the database's rows of open approvals.
     owner: String,
-    open: Mutex<Open>,
+    open: Mutex<OpenState>,
     /// The live grants. Written only under the lock of `open`.
-    grants: ArcSwap<Grants>,
+    grants: ArcSwap<LiveGrants>,
     changed: watch::Sender<u64>,
-    audit: OnceLock<Audit>,
+    audit: OnceLock<AuditLog>,
     metrics: OnceLock<ApprovalMetrics>,
     opened: Notify,
     /// Version of the database when its approvals were last read.
     version: AtomicI64,
-    keeper: OnceLock<Keeper>,
+    keeper: OnceLock<SettingOwner>,
 }
 
 /// An open approval with the tasks that wait for its end.
 #[derive(Debug)]
-struct Waiting {
-    asked: Asked,
-    span: Span,
+struct WaitedApproval {
+    asked: ApprovalSubject,
+    span: ApprovalLife,
     opened: Instant,
     /// The end of the approval, once there is one.
-    end: watch::Sender<Option<Closed>>,
+    end: watch::Sender<Option<ApprovalEnd>>,
     /// True if the call was allowed after its agent had been told to stop.
     is_late: bool,
 }
 
 /// The end of a closed approval, for late readers.
 #[derive(Debug)]
-struct PromptEnding {
-    id: PromptId,
-    how: Closed,
+struct ClosedApproval {
+    id: ApprovalId,
+    how: ApprovalEnd,
     is_late: bool,
 }
 
 /// The state under the lock: open approvals, and grants that are being written.
 #[derive(Debug)]
-struct Open {
-    desk: Desk,
-    consent: Consent,
-    waiting: HashMap<PromptId, Waiting>,
+struct OpenState {
+    desk: ApprovalDesk,
+    consent: ApprovalSettings,
+    waiting: HashMap<ApprovalId, WaitedApproval>,
     /// Once-grants of calls that waited for them and have not been decided again.
-    reserved: HashMap<PromptId, Arc<Grant>>,
+    reserved: HashMap<ApprovalId, Arc<ApprovalGrant>>,
     /// The latest ends of approvals, oldest first.
-    closed: VecDeque<PromptEnding>,
+    closed: VecDeque<ClosedApproval>,
     /// Grants that are being written. One that is revoked or invalidated meanwhile is removed here,
     /// and its write is undone.
-    writing: HashMap<Arc<str>, Asked>,
+    writing: HashMap<Arc<str>, ApprovalSubject>,
     /// Grants that ended here while the store took no writes, and are live in it.
     undone: HashSet<Arc<str>>,
 }
@@ -137,7 +138,7 @@ impl Approvals {
     }
 
     /// Creates approvals without a store, which end with the process.
-    pub fn memory(limits: &Consent) -> Self {
+    pub fn memory(limits: &ApprovalSettings) -> Self {
         Self::new(None, limits, Vec::new())
     }
 
@@ -145,18 +146,18 @@ impl Approvals {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub fn open(db: Db, limits: &Consent) -> Result<Self, DbError> {
-        clock::not_before(db.latest_time().run_now()?);
+    pub fn open(db: Db, limits: &ApprovalSettings) -> Result<Self, DbError> {
+        clock::advance_clock(db.latest_time().run_now()?);
         let rows = db.open_approvals(limits.unused_expiry.as_secs(), clock::since_1970().as_secs())?;
         Ok(Self::new(Some(db), limits, rows))
     }
 
-    fn new(db: Option<Db>, limits: &Consent, rows: Vec<GrantRow>) -> Self {
-        let desk = Desk::new(desk_limits(limits));
-        let none = Grants::new(limits.unused_expiry.as_secs());
-        let grants = rows.into_iter().fold(none, |grants, row| grants.with(Arc::new(Grant::new(row))));
+    fn new(db: Option<Db>, limits: &ApprovalSettings, rows: Vec<GrantRow>) -> Self {
+        let desk = ApprovalDesk::new(desk_limits(limits));
+        let none = LiveGrants::new(limits.unused_expiry.as_secs());
+        let grants = rows.into_iter().fold(none, |grants, row| grants.with(Arc::new(ApprovalGrant::new(row))));
         let consent = limits.clone();
-        let open = Open {
+        let open = OpenState {
             desk,
             consent,
             waiting: HashMap::new(),
@@ -165,7 +166,7 @@ impl Approvals {
             writing: HashMap::new(),
             undone: HashSet::new(),
         };
-        let inner = Inner {
+        let inner = ApprovalsState {
             db,
             owner: HEXLOWER.encode(&clock::random::<8>()),
             open: Mutex::new(open),
@@ -181,31 +182,31 @@ impl Approvals {
         Self { inner: Arc::new(inner) }
     }
 
-    pub fn store_health(&self) -> Option<&Arc<Health>> {
+    pub fn store_health(&self) -> Option<&Arc<StoreHealth>> {
         self.inner.db.as_ref().map(|db| db.health())
     }
 
     /// Returns the live grants of this moment. Takes no lock.
-    pub fn grants(&self) -> Arc<Grants> {
+    pub fn grants(&self) -> Arc<LiveGrants> {
         self.inner.grants.load_full()
     }
 
     /// Returns the current time in seconds since 1970. It never goes back, even over restarts.
-    pub fn wall(&self) -> Wall {
+    pub fn wall(&self) -> SteadySeconds {
         clock::since_1970().as_secs()
     }
 
     /// Applies other settings, to open approvals too: closes those whose time is over now, and the
     /// newest ones of a caller that has too many.
-    pub fn set_limits(&self, consent: &Consent) {
+    pub fn set_limits(&self, consent: &ApprovalSettings) {
         let inner = &self.inner;
         let now = self.wall();
         let mut open = inner.lock();
-        let Open { desk, waiting, .. } = &mut *open;
-        let life = |prompt: &Prompt| waiting.get(&prompt.id).map_or(0, |waiting| waiting.span.life(consent));
+        let OpenState { desk, waiting, .. } = &mut *open;
+        let life = |prompt: &OpenApproval| waiting.get(&prompt.id).map_or(0, |waiting| waiting.span.life(consent));
         let excess = desk.set_limits(desk_limits(consent), life);
         open.consent.clone_from(consent);
-        excess.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
+        excess.iter().for_each(|id| inner.close(&mut open, id, ApprovalEnd::Superseded, None));
         inner.expire(&mut open, now);
         let grants = inner.grants.load();
         inner.grants.store(Arc::new(grants.with_unused(consent.unused_expiry.as_secs())));
@@ -219,28 +220,28 @@ impl Approvals {
     /// the store.
     fn open_prompt(
         &self,
-        asked: Asked,
-        shown: Shown,
-        span: Span,
-        own: Option<&PromptId>,
-        entry: Entry,
-    ) -> Result<PromptId, Refused> {
+        asked: ApprovalSubject,
+        shown: CallDetails,
+        span: ApprovalLife,
+        own: Option<&ApprovalId>,
+        entry: AuditEntry,
+    ) -> Result<ApprovalId, ApprovalRefusal> {
         let inner = &self.inner;
         if inner.db.as_ref().is_some_and(|db| !db.health().is_writable()) {
-            return Err(Refused::NotKept);
+            return Err(ApprovalRefusal::NotKept);
         }
         let now = self.wall();
         let mut open = inner.lock();
         inner.expire(&mut open, now);
         let life = span.life(&open.consent);
-        let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life, own)?;
+        let opened = open.desk.open(asked.clone(), shown, ApprovalId::new(clock::random()), now, life, own)?;
         if !opened.joined {
             inner.opened(&opened.id, &asked, entry);
             let (end, now) = (watch::Sender::new(None), clock::now());
-            open.waiting.insert(opened.id, Waiting { asked, span, opened: now, end, is_late: false });
+            open.waiting.insert(opened.id, WaitedApproval { asked, span, opened: now, end, is_late: false });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
                 let view = ApprovalView::new(prompt, inner.grants.load().places());
-                db.enter_prompt(inner.owner(), view).then(unlisted::unlisted);
+                db.enter_prompt(inner.owner(), view).then(unlisted::log_unlisted);
             }
             inner.opened.notify_one();
             inner.tell();
@@ -248,33 +249,33 @@ impl Approvals {
         Ok(opened.id)
     }
 
-    pub fn prompt(&self, id: &PromptId) -> Option<Prompt> {
+    pub fn prompt(&self, id: &ApprovalId) -> Option<OpenApproval> {
         self.inner.lock().desk.get(id).cloned()
     }
 
-    pub fn prompts(&self) -> Vec<Prompt> {
-        let mut prompts: Vec<Prompt> = self.inner.lock().desk.prompts().cloned().collect();
+    pub fn prompts(&self) -> Vec<OpenApproval> {
+        let mut prompts: Vec<OpenApproval> = self.inner.lock().desk.prompts().cloned().collect();
         prompts.sort_by_key(|prompt| (prompt.opened_at, prompt.id));
         prompts
     }
 
     /// Waits for the end of an approval; an unknown one counts as superseded. Cancel-safe.
-    pub async fn settled(&self, id: &PromptId) -> Closed {
+    pub async fn settled(&self, id: &ApprovalId) -> ApprovalEnd {
         let mut end = {
             let open = self.inner.lock();
             match open.waiting.get(id) {
                 Some(waiting) => waiting.end.subscribe(),
                 None => {
                     let known = open.closed.iter().rev().find(|ending| ending.id == *id);
-                    return known.map_or(Closed::Superseded, |ending| ending.how);
+                    return known.map_or(ApprovalEnd::Superseded, |ending| ending.how);
                 }
             }
         };
         loop {
             let wait = tokio::time::timeout(Duration::from_secs(1), end.wait_for(Option::is_some));
             match wait.await {
-                Ok(Ok(how)) => return how.unwrap_or(Closed::Superseded),
-                Ok(Err(_)) => return Closed::Superseded,
+                Ok(Ok(how)) => return how.unwrap_or(ApprovalEnd::Superseded),
+                Ok(Err(_)) => return ApprovalEnd::Superseded,
                 Err(_) => self.expire(),
             }
         }
@@ -287,21 +288,21 @@ impl Approvals {
     /// Once the grant's record has been handed over, dropping the future does not stop it.
     ///
     /// # Errors
-    /// [`CannotAnswer`], if the answer does not count. The approval stays open, except if the grant
+    /// [`AnswerError`], if the answer does not count. The approval stays open, except if the grant
     /// could not be stored.
     pub async fn answer(
         &self,
-        id: &PromptId,
-        answer: Answer,
-        evidence: Evidence,
+        id: &ApprovalId,
+        answer: PersonAnswer,
+        evidence: ApprovalEvidence,
         by: &str,
-    ) -> Result<Closed, CannotAnswer> {
+    ) -> Result<ApprovalEnd, AnswerError> {
         let is_yes = answer.lifetime().is_some();
         let slot = if is_yes { self.inner.reserve().await? } else { RecordSlot::default() };
         let no = match answer {
-            Answer::Deny => Closed::Denied,
-            Answer::Decline => Closed::Declined,
-            Answer::Dismiss | Answer::Allow(_) | Answer::AllowBelow(_) => Closed::Dismissed,
+            PersonAnswer::Deny => ApprovalEnd::Denied,
+            PersonAnswer::Decline => ApprovalEnd::Declined,
+            PersonAnswer::Dismiss | PersonAnswer::Allow(_) | PersonAnswer::AllowBelow(_) => ApprovalEnd::Dismissed,
         };
         let grant = {
             let inner = &self.inner;
@@ -319,13 +320,15 @@ impl Approvals {
                 // A yes takes an earlier denial back. It is recorded as another answer to the same
                 // approval. Its time counts from now, since the time of the denial was counted.
                 let (end, opened) = (watch::Sender::new(None), clock::now());
-                open.waiting.insert(*id, Waiting { asked, span: Span::Client, opened, end, is_late: true });
+                open.waiting
+                    .insert(*id, WaitedApproval { asked, span: ApprovalLife::Client, opened, end, is_late: true });
             } else if is_yes && let Some(waiting) = open.waiting.get_mut(id) {
                 waiting.is_late = is_late;
             }
             match answered {
                 None => {
-                    let by = By { evidence, who: Arc::from(by), grant: None, scope: None, is_recorded: false };
+                    let by =
+                        ApprovalCloser { evidence, who: Arc::from(by), grant: None, scope: None, is_recorded: false };
                     inner.close(&mut open, id, no, Some(by));
                     return Ok(no);
                 }
@@ -341,14 +344,14 @@ impl Approvals {
     }
 
     /// Closes an approval of this process as timed out, because its call waits no longer.
-    pub fn unanswered(&self, id: &PromptId) {
+    pub fn unanswered(&self, id: &ApprovalId) {
         let inner = &self.inner;
         let now = self.wall();
         let mut open = inner.lock();
         inner.expire(&mut open, now);
-        let closed = open.desk.answer(id, Answer::Dismiss, Evidence::Client, "", now, Arc::from(""));
+        let closed = open.desk.answer(id, PersonAnswer::Dismiss, ApprovalEvidence::Client, "", now, Arc::from(""));
         if closed.is_ok() {
-            inner.close(&mut open, id, Closed::TimedOut, None);
+            inner.close(&mut open, id, ApprovalEnd::TimedOut, None);
         }
     }
 
@@ -356,15 +359,15 @@ impl Approvals {
     /// restarts. Must be awaited before the call is forwarded. Does nothing for other grants.
     ///
     /// # Errors
-    /// [`Spent`], if the grant is used up or its use cannot be recorded; the call must not go on.
-    pub async fn consume(&self, grant: &Grant) -> Result<(), Spent> {
+    /// [`GrantUseError`], if the grant is used up or its use cannot be recorded; the call must not go on.
+    pub async fn consume(&self, grant: &ApprovalGrant) -> Result<(), GrantUseError> {
         if !grant.is_once() {
             return Ok(());
         }
         let first = grant.consume();
         self.inner.drop_grants(|other| other.id() == grant.id());
         if !first {
-            return Err(Spent::Already);
+            return Err(GrantUseError::Already);
         }
         self.consume_row(Arc::clone(grant.id())).await
     }
@@ -386,7 +389,8 @@ impl Approvals {
             let mut open = inner.lock();
             open.writing.retain(|id, _| !hit(id));
             let grants = inner.grants.load();
-            let in_memory = |grant: &&Arc<Grant>| inner.db.is_none() || grant.lifetime() == Lifetime::Session;
+            let in_memory =
+                |grant: &&Arc<ApprovalGrant>| inner.db.is_none() || grant.lifetime() == GrantLifetime::Session;
             let count = grants.iter().filter(in_memory).filter(|grant| hit(grant.id())).count();
             let kept = grants.iter().filter(|grant| !in_memory(grant) && hit(grant.id()));
             let kept: Vec<Arc<str>> = kept.map(|grant| Arc::clone(grant.id())).collect();
@@ -405,7 +409,7 @@ impl Approvals {
 
     /// Ends the grants and closes the approvals for which `changed` returns true, because their
     /// item has changed.
-    pub fn invalidate(&self, changed: impl Fn(&Asked) -> bool) {
+    pub fn invalidate(&self, changed: impl Fn(&ApprovalSubject) -> bool) {
         let inner = &self.inner;
         let mut open = inner.lock();
         let grants = inner.grants.load();
@@ -413,7 +417,7 @@ impl Approvals {
             grants.iter().filter(|grant| changed(grant.asked())).map(|grant| Arc::clone(grant.id())).collect();
         open.writing.retain(|_, asked| !changed(asked));
         let closed = open.desk.supersede(|prompt| changed(&prompt.asked));
-        closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
+        closed.iter().for_each(|id| inner.close(&mut open, id, ApprovalEnd::Superseded, None));
         if dead.is_empty() {
             return;
         }
@@ -432,8 +436,8 @@ impl Approvals {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Open> {
+impl ApprovalsState {
+    fn lock(&self) -> MutexGuard<'_, OpenState> {
         self.open.lock()
     }
 
@@ -441,28 +445,28 @@ impl Inner {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    fn expire(&self, open: &mut Open, now: Wall) {
+    fn expire(&self, open: &mut OpenState, now: SteadySeconds) {
         for id in open.desk.expire(now) {
-            self.close(open, &id, Closed::TimedOut, None);
+            self.close(open, &id, ApprovalEnd::TimedOut, None);
         }
     }
 
     /// Closes an approval: wakes its waiters, records and counts the end, and removes it from the
     /// store. All ends pass here.
-    fn close(&self, open: &mut Open, id: &PromptId, how: Closed, by: Option<By>) {
+    fn close(&self, open: &mut OpenState, id: &ApprovalId, how: ApprovalEnd, by: Option<ApprovalCloser>) {
         let mut is_late = false;
         if let Some(waiting) = open.waiting.remove(id) {
             self.count_end(how, by.as_ref(), waiting.opened);
             self.ended(id, &waiting.asked, how, by);
             waiting.end.send_replace(Some(how));
-            is_late = waiting.is_late && how == Closed::Granted;
+            is_late = waiting.is_late && how == ApprovalEnd::Granted;
         }
-        open.closed.push_back(PromptEnding { id: *id, how, is_late });
+        open.closed.push_back(ClosedApproval { id: *id, how, is_late });
         if open.closed.len() > MAX_CLOSED {
             open.closed.pop_front();
         }
         if let Some(db) = &self.db {
-            db.remove_prompt(id.to_string()).then(unlisted::unlisted);
+            db.remove_prompt(id.to_string()).then(unlisted::log_unlisted);
         }
         self.tell();
     }
@@ -470,27 +474,27 @@ impl Inner {
     /// Checks the bounds on grants before the approval is allowed.
     ///
     /// # Errors
-    /// [`CannotAnswer::Full`], or [`CannotAnswer::Unknown`] if the approval is neither open nor
+    /// [`AnswerError::Full`], or [`AnswerError::Unknown`] if the approval is neither open nor
     /// denied.
-    fn has_room(&self, open: &Open, id: &PromptId) -> Result<(), CannotAnswer> {
+    fn has_room(&self, open: &OpenState, id: &ApprovalId) -> Result<(), AnswerError> {
         let prompt = open.desk.get(id).map(|prompt| &prompt.asked);
         let denied = || open.desk.denial(id, clock::since_1970().as_secs()).map(|denial| &denial.asked);
-        let asked = prompt.or_else(denied).ok_or(CannotAnswer::Unknown)?;
+        let asked = prompt.or_else(denied).ok_or(AnswerError::Unknown)?;
         let grants = self.grants.load();
         let caller = &asked.caller;
         let on_their_way = open.writing.values().filter(|asked| asked.caller == *caller).count();
         let all = grants.len() + open.writing.len();
         let full = all >= MAX_GRANTS || grants.of_caller(caller) + on_their_way >= MAX_GRANTS_OF_CALLER;
-        if full { Err(CannotAnswer::Full) } else { Ok(()) }
+        if full { Err(AnswerError::Full) } else { Ok(()) }
     }
 
     /// Adds a live grant. The caller holds the lock of `open`.
-    fn add(&self, grant: Arc<Grant>) {
+    fn add(&self, grant: Arc<ApprovalGrant>) {
         self.grants.store(Arc::new(self.grants.load().with(grant)));
     }
 }
 
-const fn desk_limits(consent: &Consent) -> DeskLimits {
+const fn desk_limits(consent: &ApprovalSettings) -> DeskLimits {
     DeskLimits { max_open: consent.max_open, per_minute: consent.per_minute }
 }
 

@@ -28,8 +28,8 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::base::clock;
 use crate::config::{self, guard};
-use crate::policy::Entry;
-use crate::policy::chain::Form;
+use crate::policy::AuditEntry;
+use crate::policy::chain::LogSettings;
 use crate::store::db::{Db, DbError};
 use crate::store::disk_use;
 use crate::store::port::AuditHead;
@@ -51,14 +51,14 @@ mod ticket;
 pub mod verify;
 mod writer;
 
-pub use self::files::{Folder, MAIN};
-pub use self::journal::Journal;
-pub use self::queue::{RecordSlot, Recorded};
-pub use self::ticket::{Options, Unrecorded};
+pub use self::files::{LogFolder, MAIN};
+pub use self::journal::CommandChain;
+pub use self::queue::{RecordSlot, RecordState};
+pub use self::ticket::{AuditLogOptions, UnrecordedError};
 
 use self::queue::RecordQueue;
-use self::search::{Bounds, CannotSearch, Page, Query};
-use self::ticket::{Job, Setting, Settings};
+use self::search::{DecisionPage, DecisionQuery, PageBounds, SearchError};
+use self::ticket::{LogChange, WriterJob, WriterResources};
 
 /// Most searches that run at once.
 const SEARCHES: usize = 2;
@@ -67,7 +67,7 @@ const SEARCH_WAIT: Duration = Duration::from_secs(5);
 
 /// The reason why the log could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum AuditOpenError {
     #[error("the audit log in {path}: {source}")]
     Folder {
         path: PathBuf,
@@ -84,15 +84,15 @@ pub enum OpenError {
 /// its writer.
 ///
 /// # Errors
-/// [`OpenError`]. A relative folder must not be a symbolic link.
+/// [`AuditOpenError`]. A relative folder must not be a symbolic link.
 pub fn open_in(
     state: &Path,
     db: &Db,
-    config: &config::Audit,
+    config: &config::AuditSettings,
     chain: &str,
     metrics: AuditMetrics,
-) -> Result<Audit, OpenError> {
-    let options = Options {
+) -> Result<AuditLog, AuditOpenError> {
+    let options = AuditLogOptions {
         folder: state.join(&config.path),
         chain: chain.to_owned(),
         arguments: config.capture_arguments,
@@ -103,10 +103,10 @@ pub fn open_in(
     };
     let is_link = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink());
     if config.path.is_relative() && is_link(&options.folder) {
-        let source = guard::link(&options.folder);
-        return Err(OpenError::Folder { path: options.folder, source });
+        let source = guard::link_error(&options.folder);
+        return Err(AuditOpenError::Folder { path: options.folder, source });
     }
-    Audit::open(options, db.clone(), metrics)
+    AuditLog::open(options, db.clone(), metrics)
 }
 
 /// Reads the heads of all chains from the store of a state directory, and the settings of its log.
@@ -114,33 +114,33 @@ pub fn open_in(
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn kept_in(state: &Path) -> Result<(Vec<AuditHead>, Option<Form>), DbError> {
+pub fn read_heads_in(state: &Path) -> Result<(Vec<AuditHead>, Option<LogSettings>), DbError> {
     if !Db::is_in(state) {
         return Ok((Vec::new(), None));
     }
     let db = Db::open_with(state, &KeySource::default())?;
-    let form = Form::new(&db.installation_key().run_now()?, false);
+    let form = LogSettings::new(&db.installation_key().run_now()?, false);
     Ok((db.audit_heads().run_now()?, Some(form)))
 }
 
 /// Generates the name of a chain that no other process writes.
-pub fn chain_of_its_own() -> String {
+pub fn new_chain_name() -> String {
     format!("s-{}", HEXLOWER.encode(&clock::random::<4>()))
 }
 
 /// The audit log; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Audit(Option<Arc<Inner>>);
+pub struct AuditLog(Option<Arc<AuditLogState>>);
 
 #[derive(Debug)]
-struct Inner {
+struct AuditLogState {
     queue: Arc<RecordQueue>,
     strict: AtomicBool,
-    folder: Folder,
+    folder: LogFolder,
     searches: Arc<Semaphore>,
 }
 
-impl Audit {
+impl AuditLog {
     /// A log that drops all records, for a gateway without a state directory.
     pub const fn none() -> Self {
         Self(None)
@@ -150,28 +150,30 @@ impl Audit {
     /// itself, and takes no records until then.
     ///
     /// # Errors
-    /// [`OpenError`], if something has to be repaired first.
-    pub fn open(options: Options, db: Db, metrics: AuditMetrics) -> Result<Self, OpenError> {
-        let folder = Folder::at(options.folder.clone());
-        let form = Form::new(&db.installation_key().run_now().map_err(OpenError::Store)?, options.arguments);
-        let heads = db.audit_heads().run_now().map_err(OpenError::Store)?;
+    /// [`AuditOpenError`], if something has to be repaired first.
+    pub fn open(options: AuditLogOptions, db: Db, metrics: AuditMetrics) -> Result<Self, AuditOpenError> {
+        let folder = LogFolder::at(options.folder.clone());
+        let form =
+            LogSettings::new(&db.installation_key().run_now().map_err(AuditOpenError::Store)?, options.arguments);
+        let heads = db.audit_heads().run_now().map_err(AuditOpenError::Store)?;
         let kept = heads.into_iter().find(|kept| kept.chain == options.chain);
         let (queue, jobs, taken) = RecordQueue::new(options.deny, metrics.clone());
         let (shared, back) = (Arc::clone(queue.shared()), queue.downgrade());
-        let audit = Self(Some(Arc::new(Inner {
+        let audit = Self(Some(Arc::new(AuditLogState {
             queue,
             strict: AtomicBool::new(options.strict),
             folder: folder.clone(),
             searches: Arc::new(Semaphore::new(SEARCHES)),
         })));
-        let mut setting = Setting { folder, options, form, db, metrics, shared, kept, lock: None, queue: back, taken };
-        let start = match dormant::open(&mut setting) {
-            Err(source) if !dormant::passes(&source) => {
-                return Err(OpenError::Folder { path: setting.options.folder, source });
+        let mut setting =
+            WriterResources { folder, options, form, db, metrics, shared, kept, lock: None, queue: back, taken };
+        let start = match dormant::open_log(&mut setting) {
+            Err(source) if !dormant::is_transient(&source) => {
+                return Err(AuditOpenError::Folder { path: setting.options.folder, source });
             }
             start => start,
         };
-        writer::Writer::start(setting, start, jobs).map_err(OpenError::Thread)?;
+        writer::LogWriter::start(setting, start, jobs).map_err(AuditOpenError::Thread)?;
         Ok(audit)
     }
 
@@ -201,16 +203,17 @@ impl Audit {
     }
 
     /// Hands a record over to the writer. If the queue has a place, the record is in it when this
-    /// returns. A `durable` record is on disk when [`Recorded::written`] returns; so is any other
-    /// record in strict mode, or while the disk takes no records and calls are refused for that.
-    pub fn record(&self, entry: Entry, durable: bool) -> Recorded {
-        let Some(inner) = &self.0 else { return Recorded::Accepted };
+    /// returns. A `durable` record is on disk when [`RecordState::written`] returns; so is any
+    /// other record in strict mode, or while the disk takes no records and calls are refused for
+    /// that.
+    pub fn record(&self, entry: AuditEntry, durable: bool) -> RecordState {
+        let Some(inner) = &self.0 else { return RecordState::Accepted };
         inner.queue.record(entry, durable || inner.strict.load(Ordering::Relaxed))
     }
 
     /// Hands over the record of an event that has already taken effect, for which no task waits.
     /// The record is on disk soon, or as soon as the disk takes records again.
-    pub fn record_done(&self, entry: Entry) {
+    pub fn record_done(&self, entry: AuditEntry) {
         if let Some(inner) = &self.0 {
             inner.queue.record_done(entry);
         }
@@ -220,8 +223,8 @@ impl Audit {
     /// that must not take effect without its record.
     ///
     /// # Errors
-    /// [`Unrecorded`], if the writer has ended and `on-failure` is `"deny"`.
-    pub async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
+    /// [`UnrecordedError`], if the writer has ended and `on-failure` is `"deny"`.
+    pub async fn reserve(&self) -> Result<RecordSlot, UnrecordedError> {
         match &self.0 {
             Some(inner) => inner.queue.reserve().await,
             None => Ok(RecordSlot::default()),
@@ -229,44 +232,44 @@ impl Audit {
     }
 
     /// Applies other settings to all records that are handed over from here on.
-    pub async fn change(&self, config: &config::Audit) {
+    pub async fn change(&self, config: &config::AuditSettings) {
         let Some(inner) = &self.0 else { return };
         let deny = config.on_failure == config::OnFailure::Deny;
         inner.strict.store(config.strict, Ordering::Relaxed);
         inner.queue.set_deny(deny);
-        let settings = Settings {
+        let settings = LogChange {
             arguments: config.capture_arguments,
             deny,
             max_segment: config.max_segment as u64,
             retain: config.retain,
         };
         // The writer may have ended; then no record follows.
-        drop(inner.queue.send(Job::Change(settings)).await);
+        drop(inner.queue.send(WriterJob::Change(settings)).await);
     }
 
     /// Searches one page of decisions, on a blocking thread. A few searches run at once; each has a
     /// bound in time and bytes, within which it ends even if its caller is gone.
     ///
     /// # Errors
-    /// [`CannotSearch`].
-    pub async fn search(&self, query: Query) -> Result<Page, CannotSearch> {
-        let inner = self.0.as_ref().ok_or(CannotSearch::NoLog)?;
+    /// [`SearchError`].
+    pub async fn search(&self, query: DecisionQuery) -> Result<DecisionPage, SearchError> {
+        let inner = self.0.as_ref().ok_or(SearchError::NoLog)?;
         let place = tokio::time::timeout(SEARCH_WAIT, Arc::clone(&inner.searches).acquire_owned());
-        let Ok(Ok(place)) = place.await else { return Err(CannotSearch::Busy) };
+        let Ok(Ok(place)) = place.await else { return Err(SearchError::Busy) };
         let folder = inner.folder.clone();
         let found = tokio::task::spawn_blocking(move || {
-            let found = search::search(&folder, &query, Bounds::default());
+            let found = search::search(&folder, &query, PageBounds::default());
             drop(place);
             found
         });
-        found.await.map_err(|_| CannotSearch::Busy)?.map_err(CannotSearch::Unreadable)
+        found.await.map_err(|_| SearchError::Busy)?.map_err(SearchError::Unreadable)
     }
 
     /// Waits until all records so far are on disk and the head is stored. The log stays open.
     pub async fn flush(&self) {
         let Some(inner) = &self.0 else { return };
         let (done, flushed) = oneshot::channel();
-        if inner.queue.send(Job::Flush(done)).await.is_ok() {
+        if inner.queue.send(WriterJob::Flush(done)).await.is_ok() {
             // A writer that ends flushes first.
             drop(flushed.await);
         }
@@ -275,12 +278,12 @@ impl Audit {
 
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-impl Audit {
+impl AuditLog {
     /// Pauses the writer until the returned sender is dropped.
     pub async fn hold(&self) -> std::sync::mpsc::Sender<()> {
         let (release, held) = std::sync::mpsc::channel();
         let (begun, has_begun) = oneshot::channel();
-        self.0.as_ref().unwrap().queue.send(Job::Hold(begun, held)).await.unwrap();
+        self.0.as_ref().unwrap().queue.send(WriterJob::Hold(begun, held)).await.unwrap();
         has_begun.await.unwrap();
         release
     }

@@ -49,33 +49,33 @@ pub enum BackupError {
 /// Writes a backup of the state directory `state` to `to`, which must be absent or an empty folder.
 /// `with_key` adds the key file. Other processes may use the state directory meanwhile. Blocks.
 pub fn write(state: &Path, to: &Path, with_key: bool) -> Result<Backup, BackupError> {
-    let (parent, dir) = place(state, to)?;
-    let fresh = Unfinished::make(&parent).map_err(|error| failed(&parent, &error))?;
+    let (parent, dir) = check_target(state, to)?;
+    let fresh = UnfinishedBackup::make(&parent).map_err(|error| io_failure(&parent, &error))?;
     let rows = db::back_up(state, &fresh.0, clock::unix_seconds());
     let rows = rows.map_err(|error| BackupError::Failed(error.to_string()))?;
     let mut files = vec![db::FILE.to_owned()];
     let key = with_key.then(|| (KEY_FILE.to_owned(), guard::SECRET));
     let token = (directory::TOKEN_FILE.to_owned(), guard::SHARED);
-    let catalogs = directory::catalogs(state).map_err(|error| failed(state, &error))?;
+    let catalogs = directory::list_catalogs(state).map_err(|error| io_failure(state, &error))?;
     let catalogs = catalogs.into_iter().map(|name| (name, guard::SHARED));
     for (name, forbidden) in [token].into_iter().chain(key).chain(catalogs) {
         match copy(&state.join(&name), &fresh.0.join(&name), forbidden) {
             Ok(()) => files.push(name),
             // The file was never made, or has been removed since the listing.
             Err((_, error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Err((path, error)) => return Err(failed(&path, &error)),
+            Err((path, error)) => return Err(io_failure(&path, &error)),
         }
     }
     fresh.finish(&parent, &dir).map_err(|error| {
         // A mount point cannot be replaced.
         let is_mounted = error.kind() == io::ErrorKind::ResourceBusy;
         let text = || format!("{} is a mount point; name a new folder in it", dir.display());
-        if is_mounted { BackupError::Place(text()) } else { failed(&dir, &error) }
+        if is_mounted { BackupError::Place(text()) } else { io_failure(&dir, &error) }
     })?;
     Ok(Backup { dir, files, rows })
 }
 
-fn failed(path: &Path, error: &io::Error) -> BackupError {
+fn io_failure(path: &Path, error: &io::Error) -> BackupError {
     BackupError::Failed(format!("{}: {error}", path.display()))
 }
 
@@ -85,24 +85,24 @@ fn failed(path: &Path, error: &io::Error) -> BackupError {
 /// # Errors
 /// [`BackupError`], if the target is in the state directory, is taken, or is beside files that
 /// other users can replace.
-fn place(state: &Path, to: &Path) -> Result<(PathBuf, PathBuf), BackupError> {
+fn check_target(state: &Path, to: &Path) -> Result<(PathBuf, PathBuf), BackupError> {
     let shown = to.display();
     let name = to.file_name().ok_or_else(|| BackupError::Place(format!("{shown}: name a new folder")))?;
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let parent = parent.canonicalize().map_err(|error| failed(parent, &error))?;
-    let state = state.canonicalize().map_err(|error| failed(state, &error))?;
+    let parent = parent.canonicalize().map_err(|error| io_failure(parent, &error))?;
+    let state = state.canonicalize().map_err(|error| io_failure(state, &error))?;
     let dir = parent.join(name);
     if dir.starts_with(&state) {
         let text = format!("{shown} is in the state directory {}; name a folder elsewhere", state.display());
         return Err(BackupError::Place(text));
     }
     let foul = |why| BackupError::Failed(format!("the folder {} {why}", parent.display()));
-    guard::directory(&parent, true).map_err(foul)?;
+    guard::check_directory(&parent, true).map_err(foul)?;
     let data = match fs::symlink_metadata(&dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((parent, dir)),
-        data => data.map_err(|error| failed(&dir, &error))?,
+        data => data.map_err(|error| io_failure(&dir, &error))?,
     };
-    let is_empty = data.is_dir() && fs::read_dir(&dir).map_err(|error| failed(&dir, &error))?.next().is_none();
+    let is_empty = data.is_dir() && fs::read_dir(&dir).map_err(|error| io_failure(&dir, &error))?.next().is_none();
     if !is_empty {
         let what = if data.is_dir() { "is not empty" } else { "is not a folder" };
         let text = format!("{shown} {what} and was left as it is; name a new or empty folder");
@@ -113,9 +113,9 @@ fn place(state: &Path, to: &Path) -> Result<(PathBuf, PathBuf), BackupError> {
 
 /// A temporary folder with mode 0700; removed on drop unless it was renamed.
 #[derive(Debug)]
-struct Unfinished(PathBuf);
+struct UnfinishedBackup(PathBuf);
 
-impl Unfinished {
+impl UnfinishedBackup {
     fn make(parent: &Path) -> io::Result<Self> {
         let unique = HEXLOWER.encode(&clock::random::<8>());
         let path = parent.join(format!("{UNFINISHED}{unique}"));
@@ -131,7 +131,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedBackup {
     fn drop(&mut self) {
         // After [`Self::finish`] this path does not exist any more.
         drop(fs::remove_dir_all(&self.0));

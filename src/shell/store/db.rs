@@ -5,19 +5,22 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::port::Store;
-pub use super::port::{BackupRows, Claim, Claimant, DbError, Health, Key, LoginKey, MadeLogin, SessionRows, SignIn};
+use super::port::StoreEngine;
+pub use super::port::{
+    BackupRows, ClaimKey, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, SecretDigest, SessionRows,
+    StoreHealth,
+};
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;
 pub use super::sqlite::{FILE, back_up, wait_until_closed};
-use crate::wire::secrets::Secrets;
+use crate::wire::secrets::SealSecrets;
 
 /// The open store of a state directory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Db {
     dir: Arc<Path>,
     seals: Seals,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreEngine>,
 }
 
 impl Db {
@@ -72,14 +75,14 @@ impl Db {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn secrets(&self, purpose: &str) -> Result<Option<Secrets>, DbError> {
+    pub fn secrets(&self, purpose: &str) -> Result<Option<SealSecrets>, DbError> {
         let identity = self.identity().run_now()?;
         Ok(self.seals.secrets(purpose, &identity))
     }
 }
 
 impl Deref for Db {
-    type Target = dyn Store;
+    type Target = dyn StoreEngine;
 
     fn deref(&self) -> &Self::Target {
         &*self.store

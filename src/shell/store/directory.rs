@@ -12,10 +12,10 @@ use data_encoding::BASE64URL_NOPAD;
 
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::name::{canonical, canonical_uri};
-use crate::config::{Upstream, guard};
+use crate::catalog::name::{canonical_name, canonical_uri};
+use crate::config::{UpstreamSettings, guard};
 use crate::engine::handshake::EraHint;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
 use crate::store::db::{Db, DbError};
 use crate::store::disk_use;
@@ -42,20 +42,20 @@ pub const TOKEN_FILE: &str = "token";
 
 /// A state directory that was checked, and the source of the key that seals its values.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct StateDir {
     dir: PathBuf,
     key: KeySource,
 }
 
 /// The kept catalog of an upstream from an earlier run.
 #[derive(Debug)]
-pub struct Remembered {
+pub struct KeptCatalog {
     pub inventory: Inventory,
     pub revision: Revision,
     pub hint: Option<EraHint>,
 }
 
-impl Store {
+impl StateDir {
     /// Opens a state directory, and creates it with mode 0700 if it is missing. `key` seals the
     /// values of its database.
     ///
@@ -69,7 +69,7 @@ impl Store {
             .create(&dir)
             .map_err(|error| told(format!("cannot be made: {error}")))?;
         // Symbolic links on the path are allowed: systemd's DynamicUser= makes them.
-        guard::directory(&dir, false).map_err(told)?;
+        guard::check_directory(&dir, false).map_err(told)?;
         Ok(Self { dir, key })
     }
 
@@ -155,7 +155,7 @@ impl Store {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{} {error}", path.display()));
         let text = match files::read(&path, forbidden, guard::MAX_KEY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                files::make_once(&self.dir, name, &Self::fresh_token()).map_err(named)?;
+                files::create_once(&self.dir, name, &Self::fresh_token()).map_err(named)?;
                 // If several processes make the token at once, the first file wins.
                 files::read(&path, forbidden, guard::MAX_KEY)
             }
@@ -173,7 +173,7 @@ impl Store {
 
     /// Reads the kept catalog of the upstream with this key. Logs a file that cannot be read; a
     /// malformed one counts as missing.
-    pub fn recall(&self, key: &str) -> Option<Remembered> {
+    pub fn recall(&self, key: &str) -> Option<KeptCatalog> {
         let path = self.dir.join(inventory_file(key));
         let (text, written) = files::read(&path, guard::SHARED, MAX_INVENTORY)
             .inspect_err(|error| {
@@ -186,19 +186,19 @@ impl Store {
         let (inventory, revision) = Inventory::from_json(&RawJson::checked(text).ok()?)?;
         let age = written.elapsed().ok()?;
         let legacy = revision.era() == Era::Legacy && age < VERDICT_LIFE;
-        Some(Remembered { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })
+        Some(KeptCatalog { inventory, revision, hint: legacy.then_some(EraHint::Legacy) })
     }
 
     /// Returns the canonical names of all kept items of these upstreams; `None` unless each of them
     /// has a kept catalog.
-    pub fn canonical_names<'a>(&self, upstreams: impl Iterator<Item = &'a Upstream>) -> Option<Vec<String>> {
+    pub fn canonical_names<'a>(&self, upstreams: impl Iterator<Item = &'a UpstreamSettings>) -> Option<Vec<String>> {
         let mut names = Vec::new();
         for upstream in upstreams {
             let inventory = self.recall(&upstream.inventory_key())?.inventory;
-            for list in List::ALL {
+            for list in ItemList::ALL {
                 names.extend(inventory.items(list).iter().map(|item| match list {
-                    List::Tools | List::Prompts => canonical(&upstream.name, &item.key),
-                    List::Resources | List::Templates => canonical_uri(&upstream.name, &item.key),
+                    ItemList::Tools | ItemList::Prompts => canonical_name(&upstream.name, &item.key),
+                    ItemList::Resources | ItemList::Templates => canonical_uri(&upstream.name, &item.key),
                 }));
             }
         }
@@ -234,7 +234,7 @@ impl Store {
 
     /// Migrates catalogs that an earlier version kept by launch alone: links each to the upstream
     /// behind a URL that has the launch, or drops it if several upstreams have the launch.
-    pub fn adopt_catalogs<'a>(&self, upstreams: impl Iterator<Item = &'a Upstream>) {
+    pub fn adopt_catalogs<'a>(&self, upstreams: impl Iterator<Item = &'a UpstreamSettings>) {
         let mut owners: HashMap<String, Vec<String>> = HashMap::new();
         for upstream in upstreams {
             let (launch, key) = (upstream.launch_identity(), upstream.inventory_key());
@@ -278,12 +278,12 @@ impl Store {
     /// Replaces a file atomically: a reader sees the old text or the new one.
     fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let path = self.dir.join(name);
-        files::with_fresh(&self.dir, name, text, |fresh| fs::rename(fresh, &path))
+        files::write_and_place(&self.dir, name, text, |fresh| fs::rename(fresh, &path))
     }
 }
 
 /// Lists the file names of the kept catalogs in a state directory, sorted.
-pub(super) fn catalogs(dir: &Path) -> io::Result<Vec<String>> {
+pub(super) fn list_catalogs(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         // Every name of ours is UTF-8.
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn the_token_is_made_once_and_readable_by_its_owner_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path().join("state"), KeySource::default()).unwrap();
+        let store = StateDir::open(dir.path().join("state"), KeySource::default()).unwrap();
         let (token, path) = store.token().unwrap();
         assert_eq!(store.token().unwrap().0, token);
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn catalogs_of_upstreams_that_are_gone_are_removed_and_no_others() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path().to_owned(), KeySource::default()).unwrap();
+        let store = StateDir::open(dir.path().to_owned(), KeySource::default()).unwrap();
         for launch in ["a", "b", "c"] {
             store.remember(launch, &Inventory::default(), Revision::V2025_06_18).unwrap();
         }
@@ -346,7 +346,7 @@ mod tests {
         let local = "[upstreams.local]\ncommand = [\"/bin/true\"]\n";
         for (text, is_adopted) in [(wiki.to_owned(), true), (format!("{wiki}{admin}"), false)] {
             let dir = tempfile::tempdir().unwrap();
-            let store = Store::open(dir.path().to_owned(), KeySource::default()).unwrap();
+            let store = StateDir::open(dir.path().to_owned(), KeySource::default()).unwrap();
             let upstreams = upstreams(&format!("{text}{local}"));
             for upstream in &upstreams {
                 store.remember(&upstream.launch_identity(), &Inventory::default(), Revision::V2025_06_18).unwrap();
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_kept_catalog_that_is_a_pipe_or_too_large_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path().to_owned(), KeySource::default()).unwrap();
+        let store = StateDir::open(dir.path().to_owned(), KeySource::default()).unwrap();
         let huge = fs::File::create(dir.path().join("inventory-huge.json")).unwrap();
         huge.set_len(MAX_INVENTORY + 1).unwrap();
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn a_broken_inventory_file_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path().to_owned(), KeySource::default()).unwrap();
+        let store = StateDir::open(dir.path().to_owned(), KeySource::default()).unwrap();
         store.remember("x", &Inventory::default(), Revision::V2025_06_18).unwrap();
         assert_eq!(store.recall("x").unwrap().hint, Some(EraHint::Legacy));
         fs::write(dir.path().join("inventory-x.json"), "{\"version\":").unwrap();

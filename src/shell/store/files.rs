@@ -18,9 +18,9 @@ use crate::config::guard;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(super) fn make_once(dir: &Path, name: &str, text: &str) -> io::Result<()> {
+pub(super) fn create_once(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     let path = dir.join(name);
-    let made = with_fresh(dir, name, text.as_bytes(), |fresh| {
+    let made = write_and_place(dir, name, text.as_bytes(), |fresh| {
         // Unlike a rename, a link never replaces an existing file.
         let made = fs::hard_link(fresh, &path);
         fs::remove_file(fresh)?;
@@ -39,7 +39,7 @@ pub(super) fn make_once(dir: &Path, name: &str, text: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written, and those of `place`.
-pub(super) fn with_fresh(
+pub(super) fn write_and_place(
     dir: &Path,
     name: &str,
     text: &[u8],

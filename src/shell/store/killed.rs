@@ -31,9 +31,9 @@ const UPSTREAM: &str = "upstream";
 pub(crate) const AT_HAND: usize = 48;
 
 /// The log of uses of a child process.
-pub(crate) struct Uses(fs::File);
+pub(crate) struct UseLog(fs::File);
 
-impl Uses {
+impl UseLog {
     /// Announces on stdout that the store is open, and opens the log of uses.
     pub(crate) fn begin(dir: &Path) -> Self {
         println!("\n{BEGAN}");
@@ -48,7 +48,7 @@ impl Uses {
 
 /// Runs the work of a child process until it is killed. Does nothing in the test run itself, where
 /// [`STORE`] is not set.
-pub(crate) fn until_killed<F: Future<Output = ()>>(work: impl FnOnce(PathBuf) -> F) {
+pub(crate) fn run_until_killed<F: Future<Output = ()>>(work: impl FnOnce(PathBuf) -> F) {
     let Some(dir) = std::env::var_os(STORE).map(PathBuf::from) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(work(dir));
@@ -58,7 +58,7 @@ pub(crate) fn until_killed<F: Future<Output = ()>>(work: impl FnOnce(PathBuf) ->
 }
 
 /// Reads all uses so far.
-pub(crate) fn uses(dir: &Path) -> Vec<String> {
+pub(crate) fn read_uses(dir: &Path) -> Vec<String> {
     fs::read_to_string(dir.join(UPSTREAM)).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -66,20 +66,20 @@ pub(crate) fn uses(dir: &Path) -> Vec<String> {
 /// one, `check` verifies a store and refills it; it is given its last result, at first 0.
 pub(crate) fn kill_1000(test: &str, check: impl Fn(&Path, usize) -> usize + Sync) {
     let used: usize = std::thread::scope(|scope| {
-        let stores: Vec<_> = (0..STORES).map(|_| scope.spawn(|| lives(test, &check))).collect();
+        let stores: Vec<_> = (0..STORES).map(|_| scope.spawn(|| run_lives(test, &check))).collect();
         stores.into_iter().map(|store| store.join().unwrap()).sum()
     });
     assert!(used > KILLS / 10, "{used} uses: the processes are killed before they do anything");
 }
 
 /// Runs all lives of one store; returns the number of uses.
-fn lives(test: &str, check: &impl Fn(&Path, usize) -> usize) -> usize {
+fn run_lives(test: &str, check: &impl Fn(&Path, usize) -> usize) -> usize {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(UPSTREAM), "").unwrap();
     let mut made = 0;
     for life in 0..KILLS / STORES / AT_ONCE {
         made = check(dir.path(), made);
-        let mut children: Vec<Child> = (0..AT_ONCE).map(|_| start(test, dir.path())).collect();
+        let mut children: Vec<Child> = (0..AT_ONCE).map(|_| start_child(test, dir.path())).collect();
         for (n, child) in children.iter_mut().enumerate() {
             // In turn, one child is killed while it starts, and the other while it writes.
             if life % 2 == n % 2 {
@@ -96,10 +96,10 @@ fn lives(test: &str, check: &impl Fn(&Path, usize) -> usize) -> usize {
         }
     }
     check(dir.path(), made);
-    uses(dir.path()).len()
+    read_uses(dir.path()).len()
 }
 
-fn start(test: &str, dir: &Path) -> Child {
+fn start_child(test: &str, dir: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     // The test runner knows the test by its path without the crate.
     let (_, name) = test.split_once("::").unwrap();

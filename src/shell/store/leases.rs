@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::base::tally::Tally;
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::policy::{Granted, Lease, Limiter, Overdrawn, Policy};
+use crate::base::tally::LogTally;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::policy::{LeaseBound, LimitLease, Limiter, OverdrawnLimit, Policy};
 use crate::store::db::{Db, DbError};
 use crate::telemetry::metrics::Metrics;
 
@@ -21,7 +21,7 @@ const SWEEP_EVERY: u64 = 1024;
 /// Time after which a call may be retried if its lease could not be written.
 const STORE_WAIT: Duration = Duration::from_secs(1);
 /// Rate limit of log lines about calls that were refused for that.
-static UNKEPT: Tally = Tally::of(1);
+static UNKEPT: LogTally = LogTally::of(1);
 
 /// The durable side of limits; clones share it.
 #[derive(Clone, Debug)]
@@ -33,9 +33,9 @@ pub struct Leases {
 }
 
 /// The reason why a call got no lease.
-enum Refused {
+enum LeaseRefusal {
     /// A limit is used up.
-    Overdrawn(Overdrawn),
+    Overdrawn(OverdrawnLimit),
     /// The lease could not be written; `None` if it was given back meanwhile.
     NotKept(Option<DbError>),
 }
@@ -55,7 +55,7 @@ impl Leases {
         let Some(db) = &self.db else { return Ok(Limiter::new(policy)) };
         // If the clock was set back, days must not begin anew, nor people wait for times that were
         // close.
-        clock::not_before(db.latest_time().run_now()?);
+        clock::advance_clock(db.latest_time().run_now()?);
         let now = clock::since_1970();
         Ok(Limiter::durable(policy, &db.limits(now)?, now))
     }
@@ -65,29 +65,29 @@ impl Leases {
     ///
     /// # Errors
     /// The refusal of the call, whose amounts have been given back.
-    pub async fn settle(&self, lease: &Lease) -> Result<(), Failure> {
+    pub async fn settle(&self, lease: &LimitLease) -> Result<(), CallFailure> {
         if lease.is_given_back() {
-            return Err(not_kept());
+            return Err(unrecorded_failure());
         }
         let Some(db) = self.db.as_ref().filter(|_| !lease.is_settled()) else { return Ok(()) };
         let settled = lease.clone();
         let is_sweep = self.taken.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1;
         let extend = db.extend_lease(lease.clone(), clock::since_1970(), is_sweep);
-        let concluded = extend.run_with(move |outcome| conclude(&settled, outcome)).await;
-        match concluded.unwrap_or_else(|error| Err(Refused::NotKept(Some(error)))) {
+        let concluded = extend.run_with(move |outcome| apply_outcome(&settled, outcome)).await;
+        match concluded.unwrap_or_else(|error| Err(LeaseRefusal::NotKept(Some(error)))) {
             Ok(()) => Ok(()),
-            Err(Refused::Overdrawn(Overdrawn { limit, retry_after })) => {
+            Err(LeaseRefusal::Overdrawn(OverdrawnLimit { limit, retry_after })) => {
                 self.metrics.limit_hit(&limit);
-                Err(limited(retry_after))
+                Err(limit_failure(retry_after))
             }
             // The store logs this itself.
-            Err(Refused::NotKept(Some(error))) if error.is_unwritable() => Err(not_kept()),
-            Err(Refused::NotKept(error)) => {
+            Err(LeaseRefusal::NotKept(Some(error))) if error.is_unwritable() => Err(unrecorded_failure()),
+            Err(LeaseRefusal::NotKept(error)) => {
                 if let Some(count) = UNKEPT.count(clock::uptime()) {
                     let error = error.map_or_else(|| "its thread has ended".to_owned(), |error| error.to_string());
                     tracing::error!(error = %error, count, "a call is refused, since its use of limits cannot be kept");
                 }
-                Err(not_kept())
+                Err(unrecorded_failure())
             }
         }
     }
@@ -102,32 +102,35 @@ impl Leases {
 }
 
 /// Builds the refusal of a call whose limit is used up.
-pub fn limited(retry_after: Duration) -> Failure {
-    let failure = Failure::new(Reason::Limited, Executed::No, "The limit for this call is used up.");
+pub fn limit_failure(retry_after: Duration) -> CallFailure {
+    let failure = CallFailure::new(FailureReason::Limited, ExecutionDoubt::No, "The limit for this call is used up.");
     failure.retry_after(retry_after)
 }
 
 /// Builds the refusal of a call whose lease could not be written.
-fn not_kept() -> Failure {
+fn unrecorded_failure() -> CallFailure {
     let text = "The use of this call's limits cannot be recorded at the moment, so it was not made.";
-    Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT)
+    CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT)
 }
 
 /// Applies the result of the transaction to a lease: settles it, or gives back what the call drew.
 /// Runs on the database's thread.
-fn conclude(lease: &Lease, outcome: Result<Result<Vec<Granted>, Overdrawn>, DbError>) -> Result<(), Refused> {
+fn apply_outcome(
+    lease: &LimitLease,
+    outcome: Result<Result<Vec<LeaseBound>, OverdrawnLimit>, DbError>,
+) -> Result<(), LeaseRefusal> {
     match outcome {
         Ok(Ok(granted)) => {
             lease.settle(&granted);
-            if lease.is_given_back() { Err(Refused::NotKept(None)) } else { Ok(()) }
+            if lease.is_given_back() { Err(LeaseRefusal::NotKept(None)) } else { Ok(()) }
         }
         Ok(Err(overdrawn)) => {
             lease.give_back();
-            Err(Refused::Overdrawn(overdrawn))
+            Err(LeaseRefusal::Overdrawn(overdrawn))
         }
         Err(error) => {
             lease.fail();
-            Err(Refused::NotKept(Some(error)))
+            Err(LeaseRefusal::NotKept(Some(error)))
         }
     }
 }

@@ -75,7 +75,7 @@ impl StateLock {
         match directory.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let holder = guard::open(&path, OFlags::RDONLY, guard::SHARED).ok().and_then(holder);
+                let holder = guard::open(&path, OFlags::RDONLY, guard::SHARED).ok().and_then(read_live_holder);
                 return Err(LockError::Taken { dir: dir.to_owned(), holder });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -87,7 +87,7 @@ impl StateLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Taken { dir: dir.to_owned(), holder: holder(file) });
+                return Err(LockError::Taken { dir: dir.to_owned(), holder: read_live_holder(file) });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -104,7 +104,7 @@ impl StateLock {
 
 /// Runs `work` under the lock, so that no daemon runs or starts meanwhile. Returns `None` without
 /// running it if the directory is locked or cannot be opened.
-pub(super) fn while_free<T>(dir: &Path, work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn run_while_unlocked<T>(dir: &Path, work: impl FnOnce() -> T) -> Option<T> {
     let directory = File::open(dir).ok()?;
     directory.try_lock().is_ok().then(work)
 }
@@ -116,7 +116,7 @@ pub(super) fn is_held(dir: &Path) -> bool {
 }
 
 /// Returns the process that the lock file names, unless it has ended.
-fn holder(file: File) -> Option<Pid> {
+fn read_live_holder(file: File) -> Option<Pid> {
     let mut pid = String::new();
     file.take(20).read_to_string(&mut pid).ok()?;
     let pid = Pid::from_raw(pid.trim().parse::<u32>().ok()?.try_into().ok()?)?;

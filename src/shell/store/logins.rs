@@ -14,20 +14,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::clock;
-use crate::config::Upstream;
-use crate::login::client::Registration;
-use crate::login::token::Login;
+use crate::config::UpstreamSettings;
+use crate::login::client::ClientRegistration;
+use crate::login::token::UpstreamLogin;
 pub use crate::store::db::LoginKey;
-use crate::store::db::{Claim, Claimant, Db, DbError, MadeLogin};
+use crate::store::db::{ClaimKey, Db, DbError, LoginRowClaim, NewLogin};
 
 /// Duration of a claim: longer than the request of a renewal may take.
 const CLAIM: Duration = Duration::from_secs(20);
 
 /// A login that was read from the store.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct StoredLogin {
     pub version: u64,
-    pub login: Login,
+    pub login: UpstreamLogin,
     pub is_expired: bool,
 }
 
@@ -41,18 +41,18 @@ pub struct Logins {
 
 /// A claim on a row for one renewal.
 #[derive(Debug)]
-pub struct Claimed<'l> {
+pub struct LoginClaim<'l> {
     logins: &'l Logins,
-    who: Claimant,
+    who: ClaimKey,
     /// Whether an earlier renewal may have used the refresh token.
     pub was_tried: bool,
 }
 
 /// The outcome of an attempt to claim a login.
 #[derive(Debug)]
-pub enum Claiming<'l> {
+pub enum ClaimAttempt<'l> {
     /// The row is claimed.
-    Mine(Claimed<'l>),
+    Mine(LoginClaim<'l>),
     /// Another process has claimed the row.
     Busy,
     /// The row is no longer the live login of that version.
@@ -61,7 +61,7 @@ pub enum Claiming<'l> {
 
 /// The outcome of storing a new login.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Keeping {
+pub enum KeepOutcome {
     /// The login is on disk, with this version.
     Kept(u64),
     /// A login at this other issuer was stored meanwhile, and stays.
@@ -70,7 +70,7 @@ pub enum Keeping {
 
 impl LoginKey {
     /// The key of an upstream's login: its name and launch.
-    pub fn of(upstream: &Upstream) -> Self {
+    pub fn of(upstream: &UpstreamSettings) -> Self {
         Self { upstream: upstream.name.to_string(), launch: upstream.launch_identity() }
     }
 }
@@ -84,10 +84,10 @@ impl Logins {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn get(&self, key: &LoginKey) -> Result<Option<Held>, DbError> {
+    pub async fn get(&self, key: &LoginKey) -> Result<Option<StoredLogin>, DbError> {
         let Some(kept) = self.db.login(key.clone()).run().await? else { return Ok(None) };
-        let login = kept.value.as_deref().and_then(read);
-        Ok(login.map(|login| Held { version: kept.version, login, is_expired: kept.is_expired }))
+        let login = kept.value.as_deref().and_then(decode);
+        Ok(login.map(|login| StoredLogin { version: kept.version, login, is_expired: kept.is_expired }))
     }
 
     /// Stores a new login, unless a login at another issuer was stored since this one began, when
@@ -95,12 +95,17 @@ impl Logins {
     ///
     /// # Errors
     /// When the login is not on disk.
-    pub async fn keep(&self, key: &LoginKey, login: &Login, before: Option<&str>) -> Result<Keeping, DbError> {
-        let (version, issuer) = (version(), login.server.issuer.clone());
+    pub async fn keep(
+        &self,
+        key: &LoginKey,
+        login: &UpstreamLogin,
+        before: Option<&str>,
+    ) -> Result<KeepOutcome, DbError> {
+        let (version, issuer) = (new_version(), login.server.issuer.clone());
         let issuer_before = before.map(str::to_owned);
-        let made = MadeLogin { key: key.clone(), issuer, issuer_before, version, value: write(login) };
+        let made = NewLogin { key: key.clone(), issuer, issuer_before, version, value: encode(login) };
         let other = self.db.keep_login(made).run().await?;
-        Ok(other.map_or(Keeping::Kept(version), Keeping::OtherIssuer))
+        Ok(other.map_or(KeepOutcome::Kept(version), KeepOutcome::OtherIssuer))
     }
 
     /// Reads the issuer of the last login of an upstream, even if the login has ended.
@@ -125,14 +130,14 @@ impl Logins {
     ///
     /// # Errors
     /// When the claim is not on disk.
-    pub async fn claim(&self, key: &LoginKey, version: u64) -> Result<Claiming<'_>, DbError> {
-        let who = Claimant { key: key.clone(), version, by: self.by };
+    pub async fn claim(&self, key: &LoginKey, version: u64) -> Result<ClaimAttempt<'_>, DbError> {
+        let who = ClaimKey { key: key.clone(), version, by: self.by };
         let now = clock::since_1970().as_secs();
         let claim = self.db.claim_login(who.clone(), now, now + CLAIM.as_secs()).run().await?;
         Ok(match claim {
-            Claim::Mine { was_tried } => Claiming::Mine(Claimed { logins: self, who, was_tried }),
-            Claim::Busy => Claiming::Busy,
-            Claim::Moved => Claiming::Moved,
+            LoginRowClaim::Mine { was_tried } => ClaimAttempt::Mine(LoginClaim { logins: self, who, was_tried }),
+            LoginRowClaim::Busy => ClaimAttempt::Busy,
+            LoginRowClaim::Moved => ClaimAttempt::Moved,
         })
     }
 
@@ -158,17 +163,17 @@ impl Logins {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn registrations(&self, key: &LoginKey) -> Result<Vec<Registration>, DbError> {
+    pub async fn registrations(&self, key: &LoginKey) -> Result<Vec<ClientRegistration>, DbError> {
         let found = self.db.registrations(key.clone()).run().await?;
-        Ok(found.iter().filter_map(|value| read(value)).collect())
+        Ok(found.iter().filter_map(|value| decode(value)).collect())
     }
 
     /// Stores a client that was registered at an issuer for an upstream.
     ///
     /// # Errors
     /// When the registration is not on disk.
-    pub async fn keep_registration(&self, key: &LoginKey, made: &Registration) -> Result<(), DbError> {
-        self.db.keep_registration(key.clone(), made.issuer.clone(), write(made)).run().await
+    pub async fn keep_registration(&self, key: &LoginKey, made: &ClientRegistration) -> Result<(), DbError> {
+        self.db.keep_registration(key.clone(), made.issuer.clone(), encode(made)).run().await
     }
 
     /// Removes the clients that were registered for an upstream.
@@ -180,15 +185,15 @@ impl Logins {
     }
 }
 
-impl Claimed<'_> {
+impl LoginClaim<'_> {
     /// Stores the tokens of the renewal. Returns the new version, or `None` if the row has another
     /// version by now.
     ///
     /// # Errors
     /// When the tokens are not on disk; they must not be used then.
-    pub async fn renewed(&self, login: &Login) -> Result<Option<u64>, DbError> {
-        let version = version();
-        let kept = self.logins.db.renew_login(self.who.clone(), version, write(login)).run().await?;
+    pub async fn renewed(&self, login: &UpstreamLogin) -> Result<Option<u64>, DbError> {
+        let version = new_version();
+        let kept = self.logins.db.renew_login(self.who.clone(), version, encode(login)).run().await?;
         Ok(kept.then_some(version))
     }
 
@@ -201,16 +206,16 @@ impl Claimed<'_> {
 }
 
 /// Generates a version number that no other row has or had.
-fn version() -> u64 {
+fn new_version() -> u64 {
     u64::from_be_bytes(clock::random()) >> 1
 }
 
-fn write(value: &impl Serialize) -> String {
+fn encode(value: &impl Serialize) -> String {
     // The values are texts, numbers and lists of them, which always serialize.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn read<T: DeserializeOwned>(value: &str) -> Option<T> {
+fn decode<T: DeserializeOwned>(value: &str) -> Option<T> {
     serde_json::from_str(value).ok()
 }
 

@@ -5,18 +5,21 @@ use std::sync::Arc;
 
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
+use crate::catalog::name::{UpstreamName, canonical_name, canonical_uri};
 use crate::mcp::item::Definition;
-use crate::mcp::method::List;
-use crate::policy::{Confirmed, Digest, Hints, OnChange, Pin, PinState, Reading, Standing, Trust, Undecided};
+use crate::mcp::method::ItemList;
+use crate::policy::{
+    ChangePolicy, ConfirmedLaunches, Digest, Hints, Pin, PinDecisionError, PinState, PinStatus, ToolListing,
+    UpstreamTrust,
+};
 use crate::wire::raw::{RawJson, RawObject};
 
 mod forms;
 mod launch_text;
 
-pub use self::forms::{Forms, Listed};
+pub use self::forms::{ListedDefinition, PinTextForms};
 pub use self::launch_text::is_private;
-pub(in crate::store) use self::launch_text::{describe, words};
+pub(in crate::store) use self::launch_text::{configured_part, describe_launch};
 
 /// The kind of thing that a pin is about.
 #[derive(
@@ -46,12 +49,12 @@ pub enum PinKind {
 }
 
 impl PinKind {
-    pub const fn of(list: List) -> Self {
+    pub const fn of(list: ItemList) -> Self {
         match list {
-            List::Tools => Self::Tool,
-            List::Prompts => Self::Prompt,
-            List::Resources => Self::Resource,
-            List::Templates => Self::Template,
+            ItemList::Tools => Self::Tool,
+            ItemList::Prompts => Self::Prompt,
+            ItemList::Resources => Self::Resource,
+            ItemList::Templates => Self::Template,
         }
     }
 }
@@ -73,7 +76,7 @@ impl PinKey {
     /// Returns the name that people see: the canonical name, or the upstream's name for a launch.
     pub fn canonical(&self) -> String {
         match self.kind {
-            PinKind::Tool | PinKind::Prompt => canonical(&self.upstream, &self.name),
+            PinKind::Tool | PinKind::Prompt => canonical_name(&self.upstream, &self.name),
             PinKind::Resource | PinKind::Template => canonical_uri(&self.upstream, &self.name),
             PinKind::Launch => self.upstream.to_string(),
         }
@@ -82,7 +85,7 @@ impl PinKey {
 
 /// A pin with the texts of its digests, and the reason for its state.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct PinRecord {
     pub pin: Pin,
     pub approved: Option<Arc<str>>,
     pub waiting: Option<Arc<str>>,
@@ -91,43 +94,43 @@ pub struct Record {
     /// Time of the last change, in seconds since 1970.
     pub at: u64,
     /// Confirmations of a tool, or of a launch's inventory; unused for other kinds.
-    pub confirmed: Confirmed,
+    pub confirmed: ConfirmedLaunches,
     /// The approved and waiting digests whose texts were in doubt when they were listed.
     pub doubted: Vec<Digest>,
-    pub forms: Forms,
+    pub forms: PinTextForms,
 }
 
 /// A text and its digest.
 #[derive(Clone, Debug)]
-pub struct Text {
+pub struct PinText {
     pub digest: Digest,
     pub text: Arc<str>,
 }
 
 /// An event that changes a pin.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum PinStep {
     /// The upstream lists the item.
     Seen {
-        text: Text,
-        listed: Listed,
-        trust: Trust,
-        on_change: OnChange,
+        text: PinText,
+        listed: ListedDefinition,
+        trust: UpstreamTrust,
+        on_change: ChangePolicy,
         doubt: Option<String>,
         /// The complete reading of the tools; `None` if the list may not be complete.
-        reading: Option<Reading>,
+        reading: Option<ToolListing>,
         /// True if every client sees the item.
         is_for_all: bool,
     },
     /// The upstream has listed all of its tools. A step of its launch, taken after the steps of the
     /// tools.
-    Listed(Reading),
-    /// The upstream is to be started. `words` is the part of the text that the configuration says; `folders` are those of
-    /// `launch_text::is_same`.
+    Listed(ToolListing),
+    /// The upstream is to be started. `words` is the part of the text that the configuration says;
+    /// `folders` are those of `launch_text::is_equivalent`.
     Started {
-        text: Text,
+        text: PinText,
         words: String,
-        trust: Trust,
+        trust: UpstreamTrust,
         folders: Vec<PathBuf>,
     },
     Approve {
@@ -140,7 +143,7 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl PinStep {
     /// Returns the person who decides; `None` for a step of an upstream.
     pub(in crate::store) const fn by(&self) -> Option<&Arc<str>> {
         match self {
@@ -150,7 +153,7 @@ impl Step {
     }
 }
 
-impl Record {
+impl PinRecord {
     /// Returns true if there is a text for each digest. A sealed text without its key is missing.
     fn has_texts(&self) -> bool {
         self.pin.approved().is_some() == self.approved.is_some()
@@ -172,7 +175,7 @@ impl Record {
     /// not make; else the item's own.
     ///
     /// A rejected text stays rejected in any order, unless the item is exactly the approved text.
-    pub fn known_as(&self, listed: Listed) -> Digest {
+    pub fn known_as(&self, listed: ListedDefinition) -> Digest {
         let (approved, waiting) = (self.pin.approved(), self.pin.waiting());
         if waiting.is_none() && approved == Some(listed.digest) {
             return listed.digest;
@@ -196,7 +199,8 @@ impl Record {
 
     /// Returns the item in its approved form; `None` if it is listed in that form already.
     pub(in crate::store) fn shown(&self, item: &Definition, digest: Digest) -> Option<Definition> {
-        let is_same = digest == item.digest && self.forms.approved(self.approved.as_ref()).is_exactly(Listed::of(item));
+        let is_same =
+            digest == item.digest && self.forms.approved(self.approved.as_ref()).is_exactly(ListedDefinition::of(item));
         let text = self.approved.as_deref().filter(|_| !is_same)?;
         Some(item.pinned_as(digest, text))
     }
@@ -209,12 +213,12 @@ impl Record {
 
     /// For a launch: returns true if a tool of this reading belongs to the launch's first
     /// inventory.
-    pub(in crate::store) fn takes(&self, reading: Reading, is_for_all: bool) -> bool {
+    pub(in crate::store) fn takes(&self, reading: ToolListing, is_for_all: bool) -> bool {
         self.visible() == Some(reading.launch) && self.confirmed.takes(reading, is_for_all)
     }
 
     /// For a launch: returns the confirmations after this reading.
-    pub(in crate::store) fn after(&self, reading: Reading) -> Confirmed {
+    pub(in crate::store) fn after(&self, reading: ToolListing) -> ConfirmedLaunches {
         if self.visible() == Some(reading.launch) { self.confirmed.after(reading) } else { self.confirmed }
     }
 
@@ -225,19 +229,19 @@ impl Record {
 
     /// For a tool with this definition: returns whether it is new and whether its text is in doubt.
     /// Without an approved launch it is new.
-    pub(in crate::store) fn standing(&self, launch: Option<&Self>, digest: Digest) -> Standing {
+    pub(in crate::store) fn standing(&self, launch: Option<&Self>, digest: Digest) -> PinStatus {
         if self.visible() != Some(digest) {
-            return Standing::default();
+            return PinStatus::default();
         }
         let launch = launch.and_then(Self::visible);
         let is_new = launch.is_none_or(|launch| !self.confirmed.is_for(launch));
-        Standing { is_new, is_doubtful: self.doubted.contains(&digest) }
+        PinStatus { is_new, is_doubtful: self.doubted.contains(&digest) }
     }
 
     /// Returns a reason if the hints of this text promise more than those of the approved text;
     /// such a text waits even if `on-change` accepts changes. An approved text that cannot be read
     /// counts as one without hints.
-    fn loosened_by(&self, text: &Text) -> Option<String> {
+    fn loosened_by(&self, text: &PinText) -> Option<String> {
         let hints = |text: &str| {
             let definition = RawObject::parse(&RawJson::trusted(text.to_owned()));
             definition.as_ref().map(Hints::in_any_case).unwrap_or_default()
@@ -251,51 +255,60 @@ impl Record {
     /// is about a tool.
     ///
     /// # Errors
-    /// [`Undecided`], if an operator's decision does not apply; the record stays as it is.
-    pub fn step(before: Option<&Self>, launch: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
+    /// [`PinDecisionError`], if an operator's decision does not apply; the record stays as it is.
+    pub fn step(
+        before: Option<&Self>,
+        launch: Option<&Self>,
+        step: &PinStep,
+        now: u64,
+    ) -> Result<Self, PinDecisionError> {
         let mut confirmed = before.map(|before| before.confirmed).unwrap_or_default();
         let mut doubted = before.map(|before| before.doubted.clone()).unwrap_or_default();
         let (pin, by) = match step {
-            Step::Seen { text, listed, trust, on_change, doubt, reading, is_for_all } => {
+            PinStep::Seen { text, listed, trust, on_change, doubt, reading, is_for_all } => {
                 let digest = before.map_or(listed.digest, |before| before.known_as(*listed));
                 if doubt.is_some() && !doubted.contains(&digest) {
                     doubted.push(digest);
                 }
-                let is_first = |reading: &Reading| launch.is_some_and(|launch| launch.takes(*reading, *is_for_all));
+                let is_first = |reading: &ToolListing| launch.is_some_and(|launch| launch.takes(*reading, *is_for_all));
                 if let Some(reading) = reading.filter(is_first) {
                     confirmed = confirmed.and_for(reading.launch);
                 }
                 let loosened = || before.and_then(|before| before.loosened_by(text));
                 seen(before, digest, (*trust, *on_change), &doubt.clone().or_else(loosened))
             }
-            Step::Listed(reading) => {
-                let before = before.ok_or(Undecided::NothingWaits)?;
+            PinStep::Listed(reading) => {
+                let before = before.ok_or(PinDecisionError::NothingWaits)?;
                 confirmed = before.after(*reading);
                 (before.pin, Arc::clone(&before.by))
             }
-            Step::Started { text, words, trust, folders } => started(before, text, words, *trust, folders),
-            Step::Approve { shown, by } => {
-                let before = before.ok_or(Undecided::NothingWaits)?;
+            PinStep::Started { text, words, trust, folders } => started(before, text, words, *trust, folders),
+            PinStep::Approve { shown, by } => {
+                let before = before.ok_or(PinDecisionError::NothingWaits)?;
                 let is_new = before.awaits_confirmation(launch);
                 let pin = match before.pin.approve(*shown) {
-                    Err(Undecided::NothingWaits) if is_new && before.pin.approved() == Some(*shown) => before.pin,
-                    Err(Undecided::NothingWaits) if is_new => return Err(Undecided::ChangedSince),
+                    Err(PinDecisionError::NothingWaits) if is_new && before.pin.approved() == Some(*shown) => {
+                        before.pin
+                    }
+                    Err(PinDecisionError::NothingWaits) if is_new => return Err(PinDecisionError::ChangedSince),
                     approved => approved?,
                 };
                 confirmed = launch.and_then(Self::visible).map_or(confirmed, |launch| confirmed.and_for(launch));
                 (pin, Arc::clone(by))
             }
-            Step::Reject { shown, by } => (before.ok_or(Undecided::NothingWaits)?.pin.reject(*shown)?, Arc::clone(by)),
+            PinStep::Reject { shown, by } => {
+                (before.ok_or(PinDecisionError::NothingWaits)?.pin.reject(*shown)?, Arc::clone(by))
+            }
         };
         doubted.retain(|digest| pin.approved() == Some(*digest) || pin.waiting() == Some(*digest));
         if let Some(before) = before.filter(|before| before.pin == pin && before.has_texts()) {
-            let is_decided = matches!(step, Step::Approve { .. });
+            let is_decided = matches!(step, PinStep::Approve { .. });
             let (by, at) = if is_decided { (by, now) } else { (Arc::clone(&before.by), before.at) };
             return Ok(Self { confirmed, doubted, by, at, ..before.clone() });
         }
         let fresh = match step {
-            Step::Seen { text, .. } | Step::Started { text, .. } => Some((text.digest, &text.text)),
-            Step::Listed(_) | Step::Approve { .. } | Step::Reject { .. } => None,
+            PinStep::Seen { text, .. } | PinStep::Started { text, .. } => Some((text.digest, &text.text)),
+            PinStep::Listed(_) | PinStep::Approve { .. } | PinStep::Reject { .. } => None,
         };
         let old = before.map(|b| [b.pin.approved().zip(b.approved.as_ref()), b.pin.waiting().zip(b.waiting.as_ref())]);
         let text = |digest: Digest| {
@@ -305,26 +318,28 @@ impl Record {
         let (approved, waiting) = (pin.approved().and_then(text), pin.waiting().and_then(text));
         Ok(match before.filter(|before| before.pin == pin) {
             // The pin is the same, and texts that could not be unsealed before are there now.
-            Some(before) => Self { approved, waiting, confirmed, doubted, forms: Forms::default(), ..before.clone() },
-            None => Self { pin, approved, waiting, by, at: now, confirmed, doubted, forms: Forms::default() },
+            Some(before) => {
+                Self { approved, waiting, confirmed, doubted, forms: PinTextForms::default(), ..before.clone() }
+            }
+            None => Self { pin, approved, waiting, by, at: now, confirmed, doubted, forms: PinTextForms::default() },
         })
     }
 }
 
-impl Record {
+impl PinRecord {
     /// Returns the approved digest if a launch is the approved one, or is equivalent: it has the
     /// same words and leads to another version of its program.
-    pub(in crate::store) fn approved_as(&self, launch: &Text, folders: &[PathBuf]) -> Option<Digest> {
+    pub(in crate::store) fn approved_as(&self, launch: &PinText, folders: &[PathBuf]) -> Option<Digest> {
         let approved = self.pin.approved()?;
-        let is_same = |text: &Arc<str>| launch_text::is_same(text, &launch.text, folders);
+        let is_same = |text: &Arc<str>| launch_text::is_equivalent(text, &launch.text, folders);
         (approved == launch.digest || self.approved.as_ref().is_some_and(is_same)).then_some(approved)
     }
 }
 
 fn seen(
-    before: Option<&Record>,
+    before: Option<&PinRecord>,
     digest: Digest,
-    (trust, on_change): (Trust, OnChange),
+    (trust, on_change): (UpstreamTrust, ChangePolicy),
     doubt: &Option<String>,
 ) -> (Pin, Arc<str>) {
     let doubtful = doubt.is_some();
@@ -339,7 +354,7 @@ fn seen(
         }
         (PinState::Pinned, Some(_)) => "on-change",
         _ => doubt.as_deref().unwrap_or(match pin.state() {
-            PinState::Quarantined if trust == Trust::Untrusted => "the upstream is untrusted",
+            PinState::Quarantined if trust == UpstreamTrust::Untrusted => "the upstream is untrusted",
             PinState::Pinned | PinState::Quarantined | PinState::Changed | PinState::Rejected => {
                 "the upstream changed it"
             }
@@ -348,21 +363,27 @@ fn seen(
     (pin, Arc::from(why))
 }
 
-fn started(before: Option<&Record>, text: &Text, words: &str, trust: Trust, folders: &[PathBuf]) -> (Pin, Arc<str>) {
+fn started(
+    before: Option<&PinRecord>,
+    text: &PinText,
+    words: &str,
+    trust: UpstreamTrust,
+    folders: &[PathBuf],
+) -> (Pin, Arc<str>) {
     let digest = text.digest;
     let Some(before) = before else { return (Pin::at(digest), Arc::from("first sight")) };
     if let Some(approved) = before.approved_as(text, folders) {
         return (Pin::at(approved), Arc::from("it is back"));
     }
-    let has_words = |text: Option<&Arc<str>>| text.is_some_and(|text| launch_text::words(text) == words);
+    let has_words = |text: Option<&Arc<str>>| text.is_some_and(|text| configured_part(text) == words);
     let same = before.pin.waiting() == Some(digest) || has_words(before.waiting.as_ref());
     if before.pin.state() == PinState::Rejected && same {
-        return (before.pin.see(digest, OnChange::Quarantine, false), Arc::clone(&before.by));
+        return (before.pin.see(digest, ChangePolicy::Quarantine, false), Arc::clone(&before.by));
     }
     let same_words = has_words(before.approved.as_ref());
     if same_words {
         return (
-            before.pin.see(digest, OnChange::Quarantine, false),
+            before.pin.see(digest, ChangePolicy::Quarantine, false),
             Arc::from("the same words lead to another program"),
         );
     }

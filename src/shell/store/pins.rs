@@ -14,10 +14,10 @@ use tokio::sync::watch;
 
 use crate::base::clock;
 use crate::mcp::item::Definition;
-use crate::policy::{Digest, OnChange, PinState, Trust};
+use crate::policy::{ChangePolicy, Digest, PinState, UpstreamTrust};
 use crate::store::db::{Db, DbError};
-use crate::store::pin_record::{PinKey, Record, Step};
-use crate::store::port::{PinTable, Stepped, Taken};
+use crate::store::pin_record::{PinKey, PinRecord, PinStep};
+use crate::store::port::{PinStepResult, PinStepResults, PinTable};
 
 mod announce;
 mod book;
@@ -31,39 +31,39 @@ mod view;
 
 pub use self::error::PinError;
 pub use self::judge::ListedItems;
-pub use self::launch::{Found, LaunchGate, program_of, searched};
-pub use self::many::{Decision, matcher};
+pub use self::launch::{LaunchGate, LaunchProgram, program_of, searched_folders};
+pub use self::many::{PinDecision, compile_pattern};
 pub use self::news::{PinHook, PinNews};
 pub use self::view::PinView;
 pub use crate::store::pin_record::PinKind;
 
-use self::book::Book;
-use self::news::Stored;
+use self::book::PinRecords;
+use self::news::StoredPin;
 
 /// The trust in an upstream's definitions, and the bound on their number.
 #[derive(Clone, Copy, Debug)]
-pub struct Tier {
-    pub trust: Trust,
-    pub on_change: OnChange,
+pub struct PinTier {
+    pub trust: UpstreamTrust,
+    pub on_change: ChangePolicy,
     /// Most pins of each kind, including those of items that are gone.
     pub most: usize,
 }
 
 /// The verdict on a listed item.
 #[derive(Clone, Debug)]
-pub enum Judged {
+pub enum ItemVerdict {
     /// Clients see the item as it is listed.
     Shown,
     /// Clients see the item in this form, which was pinned: it differs from the listed one by order
     /// or repairs only.
     AsPinned(Box<Definition>),
     /// The item is hidden.
-    Away(Away),
+    Away(HiddenReason),
 }
 
 /// The reason why an item is hidden from clients.
 #[derive(Clone, Debug)]
-pub struct Away {
+pub struct HiddenReason {
     pub why: String,
     /// State of the item's pin, if it has one.
     pub state: Option<PinState>,
@@ -71,7 +71,7 @@ pub struct Away {
     pub is_unkept: bool,
 }
 
-impl Away {
+impl HiddenReason {
     /// Returns true if the item waits for the operator's approval.
     pub fn waits(&self) -> bool {
         matches!(self.state, Some(PinState::Changed | PinState::Quarantined))
@@ -80,25 +80,25 @@ impl Away {
 
 /// The pin registry; clones share it.
 #[derive(Clone)]
-pub struct Pins(Arc<Shared>);
+pub struct PinRegistry(Arc<PinRegistryState>);
 
-struct Shared {
-    book: Mutex<Book>,
+struct PinRegistryState {
+    book: Mutex<PinRecords>,
     db: Option<Db>,
     hook: OnceLock<PinHook>,
     changed: watch::Sender<u64>,
 }
 
-impl std::fmt::Debug for Pins {
+impl std::fmt::Debug for PinRegistry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Pins({})", if self.0.db.is_some() { "kept" } else { "in memory" })
     }
 }
 
-impl Pins {
+impl PinRegistry {
     /// Creates a registry in memory, which ends with the process.
     pub fn memory() -> Self {
-        Self::new(Book::default(), None)
+        Self::new(PinRecords::default(), None)
     }
 
     /// Reads the registry of the state directory. Blocks.
@@ -106,16 +106,17 @@ impl Pins {
     /// # Errors
     /// When it cannot be read.
     pub fn open(db: Db) -> Result<Self, DbError> {
-        let book = filled(db.open_pins()?);
+        let book = build_table(db.open_pins()?);
         Ok(Self::new(book, Some(db)))
     }
 
-    fn new(book: Book, db: Option<Db>) -> Self {
-        let shared = Shared { book: Mutex::new(book), db, hook: OnceLock::new(), changed: watch::channel(0).0 };
+    fn new(book: PinRecords, db: Option<Db>) -> Self {
+        let shared =
+            PinRegistryState { book: Mutex::new(book), db, hook: OnceLock::new(), changed: watch::channel(0).0 };
         Self(Arc::new(shared))
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, PinRecords> {
         self.0.book.lock()
     }
 
@@ -137,7 +138,7 @@ impl Pins {
 
     /// Applies steps, in the store first, and announces the changes to the log and the hook. Blocks
     /// if there is a store.
-    fn take_now(&self, steps: Vec<(PinKey, Step)>) -> Result<Vec<Stepped>, DbError> {
+    fn take_now(&self, steps: Vec<(PinKey, PinStep)>) -> Result<Vec<PinStepResult>, DbError> {
         let (stepped, stored) = self.store_now(steps, &[])?;
         self.tell(&stored, None, None);
         Ok(stepped)
@@ -145,7 +146,11 @@ impl Pins {
 
     /// Removes the pins in `forget` and applies steps, without announcing the changes. Blocks if
     /// there is a store.
-    fn store_now(&self, steps: Vec<(PinKey, Step)>, forget: &[PinKey]) -> Result<(Vec<Stepped>, Vec<Stored>), DbError> {
+    fn store_now(
+        &self,
+        steps: Vec<(PinKey, PinStep)>,
+        forget: &[PinKey],
+    ) -> Result<(Vec<PinStepResult>, Vec<StoredPin>), DbError> {
         let now = clock::unix_seconds();
         let taken = match &self.0.db {
             Some(db) => db.take_steps(steps, forget.to_vec(), now).run_now()?,
@@ -156,17 +161,17 @@ impl Pins {
     }
 
     /// Computes the results of steps for a registry without a store.
-    fn take_in_memory(&self, steps: Vec<(PinKey, Step)>, now: u64) -> Taken {
+    fn take_in_memory(&self, steps: Vec<(PinKey, PinStep)>, now: u64) -> PinStepResults {
         let book = self.book();
-        let take = |(key, step): (PinKey, Step)| {
-            let after = Record::step(book.of(&key), book.launch_of_tool(&key), &step, now);
+        let take = |(key, step): (PinKey, PinStep)| {
+            let after = PinRecord::step(book.of(&key), book.launch_of_tool(&key), &step, now);
             (key, after)
         };
-        Taken { stepped: steps.into_iter().map(take).collect(), before: book.epoch, after: book.epoch }
+        PinStepResults { stepped: steps.into_iter().map(take).collect(), before: book.epoch, after: book.epoch }
     }
 
     /// Puts stored records into the table of pins; returns each with the record before it.
-    fn put(&self, taken: &Taken, forget: &[PinKey]) -> Vec<Stored> {
+    fn put(&self, taken: &PinStepResults, forget: &[PinKey]) -> Vec<StoredPin> {
         let mut book = self.book();
         forget.iter().for_each(|key| book.remove(key));
         // If the table had every change before these steps, it is now complete up to them and need
@@ -178,7 +183,7 @@ impl Pins {
         records
             .map(|(key, record)| {
                 let old = book.put(key.clone(), record.clone());
-                Stored { key: key.clone(), old, new: record.clone() }
+                StoredPin { key: key.clone(), old, new: record.clone() }
             })
             .collect()
     }
@@ -193,10 +198,10 @@ impl Pins {
         let Some(table) = db.pins_changed(known).run().await? else { return Ok(false) };
         let news = {
             let mut book = self.book();
-            let old = std::mem::replace(&mut *book, filled(table));
+            let old = std::mem::replace(&mut *book, build_table(table));
             let stored = book.iter().map(|(key, record)| {
                 let (old, new) = (old.of(&key).cloned(), record.clone());
-                Stored { key, old, new }
+                StoredPin { key, old, new }
             });
             stored.collect::<Vec<_>>()
         };
@@ -207,7 +212,7 @@ impl Pins {
     /// Lists all pins, ordered by upstream, kind and name.
     pub fn list(&self) -> Vec<PinView> {
         let book = self.book();
-        let mut rows: Vec<(PinKey, &Record)> = book.iter().collect();
+        let mut rows: Vec<(PinKey, &PinRecord)> = book.iter().collect();
         rows.sort_by(|(a, _), (b, _)| a.cmp(b));
         rows.iter().map(|(key, record)| PinView::new(key, record, book.launch_of_tool(key))).collect()
     }
@@ -222,8 +227,13 @@ impl Pins {
         self.named(&book, name, kind).map(|(key, record)| PinView::new(&key, record, book.launch_of_tool(&key)))
     }
 
-    fn named<'b>(&self, book: &'b Book, name: &str, kind: Option<PinKind>) -> Result<(PinKey, &'b Record), PinError> {
-        let mut found: Vec<(PinKey, &Record)> = book
+    fn named<'b>(
+        &self,
+        book: &'b PinRecords,
+        name: &str,
+        kind: Option<PinKind>,
+    ) -> Result<(PinKey, &'b PinRecord), PinError> {
+        let mut found: Vec<(PinKey, &PinRecord)> = book
             .iter()
             .filter(|(key, _)| key.canonical() == name && kind.is_none_or(|kind| kind == key.kind))
             .collect();
@@ -248,7 +258,7 @@ impl Pins {
         shown: Digest,
         by: &str,
     ) -> Result<PinView, PinError> {
-        self.decide(name, kind, Step::Approve { shown, by: Arc::from(by) }).await
+        self.decide(name, kind, PinStep::Approve { shown, by: Arc::from(by) }).await
     }
 
     /// Rejects the shown text of a pin for the person `by`; the item stays hidden until it changes
@@ -263,11 +273,11 @@ impl Pins {
         shown: Digest,
         by: &str,
     ) -> Result<PinView, PinError> {
-        self.decide(name, kind, Step::Reject { shown, by: Arc::from(by) }).await
+        self.decide(name, kind, PinStep::Reject { shown, by: Arc::from(by) }).await
     }
 
     /// Reads the latest records, applies one decision, announces it, and returns the pin after it.
-    async fn decide(&self, name: &str, kind: Option<PinKind>, step: Step) -> Result<PinView, PinError> {
+    async fn decide(&self, name: &str, kind: Option<PinKind>, step: PinStep) -> Result<PinView, PinError> {
         self.refresh().await?;
         let key = self.named(&self.book(), name, kind)?.0;
         let (now, by) = (clock::unix_seconds(), step.by().cloned());
@@ -285,8 +295,8 @@ impl Pins {
 }
 
 /// Builds the table of pins from stored rows.
-fn filled((epoch, rows): PinTable) -> Book {
-    let mut book = Book::default();
+fn build_table((epoch, rows): PinTable) -> PinRecords {
+    let mut book = PinRecords::default();
     book.epoch = epoch;
     for (key, record) in rows {
         book.put(key, record);

@@ -15,7 +15,7 @@
 //! [`crate::store::seal`].
 //!
 //! A store that takes no writes stops nothing: operations that would write fail, all others go on,
-//! and the engine tries again until it takes them ([`Health`]).
+//! and the engine tries again until it takes them ([`StoreHealth`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,22 +34,23 @@ mod sign_ins;
 mod states;
 
 pub use self::approvals::{
-    Answered, ApprovalChanges, ApprovalOperations, DAEMON, GrantOperations, Keeper, PromptOperations, Revoked, Used,
+    ApprovalChanges, ApprovalOperations, DAEMON, ForeignAnswer, GrantOperations, PromptOperations, RevokedGrant,
+    SettingOwner, UnwrittenGrantUses,
 };
 pub use self::audit::{AuditHead, AuditOperations};
 pub use self::error::DbError;
-pub use self::health::Health;
+pub use self::health::StoreHealth;
 pub use self::limits::LimitOperations;
-pub use self::logins::{Claim, Claimant, KeptLogin, LoginKey, LoginOperations, MadeLogin};
-pub use self::operation::{Operation, Reply};
-pub use self::pins::{PinOperations, PinTable, Stepped, Taken};
+pub use self::logins::{ClaimKey, KeptLogin, LoginKey, LoginOperations, LoginRowClaim, NewLogin};
+pub use self::operation::{DbOperation, DbReply};
+pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
 pub use self::restored::{BackupRows, RestoreMark, RestoreOperations};
 pub use self::sessions::{SessionOperations, SessionRows};
-pub use self::sign_ins::{Key, SignIn, SignInOperations};
+pub use self::sign_ins::{ConsoleSignIn, SecretDigest, SignInOperations};
 pub use self::states::StateOperations;
 
 /// An open store.
-pub trait Store:
+pub trait StoreEngine:
     ApprovalOperations
     + AuditOperations
     + GrantOperations
@@ -66,16 +67,16 @@ pub trait Store:
     + Sync
 {
     /// Returns the health of the store: whether it takes writes.
-    fn health(&self) -> &Arc<Health>;
+    fn health(&self) -> &Arc<StoreHealth>;
 
     /// Waits for all operations begun before this one: their writes are on disk.
-    fn all_so_far(&self) -> Operation<'_, ()>;
+    fn all_so_far(&self) -> DbOperation<'_, ()>;
 
     /// Stores a time that was seen, in seconds since 1970, unless a later one is stored.
-    fn see(&self, now: u64) -> Operation<'_, ()>;
+    fn see(&self, now: u64) -> DbOperation<'_, ()>;
 
     /// Returns the latest time that any process has seen, since 1970.
-    fn latest_time(&self) -> Operation<'_, Duration>;
+    fn latest_time(&self) -> DbOperation<'_, Duration>;
 
     /// Damages the data for a test, by a command in the engine's language.
     #[cfg(test)]

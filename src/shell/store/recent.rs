@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::policy::Record;
+use crate::policy::DecisionRecord;
 
 /// Capacity of the ring.
 const KEPT: usize = 200;
@@ -26,17 +26,17 @@ pub struct DecisionView {
 
 /// A ring buffer of the last decisions.
 #[derive(Debug, Default)]
-pub struct Recent {
+pub struct RecentDecisions {
     /// Entries are overwritten in place, so a decision allocates nothing once the ring is full.
     ring: Mutex<Vec<DecisionView>>,
     /// Number of decisions since the start.
     count: AtomicU64,
 }
 
-impl Recent {
+impl RecentDecisions {
     /// Adds a decision, overwriting the oldest one if the ring is full. `now` is in seconds since
     /// 1970.
-    pub fn push(&self, record: &Record<'_>, now: u64) {
+    pub fn push(&self, record: &DecisionRecord<'_>, now: u64) {
         let mut ring = self.ring.lock();
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let at = usize::try_from(count % KEPT as u64).unwrap_or(0);
@@ -45,7 +45,7 @@ impl Recent {
         }
         let Some(place) = ring.get_mut(at) else { return };
         place.at = now;
-        let Record { action, decision, why } = record;
+        let DecisionRecord { action, decision, why } = record;
         place.decision = decision.into_str();
         place.kind = action.kind.into_str();
         place.why = *why;

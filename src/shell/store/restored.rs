@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::local_time::local_minute;
-use crate::policy::Entry;
-use crate::store::audit::Audit;
+use crate::policy::AuditEntry;
+use crate::store::audit::AuditLog;
 use crate::store::db::{Db, DbError};
 
 /// The pending review of a store; clones share it.
@@ -29,7 +29,7 @@ impl RestoreReview {
     pub fn open(db: Db, is_daemon: bool) -> Result<Self, DbError> {
         let mark = db.restore_mark().run_now()?;
         if let Some(mark) = mark {
-            tracing::warn!("{}", due(mark.backup_time));
+            tracing::warn!("{}", review_sentence(mark.backup_time));
             if is_daemon
                 && !mark.is_recorded
                 && let Err(error) = db.renew_identity().run_now()
@@ -48,14 +48,14 @@ impl RestoreReview {
 
     /// Writes a record of the restore to the audit log, unless there is one. The mark changes after
     /// the record is on disk, so a crash in between repeats the record.
-    pub async fn record(self, audit: Audit) {
+    pub async fn record(self, audit: AuditLog) {
         let Some(backup_time) = self.backup_time().filter(|_| !self.is_recorded) else { return };
         let counts = match self.db.grants().run().await {
             Ok(grants) => format!("{} grants are live", grants.len()),
             Err(error) => format!("its grants cannot be read: {error}"),
         };
         let why = format!("restored from a backup of {}; {counts}", local_minute(backup_time));
-        if audit.record(Entry::gateway("restored", why), true).written().await.is_err() {
+        if audit.record(AuditEntry::gateway("restored", why), true).written().await.is_err() {
             return;
         }
         if let Err(error) = self.db.note_restore_recorded().run().await {
@@ -78,7 +78,7 @@ impl RestoreReview {
 pub const NOTHING_DUE: &str = "no review is due: the store was not restored from a backup";
 
 /// Returns the sentence about a review that is due.
-pub fn due(backup_time: u64) -> String {
+pub fn review_sentence(backup_time: u64) -> String {
     format!(
         "restored from a backup of {}: what was revoked since then holds again; review `headend grants` and \
          the tokens of the configuration and the state directory, then run `headend grants reviewed`",

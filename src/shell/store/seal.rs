@@ -30,8 +30,8 @@ use rustix::fs::OFlags;
 use crate::base::clock;
 use crate::config::guard;
 use crate::config::secret::Secret;
-use crate::store::files::make_once;
-use crate::wire::secrets::Secrets;
+use crate::store::files::create_once;
+use crate::wire::secrets::SealSecrets;
 
 /// Name of the key file in the state directory, used if the configuration has no key.
 pub const KEY_FILE: &str = "secrets.key";
@@ -52,16 +52,16 @@ pub struct KeySource {
 
 /// The keys of a store; clones share them.
 #[derive(Clone)]
-pub struct Seals(Arc<Ring>);
+pub struct Seals(Arc<SealKeys>);
 
-struct Ring {
+struct SealKeys {
     /// The first key seals, all of them open.
-    keys: Vec<Key>,
+    keys: Vec<SealKey>,
     /// Whether a value could not be opened.
     lost: AtomicBool,
 }
 
-struct Key {
+struct SealKey {
     id: [u8; ID_BYTES],
     aead: LessSafeKey,
     /// Input of the keys for other purposes.
@@ -70,7 +70,7 @@ struct Key {
 
 /// The result of opening a stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum UnsealedValue {
     /// The value was never sealed.
     Clear,
     Text {
@@ -97,11 +97,11 @@ impl Seals {
     pub fn of(dir: &Path, source: &KeySource) -> Result<Self, String> {
         let path = dir.join(KEY_FILE);
         let told = |error: io::Error| format!("{} {error}", path.display());
-        let mut kept = read(&path).map_err(told)?;
+        let mut kept = read_key_file(&path).map_err(told)?;
         if kept.is_none() && source.given.is_none() && source.make {
-            make_once(dir, KEY_FILE, &BASE64URL_NOPAD.encode(&clock::random::<32>())).map_err(told)?;
+            create_once(dir, KEY_FILE, &BASE64URL_NOPAD.encode(&clock::random::<32>())).map_err(told)?;
             // If several processes created the file at once, the first one won.
-            kept = read(&path).map_err(told)?;
+            kept = read_key_file(&path).map_err(told)?;
         }
         let secrets = source.given.iter().map(Secret::expose).chain(kept.as_deref());
         Self::with(secrets).ok_or_else(|| told(io::Error::other("makes no key")))
@@ -110,8 +110,8 @@ impl Seals {
     /// Derives the keys of these secrets; the first one seals. `None` would be a failure of the
     /// library's key derivation and never happens.
     pub fn with<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<Self> {
-        let keys = secrets.map(Key::of).collect::<Option<_>>()?;
-        Some(Self(Arc::new(Ring { keys, lost: AtomicBool::new(false) })))
+        let keys = secrets.map(SealKey::of).collect::<Option<_>>()?;
+        Some(Self(Arc::new(SealKeys { keys, lost: AtomicBool::new(false) })))
     }
 
     /// Seals a text for a place (table, column, row); `None` if there is no key.
@@ -120,7 +120,7 @@ impl Seals {
         let head = format!("{FORMAT}{}:", HEXLOWER.encode(&key.id));
         let nonce: [u8; NONCE_LEN] = clock::random();
         let mut bytes = text.as_bytes().to_vec();
-        let aad = Aad::from(bound(&head, place));
+        let aad = Aad::from(encode_place(&head, place));
         key.aead.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
         Some(head + &BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat()))
     }
@@ -128,20 +128,20 @@ impl Seals {
     /// Returns the text of a stored value, sealed or not; `None` if its seal cannot be opened.
     pub fn opened(&self, place: &[&str], stored: String) -> Option<String> {
         match self.open(place, &stored) {
-            Opened::Clear => Some(stored),
-            Opened::Text { text, .. } => Some(text),
-            Opened::Lost => None,
+            UnsealedValue::Clear => Some(stored),
+            UnsealedValue::Text { text, .. } => Some(text),
+            UnsealedValue::Lost => None,
         }
     }
 
     /// Opens a value that was stored in that place. Logs the first value of the process that does
     /// not open.
-    pub fn open(&self, place: &[&str], stored: &str) -> Opened {
+    pub fn open(&self, place: &[&str], stored: &str) -> UnsealedValue {
         if !stored.starts_with("sealed:") {
-            return Opened::Clear;
+            return UnsealedValue::Clear;
         }
         match self.try_open(place, stored) {
-            Some((text, current)) => Opened::Text { text, current },
+            Some((text, current)) => UnsealedValue::Text { text, current },
             None => {
                 if !self.0.lost.swap(true, Ordering::Relaxed) {
                     let key =
@@ -152,16 +152,16 @@ impl Seals {
                          give it as [secrets] key or in the file secrets.key of the state directory"
                     );
                 }
-                Opened::Lost
+                UnsealedValue::Lost
             }
         }
     }
 
     /// Derives the secrets for another purpose of one installation, in the order of the keys;
     /// `None` if there is no key.
-    pub fn secrets(&self, purpose: &str, installation: &[u8; 32]) -> Option<Secrets> {
+    pub fn secrets(&self, purpose: &str, installation: &[u8; 32]) -> Option<SealSecrets> {
         let mut secrets = self.0.keys.iter().filter_map(|key| key.secret(purpose, installation));
-        Some(Secrets { current: secrets.next()?, earlier: secrets.collect() })
+        Some(SealSecrets { current: secrets.next()?, earlier: secrets.collect() })
     }
 
     /// Whether there is any key.
@@ -181,13 +181,13 @@ impl Seals {
         let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let mut sealed = sealed.to_vec();
-        let aad = Aad::from(bound(&format!("{FORMAT}{id}:"), place));
+        let aad = Aad::from(encode_place(&format!("{FORMAT}{id}:"), place));
         let plain = self.0.keys.get(at)?.aead.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed);
         Some((String::from_utf8(plain.ok()?.to_vec()).ok()?, at == 0))
     }
 }
 
-impl Key {
+impl SealKey {
     /// Derives the keys and the id of a secret of any length (HKDF, RFC 5869).
     fn of(secret: &str) -> Option<Self> {
         let derived = Salt::new(HKDF_SHA256, b"headend").extract(secret.as_bytes());
@@ -207,7 +207,7 @@ impl Key {
 
 /// Encodes the head and the place for authentication. Each part is preceded by its length, so that
 /// no two places encode to the same bytes.
-fn bound(head: &str, place: &[&str]) -> Vec<u8> {
+fn encode_place(head: &str, place: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in [head].iter().chain(place) {
         bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -220,7 +220,7 @@ fn bound(head: &str, place: &[&str]) -> Vec<u8> {
 ///
 /// # Errors
 /// When other users may read the file, or it holds no key.
-fn read(path: &Path) -> io::Result<Option<String>> {
+fn read_key_file(path: &Path) -> io::Result<Option<String>> {
     let file = match guard::open(path, OFlags::RDONLY, guard::SECRET) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -248,8 +248,8 @@ mod tests {
         Seals::with(secrets.iter().copied()).unwrap()
     }
 
-    fn text(text: &str, current: bool) -> Opened {
-        Opened::Text { text: text.to_owned(), current }
+    fn text(text: &str, current: bool) -> UnsealedValue {
+        UnsealedValue::Text { text: text.to_owned(), current }
     }
 
     #[test]
@@ -262,10 +262,10 @@ mod tests {
         let others: [&[&str]; 4] =
             [&["prompts", "message", "p2"], &["prompts", "messag", "ep1"], &["prompts", "message"], &[]];
         for place in others {
-            assert_eq!(one.open(place, &sealed), Opened::Lost, "{place:?}");
+            assert_eq!(one.open(place, &sealed), UnsealedValue::Lost, "{place:?}");
         }
-        assert_eq!(seals(&["two"]).open(PLACE, &sealed), Opened::Lost);
-        assert_eq!(seals(&[]).open(PLACE, &sealed), Opened::Lost);
+        assert_eq!(seals(&["two"]).open(PLACE, &sealed), UnsealedValue::Lost);
+        assert_eq!(seals(&[]).open(PLACE, &sealed), UnsealedValue::Lost);
         assert_eq!(seals(&[]).seal(PLACE, "x"), None);
     }
 
@@ -276,20 +276,20 @@ mod tests {
         assert_eq!(both.open(PLACE, &sealed), text("x", false));
         let again = both.seal(PLACE, "x").unwrap();
         assert_eq!(seals(&["two"]).open(PLACE, &again), text("x", true));
-        assert_eq!(seals(&["one"]).open(PLACE, &again), Opened::Lost);
+        assert_eq!(seals(&["one"]).open(PLACE, &again), UnsealedValue::Lost);
     }
 
     #[test]
     fn what_never_was_sealed_is_known_and_no_damage_panics() {
         let one = seals(&["one"]);
-        assert_eq!(one.open(PLACE, "headend asks for consent."), Opened::Clear);
-        assert_eq!(one.open(PLACE, ""), Opened::Clear);
+        assert_eq!(one.open(PLACE, "headend asks for consent."), UnsealedValue::Clear);
+        assert_eq!(one.open(PLACE, ""), UnsealedValue::Clear);
         assert!(!one.has_lost());
         let sealed = one.seal(PLACE, "\u{e9}\u{1f511}").unwrap();
         for at in 0..sealed.len() {
             // Once cut off, and once with another byte.
             for bad in [sealed[..at].to_owned(), format!("{}~{}", &sealed[..at], &sealed[at + 1..])] {
-                assert!(!matches!(one.open(PLACE, &bad), Opened::Text { .. }), "{bad}");
+                assert!(!matches!(one.open(PLACE, &bad), UnsealedValue::Text { .. }), "{bad}");
             }
         }
         for bad in [
@@ -299,7 +299,7 @@ mod tests {
             "sealed:1::",
             "sealed:1:\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}x",
         ] {
-            assert_eq!(one.open(PLACE, bad), Opened::Lost, "{bad}");
+            assert_eq!(one.open(PLACE, bad), UnsealedValue::Lost, "{bad}");
         }
         assert!(one.has_lost());
     }

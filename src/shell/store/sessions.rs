@@ -16,7 +16,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::base::clock;
-use crate::engine::ended::{Ended, EndedSession, Floor};
+use crate::engine::ended::{EndedSession, EndedSessions, SessionFloor};
 use crate::engine::session_id::{SessionKey, SessionName, SessionOwner, SessionTerms};
 use crate::mcp::log::LogLevel;
 use crate::policy::Caller;
@@ -29,29 +29,29 @@ const MAX_KEPT: usize = 64 * 1024;
 
 /// The sessions of a store; clones share them.
 #[derive(Clone, Debug)]
-pub struct SessionStore(Arc<Inner>);
+pub struct SessionStore(Arc<SessionStoreState>);
 
 #[derive(Debug)]
-struct Inner {
+struct SessionStoreState {
     db: Db,
     key: SessionKey,
     /// Ended sessions whose ids have not expired.
-    ended: Mutex<Ended>,
-    unnoted: Mutex<Unnoted>,
+    ended: Mutex<EndedSessions>,
+    unnoted: Mutex<UnwrittenEnds>,
 }
 
 /// Ended sessions that are not on disk yet.
 #[derive(Debug, Default)]
-struct Unnoted {
+struct UnwrittenEnds {
     ends: Vec<EndedSession>,
     /// Ends beyond [`MAX_UNNOTED`], as one floor for each caller.
-    floors: HashMap<Caller, Floor>,
+    floors: HashMap<Caller, SessionFloor>,
 }
 
-impl Unnoted {
+impl UnwrittenEnds {
     /// Raises the caller's floor, so that no session which the caller opened up to then is revived.
     /// That ends live sessions too, but revives no ended one.
-    fn add(&mut self, floor: &Floor) {
+    fn add(&mut self, floor: &SessionFloor) {
         let of_caller = self.floors.entry(floor.caller.clone()).or_insert_with(|| floor.clone());
         of_caller.opened = of_caller.opened.max(floor.opened);
         of_caller.until = of_caller.until.max(floor.until);
@@ -68,12 +68,12 @@ pub struct KeptSession {
     store: SessionStore,
     /// The note that is written when the session ends.
     end: EndedSession,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedSlots>,
 }
 
 /// The numbers and total size of watched resources.
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedSlots {
     /// Last slot that was given to a resource.
     next: u64,
     /// Bytes of all watched URIs.
@@ -90,7 +90,7 @@ impl SessionStore {
             return Ok(None);
         };
         let ended = Mutex::new(db.ended_sessions(clock::since_1970().as_secs())?);
-        Ok(Some(Self(Arc::new(Inner { db, key, ended, unnoted: Mutex::default() }))))
+        Ok(Some(Self(Arc::new(SessionStoreState { db, key, ended, unnoted: Mutex::default() }))))
     }
 
     /// Creates the id of a new session; `None` if the session must end with the process, because
@@ -173,7 +173,7 @@ impl SessionStore {
     }
 }
 
-impl Inner {
+impl SessionStoreState {
     /// Keeps an end that the disk did not take for [`SessionStore::sweep`], and logs the first one.
     /// Beyond [`MAX_UNNOTED`], raises the caller's floor instead.
     fn unnoted(&self, end: EndedSession, error: &DbError) {
@@ -186,7 +186,7 @@ impl Inner {
             return;
         }
         let EndedSession { caller, opened, until, .. } = end;
-        let floor = Floor { caller, opened, until };
+        let floor = SessionFloor { caller, opened, until };
         unnoted.add(&floor);
         drop(unnoted);
         self.ended.lock().raise(floor);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::base::clock;
 use crate::store::db::Db;
-pub use crate::store::db::{Key, SignIn};
+pub use crate::store::db::{ConsoleSignIn, SecretDigest};
 
 /// The stored sign-ins of a store.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct SignIns {
     /// Most sign-ins that are kept.
     most: usize,
     /// Sign-outs that the disk has not taken yet.
-    unwritten: Arc<Mutex<Vec<Key>>>,
+    unwritten: Arc<Mutex<Vec<SecretDigest>>>,
 }
 
 impl SignIns {
@@ -30,7 +30,7 @@ impl SignIns {
     }
 
     /// Loads the sign-ins of this token that have not expired, and removes all others. Blocks.
-    pub fn revive(&self, token: Key) -> Vec<SignIn> {
+    pub fn revive(&self, token: SecretDigest) -> Vec<ConsoleSignIn> {
         self.db.sign_ins(token, clock::since_1970().as_secs()).run_now().unwrap_or_else(|error| {
             tracing::warn!(error = %error, "browsers have to sign in to the console again");
             Vec::new()
@@ -38,7 +38,7 @@ impl SignIns {
     }
 
     /// Stores a sign-in, or its later expiry, in the background. A failure is logged.
-    pub fn keep(&self, one: SignIn, token: Key) {
+    pub fn keep(&self, one: ConsoleSignIn, token: SecretDigest) {
         self.db.keep_sign_in(one, token, self.most).then(|outcome| {
             if let Err(error) = outcome {
                 tracing::debug!(error = %error, "a sign-in to the console will not survive a restart");
@@ -49,7 +49,7 @@ impl SignIns {
     /// Removes a sign-in after a sign-out, or when its place is needed. The removal is on disk when
     /// the future is ready, or is remembered for [`Self::catch_up`]; dropping the future does not
     /// stop it.
-    pub fn end(&self, id: Key) -> impl Future<Output = ()> {
+    pub fn end(&self, id: SecretDigest) -> impl Future<Output = ()> {
         let unwritten = Arc::clone(&self.unwritten);
         let most = self.most;
         let ended = self.db.end_sign_in(id).run_with(move |outcome| {
@@ -64,7 +64,7 @@ impl SignIns {
     }
 
     /// Removes all sign-ins by other tokens than this one, in the background.
-    pub fn end_others(&self, token: Key) {
+    pub fn end_others(&self, token: SecretDigest) {
         self.db.end_other_sign_ins(token).then(|outcome| {
             if let Err(error) = outcome {
                 // The next start with the new token removes them too.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::port::{DbError, Health, Operation, Store};
+use super::port::{DbError, DbOperation, StoreEngine, StoreHealth};
 use super::seal::Seals;
 
 mod approvals;
@@ -40,16 +40,16 @@ mod thread;
 
 pub use self::backup::back_up;
 
-use self::closing::Running;
-use self::job::{Begun, Job, Transaction};
-use self::thread::Thread;
+use self::closing::RunningThreads;
+use self::job::{DbJob, QueuedOperation, Transaction};
+use self::thread::DbThread;
 
 /// Operations that may wait for the thread.
 const QUEUE: usize = 4096;
 /// The file in the state directory.
 pub const FILE: &str = "headend.db";
 /// The threads of the databases of this process.
-static THREADS: Running = Running::new();
+static THREADS: RunningThreads = RunningThreads::new();
 
 /// Waits until all databases of this process are closed, no longer than `most`. For the end of the
 /// process, once all their clones are dropped. Blocks.
@@ -62,11 +62,11 @@ pub fn wait_until_closed(most: Duration) {
 pub(super) struct Sqlite {
     path: PathBuf,
     seals: Seals,
-    jobs: SyncSender<Box<dyn Job>>,
-    health: Arc<Health>,
+    jobs: SyncSender<Box<dyn DbJob>>,
+    health: Arc<StoreHealth>,
     /// The work without a thread, for stages of tests.
     #[cfg(any(test, feature = "testing"))]
-    unthreaded: Option<thread::Unthreaded>,
+    unthreaded: Option<thread::InlineDb>,
 }
 
 impl Sqlite {
@@ -75,26 +75,26 @@ impl Sqlite {
     /// # Errors
     /// A sentence with the file and the way out.
     pub(super) fn open(path: PathBuf, seals: Seals) -> Result<Self, DbError> {
-        Self::start(Thread::open(path.clone(), Arc::default())?, path, seals)
+        Self::start(DbThread::open(path.clone(), Arc::default())?, path, seals)
     }
 
     /// Opens a database without a file.
     #[cfg(test)]
     pub(super) fn in_memory(seals: Seals) -> Result<Self, DbError> {
-        Self::start(Thread::in_memory()?, PathBuf::new(), seals)
+        Self::start(DbThread::in_memory()?, PathBuf::new(), seals)
     }
 
-    fn start(work: Thread, path: PathBuf, seals: Seals) -> Result<Self, DbError> {
+    fn start(work: DbThread, path: PathBuf, seals: Seals) -> Result<Self, DbError> {
         let health = Arc::clone(work.health());
         let (jobs, inbox) = mpsc::sync_channel(QUEUE);
         #[cfg(any(test, feature = "testing"))]
         if crate::base::clock::played::is_staged() {
-            let unthreaded = Some(thread::Unthreaded::new(work, inbox));
+            let unthreaded = Some(thread::InlineDb::new(work, inbox));
             return Ok(Self { path, seals, jobs, health, unthreaded });
         }
         let run = THREADS.begin();
         #[cfg(any(test, feature = "testing"))]
-        let process = crate::base::clock::played::Process::current();
+        let process = crate::base::clock::played::TestProcess::current();
         let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || {
             #[cfg(any(test, feature = "testing"))]
             if let Some(process) = process {
@@ -123,7 +123,7 @@ impl Sqlite {
     fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Operation<'_, T> {
+    ) -> DbOperation<'_, T> {
         self.operation(Transaction::Either, work)
     }
 
@@ -131,7 +131,7 @@ impl Sqlite {
     fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Operation<'_, T> {
+    ) -> DbOperation<'_, T> {
         self.operation(Transaction::Required, work)
     }
 
@@ -139,8 +139,8 @@ impl Sqlite {
         &self,
         transaction: Transaction,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Operation<'_, T> {
-        Operation::new(move |reply| self.send(Box::new(Begun::new(transaction, work, reply))))
+    ) -> DbOperation<'_, T> {
+        DbOperation::new(move |reply| self.send(Box::new(QueuedOperation::new(transaction, work, reply))))
     }
 
     /// Empties the journal into the file, so that no replaced value is left there. Blocks.
@@ -152,12 +152,12 @@ impl Sqlite {
     }
 
     /// Makes the operation that empties the journal. It cannot run inside of a transaction.
-    fn empty_journal(&self) -> Operation<'_, ()> {
+    fn empty_journal(&self) -> DbOperation<'_, ()> {
         let work = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         self.operation(Transaction::Forbidden, work)
     }
 
-    fn send(&self, job: Box<dyn Job>) {
+    fn send(&self, job: Box<dyn DbJob>) {
         match self.jobs.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => job.finish(Err(DbError::Full { path: self.path.clone() })),
@@ -170,20 +170,20 @@ impl Sqlite {
     }
 }
 
-impl Store for Sqlite {
-    fn health(&self) -> &Arc<Health> {
+impl StoreEngine for Sqlite {
+    fn health(&self) -> &Arc<StoreHealth> {
         &self.health
     }
 
-    fn all_so_far(&self) -> Operation<'_, ()> {
+    fn all_so_far(&self) -> DbOperation<'_, ()> {
         self.read(|_| Ok(()))
     }
 
-    fn see(&self, now: u64) -> Operation<'_, ()> {
+    fn see(&self, now: u64) -> DbOperation<'_, ()> {
         self.write(move |connection| meta::saw(connection, now))
     }
 
-    fn latest_time(&self) -> Operation<'_, Duration> {
+    fn latest_time(&self) -> DbOperation<'_, Duration> {
         self.read(|connection| meta::number(connection, meta::LATEST_TIME).map(Duration::from_secs))
     }
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::base::clock;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::state::StateUse;
-use crate::engine::used::{CAPACITY, Used};
+use crate::engine::used::{CAPACITY, UsedStateTable};
 use crate::store::db::{Db, DbError};
 
 /// Time after which a call may be retried if the use of its state could not be written.
@@ -22,7 +22,7 @@ const STORE_WAIT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct UsedStates {
     db: Option<Db>,
-    used: Arc<Mutex<Used>>,
+    used: Arc<Mutex<UsedStateTable>>,
 }
 
 impl UsedStates {
@@ -32,7 +32,7 @@ impl UsedStates {
     /// # Errors
     /// When the database cannot be read.
     pub fn open(db: Option<Db>) -> Result<Self, DbError> {
-        let mut used = Used::default();
+        let mut used = UsedStateTable::default();
         if let Some(db) = &db {
             let now = clock::since_1970();
             // The store refuses those that found no room.
@@ -52,20 +52,20 @@ impl UsedStates {
     ///
     /// # Errors
     /// The refusal of the call, if the state was used already or its use cannot be written.
-    pub async fn keep(&self, state: StateUse) -> Result<(), Failure> {
+    pub async fn keep(&self, state: StateUse) -> Result<(), CallFailure> {
         let Some(db) = &self.db else { return Ok(()) };
         match db.use_state(state, clock::since_1970().as_secs()).run().await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let text = "The answers to this call's questions were used already; make the call again.";
-                Err(Failure::new(Reason::Denied, Executed::No, text))
+                Err(CallFailure::new(FailureReason::Denied, ExecutionDoubt::No, text))
             }
             Err(_) => {
                 // Nothing was written, so the state may be used again. If the write did happen, the
                 // store refuses the next use.
                 self.used.lock().give_back(&state.id);
                 let text = "The use of the answers to this call's questions cannot be recorded at the moment, so it did not go on.";
-                Err(Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT))
+                Err(CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT))
             }
         }
     }

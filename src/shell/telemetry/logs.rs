@@ -15,8 +15,8 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 mod plain;
 mod sink;
 
-use self::plain::Plain;
-use self::sink::{Flusher, Sink};
+use self::plain::PlainFormat;
+use self::sink::{LogBuffer, LogFlusher};
 use crate::wire::foreign;
 
 /// The format of log lines.
@@ -71,7 +71,7 @@ pub fn dropped_lines() -> u64 {
 /// A handle that writes the buffered lines when it is dropped.
 #[derive(Debug)]
 pub struct LogGuard {
-    _flusher: Option<Flusher>,
+    _flusher: Option<LogFlusher>,
 }
 
 /// Starts logging for the whole process.
@@ -99,27 +99,27 @@ pub fn init(options: &LogOptions) -> Result<LogGuard, String> {
     Ok(LogGuard { _flusher: flusher })
 }
 
-type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Creates the layer that writes to stderr, and the thread behind it.
-fn to_stderr(json: bool) -> (Boxed, Option<Flusher>) {
-    let (sink, flusher) = Sink::start(io::stderr());
+fn to_stderr(json: bool) -> (BoxedLayer, Option<LogFlusher>) {
+    let (sink, flusher) = LogBuffer::start(io::stderr());
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let layer = if json {
         // JSON strings have their control characters escaped already.
         fmt::layer().json().flatten_event(true).with_writer(move || sink.clone()).boxed()
     } else if colours {
-        fmt::layer().with_writer(move || Escaping { sink: sink.clone(), colours }).boxed()
+        fmt::layer().with_writer(move || EscapingWriter { sink: sink.clone(), colours }).boxed()
     } else {
-        let writer = move || Escaping { sink: sink.clone(), colours };
-        fmt::layer().event_format(Plain).with_writer(writer).boxed()
+        let writer = move || EscapingWriter { sink: sink.clone(), colours };
+        fmt::layer().event_format(PlainFormat).with_writer(writer).boxed()
     };
     (layer, Some(flusher))
 }
 
 /// Returns the layer that logs to the journal, if stderr is connected to the journal. Source:
 /// `JOURNAL_STREAM` in `systemd.exec(5)`.
-fn journal() -> Option<Boxed> {
+fn journal() -> Option<BoxedLayer> {
     let stream = std::env::var("JOURNAL_STREAM").ok()?;
     let (device, inode) = stream.split_once(':')?;
     let stderr = rustix::fs::fstat(io::stderr()).ok()?;
@@ -132,13 +132,13 @@ fn journal() -> Option<Boxed> {
 
 /// A writer that escapes hidden characters, so that bytes of a peer can neither forge a line nor
 /// move a cursor.
-struct Escaping {
-    sink: Sink,
+struct EscapingWriter {
+    sink: LogBuffer,
     /// True if the escape sequences of our own colours must pass.
     colours: bool,
 }
 
-impl Write for Escaping {
+impl Write for EscapingWriter {
     /// Writes one whole line, which is how the subscriber calls it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.sink.line(&escaped(line, self.colours));

@@ -25,27 +25,27 @@ mod shortage;
 mod table;
 mod usage;
 
-pub use self::alive::{Connected, Running};
+pub use self::alive::{CountedConnection, CountedProcess};
 pub use self::approvals::{ApprovalMetrics, ApprovalNumbers};
 pub use self::audit::AuditMetrics;
 use self::callers::CallerMetrics;
 use self::family::{FamilyTable as _, signed};
-pub use self::label::{MethodLabel, OutcomeLabel, Renewal};
+pub use self::label::{MethodLabel, OutcomeLabel, RenewalLabel};
 pub use self::own::DiskUse;
 use self::own_process::OwnProcess;
 pub use self::shortage::Shortage;
 use self::shortage::Shortages;
 use self::table::Families;
 pub use self::usage::{Usage, UsageMetrics};
-use crate::engine::fault::Fault;
-use crate::mcp::voice::Taken;
-use crate::policy::Event;
+use crate::engine::fault::ProtocolFault;
+use crate::mcp::voice::RemovedWords;
+use crate::policy::AuditEvent;
 use crate::telemetry::upstream_state::UpstreamState;
 
-/// The kinds of catalog items, in the order of [`crate::mcp::method::List::ALL`].
+/// The kinds of catalog items, in the order of [`crate::mcp::method::ItemList::ALL`].
 const KINDS: [&str; 4] = ["tool", "prompt", "resource", "template"];
 
-/// Kinds of reserved words that an upstream used, in the order of the fields of [`Taken`].
+/// Kinds of reserved words that an upstream used, in the order of the fields of [`RemovedWords`].
 const RESERVED: [&str; 2] = ["meta", "error"];
 
 /// Outcomes of notices: delivered, and not delivered.
@@ -91,7 +91,7 @@ impl Metrics {
     /// Returns the handles of one upstream. Handles of the same name share their series.
     pub fn upstream(&self, name: &str) -> UpstreamMetrics {
         let families = &self.0.families;
-        UpstreamMetrics(Arc::new(OfUpstream {
+        UpstreamMetrics(Arc::new(UpstreamSeries {
             name: name.to_owned(),
             tells: AtomicU8::new(EVERYTHING),
             calls: Default::default(),
@@ -166,7 +166,7 @@ impl Metrics {
     /// Returns the handles of the audit log.
     pub fn audit(&self) -> AuditMetrics {
         AuditMetrics {
-            records: Event::VARIANTS
+            records: AuditEvent::VARIANTS
                 .iter()
                 .map(|event| self.0.families.audit_records.with_label_values(&[event.into_str()]))
                 .collect(),
@@ -222,11 +222,11 @@ impl Metrics {
 
     /// Counts a client's connection over a transport, `http` or `stdio`, until the value is
     /// dropped.
-    pub fn connected(&self, transport: &'static str) -> Connected {
+    pub fn connected(&self, transport: &'static str) -> CountedConnection {
         let counter = |direction| self.0.families.client_bytes.with_label_values(&[transport, direction]);
         let open = self.0.families.connections.with_label_values(&[transport]);
         open.inc();
-        Connected { open, received: counter("received"), sent: counter("sent") }
+        CountedConnection { open, received: counter("received"), sent: counter("sent") }
     }
 }
 
@@ -238,11 +238,11 @@ const NOTHING: u8 = 2;
 
 /// The handles of one upstream. Clones share them.
 #[derive(Clone, Debug)]
-pub struct UpstreamMetrics(Arc<OfUpstream>);
+pub struct UpstreamMetrics(Arc<UpstreamSeries>);
 
 /// The series of one upstream, and what the handles may still write.
 #[derive(Debug)]
-struct OfUpstream {
+struct UpstreamSeries {
     name: String,
     /// [`EVERYTHING`], [`COUNTS`] or [`NOTHING`].
     tells: AtomicU8,
@@ -289,7 +289,7 @@ impl UpstreamMetrics {
     }
 
     /// Counts an attempt to renew the login.
-    pub fn renewal(&self, result: Renewal) {
+    pub fn renewal(&self, result: RenewalLabel) {
         if self.tells() < NOTHING {
             self.0.families.login_renewals.with_label_values(&[self.0.name.as_str(), result.into_str()]).inc();
         }
@@ -314,7 +314,7 @@ impl UpstreamMetrics {
     }
 
     /// Counts a violation of the protocol and logs it.
-    pub fn fault(&self, fault: Fault) {
+    pub fn fault(&self, fault: ProtocolFault) {
         let (name, fault) = (self.0.name.as_str(), fault.into_str());
         if self.tells() < NOTHING {
             self.0.families.faults.with_label_values(&[name, fault]).inc();
@@ -323,7 +323,7 @@ impl UpstreamMetrics {
     }
 
     /// Counts reserved words of the gateway that the upstream used.
-    pub fn reserved(&self, taken: Taken) {
+    pub fn reserved(&self, taken: RemovedWords) {
         if self.tells() == NOTHING {
             return;
         }
@@ -345,13 +345,13 @@ impl UpstreamMetrics {
 
     /// Counts a process that was started, until the value is dropped. `guard` is the number of its
     /// guard.
-    pub fn process(&self, guard: Option<u32>) -> Running {
+    pub fn process(&self, guard: Option<u32>) -> CountedProcess {
         self.0.processes.inc();
         let usage = Arc::clone(&self.0.metrics.0.usage);
         if self.tells() < NOTHING {
             guard.into_iter().for_each(|guard| usage.add_guard(&self.0.name, guard));
         }
-        Running { open: self.0.processes.clone(), guard, usage }
+        CountedProcess { open: self.0.processes.clone(), guard, usage }
     }
 
     /// Records how long the start of the upstream took.
@@ -437,7 +437,7 @@ impl UpstreamMetrics {
     }
 
     /// Sets how many items of each kind the upstream offers, in the order of
-    /// [`crate::mcp::method::List::ALL`].
+    /// [`crate::mcp::method::ItemList::ALL`].
     pub fn items(&self, counts: [usize; 4]) {
         if self.tells() > EVERYTHING {
             return;

@@ -24,20 +24,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::config::{EraChoice, Start, Target, Transport, Upstream, duration_text};
+use crate::config::{EraChoice, HttpTransport, StartMode, UpstreamSettings, UpstreamTarget, duration_text};
 use crate::engine::handshake::EraHint;
-use crate::engine::restart::{Backoff, Kind};
-use crate::upstream::actor::context::{Context, News, Run};
+use crate::engine::restart::{StartBackoff, StartFailure};
+use crate::upstream::actor::context::{ActorContext, ActorNews, LifeResult};
 use crate::upstream::actor::conversation::serve_process;
-use crate::upstream::actor::retry::{Woken, forget, pause};
-use crate::upstream::http::remote::Remote;
+use crate::upstream::actor::retry::{RestEnd, forget, pause};
+use crate::upstream::http::remote::RemoteServer;
 use crate::upstream::process::launch::Launch;
-use crate::upstream::session::handle::Handle;
-use crate::upstream::session::lane::{Lane, ListsTo};
+use crate::upstream::session::handle::UpstreamHandle;
+use crate::upstream::session::lane::{Lane, ListReceiver};
 use crate::upstream::session::link::LinkState;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::state::last_words::without;
-use crate::upstream::state::standing::Standing;
+use crate::upstream::state::standing::CredentialStanding;
 
 /// A start counts as slow after this time, or half of its limit: it is logged, and others need not
 /// wait for it.
@@ -48,8 +48,8 @@ const KEEPS_FAILING: u32 = 5;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Spawns the task of a lane that an owner has for itself, or that reads the lists.
-pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
-    let context = Context {
+pub(crate) fn open(handle: &Arc<UpstreamHandle>, spawner: &Spawner, lane: &Arc<Lane>) {
+    let context = ActorContext {
         handle: Arc::clone(handle),
         lane: Arc::clone(lane),
         reports: None,
@@ -65,21 +65,21 @@ pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
 }
 
 /// Serves one life of the upstream. Values of variables are removed from the reason for its end.
-async fn serve(context: &Context, hint: EraHint) -> Run {
+async fn serve(context: &ActorContext, hint: EraHint) -> LifeResult {
     let spec = context.handle.spec.load_full();
     let run = Box::pin(serve_as(context, &spec, hint)).await;
-    Run { why: without(&spec.expanded, run.why), ..run }
+    LifeResult { why: without(&spec.expanded, run.why), ..run }
 }
 
 /// Starts a program or connects to a server, as the configuration says, unless the launch is not
 /// allowed.
-async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
+async fn serve_as(context: &ActorContext, spec: &UpstreamSettings, hint: EraHint) -> LifeResult {
     let health = &context.handle.health;
     if !spec.lacks.is_empty() {
         health.lasts(
             "set the variable where headend starts, then start headend again; for a file, `headend reload` is enough",
         );
-        return Run { why: spec.lacks.join("; "), next: None, served: None };
+        return LifeResult { why: spec.lacks.join("; "), next: None, served: None };
     }
     let found = match context.spawner.gate.pass(spec) {
         Ok(found) => found,
@@ -87,23 +87,25 @@ async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
             if context.spawner.gate.shut().is_none() {
                 health.lasts("install the program, or correct `command` or PATH");
             }
-            return Run { why, next: None, served: None };
+            return LifeResult { why, next: None, served: None };
         }
     };
     if let Some(launch) = Launch::of(spec, found, context.spawner.marks.next()) {
         return Box::pin(serve_process(context, launch, hint)).await;
     }
     match spec.target.clone() {
-        Target::Stdio { .. } => Run { why: "there is nothing to start".to_owned(), next: None, served: None },
-        Target::Http { transport, .. } => {
-            match Remote::of(spec, &context.spawner.http, health, context.handle.keeper.as_ref()) {
-                Ok(remote) if transport == Transport::Sse => {
+        UpstreamTarget::Stdio { .. } => {
+            LifeResult { why: "there is nothing to start".to_owned(), next: None, served: None }
+        }
+        UpstreamTarget::Http { transport, .. } => {
+            match RemoteServer::of(spec, &context.spawner.http, health, context.handle.keeper.as_ref()) {
+                Ok(remote) if transport == HttpTransport::Sse => {
                     Box::pin(sse::serve(context, &Arc::new(remote), context.handle.start_limit())).await
                 }
                 Ok(remote) => Box::pin(http::serve(context, &Arc::new(remote), hint)).await,
                 Err(why) => {
                     health.lasts("correct `url`, `headers` or the proxy, then `headend reload`");
-                    Run { why, next: None, served: None }
+                    LifeResult { why, next: None, served: None }
                 }
             }
         }
@@ -112,12 +114,12 @@ async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
 
 /// Serves one life of the main session. Only a few programs start at a time, and a slow start is
 /// logged.
-async fn live(context: &Context, hint: EraHint) -> Run {
+async fn serve_main(context: &ActorContext, hint: EraHint) -> LifeResult {
     let (handle, stop) = (&context.handle, &context.spawner.stop);
-    let is_program = matches!(handle.spec.load().target, Target::Stdio { .. });
+    let is_program = matches!(handle.spec.load().target, UpstreamTarget::Stdio { .. });
     let place = if is_program {
         let place = stop.run_until_cancelled(context.spawner.starts.take()).await;
-        let Some(place) = place else { return Run { why: "stopped".to_owned(), next: None, served: None } };
+        let Some(place) = place else { return LifeResult { why: "stopped".to_owned(), next: None, served: None } };
         Some(place)
     } else {
         None
@@ -148,7 +150,7 @@ fn in_words(time: Duration) -> String {
 }
 
 /// Runs a client's own session once, until it fails or no client needs it.
-async fn run_owned(context: Context) {
+async fn run_owned(context: ActorContext) {
     let (lane, stop) = (&context.lane, context.spawner.stop.clone());
     let mut serving = Box::pin(serve(&context, EraHint::Legacy));
     let lanes = &context.handle.lanes;
@@ -184,9 +186,9 @@ async fn run_owned(context: Context) {
 
 /// Runs a session that reads the lists once, until it fails or its reader is gone. A program takes
 /// a start slot, like the main one of its upstream.
-async fn run_listing(context: Context, to: ListsTo) {
+async fn run_listing(context: ActorContext, to: ListReceiver) {
     let (lane, stop) = (&context.lane, context.spawner.stop.clone());
-    let is_program = matches!(context.handle.spec.load().target, Target::Stdio { .. });
+    let is_program = matches!(context.handle.spec.load().target, UpstreamTarget::Stdio { .. });
     let mut place = None;
     if is_program {
         tokio::select! {
@@ -213,10 +215,10 @@ async fn run_listing(context: Context, to: ListsTo) {
 
 /// Waits at rest until a call or subscription needs the upstream, or it is no longer lazy. Returns
 /// `false` if it is stopped instead.
-async fn rest(context: &Context) -> bool {
+async fn rest(context: &ActorContext) -> bool {
     let (handle, lane) = (&context.handle, &context.lane);
     lane.set_state(LinkState::Idle);
-    while handle.spec.load().start == Start::Lazy && !lane.is_wanted() {
+    while handle.spec.load().start == StartMode::Lazy && !lane.is_wanted() {
         tokio::select! {
             () = lane.wanted.notified() => {}
             () = handle.configured.notified() => {}
@@ -228,12 +230,12 @@ async fn rest(context: &Context) -> bool {
 
 /// Waits until a lazy upstream has been unused for its `idle-stop`, and takes its link away. An
 /// upstream that was started only to read its lists is unused once they are read.
-async fn idle(context: &Context, only_lists: bool) {
+async fn wait_until_idle(context: &ActorContext, only_lists: bool) {
     let (handle, lane) = (&context.handle, &context.lane);
     let begun = clock::now();
     loop {
         let spec = handle.spec.load_full();
-        if spec.start == Start::Eager {
+        if spec.start == StartMode::Eager {
             handle.configured.notified().await;
             continue;
         }
@@ -252,12 +254,12 @@ async fn idle(context: &Context, only_lists: bool) {
 }
 
 /// Runs an upstream until the context is stopped.
-pub(crate) async fn run(context: Context) {
+pub(crate) async fn run(context: ActorContext) {
     let (handle, lane, stop) = (&context.handle, &context.lane, &context.spawner.stop);
     // A launch that is not allowed is reported like a failed start.
-    let is_lazy = handle.spec.load().start == Start::Lazy;
+    let is_lazy = handle.spec.load().start == StartMode::Lazy;
     let mut rests = is_lazy && context.is_known && context.spawner.gate.shut().is_none();
-    let mut backoff = Backoff::default();
+    let mut backoff = StartBackoff::default();
     let mut hint = context.first_hint();
     // A hint of an earlier run may be wrong by now.
     let mut recalled = context.remembered.is_some() && handle.spec.load().era == EraChoice::Auto;
@@ -266,22 +268,22 @@ pub(crate) async fn run(context: Context) {
         if std::mem::take(&mut rests) && !rest(&context).await {
             break;
         }
-        let is_lazy = handle.spec.load().start == Start::Lazy;
+        let is_lazy = handle.spec.load().start == StartMode::Lazy;
         let life = context.life(is_lazy);
         let began = clock::now();
         lane.listed.store(false, Ordering::Relaxed);
         lane.begin();
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
-        let mut serving = Box::pin(live(&life, hint));
+        let mut serving = Box::pin(serve_main(&life, hint));
         let mut run = tokio::select! {
             run = &mut serving => run,
-            () = idle(&context, is_lazy && !lane.is_used()) => {
+            () = wait_until_idle(&context, is_lazy && !lane.is_used()) => {
                 life.spawner.stop.cancel();
                 serving.await;
                 tracing::info!(upstream.name = %handle.name, "upstream stopped until it is needed");
                 // Neither a failure nor a lasting hint: the program may be another one at the next
                 // start.
-                (backoff, told) = (Backoff::default(), String::new());
+                (backoff, told) = (StartBackoff::default(), String::new());
                 recalled = handle.spec.load().era == EraChoice::Auto && hint != EraHint::Probe;
                 rests = true;
                 continue;
@@ -327,7 +329,7 @@ pub(crate) async fn run(context: Context) {
         if handle.health.take_told() {
             told.clone_from(&run.why);
         }
-        tell(&context, &run.why, &told, backoff.failures(), wait);
+        log_failure(&context, &run.why, &told, backoff.failures(), wait);
         lane.restarts.fetch_add(1, Ordering::Relaxed);
         handle.metrics.restarted();
         told.clone_from(&run.why);
@@ -335,32 +337,32 @@ pub(crate) async fn run(context: Context) {
         // A call that saw an earlier state may have asked for a start.
         forget(&lane.wanted);
         lane.set_state(LinkState::Down { until: clock::now() + wait });
-        context.report(News::State).await;
+        context.report(ActorNews::State).await;
         match pause(&context, began, wait).await {
-            Woken::Due => {}
-            Woken::Mended => (backoff, told) = (Backoff::default(), String::new()),
-            Woken::Stopped => break,
+            RestEnd::Due => {}
+            RestEnd::Mended => (backoff, told) = (StartBackoff::default(), String::new()),
+            RestEnd::Stopped => break,
         }
     }
     lane.set_state(LinkState::Stopped);
 }
 
 /// Returns the kind of the last failure, on which the back-off depends.
-fn kind(context: &Context) -> Kind {
+fn kind(context: &ActorContext) -> StartFailure {
     match context.handle.spec.load().target {
-        _ if context.handle.health.standing() != Standing::Admitted => Kind::Unadmitted,
-        _ if context.handle.health.remedy().is_some() => Kind::Lasting,
-        Target::Stdio { .. } => Kind::Process,
-        Target::Http { .. } => Kind::Connection,
+        _ if context.handle.health.standing() != CredentialStanding::Admitted => StartFailure::Unadmitted,
+        _ if context.handle.health.remedy().is_some() => StartFailure::Lasting,
+        UpstreamTarget::Stdio { .. } => StartFailure::Process,
+        UpstreamTarget::Http { .. } => StartFailure::Connection,
     }
 }
 
 /// Logs a failure. A failure that repeats the last one (`told`) is logged at debug level only, and
 /// once more as an error after several in a row. So are all further failures of a server behind a
 /// URL, because their texts vary while it is away.
-fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration) {
+fn log_failure(context: &ActorContext, why: &str, told: &str, failures: u32, wait: Duration) {
     let (name, retry_ms, health) = (&context.handle.name, clock::millis(wait), &context.handle.health);
-    let is_still_away = !told.is_empty() && kind(context) == Kind::Connection;
+    let is_still_away = !told.is_empty() && kind(context) == StartFailure::Connection;
     let (next, stderr) = (health.remedy(), health.stderr().join("\n"));
     let stderr = Some(stderr.as_str()).filter(|lines| !lines.is_empty());
     if failures == KEEPS_FAILING && next.is_none() {

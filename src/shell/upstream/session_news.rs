@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::catalog::name::UpstreamName;
-use crate::engine::askers::Askers;
-use crate::upstream::turns::Turns;
-use crate::upstream::updates::Updates;
+use crate::engine::askers::AskerRegistry;
+use crate::upstream::turns::CallTurns;
+use crate::upstream::updates::ResourceSubscriptions;
 use crate::wire::message::Notification;
 
 /// Most notifications that may wait for a client; beyond that, the oldest are dropped.
@@ -72,13 +72,13 @@ pub struct SessionNews {
     pub upstream: UpstreamName,
     /// The client that owns this session; `None` for the main session.
     client: Option<Weak<ClientTag>>,
-    pub turns: Arc<Turns>,
-    pub updates: Arc<Updates>,
+    pub turns: Arc<CallTurns>,
+    pub updates: Arc<ResourceSubscriptions>,
 }
 
 impl SessionNews {
-    pub(super) fn new(upstream: UpstreamName, askers: Arc<Askers>, client: Option<Weak<ClientTag>>) -> Self {
-        Self { upstream, client, turns: Arc::new(Turns::new(askers)), updates: Arc::default() }
+    pub(super) fn new(upstream: UpstreamName, askers: Arc<AskerRegistry>, client: Option<Weak<ClientTag>>) -> Self {
+        Self { upstream, client, turns: Arc::new(CallTurns::new(askers)), updates: Arc::default() }
     }
 
     /// Passes a notification outside of calls on, if the session belongs to one client.

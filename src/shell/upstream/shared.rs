@@ -9,13 +9,13 @@ use crate::base::task_group::TaskGroup;
 use crate::upstream::state::http_error::HttpError;
 
 /// A handle to wait for the outcome.
-pub(crate) type Work = Shared<BoxFuture<'static, Result<(), HttpError>>>;
+pub(crate) type SharedWork = Shared<BoxFuture<'static, Result<(), HttpError>>>;
 
 /// A slot for work of one kind, of which at most one piece is under way.
 #[derive(Debug, Default)]
-pub(crate) struct OneAtATime(Mutex<Option<Work>>);
+pub(crate) struct SharedWorkSlot(Mutex<Option<SharedWork>>);
 
-impl OneAtATime {
+impl SharedWorkSlot {
     /// Returns whether work is under way.
     pub(crate) fn is_under_way(&self) -> bool {
         self.0.lock().as_ref().is_some_and(|work| work.peek().is_none())
@@ -26,7 +26,7 @@ impl OneAtATime {
         &self,
         (tasks, stop): (&TaskGroup, &CancellationToken),
         begin: impl FnOnce() -> BoxFuture<'static, Result<(), HttpError>>,
-    ) -> Work {
+    ) -> SharedWork {
         let mut under_way = self.0.lock();
         if let Some(work) = under_way.as_ref().filter(|work| work.peek().is_none()) {
             return work.clone();

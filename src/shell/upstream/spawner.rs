@@ -5,31 +5,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::base::budget::Budget;
-use crate::base::slots::Slots;
+use crate::base::budget::ByteBudget;
+use crate::base::slots::SlotPool;
 use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
-use crate::config::{Limits, Upstream};
-use crate::engine::ask::Declared;
-use crate::mcp::kinds::Kinds;
-use crate::mcp::voice::Ear;
+use crate::config::{Limits, UpstreamSettings};
+use crate::engine::ask::DeclaredCapabilities;
+use crate::mcp::kinds::InputKinds;
+use crate::mcp::voice::UpstreamReader;
 use crate::store::pins::LaunchGate;
-use crate::upstream::login::parts::LoginParts;
+use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
-use crate::upstream::process::mark::Marks;
-use crate::wire::frame::Bounds;
+use crate::upstream::process::mark::OwnerMarks;
+use crate::wire::frame::JsonBounds;
 
 /// How much is taken from upstreams. Clones share the bound of bytes, which a reload may change: it
 /// holds for the next answer over HTTP, and otherwise from an upstream's next start on.
 #[derive(Clone, Debug)]
-pub struct Intake {
-    pub budget: Arc<Budget>,
+pub struct IntakeLimits {
+    pub budget: Arc<ByteBudget>,
     max_message_bytes: Arc<AtomicUsize>,
 }
 
-impl Intake {
-    pub fn new(budget: Arc<Budget>, limits: &Limits) -> Self {
+impl IntakeLimits {
+    pub fn new(budget: Arc<ByteBudget>, limits: &Limits) -> Self {
         let intake = Self { budget, max_message_bytes: Arc::default() };
         intake.set_limits(limits);
         intake
@@ -45,9 +45,9 @@ impl Intake {
     }
 
     /// Creates the parser for messages of the upstream with this name.
-    pub fn ear(&self, upstream: &UpstreamName) -> Ear {
+    pub fn ear(&self, upstream: &UpstreamName) -> UpstreamReader {
         let budget = Arc::clone(&self.budget);
-        Ear::new(upstream.as_str(), Bounds::UPSTREAM, move |bytes| budget.count(bytes))
+        UpstreamReader::new(upstream.as_str(), JsonBounds::UPSTREAM, move |bytes| budget.count(bytes))
     }
 }
 
@@ -58,28 +58,31 @@ pub struct Spawner {
     pub stop: CancellationToken,
     pub tasks: TaskGroup,
     pub http: HttpClient,
-    pub intake: Intake,
-    pub logins: LoginParts,
+    pub intake: IntakeLimits,
+    pub logins: LoginServices,
     /// True if callers other than the local user are possible.
     pub many_callers: bool,
     /// Time limits for the end of a process.
     pub times: StopTimes,
     /// Creates the marks of processes.
-    pub marks: Marks,
+    pub marks: OwnerMarks,
     /// Decides before each start whether the launch is allowed.
     pub gate: Arc<LaunchGate>,
     /// Slots for programs that are starting.
-    pub starts: Slots,
+    pub starts: SlotPool,
 }
 
 impl Spawner {
     /// Returns the client capabilities of the main session. A shared process may ask questions only
     /// if there can be only one caller.
-    pub fn declared(&self, spec: &Upstream) -> Declared {
+    pub fn declared(&self, spec: &UpstreamSettings) -> DeclaredCapabilities {
         if spec.is_shared_process() && !self.many_callers {
-            Declared::new(Kinds { form: true, url: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)
+            DeclaredCapabilities::new(
+                InputKinds { form: true, url: true, sampling: true, roots: true, ..InputKinds::default() },
+                &spec.roots,
+            )
         } else {
-            Declared::default()
+            DeclaredCapabilities::default()
         }
     }
 }

@@ -15,19 +15,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
-use crate::engine::call::{Outcome, Outgoing};
-use crate::engine::event::ExchangeEvent;
+use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::event::CallEvent;
 use crate::engine::stream_pace::{SHORTEST, StreamPace};
 use crate::engine::unasked::updated_uri;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
-use crate::upstream::session::handle::Handle;
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::lane::LaneUse;
-use crate::upstream::session::link::Link;
-use crate::upstream::session::sent::Sent;
-use crate::upstream::updates::{Updates, Watch, Watcher};
+use crate::upstream::session::link::UpstreamLink;
+use crate::upstream::session::sent::SentCall;
+use crate::upstream::updates::{ResourceSubscriptions, UpdateStream, WatchEntry};
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -35,7 +35,7 @@ use crate::wire::raw::{RawJson, RawObject};
 const CONFIRM: Duration = Duration::from_secs(5);
 /// The reason why a resource is not watched.
 #[derive(Debug)]
-pub enum Unwatched {
+pub enum WatchFailure {
     /// The server does not send updates for this resource.
     NotOffered,
     /// The server's own error.
@@ -46,15 +46,15 @@ pub enum Unwatched {
 
 /// A watched resource. Dropping it ends the watch, at the server too if it was the last one.
 #[derive(Debug)]
-pub struct Watching {
-    handle: Arc<Handle>,
+pub struct ResourceWatch {
+    handle: Arc<UpstreamHandle>,
     lane: LaneUse,
     tasks: TaskGroup,
     original: String,
     id: u64,
 }
 
-impl Drop for Watching {
+impl Drop for ResourceWatch {
     fn drop(&mut self) {
         if let Some(permit) = self.lane.news.updates.forget(&self.original, self.id) {
             let (handle, lane, original) = (Arc::clone(&self.handle), self.lane.clone(), self.original.clone());
@@ -67,52 +67,52 @@ impl Drop for Watching {
 }
 
 /// The resource of a subscription, with the permit to watch it.
-pub struct Target {
+pub struct WatchTarget {
     /// The URI as the server knows it, and as the client knows it.
     pub original: String,
     pub exposed: String,
     pub permit: Permit,
 }
 
-impl Updates {
+impl ResourceSubscriptions {
     /// Starts to watch a resource, and subscribes at the server if this is the first watch.
     ///
     /// # Errors
-    /// [`Unwatched`].
+    /// [`WatchFailure`].
     pub async fn watch(
-        handle: &Arc<Handle>,
+        handle: &Arc<UpstreamHandle>,
         lane: &LaneUse,
-        link: &Link,
-        target: Target,
-        watcher: &Arc<Watcher>,
+        link: &UpstreamLink,
+        target: WatchTarget,
+        watcher: &Arc<UpdateStream>,
         tasks: &TaskGroup,
-    ) -> Result<Watching, Unwatched> {
+    ) -> Result<ResourceWatch, WatchFailure> {
         if !link.agreed().offers.subscriptions {
-            return Err(Unwatched::NotOffered);
+            return Err(WatchFailure::NotOffered);
         }
-        let Target { original, exposed, permit } = target;
+        let WatchTarget { original, exposed, permit } = target;
         let permit = Arc::new(permit);
         let updates = &lane.news.updates;
         let mut upstream = updates.upstream.lock().await;
         let (id, first) = updates.enter(&original, exposed, watcher, Arc::clone(&permit));
         // From here on, dropping this value ends the watch.
         let (handle, lane) = (Arc::clone(handle), lane.clone());
-        let watching = Watching { handle, lane, tasks: tasks.clone(), original, id };
+        let watching = ResourceWatch { handle, lane, tasks: tasks.clone(), original, id };
         if first {
             match link.agreed().revision.era() {
                 Era::Legacy => {
                     let outcome = ask(&watching.handle, link, &permit, Method::ResourcesSubscribe, &watching.original);
                     match tokio::time::timeout(CONFIRM, outcome).await {
-                        Ok(Outcome::Result { .. }) => {}
-                        Ok(Outcome::Error { raw }) => return Err(Unwatched::Refused(raw)),
-                        Ok(Outcome::Failed(_)) | Err(_) => return Err(Unwatched::Silent),
+                        Ok(CallOutcome::Result { .. }) => {}
+                        Ok(CallOutcome::Error { raw }) => return Err(WatchFailure::Refused(raw)),
+                        Ok(CallOutcome::Failed(_)) | Err(_) => return Err(WatchFailure::Silent),
                     }
                 }
                 Era::Modern => {
-                    let Watching { handle, lane, tasks, original, .. } = &watching;
+                    let ResourceWatch { handle, lane, tasks, original, .. } = &watching;
                     let honoured = updates.listen(handle, lane, link, &permit, &mut upstream, tasks).await?;
                     if !honoured.contains(original) {
-                        return Err(Unwatched::NotOffered);
+                        return Err(WatchFailure::NotOffered);
                     }
                 }
             }
@@ -124,7 +124,7 @@ impl Updates {
     /// Unsubscribes from a resource, after the last client has ended its watch.
     async fn end(
         &self,
-        handle: &Arc<Handle>,
+        handle: &Arc<UpstreamHandle>,
         lane: &LaneUse,
         original: String,
         permit: &Arc<Permit>,
@@ -157,13 +157,13 @@ impl Updates {
     /// that the server honours.
     async fn listen(
         &self,
-        handle: &Arc<Handle>,
+        handle: &Arc<UpstreamHandle>,
         lane: &LaneUse,
-        link: &Link,
+        link: &UpstreamLink,
         permit: &Arc<Permit>,
         current: &mut Option<CancellationToken>,
         tasks: &TaskGroup,
-    ) -> Result<Vec<String>, Unwatched> {
+    ) -> Result<Vec<String>, WatchFailure> {
         let (exchange, honoured) = open_stream(handle, link, permit, &self.uris()).await?;
         let token = CancellationToken::new();
         if let Some(before) = current.replace(token.clone()) {
@@ -183,19 +183,19 @@ impl Updates {
 
     /// Subscribes again after a session was opened anew, because a legacy server has forgotten its
     /// subscriptions. Reports all resources as updated.
-    pub async fn restore(&self, handle: &Arc<Handle>, link: &Link) {
+    pub async fn restore(&self, handle: &Arc<UpstreamHandle>, link: &UpstreamLink) {
         if link.agreed().revision.era() == Era::Modern {
             return;
         }
         let _turn = self.upstream.lock().await;
         let watched: Vec<(String, Arc<Permit>)> = {
             let watched = self.watched.lock();
-            let first = |watches: &Vec<Watch>| watches.first().map(|watch| Arc::clone(&watch.permit));
+            let first = |watches: &Vec<WatchEntry>| watches.first().map(|watch| Arc::clone(&watch.permit));
             watched.iter().filter_map(|(uri, watches)| Some((uri.clone(), first(watches)?))).collect()
         };
         for (uri, permit) in &watched {
             let outcome = ask(handle, link, permit, Method::ResourcesSubscribe, uri);
-            let kept = matches!(tokio::time::timeout(CONFIRM, outcome).await, Ok(Outcome::Result { .. }));
+            let kept = matches!(tokio::time::timeout(CONFIRM, outcome).await, Ok(CallOutcome::Result { .. }));
             let told = || handle.health.lines.subscriptions.count(clock::uptime());
             if let Some(count) = (!kept).then(told).flatten() {
                 tracing::warn!(upstream.name = %handle.name, count, "a resource subscription was lost after a restart");
@@ -207,23 +207,23 @@ impl Updates {
     }
 }
 
-fn outgoing(method: Method, body: RawObject) -> Outgoing {
-    Outgoing { body, ..Outgoing::own(method, Meta::default()) }
+fn outgoing(method: Method, body: RawObject) -> OutgoingCall {
+    OutgoingCall { body, ..OutgoingCall::own(method, Meta::default()) }
 }
 
 /// Subscribes or unsubscribes at a legacy server.
-async fn ask(handle: &Handle, link: &Link, permit: &Permit, method: Method, uri: &str) -> Outcome {
+async fn ask(handle: &UpstreamHandle, link: &UpstreamLink, permit: &Permit, method: Method, uri: &str) -> CallOutcome {
     let body = RawObject::of_strings(&[("uri", uri)]);
     handle.call(link, permit, outgoing(method, body), &ParamHeaders::default()).outcome().await
 }
 
 /// Opens a modern server's stream of updates and waits for the acknowledgement.
 async fn open_stream(
-    handle: &Handle,
-    link: &Link,
+    handle: &UpstreamHandle,
+    link: &UpstreamLink,
     permit: &Permit,
     uris: &[String],
-) -> Result<(Sent, Vec<String>), Unwatched> {
+) -> Result<(SentCall, Vec<String>), WatchFailure> {
     let list = RawJson::list(uris.iter().map(|uri| RawJson::string(uri)));
     let wanted = RawObject::of([("resourceSubscriptions", list)]).encode();
     let body = RawObject::of([("notifications", wanted)]);
@@ -231,41 +231,43 @@ async fn open_stream(
     let acknowledged = async {
         loop {
             match exchange.next().await {
-                ExchangeEvent::Notice(notice) if notice.method == "notifications/subscriptions/acknowledged" => {
+                CallEvent::Notice(notice) if notice.method == "notifications/subscriptions/acknowledged" => {
                     let params = notice.params.and_then(|raw| RawObject::parse(&raw).ok()).unwrap_or_default();
                     let filter = params.object("notifications");
                     let uris = filter.and_then(|f| f.get("resourceSubscriptions")?.parse::<Vec<String>>().ok());
                     return Ok(uris.unwrap_or_default());
                 }
-                ExchangeEvent::Done(Outcome::Error { raw }) => return Err(Unwatched::Refused(raw)),
-                ExchangeEvent::Done(Outcome::Result { .. } | Outcome::Failed(_)) => return Err(Unwatched::Silent),
-                ExchangeEvent::Notice(_)
-                | ExchangeEvent::Progress(_)
-                | ExchangeEvent::Log(_)
-                | ExchangeEvent::Ask(_)
-                | ExchangeEvent::Withdrawn(_)
-                | ExchangeEvent::Alive
-                | ExchangeEvent::Unwritten => {}
+                CallEvent::Done(CallOutcome::Error { raw }) => return Err(WatchFailure::Refused(raw)),
+                CallEvent::Done(CallOutcome::Result { .. } | CallOutcome::Failed(_)) => {
+                    return Err(WatchFailure::Silent);
+                }
+                CallEvent::Notice(_)
+                | CallEvent::Progress(_)
+                | CallEvent::Log(_)
+                | CallEvent::Ask(_)
+                | CallEvent::Withdrawn(_)
+                | CallEvent::Alive
+                | CallEvent::Unwritten => {}
             }
         }
     };
-    let uris = tokio::time::timeout(CONFIRM, acknowledged).await.unwrap_or(Err(Unwatched::Silent))?;
+    let uris = tokio::time::timeout(CONFIRM, acknowledged).await.unwrap_or(Err(WatchFailure::Silent))?;
     Ok((exchange, uris))
 }
 
 /// Passes on updates, and opens the stream again whenever it ends.
-async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Sent) {
+async fn follow(handle: &Arc<UpstreamHandle>, lane: &LaneUse, permit: &Permit, mut exchange: SentCall) {
     let mut pace = StreamPace::default();
     let mut has_lived = false;
     loop {
         match exchange.next().await {
-            ExchangeEvent::Notice(notice) if notice.method == "notifications/resources/updated" => {
+            CallEvent::Notice(notice) if notice.method == "notifications/resources/updated" => {
                 has_lived = true;
                 if let Some(uri) = updated_uri(notice.params.as_ref()) {
                     lane.news.updates.updated(&uri);
                 }
             }
-            ExchangeEvent::Done(_) => {
+            CallEvent::Done(_) => {
                 drop(exchange);
                 exchange = loop {
                     let has_lived = std::mem::take(&mut has_lived);
@@ -283,13 +285,13 @@ async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut excha
                 };
                 lane.news.updates.all_updated();
             }
-            ExchangeEvent::Notice(_)
-            | ExchangeEvent::Progress(_)
-            | ExchangeEvent::Log(_)
-            | ExchangeEvent::Ask(_)
-            | ExchangeEvent::Withdrawn(_)
-            | ExchangeEvent::Alive
-            | ExchangeEvent::Unwritten => {}
+            CallEvent::Notice(_)
+            | CallEvent::Progress(_)
+            | CallEvent::Log(_)
+            | CallEvent::Ask(_)
+            | CallEvent::Withdrawn(_)
+            | CallEvent::Alive
+            | CallEvent::Unwritten => {}
         }
     }
 }

@@ -9,21 +9,21 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::catalog::name::UpstreamName;
-use crate::engine::askers::{Askers, Item, Lesson};
-use crate::engine::turns::{Gate, Passer, Ticket, Turns as Row};
+use crate::engine::askers::{AskerRegistry, ConductLesson, DefinedItem};
+use crate::engine::turns::{TurnGate, TurnKind, TurnQueue as Row, TurnTicket};
 
 /// The turn of a call of an item that asks. Dropping it passes the turn to the next call; requests
 /// that resume the same call share it.
-pub(crate) type InTurn = Option<Arc<Turn>>;
+pub(crate) type SharedCallTurn = Option<Arc<CallTurn>>;
 
 /// A call's position among waiting calls, or its turn.
 #[derive(Debug)]
-pub struct Turn {
-    turns: Arc<Turns>,
-    ticket: Ticket,
+pub struct CallTurn {
+    turns: Arc<CallTurns>,
+    ticket: TurnTicket,
 }
 
-impl Drop for Turn {
+impl Drop for CallTurn {
     fn drop(&mut self) {
         self.turns.change(|row, waiting| {
             waiting.remove(&self.ticket);
@@ -35,41 +35,41 @@ impl Drop for Turn {
 /// The calls of one lane that wait for their turn, or have it. The lock guards one operation at a
 /// time; calls that need not wait never take it.
 #[derive(Debug)]
-pub struct Turns {
-    askers: Arc<Askers>,
+pub struct CallTurns {
+    askers: Arc<AskerRegistry>,
     is_held: AtomicBool,
-    row: Mutex<(Row, Waiting)>,
+    row: Mutex<(Row, WaitingTickets)>,
 }
 
 /// Channels that tell waiting calls that they may pass, and how.
-type Waiting = HashMap<Ticket, oneshot::Sender<Passer>>;
+type WaitingTickets = HashMap<TurnTicket, oneshot::Sender<TurnKind>>;
 
-impl Turns {
-    pub(super) fn new(askers: Arc<Askers>) -> Self {
+impl CallTurns {
+    pub(super) fn new(askers: Arc<AskerRegistry>) -> Self {
         Self { askers, is_held: AtomicBool::default(), row: Mutex::default() }
     }
 
     /// Returns the knowledge about items of the upstream that ask questions.
-    pub fn askers(&self) -> &Arc<Askers> {
+    pub fn askers(&self) -> &Arc<AskerRegistry> {
         &self.askers
     }
 
     /// Returns how a call of this item has to pass; `None` if nothing holds it back.
-    pub fn passer(&self, item: Option<&Item>) -> Option<Passer> {
+    pub fn passer(&self, item: Option<&DefinedItem>) -> Option<TurnKind> {
         if item.is_some_and(|item| self.askers.conduct(item).is_some()) {
-            return Some(Passer::Asker);
+            return Some(TurnKind::Asker);
         }
-        self.is_held.load(Ordering::Relaxed).then_some(Passer::Plain)
+        self.is_held.load(Ordering::Relaxed).then_some(TurnKind::Plain)
     }
 
     /// Holds new calls back, or lets them pass.
-    pub(super) fn set(&self, gate: Gate) {
+    pub(super) fn set(&self, gate: TurnGate) {
         self.is_held.store(gate.is_held, Ordering::Relaxed);
         self.change(|row, _| row.set(gate));
     }
 
     /// Changes the row of calls, then lets all calls pass that may.
-    fn change<T>(&self, act: impl FnOnce(&mut Row, &mut Waiting) -> T) -> T {
+    fn change<T>(&self, act: impl FnOnce(&mut Row, &mut WaitingTickets) -> T) -> T {
         let (row, waiting) = &mut *self.row.lock();
         let done = act(row, waiting);
         while let Some((ticket, passer)) = row.pass(&self.askers) {
@@ -88,37 +88,37 @@ impl Turns {
     /// The wait took longer than `patience`.
     pub(super) async fn take(
         self: Arc<Self>,
-        passer: Passer,
-        item: Option<Item>,
+        passer: TurnKind,
+        item: Option<DefinedItem>,
         patience: Duration,
-    ) -> Result<InTurn, ()> {
+    ) -> Result<SharedCallTurn, ()> {
         let (told, passes) = oneshot::channel();
         let ticket = self.change(|row, waiting| {
             let ticket = row.enter(passer, item);
             waiting.insert(ticket, told);
             ticket
         });
-        let turn = Arc::new(Turn { turns: Arc::clone(&self), ticket });
-        let patience = if passer == Passer::Returning { self.askers.patience() } else { patience };
+        let turn = Arc::new(CallTurn { turns: Arc::clone(&self), ticket });
+        let patience = if passer == TurnKind::Returning { self.askers.patience() } else { patience };
         match (tokio::time::timeout(patience, passes).await, passer) {
-            (Ok(Ok(Passer::Plain)), _) => Ok(None),
-            (Ok(Ok(Passer::Asker | Passer::Returning)), _) => Ok(Some(turn)),
-            (Ok(Err(_)) | Err(_), Passer::Returning) => {
+            (Ok(Ok(TurnKind::Plain)), _) => Ok(None),
+            (Ok(Ok(TurnKind::Asker | TurnKind::Returning)), _) => Ok(Some(turn)),
+            (Ok(Err(_)) | Err(_), TurnKind::Returning) => {
                 self.change(|row, _| row.force(ticket));
                 Ok(Some(turn))
             }
-            (Ok(Err(_)) | Err(_), Passer::Plain | Passer::Asker) => Err(()),
+            (Ok(Err(_)) | Err(_), TurnKind::Plain | TurnKind::Asker) => Err(()),
         }
     }
 
     /// Logs for the operator what was learnt about items of the upstream.
-    pub(super) fn learned(&self, upstream: &UpstreamName, lesson: &Lesson) {
+    pub(super) fn learned(&self, upstream: &UpstreamName, lesson: &ConductLesson) {
         match lesson {
-            Lesson::Asks(item) => tracing::info!(
+            ConductLesson::Asks(item) => tracing::info!(
                 upstream.name = %upstream, item = %item.name,
                 "this item asks its client on a connection that calls share; its calls pass one at a time from now on"
             ),
-            Lesson::Suspects(items) => {
+            ConductLesson::Suspects(items) => {
                 let items = items.iter().map(|item| item.name.to_string()).collect::<Vec<_>>().join(", ");
                 tracing::warn!(
                     upstream.name = %upstream, items,
@@ -126,7 +126,7 @@ impl Turns {
                      their calls pass one at a time until that is known (instance = \"per-session\" gives each client its own)"
                 );
             }
-            Lesson::Late(item) => tracing::warn!(
+            ConductLesson::Late(item) => tracing::warn!(
                 upstream.name = %upstream, item = %item.name,
                 "the server asked something after the last call, one of this item, had ended; its questions are refused from now on"
             ),
@@ -139,10 +139,10 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::mcp::method::List;
+    use crate::mcp::method::ItemList;
 
-    fn turns() -> Arc<Turns> {
-        Arc::new(Turns::new(Arc::default()))
+    fn turns() -> Arc<CallTurns> {
+        Arc::new(CallTurns::new(Arc::default()))
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -150,12 +150,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_that_wait_pass_in_their_order_and_one_that_gives_up_keeps_no_place() {
         let turns = turns();
-        let first = Arc::clone(&turns).take(Passer::Asker, None, LONG).await.unwrap();
+        let first = Arc::clone(&turns).take(TurnKind::Asker, None, LONG).await.unwrap();
         let order = Arc::new(AtomicUsize::new(0));
         let wait = |n: usize, patience: Duration| {
             let (turns, order) = (Arc::clone(&turns), Arc::clone(&order));
             async move {
-                let turn = turns.take(Passer::Asker, None, patience).await;
+                let turn = turns.take(TurnKind::Asker, None, patience).await;
                 (turn.is_ok(), order.fetch_add(1, Ordering::Relaxed), n)
             }
         };
@@ -173,31 +173,34 @@ mod tests {
     async fn a_plain_call_waits_only_while_a_question_does() {
         let turns = turns();
         assert_eq!(turns.passer(None), None);
-        turns.set(Gate { is_held: true, is_taken: false });
-        assert_eq!(turns.passer(None), Some(Passer::Plain));
-        let held = Arc::clone(&turns).take(Passer::Plain, None, Duration::from_secs(1)).await;
+        turns.set(TurnGate { is_held: true, is_taken: false });
+        assert_eq!(turns.passer(None), Some(TurnKind::Plain));
+        let held = Arc::clone(&turns).take(TurnKind::Plain, None, Duration::from_secs(1)).await;
         assert!(held.is_err(), "longer than it waits");
         let opens = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            turns.set(Gate::default());
+            turns.set(TurnGate::default());
         };
-        let (passes, ()) = tokio::join!(Arc::clone(&turns).take(Passer::Plain, None, LONG), opens);
+        let (passes, ()) = tokio::join!(Arc::clone(&turns).take(TurnKind::Plain, None, LONG), opens);
         assert!(matches!(passes, Ok(None)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_goes_on_waits_no_longer_than_it_takes_to_tie_a_question() {
         let turns = turns();
-        let item =
-            Item { list: List::Tools, name: Arc::from("form"), definition: crate::wire::digest::Digest::of(b"") };
+        let item = DefinedItem {
+            list: ItemList::Tools,
+            name: Arc::from("form"),
+            definition: crate::wire::digest::Digest::of(b""),
+        };
         assert_eq!(turns.passer(Some(&item)), None);
-        let holds = Arc::clone(&turns).take(Passer::Asker, None, LONG).await.unwrap();
-        let goes_on = Arc::clone(&turns).take(Passer::Returning, None, Duration::ZERO).await.unwrap();
+        let holds = Arc::clone(&turns).take(TurnKind::Asker, None, LONG).await.unwrap();
+        let goes_on = Arc::clone(&turns).take(TurnKind::Returning, None, Duration::ZERO).await.unwrap();
         assert!(goes_on.is_some());
         drop(holds);
-        let next = Arc::clone(&turns).take(Passer::Asker, None, Duration::from_secs(1)).await;
+        let next = Arc::clone(&turns).take(TurnKind::Asker, None, Duration::from_secs(1)).await;
         assert!(next.is_err(), "one of them runs");
         drop(goes_on);
-        assert!(Arc::clone(&turns).take(Passer::Asker, None, Duration::from_secs(1)).await.is_ok());
+        assert!(Arc::clone(&turns).take(TurnKind::Asker, None, Duration::from_secs(1)).await.is_ok());
     }
 }

@@ -16,12 +16,12 @@ const MAX_DIRTY: usize = 4096;
 
 /// The recipient of updates: one client's stream.
 #[derive(Debug, Default)]
-pub struct Watcher {
+pub struct UpdateStream {
     dirty: Mutex<BTreeSet<String>>,
     changed: Notify,
 }
 
-impl Watcher {
+impl UpdateStream {
     /// Records an update for the client.
     pub fn mark(&self, uri: String) {
         let mut dirty = self.dirty.lock();
@@ -45,25 +45,25 @@ impl Watcher {
 
 /// One client's subscription to one resource.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct WatchEntry {
     pub(super) id: u64,
     pub(super) exposed: String,
-    pub(super) watcher: Weak<Watcher>,
+    pub(super) watcher: Weak<UpdateStream>,
     pub(super) permit: Arc<Permit>,
 }
 
 /// The subscriptions of one session.
 #[derive(Debug, Default)]
-pub struct Updates {
+pub struct ResourceSubscriptions {
     /// Subscriptions by URI, as the server knows it.
-    pub(super) watched: Mutex<HashMap<String, Vec<Watch>>>,
+    pub(super) watched: Mutex<HashMap<String, Vec<WatchEntry>>>,
     /// Number of subscriptions so far, from which they get their ids.
     entered: AtomicU64,
     /// Serializes changes at the server. Holds the stream of a modern server.
     pub(super) upstream: tokio::sync::Mutex<Option<CancellationToken>>,
 }
 
-impl Updates {
+impl ResourceSubscriptions {
     /// Returns the subscribed URIs, as the server knows them.
     pub fn uris(&self) -> Vec<String> {
         let mut uris: Vec<String> = self.watched.lock().keys().cloned().collect();
@@ -98,13 +98,13 @@ impl Updates {
         &self,
         original: &str,
         exposed: String,
-        watcher: &Arc<Watcher>,
+        watcher: &Arc<UpdateStream>,
         permit: Arc<Permit>,
     ) -> (u64, bool) {
         let id = self.entered.fetch_add(1, Ordering::Relaxed);
         let mut watched = self.watched.lock();
         let watches = watched.entry(original.to_owned()).or_default();
-        watches.push(Watch { id, exposed, watcher: Arc::downgrade(watcher), permit });
+        watches.push(WatchEntry { id, exposed, watcher: Arc::downgrade(watcher), permit });
         (id, watches.len() == 1)
     }
 
@@ -150,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watcher_is_told_of_each_resource_once() {
-        let watcher = Watcher::default();
+        let watcher = UpdateStream::default();
         for uri in ["b", "a", "b"] {
             watcher.mark(uri.to_owned());
         }

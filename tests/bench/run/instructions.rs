@@ -14,20 +14,20 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 
 use crate::budget::{
-    Count, GRANTED, LEGACY_TO_LEGACY, LEGACY_TO_MODERN, LONG_ARGUMENT, MODERN_TO_LEGACY, MODERN_TO_MODERN, RULES,
+    CallCost, GRANTED, LEGACY_TO_LEGACY, LEGACY_TO_MODERN, LONG_ARGUMENT, MODERN_TO_LEGACY, MODERN_TO_MODERN, RULES,
     Singles,
 };
-use crate::gateway::{Setup, consent, on_path};
-use crate::http::Connection;
+use crate::gateway::{BenchSetup, consent, on_path};
+use crate::http::BenchConnection;
 use crate::run::fleet::{TOOL, TOOLS, start_upstreams};
-use crate::scenario::{Call, Era, Scenario, Session};
+use crate::scenario::{LoadEra, LoadSession, Scenario, StampedCall};
 
 /// Growth of a call's instructions at which [`main`] fails, in percent. Two counts of one program
 /// differ by less than one.
 const MAX_GROWTH: f64 = 3.0;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct InstructionOptions {
     /// The gateway's binary.
     #[arg(long)]
     binary: PathBuf,
@@ -52,15 +52,15 @@ const MORE: u32 = 1000;
 const STOP: Duration = Duration::from_secs(60);
 
 /// A path of a call: the eras of the client and of the upstream, and the gateway's policy.
-struct Way {
+struct CallPath {
     name: &'static str,
-    era: Era,
+    era: LoadEra,
     upstream: &'static str,
     scenario: Scenario,
-    settings: Settings,
+    settings: PathSettings,
 }
 
-enum Settings {
+enum PathSettings {
     Plain,
     /// A policy of so many rules.
     Rules(usize),
@@ -68,23 +68,23 @@ enum Settings {
     Granted,
 }
 
-const fn way(name: &'static str, era: Era, upstream: &'static str) -> Way {
-    Way { name, era, upstream, scenario: Scenario::Call, settings: Settings::Plain }
+const fn way(name: &'static str, era: LoadEra, upstream: &'static str) -> CallPath {
+    CallPath { name, era, upstream, scenario: Scenario::Call, settings: PathSettings::Plain }
 }
 
-const WAYS: [Way; 5] = [
-    way(LEGACY_TO_LEGACY, Era::Legacy, "legacy"),
-    way(MODERN_TO_MODERN, Era::Modern, "both"),
-    way(LEGACY_TO_MODERN, Era::Legacy, "both"),
-    way(MODERN_TO_LEGACY, Era::Modern, "legacy"),
-    Way { scenario: Scenario::Arg64k, ..way(LONG_ARGUMENT, Era::Legacy, "legacy") },
+const WAYS: [CallPath; 5] = [
+    way(LEGACY_TO_LEGACY, LoadEra::Legacy, "legacy"),
+    way(MODERN_TO_MODERN, LoadEra::Modern, "both"),
+    way(LEGACY_TO_MODERN, LoadEra::Legacy, "both"),
+    way(MODERN_TO_LEGACY, LoadEra::Modern, "legacy"),
+    CallPath { scenario: Scenario::Arg64k, ..way(LONG_ARGUMENT, LoadEra::Legacy, "legacy") },
 ];
 
 /// The first path with a larger policy. The gate leaves these out. Many upstreams are not counted:
 /// the cost of their starts varies by a fifth of the cost of all calls.
-const LOADED: [Way; 2] = [
-    Way { settings: Settings::Granted, ..way(GRANTED, Era::Legacy, "legacy") },
-    Way { settings: Settings::Rules(100), ..way(RULES, Era::Legacy, "legacy") },
+const LOADED: [CallPath; 2] = [
+    CallPath { settings: PathSettings::Granted, ..way(GRANTED, LoadEra::Legacy, "legacy") },
+    CallPath { settings: PathSettings::Rules(100), ..way(RULES, LoadEra::Legacy, "legacy") },
 ];
 
 /// Counts every path; failures are added to `problems`. Without valgrind there are no figures.
@@ -103,7 +103,7 @@ pub(crate) async fn count(binary: &Path, singles: &mut Singles, problems: &mut V
 }
 
 /// Prints the instructions of each path of a call, and compares them with an earlier output.
-pub(crate) async fn main(options: &Options) -> anyhow::Result<()> {
+pub(crate) async fn main(options: &InstructionOptions) -> anyhow::Result<()> {
     ensure!(on_path("valgrind"), "valgrind is not installed");
     let before = match &options.against {
         Some(file) => Some(fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?),
@@ -141,13 +141,13 @@ fn growth(before: &str, name: &str, now: f64) -> anyhow::Result<f64> {
 }
 
 /// Counts the cost of one call, and of each function in it, the most expensive first.
-async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<(Count, Vec<(String, f64)>)> {
-    let few = of_run(binary, way, FEW).await?;
-    let many = of_run(binary, way, FEW + MORE).await?;
+async fn per_call(binary: &Path, way: &CallPath) -> anyhow::Result<(CallCost, Vec<(String, f64)>)> {
+    let few = run_under_callgrind(binary, way, FEW).await?;
+    let many = run_under_callgrind(binary, way, FEW + MORE).await?;
     let (fewer, of_fewer) = read(&few).context("callgrind wrote no total")?;
     let (more, of_more) = read(&many).context("callgrind wrote no total")?;
-    let difference = |of: fn(&Count) -> f64| (of(&more) - of(&fewer)) / f64::from(MORE);
-    let count = Count {
+    let difference = |of: fn(&CallCost) -> f64| (of(&more) - of(&fewer)) / f64::from(MORE);
+    let count = CallCost {
         instructions: difference(|count| count.instructions),
         sha: difference(|count| count.sha),
         allocations: difference(|count| count.allocations),
@@ -160,20 +160,20 @@ async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<(Count, Vec<(Strin
 }
 
 /// Runs a gateway under callgrind for so many calls, and returns callgrind's output.
-async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<String> {
+async fn run_under_callgrind(binary: &Path, way: &CallPath, calls: u32) -> anyhow::Result<String> {
     let folder = tempfile::tempdir().context("create a folder for the gateway")?;
     let file = folder.path().join("callgrind.out");
     let (_upstream, addresses) = start_upstreams(way.upstream, 1, TOOLS)?;
-    let mut setup = Setup::of(&addresses, TOOLS);
-    setup.rules = if let Settings::Rules(count) = way.settings { count } else { 0 };
-    setup.asks = matches!(way.settings, Settings::Granted);
+    let mut setup = BenchSetup::of(&addresses, TOOLS);
+    setup.rules = if let PathSettings::Rules(count) = way.settings { count } else { 0 };
+    setup.asks = matches!(way.settings, PathSettings::Granted);
     let mut gateway = setup.start_counted(binary, &file, folder.path()).await?;
     if setup.asks {
         consent(binary, folder.path(), TOOL)?;
     }
-    let mut connection = Connection::open(&gateway.target.authority).await?;
-    let session = Session::open(gateway.target.clone(), way.era, &mut connection).await?;
-    let mut call = Call::new(&session, way.scenario, 0, "").context("a scenario without calls")?;
+    let mut connection = BenchConnection::open(&gateway.target.authority).await?;
+    let session = LoadSession::open(gateway.target.clone(), way.era, &mut connection).await?;
+    let mut call = StampedCall::new(&session, way.scenario, 0, "").context("a scenario without calls")?;
     for _ in 0..calls {
         call.make(&mut connection).await?;
     }
@@ -189,7 +189,7 @@ async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<String> 
 /// Valgrind's processor has no instructions for SHA-256, so the gateway computes the hashes of its
 /// audit log by others, which no processor of the last years executes for it. They are told apart
 /// and left out.
-pub(crate) fn read(text: &str) -> Option<(Count, HashMap<&str, f64>)> {
+pub(crate) fn read(text: &str) -> Option<(CallCost, HashMap<&str, f64>)> {
     let totals = text.lines().filter_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
     let total = totals.filter_map(|total| total.trim().parse::<f64>().ok()).reduce(f64::max)?;
     let (mut sha, mut allocations) = (0.0, 0.0);
@@ -214,7 +214,7 @@ pub(crate) fn read(text: &str) -> Option<(Count, HashMap<&str, f64>)> {
             is_of_callee = false;
         }
     }
-    Some((Count { instructions: total - sha, sha, allocations }, functions))
+    Some((CallCost { instructions: total - sha, sha, allocations }, functions))
 }
 
 /// Functions of the gateway's allocator that count as an allocation, growth in place included.

@@ -9,23 +9,23 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::gateway::on_path;
-use crate::process::{Process, Server};
+use crate::process::{MeasuredProcess, ServerProcess};
 
 /// A quiet machine: until dropped, CPUs stay awake and processes stay on their CPUs.
 #[derive(Debug)]
 pub(crate) struct Quiet {
-    _spinners: Option<Server>,
+    _spinners: Option<ServerProcess>,
     held: Vec<u32>,
     allowed: String,
 }
 
 impl Quiet {
     /// Makes the machine quiet as far as its tools allow; prints missing tools.
-    pub(crate) fn begin(upstream: Option<Process>) -> Self {
+    pub(crate) fn begin(upstream: Option<MeasuredProcess>) -> Self {
         let spinners = spinners();
         let mut quiet = Self { _spinners: spinners, held: Vec::new(), allowed: allowed_cpus() };
         let cpus = split(&quiet.allowed);
-        let processes = [Some(std::process::id()), upstream.map(Process::pid)];
+        let processes = [Some(std::process::id()), upstream.map(MeasuredProcess::pid)];
         match cpus.as_slice() {
             [first, second, ..] if on_path("taskset") => {
                 for (pid, cpu) in processes.into_iter().zip([first, second]) {
@@ -51,9 +51,9 @@ impl Drop for Quiet {
 }
 
 /// Starts spinners, children at idle priority that keep the CPUs awake.
-fn spinners() -> Option<Server> {
+fn spinners() -> Option<ServerProcess> {
     let program = std::env::current_exe().ok().filter(|_| on_path("chrt"))?;
-    let spinners = Server::start(Command::new("chrt").args(["--idle", "0"]).arg(program).arg("spin"));
+    let spinners = ServerProcess::start(Command::new("chrt").args(["--idle", "0"]).arg(program).arg("spin"));
     if spinners.is_err() {
         eprintln!("no chrt: what one call takes will include waking up CPUs");
     }

@@ -10,11 +10,11 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::budget::{Memory, Singles};
-use crate::gateway::Setup;
-use crate::http::Connection;
-use crate::process::{Process, Server};
+use crate::gateway::BenchSetup;
+use crate::http::BenchConnection;
+use crate::process::{MeasuredProcess, ServerProcess};
 use crate::run::fleet::{TOOLS, TOOLS_OF_MANY, floor_arguments, start_upstreams, url};
-use crate::scenario::{Era, Session, Target};
+use crate::scenario::{BenchEndpoint, LoadEra, LoadSession};
 use crate::table::median;
 
 /// Number of sessions that are held open.
@@ -38,8 +38,8 @@ pub(crate) async fn memory(
     eprintln!("memory");
     let (upstream, addresses) = start_upstreams("legacy", 1, TOOLS)?;
     let address = addresses.first().context("an upstream without an address")?;
-    let (floor, addresses) = Server::start_own(&floor_arguments(address), 1)?;
-    let target = Target::new(&url(addresses.first())?, None)?;
+    let (floor, addresses) = ServerProcess::start_own(&floor_arguments(address), 1)?;
+    let target = BenchEndpoint::new(&url(addresses.first())?, None)?;
     singles.floor = Some(memory_of(&target, floor.process()).await.context("memory of the floor")?);
     drop((floor, upstream));
     let Some(binary) = binary else { return Ok(()) };
@@ -52,7 +52,7 @@ pub(crate) async fn memory(
 
 async fn gateway_memory(binary: &Path) -> anyhow::Result<Memory> {
     let (_upstream, addresses) = start_upstreams("legacy", 1, TOOLS)?;
-    let setup = Setup::of(&addresses, TOOLS);
+    let setup = BenchSetup::of(&addresses, TOOLS);
     let folder = tempfile::tempdir().context("create a folder for the gateway")?;
     let gateway = setup.start(binary, folder.path()).await?;
     memory_of(&gateway.target, gateway.server.process()).await
@@ -118,15 +118,15 @@ fn rules() -> String {
 /// Reads a process's memory when idle, and again with [`SESSIONS`] legacy sessions that each listed
 /// the tools and hold a GET stream open on a connection of its own; their POSTs share one
 /// connection.
-async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> {
+async fn memory_of(target: &BenchEndpoint, process: MeasuredProcess) -> anyhow::Result<Memory> {
     sleep(SETTLE).await;
     let (idle, anonymous) = (process.rss_kib()?, process.anonymous_kib()?);
-    let mut connection = Connection::open(&target.authority).await?;
+    let mut connection = BenchConnection::open(&target.authority).await?;
     let mut open = Vec::new();
     for number in 0..SESSIONS {
-        let session = Session::open(target.clone(), Era::Legacy, &mut connection).await?;
+        let session = LoadSession::open(target.clone(), LoadEra::Legacy, &mut connection).await?;
         session.count_tools(&mut connection, u64::from(number)).await?;
-        let stream = Connection::open(&target.authority).await?.subscribe(&session.get_stream()).await;
+        let stream = BenchConnection::open(&target.authority).await?.subscribe(&session.get_stream()).await;
         open.push(stream.with_context(|| format!("open the stream of session {number}"))?);
     }
     sleep(SETTLE).await;
@@ -148,7 +148,7 @@ async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> 
 /// When the gateway does not come up.
 pub(crate) async fn start(binary: &Path, rounds: usize, singles: &mut Singles) -> anyhow::Result<()> {
     let (_upstreams, addresses) = start_upstreams("legacy", TEN, TOOLS_OF_MANY)?;
-    let setup = Setup::of(&addresses, TOOLS_OF_MANY);
+    let setup = BenchSetup::of(&addresses, TOOLS_OF_MANY);
     let (mut fresh, mut again) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         eprintln!("start: round {round} of {rounds}");

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::scenario::TextSummary;
-use crate::upstream::Eras;
+use crate::upstream::BenchUpstreamEras;
 
 /// The longest text `big` returns.
 const BIG_MAX: usize = 4 << 20;
@@ -21,23 +21,23 @@ const BIG_MAX: usize = 4 << 20;
 const MODERN_TAIL: &str = r#","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench-upstream","version":"1"}}"#;
 
 /// A message in pieces, to be sent one after another.
-type Message = Vec<Bytes>;
+type MessagePieces = Vec<Bytes>;
 
 /// The answer to a message.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum ScriptReply {
     /// No answer: the message was a notification.
     Nothing,
     /// The answer to `initialize`, with which a session begins.
-    Opened(Message),
+    Opened(MessagePieces),
     /// A result or an error.
-    Message(Message),
+    Message(MessagePieces),
     /// Notices, and the result at the end.
-    Stream(Vec<Message>),
+    Stream(Vec<MessagePieces>),
 }
 
-impl Reply {
-    pub(crate) fn into_messages(self) -> Vec<Message> {
+impl ScriptReply {
+    pub(crate) fn into_messages(self) -> Vec<MessagePieces> {
         match self {
             Self::Nothing => Vec::new(),
             Self::Opened(message) | Self::Message(message) => vec![message],
@@ -48,36 +48,36 @@ impl Reply {
 
 /// The answers, rendered in advance as far as possible.
 #[derive(Debug)]
-pub(crate) struct Script {
-    eras: Eras,
+pub(crate) struct RenderedScript {
+    eras: BenchUpstreamEras,
     tools: Bytes,
     filler: Bytes,
 }
 
 #[derive(Deserialize)]
-struct Request<'r> {
+struct BenchRequest<'r> {
     #[serde(borrow)]
     id: Option<&'r RawValue>,
     #[serde(borrow)]
     method: Option<Cow<'r, str>>,
     #[serde(borrow, default)]
-    params: Params<'r>,
+    params: BenchParams<'r>,
 }
 
 #[derive(Default, Deserialize)]
-struct Params<'r> {
+struct BenchParams<'r> {
     #[serde(borrow)]
     name: Option<Cow<'r, str>>,
     #[serde(borrow, default)]
-    arguments: Arguments<'r>,
+    arguments: EchoArguments<'r>,
     #[serde(borrow, default, rename = "_meta")]
-    meta: Meta<'r>,
+    meta: BenchMeta<'r>,
     #[serde(borrow, rename = "protocolVersion")]
     version: Option<Cow<'r, str>>,
 }
 
 #[derive(Default, Deserialize)]
-struct Arguments<'r> {
+struct EchoArguments<'r> {
     #[serde(borrow)]
     text: Option<&'r RawValue>,
     bytes: Option<usize>,
@@ -85,28 +85,28 @@ struct Arguments<'r> {
 }
 
 #[derive(Default, Deserialize)]
-struct Meta<'r> {
+struct BenchMeta<'r> {
     #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
     version: Option<Cow<'r, str>>,
     #[serde(borrow, rename = "progressToken")]
     progress_token: Option<&'r RawValue>,
 }
 
-impl Script {
-    pub(crate) fn new(tools: usize, eras: Eras) -> Self {
+impl RenderedScript {
+    pub(crate) fn new(tools: usize, eras: BenchUpstreamEras) -> Self {
         Self { eras, tools: Bytes::from(tool_list(tools)), filler: Bytes::from(vec![b'x'; BIG_MAX]) }
     }
 
     /// Answers one message.
-    pub(crate) fn reply(&self, message: &[u8]) -> Reply {
-        let Ok(request) = serde_json::from_slice::<Request<'_>>(message) else {
+    pub(crate) fn reply(&self, message: &[u8]) -> ScriptReply {
+        let Ok(request) = serde_json::from_slice::<BenchRequest<'_>>(message) else {
             return error("null", -32700, "not a JSON-RPC message");
         };
         let (Some(id), Some(method)) = (request.id, request.method) else {
-            return Reply::Nothing;
+            return ScriptReply::Nothing;
         };
         let (id, params) = (id.get(), &request.params);
-        let modern = self.eras == Eras::Both && params.meta.version.is_some();
+        let modern = self.eras == BenchUpstreamEras::Both && params.meta.version.is_some();
         match &*method {
             "tools/call" => self.call(id, params, modern),
             "tools/list" => self.list(id, modern),
@@ -118,7 +118,7 @@ impl Script {
             ),
             "initialize" if !modern => {
                 let version = params.version.as_deref().filter(|version| *version < "2026").unwrap_or("2025-11-25");
-                Reply::Opened(vec![Bytes::from(format!(
+                ScriptReply::Opened(vec![Bytes::from(format!(
                     r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"bench-upstream","version":"1"}}}}}}"#
                 ))])
             }
@@ -126,14 +126,14 @@ impl Script {
         }
     }
 
-    fn list(&self, id: &str, modern: bool) -> Reply {
+    fn list(&self, id: &str, modern: bool) -> ScriptReply {
         let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":"#);
         let tail =
             if modern { format!(r#","ttlMs":3600000,"cacheScope":"public"{MODERN_TAIL}}}}}"#) } else { "}}".into() };
-        Reply::Message(vec![Bytes::from(head), self.tools.clone(), Bytes::from(tail)])
+        ScriptReply::Message(vec![Bytes::from(head), self.tools.clone(), Bytes::from(tail)])
     }
 
-    fn call(&self, id: &str, params: &Params<'_>, modern: bool) -> Reply {
+    fn call(&self, id: &str, params: &BenchParams<'_>, modern: bool) -> ScriptReply {
         let arguments = &params.arguments;
         match (params.name.as_deref(), arguments.text, arguments.bytes, arguments.n) {
             (Some("echo"), Some(text), ..) => text_result(id, text.get(), modern),
@@ -145,7 +145,7 @@ impl Script {
                 let mut head = text_head(id);
                 head.push('"');
                 let tail = format!(r#""{}"#, text_tail(modern));
-                Reply::Message(vec![Bytes::from(head), self.filler.slice(..bytes), Bytes::from(tail)])
+                ScriptReply::Message(vec![Bytes::from(head), self.filler.slice(..bytes), Bytes::from(tail)])
             }
             (Some("progress"), _, _, Some(n)) => progress(id, params.meta.progress_token, n, modern),
             _ => error(id, -32602, "unknown tool or missing argument"),
@@ -153,7 +153,7 @@ impl Script {
     }
 }
 
-fn progress(id: &str, token: Option<&RawValue>, n: u32, modern: bool) -> Reply {
+fn progress(id: &str, token: Option<&RawValue>, n: u32, modern: bool) -> ScriptReply {
     let mut messages = Vec::new();
     if let Some(token) = token {
         messages.extend((1..=n).map(|done| {
@@ -163,7 +163,7 @@ fn progress(id: &str, token: Option<&RawValue>, n: u32, modern: bool) -> Reply {
         }));
     }
     messages.extend(text_result(id, r#""done""#, modern).into_messages());
-    Reply::Stream(messages)
+    ScriptReply::Stream(messages)
 }
 
 fn text_head(id: &str) -> String {
@@ -181,20 +181,20 @@ fn text_tail(modern: bool) -> String {
 }
 
 /// Returns a result of one text, given as the JSON string that the caller sent.
-fn text_result(id: &str, text: &str, modern: bool) -> Reply {
+fn text_result(id: &str, text: &str, modern: bool) -> ScriptReply {
     let mut message = text_head(id);
     message.push_str(text);
     message.push_str(&text_tail(modern));
-    Reply::Message(vec![Bytes::from(message)])
+    ScriptReply::Message(vec![Bytes::from(message)])
 }
 
-fn result(id: &str, members: &str, modern: bool) -> Reply {
+fn result(id: &str, members: &str, modern: bool) -> ScriptReply {
     let tail = if modern { MODERN_TAIL } else { "" };
-    Reply::Message(vec![Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}{tail}}}}}"#))])
+    ScriptReply::Message(vec![Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}{tail}}}}}"#))])
 }
 
-fn error(id: &str, code: i32, message: &str) -> Reply {
-    Reply::Message(vec![Bytes::from(format!(
+fn error(id: &str, code: i32, message: &str) -> ScriptReply {
+    ScriptReply::Message(vec![Bytes::from(format!(
         r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#
     ))])
 }

@@ -11,14 +11,14 @@ mod ways;
 
 #[test]
 fn what_was_agreed_to_is_not_done_while_the_log_cannot_be_written() {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let (world, config) = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).write();
     let mut command = world.command("/bin/sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", headend()]);
     let gateway = Gateway::start_by(command, world, Some(config), &["serve"], &[]);
     gateway.wait_for_tools(&["fx__echo"]);
-    let client = |capabilities| Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities);
+    let client = |capabilities| Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", capabilities);
     let (mut asking, mut mute) = (client(forms()), client(json!({})));
     // One grant for the session, one of the operator for a single call, and one open approval.
     let listed = json!({"text": "session"});
@@ -33,7 +33,7 @@ fn what_was_agreed_to_is_not_done_while_the_log_cannot_be_written() {
     let before = log.work();
 
     limit(&gateway, Some(10));
-    let refused = |answer: &Answer| answer.is_error() || answer.code().is_some();
+    let refused = |answer: &McpAnswer| answer.is_error() || answer.code().is_some();
     for _ in 0..5 {
         // The call whose record has to be on disk comes first: through it the log notices that it
         // cannot write, and then no other call is made.

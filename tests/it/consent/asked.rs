@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::operator::{headend, pending};
 use super::*;
-use crate::mcp::Open;
+use crate::mcp::OpenCall;
 use crate::process::{Lines, said, wait};
 use crate::steps::abuse::echoed;
 use crate::terminal::Terminal;
@@ -15,7 +15,7 @@ use crate::terminal::Terminal;
 const QUESTION: &str = "Allow this call once? [y/N]";
 const WATCHED: &str = "Allow this call? [y: once, 8:";
 
-fn open(client: &mut Mcp, text: &str) -> Open {
+fn open(client: &mut Mcp, text: &str) -> OpenCall {
     client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": text}}))
 }
 
@@ -29,8 +29,8 @@ fn wait_for(terminal: &Terminal, questions: usize) {
 
 #[test]
 fn a_watch_shows_each_approval_and_takes_an_answer_to_what_it_showed() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ApprovalGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     // Typed before any question was shown.
     let mut terminal = Terminal::start(&stage.gateway.world, &["approvals", "--watch"], "y\n");
     terminal.wait_for("Ctrl-C ends");
@@ -79,8 +79,8 @@ fn echoed_on(response: &Value, text: &str) -> bool {
 
 #[test]
 fn without_a_terminal_a_watch_is_a_line_for_each_approval_and_asks_nothing() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ApprovalGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     for (more, json) in [(&[][..], false), (&["--json"][..], true)] {
         let mut command = stage.gateway.world.command(crate::harness::headend());
         command.args(["approvals", "--watch"]).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -108,7 +108,7 @@ fn without_a_terminal_a_watch_is_a_line_for_each_approval_and_asks_nothing() {
 
 #[test]
 fn a_watch_does_not_keep_the_daemon_from_ending_and_goes_on_with_the_next_one() {
-    let mut stage = Stage::with(LONG, "");
+    let mut stage = ApprovalGateway::with(LONG, "");
     let mut terminal = Terminal::start(&stage.gateway.world, &["approvals", "--watch"], "");
     terminal.wait_for("Ctrl-C ends");
     std::thread::sleep(Duration::from_millis(500));
@@ -120,7 +120,7 @@ fn a_watch_does_not_keep_the_daemon_from_ending_and_goes_on_with_the_next_one() 
     let environment = [("SECOND_TOKEN".to_owned(), TOKEN.to_owned())];
     stage.gateway = Gateway::start(world, Some(config), &["serve"], &environment);
     stage.gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = stage.client(Era::Modern, json!({}));
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let mut call = open(&mut client, "after the restart");
     wait_for(&terminal, 1);
     terminal.type_in("y\n");
@@ -129,8 +129,8 @@ fn a_watch_does_not_keep_the_daemon_from_ending_and_goes_on_with_the_next_one() 
 
 #[test]
 fn a_watch_needs_the_code_where_answers_do() {
-    let stage = Stage::with(&format!("{LONG}\noperator = \"terminal\""), "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ApprovalGateway::with(&format!("{LONG}\noperator = \"terminal\""), "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let mut terminal = Terminal::controlling(&stage.gateway.world, &["approvals", "--watch"]);
     terminal.wait_for("Ctrl-C ends");
     let mut first = open(&mut client, "one");
@@ -143,8 +143,8 @@ fn a_watch_needs_the_code_where_answers_do() {
     assert!(first.next_within(Duration::from_millis(200)).is_err(), "it still waits");
     assert_eq!(stage.called().len(), 0);
     drop(terminal);
-    let stage = Stage::with(&format!("{LONG}\noperator = \"none\""), "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ApprovalGateway::with(&format!("{LONG}\noperator = \"none\""), "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let _call = open(&mut client, "one");
     let mut terminal = Terminal::start(&stage.gateway.world, &["approvals", "--watch"], "");
     wait_for(&terminal, 1);
@@ -155,7 +155,7 @@ fn a_watch_needs_the_code_where_answers_do() {
 
 #[test]
 fn a_call_from_a_terminal_is_asked_about_there_and_then() {
-    let stage = Stage::new();
+    let stage = ApprovalGateway::new();
     let call = ["call", "fx__echo", r#"{"text": "from here"}"#];
     for (keys, code, want, called) in [
         ("\n", 1, "headend approve", 0),
@@ -176,6 +176,6 @@ fn a_call_from_a_terminal_is_asked_about_there_and_then() {
     }
     let piped = stage.gateway.world.run(&["call", "fx__env"]);
     assert!(piped.status.code() == Some(1) && !said(&piped).contains("[y/N]"), "{}", said(&piped));
-    let mut client = stage.client(Era::Modern, json!({}));
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     assert!(!echoed(&client.call("fx__echo", json!({"text": "from here"})), "from here"), "once is once");
 }

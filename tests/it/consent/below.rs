@@ -6,8 +6,8 @@ use crate::terminal::Terminal;
 
 #[test]
 fn a_watch_offers_the_folder_and_takes_another_one() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ApprovalGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let mut terminal = Terminal::start(&stage.gateway.world, &["approvals", "--watch"], "");
     terminal.wait_for("Ctrl-C ends");
     let mut open = |path: &str| client.open("tools/call", json!({"name": "fx__write", "arguments": {"path": path}}));

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::operator::pending;
 use super::*;
-use crate::harness::{World, left_out};
+use crate::harness::{TestHome, left_out};
 use crate::process::{alive, said, within};
 
 const CANARY: &str = "canary-in-the-arguments";
@@ -22,15 +22,15 @@ const SECRET: &str = "canary-of-the-header";
 const ENDED: Duration = Duration::from_secs(25);
 
 /// Writes a script in this world.
-fn script(world: &World, name: &str, text: &str) -> PathBuf {
+fn script(world: &TestHome, name: &str, text: &str) -> PathBuf {
     let path = world.write(&format!("work/{name}"), &format!("#!/bin/sh\n{text}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     path
 }
 
 /// Starts a gateway with this line for notices, which logs everything.
-fn stage(setup: Setup, notify: &str) -> Stage {
-    Stage::of(setup, notify, "[log]\nfilter = \"debug\"")
+fn stage(setup: GatewaySetup, notify: &str) -> ApprovalGateway {
+    ApprovalGateway::of(setup, notify, "[log]\nfilter = \"debug\"")
 }
 
 /// Returns the notices in a file, one on each line. The last line may still be incomplete.
@@ -45,14 +45,14 @@ fn leave_open(client: &mut Mcp, text: &str) {
     assert_eq!(reason(&client.call("fx__echo", json!({"text": text}))), "awaiting_approval");
 }
 
-fn count(stage: &Stage, outcome: &str) -> u64 {
+fn count(stage: &ApprovalGateway, outcome: &str) -> u64 {
     let start = format!("headend_notices_total{{outcome=\"{outcome}\"}} ");
     let scraped = stage.gateway.scrape();
     scraped.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or(0)
 }
 
 /// Checks that arguments and secrets are only where the configuration asked for them.
-fn is_discreet(stage: &Stage, more: &str) {
+fn is_discreet(stage: &ApprovalGateway, more: &str) {
     let story = format!("{}\n{}\n{more}", stage.gateway.story(), stage.gateway.scrape());
     for canary in [CANARY, SECRET] {
         let found = story.lines().find(|line| line.contains(canary));
@@ -62,12 +62,12 @@ fn is_discreet(stage: &Stage, more: &str) {
 
 /// A server that keeps each request, answers it in a set way, and counts its connections.
 #[derive(Clone)]
-struct Hook {
+struct WebhookServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Hook {
+impl WebhookServer {
     fn answering(answer: impl Fn(TcpStream) + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let hook = Self { address: listener.local_addr().unwrap(), requests: Arc::default() };
@@ -112,12 +112,12 @@ fn request(stream: &mut TcpStream) -> String {
 
 #[test]
 fn a_program_is_told_on_its_standard_input_and_gets_nothing_else() {
-    let setup = Setup::new().env("CANARY_VARIABLE", SECRET).toml("[console]\nlisten = \"127.0.0.1:0\"");
+    let setup = GatewaySetup::new().env("CANARY_VARIABLE", SECRET).toml("[console]\nlisten = \"127.0.0.1:0\"");
     let (out, env) = (setup.world.path("work/out"), setup.world.path("work/env"));
     let tell =
         script(&setup.world, "tell", &format!("/bin/cat >> {out:?}\n/usr/bin/env >> {env:?}\necho {CANARY} >&2"));
     let stage = stage(setup, &format!("notify = [{tell:?}, \"--urgent\"]"));
-    let mut client = stage.client(Era::Modern, json!({}));
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     leave_open(&mut client, CANARY);
     within(ENDED, "the program is told", || !notices(&out).is_empty());
     let told = notices(&out).remove(0);
@@ -145,11 +145,11 @@ fn a_program_is_told_on_its_standard_input_and_gets_nothing_else() {
 
 #[test]
 fn a_url_is_posted_to_with_its_secret_header_and_with_arguments_only_where_they_are_wanted() {
-    let hook = Hook::saying("HTTP/1.1 204 No Content\r\n\r\n");
+    let hook = WebhookServer::saying("HTTP/1.1 204 No Content\r\n\r\n");
     let header = "notify-headers = { Authorization = { env = \"HOOK_TOKEN\", prefix = \"Bearer \" } }";
     let url = format!("notify = \"http://{}/secret-path?k=v\"\n{header}", hook.address);
-    let stage = stage(Setup::new().env("HOOK_TOKEN", SECRET), &url);
-    let mut client = stage.client(Era::LEGACY, json!({}));
+    let stage = stage(GatewaySetup::new().env("HOOK_TOKEN", SECRET), &url);
+    let mut client = stage.client(ClientEra::LEGACY, json!({}));
     leave_open(&mut client, CANARY);
     let seen = hook.wait(1).remove(0);
     assert!(seen.starts_with("POST /secret-path?k=v HTTP/1.1\r\n"), "{seen}");
@@ -182,14 +182,14 @@ fn a_url_is_posted_to_with_its_secret_header_and_with_arguments_only_where_they_
 
 #[test]
 fn a_program_that_hangs_is_ended_with_all_that_it_started_and_delays_nothing() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let pids = setup.world.path("work/pids");
     let hang = format!(
         "echo $$ >> {pids:?}\nsleep 600 & echo $! >> {pids:?}\nsetsid sleep 600 & echo $! >> {pids:?}\ntrap '' TERM\nwait\nsleep 600"
     );
     let tell = script(&setup.world, "tell", &hang);
     let stage = stage(setup, &format!("notify = [{tell:?}]\n{LONG}"));
-    let mut client = stage.client(Era::Modern, json!({}));
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let begun = Instant::now();
     let mut held = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": CANARY}}));
     let read = || -> Vec<u32> {
@@ -211,12 +211,12 @@ fn a_program_that_hangs_is_ended_with_all_that_it_started_and_delays_nothing() {
 
 #[test]
 fn what_fails_or_floods_is_a_metric_and_one_line_for_each_change() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let mode = setup.world.write("work/mode", "exit 3");
     let flood = format!("exec 2>&1; while :; do echo {SECRET}; cat; done");
     let tell = script(&setup.world, "tell", &format!(". {mode:?}"));
     let stage = stage(setup, &format!("notify = [{tell:?}]"));
-    let mut client = stage.client(Era::Modern, json!({}));
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let fail = |client: &mut Mcp, number: u64| {
         leave_open(client, &format!("{CANARY} {number}"));
         within(ENDED, "it has failed", || count(&stage, "failed") == number);
@@ -240,27 +240,27 @@ fn what_fails_or_floods_is_a_metric_and_one_line_for_each_change() {
 
 #[test]
 fn a_server_that_redirects_hangs_fails_or_floods_leads_nowhere() {
-    let elsewhere = Hook::saying("HTTP/1.1 204 No Content\r\n\r\n");
+    let elsewhere = WebhookServer::saying("HTTP/1.1 204 No Content\r\n\r\n");
     let to = elsewhere.address;
-    let redirecting = Hook::answering(move |mut stream| {
+    let redirecting = WebhookServer::answering(move |mut stream| {
         let head = format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{to}/\r\ncontent-length: 0\r\n\r\n");
         drop(stream.write_all(head.as_bytes()));
     });
-    let hanging = Hook::answering(|stream| {
+    let hanging = WebhookServer::answering(|stream| {
         thread::sleep(Duration::from_secs(30));
         drop(stream);
     });
-    let failing = Hook::saying("HTTP/1.1 500 canary-in-the-arguments\r\ncontent-length: 5\r\n\r\nhello");
-    let flooding = Hook::answering(|mut stream| {
+    let failing = WebhookServer::saying("HTTP/1.1 500 canary-in-the-arguments\r\ncontent-length: 5\r\n\r\nhello");
+    let flooding = WebhookServer::answering(|mut stream| {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\n"));
         let line = format!("x: {}\r\n", CANARY.repeat(100));
         while stream.write_all(line.as_bytes()).is_ok() {}
     });
-    let of = |hook: &Hook| format!("notify = \"http://{}/\"", hook.address);
+    let of = |hook: &WebhookServer| format!("notify = \"http://{}/\"", hook.address);
     let header = format!("notify-headers = {{ X = \"{SECRET}\" }}");
-    let stage = stage(Setup::new(), &format!("{}\n{header}", of(&redirecting)));
+    let stage = stage(GatewaySetup::new(), &format!("{}\n{header}", of(&redirecting)));
     let before = fs::read_to_string(&stage.gateway.config).unwrap();
-    let mut client = stage.client(Era::Modern, json!({}));
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     for (number, hook, why) in [
         (1, &redirecting, "status 307; redirects are not followed"),
         (2, &hanging, "took longer than 10 s"),
@@ -285,7 +285,7 @@ fn a_server_that_redirects_hangs_fails_or_floods_leads_nowhere() {
 fn a_burst_of_a_thousand_is_few_notices() {
     const CALLERS: usize = 10;
     const CALLS: usize = 100;
-    let mut setup = Setup::new().server("limits.caller-rate = \"100000/s\"\nlimits.caller-burst = 100000");
+    let mut setup = GatewaySetup::new().server("limits.caller-rate = \"100000/s\"\nlimits.caller-burst = 100000");
     for n in 0..CALLERS {
         setup = setup.server(&format!("auth.tokens.c{n} = \"the-token-of-the-caller-{n}\""));
     }
@@ -302,7 +302,7 @@ fn a_burst_of_a_thousand_is_few_notices() {
             let gateway = &gateway;
             scope.spawn(move || {
                 let token = Some(format!("the-token-of-the-caller-{n}"));
-                let mut client = Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", json!({}));
+                let mut client = Mcp::http_at(gateway.address, token, ClientEra::Modern, "/mcp", json!({}));
                 (0..CALLS).for_each(|call| leave_open(&mut client, &format!("{call} {}", "x".repeat(9000))));
             });
         }
@@ -331,8 +331,8 @@ fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
     if !works {
         return left_out("names that lead to private addresses", "no namespace can be made; that needs root");
     }
-    let hook = Hook::saying("HTTP/1.1 204 No Content\r\n\r\n");
-    let setup = Setup::new();
+    let hook = WebhookServer::saying("HTTP/1.1 204 No Content\r\n\r\n");
+    let setup = GatewaySetup::new();
     let hosts = setup.world.write("work/hosts", "127.0.0.1 localhost hook.example.com\n10.0.0.1 private.example.com\n");
     fs::set_permissions(&hosts, fs::Permissions::from_mode(0o644)).unwrap();
     let url = |host: &str| format!("notify = \"https://{host}:{}/\"", hook.address.port());
@@ -343,7 +343,7 @@ fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
     command.args(["--mount", "sh", "-c", &mounted, crate::harness::headend()]);
     let gateway = Gateway::start_by(command, world, Some(config.clone()), &["serve"], &[]);
     gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = gateway.client(Era::Modern);
+    let mut client = gateway.client(ClientEra::Modern);
     leave_open(&mut client, CANARY);
     let why = "its name leads to an address that is not on the internet";
     within(ENDED, "it is refused", || gateway.story().contains(why));

@@ -6,8 +6,8 @@ use crate::terminal::Terminal;
 
 #[test]
 fn several_approvals_are_answered_together_on_the_command_line() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ApprovalGateway::new();
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let arguments = |n: usize| json!({"text": format!("call {n}")});
     let mut id = |tool: &str, n: usize| {
         let refused = client.call(tool, arguments(n));

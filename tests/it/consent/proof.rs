@@ -12,18 +12,18 @@ use crate::terminal::Terminal;
 const CONSOLE: &str = "[console]\nlisten = \"127.0.0.1:0\"";
 
 /// Runs a command as an agent's shell may: without a terminal.
-fn alone(stage: &Stage, args: &[&str]) -> Output {
+fn alone(stage: &ApprovalGateway, args: &[&str]) -> Output {
     let mut command = stage.gateway.world.command("setsid");
     command.args(["--wait", crate::harness::headend()]).args(args).output().unwrap()
 }
 
-fn refused(stage: &Stage, args: &[&str], why: &str) {
+fn refused(stage: &ApprovalGateway, args: &[&str], why: &str) {
     let output = alone(stage, args);
     assert!(output.status.code() == Some(1) && said(&output).contains(why), "{args:?}: {}", said(&output));
 }
 
 /// Returns the daemon's answers to a program that uses its socket directly.
-fn told(stage: &Stage, lines: &[&str]) -> Vec<Value> {
+fn told(stage: &ApprovalGateway, lines: &[&str]) -> Vec<Value> {
     let (_, mut socket) = Socket::local(&stage.gateway, "admin");
     let answer = |line: &&str| {
         socket.send(&serde_json::from_str(line).unwrap());
@@ -33,7 +33,7 @@ fn told(stage: &Stage, lines: &[&str]) -> Vec<Value> {
 }
 
 /// Runs a command on a terminal of its own, and types the code that it shows, or another text.
-fn typed(stage: &Stage, args: &[&str], right: bool) -> (Option<i32>, String) {
+fn typed(stage: &ApprovalGateway, args: &[&str], right: bool) -> (Option<i32>, String) {
     let mut terminal = Terminal::controlling(&stage.gateway.world, args);
     terminal.wait_for("code: ");
     let screen = terminal.screen();
@@ -42,8 +42,8 @@ fn typed(stage: &Stage, args: &[&str], right: bool) -> (Option<i32>, String) {
     terminal.end()
 }
 
-fn open_one(stage: &Stage) -> (Mcp, String) {
-    let mut client = stage.client(Era::Modern, json!({}));
+fn open_one(stage: &ApprovalGateway) -> (Mcp, String) {
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     assert_eq!(reason(&client.call("fx__echo", json!({"text": "x"}))), "awaiting_approval");
     let id = operator::pending(stage).remove(0);
     (client, id)
@@ -51,7 +51,7 @@ fn open_one(stage: &Stage) -> (Mcp, String) {
 
 #[test]
 fn with_a_terminal_a_person_types_the_code_that_only_the_terminal_shows() {
-    let stage = Stage::with("operator = \"terminal\"", CONSOLE);
+    let stage = ApprovalGateway::with("operator = \"terminal\"", CONSOLE);
     let (mut client, opened) = open_one(&stage);
     let id = opened.as_str();
     for args in [
@@ -89,7 +89,7 @@ fn with_a_terminal_a_person_types_the_code_that_only_the_terminal_shows() {
 
 #[test]
 fn without_commands_the_page_alone_answers() {
-    let stage = Stage::with("operator = \"none\"", CONSOLE);
+    let stage = ApprovalGateway::with("operator = \"none\"", CONSOLE);
     let (mut client, opened) = open_one(&stage);
     let id = opened.as_str();
     for args in [&["approve", id][..], &["deny", id], &["pins", "reject", "fx__env"]] {
@@ -112,9 +112,9 @@ fn without_commands_the_page_alone_answers() {
 
 #[test]
 fn a_gateway_alone_leaves_its_setting_to_commands_of_any_configuration() {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\noperator = \"none\"");
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\noperator = \"none\"");
     let (world, config) = setup.fake("fx", &Fake::stdio("both")).write();
-    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::Modern);
+    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), ClientEra::Modern);
     eventually("its tools are listed", || client.tool_names().iter().any(|name| name == "fx__env"));
     let other = world.write("other.toml", "[policy]\ndefault = \"allow\"\n");
     let refused = world.run(&["pins", "reject", "fx__env", "--config", other.to_str().unwrap()]);

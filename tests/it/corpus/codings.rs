@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::raw_server::{RawServer, dressed};
-use crate::harness::Setup;
-use crate::mcp::Era;
+use crate::harness::GatewaySetup;
+use crate::mcp::ClientEra;
 
 #[test]
 fn an_upstreams_coded_answer_is_an_error_of_that_call() {
@@ -20,9 +20,9 @@ fn an_upstreams_coded_answer_is_an_error_of_that_call() {
             let fields = format!("Content-Type: {kind}\r\n{fields}");
             let (before, after) = if kind == "application/json" { ("", "") } else { ("data: ", "\n\n") };
             let server = RawServer::start(modern, move |asked, _| dressed(asked, &fields, before, after));
-            let gateway = Setup::new().url("bad", &server.url).start();
+            let gateway = GatewaySetup::new().url("bad", &server.url).start();
             gateway.wait_for_tools(&["bad__echo"]);
-            for era in Era::BOTH {
+            for era in ClientEra::BOTH {
                 let mut client = gateway.client(era);
                 let answer = client.call("bad__echo", json!({}));
                 let at = format!("{label}, {kind}, modern {modern}, {era:?}: {}", answer.raw);

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::case::Case;
-use super::stage::Stage;
-use crate::mcp::{Era, Mcp, Open};
+use super::stage::CorpusGateway;
+use crate::mcp::{ClientEra, Mcp, OpenCall};
 
 /// The tables of a daemon that asks for approval of the tool in these cases.
 pub(super) const RULES: &str = r#"
@@ -27,36 +27,36 @@ pub(super) fn concerns(case: &Case) -> bool {
 
 /// Our open question, which the case must leave open.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum HeldApproval {
     /// Put to a modern client, which continues with this state.
     Modern { client: Box<Mcp>, state: Value },
     /// Put to a legacy client, on its call's stream.
-    Legacy { client: Box<Mcp>, call: Open, id: Value },
+    Legacy { client: Box<Mcp>, call: OpenCall, id: Value },
 }
 
 /// Returns the placeholders of the case, and the question that it is about.
-pub(super) fn prepare(stage: &Stage, case: &Case) -> (Vec<(String, String)>, Option<Asked>) {
+pub(super) fn prepare(stage: &CorpusGateway, case: &Case) -> (Vec<(String, String)>, Option<HeldApproval>) {
     let mut fill: Vec<(String, String)> =
         [KEY, CAPABILITIES].iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     if case.mentions("${ELICIT_ID_B}") {
-        let mut client = stage.second_with(Era::Legacy(case.revision()), forms());
+        let mut client = stage.second_with(ClientEra::Legacy(case.revision()), forms());
         let mut call = client.open("tools/call", one());
         let question = call.next().expect("a question");
         assert_eq!(question["method"], "elicitation/create", "{question}");
         let id = question["id"].clone();
         fill.push(("${ELICIT_ID_B}".to_owned(), text(&id)));
-        return (fill, Some(Asked::Legacy { client: Box::new(client), call, id }));
+        return (fill, Some(HeldApproval::Legacy { client: Box::new(client), call, id }));
     }
     let (name, mut client) = match case.mentions("${STATE_B}") {
-        true => ("${STATE_B}", stage.second_with(Era::Modern, forms())),
-        false => ("${STATE}", stage.first_with(Era::Modern, forms())),
+        true => ("${STATE_B}", stage.second_with(ClientEra::Modern, forms())),
+        false => ("${STATE}", stage.first_with(ClientEra::Modern, forms())),
     };
     let asked = client.request("tools/call", one());
     let state = asked.result()["requestState"].clone();
     assert!(asked.result()["inputRequests"][KEY.1].is_object(), "{}", asked.raw);
     fill.push((name.to_owned(), text(&state)));
-    let mut asked = Asked::Modern { client: Box::new(client), state };
+    let mut asked = HeldApproval::Modern { client: Box::new(client), state };
     if case.text("setup") == "state already consumed" {
         assert_eq!(asked.look(), None, "the state is good once");
         return (fill, None);
@@ -64,7 +64,7 @@ pub(super) fn prepare(stage: &Stage, case: &Case) -> (Vec<(String, String)>, Opt
     (fill, Some(asked))
 }
 
-impl Asked {
+impl HeldApproval {
     /// Lets the question's own client answer it after the case. Returns the failure if it was no
     /// longer open.
     pub(super) fn look(&mut self) -> Option<String> {

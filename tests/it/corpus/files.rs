@@ -6,15 +6,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::Value;
 
 use super::case::Case;
-use super::stage::Stage;
-use crate::harness::{Setup, World};
+use super::stage::CorpusGateway;
+use crate::harness::{GatewaySetup, TestHome};
 
 /// Plays the case and returns the differences.
-pub(super) fn play(case: &Case, running: &Stage) -> Vec<String> {
+pub(super) fn play(case: &Case, running: &CorpusGateway) -> Vec<String> {
     let mut wrong = Vec::new();
     let open_to_all = case.text("document").contains("mode 0666");
-    let text = if open_to_all { Setup::new().text() } else { case.text("document").to_owned() };
-    let world = World::new();
+    let text = if open_to_all { GatewaySetup::new().text() } else { case.text("document").to_owned() };
+    let world = TestHome::new();
     let path = world.write("case.toml", &text);
     if open_to_all {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();

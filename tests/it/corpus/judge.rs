@@ -5,19 +5,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::case::Case;
-use crate::http::Response;
+use crate::http::TestResponse;
 
 /// The outcome of a case.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Outcome {
-    pub(super) response: Option<Response>,
+pub(super) struct CaseOutcome {
+    pub(super) response: Option<TestResponse>,
     pub(super) closed: bool,
     pub(super) elapsed: Duration,
     pub(super) wrong: Vec<String>,
 }
 
 /// Checks all expectations about an HTTP answer.
-pub(super) fn http(case: &Case, outcome: &Outcome) -> Vec<String> {
+pub(super) fn http(case: &Case, outcome: &CaseOutcome) -> Vec<String> {
     let mut wrong = Vec::new();
     if case.expects("close") && !outcome.closed {
         wrong.push("the connection stays open".to_owned());
@@ -80,7 +80,7 @@ pub(super) fn rpc(case: &Case, message: &Value, may_succeed: bool) -> Vec<String
     wrong
 }
 
-fn headers(case: &Case, response: &Response) -> Vec<String> {
+fn headers(case: &Case, response: &TestResponse) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, pattern) in case.expect("headers").and_then(Value::as_object).into_iter().flatten() {
         let pattern = pattern.as_str().unwrap();
@@ -138,14 +138,14 @@ fn members(case: &Case, message: &Value) -> Vec<String> {
 
 /// Returns the differences between two answers that must look alike; `whole` compares the header
 /// fields too.
-pub(super) fn same(one: &Outcome, other: &Outcome, whole: bool) -> Option<String> {
+pub(super) fn same(one: &CaseOutcome, other: &CaseOutcome, whole: bool) -> Option<String> {
     let (Some(one), Some(other)) = (&one.response, &other.response) else {
         return Some("one of them has no answer".to_owned());
     };
     if one.head.status != other.head.status {
         return Some(format!("status {} and {}", one.head.status, other.head.status));
     }
-    let fields = |response: &Response| {
+    let fields = |response: &TestResponse| {
         let mut fields: Vec<String> = Vec::new();
         for (name, value) in &response.head.headers {
             if !name.eq_ignore_ascii_case("date") {
@@ -162,7 +162,7 @@ pub(super) fn same(one: &Outcome, other: &Outcome, whole: bool) -> Option<String
 }
 
 /// Returns the body without the names and ids that must differ.
-fn plain(response: &Response) -> String {
+fn plain(response: &TestResponse) -> String {
     let mut message: Value = serde_json::from_slice(&response.body).unwrap_or(Value::Null);
     if message.is_null() {
         return response.text();

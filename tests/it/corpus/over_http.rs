@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::case::Case;
-use super::judge::{self, Outcome};
-use super::stage::{Prepared, Stage};
-use crate::http::{self, Conn, Events, Response};
+use super::judge::{self, CaseOutcome};
+use super::stage::{CaseConnections, CorpusGateway};
+use crate::http::{self, EventReader, TestConnection, TestResponse};
 use crate::process::resident;
 
 /// Bytes in two parts: one to send at once, and one to send slowly in small pieces.
-struct Sent {
+struct SlowRequest {
     first: Vec<u8>,
     drip: Option<Duration>,
 }
 
 /// Plays the case and returns its outcome.
-pub(super) fn play(case: &Case, stage: &Stage) -> Outcome {
+pub(super) fn play(case: &Case, stage: &CorpusGateway) -> CaseOutcome {
     let mut prepared = stage.prepare(case);
     let repeat = case.member("repeat").as_u64().unwrap_or(1);
     let sent = bytes(case, &prepared);
     let before = resident(stage.gateway.pid());
     let (calls, lines) = (stage.log.work(), stage.gateway.stderr.all().len());
-    let mut outcome = Outcome::default();
+    let mut outcome = CaseOutcome::default();
     for _ in 0..repeat {
         outcome = exchange(case, stage, &sent);
     }
@@ -51,10 +51,10 @@ pub(super) fn play(case: &Case, stage: &Stage) -> Outcome {
     outcome
 }
 
-fn bytes(case: &Case, prepared: &Prepared) -> Sent {
+fn bytes(case: &Case, prepared: &CaseConnections) -> SlowRequest {
     let drip = case.member("drip")["every_ms"].as_u64().map(Duration::from_millis);
     if matches!(case.transport.as_str(), "http-raw" | "http2-raw") {
-        return Sent { first: prepared.filled(&case.raw()), drip };
+        return SlowRequest { first: prepared.filled(&case.raw()), drip };
     }
     let filled = |text: &str| String::from_utf8(prepared.filled(text.as_bytes())).unwrap();
     let mut headers: Vec<(String, String)> = Vec::new();
@@ -71,7 +71,7 @@ fn bytes(case: &Case, prepared: &Prepared) -> Sent {
     // rest.
     let most = case.expect("max_body_read").and_then(Value::as_u64).map(|most| usize::try_from(most).unwrap());
     let end = most.map_or(whole.len(), |most| (whole.len() - body.len() + most).min(whole.len()));
-    Sent { first: whole[..end].to_vec(), drip }
+    SlowRequest { first: whole[..end].to_vec(), drip }
 }
 
 fn chunks(body: &[u8]) -> Vec<u8> {
@@ -85,11 +85,11 @@ fn chunks(body: &[u8]) -> Vec<u8> {
     out
 }
 
-fn exchange(case: &Case, stage: &Stage, sent: &Sent) -> Outcome {
+fn exchange(case: &Case, stage: &CorpusGateway, sent: &SlowRequest) -> CaseOutcome {
     let patience = Duration::from_millis(case.within_ms());
     let begun = Instant::now();
-    let mut outcome = Outcome::default();
-    let mut conn = match Conn::open(stage.gateway.address) {
+    let mut outcome = CaseOutcome::default();
+    let mut conn = match TestConnection::open(stage.gateway.address) {
         Ok(conn) => conn,
         Err(error) => {
             outcome.wrong.push(format!("connect: {error}"));
@@ -118,7 +118,7 @@ fn exchange(case: &Case, stage: &Stage, sent: &Sent) -> Outcome {
 }
 
 /// Writes while the answer is read; an early answer stops it.
-fn write(mut stream: TcpStream, sent: &Sent, answered: &AtomicBool) {
+fn write(mut stream: TcpStream, sent: &SlowRequest, answered: &AtomicBool) {
     for piece in sent.first.chunks(64 * 1024) {
         if answered.load(Ordering::SeqCst) || stream.write_all(piece).is_err() {
             return;
@@ -130,13 +130,13 @@ fn write(mut stream: TcpStream, sent: &Sent, answered: &AtomicBool) {
     }
 }
 
-fn read(case: &Case, conn: &mut Conn) -> std::io::Result<Response> {
+fn read(case: &Case, conn: &mut TestConnection) -> std::io::Result<TestResponse> {
     let head = conn.head()?;
     let mut body = Vec::new();
     if head.is_stream() {
         // The stream of a session never ends by itself; the stream of a request ends with its
         // response.
-        let mut events = Events::default();
+        let mut events = EventReader::default();
         while case.text("method") != "GET" {
             let Some(event) = events.next(conn)? else {
                 break;
@@ -152,5 +152,5 @@ fn read(case: &Case, conn: &mut Conn) -> std::io::Result<Response> {
             body.extend_from_slice(&piece);
         }
     }
-    Ok(Response { head, body })
+    Ok(TestResponse { head, body })
 }

@@ -12,13 +12,13 @@ use data_encoding::BASE64;
 use serde_json::json;
 
 use super::case::Case;
-use super::judge::{self, Outcome};
-use super::{Report, compared};
-use crate::harness::{Gateway, Setup};
-use crate::http::{self, Conn};
+use super::judge::{self, CaseOutcome};
+use super::{CorpusReport, compared};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::http::{self, TestConnection};
 use crate::old_client::OldClient;
 use crate::process::eventually;
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
 
@@ -28,7 +28,7 @@ fn cases(transport: &str) -> Vec<Case> {
 
 #[test]
 fn bad_requests_over_the_old_transport_get_the_expected_answers() {
-    let mut report = Report::default();
+    let mut report = CorpusReport::default();
     let mut outcomes = BTreeMap::new();
     let cases = cases("sse");
     for case in &cases {
@@ -44,10 +44,10 @@ fn bad_requests_over_the_old_transport_get_the_expected_answers() {
 }
 
 /// Sends the case's request to a daemon of its own.
-fn ask(case: &Case) -> Outcome {
+fn ask(case: &Case) -> CaseOutcome {
     let served = !case.text("setup").contains("legacy_sse=false");
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup
         .server(&format!("legacy-sse = {served}"))
         .second_caller(TOKEN_B)
@@ -74,9 +74,9 @@ fn ask(case: &Case) -> Outcome {
         headers.push((pair[0].as_str().unwrap().to_owned(), filled(pair[1].as_str().unwrap())));
     }
     let before = log.lines_with(&[]).len();
-    let mut conn = Conn::open(gateway.address).unwrap();
+    let mut conn = TestConnection::open(gateway.address).unwrap();
     conn.send(&http::request(case.text("method"), &filled(case.text("path")), &headers, &case.body())).unwrap();
-    let mut outcome = Outcome { response: Some(conn.response().unwrap()), ..Outcome::default() };
+    let mut outcome = CaseOutcome { response: Some(conn.response().unwrap()), ..CaseOutcome::default() };
     outcome.wrong = judge::http(case, &outcome);
     if case.expects("no_upstream_call") && log.lines_with(&[]).len() > before {
         outcome.wrong.push("something reached the upstream".to_owned());
@@ -92,7 +92,7 @@ fn ask(case: &Case) -> Outcome {
 
 #[test]
 fn hostile_servers_of_the_old_transport_get_nothing_and_disturb_nobody() {
-    let mut report = Report::default();
+    let mut report = CorpusReport::default();
     for case in &cases("upstream-sse") {
         if !report.skips(case) {
             report.take(case, "upstream-sse", suffer(case));
@@ -106,7 +106,7 @@ fn suffer(case: &Case) -> Vec<String> {
     let good = Fake::stdio("modern");
     let start = |url: &str| {
         let hostile = format!("[upstreams.old]\nurl = \"{url}\"\ntransport = \"sse\"");
-        let gateway = Setup::new().fake("good", &good).toml(&hostile).start();
+        let gateway = GatewaySetup::new().fake("good", &good).toml(&hostile).start();
         gateway.wait_for_tools(&["good__echo"]);
         gateway
     };

@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use super::case::Case;
 use super::judge;
-use crate::harness::Setup;
-use crate::mcp::{Era, Mcp};
+use crate::harness::GatewaySetup;
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{eventually, resident};
 use crate::stdio::Pipe;
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
 /// Plays the case and returns the differences.
 pub(super) fn play(case: &Case) -> Vec<String> {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let (world, config) = setup.fake("fx", &Fake::stdio("both").logging(&log)).write();
     let pipe = Pipe::start(&world, &config, &["--no-daemon"]);
     let session = case.era.as_str() < "2026" && case.era != "any";
-    let era = if session { Era::Legacy(case.revision()) } else { Era::Modern };
+    let era = if session { ClientEra::Legacy(case.revision()) } else { ClientEra::Modern };
     let mut client = Mcp::stdio(pipe, era);
     if !session {
         // Only a modern client lists without the handshake, which the case may want to make itself.

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::case::{Case, gzip_of_zeros};
 use super::judge;
 use super::over_stdio::peak;
-use super::raw_server::{Asked, Canary, RawServer, dressed, response};
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Answer, Era, Mcp};
+use super::raw_server::{Canary, RawRequest, RawServer, dressed, response};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::process::{resident, within};
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
 const MIB: usize = 1024 * 1024;
 /// Most items of one kind that are offered: the default of `max-inventory`.
@@ -38,20 +38,20 @@ pub(super) fn play(case: &Case) -> Vec<String> {
 const PATIENCE: &str = "start-timeout = \"10m\"\ncall-timeout = \"10m\"\ncall-max = \"10m\"";
 
 /// A gateway with the upstream `bad`, and with `fx` beside it, which must not be affected.
-struct Scene {
+struct BadUpstreamGateway {
     gateway: Gateway,
-    log: Log,
+    log: InputLog,
 }
 
-impl Scene {
+impl BadUpstreamGateway {
     fn new(era: &str, script: &Value) -> Self {
         Self::of(era, script, |fake| fake)
     }
 
     fn of(era: &str, script: &Value, change: impl Fn(Fake) -> Fake) -> Self {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let path = setup.world.write("work/script.json", &script.to_string());
-        let log = Log::new(&setup.world.path("work"), "bad");
+        let log = InputLog::new(&setup.world.path("work"), "bad");
         let fake = change(Fake::stdio(era).with("--script", path.to_str().unwrap()).logging(&log));
         let setup = setup.fake("fx", &Fake::stdio("both")).fake("bad", &fake).toml(PATIENCE);
         let gateway = setup.start();
@@ -70,7 +70,7 @@ impl Scene {
         self.gateway.modern()
     }
 
-    fn call(&self) -> Answer {
+    fn call(&self) -> McpAnswer {
         self.client().call("bad__echo", json!({}))
     }
 
@@ -115,7 +115,7 @@ fn over_stdio(case: &Case, era: &str) -> Vec<String> {
         "U01" | "U02" | "U11" | "U12" => noise(case, era),
         "U06" | "U07" => {
             let line = sent(case).replace("\"id\":1", "\"id\":${ID}");
-            let scene = Scene::called(era, &json!({"tools/call/echo": [line.trim_end()]}));
+            let scene = BadUpstreamGateway::called(era, &json!({"tools/call/echo": [line.trim_end()]}));
             let mut wrong = judge::rpc(case, &scene.call().message, false);
             wrong.extend(scene.lives_on());
             wrong
@@ -127,7 +127,7 @@ fn over_stdio(case: &Case, era: &str) -> Vec<String> {
         "U27" => {
             let head = r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"input_required","requestState":""#;
             let line = json!({"head": head, "unit": "s", "count": 10 * MIB, "tail": "\"}}"});
-            let scene = Scene::called(era, &json!({"tools/call/echo": [line]}));
+            let scene = BadUpstreamGateway::called(era, &json!({"tools/call/echo": [line]}));
             let mut wrong = judge::rpc(case, &scene.call().message, false);
             wrong.extend(scene.lives_on());
             wrong
@@ -147,7 +147,8 @@ fn sent(case: &Case) -> String {
 /// Plays lines that belong to no call, before the answer to one and when none is in flight.
 fn noise(case: &Case, era: &str) -> Vec<String> {
     let lines = sent(case);
-    let scene = Scene::called(era, &json!({"tools/call/echo": [lines.trim_end(), GOOD, lines.trim_end()]}));
+    let scene =
+        BadUpstreamGateway::called(era, &json!({"tools/call/echo": [lines.trim_end(), GOOD, lines.trim_end()]}));
     let mut client = scene.client();
     let params = json!({"name": "bad__echo", "arguments": {}, "_meta": {"progressToken": "mine"}});
     let answer = client.request("tools/call", params);
@@ -184,9 +185,9 @@ fn long_text(length: usize) -> Value {
 fn too_much(case: &Case, era: &str, lines: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in lines {
-        let scene = Scene::called(era, &json!({"tools/call/echo": [line], "prompts/get": [line]}));
+        let scene = BadUpstreamGateway::called(era, &json!({"tools/call/echo": [line], "prompts/get": [line]}));
         let before = resident(scene.gateway.pid());
-        let refusal = |answer: &Answer, place: &str| {
+        let refusal = |answer: &McpAnswer, place: &str| {
             let reason = answer.message.pointer(&format!("{place}/reason")).cloned();
             (reason != Some(json!("result_too_large")))
                 .then(|| format!("the reason is {reason:?}: {:.300}", answer.raw))
@@ -211,7 +212,7 @@ fn storm(_case: &Case, era: &str) -> Vec<String> {
         "tools": [tool("echo"), tool("sleep"), tool("t${N}")]});
     let list = format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{list}}}"#);
     let flood = json!({"storm": CHANGED, "count": 10_000});
-    let scene = Scene::called(era, &json!({"tools/call/echo": [flood, GOOD], "tools/list": [list]}));
+    let scene = BadUpstreamGateway::called(era, &json!({"tools/call/echo": [flood, GOOD], "tools/list": [list]}));
     let mut client = scene.client();
     let wanted = json!({"notifications": {"toolsListChanged": true}});
     let mut stream = client.open("subscriptions/listen", wanted);
@@ -293,7 +294,7 @@ fn lists(case: &Case, era: &str) -> Vec<String> {
     let list = format!(
         r#"{{"jsonrpc":"2.0","id":${{ID}},"result":{{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{tools}]{next}}}}}"#
     );
-    let scene = Scene::new(era, &json!({ "tools/list": [list] }));
+    let scene = BadUpstreamGateway::new(era, &json!({ "tools/list": [list] }));
     let listed = scene.listed();
     let names: Vec<&str> = listed.iter().filter_map(|tool| tool["name"].as_str()).collect();
     let mut wrong: Vec<String> = canary.touched().into_iter().collect();
@@ -338,7 +339,7 @@ fn lists(case: &Case, era: &str) -> Vec<String> {
 /// Plays the state of one upstream, sent with the same call to another one.
 fn foreign_state(case: &Case, era: &str) -> Vec<String> {
     let line = r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"input_required","requestState":"inner"}}"#;
-    let scene = Scene::called(era, &json!({"tools/call/echo": [line]}));
+    let scene = BadUpstreamGateway::called(era, &json!({"tools/call/echo": [line]}));
     let mut client = scene.client();
     let asked = client.call("bad__echo", json!({}));
     let state = asked.message.pointer("/result/requestState").cloned().unwrap_or_default();
@@ -356,7 +357,7 @@ fn foreign_state(case: &Case, era: &str) -> Vec<String> {
 fn silent_at_discover(case: &Case, era: &str) -> Vec<String> {
     let era = if era == "modern" { "both" } else { era };
     let begun = Instant::now();
-    let scene = Scene::of(era, &json!({}), |fake| fake.behaving("silent-on-discover"));
+    let scene = BadUpstreamGateway::of(era, &json!({}), |fake| fake.behaving("silent-on-discover"));
     let first = scene.client().call("fx__echo", json!({"text": "at once"}));
     let mut wrong = Vec::new();
     if begun.elapsed() > Duration::from_secs(25) || first.text() != "at once" {
@@ -368,7 +369,7 @@ fn silent_at_discover(case: &Case, era: &str) -> Vec<String> {
 }
 
 fn speaks_nothing_known(era: &str) -> Vec<String> {
-    let scene = Scene::of(era, &json!({}), |fake| fake.with("--revision", "1.0.0"));
+    let scene = BadUpstreamGateway::of(era, &json!({}), |fake| fake.with("--revision", "1.0.0"));
     within(Duration::from_secs(60), "it was greeted", || scene.log.count("initialize") > 0);
     within(Duration::from_secs(60), "it is given up", || {
         scene.gateway.scrape().contains("headend_upstream_state{state=\"down\",upstream=\"bad\"} 1")
@@ -391,13 +392,13 @@ fn answers_over_http(case: &Case, era: &str) -> Vec<String> {
         RawServer::start(era == "modern", move |asked, calls| web_answer(&id, asked, calls, &target.to_string()));
     // One session for all clients, so that it can be counted.
     let bad = format!("[upstreams.bad]\nurl = \"{}\"\ninstance = \"shared\"", server.url);
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(&bad).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml(&bad).start();
     gateway.wait_for_tools(&["fx__echo", "bad__echo"]);
     let before = resident(gateway.pid());
     let mut wrong = Vec::new();
     let mut grown = None;
     let rounds = if matches!(case.id.as_str(), "U39" | "U40") { 2 } else { 1 };
-    for client_era in Era::BOTH {
+    for client_era in ClientEra::BOTH {
         for _ in 0..rounds {
             let answer = gateway.client(client_era).call("bad__echo", json!({}));
             // The allocator gives memory of one call back only after a while, so the next one may
@@ -432,7 +433,7 @@ fn answers_over_http(case: &Case, era: &str) -> Vec<String> {
     wrong
 }
 
-fn web_answer(id: &str, asked: &Asked, calls: usize, target: &str) -> Vec<u8> {
+fn web_answer(id: &str, asked: &RawRequest, calls: usize, target: &str) -> Vec<u8> {
     let first = calls % 2 == 1;
     let json = "Content-Type: application/json\r\n";
     let events = "Content-Type: text/event-stream\r\n";

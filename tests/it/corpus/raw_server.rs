@@ -11,12 +11,12 @@ use crate::mcp::MODERN;
 
 /// A request to the server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asked {
+pub(super) struct RawRequest {
     pub(super) head: String,
     pub(super) body: Value,
 }
 
-impl Asked {
+impl RawRequest {
     pub(super) fn method(&self) -> &str {
         self.body["method"].as_str().unwrap_or_default()
     }
@@ -31,13 +31,13 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct RawServer {
     pub(super) url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RawRequest>>>,
 }
 
 impl RawServer {
     /// Serves the handshake of this era and the tools `echo` and `fine`. Calls of `echo` are
     /// answered by `play`, with the number of such calls so far.
-    pub(super) fn start(modern: bool, play: impl Fn(&Asked, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub(super) fn start(modern: bool, play: impl Fn(&RawRequest, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -61,8 +61,8 @@ impl RawServer {
 fn serve(
     mut stream: TcpStream,
     modern: bool,
-    seen: &Mutex<Vec<Asked>>,
-    play: &(dyn Fn(&Asked, usize) -> Vec<u8> + Send + Sync),
+    seen: &Mutex<Vec<RawRequest>>,
+    play: &(dyn Fn(&RawRequest, usize) -> Vec<u8> + Send + Sync),
 ) {
     let Ok(Some(asked)) = read(&stream) else { return };
     let calls = {
@@ -79,7 +79,7 @@ fn serve(
     let _ignored = stream.write_all(&answer);
 }
 
-fn read(stream: &TcpStream) -> std::io::Result<Option<Asked>> {
+fn read(stream: &TcpStream) -> std::io::Result<Option<RawRequest>> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -97,10 +97,10 @@ fn read(stream: &TcpStream) -> std::io::Result<Option<Asked>> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok(Some(Asked { head, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }))
+    Ok(Some(RawRequest { head, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }))
 }
 
-fn usual(asked: &Asked, modern: bool) -> Vec<u8> {
+fn usual(asked: &RawRequest, modern: bool) -> Vec<u8> {
     let tools = json!([{"name": "echo", "inputSchema": {"type": "object"}}, {"name": "fine", "inputSchema": {"type": "object"}}]);
     match asked.method() {
         "server/discover" if modern => {
@@ -121,7 +121,7 @@ fn usual(asked: &Asked, modern: bool) -> Vec<u8> {
     }
 }
 
-fn answer(asked: &Asked, mut result: Value) -> Vec<u8> {
+fn answer(asked: &RawRequest, mut result: Value) -> Vec<u8> {
     if asked.head.contains(MODERN) {
         result["resultType"] = json!("complete");
         result["ttlMs"] = json!(1000);
@@ -131,12 +131,12 @@ fn answer(asked: &Asked, mut result: Value) -> Vec<u8> {
 }
 
 /// Returns the answer of a well-behaved server.
-pub(super) fn result(asked: &Asked, result: Value) -> Vec<u8> {
+pub(super) fn result(asked: &RawRequest, result: Value) -> Vec<u8> {
     response("200 OK", "Content-Type: application/json\r\n", &answer(asked, result))
 }
 
 /// Returns the same result with these fields and this text around it.
-pub(super) fn dressed(asked: &Asked, fields: &str, before: &str, after: &str) -> Vec<u8> {
+pub(super) fn dressed(asked: &RawRequest, fields: &str, before: &str, after: &str) -> Vec<u8> {
     let message = answer(asked, json!({"content": [{"type": "text", "text": "normal"}]}));
     let body = [before.as_bytes(), &message, after.as_bytes()].concat();
     response("200 OK", fields, &body)

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::case::Case;
-use super::consent::{self, Asked};
-use crate::harness::{Gateway, Setup, headend};
-use crate::mcp::{Era, Mcp, Open};
+use super::consent::{self, HeldApproval};
+use crate::harness::{Gateway, GatewaySetup, headend};
+use crate::mcp::{ClientEra, Mcp, OpenCall};
 use crate::process::eventually;
-use crate::upstream::{Fake, Log, toml_array};
+use crate::upstream::{Fake, InputLog, toml_array};
 
 /// Token of the second caller.
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
@@ -18,14 +18,14 @@ const ONE_CALL: &str = "[server.limits]\nmax-in-flight = 1\nqueue = 1\nqueue-tim
 
 /// A daemon in front of the upstream `fx`.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct CorpusGateway {
     pub(super) gateway: Gateway,
-    pub(super) log: Log,
+    pub(super) log: InputLog,
 }
 
 /// Connections that the case needs while it is played, and that are checked afterwards.
 #[derive(Debug, Default)]
-pub(super) struct Prepared {
+pub(super) struct CaseConnections {
     pub(super) fill: Vec<(String, String)>,
     clients: Vec<Mcp>,
     undisturbed: Vec<Undisturbed>,
@@ -34,23 +34,23 @@ pub(super) struct Prepared {
 #[derive(Debug)]
 enum Undisturbed {
     /// A stream that must stay open.
-    Stream(Open),
+    Stream(OpenCall),
     /// A call that must complete.
-    Call(Open),
+    Call(OpenCall),
     /// A session that must still be served.
     Session(Box<Mcp>),
     /// An approval that must still be open.
-    Question(Box<Asked>),
+    Question(Box<HeldApproval>),
 }
 
-impl Stage {
+impl CorpusGateway {
     /// Starts a daemon with one caller.
     pub(super) fn plain() -> Self {
-        Self::with(Setup::new())
+        Self::with(GatewaySetup::new())
     }
 
-    fn with(setup: Setup) -> Self {
-        let log = Log::new(&setup.world.path("work"), "fx");
+    fn with(setup: GatewaySetup) -> Self {
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let fake = Fake::stdio("both").with("--name", "fx").logging(&log);
         let gateway = setup.fake("fx", &fake).toml(RULES).start();
         gateway.wait_for_tools(&["fx__echo"]);
@@ -62,7 +62,7 @@ impl Stage {
         let setup = case.text("setup");
         let many = setup.contains("many-caller") || case.mentions("_B}");
         if many {
-            let mut setup = Setup::new().env("SECOND_TOKEN", TOKEN_B);
+            let mut setup = GatewaySetup::new().env("SECOND_TOKEN", TOKEN_B);
             let mut tables = "[server.auth]\ntokens = { second = { env = \"SECOND_TOKEN\" } }\n".to_owned();
             if let Some(caps) = case.member("caps").as_object() {
                 tables.push_str("[server.limits]\n");
@@ -81,13 +81,13 @@ impl Stage {
             return Some(Self::with(with_consent(case, setup)));
         }
         if consent::concerns(case) {
-            return Some(Self::with(with_consent(case, Setup::new())));
+            return Some(Self::with(with_consent(case, GatewaySetup::new())));
         }
         match setup {
-            "max_inflight reached, queue full" => Some(Self::with(Setup::new().server(ONE_CALL))),
+            "max_inflight reached, queue full" => Some(Self::with(GatewaySetup::new().server(ONE_CALL))),
             "no upstream offers completions" => {
-                let setup = Setup::new();
-                let log = Log::new(&setup.world.path("work"), "fx");
+                let setup = GatewaySetup::new();
+                let log = InputLog::new(&setup.world.path("work"), "fx");
                 let command = toml_array([headend(), "demo", "time"]);
                 let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
                 eventually("the demo is up", || !gateway.modern().tool_names().is_empty());
@@ -97,24 +97,24 @@ impl Stage {
         }
     }
 
-    fn second(&self, era: Era) -> Mcp {
+    fn second(&self, era: ClientEra) -> Mcp {
         Mcp::http(self.gateway.address, Some(TOKEN_B.to_owned()), era)
     }
 
     /// Creates a client of the first caller with these capabilities.
-    pub(super) fn first_with(&self, era: Era, capabilities: Value) -> Mcp {
+    pub(super) fn first_with(&self, era: ClientEra, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
     }
 
     /// Creates a client of the second caller with these capabilities.
-    pub(super) fn second_with(&self, era: Era, capabilities: Value) -> Mcp {
+    pub(super) fn second_with(&self, era: ClientEra, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, Some(TOKEN_B.to_owned()), era, "/mcp", capabilities)
     }
 
     /// Opens connections that the case needs, and fills in its placeholders.
-    pub(super) fn prepare(&self, case: &Case) -> Prepared {
-        let mut prepared = Prepared::default();
-        let era = Era::Legacy(case.revision());
+    pub(super) fn prepare(&self, case: &Case) -> CaseConnections {
+        let mut prepared = CaseConnections::default();
+        let era = ClientEra::Legacy(case.revision());
         let mut fill = |name: &str, value: String| prepared.fill.push((format!("${{{name}}}"), value));
         fill("HOST", self.gateway.address.to_string());
         fill("TOKEN", self.gateway.token().unwrap_or_default());
@@ -126,7 +126,7 @@ impl Stage {
         }
         if case.mentions("${CURSOR_B}") {
             self.gateway.wait_for_tools(&["many__extra_1899"]);
-            let page = self.second(Era::Modern).request("tools/list", json!({}));
+            let page = self.second(ClientEra::Modern).request("tools/list", json!({}));
             let cursor =
                 page.result()["nextCursor"].as_str().expect("a list of 1900 tools has a second page").to_owned();
             fill("CURSOR_B", cursor);
@@ -155,7 +155,7 @@ impl Stage {
     }
 
     /// Creates the initial state of the case.
-    fn arrange(&self, case: &Case, prepared: &mut Prepared) {
+    fn arrange(&self, case: &Case, prepared: &mut CaseConnections) {
         let sleep = |ms: u64| json!({"name": "fx__sleep", "arguments": {"ms": ms}});
         let mut under_way = |client: &mut Mcp, id: u64, ms: u64| {
             let before = self.log.work();
@@ -185,7 +185,7 @@ impl Stage {
                 // The local user has no such bucket, so the other caller plays this case.
                 prepared.fill.retain(|(name, _)| name != "${TOKEN}");
                 prepared.fill.push(("${TOKEN}".to_owned(), TOKEN_B.to_owned()));
-                let mut client = self.second(Era::Modern);
+                let mut client = self.second(ClientEra::Modern);
                 let emptied = (0..400).any(|_| client.request("tools/list", json!({})).status == 429);
                 assert!(emptied, "400 requests at once are over any limit of 20/s");
             }
@@ -199,11 +199,11 @@ impl Stage {
 }
 
 /// Adds a rule that asks, for cases about approvals.
-fn with_consent(case: &Case, setup: Setup) -> Setup {
+fn with_consent(case: &Case, setup: GatewaySetup) -> GatewaySetup {
     if consent::concerns(case) { setup.toml(consent::RULES) } else { setup }
 }
 
-impl Prepared {
+impl CaseConnections {
     /// Replaces the placeholders. A longer text was generated and has none.
     pub(super) fn filled(&self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();

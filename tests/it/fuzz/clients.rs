@@ -13,9 +13,9 @@ use super::Round;
 use super::mutation::mutate;
 use super::scene::Scene;
 use crate::browser::Browser;
-use crate::harness::{Gateway, Setup};
-use crate::http::{Conn, request};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::http::{TestConnection, request};
+use crate::mcp::{ClientEra, Mcp};
 use crate::old_client::OldClient;
 
 /// How long to wait for an answer: an incomplete request has none.
@@ -152,7 +152,7 @@ fn fields(address: SocketAddr, token: Option<String>) -> Fields {
 fn damaged_requests_are_answered_or_hung_up_on() {
     let mut round = Round::new("clients", 2 * STEPS);
     let rule = "[[policy.rules]]\nid = \"asks\"\neffect = \"ask\"\ntools = [\"fx__ask\"]\n";
-    let mut scene = Scene::new(Setup::new().toml(&format!("{rule}[console]\nlisten = \"127.0.0.1:0\"")));
+    let mut scene = Scene::new(GatewaySetup::new().toml(&format!("{rule}[console]\nlisten = \"127.0.0.1:0\"")));
     // Only once: damaged sign-ins block sign-ins for a minute.
     let browser = Browser::signed_in(&scene.gateway);
     let mut dialogues = Dialogues::new(&scene.gateway, &browser);
@@ -195,7 +195,7 @@ fn send(requests: &[(SocketAddr, Vec<u8>)], rng: &mut Rng, good: &AtomicU64, bad
         // Another one right after it.
         _ => [&whole[..], &mutate(rng, other, whole)].concat(),
     };
-    let mut conn = Conn::open(*address).unwrap();
+    let mut conn = TestConnection::open(*address).unwrap();
     let mut rest = &bytes[..];
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(rng.usize(1..=rest.len()));
@@ -240,10 +240,10 @@ fn send(requests: &[(SocketAddr, Vec<u8>)], rng: &mut Rng, good: &AtomicU64, bad
 
 #[test]
 fn the_era_of_a_damaged_request_does_not_matter_to_its_neighbours() {
-    let mut scene = Scene::new(Setup::new());
-    for era in Era::BOTH {
+    let mut scene = Scene::new(GatewaySetup::new());
+    for era in ClientEra::BOTH {
         let client = scene.gateway.client(era);
-        let mut conn = Conn::open(scene.gateway.address).unwrap();
+        let mut conn = TestConnection::open(scene.gateway.address).unwrap();
         let fields = client.headers("tools/call", &json!({"name": "fx__sleep"}));
         let deep = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"fx__sleep","arguments":{{"x":{}1{}}}}}}}"#,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Round;
 use super::mutation::mutate;
 use super::scene::Scene;
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, GatewaySetup};
 use crate::mcp::MODERN;
 use crate::stdio::Pipe;
 use crate::upstream::Fake;
@@ -70,7 +70,7 @@ fn damaged(rng: &mut Rng, lines: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn damaged_lines_leave_a_gateway_on_its_own_pipes_in_order() {
     let mut round = Round::new("stdio", 12);
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both").behaving("asks")).write();
+    let (world, config) = GatewaySetup::new().fake("fx", &Fake::stdio("both").behaving("asks")).write();
     let lines = lines();
     while let Some(step) = round.step() {
         let mut rng = Rng::with_seed(round.seed * 1_000_000 + step);
@@ -99,7 +99,7 @@ fn damaged_lines_leave_a_gateway_on_its_own_pipes_in_order() {
 #[test]
 fn damaged_lines_on_the_admin_socket_concern_nobody_else() {
     let mut round = Round::new("admin", 60);
-    let mut scene = Scene::new(Setup::new());
+    let mut scene = Scene::new(GatewaySetup::new());
     let of_clients = lines();
     let mut of_operators = Vec::new();
     for (method, params) in [

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, GatewaySetup};
 use crate::mcp::Mcp;
 use crate::process::{alive, eventually, within};
 use crate::upstream::Fake;
@@ -33,7 +33,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub(super) fn new(setup: Setup) -> Self {
+    pub(super) fn new(setup: GatewaySetup) -> Self {
         let setup = setup.server("legacy-sse = true").server(LIMITS).fake("fx", &Fake::stdio("both"));
         let gateway = setup.start();
         gateway.wait_for_tools(&["fx__echo"]);

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::scene::Scene;
 use super::{Round, relay};
-use crate::harness::{Gateway, Setup};
-use crate::mcp::Era;
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::ClientEra;
 use crate::process::said;
 use crate::upstream::{Fake, Listening};
 
@@ -59,7 +59,7 @@ impl Upstreams {
 fn damaged_upstreams_cost_their_own_callers_alone() {
     let mut round = Round::new("upstreams", STEPS);
     let upstreams = Upstreams::new();
-    let mut scene = Scene::new(Setup::new());
+    let mut scene = Scene::new(GatewaySetup::new());
     let base = std::fs::read_to_string(&scene.gateway.config).unwrap();
     let (good, bad) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut seed = round.seed * 1_000_000;
@@ -89,7 +89,7 @@ fn damaged_upstreams_cost_their_own_callers_alone() {
 /// error.
 fn drive(gateway: &Gateway, mut rng: Rng, good: &AtomicU64, bad: &AtomicU64) {
     let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}});
-    let era = if rng.bool() { Era::LEGACY } else { Era::Modern };
+    let era = if rng.bool() { ClientEra::LEGACY } else { ClientEra::Modern };
     let mut client = crate::mcp::Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities);
     for _ in 0..2 {
         let name = ["both", "legacy", "next", "json", "stream", "modern", "old"][rng.usize(0..7)];
@@ -122,7 +122,7 @@ fn drive(gateway: &Gateway, mut rng: Rng, good: &AtomicU64, bad: &AtomicU64) {
         let passed = answer.message.get("result").is_some() && !answer.is_error();
         if passed { good } else { bad }.fetch_add(1, Ordering::Relaxed);
     }
-    if era != Era::Modern {
+    if era != ClientEra::Modern {
         client.end_session();
     }
 }

@@ -4,13 +4,13 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::harness::Setup;
+use crate::harness::GatewaySetup;
 use crate::process::{eventually, said};
 use crate::upstream::Fake;
 
 #[test]
 fn approved_writes_below_a_folder_become_a_rule_with_a_warning() {
-    let setup = Setup::new().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"");
+    let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"");
     let gateway = setup.toml("[audit]\ncapture-arguments = \"full\"").start();
     gateway.wait_for_tools(&["fx__write"]);
     let mut client = gateway.modern();

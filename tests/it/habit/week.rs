@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headend_core::mcp::client_name::ClientName;
-use headend_core::policy::chain::{Chain, Form, Head};
-use headend_core::policy::{Annotations, Caller, Claims, Digest, Entry, Event, Evidence, Facts, Hints, Kind};
+use headend_core::policy::chain::{ChainHead, ChainWriter, LogSettings};
+use headend_core::policy::{
+    ActionKind, Annotations, ApprovalEvidence, AuditEntry, AuditEvent, Caller, Claims, Digest, Hints, ToolFacts,
+};
 use headend_core::wire::raw::RawJson;
 use serde_json::{Value, json};
 
@@ -30,7 +32,7 @@ const ODD: [&str; 4] = ["odd__*", "odd__{a,b}", "odd__x\"]\n[policy]\ndefault = 
 
 /// The true numbers of the week.
 #[derive(Debug, Default)]
-pub(crate) struct Truth {
+pub(crate) struct WeekTotals {
     pub(crate) questions: u64,
     pub(crate) approved: u64,
     pub(crate) records: u64,
@@ -42,24 +44,24 @@ pub(crate) fn forbidden() -> impl Iterator<Item = &'static str> {
 }
 
 struct Week {
-    chain: Chain,
-    form: Form,
+    chain: ChainWriter,
+    form: LogSettings,
     at: u64,
     call: u64,
     text: Vec<u8>,
     random: fastrand::Rng,
-    truth: Truth,
+    truth: WeekTotals,
 }
 
 /// One call of the week.
-struct Call {
-    entry: Entry,
-    answer: Answer,
+struct WeekCall {
+    entry: AuditEntry,
+    answer: WeekAnswer,
 }
 
 #[derive(Clone, Copy)]
-enum Answer {
-    Yes(Evidence, &'static str),
+enum WeekAnswer {
+    Yes(ApprovalEvidence, &'static str),
     No,
     None,
     /// Decided without a question: by a rule, or by a grant.
@@ -68,7 +70,7 @@ enum Answer {
 }
 
 /// Writes the log into a folder. `keeps` says whether it contains the arguments.
-pub(crate) fn write(folder: &Path, seed: u64, keeps: bool) -> Truth {
+pub(crate) fn write(folder: &Path, seed: u64, keeps: bool) -> WeekTotals {
     let week = Week::of("main", seed, keeps, CALLS);
     put(folder, "main", &week.text);
     week.truth
@@ -91,17 +93,17 @@ impl Week {
         let week = (7 * 24 * 3600 - 1800) * 1000;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() * 1000;
         let mut this = Self {
-            chain: Chain::after(Head::none(chain)),
-            form: Form::new(&[7; 32], keeps),
+            chain: ChainWriter::after(ChainHead::none(chain)),
+            form: LogSettings::new(&[7; 32], keeps),
             at: now - week,
             call: 0,
             text: Vec::new(),
             random: fastrand::Rng::with_seed(seed),
-            truth: Truth::default(),
+            truth: WeekTotals::default(),
         };
         // Half of the week is the time between calls; the rest may pass within them.
         let pause = (week / calls).max(2);
-        this.record(Entry::gateway("started", ""));
+        this.record(AuditEntry::gateway("started", ""));
         for _ in 0..calls {
             this.at += this.random.u64(0..pause);
             let call = this.any();
@@ -110,7 +112,7 @@ impl Week {
         this
     }
 
-    fn record(&mut self, entry: Entry) {
+    fn record(&mut self, entry: AuditEntry) {
         self.at += self.random.u64(1..4);
         self.chain.append(&entry, self.at, &self.form, &mut self.text);
         self.truth.records += 1;
@@ -120,16 +122,16 @@ impl Week {
         names[self.random.usize(0..names.len())]
     }
 
-    fn any(&mut self) -> Call {
+    fn any(&mut self) -> WeekCall {
         let caller = self.pick(&CALLERS);
         let number = self.random.u32(0..1_000_000);
         let how = self.pick(&["command", "console", "client"]);
         let yes = match how {
-            "command" => Answer::Yes(Evidence::Operator, "ann"),
-            "console" => Answer::Yes(Evidence::Page, "console"),
-            _ => Answer::Yes(Evidence::Client, "client"),
+            "command" => WeekAnswer::Yes(ApprovalEvidence::Operator, "ann"),
+            "console" => WeekAnswer::Yes(ApprovalEvidence::Page, "console"),
+            _ => WeekAnswer::Yes(ApprovalEvidence::Client, "client"),
         };
-        let call = |item: &str, facts, arguments: Value, answer| Call {
+        let call = |item: &str, facts, arguments: Value, answer| WeekCall {
             entry: entry(caller, item, facts, &arguments),
             answer,
         };
@@ -148,7 +150,7 @@ impl Week {
             70..75 => {
                 let item = self.pick(&DENIED);
                 // One tool is approved more often than it is denied.
-                let answer = if item == "files__sometimes" && self.random.u32(0..4) > 0 { yes } else { Answer::No };
+                let answer = if item == "files__sometimes" && self.random.u32(0..4) > 0 { yes } else { WeekAnswer::No };
                 call(item, writes(), path(), answer)
             }
             75..77 => call(self.pick(&DESTRUCTIVE), destroys(), path(), yes),
@@ -157,20 +159,20 @@ impl Week {
                 call(&item, writes(), path(), yes)
             }
             79 => call(self.pick(&ODD), reads(), path(), yes),
-            80 => call(self.pick(&WRITES), writes(), path(), Answer::None),
-            81..93 => call("web__search", reads(), json!({ "query": number }), Answer::Rule),
-            _ => call("web__fetch", reads(), json!({ "url": number }), Answer::Granted),
+            80 => call(self.pick(&WRITES), writes(), path(), WeekAnswer::None),
+            81..93 => call("web__search", reads(), json!({ "query": number }), WeekAnswer::Rule),
+            _ => call("web__fetch", reads(), json!({ "url": number }), WeekAnswer::Granted),
         }
     }
 
-    fn play(&mut self, call: Call, pause: u64) {
+    fn play(&mut self, call: WeekCall, pause: u64) {
         let number = self.call;
         self.call += 1;
-        let base = Entry { call: Some(number), ..call.entry };
-        let decision = |result, rule: &str| Entry { result, rule: Some(Arc::from(rule)), ..base.clone() };
+        let base = AuditEntry { call: Some(number), ..call.entry };
+        let decision = |result, rule: &str| AuditEntry { result, rule: Some(Arc::from(rule)), ..base.clone() };
         let grant = || Some(Arc::from(format!("g{number:x}")));
-        let outcome = Entry {
-            event: Event::Outcome,
+        let outcome = AuditEntry {
+            event: AuditEvent::Outcome,
             arguments: None,
             facts: None,
             result: "ok",
@@ -178,82 +180,88 @@ impl Week {
             ..base.clone()
         };
         match call.answer {
-            Answer::Rule => {
+            WeekAnswer::Rule => {
                 self.record(decision("allow", "searches"));
                 self.record(outcome);
                 return;
             }
-            Answer::Granted => {
-                self.record(Entry { grant: grant(), ..decision("allow", "default") });
+            WeekAnswer::Granted => {
+                self.record(AuditEntry { grant: grant(), ..decision("allow", "default") });
                 self.record(outcome);
                 return;
             }
-            Answer::Yes(..) | Answer::No | Answer::None => {}
+            WeekAnswer::Yes(..) | WeekAnswer::No | WeekAnswer::None => {}
         }
         self.truth.questions += 1;
         let prompt: Option<Arc<str>> = Some(Arc::from(format!("p{number:x}")));
-        let evidence = Some(Evidence::Client);
-        self.record(Entry { evidence, ..decision("ask", "default") });
-        self.record(Entry {
-            event: Event::Prompt,
+        let evidence = Some(ApprovalEvidence::Client);
+        self.record(AuditEntry { evidence, ..decision("ask", "default") });
+        self.record(AuditEntry {
+            event: AuditEvent::Prompt,
             result: "",
             prompt: prompt.clone(),
             evidence,
             ..decision("", "default")
         });
         self.at += self.random.u64(0..pause / 3);
-        let answer =
-            Entry { event: Event::Answer, call: None, arguments: None, facts: None, prompt, ..decision("", "default") };
+        let answer = AuditEntry {
+            event: AuditEvent::Answer,
+            call: None,
+            arguments: None,
+            facts: None,
+            prompt,
+            ..decision("", "default")
+        };
         match call.answer {
-            Answer::Yes(evidence, by) => {
+            WeekAnswer::Yes(evidence, by) => {
                 self.truth.approved += 1;
                 let (evidence, by) = (Some(evidence), Some(Arc::from(by)));
-                self.record(Entry { result: "granted", evidence, by: by.clone(), grant: grant(), ..answer });
-                self.record(Entry { evidence, by, grant: grant(), ..decision("allow", "default") });
+                self.record(AuditEntry { result: "granted", evidence, by: by.clone(), grant: grant(), ..answer });
+                self.record(AuditEntry { evidence, by, grant: grant(), ..decision("allow", "default") });
                 self.record(outcome);
             }
-            Answer::No => self.record(Entry {
+            WeekAnswer::No => self.record(AuditEntry {
                 result: "denied",
-                evidence: Some(Evidence::Page),
+                evidence: Some(ApprovalEvidence::Page),
                 by: Some(Arc::from("console")),
                 ..answer
             }),
-            Answer::None | Answer::Rule | Answer::Granted => {
-                self.record(Entry { result: "timed-out", evidence: None, ..answer })
+            WeekAnswer::None | WeekAnswer::Rule | WeekAnswer::Granted => {
+                self.record(AuditEntry { result: "timed-out", evidence: None, ..answer })
             }
         }
     }
 }
 
-fn entry(caller: &str, item: &str, facts: Facts, arguments: &Value) -> Entry {
+fn entry(caller: &str, item: &str, facts: ToolFacts, arguments: &Value) -> AuditEntry {
     let upstream = item.split_once("__").unwrap().0;
-    Entry {
+    AuditEntry {
         caller: Some(Caller::named(caller)),
         client: ClientName::read(&RawJson::trusted(r#"{"name":"made-up","version":"1"}"#)),
         session: Some(0),
         upstream: Some(Arc::from(upstream)),
-        kind: Some(Kind::Tool),
+        kind: Some(ActionKind::Tool),
         item: Some(Arc::from(item)),
         facts: Some(facts),
         definition: Some(Digest::of(item.as_bytes())),
         arguments: Some(RawJson::trusted(arguments.to_string())),
-        ..Entry::new(Event::Decision)
+        ..AuditEntry::new(AuditEvent::Decision)
     }
 }
 
-fn facts(hints: Hints, known_destructive: bool) -> Facts {
+fn facts(hints: Hints, known_destructive: bool) -> ToolFacts {
     let annotations = Annotations { known_destructive, ..Annotations::ASSUMED };
-    Facts { annotations, claims: Claims { hints, may_open: true } }
+    ToolFacts { annotations, claims: Claims { hints, may_open: true } }
 }
 
-fn reads() -> Facts {
+fn reads() -> ToolFacts {
     facts(Hints { read_only: Some(true), ..Hints::default() }, false)
 }
 
-fn writes() -> Facts {
+fn writes() -> ToolFacts {
     facts(Hints { read_only: Some(false), destructive: Some(false), ..Hints::default() }, false)
 }
 
-fn destroys() -> Facts {
+fn destroys() -> ToolFacts {
     facts(Hints { destructive: Some(true), ..Hints::default() }, true)
 }

@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 use super::fx;
 use crate::faces::upstream_pid;
-use crate::harness::{Gateway, Setup};
-use crate::mcp::Era;
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::ClientEra;
 use crate::upstream::Fake;
 
 /// A connection of the operator to the admin socket.
-struct Operator {
+struct AdminConnection {
     stream: UnixStream,
     reader: BufReader<UnixStream>,
 }
 
-impl Operator {
+impl AdminConnection {
     fn connect(gateway: &Gateway) -> Self {
         let stream = UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap();
         let mut operator = Self { reader: BufReader::new(stream.try_clone().unwrap()), stream };
@@ -101,13 +101,13 @@ fn damaged_configurations_change_nothing() {
     let rules = "default = \"allow\"\n[[policy.rules]]\nid = \"no-write\"\neffect = \"deny\"\ntools = [\"fx__write\"]\n\
         [[policy.limits]]\nid = \"all\"\nrate = \"1000000/s\"\n";
     let more = "[profiles.few]\nupstreams = [\"fx\"]\n[audit]\nstrict = false\n[log]\nfilter = \"info\"\n";
-    let setup = Setup::new().policy(rules).toml(&fx("fx")).toml(more);
+    let setup = GatewaySetup::new().policy(rules).toml(&fx("fx")).toml(more);
     let text = setup.text();
     let gateway = setup.start();
     gateway.wait_for_tools(&["fx__echo"]);
     let pid = upstream_pid(&gateway, "fx");
-    let mut operator = Operator::connect(&gateway);
-    let generation = |operator: &mut Operator| operator.ask("status")["result"]["generation"].clone();
+    let mut operator = AdminConnection::connect(&gateway);
+    let generation = |operator: &mut AdminConnection| operator.ask("status")["result"]["generation"].clone();
     let before = generation(&mut operator);
     let seed = std::env::var("HEADEND_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_122);
     let mut random = Random(seed);
@@ -134,7 +134,7 @@ fn damaged_configurations_change_nothing() {
 fn reloads_of_another_upstream_fail_no_call() {
     let reloads = std::env::var("HEADEND_TEST_RELOADS").ok().and_then(|n| n.parse().ok()).unwrap_or(30);
     let fake = Fake::stdio("both");
-    let base = || Setup::new().fake("fx", &fake);
+    let base = || GatewaySetup::new().fake("fx", &fake);
     let texts = [base().fake("other", &Fake::stdio("both")).text(), base().text()];
     let gateway = base().start();
     gateway.wait_for_tools(&["fx__echo"]);
@@ -144,7 +144,7 @@ fn reloads_of_another_upstream_fail_no_call() {
         for worker in 0..4 {
             let (gateway, over, calls) = (&gateway, &over, &calls);
             scope.spawn(move || {
-                let mut client = gateway.client(Era::BOTH[worker % 2]);
+                let mut client = gateway.client(ClientEra::BOTH[worker % 2]);
                 while !over.load(Ordering::Relaxed) {
                     let number = calls.fetch_add(1, Ordering::Relaxed);
                     let text = format!("{worker}-{number}");
@@ -158,7 +158,7 @@ fn reloads_of_another_upstream_fail_no_call() {
                 }
             });
         }
-        let mut operator = Operator::connect(&gateway);
+        let mut operator = AdminConnection::connect(&gateway);
         let stop = StopAtEnd(&over);
         for round in 0..reloads {
             exchange(&gateway, &texts[round % 2]);

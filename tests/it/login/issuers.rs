@@ -6,8 +6,8 @@ use rcgen::KeyPair;
 use super::*;
 
 /// Starts another authorization server, with its log.
-fn other(folder: &tempfile::TempDir) -> (Listening, Log) {
-    let log = Log::new(folder.path(), "other");
+fn other(folder: &tempfile::TempDir) -> (Listening, InputLog) {
+    let log = InputLog::new(folder.path(), "other");
     (Fake::http("modern").behaving("login=3600").logging(&log).spawn(), log)
 }
 
@@ -39,19 +39,19 @@ pub(super) fn unattended(folder: &tempfile::TempDir) -> [(&'static str, String);
 }
 
 /// Creates a world whose gateway logs in without a person.
-pub(super) fn unattended_world(auth: &str, life: u64, first: &str) -> World {
+pub(super) fn unattended_world(auth: &str, life: u64, first: &str) -> LoginGateway {
     let folder = tempfile::tempdir().unwrap();
-    let log = Log::new(folder.path(), "server");
+    let log = InputLog::new(folder.path(), "server");
     let server = Fake::http("modern").behaving(&format!("login={life}")).logging(&log).spawn();
     if !first.is_empty() {
         set(&server, first);
     }
     let auth = format!("[upstreams.docs.auth]\nissuers = [{:?}]\n{auth}", origin(&server));
-    let setup = Setup::new().policy("default = \"allow\"").url("docs", &server.url).toml(&auth);
-    World { gateway: setup.env("HEADEND_LOG", "trace").start(), server, log, _folder: folder }
+    let setup = GatewaySetup::new().policy("default = \"allow\"").url("docs", &server.url).toml(&auth);
+    LoginGateway { gateway: setup.env("HEADEND_LOG", "trace").start(), server, log, _folder: folder }
 }
 
-fn last_error(world: &World) -> String {
+fn last_error(world: &LoginGateway) -> String {
     status_of(&world.gateway, "docs")["last-error"].to_string()
 }
 
@@ -119,9 +119,9 @@ fn a_login_stays_with_its_first_issuer_until_the_operator_names_another_one() {
 #[test]
 fn two_upstreams_with_one_url_have_two_logins() {
     let folder = tempfile::tempdir().unwrap();
-    let log = Log::new(folder.path(), "server");
+    let log = InputLog::new(folder.path(), "server");
     let server = Fake::http("modern").behaving("login=3600").logging(&log).spawn();
-    let setup = Setup::new().policy("default = \"allow\"").url("docs", &server.url).url("admin", &server.url);
+    let setup = GatewaySetup::new().policy("default = \"allow\"").url("docs", &server.url).url("admin", &server.url);
     let mut gateway = setup.toml("[console]\nlisten = \"127.0.0.1:0\"").start();
     let state = |gateway: &Gateway, name: &str| status_of(gateway, name)["state"].as_str().unwrap().to_owned();
     eventually("both wait", || state(&gateway, "docs") == "needs-login" && state(&gateway, "admin") == "needs-login");

@@ -76,7 +76,7 @@ fn the_button_logs_in_by_the_redirect_or_by_a_pasted_address() {
 
 #[test]
 fn a_redirect_to_another_place_ends_on_the_page() {
-    let setup = Setup::new().toml("[upstreams.docs.auth]\nredirect-url = \"http://127.0.0.1:9/elsewhere\"");
+    let setup = GatewaySetup::new().toml("[upstreams.docs.auth]\nredirect-url = \"http://127.0.0.1:9/elsewhere\"");
     let world = world_of(setup, "modern", 3600);
     eventually("it waits for a login", || world.state() == "needs-login");
     let browser = &mut Browser::signed_in(&world.gateway);

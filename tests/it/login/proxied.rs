@@ -1,12 +1,12 @@
 //! A test of a login at a server that is reached only through a proxy.
 
 use super::*;
-use crate::proxy::{Network, behind_a_login, is_discreet, login_origin};
+use crate::proxy::{ProxyNetwork, behind_a_login, is_discreet, login_origin};
 
 #[test]
 fn a_login_and_its_tokens_go_through_the_proxy() {
-    let (network, folder) = (Network::new(), tempfile::tempdir().unwrap());
-    let log = Log::new(folder.path(), "server");
+    let (network, folder) = (ProxyNetwork::new(), tempfile::tempdir().unwrap());
+    let log = InputLog::new(folder.path(), "server");
     let origin = login_origin();
     let fake = Fake::http("modern").behaving("login=3600").with("--origin", &origin).logging(&log);
     let server = fake.spawn();

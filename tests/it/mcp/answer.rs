@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::http::{self, Conn, Event, Events, Head};
+use super::super::http::{self, EventReader, ResponseHead, StreamEvent, TestConnection};
 
 /// The answer to one request.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct McpAnswer {
     /// HTTP status; 200 over stdio.
     pub(crate) status: u16,
-    pub(crate) head: Head,
+    pub(crate) head: ResponseHead,
     /// The response message.
     pub(crate) message: Value,
     /// Text of the response as received.
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
     pub(crate) notices: Vec<Value>,
 }
 
-impl Answer {
+impl McpAnswer {
     /// Returns the result; fails if there is none.
     pub(crate) fn result(&self) -> &Value {
         self.message.get("result").unwrap_or_else(|| panic!("no result but {} {}", self.status, self.raw))
@@ -47,16 +47,16 @@ impl Answer {
 
 /// A request that is under way. Dropping it closes its connection.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenCall {
     pub(crate) id: Value,
-    pub(crate) conn: Conn,
-    pub(super) head: Option<Head>,
-    pub(super) events: Events,
+    pub(crate) conn: TestConnection,
+    pub(super) head: Option<ResponseHead>,
+    pub(super) events: EventReader,
 }
 
-impl Open {
+impl OpenCall {
     /// Waits for the status line and fields.
-    pub(crate) fn head(&mut self) -> &Head {
+    pub(crate) fn head(&mut self) -> &ResponseHead {
         if self.head.is_none() {
             self.head = Some(self.conn.head().unwrap());
         }
@@ -68,13 +68,13 @@ impl Open {
         self.next_within(http::PATIENCE).unwrap()
     }
 
-    /// Waits like [`Open::next`], within this time; fails if nothing came.
+    /// Waits like [`OpenCall::next`], within this time; fails if nothing came.
     pub(crate) fn next_within(&mut self, patience: Duration) -> std::io::Result<Option<Value>> {
         self.conn.patience(patience);
         if self.head.is_none() {
             self.head = Some(self.conn.head()?);
         }
-        if self.head.as_ref().is_some_and(Head::is_stream) {
+        if self.head.as_ref().is_some_and(ResponseHead::is_stream) {
             let event = self.events.next(&mut self.conn)?;
             return Ok(event.map(|event| serde_json::from_str(&event.data).unwrap()));
         }
@@ -86,7 +86,7 @@ impl Open {
     }
 
     /// Waits for the next event as received; `None` at the end of the stream.
-    pub(crate) fn event(&mut self) -> Option<Event> {
+    pub(crate) fn event(&mut self) -> Option<StreamEvent> {
         assert!(self.head().is_stream(), "not a stream: {:?}", self.head());
         self.conn.patience(http::PATIENCE);
         self.events.next_of_any_kind(&mut self.conn).unwrap()
@@ -103,11 +103,11 @@ impl Open {
     }
 }
 
-pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
+pub(super) fn read_answer(conn: &mut TestConnection) -> std::io::Result<McpAnswer> {
     let head = conn.head()?;
     let mut notices = Vec::new();
     if head.is_stream() {
-        let mut events = Events::default();
+        let mut events = EventReader::default();
         let mut last = None;
         // Reads on after the response: the stream must end by itself.
         while let Some(event) = events.next(conn)? {
@@ -121,7 +121,7 @@ pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
             }
         }
         let (message, raw) = last.ok_or_else(|| std::io::Error::other("a stream without a response"))?;
-        return Ok(Answer { status: head.status, head, message, raw, notices });
+        return Ok(McpAnswer { status: head.status, head, message, raw, notices });
     }
     let mut body = Vec::new();
     while let Some(piece) = conn.piece()? {
@@ -129,5 +129,5 @@ pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
     }
     let raw = String::from_utf8_lossy(&body).into_owned();
     let message = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Ok(Answer { status: head.status, head, message, raw, notices })
+    Ok(McpAnswer { status: head.status, head, message, raw, notices })
 }

@@ -11,7 +11,7 @@ const ADDED: [&str; 2] = ["instance", "job"];
 
 /// A query, with the labels that its legend or annotations show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Query {
+pub(super) struct MetricQuery {
     pub(super) place: String,
     pub(super) text: String,
     shown: BTreeSet<String>,
@@ -46,7 +46,7 @@ impl Series {
 
     /// Returns the reasons why a query would find nothing; empty if each metric exists with the
     /// labels that the query names.
-    pub(super) fn lacks(&self, query: &Query) -> Vec<String> {
+    pub(super) fn lacks(&self, query: &MetricQuery) -> Vec<String> {
         let selectors = selectors(&query.text);
         if selectors.is_empty() {
             return vec![format!("{}: no metric in {}", query.place, query.text)];
@@ -78,12 +78,12 @@ impl Series {
 }
 
 /// Returns the queries of a dashboard, and the query of its variable.
-pub(super) fn of_dashboard(dashboard: &str) -> Vec<Query> {
+pub(super) fn of_dashboard(dashboard: &str) -> Vec<MetricQuery> {
     let dashboard: Value = serde_json::from_str(dashboard).unwrap();
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().into_iter().flatten() {
-            queries.push(Query {
+            queries.push(MetricQuery {
                 place: format!("panel {}", panel["title"]),
                 text: target["expr"].as_str().unwrap().replace("$__rate_interval", "5m").replace("$instance", ".*"),
                 shown: shown(target["legendFormat"].as_str().unwrap()),
@@ -94,21 +94,21 @@ pub(super) fn of_dashboard(dashboard: &str) -> Vec<Query> {
         if let Some(text) = variable["query"]["query"].as_str() {
             let (text, label) = text.strip_prefix("label_values(").unwrap().rsplit_once(", ").unwrap();
             let shown = BTreeSet::from([label.trim_end_matches(')').to_owned()]);
-            queries.push(Query { place: format!("variable {}", variable["name"]), text: text.to_owned(), shown });
+            queries.push(MetricQuery { place: format!("variable {}", variable["name"]), text: text.to_owned(), shown });
         }
     }
     queries
 }
 
 /// Returns the queries of a file of alerts in the form of `config/prometheus-alerts.yml`.
-pub(super) fn of_alerts(alerts: &str) -> Vec<Query> {
+pub(super) fn of_alerts(alerts: &str) -> Vec<MetricQuery> {
     let rules = alerts.split("- alert: ").skip(1);
     let query = |rule: &str| {
         let (name, rest) = rule.split_once('\n').unwrap();
         let (_, rest) = rest.split_once("expr: ").unwrap();
         let is_over = |line: &&str| !line.trim_start().starts_with("for:") && !line.trim_start().starts_with("labels:");
         let lines = rest.lines().take_while(is_over).map(str::trim).filter(|line| *line != ">-");
-        Query { place: format!("alert {name}"), text: lines.collect::<Vec<_>>().join(" "), shown: shown(rest) }
+        MetricQuery { place: format!("alert {name}"), text: lines.collect::<Vec<_>>().join(" "), shown: shown(rest) }
     };
     rules.map(query).collect()
 }
@@ -184,12 +184,12 @@ fn matchers(text: &str, at: &mut usize) -> Vec<(String, String, String)> {
 
 /// An aggregation: its labels, and its range in the text.
 #[derive(Debug)]
-struct Group {
+struct LabelGroup {
     labels: Vec<String>,
     range: std::ops::Range<usize>,
 }
 
-fn groups(text: &str) -> Vec<Group> {
+fn groups(text: &str) -> Vec<LabelGroup> {
     let group = |(at, _): (usize, &str)| {
         let labels = at + " by (".len();
         let end = labels + text[labels..].find(')').unwrap();
@@ -200,7 +200,7 @@ fn groups(text: &str) -> Vec<Group> {
             depth == 0
         });
         let labels = text[labels..end].split(',').map(|label| label.trim().to_owned()).collect();
-        Group { labels, range: begin..begin + close.unwrap() }
+        LabelGroup { labels, range: begin..begin + close.unwrap() }
     };
     text.match_indices(" by (").map(group).collect()
 }
@@ -211,7 +211,7 @@ fn a_query_that_would_find_nothing_is_told_from_one_that_finds_something() {
     let series = Series::read(page);
     let lacks = |text: &str, shows: &[&str]| {
         let shown = shows.iter().map(|label| (*label).to_owned()).collect();
-        series.lacks(&Query { place: "here".to_owned(), text: text.to_owned(), shown }).len()
+        series.lacks(&MetricQuery { place: "here".to_owned(), text: text.to_owned(), shown }).len()
     };
     for (text, shows) in [
         ("sum by (upstream) (rate(a_total{job=\"headend\", outcome=\"ok\"}[5m]))", &["upstream"][..]),

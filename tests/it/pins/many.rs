@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::{lists, ok, open};
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::terminal::Terminal;
@@ -18,15 +18,15 @@ fn described(items: &[&str], text: &str) -> Value {
     Value::Object(members.collect())
 }
 
-struct Stage {
+struct ManyPinsGateway {
     gateway: Gateway,
     patch: Patch,
 }
 
-impl Stage {
+impl ManyPinsGateway {
     /// Starts two servers that list the same items, each of them pinned.
     fn new() -> Self {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let patch = Patch::new(&setup);
         let fake = patch.of(Fake::stdio("both"));
         let gateway = setup.fake("fx", &fake).fake("gx", &fake).start();
@@ -67,7 +67,7 @@ impl Stage {
 
 #[test]
 fn a_person_is_asked_once_after_all_changes_were_shown() {
-    let stage = Stage::changed();
+    let stage = ManyPinsGateway::changed();
     // Typed ahead, for something else.
     let mut terminal = stage.terminal(&["pins", "approve", "fx"], "y\ny\n");
     terminal.wait_for("Approve these 3 tools of fx? [y/N]");
@@ -100,7 +100,7 @@ fn a_person_is_asked_once_after_all_changes_were_shown() {
 
 #[test]
 fn on_a_terminal_one_item_is_asked_about_after_its_difference_was_shown() {
-    let stage = Stage::changed();
+    let stage = ManyPinsGateway::changed();
     let mut terminal = stage.terminal(&["pins", "approve", "fx__echo"], "y\ny\n");
     terminal.wait_for("Approve this tool as shown? [y/N]");
     assert!(terminal.screen().contains("+[\"Changed]+"), "{}", terminal.screen());
@@ -129,7 +129,7 @@ fn on_a_terminal_one_item_is_asked_about_after_its_difference_was_shown() {
 
 #[test]
 fn what_changes_between_the_question_and_the_answer_waits() {
-    let stage = Stage::changed();
+    let stage = ManyPinsGateway::changed();
     let mut terminal = stage.terminal(&["pins", "approve", "fx"], "");
     terminal.wait_for("[y/N]");
     let before = stage.ok(&["pins", "--json"]);
@@ -152,10 +152,10 @@ fn what_changes_between_the_question_and_the_answer_waits() {
 
 #[test]
 fn all_that_waits_is_approved_without_a_daemon_too() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let patch = Patch::new(&setup);
     let (world, config) = setup.fake("fx", &patch.of(Fake::stdio("both"))).write();
-    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::Modern);
+    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), ClientEra::Modern);
     eventually("echo is listed", || lists(&mut client, "fx__echo"));
     patch.write(&described(&["echo", "write"], "Changed once."));
     client.call("fx__mutate", json!({}));

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::harness::World;
+use super::super::harness::TestHome;
 use super::super::process::{eventually, said};
 
-pub(crate) fn list(world: &World, what: &str) -> Vec<Value> {
+pub(crate) fn list(world: &TestHome, what: &str) -> Vec<Value> {
     let output = world.run(&[what, "--json"]);
     assert!(output.status.success(), "{}", said(&output));
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -14,7 +14,7 @@ pub(crate) fn list(world: &World, what: &str) -> Vec<Value> {
 
 /// Waits until there are open approvals and returns them: a process stores them for others shortly
 /// after it asked.
-pub(crate) fn open(world: &World) -> Vec<Value> {
+pub(crate) fn open(world: &TestHome) -> Vec<Value> {
     eventually("a question is listed", || !list(world, "approvals").is_empty());
     list(world, "approvals")
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::mcp::{Answer, Mcp};
+use super::super::mcp::{Mcp, McpAnswer};
 
 /// Returns the capabilities of a client that can show forms.
 pub(crate) fn forms() -> Value {
@@ -10,7 +10,7 @@ pub(crate) fn forms() -> Value {
 }
 
 /// Returns our question in a modern answer, and the state to continue with.
-pub(crate) fn asked(answer: &Answer) -> (Value, Value) {
+pub(crate) fn asked(answer: &McpAnswer) -> (Value, Value) {
     let result = answer.result();
     assert_eq!(result["resultType"], "input_required", "{}", answer.raw);
     let requests = result["inputRequests"].as_object().unwrap();
@@ -21,7 +21,7 @@ pub(crate) fn asked(answer: &Answer) -> (Value, Value) {
 }
 
 /// Makes the same call again with a person's answer.
-pub(crate) fn go_on(client: &mut Mcp, name: &str, arguments: &Value, state: &Value, response: &Value) -> Answer {
+pub(crate) fn go_on(client: &mut Mcp, name: &str, arguments: &Value, state: &Value, response: &Value) -> McpAnswer {
     let params = json!({"name": name, "arguments": arguments, "requestState": state,
         "inputResponses": {"gw.consent": response}});
     client.request("tools/call", params)
@@ -32,7 +32,7 @@ pub(crate) fn allow(how: &str) -> Value {
 }
 
 /// Returns the reason in a refused call's result.
-pub(crate) fn reason(answer: &Answer) -> String {
+pub(crate) fn reason(answer: &McpAnswer) -> String {
     assert!(answer.is_error(), "{}", answer.raw);
     answer.result()["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default().to_owned()
 }

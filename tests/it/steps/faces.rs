@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::super::mcp::{Era, MODERN, Mcp, names};
+use super::super::mcp::{ClientEra, MODERN, Mcp, names};
 
 pub(crate) const TOOLS: &[&str] = &["fx__echo", "fx__fail", "fx__sleep"];
 
-pub(crate) fn everything_works(client: &mut Mcp, era: Era, http: bool, at: &str) {
+pub(crate) fn everything_works(client: &mut Mcp, era: ClientEra, http: bool, at: &str) {
     let at = format!("{era:?} at {at}");
     greets(client, era, http, &at);
     lists(client, &at);
@@ -14,8 +14,8 @@ pub(crate) fn everything_works(client: &mut Mcp, era: Era, http: bool, at: &str)
     refuses(client, era, http, &at);
 }
 
-pub(crate) fn greets(client: &mut Mcp, era: Era, http: bool, at: &str) {
-    if era == Era::Modern {
+pub(crate) fn greets(client: &mut Mcp, era: ClientEra, http: bool, at: &str) {
+    if era == ClientEra::Modern {
         let answer = client.request("server/discover", json!({}));
         let versions = answer.result()["supportedVersions"].as_array().cloned().unwrap_or_default();
         assert!(versions.contains(&json!(MODERN)), "{at}: {}", answer.raw);
@@ -40,10 +40,10 @@ pub(crate) fn lists(client: &mut Mcp, at: &str) {
     assert!(templates.iter().any(|template| template["uriTemplate"] == "fx://doc/{id}"), "{at}: {templates:?}");
 }
 
-pub(crate) fn calls(client: &mut Mcp, era: Era, at: &str) {
+pub(crate) fn calls(client: &mut Mcp, era: ClientEra, at: &str) {
     let echo = client.call("fx__echo", json!({"text": "grüße \"quoted\" \u{1f600}"}));
     assert_eq!(echo.text(), "grüße \"quoted\" \u{1f600}", "{at}");
-    if era == Era::Modern {
+    if era == ClientEra::Modern {
         assert_eq!(echo.result()["resultType"], "complete", "{at}: {}", echo.raw);
     }
     let failed = client.call("fx__fail", json!({}));
@@ -59,7 +59,7 @@ pub(crate) fn calls(client: &mut Mcp, era: Era, at: &str) {
     assert!(completion.result()["completion"]["values"].is_array(), "{at}: {}", completion.raw);
 }
 
-pub(crate) fn refuses(client: &mut Mcp, era: Era, http: bool, at: &str) {
+pub(crate) fn refuses(client: &mut Mcp, era: ClientEra, http: bool, at: &str) {
     for (label, method, params) in [
         ("unknown tool", "tools/call", json!({"name": "fx__nope", "arguments": {}})),
         ("a tool by its upstream's name", "tools/call", json!({"name": "echo", "arguments": {}})),
@@ -73,6 +73,6 @@ pub(crate) fn refuses(client: &mut Mcp, era: Era, http: bool, at: &str) {
     let unknown = client.request("no/such/method", json!({}));
     assert_eq!(unknown.code(), Some(-32601), "{at}: {}", unknown.raw);
     if http {
-        assert_eq!(unknown.status, if era == Era::Modern { 404 } else { 200 }, "{at}");
+        assert_eq!(unknown.status, if era == ClientEra::Modern { 404 } else { 200 }, "{at}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::harness::Gateway;
-use super::super::http::{self, Conn, request};
+use super::super::http::{self, TestConnection, request};
 use super::super::mcp::Mcp;
 use super::super::process::said;
 
@@ -55,12 +55,12 @@ pub(crate) fn is_well(gateway: &Gateway) -> bool {
 }
 
 /// Sends one request on a connection of its own.
-pub(crate) fn ask(gateway: &Gateway) -> (Conn, http::Response) {
+pub(crate) fn ask(gateway: &Gateway) -> (TestConnection, http::TestResponse) {
     let headers = [
         ("Host".to_owned(), gateway.address.to_string()),
         ("Authorization".to_owned(), format!("Bearer {}", gateway.token().unwrap())),
     ];
-    let mut conn = Conn::open(gateway.address).unwrap();
+    let mut conn = TestConnection::open(gateway.address).unwrap();
     conn.send(&request("GET", "/mcp", &headers, b"")).unwrap();
     let answer = conn.response().unwrap();
     (conn, answer)

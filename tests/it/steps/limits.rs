@@ -5,20 +5,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::super::harness::{Gateway, Setup};
-use super::super::mcp::{Answer, Mcp};
-use super::super::upstream::{Fake, Log};
+use super::super::harness::{Gateway, GatewaySetup};
+use super::super::mcp::{Mcp, McpAnswer};
+use super::super::upstream::{Fake, InputLog};
 
 /// Starts a daemon with one fake upstream, its log, and these limits.
-pub(crate) fn limited(limits: &str) -> (Gateway, Log) {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
+pub(crate) fn limited(limits: &str) -> (Gateway, InputLog) {
+    let setup = GatewaySetup::new();
+    let record = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("both").logging(&record)).toml(limits).start();
     gateway.wait_for_tools(&["fx__echo"]);
     (gateway, record)
 }
 
-pub(crate) fn refusal(answer: &Answer) -> Option<&Value> {
+pub(crate) fn refusal(answer: &McpAnswer) -> Option<&Value> {
     let error = &answer.message["error"]["data"];
     let refusal = if error.is_null() { &answer.message["result"]["_meta"]["headend/refusal"] } else { error };
     (refusal["reason"] == "limited").then_some(refusal)

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::super::harness::World;
-use super::super::mcp::Answer;
-use super::super::upstream::Log;
+use super::super::harness::TestHome;
+use super::super::mcp::McpAnswer;
+use super::super::upstream::InputLog;
 
 /// Writes the server's answer, which asks for input under this state or ends the call. Returns the
 /// arguments that name its file.
-pub(crate) fn server_says(world: &World, state: Option<&str>) -> Value {
+pub(crate) fn server_says(world: &TestHome, state: Option<&str>) -> Value {
     let form =
         json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"who": {"type": "string"}}}});
     let result = match state {
@@ -19,13 +19,13 @@ pub(crate) fn server_says(world: &World, state: Option<&str>) -> Value {
     json!({"file": world.write("work/raw.json", &result.to_string())})
 }
 
-pub(crate) fn state_of(answer: &Answer) -> Value {
+pub(crate) fn state_of(answer: &McpAnswer) -> Value {
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     answer.result()["requestState"].clone()
 }
 
 /// Returns whether the answer asks for our approval.
-pub(crate) fn asks_for_approval(answer: &Answer) -> bool {
+pub(crate) fn asks_for_approval(answer: &McpAnswer) -> bool {
     answer.result()["inputRequests"].get("gw.consent").is_some()
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn going_on(arguments: &Value, state: &Value) -> Value {
 }
 
 /// Counts how often the server got this state.
-pub(crate) fn got(log: &Log, theirs: &str) -> usize {
+pub(crate) fn got(log: &InputLog, theirs: &str) -> usize {
     log.lines_with(&[&format!("\"requestState\":\"{theirs}\"")])
         .iter()
         .filter(|line| line.contains("tools/call"))

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::harness::Setup;
-use super::super::mcp::{Era, Mcp};
-use super::super::upstream::{Fake, Log};
+use super::super::harness::GatewaySetup;
+use super::super::mcp::{ClientEra, Mcp};
+use super::super::upstream::{Fake, InputLog};
 use super::abuse::echoed;
 use super::consent::{allow, asked, go_on};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) fn setup() -> (Setup, Log) {
-    let setup = Setup::new()
+pub(crate) fn setup() -> (GatewaySetup, InputLog) {
+    let setup = GatewaySetup::new()
         .server("legacy-sse = true")
         .policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     (setup.fake("fx", &Fake::stdio("legacy").logging(&log)), log)
 }
 
@@ -26,22 +26,24 @@ pub(crate) fn echo(text: &str) -> Value {
 
 pub(crate) fn is_ours(question: &Value) -> bool {
     question["method"] == "elicitation/create"
-        && question["params"]["message"].as_str().is_some_and(|message| message.starts_with("headend asks"))
+        && question["params"]["message"]
+            .as_str()
+            .is_some_and(|message| message.starts_with("headend needs your approval"))
 }
 
 /// Plays a person at a pipe, in this era: answers no, once, and for the session.
-pub(crate) fn through_a_pipe(client: &mut Mcp, era: Era, log: &Log) {
+pub(crate) fn through_a_pipe(client: &mut Mcp, era: ClientEra, log: &InputLog) {
     let before = log.work();
     for (how, text) in [("deny", "a"), ("once", "b"), ("session", "c")] {
         // Another text for each, since a denied call is refused for a while.
         let text = &format!("{text} {era:?}");
         let executed = match era {
-            Era::Modern => {
+            ClientEra::Modern => {
                 let (_, state) = asked(&client.request("tools/call", echo(text)));
                 let answer = go_on(client, "fx__echo", &json!({"text": text}), &state, &allow(how));
                 echoed(&answer, text)
             }
-            Era::Legacy(_) => {
+            ClientEra::Legacy(_) => {
                 let (id, question) = call_and_hear(client, text);
                 client.respond(&question["id"], allow(how));
                 echoed(&client.pipe().answer(&id, PATIENCE), text)

@@ -11,7 +11,7 @@ pub(super) type Imports = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Finds the imports of modules, given with their texts.
 pub(super) fn imports(texts: &[(String, String)]) -> Imports {
-    let files: Files<'_> = texts.iter().map(|(module, text)| (module.as_str(), File::read(text))).collect();
+    let files: SourceFiles<'_> = texts.iter().map(|(module, text)| (module.as_str(), File::read(text))).collect();
     let mut imports = Imports::new();
     for (module, file) in &files {
         let taken = imports.entry((*module).to_owned()).or_default();
@@ -76,7 +76,7 @@ fn needs_of<'i>(imports: &'i Imports, from: &str) -> BTreeSet<&'i str> {
     needs
 }
 
-type Files<'t> = BTreeMap<&'t str, File<'t>>;
+type SourceFiles<'t> = BTreeMap<&'t str, File<'t>>;
 
 /// The imports and words of one file outside of its tests.
 #[derive(Default)]
@@ -115,7 +115,7 @@ fn absolute<'p>(module: &'p str, path: &[&'p str]) -> Vec<&'p str> {
 
 /// Returns the file that defines a path's item, and the item's name there. An item of another crate
 /// counts as defined in the file that imports it.
-fn resolve<'t>(files: &Files<'t>, path: &[&'t str], seen: &mut BTreeSet<(String, &'t str)>) -> (String, String) {
+fn resolve<'t>(files: &SourceFiles<'t>, path: &[&'t str], seen: &mut BTreeSet<(String, &'t str)>) -> (String, String) {
     let mut module = String::new();
     for (at, word) in path.iter().enumerate() {
         let child = if module.is_empty() { (*word).to_owned() } else { format!("{module}::{word}") };

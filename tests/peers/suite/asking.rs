@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Answer, Era, Mcp, Open};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp, McpAnswer, OpenCall};
 use crate::upstream::{Listening, example, toml_array};
 
 const TOOLS: [&str; 5] = ["elicitation", "sampling", "list_roots", "multiple_inputs", "multi_round"];
@@ -13,9 +13,9 @@ fn gateways() -> Vec<(&'static str, Gateway, Option<Listening>)> {
     let fixture = example("conformance-fixture");
     let lines = "era = \"legacy\"\nroots = \"client\"";
     let words = [fixture.to_str().unwrap(), "stdio", "--era", "legacy"];
-    let stdio = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}\n{lines}", toml_array(words))).start();
+    let stdio = GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {}\n{lines}", toml_array(words))).start();
     let server = Listening::spawn(&fixture, &["http", "--listen", "127.0.0.1:0", "--era", "legacy"].map(str::to_owned));
-    let http = Setup::new().toml(&format!("[upstreams.fx]\nurl = \"{}\"\n{lines}", server.url)).start();
+    let http = GatewaySetup::new().toml(&format!("[upstreams.fx]\nurl = \"{}\"\n{lines}", server.url)).start();
     vec![("stdio", stdio, None), ("http", http, Some(server))]
 }
 
@@ -39,7 +39,7 @@ fn sampled() -> Value {
 }
 
 /// Plays a legacy client until its call is answered: its questions, and the answer.
-fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value) -> (Vec<Value>, Value) {
+fn converse(client: &mut Mcp, call: &mut OpenCall, answer: impl Fn(&Value) -> Value) -> (Vec<Value>, Value) {
     let mut asked = Vec::new();
     loop {
         let message = call.next().expect("the call is answered");
@@ -52,7 +52,7 @@ fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value)
 }
 
 /// Returns the questions by key, and the state, of an answer that asks a modern client.
-fn asked(answer: &Answer) -> (Map<String, Value>, Value) {
+fn asked(answer: &McpAnswer) -> (Map<String, Value>, Value) {
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     let requests = answer.result()["inputRequests"].as_object().cloned().unwrap_or_default();
     (requests, answer.result()["requestState"].clone())
@@ -64,7 +64,7 @@ fn the_reference_server_of_the_legacy_era_gets_its_input_from_clients_of_both() 
         let name = |tool: &str| format!("fx__test_input_required_result_{tool}");
         gateway.wait_for_tools(&[&name("elicitation")]);
         let client = |era| Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", everything());
-        let (mut legacy, mut modern) = (client(Era::LEGACY), client(Era::Modern));
+        let (mut legacy, mut modern) = (client(ClientEra::LEGACY), client(ClientEra::Modern));
         for tool in TOOLS {
             let mut call = legacy.open("tools/call", json!({"name": name(tool), "arguments": {}}));
             let (questions, response) = converse(&mut legacy, &mut call, reply);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Answer, Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::process::eventually;
 use crate::upstream::{Listening, example, toml_array};
 
@@ -55,7 +55,7 @@ fn gateway(era: &str, transport: &str) -> (Gateway, Option<Listening>) {
         let words = std::iter::once(program.to_str().unwrap()).chain(arguments.iter().map(String::as_str));
         (format!("command = {}", toml_array(words)), None)
     };
-    let gateway = Setup::new().toml(&format!("[upstreams.fx]\n{target}\nroots = \"client\"")).start();
+    let gateway = GatewaySetup::new().toml(&format!("[upstreams.fx]\n{target}\nroots = \"client\"")).start();
     gateway.wait_for_tools(&[Feature::Elicitation.tool()]);
     (gateway, listening)
 }
@@ -89,7 +89,7 @@ fn asked_by_requests(client: &mut Mcp, feature: Feature) -> Value {
 fn asked_by_results(client: &mut Mcp, feature: Feature) -> Value {
     let mut params = json!({"name": feature.tool(), "arguments": {}});
     for _ in 0..4 {
-        let answer: Answer = client.request("tools/call", params.clone());
+        let answer: McpAnswer = client.request("tools/call", params.clone());
         let result = answer.result().clone();
         if result["resultType"] != "input_required" {
             return result;
@@ -106,14 +106,14 @@ fn asked_by_results(client: &mut Mcp, feature: Feature) -> Value {
 }
 
 /// Subscribes to a resource, updates it, and waits for the notification.
-fn told_of_an_update(client: &mut Mcp, era: Era) -> Value {
-    let mut stream = if era == Era::Modern {
+fn told_of_an_update(client: &mut Mcp, era: ClientEra) -> Value {
+    let mut stream = if era == ClientEra::Modern {
         client.open("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [WATCHED]}}))
     } else {
         assert_eq!(client.request("resources/subscribe", json!({"uri": WATCHED})).result(), &json!({}));
         client.listen()
     };
-    if era == Era::Modern {
+    if era == ClientEra::Modern {
         let first = stream.next().expect("an acknowledgement");
         assert_eq!(first["method"], "notifications/subscriptions/acknowledged", "{first}");
         assert_eq!(first["params"]["notifications"]["resourceSubscriptions"], json!([WATCHED]), "{first}");
@@ -129,15 +129,15 @@ fn told_of_an_update(client: &mut Mcp, era: Era) -> Value {
 fn whatever_a_server_asks_or_tells_crosses_from_either_era_to_either_era() {
     for (server, transport) in [("legacy", "stdio"), ("legacy", "http"), ("modern", "stdio"), ("modern", "http")] {
         let (gateway, _running) = gateway(server, transport);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             for feature in Feature::ALL {
                 let at = format!("{era:?} client, {server} server on {transport}, {feature:?}");
                 let capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
                 let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities);
                 let result = match (feature, era) {
                     (Feature::Subscription, _) => told_of_an_update(&mut client, era),
-                    (_, Era::Modern) => asked_by_results(&mut client, feature),
-                    (_, Era::Legacy(_)) => asked_by_requests(&mut client, feature),
+                    (_, ClientEra::Modern) => asked_by_results(&mut client, feature),
+                    (_, ClientEra::Legacy(_)) => asked_by_requests(&mut client, feature),
                 };
                 assert!(result["content"].to_string().contains(feature.said()), "{at}: {result}\n{}", gateway.story());
                 assert!(result["isError"] != true, "{at}: {result}");

@@ -12,12 +12,12 @@ use std::thread;
 
 use serde_json::json;
 
-use self::record::Entry;
+use self::record::RecordedMessage;
 use self::schema::Side;
-use self::serving::{SPLIT, Server};
+use self::serving::{SPLIT, SuiteServer};
 use self::tap::Tap;
-use crate::harness::Setup;
-use crate::mcp::{Era, Mcp};
+use crate::harness::GatewaySetup;
+use crate::mcp::{ClientEra, Mcp};
 
 mod calling;
 mod cell;
@@ -27,21 +27,21 @@ mod serving;
 mod tap;
 
 /// A set of requirements of the suite.
-type Revision = &'static str;
+type SuiteRevision = &'static str;
 
-const LEGACY: Revision = "2025-11-25";
-const MODERN: Revision = "2026-07-28";
+const LEGACY: SuiteRevision = "2025-11-25";
+const MODERN: SuiteRevision = "2026-07-28";
 
 /// End of the name of a cell whose server drops the prefix that the gateway adds.
 const RENAMED: &str = "-renamed";
 
 /// Eras and transports of the reference server.
-const SERVERS: [Server; 5] = [
-    Server::whole("modern", "http"),
-    Server::whole("modern", "stdio"),
-    Server::whole("legacy", "http"),
-    Server::whole("legacy", "stdio"),
-    Server::whole("legacy", "sse"),
+const SERVERS: [SuiteServer; 5] = [
+    SuiteServer::whole("modern", "http"),
+    SuiteServer::whole("modern", "stdio"),
+    SuiteServer::whole("legacy", "http"),
+    SuiteServer::whole("legacy", "stdio"),
+    SuiteServer::whole("legacy", "sse"),
 ];
 
 #[test]
@@ -115,17 +115,17 @@ fn every_expected_failure_has_a_cell_and_a_reason() {
 
 #[test]
 fn what_passes_the_relay_is_written_down() {
-    let gateway = Setup::new().server("[server.auth]\nmode = \"none\"").start();
+    let gateway = GatewaySetup::new().server("[server.auth]\nmode = \"none\"").start();
     let tap = Tap::start();
     let url = format!("http://{}/mcp", gateway.address);
     let path = format!("/{}/mcp", gateway.address.port());
     let relay = tap.base().trim_start_matches("http://").parse().unwrap();
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = Mcp::http_at(relay, None, era, &path, json!({}));
         assert!(client.tool_names().is_empty());
     }
     let entries = record::of_http(&tap.exchanges(&url), MODERN);
-    let revisions: BTreeSet<&str> = entries.iter().map(Entry::revision).collect();
+    let revisions: BTreeSet<&str> = entries.iter().map(RecordedMessage::revision).collect();
     assert_eq!(revisions, BTreeSet::from([LEGACY, MODERN]));
     for side in [Side::Client, Side::Server] {
         let mut wrong = Vec::new();
@@ -135,7 +135,7 @@ fn what_passes_the_relay_is_written_down() {
 }
 
 /// Plays the cells of the servers of that era, with their names unchanged or [`RENAMED`].
-fn before(revision: Revision, era: &str, names: &str) {
+fn before(revision: SuiteRevision, era: &str, names: &str) {
     // The cells run at once, since a cell waits most of the time.
     thread::scope(|scope| {
         for server in SERVERS.iter().filter(|server| server.era == era) {
@@ -146,7 +146,7 @@ fn before(revision: Revision, era: &str, names: &str) {
     });
 }
 
-fn serving_cell(revision: Revision, server: &Server, names: &str) -> String {
+fn serving_cell(revision: SuiteRevision, server: &SuiteServer, names: &str) -> String {
     format!("serving-{revision}-{}-{}{names}", server.era, server.transport)
 }
 
@@ -156,25 +156,25 @@ fn behind(client: &'static str) {
     }
 }
 
-fn calling_cell(revision: Revision, client: &str) -> String {
+fn calling_cell(revision: SuiteRevision, client: &str) -> String {
     format!("calling-{revision}-{client}-client")
 }
 
 /// The failures of a cell.
 #[derive(Debug)]
-struct Verdict {
+struct CellVerdict {
     cell: String,
     wrong: Vec<String>,
     counts: Vec<(String, usize)>,
 }
 
-impl Verdict {
+impl CellVerdict {
     fn new(cell: &str) -> Self {
         Self { cell: cell.to_owned(), wrong: Vec::new(), counts: Vec::new() }
     }
 
     /// Checks the gateway's messages there against the schema.
-    fn messages(&mut self, place: &str, from: Side, entries: &[Entry]) {
+    fn messages(&mut self, place: &str, from: Side, entries: &[RecordedMessage]) {
         let count = record::judge(place, from, entries, &mut self.wrong);
         if count == 0 {
             self.wrong.push(format!("{place}: no message of the gateway was seen"));

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Answer, Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::upstream::{Listening, example};
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
@@ -12,7 +12,7 @@ const TOKEN: &str = "token-of-the-second-caller-0123456789";
 fn gateway() -> (Gateway, Listening) {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = Listening::spawn(&example("conformance-fixture"), &arguments);
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .second_caller(TOKEN)
         .toml(&format!("[upstreams.fx]\nurl = \"{}\"\nroots = \"client\"", server.url))
         .start();
@@ -21,7 +21,7 @@ fn gateway() -> (Gateway, Listening) {
 }
 
 fn client(gateway: &Gateway, token: Option<String>, capabilities: Value) -> Mcp {
-    Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", capabilities)
+    Mcp::http_at(gateway.address, token, ClientEra::Modern, "/mcp", capabilities)
 }
 
 fn name(tool: &str) -> String {
@@ -29,13 +29,13 @@ fn name(tool: &str) -> String {
 }
 
 /// Continues a call: the same request with the responses and the state.
-fn go_on(client: &mut Mcp, tool: &str, responses: Value, state: &Value) -> Answer {
+fn go_on(client: &mut Mcp, tool: &str, responses: Value, state: &Value) -> McpAnswer {
     let params = json!({"name": name(tool), "arguments": {}, "inputResponses": responses, "requestState": state});
     client.request("tools/call", params)
 }
 
 /// Returns the keys and requests of an answer that asks for input.
-fn asked(answer: &Answer) -> (Vec<(String, Value)>, Value) {
+fn asked(answer: &McpAnswer) -> (Vec<(String, Value)>, Value) {
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     let requests = answer.result()["inputRequests"].as_object().cloned().unwrap_or_default();
     (requests.into_iter().collect(), answer.result()["requestState"].clone())
@@ -88,7 +88,7 @@ fn a_state_is_good_for_its_caller_and_its_call_alone() {
     let (requests, state) = asked(&first.call(&name("request_state"), json!({})));
     let responses = || json!({ requests[0].0.clone(): accept() });
     let text = state.as_str().unwrap();
-    let refused = |answer: &Answer, label: &str| {
+    let refused = |answer: &McpAnswer, label: &str| {
         assert_eq!(answer.code(), Some(-32602), "{label}: {}", answer.raw);
         answer.message["error"]["message"].clone()
     };
@@ -123,7 +123,8 @@ fn a_legacy_client_is_asked_by_requests_for_what_a_modern_server_wants() {
     let (gateway, _server) = gateway();
     let capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
     for tool in ["elicitation", "multiple_inputs", "multi_round"] {
-        let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", capabilities.clone());
+        let mut client =
+            Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", capabilities.clone());
         let mut call = client.open("tools/call", json!({"name": name(tool), "arguments": {}}));
         let mut asked = 0;
         let response = loop {
@@ -155,7 +156,7 @@ fn a_legacy_client_is_asked_by_requests_for_what_a_modern_server_wants() {
 #[test]
 fn a_legacy_client_that_offers_nothing_is_never_asked() {
     let (gateway, _server) = gateway();
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({}));
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", json!({}));
     let answer = client.call(&name("elicitation"), json!({}));
     assert!(answer.is_error(), "{}", answer.raw);
 }
@@ -164,10 +165,10 @@ fn a_legacy_client_that_offers_nothing_is_never_asked() {
 fn a_call_brings_its_own_log_messages_at_the_level_that_was_asked_for() {
     let (gateway, _server) = gateway();
     let tool = "fx__test_logging_tool";
-    let messages = |answer: &Answer| -> Vec<Value> {
+    let messages = |answer: &McpAnswer| -> Vec<Value> {
         answer.notices.iter().filter(|notice| notice["method"] == "notifications/message").cloned().collect()
     };
-    let mut legacy = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({}));
+    let mut legacy = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", json!({}));
     assert!(messages(&legacy.call(tool, json!({}))).is_empty(), "nobody asked");
     assert_eq!(legacy.request("logging/setLevel", json!({"level": "loud"})).code(), Some(-32602));
     assert_eq!(legacy.request("logging/setLevel", json!({"level": "debug"})).result(), &json!({}));

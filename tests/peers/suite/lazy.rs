@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{eventually, said};
 use crate::upstream::{Listening, example, toml_array};
 
@@ -44,7 +44,7 @@ fn a_watched_resource_keeps_a_lazy_upstream_running() {
             Some(running) => format!("url = \"{}\"", running.url),
             None => format!("command = {}", toml_array(words)),
         };
-        let gateway = Setup::new().toml(&lazy(&target, "200ms")).start();
+        let gateway = GatewaySetup::new().toml(&lazy(&target, "200ms")).start();
         gateway.wait_for_tools(&["fx__test_trigger_resource_update"]);
         wait_idle(&gateway);
         let mut client = gateway.legacy();
@@ -60,11 +60,11 @@ fn a_watched_resource_keeps_a_lazy_upstream_running() {
 fn a_task_keeps_a_lazy_upstream_running_for_its_time_to_live() {
     let program = example("conformance-fixture");
     let target = format!("command = {}", toml_array([program.to_str().unwrap(), "stdio", "--era", "modern"]));
-    let gateway = Setup::new().toml(&lazy(&target, "200ms")).start();
+    let gateway = GatewaySetup::new().toml(&lazy(&target, "200ms")).start();
     gateway.wait_for_tools(&["fx__slow_compute"]);
     wait_idle(&gateway);
     let capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities);
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", capabilities);
     let begun = client.call("fx__slow_compute", json!({"seconds": 1}));
     let id = begun.result()["taskId"].as_str().unwrap().to_owned();
     thread::sleep(Duration::from_millis(800));

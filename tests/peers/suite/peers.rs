@@ -11,7 +11,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 
 use self::bench::Bench;
-pub(crate) use self::bench::Peers;
+pub(crate) use self::bench::PeerFolders;
 use serde_json::{Value, json};
 
 use crate::harness::headend;
@@ -29,7 +29,7 @@ mod turn;
 
 /// The gateway's face towards a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Face {
+enum ClientFace {
     Http,
     /// `headend stdio`, which attaches to the daemon.
     Attached,
@@ -38,9 +38,9 @@ enum Face {
 }
 
 /// A client program, its era, and the revision that it must report.
-type Script = (&'static str, &'static str, Option<&'static str>);
+type ClientScript = (&'static str, &'static str, Option<&'static str>);
 
-const SCRIPTS: &[Script] = &[
+const SCRIPTS: &[ClientScript] = &[
     ("ts-v1.mjs", "legacy", None),
     ("ts-v2.mjs", "legacy", Some("2025-11-25")),
     ("ts-v2.mjs", "auto", Some(MODERN)),
@@ -54,25 +54,25 @@ const SCRIPTS: &[Script] = &[
 
 #[test]
 fn official_sdk_clients_use_every_real_server_over_http() {
-    every_script(Face::Http, SCRIPTS);
+    every_script(ClientFace::Http, SCRIPTS);
 }
 
 #[test]
 fn official_sdk_clients_use_every_real_server_over_stdio_attached_to_the_daemon() {
-    every_script(Face::Attached, SCRIPTS);
+    every_script(ClientFace::Attached, SCRIPTS);
 }
 
 #[test]
 fn official_sdk_clients_use_every_real_server_over_stdio_alone() {
     let few = [SCRIPTS[0], SCRIPTS[3], SCRIPTS[6]];
-    every_script(Face::Alone, &few);
+    every_script(ClientFace::Alone, &few);
 }
 
 #[test]
 fn the_inspector_uses_every_real_server_over_both_faces() {
     let Some(bench) = Bench::start() else { return };
     let mut jobs = Vec::new();
-    for face in [Face::Http, Face::Attached] {
+    for face in [ClientFace::Http, ClientFace::Attached] {
         for era in ["legacy", "modern"] {
             jobs.push((face, era, None));
             jobs.extend(bench.calls.iter().map(|call| (face, era, Some(call))));
@@ -91,7 +91,7 @@ fn the_official_rust_client_uses_every_real_server_over_both_faces() {
         let http = || StreamableHttpClientTransport::from_config(config);
         runtime.block_on(async { Box::pin(bench.rmcp(http(), modern, "http")).await });
         let mut command = tokio::process::Command::new(headend());
-        command.args(&bench.command(Face::Attached)[1..]).env_clear().envs(bench.gateway.world.environment());
+        command.args(&bench.command(ClientFace::Attached)[1..]).env_clear().envs(bench.gateway.world.environment());
         let stdio = || TokioChildProcess::new(command).unwrap();
         runtime.block_on(async { Box::pin(bench.rmcp(stdio(), modern, "stdio")).await });
     }
@@ -129,7 +129,7 @@ fn progress_and_cancellation_of_a_real_servers_long_call_are_that_calls_alone() 
     assert_eq!(cancelled["params"]["requestId"], sent["id"]);
 }
 
-fn every_script(face: Face, scripts: &[Script]) {
+fn every_script(face: ClientFace, scripts: &[ClientScript]) {
     let Some(bench) = Bench::start() else { return };
     in_two_lanes(scripts, |script| bench.script(face, script));
 }

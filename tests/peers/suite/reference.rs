@@ -5,13 +5,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::Open;
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::OpenCall;
 use crate::process::{descendants, eventually, said, within};
 use crate::upstream::{example, toml_array};
 
 /// Ends the daemon with that signal and starts it again on the same files.
-fn again(mut gateway: Gateway, by: Signal) -> Gateway {
+fn restart(mut gateway: Gateway, by: Signal) -> Gateway {
     gateway.signal(by);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
     let (world, path) = (gateway.world.clone(), gateway.config.clone());
@@ -20,7 +20,7 @@ fn again(mut gateway: Gateway, by: Signal) -> Gateway {
 }
 
 /// Reads a stream up to an update of that resource, and returns the methods of its messages.
-fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String> {
+fn until_update(stream: &mut OpenCall, uri: &str, patience: Duration) -> Vec<String> {
     let mut told = Vec::new();
     while let Ok(Some(message)) = stream.next_within(patience) {
         told.push(message["method"].as_str().unwrap_or_default().to_owned());
@@ -35,15 +35,15 @@ fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String>
 fn nothing_is_left_of_a_server_that_is_removed_before_its_subscribers_leave() {
     let program = example("conformance-fixture").display().to_string();
     let command = toml_array([program.as_str(), "stdio", "--era", "modern"]);
-    let without = Setup::new().text();
-    let gateway = Setup::new().start();
+    let without = GatewaySetup::new().text();
+    let gateway = GatewaySetup::new().start();
     let tasks = || {
         let page = gateway.scrape();
         let line = page.lines().find_map(|line| line.strip_prefix("headend_tasks ")).expect("the tasks are counted");
         line.parse::<u64>().unwrap()
     };
     let before = tasks();
-    let plan = gateway.reload(&Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}")).text());
+    let plan = gateway.reload(&GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {command}")).text());
     assert!(plan.status.success(), "{}", said(&plan));
     gateway.wait_for_tools(&["fx__test_simple_text"]);
     assert!(gateway.scrape().contains("headend_upstream_processes{upstream=\"fx\"} 1"));
@@ -63,7 +63,7 @@ fn a_revived_session_has_its_subscriptions_and_its_log_level() {
     const UPDATED: Option<&str> = Some("notifications/resources/updated");
     let program = example("conformance-fixture");
     let words = [program.to_str().unwrap(), "stdio", "--era", "legacy"];
-    let setup = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}", toml_array(words)));
+    let setup = GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {}", toml_array(words)));
     let mut gateway = setup.start();
     gateway.wait_for_tools(&["fx__test_tool_with_logging"]);
     let (mut client, mut other) = (gateway.legacy(), gateway.legacy());
@@ -74,7 +74,7 @@ fn a_revived_session_has_its_subscriptions_and_its_log_level() {
     assert_eq!(other.request("resources/unsubscribe", json!({"uri": WATCHED})).result(), &json!({}));
     assert_eq!(other.request("logging/setLevel", json!({"level": "emergency"})).result(), &json!({}));
     for by in [Signal::KILL, Signal::TERM] {
-        gateway = again(gateway, by);
+        gateway = restart(gateway, by);
         gateway.wait_for_tools(&["fx__test_tool_with_logging"]);
         client.follow(gateway.address);
         other.follow(gateway.address);

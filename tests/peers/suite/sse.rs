@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup};
+use crate::mcp::{ClientEra, Mcp};
 use crate::old_client::OldClient;
-use crate::peers::Peers;
+use crate::peers::PeerFolders;
 use crate::process::output_within;
-use crate::upstream::{Fake, Listening, Log, example};
+use crate::upstream::{Fake, InputLog, Listening, example};
 
 const SECOND_TOKEN: &str = "token-of-the-second-caller-0123456789";
 
@@ -31,19 +31,19 @@ fn progress(client: &mut Mcp, tool: &str, arguments: Value) -> (usize, String) {
 
 #[test]
 fn real_servers_of_the_old_transport_are_used_by_clients_of_both_eras() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     let script = |name: &str| crate::ground::root().join("tests/peers").join(name).display().to_string();
     let node = peers.root().join("node").display().to_string();
     let everything = Listening::spawn(&peers.node(), &[script("everything.mjs"), node, "sse".to_owned()]);
     let python = Listening::spawn(&peers.python("python"), &[script("sse-server.py")]);
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .env("KEY", "abc")
         .toml(&upstream("every", &everything.url, "sse"))
         .toml(&upstream("python", &python.url, "auto"))
         .start();
     let long = "every__trigger-long-running-operation";
     gateway.wait_for_tools_within(Duration::from_secs(60), &["every__echo", long, "python__add"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let echoed = client.call("every__echo", json!({"message": "hello there"}));
         assert!(echoed.text().contains("hello there"), "{}", echoed.raw);
@@ -54,9 +54,9 @@ fn real_servers_of_the_old_transport_are_used_by_clients_of_both_eras() {
 }
 
 /// Starts a gateway that serves the old transport, in front of one modern upstream.
-fn serving(server: &str) -> (Gateway, Log) {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+fn serving(server: &str) -> (Gateway, InputLog) {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup
         .server(&format!("legacy-sse = true\n{server}"))
         .second_caller(SECOND_TOKEN)
@@ -71,7 +71,7 @@ fn serving(server: &str) -> (Gateway, Log) {
 fn an_old_client_is_asked_for_the_input_that_a_modern_server_wants() {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = Listening::spawn(&example("conformance-fixture"), &arguments);
-    let gateway = Setup::new().server("legacy-sse = true").url("fx", &server.url).start();
+    let gateway = GatewaySetup::new().server("legacy-sse = true").url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__test_input_required_result_elicitation"]);
     let mut client = OldClient::connect(&gateway, gateway.token(), "/sse");
     client.request("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}));
@@ -87,7 +87,7 @@ fn an_old_client_is_asked_for_the_input_that_a_modern_server_wants() {
 
 #[test]
 fn sdk_clients_of_the_old_transport_use_a_modern_server() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     let (gateway, _) = serving("");
     let url = format!("http://{}/sse", gateway.address);
     let call = json!({"name": "fx__progress", "arguments": {"steps": 6, "delay_ms": 300}});

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, headend};
-use crate::mcp::{Answer, Era, Mcp};
+use crate::harness::{Gateway, GatewaySetup, headend};
+use crate::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::process::eventually;
 use crate::upstream::{Fake, Listening, example};
 
@@ -17,13 +17,13 @@ const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 fn gateway() -> (Gateway, Listening) {
     let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "modern"].map(str::to_owned);
     let server = Listening::spawn(&example("conformance-fixture"), &arguments);
-    let gateway = Setup::new().second_caller(TOKEN).url("fx", &server.url).start();
+    let gateway = GatewaySetup::new().second_caller(TOKEN).url("fx", &server.url).start();
     gateway.wait_for_tools(&["fx__slow_compute"]);
     (gateway, server)
 }
 
 fn client(gateway: &Gateway, token: Option<String>, capabilities: Value) -> Mcp {
-    Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", capabilities)
+    Mcp::http_at(gateway.address, token, ClientEra::Modern, "/mcp", capabilities)
 }
 
 /// Returns a client that handles tasks itself, and questions.
@@ -39,7 +39,7 @@ fn begun(client: &mut Mcp, tool: &str, arguments: Value) -> String {
     answer.result()["taskId"].as_str().unwrap().to_owned()
 }
 
-fn get(client: &mut Mcp, id: &str) -> Answer {
+fn get(client: &mut Mcp, id: &str) -> McpAnswer {
     client.request("tasks/get", json!({"taskId": id}))
 }
 
@@ -59,13 +59,13 @@ fn until(client: &mut Mcp, id: &str, status: &str) -> Value {
 
 #[test]
 fn a_server_that_declares_logging_makes_discovery_declare_it() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let discovered = knowing(&gateway).request("server/discover", json!({}));
     assert!(discovered.result()["capabilities"]["logging"].is_object(), "{}", discovered.raw);
     // The built-in servers declare none.
     let time = format!("[upstreams.time]\ncommand = [{:?}, \"demo\", \"time\"]\n", headend());
-    let gateway = Setup::new().toml(&time).start();
+    let gateway = GatewaySetup::new().toml(&time).start();
     gateway.wait_for_tools(&["time__now"]);
     let discovered = knowing(&gateway).request("server/discover", json!({}));
     assert!(discovered.result()["capabilities"]["logging"].is_null(), "{}", discovered.raw);
@@ -159,7 +159,7 @@ fn a_rule_on_the_tool_holds_for_its_tasks() {
     let mut client = knowing(&gateway);
     let id = begun(&mut client, "slow_compute", json!({"seconds": 60}));
     let rules = "[[policy.rules]]\nid = \"off\"\neffect = \"deny\"\ntools = [\"fx__slow_compute\"]";
-    let text = Setup::new().second_caller(TOKEN).url("fx", &server.url).toml(rules).text();
+    let text = GatewaySetup::new().second_caller(TOKEN).url("fx", &server.url).toml(rules).text();
     let reloaded = gateway.reload(&text);
     assert!(reloaded.status.success(), "{reloaded:?}");
     eventually("the rule is in force", || get(&mut client, &id).code() == Some(-32602));
@@ -168,13 +168,13 @@ fn a_rule_on_the_tool_holds_for_its_tasks() {
 #[test]
 fn clients_that_know_no_tasks_get_the_outcome_of_a_call_that_needs_one() {
     let (gateway, _server) = gateway();
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let answer = client.call("fx__slow_compute", json!({"seconds": 0.2}));
         assert_eq!(answer.text(), "Computed for 0.2 s.", "{era:?}: {}", answer.raw);
         assert!(answer.result().get("taskId").is_none(), "{era:?}: {}", answer.raw);
         let kind = &answer.result()["resultType"];
-        assert_eq!(*kind, if era == Era::Modern { json!("complete") } else { Value::Null }, "{era:?}");
+        assert_eq!(*kind, if era == ClientEra::Modern { json!("complete") } else { Value::Null }, "{era:?}");
         let failed = client.call("fx__failing_job", json!({}));
         assert!(failed.is_error() && failed.text() == "The job failed.", "{era:?}: {}", failed.raw);
         let broken = client.call("fx__protocol_error_job", json!({}));
@@ -193,7 +193,7 @@ fn a_tasks_questions_reach_clients_that_know_no_tasks() {
     let accept = || json!({"action": "accept", "content": {"confirm": true, "name": "Ada"}});
     for (tool, questions) in [("fx__confirm_delete", 1), ("fx__multi_input", 2), ("fx__test_tool_with_task", 1)] {
         let mut legacy =
-            Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", json!({"elicitation": {}}));
+            Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", json!({"elicitation": {}}));
         let mut call = legacy.open("tools/call", json!({"name": tool, "arguments": {}}));
         let mut asked = 0;
         let response = loop {
@@ -220,7 +220,7 @@ fn a_tasks_questions_reach_clients_that_know_no_tasks() {
         assert_eq!(answer.result()["resultType"], "complete", "{tool}: {}", answer.raw);
         assert!(!answer.is_error(), "{tool}: {}", answer.raw);
     }
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let answer = gateway.client(era).call("fx__confirm_delete", json!({}));
         assert_eq!(answer.code(), Some(-32603), "{era:?} offers nothing: {}", answer.raw);
     }

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::talks::{Talk, Work, in_turn};
-use super::{Stage, Way, accept, answered, converse, everything, form, inquire};
-use crate::stage::mcp::{Era, Mcp};
+use super::talks::{AskingToolCall, ClientWork, in_turn};
+use super::{AskingGateway, AskingTransport, accept, answered, converse, everything, form, inquire};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::pass;
 use crate::stage::process::eventually;
 
 #[test]
 fn a_process_that_two_callers_share_may_ask_nothing() {
-    let stage = Stage::of_two_callers(Way::Stdio, "roots = \"client\"");
+    let stage = AskingGateway::of_two_callers(AskingTransport::Stdio, "roots = \"client\"");
     assert_eq!(stage.declared(), [json!({})]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = stage.client(era, everything());
-        let answer = client.call("fx__inquire", Way::Stdio.asks(&format!("{era:?}"), json!([[form("Which?")]])));
+        let answer =
+            client.call("fx__inquire", AskingTransport::Stdio.asks(&format!("{era:?}"), json!([[form("Which?")]])));
         assert_eq!(answered(&answer.message)[0]["error"]["code"], -32601, "{era:?}: {}", answer.raw);
         assert!(answer.notices.is_empty(), "{era:?}: {:?}", answer.notices);
     }
@@ -25,14 +26,17 @@ fn a_process_that_two_callers_share_may_ask_nothing() {
 
 #[test]
 fn a_question_of_an_ambiguous_moment_reaches_nobody_and_from_then_on_calls_take_turns() {
-    let stage = Stage::new(Way::Stdio, "");
-    let mut clients = [stage.client(Era::LEGACY, everything()), stage.client(Era::LEGACY, everything())];
+    let stage = AskingGateway::new(AskingTransport::Stdio, "");
+    let mut clients = [stage.client(ClientEra::LEGACY, everything()), stage.client(ClientEra::LEGACY, everything())];
     meet(&mut clients);
-    let asks =
-        |n: usize| Way::Stdio.asks(&format!("c{n}"), json!([[form(&format!("c{n}"))], [form(&format!("c{n}"))]]));
-    let begin = |n: usize, client: &mut Mcp| Talk::begin(client, Era::LEGACY, &asks(n), accept(&n.to_string()));
+    let asks = |n: usize| {
+        AskingTransport::Stdio.asks(&format!("c{n}"), json!([[form(&format!("c{n}"))], [form(&format!("c{n}"))]]))
+    };
+    let begin =
+        |n: usize, client: &mut Mcp| AskingToolCall::begin(client, ClientEra::LEGACY, &asks(n), accept(&n.to_string()));
     let mut calls: Vec<_> = clients.iter_mut().enumerate().map(|(n, client)| begin(n, client)).collect();
-    let work = calls.iter_mut().zip(&mut clients).map(|(call, client)| Box::new(|| call.step(client)) as Work<'_>);
+    let work =
+        calls.iter_mut().zip(&mut clients).map(|(call, client)| Box::new(|| call.step(client)) as ClientWork<'_>);
     in_turn(work.collect());
     for (n, call) in calls.iter().enumerate() {
         let (asked, answers) = (&call.asked, call.answers());
@@ -45,7 +49,7 @@ fn a_question_of_an_ambiguous_moment_reaches_nobody_and_from_then_on_calls_take_
 /// Makes two calls that ask while both are in progress.
 fn meet(clients: &mut [Mcp; 2]) {
     let meeting = |tag: &str| {
-        let mut arguments = Way::Stdio.asks(tag, json!([[form("Whose?")]]));
+        let mut arguments = AskingTransport::Stdio.asks(tag, json!([[form("Whose?")]]));
         arguments["meet"] = json!("both");
         arguments
     };
@@ -64,11 +68,11 @@ fn meet(clients: &mut [Mcp; 2]) {
 
 #[test]
 fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other_client_of_the_session() {
-    let fake = Way::Session.fake().behaving("late-cancel=300");
-    let stage = Stage::with(crate::stage::harness::Setup::new(), fake, "instance = \"per-caller\"");
-    let [mut one, mut two] = [(); 2].map(|()| stage.client(Era::LEGACY, everything()));
+    let fake = AskingTransport::Session.fake().behaving("late-cancel=300");
+    let stage = AskingGateway::with(crate::stage::harness::GatewaySetup::new(), fake, "instance = \"per-caller\"");
+    let [mut one, mut two] = [(); 2].map(|()| stage.client(ClientEra::LEGACY, everything()));
     let waits = |tag: &str, door: &str| {
-        let mut arguments = Way::Session.asks(tag, json!([[form("Mine?")]]));
+        let mut arguments = AskingTransport::Session.asks(tag, json!([[form("Mine?")]]));
         arguments["meet"] = json!(door);
         arguments
     };
@@ -82,32 +86,32 @@ fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other_client_
     eventually("the server has answered a ping since", || stage.log.count("ping") == 1);
     pass(Duration::from_millis(300));
     // The attribution is certain again, and the call asks on the session's stream like any other.
-    stage.client(Era::LEGACY, json!({})).call("fx__inquire", json!({"meet": "door"}));
+    stage.client(ClientEra::LEGACY, json!({})).call("fx__inquire", json!({"meet": "door"}));
     let (asked, response) = converse(&mut two, &mut call, |_| accept("two"));
     assert_eq!(asked.len(), 1, "its own question alone: {asked:?}");
     assert_eq!(answered(&response)[0]["result"], accept("two"), "{response}");
 }
 
 /// A client that gives its name in every answer.
-struct Who {
+struct NamingClient {
     name: &'static str,
-    era: Era,
+    era: ClientEra,
     mcp: Mcp,
 }
 
-impl Who {
-    fn call(&mut self, way: Way, n: u64, rounds: u64) -> Talk {
+impl NamingClient {
+    fn call(&mut self, way: AskingTransport, n: u64, rounds: u64) -> AskingToolCall {
         let tag = format!("{}-{n}", self.name);
         let questions: Vec<Value> = (0..rounds).map(|_| json!([form(&tag)])).collect();
-        Talk::begin(&mut self.mcp, self.era, &way.asks(&tag, json!(questions)), accept(self.name))
+        AskingToolCall::begin(&mut self.mcp, self.era, &way.asks(&tag, json!(questions)), accept(self.name))
     }
 
     /// Returns work that makes 30 calls, one after the other, and counts this client's answered
     /// questions and all of its questions.
-    fn work(mut self, way: Way, seed: u64, count: &Cell<(usize, usize)>) -> Work<'_> {
+    fn work(mut self, way: AskingTransport, seed: u64, count: &Cell<(usize, usize)>) -> ClientWork<'_> {
         const CALLS: u64 = 30;
         let (mut random, mut n) = (seed + 1, 0);
-        let mut call: Option<(u64, Talk)> = None;
+        let mut call: Option<(u64, AskingToolCall)> = None;
         Box::new(move || {
             let Some((rounds, talk)) = &mut call else {
                 if n == CALLS {
@@ -134,7 +138,7 @@ impl Who {
 
 /// Makes some hundred calls by several clients at once, and asserts that every answer to the server
 /// is of the client whose call asked. Returns the numbers of answered and of all questions.
-fn crowd(way: Way, stage: &Stage, clients: Vec<Who>) -> (usize, usize) {
+fn crowd(way: AskingTransport, stage: &AskingGateway, clients: Vec<NamingClient>) -> (usize, usize) {
     let count = Cell::new((0, 0));
     in_turn(clients.into_iter().zip(0..).map(|(who, seed)| who.work(way, seed, &count)).collect());
     let (answered, asked) = count.get();
@@ -151,13 +155,13 @@ fn crowd(way: Way, stage: &Stage, clients: Vec<Who>) -> (usize, usize) {
 
 #[test]
 fn every_answer_is_of_the_client_whose_call_asked_where_clients_have_sessions_of_their_own() {
-    for way in [Way::Post, Way::Session, Way::Sse] {
-        let stage = Stage::of_two_callers(way, "");
+    for way in [AskingTransport::Post, AskingTransport::Session, AskingTransport::Sse] {
+        let stage = AskingGateway::of_two_callers(way, "");
         let clients = vec![
-            Who { name: "ann", era: Era::LEGACY, mcp: stage.client(Era::LEGACY, everything()) },
-            Who { name: "bob", era: Era::LEGACY, mcp: stage.client(Era::LEGACY, everything()) },
-            Who { name: "cid", era: Era::Modern, mcp: stage.client(Era::Modern, everything()) },
-            Who { name: "dan", era: Era::Modern, mcp: stage.second(Era::Modern, everything()) },
+            NamingClient { name: "ann", era: ClientEra::LEGACY, mcp: stage.client(ClientEra::LEGACY, everything()) },
+            NamingClient { name: "bob", era: ClientEra::LEGACY, mcp: stage.client(ClientEra::LEGACY, everything()) },
+            NamingClient { name: "cid", era: ClientEra::Modern, mcp: stage.client(ClientEra::Modern, everything()) },
+            NamingClient { name: "dan", era: ClientEra::Modern, mcp: stage.second(ClientEra::Modern, everything()) },
         ];
         let (answered, asked) = crowd(way, &stage, clients);
         assert_eq!(answered, asked, "{way:?}: no doubt, so no refusal");
@@ -166,14 +170,14 @@ fn every_answer_is_of_the_client_whose_call_asked_where_clients_have_sessions_of
 
 #[test]
 fn every_answer_is_of_the_client_whose_call_asked_where_clients_share_a_process() {
-    let stage = Stage::new(Way::Stdio, "");
+    let stage = AskingGateway::new(AskingTransport::Stdio, "");
     let clients = vec![
-        Who { name: "ann", era: Era::LEGACY, mcp: stage.client(Era::LEGACY, everything()) },
-        Who { name: "bob", era: Era::LEGACY, mcp: stage.client(Era::LEGACY, everything()) },
-        Who { name: "cid", era: Era::Modern, mcp: stage.client(Era::Modern, everything()) },
-        Who { name: "dan", era: Era::Modern, mcp: stage.client(Era::Modern, everything()) },
+        NamingClient { name: "ann", era: ClientEra::LEGACY, mcp: stage.client(ClientEra::LEGACY, everything()) },
+        NamingClient { name: "bob", era: ClientEra::LEGACY, mcp: stage.client(ClientEra::LEGACY, everything()) },
+        NamingClient { name: "cid", era: ClientEra::Modern, mcp: stage.client(ClientEra::Modern, everything()) },
+        NamingClient { name: "dan", era: ClientEra::Modern, mcp: stage.client(ClientEra::Modern, everything()) },
     ];
-    meet(&mut [stage.client(Era::LEGACY, everything()), stage.client(Era::LEGACY, everything())]);
-    let (answered, asked) = crowd(Way::Stdio, &stage, clients);
+    meet(&mut [stage.client(ClientEra::LEGACY, everything()), stage.client(ClientEra::LEGACY, everything())]);
+    let (answered, asked) = crowd(AskingTransport::Stdio, &stage, clients);
     assert_eq!(answered, asked, "calls take turns after the first doubt");
 }

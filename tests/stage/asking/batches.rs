@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Stage, Way, answered, everything, has_roots, inquire, question, roots, sample, sampled, usual};
-use crate::stage::mcp::Era;
+use super::{
+    AskingGateway, AskingTransport, answered, everything, has_roots, inquire, question, roots, sample, sampled, usual,
+};
+use crate::stage::mcp::ClientEra;
 
 #[test]
 fn answers_that_come_in_a_batch_reach_their_questions() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "roots = \"client\"");
-        let mut client = stage.client(Era::Legacy("2025-03-26"), everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "roots = \"client\"");
+        let mut client = stage.client(ClientEra::Legacy("2025-03-26"), everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[sample(), roots()]])));
         let asked = [question(&mut call), question(&mut call)];
         let batch: Vec<Value> =

@@ -69,9 +69,9 @@ fn faults(gateway: &Gateway, fault: &str) -> f64 {
 
 #[test]
 fn what_a_legacy_server_must_not_ask_is_declined_in_the_persons_name() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
-        for era in Era::BOTH {
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
+        for era in ClientEra::BOTH {
             let mut client = stage.client(era, able());
             for (n, (params, fault)) in bad(stage.gateway.address.port()).into_iter().enumerate() {
                 let label = format!("{way:?} {era:?} {params}");
@@ -94,7 +94,7 @@ fn what_a_legacy_server_must_not_ask_is_declined_in_the_persons_name() {
                 let mut call = inquire(&mut client, &arguments);
                 let first = call.next().expect("a question");
                 assert!(first.to_string().contains(seen), "{way:?} {era:?}: {seen:?} in {first}");
-                if era == Era::LEGACY {
+                if era == ClientEra::LEGACY {
                     client.respond(&first["id"], json!({"action": "cancel"}));
                     call.response();
                 }
@@ -107,9 +107,9 @@ fn what_a_legacy_server_must_not_ask_is_declined_in_the_persons_name() {
 #[test]
 fn what_a_modern_server_must_not_ask_is_declined_in_the_persons_name() {
     for over_http in [false, true] {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let world = setup.world.clone();
-        let log = Log::new(&setup.world.path("work"), "fx");
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let fake = if over_http { Fake::http("modern") } else { Fake::stdio("modern") }.logging(&log);
         let server = over_http.then(|| fake.spawn());
         let place = match &server {
@@ -118,11 +118,11 @@ fn what_a_modern_server_must_not_ask_is_declined_in_the_persons_name() {
         };
         let gateway = setup.toml(&format!("[upstreams.fx]\n{place}")).start();
         gateway.wait_for_tools(&["fx__raw"]);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", able());
             for (n, (params, fault)) in bad(gateway.address.port()).into_iter().enumerate() {
                 let label = format!("{era:?} {over_http} {params}");
-                let key = format!("{}-{n}", if era == Era::Modern { "m" } else { "l" });
+                let key = format!("{}-{n}", if era == ClientEra::Modern { "m" } else { "l" });
                 let result = json!({"resultType": "input_required", "requestState": "theirs",
                     "inputRequests": {&key: {"method": "elicitation/create", "params": params}}});
                 let file = world.write("work/raw.json", &result.to_string());
@@ -142,7 +142,7 @@ fn what_a_modern_server_must_not_ask_is_declined_in_the_persons_name() {
 #[test]
 fn an_error_that_wants_an_unsafe_page_opened_is_another_error_without_it() {
     for url in ["javascript:alert(1)", "http://example.org/", "https://10.0.0.1/"] {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let data = json!({"elicitations": [page("https://login.example.org/"), page(url)]});
         let error = json!({"code": -32042, "message": format!("open {url}"), "data": data});
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":${{ID}},\"error\":{error}}}");
@@ -150,7 +150,7 @@ fn an_error_that_wants_an_unsafe_page_opened_is_another_error_without_it() {
         let fake = Fake::stdio("legacy").behaving("asks").with("--script", script.to_str().unwrap());
         let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {}", fake.command())).start();
         gateway.wait_for_tools(&["fx__gate"]);
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", able());
             let answer = client.call("fx__gate", json!({}));
             assert_eq!(answer.code(), Some(-32603), "{era:?}: {}", answer.raw);
@@ -163,9 +163,9 @@ fn an_error_that_wants_an_unsafe_page_opened_is_another_error_without_it() {
 #[test]
 fn a_legacy_tasks_question_is_declined_too() {
     let command = Fake::stdio("legacy").behaving("tasks").command();
-    let gateway = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
+    let gateway = GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
     gateway.wait_for_tools(&["fx__job"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", able());
         for params in [page("javascript:alert(1)"), fields(json!({"password": {"type": "string"}}))] {
             let answer = client.call("fx__job", json!({"polls": 1, "end": "ask", "params": params}));
@@ -177,8 +177,8 @@ fn a_legacy_tasks_question_is_declined_too() {
 #[test]
 fn what_a_clients_own_task_must_not_ask_is_declined_by_an_update() {
     let extension = json!({"io.modelcontextprotocol/tasks": {}});
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let line = |result: Value| vec![format!("{{\"jsonrpc\":\"2.0\",\"id\":${{ID}},\"result\":{result}}}")];
     let ask = |params: Value| json!({"method": "elicitation/create", "params": params});
     let asked = json!({"page": ask(page("javascript:alert(1)")), "form": ask(fields(json!({"pin_code": {}}))),
@@ -197,7 +197,7 @@ fn what_a_clients_own_task_must_not_ask_is_declined_by_an_update() {
     gateway.wait_for_tools(&["fx__echo"]);
     let mut capabilities = able();
     capabilities["extensions"] = extension;
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities);
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", capabilities);
     let task = client.call("fx__echo", json!({"text": "x"}));
     let answer = client.request("tasks/get", json!({"taskId": task.result()["taskId"]}));
     let shown = answer.result()["inputRequests"].as_object().expect("one question is fine");
@@ -210,28 +210,28 @@ fn what_a_clients_own_task_must_not_ask_is_declined_by_an_update() {
 
 #[test]
 fn loopback_pages_are_for_clients_and_servers_of_this_machine() {
-    let stage = Stage::new(Way::Stdio, "");
+    let stage = AskingGateway::new(AskingTransport::Stdio, "");
     let question = || json!([[{"method": "elicitation/create", "params": page("http://localhost:1/")}]]);
     // A request that a proxy forwards may come from another machine.
     for forwarded in [false, true] {
-        let mut client = stage.client(Era::Modern, able());
+        let mut client = stage.client(ClientEra::Modern, able());
         client.user_agent = "test".to_owned();
         if forwarded {
             client.user_agent.push_str("\r\nX-Forwarded-For: 192.0.2.1");
         }
-        let answer = client.call("fx__inquire", Way::Stdio.asks(&format!("{forwarded}"), question()));
+        let answer = client.call("fx__inquire", AskingTransport::Stdio.asks(&format!("{forwarded}"), question()));
         assert_eq!(answer.result()["resultType"] == "input_required", !forwarded, "{}", answer.raw);
     }
     let pipe = stage.gateway.pipe();
-    let mut client = Mcp::stdio_with(pipe, Era::Modern, able());
-    let answer = client.call("fx__inquire", Way::Stdio.asks("pipe", question()));
+    let mut client = Mcp::stdio_with(pipe, ClientEra::Modern, able());
+    let answer = client.call("fx__inquire", AskingTransport::Stdio.asks("pipe", question()));
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
 }
 
 #[test]
 fn the_operator_chooses_hosts_and_lets_secrets_be_asked_for() {
-    let stage = Stage::new(Way::Stdio, "elicit-hosts = [\"*.example.org\"]\nelicit-secrets = true");
-    let mut client = stage.client(Era::Modern, able());
+    let stage = AskingGateway::new(AskingTransport::Stdio, "elicit-hosts = [\"*.example.org\"]\nelicit-secrets = true");
+    let mut client = stage.client(ClientEra::Modern, able());
     for (n, (params, passes)) in [
         (page("https://login.example.org/"), true),
         (page("https://example.org/"), false),
@@ -244,7 +244,7 @@ fn the_operator_chooses_hosts_and_lets_secrets_be_asked_for() {
     .enumerate()
     {
         let question = json!({"method": "elicitation/create", "params": params});
-        let answer = client.call("fx__inquire", Way::Stdio.asks(&format!("{n}"), json!([[question]])));
+        let answer = client.call("fx__inquire", AskingTransport::Stdio.asks(&format!("{n}"), json!([[question]])));
         assert_eq!(answer.result()["resultType"] == "input_required", passes, "{params}: {}", answer.raw);
     }
 }

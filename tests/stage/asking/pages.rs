@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Stage, Way, asked, converse, inquire};
-use crate::stage::mcp::{Answer, Era, Mcp};
+use super::{AskingGateway, AskingTransport, asked, converse, inquire};
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer};
 
 const URL: &str = r#"{"elicitation": {"url": {}}}"#;
 
@@ -14,26 +14,26 @@ fn with_url() -> Value {
     serde_json::from_str(URL).unwrap()
 }
 
-fn gate(client: &mut Mcp, key: &str) -> Answer {
+fn gate(client: &mut Mcp, key: &str) -> McpAnswer {
     client.call("fx__gate", json!({"key": key, "pages": 2}))
 }
 
-fn go_on(client: &mut Mcp, key: &str, responses: Value, state: &Value) -> Answer {
+fn go_on(client: &mut Mcp, key: &str, responses: Value, state: &Value) -> McpAnswer {
     let arguments = json!({"key": key, "pages": 2});
     let params =
         json!({"name": "fx__gate", "arguments": arguments, "inputResponses": responses, "requestState": state});
     client.request("tools/call", params)
 }
 
-fn calls(stage: &Stage, key: &str) -> usize {
+fn calls(stage: &AskingGateway, key: &str) -> usize {
     stage.log.lines_with(&["\"method\":\"tools/call\"", &format!("\"key\":\"{key}\"")]).len()
 }
 
 #[test]
 fn a_modern_client_opens_the_pages_before_the_call_is_made() {
-    for way in Way::HTTP {
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::Modern, with_url());
+    for way in AskingTransport::HTTP {
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::Modern, with_url());
         let (requests, state) = asked(&gate(&mut client, "k"));
         assert_eq!(requests.len(), 2, "{way:?}: {requests:?}");
         for (n, (_, request)) in requests.iter().enumerate() {
@@ -62,19 +62,19 @@ fn a_modern_client_opens_the_pages_before_the_call_is_made() {
 
 #[test]
 fn a_legacy_client_that_opens_pages_gets_the_error_itself_and_others_a_text() {
-    for way in Way::HTTP {
-        let stage = Stage::new(way, "");
-        let mut able = stage.client(Era::LEGACY, with_url());
+    for way in AskingTransport::HTTP {
+        let stage = AskingGateway::new(way, "");
+        let mut able = stage.client(ClientEra::LEGACY, with_url());
         let answer = gate(&mut able, "able");
         assert_eq!(answer.code(), Some(-32042), "{way:?}: {}", answer.raw);
         let pages = answer.message["error"]["data"]["elicitations"].as_array().cloned().unwrap_or_default();
         assert_eq!(pages.len(), 2, "{way:?}: {}", answer.raw);
         assert_eq!(pages[0]["url"], "https://gate.example/able/1", "{way:?}");
         for (label, era, capabilities) in [
-            ("modern, forms only", Era::Modern, json!({"elicitation": {}})),
-            ("modern, nothing", Era::Modern, json!({})),
-            ("legacy, forms only", Era::LEGACY, json!({"elicitation": {}})),
-            ("older than the error", Era::Legacy("2025-06-18"), with_url()),
+            ("modern, forms only", ClientEra::Modern, json!({"elicitation": {}})),
+            ("modern, nothing", ClientEra::Modern, json!({})),
+            ("legacy, forms only", ClientEra::LEGACY, json!({"elicitation": {}})),
+            ("older than the error", ClientEra::Legacy("2025-06-18"), with_url()),
         ] {
             let answer = gate(&mut stage.client(era, capabilities), &label.replace([' ', ','], "-"));
             assert!(answer.is_error(), "{way:?} {label}: {}", answer.raw);
@@ -87,10 +87,11 @@ fn a_legacy_client_that_opens_pages_gets_the_error_itself_and_others_a_text() {
 fn the_client_that_was_asked_is_told_that_a_page_is_done_and_no_other() {
     let page = json!({"mode": "url", "message": "Go", "url": "https://x.example/", "elicitationId": "e1"});
     let page = json!({"method": "elicitation/create", "params": page});
-    for way in Way::ALL {
-        let stage = Stage::new(way, if way == Way::Stdio { "instance = \"per-session\"" } else { "" });
-        let mut client = stage.client(Era::LEGACY, with_url());
-        let mut other = stage.client(Era::LEGACY, with_url());
+    for way in AskingTransport::ALL {
+        let stage =
+            AskingGateway::new(way, if way == AskingTransport::Stdio { "instance = \"per-session\"" } else { "" });
+        let mut client = stage.client(ClientEra::LEGACY, with_url());
+        let mut other = stage.client(ClientEra::LEGACY, with_url());
         let (mut stream, mut others) = (client.listen(), other.listen());
         assert_eq!(other.call("fx__echo", json!({"text": "has a session too"})).text(), "has a session too", "{way:?}");
         let mut arguments = way.asks("t", json!([[page]]));

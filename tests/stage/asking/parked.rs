@@ -6,10 +6,11 @@ use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Stage, Way, accept, answered, asked, everything, form, going_on, has_roots, inquire, roots, sample, sampled, usual,
+    AskingGateway, AskingTransport, accept, answered, asked, everything, form, going_on, has_roots, inquire, roots,
+    sample, sampled, usual,
 };
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::now;
 use crate::stage::process::eventually;
 
@@ -20,9 +21,9 @@ fn responses(requests: &Map<String, Value>) -> Value {
 
 #[test]
 fn a_modern_client_goes_on_with_a_call_of_a_legacy_server() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "roots = \"client\"");
-        let mut client = stage.client(Era::Modern, everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "roots = \"client\"");
+        let mut client = stage.client(ClientEra::Modern, everything());
         let arguments = way.asks("t", json!([[form("Which?"), sample()], [roots()]]));
         let (first, state) = asked(&client.call("fx__inquire", arguments.clone()));
         assert_eq!(first.len(), 2, "{way:?}: both at once: {first:?}");
@@ -45,9 +46,9 @@ fn a_modern_client_goes_on_with_a_call_of_a_legacy_server() {
 
 #[test]
 fn a_retry_that_is_sent_again_gets_the_same_and_nothing_goes_upstream_twice() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::Modern, everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::Modern, everything());
         let mut arguments = way.asks("t", json!([[form("Which?")]]));
         arguments["open"] = json!("door");
         let (requests, state) = asked(&client.call("fx__inquire", arguments.clone()));
@@ -78,9 +79,9 @@ fn a_retry_that_is_sent_again_gets_the_same_and_nothing_goes_upstream_twice() {
 
 #[test]
 fn what_was_not_answered_is_asked_again() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
-        let mut client = stage.client(Era::Modern, everything());
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
+        let mut client = stage.client(ClientEra::Modern, everything());
         let arguments = way.asks("t", json!([[form("Which?"), sample()]]));
         let (mut requests, mut state) = asked(&client.call("fx__inquire", arguments.clone()));
         for (label, responses, left) in [
@@ -109,13 +110,13 @@ fn what_was_not_answered_is_asked_again() {
 
 #[test]
 fn a_parked_call_is_gone_on_with_by_the_very_same_call_alone() {
-    let setup = Setup::new().second_caller(super::TOKEN).toml("[profiles.other]\nupstreams = [\"fx\"]");
-    let way = Way::Post;
-    let stage = Stage::with(setup, way.fake(), "");
+    let setup = GatewaySetup::new().second_caller(super::TOKEN).toml("[profiles.other]\nupstreams = [\"fx\"]");
+    let way = AskingTransport::Post;
+    let stage = AskingGateway::with(setup, way.fake(), "");
     let (gateway, token) = (&stage.gateway, stage.gateway.token());
-    let mut client = stage.client(Era::Modern, everything());
-    let mut other = Mcp::http_at(gateway.address, token, Era::Modern, "/mcp/other", everything());
-    let mut second = stage.second(Era::Modern, everything());
+    let mut client = stage.client(ClientEra::Modern, everything());
+    let mut other = Mcp::http_at(gateway.address, token, ClientEra::Modern, "/mcp/other", everything());
+    let mut second = stage.second(ClientEra::Modern, everything());
     let arguments = way.asks("t", json!([[form("Which?")]]));
     let (requests, state) = asked(&client.call("fx__inquire", arguments.clone()));
     let other_arguments = way.asks("u", json!([[form("Which?")]]));
@@ -135,7 +136,7 @@ fn a_parked_call_is_gone_on_with_by_the_very_same_call_alone() {
         ("swapped states", client.request("tools/call", with_state(other_state.as_str().unwrap()))),
         ("another profile", other.request("tools/call", good.clone())),
         ("another caller", second.request("tools/call", good.clone())),
-        ("a legacy client", stage.client(Era::LEGACY, everything()).request("tools/call", good.clone())),
+        ("a legacy client", stage.client(ClientEra::LEGACY, everything()).request("tools/call", good.clone())),
     ];
     for (label, answer) in &attempts {
         assert_eq!(answer.code(), Some(-32602), "{label}: {}", answer.raw);
@@ -149,10 +150,10 @@ fn a_parked_call_is_gone_on_with_by_the_very_same_call_alone() {
 
 #[test]
 fn a_gateway_that_ends_tells_the_server_and_its_successor_does_not_call_again() {
-    for way in Way::HTTP {
-        let mut stage = Stage::new(way, "");
+    for way in AskingTransport::HTTP {
+        let mut stage = AskingGateway::new(way, "");
         let arguments = way.asks("t", json!([[form("Which?")]]));
-        let mut client = stage.client(Era::Modern, everything());
+        let mut client = stage.client(ClientEra::Modern, everything());
         let (requests, state) = asked(&client.call("fx__inquire", arguments.clone()));
         // An ended call is kept for a client whose response was lost.
         let done = way.asks("u", json!([[form("Which?")]]));
@@ -170,7 +171,7 @@ fn a_gateway_that_ends_tells_the_server_and_its_successor_does_not_call_again() 
         let (world, config) = (stage.gateway.world.clone(), stage.gateway.config.clone());
         stage.gateway = Gateway::start(world, Some(config), &["serve"], &[]);
         stage.gateway.wait_for_tools(&["fx__inquire"]);
-        let mut client = stage.client(Era::Modern, everything());
+        let mut client = stage.client(ClientEra::Modern, everything());
         let answer = client.request("tools/call", going_on(&arguments, responses(&requests), &state));
         assert_eq!(answer.message["error"]["data"]["executed"], "unknown", "{way:?}: {}", answer.raw);
         assert!(answer.raw.contains("start it again"), "{way:?}: {}", answer.raw);
@@ -182,11 +183,11 @@ fn a_gateway_that_ends_tells_the_server_and_its_successor_does_not_call_again() 
 
 #[test]
 fn more_questions_than_a_person_should_get_at_once_are_declined() {
-    for way in Way::ALL {
-        let stage = Stage::new(way, "");
+    for way in AskingTransport::ALL {
+        let stage = AskingGateway::new(way, "");
         let many: Vec<Value> = (0..12).map(|n| form(&n.to_string())).collect();
         let arguments = way.asks("t", json!([many]));
-        let mut client = stage.client(Era::Modern, everything());
+        let mut client = stage.client(ClientEra::Modern, everything());
         let (mut requests, mut state) = asked(&client.call("fx__inquire", arguments.clone()));
         // No question may be answered before all have arrived, or there would be room for more.
         eventually("some are declined", || stage.got(&[r#""action":"cancel""#]).len() >= 3);
@@ -203,7 +204,7 @@ fn more_questions_than_a_person_should_get_at_once_are_declined() {
         assert_eq!(accepted + cancelled, 12, "{way:?}: {answers:?}");
         assert!((1..=9).contains(&accepted), "{way:?}: {accepted} questions");
 
-        let mut client = stage.client(Era::LEGACY, everything());
+        let mut client = stage.client(ClientEra::LEGACY, everything());
         let mut call = inquire(&mut client, &way.asks("u", json!([many])));
         let (asked, response) = super::converse(&mut client, &mut call, usual);
         assert_eq!(answered(&response).len(), 12, "{way:?}");
@@ -213,9 +214,9 @@ fn more_questions_than_a_person_should_get_at_once_are_declined() {
 
 #[test]
 fn a_callers_share_of_parked_calls_counts_those_that_wait_and_more_are_declined() {
-    let way = Way::Post;
-    let stage = Stage::of_two_callers(way, "");
-    let mut client = stage.second(Era::Modern, everything());
+    let way = AskingTransport::Post;
+    let stage = AskingGateway::of_two_callers(way, "");
+    let mut client = stage.second(ClientEra::Modern, everything());
     let arguments = |n: usize| way.asks(&format!("t{n}"), json!([[form("Which?")]]));
     // As many calls as the quota, one after the other, each to its end.
     for n in 0..20 {
@@ -226,7 +227,7 @@ fn a_callers_share_of_parked_calls_counts_those_that_wait_and_more_are_declined(
     let waiting: Vec<_> = (100..116).map(|n| (n, asked(&client.call("fx__inquire", arguments(n))))).collect();
     let declined = client.call("fx__inquire", arguments(116));
     assert_eq!(answered(&declined.message)[0]["result"], json!({"action": "cancel"}), "{}", declined.raw);
-    let mut local = stage.client(Era::Modern, everything());
+    let mut local = stage.client(ClientEra::Modern, everything());
     asked(&local.call("fx__inquire", arguments(200)));
     for (n, (requests, state)) in waiting {
         let answer = client.request("tools/call", going_on(&arguments(n), responses(&requests), &state));

@@ -6,23 +6,23 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::Way;
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use super::AskingTransport;
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Patch;
-use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 
 /// A gateway in front of a server that hides tools, named `fx`.
-struct Hidden {
+struct HidingGateway {
     gateway: Gateway,
-    log: Log,
+    log: InputLog,
     _server: Option<Listening>,
 }
 
-impl Hidden {
-    fn new(setup: Setup, fake: Fake, upstream: &str) -> Self {
-        let log = Log::new(&setup.world.path("work"), "fx");
+impl HidingGateway {
+    fn new(setup: GatewaySetup, fake: Fake, upstream: &str) -> Self {
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let fake = fake.behaving("coy").logging(&log);
         let is_stdio = fake.command().contains("\"stdio\"");
         let (place, server) = if is_stdio {
@@ -44,7 +44,7 @@ impl Hidden {
         self.gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     }
 
-    fn tools(&self, era: Era, capabilities: &Value) -> Vec<String> {
+    fn tools(&self, era: ClientEra, capabilities: &Value) -> Vec<String> {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities.clone()).tool_names()
     }
 
@@ -76,20 +76,20 @@ fn hidden(names: &[String]) -> Vec<&str> {
     names
 }
 
-const WAYS: [(Way, &str); 4] = [
-    (Way::Stdio, "instance = \"per-session\""),
-    (Way::Stdio, "instance = \"per-caller\""),
-    (Way::Session, ""),
-    (Way::Sse, ""),
+const WAYS: [(AskingTransport, &str); 4] = [
+    (AskingTransport::Stdio, "instance = \"per-session\""),
+    (AskingTransport::Stdio, "instance = \"per-caller\""),
+    (AskingTransport::Session, ""),
+    (AskingTransport::Sse, ""),
 ];
 
 #[test]
 fn each_kind_of_client_sees_the_tools_that_its_capabilities_are_enough_for() {
     for (way, upstream) in WAYS {
-        let stage = Hidden::new(Setup::new(), way.fake(), upstream);
+        let stage = HidingGateway::new(GatewaySetup::new(), way.fake(), upstream);
         let all = &kinds()[4];
-        eventually("all tools are known", || hidden(&stage.tools(Era::Modern, &all.0)) == all.1);
-        for era in Era::BOTH {
+        eventually("all tools are known", || hidden(&stage.tools(ClientEra::Modern, &all.0)) == all.1);
+        for era in ClientEra::BOTH {
             for (capabilities, want) in kinds() {
                 let mut client =
                     Mcp::http_at(stage.gateway.address, stage.gateway.token(), era, "/mcp", capabilities.clone());
@@ -120,12 +120,13 @@ fn each_kind_of_client_sees_the_tools_that_its_capabilities_are_enough_for() {
 #[test]
 fn what_some_clients_see_is_kept_and_its_definition_does_not_change_with_the_process() {
     for (way, upstream) in WAYS {
-        let mut stage = Hidden::new(Setup::new(), way.fake(), upstream);
+        let mut stage = HidingGateway::new(GatewaySetup::new(), way.fake(), upstream);
         let (all, want) = kinds()[4].clone();
-        eventually("all tools are known", || hidden(&stage.tools(Era::Modern, &all)) == want);
-        let moody = |stage: &Hidden, capabilities: &Value| {
+        eventually("all tools are known", || hidden(&stage.tools(ClientEra::Modern, &all)) == want);
+        let moody = |stage: &HidingGateway, capabilities: &Value| {
             let gateway = &stage.gateway;
-            let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities.clone());
+            let mut client =
+                Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", capabilities.clone());
             let tools = client.list("tools/list", "tools");
             tools.iter().find(|tool| tool["name"] == "fx__moody").map(|tool| tool["description"].clone())
         };
@@ -134,11 +135,15 @@ fn what_some_clients_see_is_kept_and_its_definition_does_not_change_with_the_pro
         for _ in 0..2 {
             let before = stage.greetings();
             stage.restart();
-            assert_eq!(hidden(&stage.tools(Era::Modern, &all)), want, "{way:?}: known from before");
-            assert_eq!(hidden(&stage.tools(Era::Modern, &json!({}))), [] as [&str; 0], "{way:?}: for those alone");
+            assert_eq!(hidden(&stage.tools(ClientEra::Modern, &all)), want, "{way:?}: known from before");
+            assert_eq!(
+                hidden(&stage.tools(ClientEra::Modern, &json!({}))),
+                [] as [&str; 0],
+                "{way:?}: for those alone"
+            );
             eventually("the lists are read again", || stage.greetings() >= before + 5);
             for (capabilities, want) in [(&all, 5), (&kinds()[2].0, 3)] {
-                assert_eq!(hidden(&stage.tools(Era::LEGACY, capabilities)).len(), want, "{way:?}");
+                assert_eq!(hidden(&stage.tools(ClientEra::LEGACY, capabilities)).len(), want, "{way:?}");
                 assert_eq!(moody(&stage, capabilities), first, "{way:?}: one definition");
             }
         }
@@ -150,30 +155,30 @@ fn what_some_clients_see_is_kept_and_its_definition_does_not_change_with_the_pro
 #[test]
 fn a_tool_that_only_some_clients_see_is_withheld_after_a_change_like_any_other() {
     for (way, upstream) in WAYS {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let patch = Patch::new(&setup);
-        let mut stage = Hidden::new(setup, patch.of(way.fake()), upstream);
+        let mut stage = HidingGateway::new(setup, patch.of(way.fake()), upstream);
         let (all, want) = kinds()[4].clone();
-        eventually("all tools are known", || hidden(&stage.tools(Era::Modern, &all)) == want);
+        eventually("all tools are known", || hidden(&stage.tools(ClientEra::Modern, &all)) == want);
         let pins = said(&stage.gateway.run(&["pins"]));
         assert!(want.iter().all(|name| pins.contains(&format!("fx__{name}"))), "{way:?}: {pins}");
         patch.write(&json!({"inquire": {"description": "Now it does something else."}}));
         stage.restart();
         let rest = ["browse", "gate", "moody", "sample"];
-        eventually("the changed tool is withheld", || hidden(&stage.tools(Era::Modern, &all)) == rest);
+        eventually("the changed tool is withheld", || hidden(&stage.tools(ClientEra::Modern, &all)) == rest);
         let waiting = said(&stage.gateway.run(&["pins", "--waiting"]));
         assert!(waiting.contains("fx__inquire") && !waiting.contains("moody"), "{way:?}: {waiting}");
         let approved = stage.gateway.run(&["pins", "approve", "fx__inquire"]);
         assert!(approved.status.success(), "{way:?}: {}", said(&approved));
-        eventually("it is back", || hidden(&stage.tools(Era::Modern, &all)) == want);
-        assert_eq!(hidden(&stage.tools(Era::LEGACY, &json!({}))), [] as [&str; 0], "{way:?}: for those alone");
+        eventually("it is back", || hidden(&stage.tools(ClientEra::Modern, &all)) == want);
+        assert_eq!(hidden(&stage.tools(ClientEra::LEGACY, &json!({}))), [] as [&str; 0], "{way:?}: for those alone");
     }
 }
 
 #[test]
 fn a_client_on_pipes_sees_what_its_capabilities_are_enough_for() {
-    let stage = Hidden::new(Setup::new(), Way::Stdio.fake(), "instance = \"per-session\"");
-    for era in Era::BOTH {
+    let stage = HidingGateway::new(GatewaySetup::new(), AskingTransport::Stdio.fake(), "instance = \"per-session\"");
+    for era in ClientEra::BOTH {
         for (capabilities, want) in kinds() {
             let mut client = Mcp::stdio_with(stage.gateway.pipe(), era, capabilities.clone());
             eventually("its tools are listed", || hidden(&client.tool_names()) == want);
@@ -183,17 +188,18 @@ fn a_client_on_pipes_sees_what_its_capabilities_are_enough_for() {
 
 #[test]
 fn a_process_that_all_clients_share_may_ask_for_pages() {
-    let stage = Hidden::new(Setup::new(), Way::Stdio.fake(), "");
+    let stage = HidingGateway::new(GatewaySetup::new(), AskingTransport::Stdio.fake(), "");
     let pages = json!({"elicitation": {"url": {}}});
     let page = json!({"mode": "url", "message": "Go", "url": "https://x.example/", "elicitationId": "e1"});
-    let asks = Way::Stdio.asks("t", json!([[{"method": "elicitation/create", "params": page}]]));
+    let asks = AskingTransport::Stdio.asks("t", json!([[{"method": "elicitation/create", "params": page}]]));
     for (capabilities, want) in [(&pages, "accept"), (&json!({"elicitation": {}}), "cancel")] {
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             // One process has one list for all clients.
             assert_eq!(hidden(&stage.tools(era, capabilities)), kinds()[4].1, "{era:?}");
         }
         let (gateway, asks) = (&stage.gateway, asks.clone());
-        let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", capabilities.clone());
+        let mut client =
+            Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", capabilities.clone());
         let mut call = super::inquire(&mut client, &asks);
         let (asked, answer) = super::converse(&mut client, &mut call, |_| json!({"action": "accept"}));
         assert_eq!(asked.len(), usize::from(want == "accept"), "{capabilities}: {answer}");
@@ -209,8 +215,8 @@ fn an_operator_is_told_that_a_process_of_several_callers_can_ask_nothing() {
         (2, "instance = \"shared\"", true, false),
         (2, "instance = \"per-caller\"", false, false),
     ] {
-        let setup = if callers == 1 { Setup::new() } else { Setup::new().second_caller(super::TOKEN) };
-        let stage = Hidden::new(setup, Way::Stdio.fake(), instance);
+        let setup = if callers == 1 { GatewaySetup::new() } else { GatewaySetup::new().second_caller(super::TOKEN) };
+        let stage = HidingGateway::new(setup, AskingTransport::Stdio.fake(), instance);
         let shown = || said(&stage.gateway.run(&["status", "fx"]));
         assert_eq!(shown().contains("`instance = \"per-caller\"`"), status, "{callers} {instance}: {}", shown());
         let config = stage.gateway.config.to_str().unwrap();

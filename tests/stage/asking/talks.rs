@@ -7,25 +7,25 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{answered, going_on};
-use crate::stage::mcp::{Era, Mcp, Open};
+use crate::stage::mcp::{ClientEra, Mcp, OpenCall};
 
 /// How long one call is read before the next.
 pub(super) const TURN: Duration = Duration::from_millis(2);
 
 /// A call of the tool that asks, whose client answers its questions.
-pub(super) struct Talk {
-    era: Era,
+pub(super) struct AskingToolCall {
+    era: ClientEra,
     arguments: Value,
     reply: Value,
-    call: Open,
+    call: OpenCall,
     /// Parameters of the questions so far.
     pub(super) asked: Vec<Value>,
     response: Option<Value>,
 }
 
-impl Talk {
+impl AskingToolCall {
     /// Starts the call, whose questions all get this reply.
-    pub(super) fn begin(client: &mut Mcp, era: Era, arguments: &Value, reply: Value) -> Self {
+    pub(super) fn begin(client: &mut Mcp, era: ClientEra, arguments: &Value, reply: Value) -> Self {
         let call = client.open("tools/call", json!({"name": "fx__inquire", "arguments": arguments}));
         Self { era, arguments: arguments.clone(), reply, call, asked: Vec::new(), response: None }
     }
@@ -45,7 +45,7 @@ impl Talk {
         if message.get("method").is_some() {
             client.respond(&message["id"], self.reply.clone());
             self.asked.push(message["params"].clone());
-        } else if self.era == Era::Modern && message["result"]["resultType"] == "input_required" {
+        } else if self.era == ClientEra::Modern && message["result"]["resultType"] == "input_required" {
             let requests = message["result"]["inputRequests"].as_object().unwrap();
             self.asked.extend(requests.values().map(|request| request["params"].clone()));
             let responses: Map<_, _> = requests.keys().map(|key| (key.clone(), self.reply.clone())).collect();
@@ -70,10 +70,10 @@ impl Talk {
 }
 
 /// One step of a client's work; returns true at its end.
-pub(super) type Work<'w> = Box<dyn FnMut() -> bool + 'w>;
+pub(super) type ClientWork<'w> = Box<dyn FnMut() -> bool + 'w>;
 
 /// Does the work of several clients in turn, one step of each at a time.
-pub(super) fn in_turn(works: Vec<Work<'_>>) {
+pub(super) fn in_turn(works: Vec<ClientWork<'_>>) {
     let mut works = VecDeque::from(works);
     while let Some(mut work) = works.pop_front() {
         if !work() {

@@ -7,45 +7,48 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 
-use super::talks::{TURN, Talk, Work, in_turn};
-use super::{Stage, Way, accept, answered, asked, converse, everything, form, going_on, inquire, question};
-use crate::stage::mcp::{Era, Mcp, Open};
+use super::talks::{AskingToolCall, ClientWork, TURN, in_turn};
+use super::{
+    AskingGateway, AskingTransport, accept, answered, asked, converse, everything, form, going_on, inquire, question,
+};
+use crate::stage::mcp::{ClientEra, Mcp, OpenCall};
 use crate::stage::process::eventually;
 use crate::stage::{now, pass};
 
 /// Transports on which nothing says which call a question belongs to.
-const SHARED: [Way; 3] = [Way::Stdio, Way::Session, Way::Sse];
+const SHARED: [AskingTransport; 3] = [AskingTransport::Stdio, AskingTransport::Session, AskingTransport::Sse];
 
 /// Starts a stage whose clients share a process or a session.
-fn shared(way: Way, upstream: &str) -> Stage {
-    let instance = if way == Way::Stdio { "" } else { "instance = \"per-caller\"\n" };
-    Stage::new(way, &format!("{instance}{upstream}"))
+fn shared(way: AskingTransport, upstream: &str) -> AskingGateway {
+    let instance = if way == AskingTransport::Stdio { "" } else { "instance = \"per-caller\"\n" };
+    AskingGateway::new(way, &format!("{instance}{upstream}"))
 }
 
 fn text(response: &Value) -> &Value {
     &response["result"]["content"][0]["text"]
 }
 
-fn open(client: &mut Mcp, tool: &str, arguments: &Value) -> Open {
+fn open(client: &mut Mcp, tool: &str, arguments: &Value) -> OpenCall {
     client.open("tools/call", json!({"name": format!("fx__{tool}"), "arguments": arguments}))
 }
 
 /// Makes a call that asks, and answers with this name. Returns the answers that the server reports.
-fn converses(client: &mut Mcp, era: Era, arguments: &Value, name: &str) -> Vec<Value> {
-    Talk::begin(client, era, arguments, accept(name)).end(client)
+fn converses(client: &mut Mcp, era: ClientEra, arguments: &Value, name: &str) -> Vec<Value> {
+    AskingToolCall::begin(client, era, arguments, accept(name)).end(client)
 }
 
 #[test]
 fn a_question_waits_for_the_other_calls_and_new_calls_wait_for_it() {
     for way in SHARED {
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let stage = shared(way, "");
-            let [mut asker, mut other, mut third] = [era, Era::LEGACY, era].map(|era| stage.client(era, everything()));
+            let [mut asker, mut other, mut third] =
+                [era, ClientEra::LEGACY, era].map(|era| stage.client(era, everything()));
             let mut busy = open(&mut other, "linger", &json!({"ms": 2500, "tag": "busy"}));
             eventually("it runs", || stage.calls("busy") == 1);
             let arguments = way.asks("t", json!([[form("Which?")]]));
             let label = format!("{way:?} {era:?}");
-            let asks = Talk::begin(&mut asker, era, &arguments, accept("me"));
+            let asks = AskingToolCall::begin(&mut asker, era, &arguments, accept("me"));
             eventually("it runs", || stage.calls("t") == 1);
             pass(Duration::from_millis(150));
             let mut new = open(&mut third, "echo", &json!({"text": "new", "tag": "new"}));
@@ -65,11 +68,11 @@ fn a_question_waits_for_the_other_calls_and_new_calls_wait_for_it() {
 
 #[test]
 fn a_call_that_waits_for_a_question_goes_on_where_the_process_that_asked_dies() {
-    let stage = shared(Way::Stdio, "attribution-timeout = \"60s\"\nqueue-timeout = \"60s\"");
-    let [mut asker, mut other, mut third] = [(); 3].map(|()| stage.client(Era::LEGACY, everything()));
+    let stage = shared(AskingTransport::Stdio, "attribution-timeout = \"60s\"\nqueue-timeout = \"60s\"");
+    let [mut asker, mut other, mut third] = [(); 3].map(|()| stage.client(ClientEra::LEGACY, everything()));
     let mut busy = open(&mut other, "linger", &json!({"ms": 60_000, "tag": "busy"}));
     eventually("it runs", || stage.calls("busy") == 1);
-    let mut call = inquire(&mut asker, &Way::Stdio.asks("t", json!([[form("Which?")]])));
+    let mut call = inquire(&mut asker, &AskingTransport::Stdio.asks("t", json!([[form("Which?")]])));
     eventually("it runs", || stage.calls("t") == 1);
     pass(Duration::from_millis(150));
     let mut new = open(&mut third, "echo", &json!({"text": "new", "tag": "new"}));
@@ -87,7 +90,7 @@ fn a_call_that_waits_for_a_question_goes_on_where_the_process_that_asked_dies() 
 fn a_question_that_is_not_clear_in_time_is_refused_and_calls_go_on() {
     for way in SHARED {
         let stage = shared(way, "attribution-timeout = \"300ms\"");
-        let [mut asker, mut other, mut third] = [(); 3].map(|()| stage.client(Era::LEGACY, everything()));
+        let [mut asker, mut other, mut third] = [(); 3].map(|()| stage.client(ClientEra::LEGACY, everything()));
         let mut busy = open(&mut other, "linger", &json!({"ms": 3000, "tag": "busy"}));
         eventually("it runs", || stage.calls("busy") == 1);
         let mut call = inquire(&mut asker, &way.asks("t", json!([[form("Which?")]])));
@@ -103,19 +106,19 @@ fn a_question_that_is_not_clear_in_time_is_refused_and_calls_go_on() {
 
 /// Returns a client's calls as work: of other tools, and of the tool that asks, one after the
 /// other.
-fn rounds(way: Way, n: usize, mut client: Mcp) -> Work<'static> {
+fn rounds(way: AskingTransport, n: usize, mut client: Mcp) -> ClientWork<'static> {
     const ROUNDS: usize = 6;
-    let (era, name) = (Era::BOTH[n % 2], format!("c{n}"));
+    let (era, name) = (ClientEra::BOTH[n % 2], format!("c{n}"));
     let steps = (0..ROUNDS).flat_map(|round| [(round, "linger"), (round, "inquire"), (round, "echo")]);
     let mut steps = steps.filter(move |(_, tool)| *tool != "linger" || n % 3 == 2).peekable();
-    let (mut plain, mut talk) = (None::<Open>, None::<Talk>);
+    let (mut plain, mut talk) = (None::<OpenCall>, None::<AskingToolCall>);
     Box::new(move || {
         let Some(&(round, tool)) = steps.peek() else { return true };
         let tag = format!("{name}-{round}");
         match (&mut plain, &mut talk) {
             (None, None) if tool == "inquire" => {
                 let arguments = way.asks(&tag, json!([[form(&tag)], [form(&tag)]]));
-                talk = Some(Talk::begin(&mut client, era, &arguments, accept(&name)));
+                talk = Some(AskingToolCall::begin(&mut client, era, &arguments, accept(&name)));
             }
             (None, None) => plain = Some(open(&mut client, tool, &json!({"ms": 20 * n, "text": tag}))),
             (Some(call), _) => match call.next_within(TURN) {
@@ -146,7 +149,7 @@ fn after_an_item_has_asked_once_its_questions_reach_their_clients_whatever_else_
     for way in SHARED {
         // The default is too short for a turn that a slow disk holds up.
         let stage = shared(way, "attribution-timeout = \"60s\"");
-        in_turn((0..CLIENTS).map(|n| rounds(way, n, stage.client(Era::BOTH[n % 2], everything()))).collect());
+        in_turn((0..CLIENTS).map(|n| rounds(way, n, stage.client(ClientEra::BOTH[n % 2], everything()))).collect());
         for answer in stage.got(&["\"action\":\"accept\""]).iter().filter(|message| message.get("method").is_none()) {
             let (id, who) = (answer["id"].as_str().unwrap(), answer["result"]["content"]["who"].as_str().unwrap());
             assert!(id.starts_with(&format!("{who}-")), "{way:?}: {who} answered {id}");
@@ -158,7 +161,7 @@ fn after_an_item_has_asked_once_its_questions_reach_their_clients_whatever_else_
 fn an_item_that_asks_after_its_call_has_ended_is_seen_and_gets_nothing_through() {
     for way in SHARED {
         let stage = shared(way, "");
-        let [mut one, mut two] = [(); 2].map(|()| stage.client(Era::LEGACY, everything()));
+        let [mut one, mut two] = [(); 2].map(|()| stage.client(ClientEra::LEGACY, everything()));
         let via = way.asks("x", json!([]))["via"].clone();
         let late = json!({"ms": 100, "id": "late", "via": via, "question": form("Late?")});
         one.call("fx__afterthought", late);
@@ -167,7 +170,7 @@ fn an_item_that_asks_after_its_call_has_ended_is_seen_and_gets_nothing_through()
         assert_eq!(answers[0]["error"]["code"], -32601, "{way:?}: {answers:?}");
         eventually("the operator is told", || stage.gateway.story().contains("its questions are refused from now on"));
         // This question could be another late one.
-        let answers = converses(&mut two, Era::LEGACY, &way.asks("t", json!([[form("Mine?")]])), "two");
+        let answers = converses(&mut two, ClientEra::LEGACY, &way.asks("t", json!([[form("Mine?")]])), "two");
         assert_eq!(answers[0]["error"]["code"], -32602, "{way:?}: {answers:?}");
     }
 }
@@ -176,7 +179,7 @@ fn an_item_that_asks_after_its_call_has_ended_is_seen_and_gets_nothing_through()
 fn a_call_whose_client_went_away_with_a_question_open_is_in_nobodys_way() {
     for way in SHARED {
         let stage = shared(way, "attribution-timeout = \"300ms\"");
-        let [mut gone, mut next] = [(); 2].map(|()| stage.client(Era::Modern, everything()));
+        let [mut gone, mut next] = [(); 2].map(|()| stage.client(ClientEra::Modern, everything()));
         let arguments = way.asks("gone", json!([[form("One?")], [form("Two?")]]));
         let (requests, state) = asked(&gone.call("fx__inquire", arguments.clone()));
         let responses: Map<_, _> = requests.keys().map(|key| (key.clone(), accept("gone"))).collect();
@@ -184,7 +187,7 @@ fn a_call_whose_client_went_away_with_a_question_open_is_in_nobodys_way() {
         eventually("the server goes on, and asks again", || stage.answers("gone/1").len() == 1);
         drop(goes_on);
         pass(Duration::from_millis(200));
-        let answers = converses(&mut next, Era::Modern, &way.asks("next", json!([[form("Mine?")]])), "next");
+        let answers = converses(&mut next, ClientEra::Modern, &way.asks("next", json!([[form("Mine?")]])), "next");
         assert_eq!(answers[0]["result"], accept("next"), "{way:?}: {answers:?}");
         assert!(stage.answers("gone/2").is_empty(), "{way:?}: it waits for its client");
     }
@@ -192,12 +195,12 @@ fn a_call_whose_client_went_away_with_a_question_open_is_in_nobodys_way() {
 
 #[test]
 fn a_call_that_goes_on_with_its_answer_does_not_wait_for_the_person_of_another_call() {
-    let stage = shared(Way::Stdio, "attribution-timeout = \"300ms\"");
-    let mut parked = stage.client(Era::Modern, everything());
-    let mut slow = stage.client(Era::LEGACY, everything());
-    let arguments = Way::Stdio.asks("parked", json!([[form("Which?")]]));
+    let stage = shared(AskingTransport::Stdio, "attribution-timeout = \"300ms\"");
+    let mut parked = stage.client(ClientEra::Modern, everything());
+    let mut slow = stage.client(ClientEra::LEGACY, everything());
+    let arguments = AskingTransport::Stdio.asks("parked", json!([[form("Which?")]]));
     let (requests, state) = asked(&parked.call("fx__inquire", arguments.clone()));
-    let mut call = inquire(&mut slow, &Way::Stdio.asks("slow", json!([[form("Well?")]])));
+    let mut call = inquire(&mut slow, &AskingTransport::Stdio.asks("slow", json!([[form("Well?")]])));
     let open_question = question(&mut call);
     let begun = now();
     let responses: Map<_, _> = requests.keys().map(|key| (key.clone(), accept("me"))).collect();

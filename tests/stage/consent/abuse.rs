@@ -32,12 +32,12 @@ fn forgeries() -> [(&'static str, Value); 9] {
 
 #[test]
 fn a_legacy_server_that_speaks_in_our_name_reaches_nobody() {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").behaving("asks").logging(&log)).start();
     gateway.wait_for_tools(&["fx__inquire"]);
     let capabilities = json!({"elicitation": {"form": {}, "url": {}}});
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities.clone());
         for (label, params) in forgeries() {
             let tag = format!("{label} {era:?}");
@@ -50,7 +50,7 @@ fn a_legacy_server_that_speaks_in_our_name_reaches_nobody() {
         let honest = json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema":
             {"type": "object", "properties": {"who": {"type": "string"}}}}});
         let arguments = json!({"tag": format!("honest {era:?}"), "rounds": [[honest]]});
-        if era == Era::Modern {
+        if era == ClientEra::Modern {
             let answer = client.call("fx__inquire", arguments);
             assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
             continue;
@@ -65,7 +65,7 @@ fn a_legacy_server_that_speaks_in_our_name_reaches_nobody() {
 
 #[test]
 fn a_modern_server_that_uses_our_name_or_our_key_reaches_nobody() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let world = setup.world.clone();
     let gateway = setup.fake("fx", &Fake::stdio("modern")).start();
     gateway.wait_for_tools(&["fx__raw"]);
@@ -82,7 +82,7 @@ fn a_modern_server_that_uses_our_name_or_our_key_reaches_nobody() {
         let result = json!({"resultType": "input_required", "requestState": "theirs",
             "inputRequests": {key: {"method": "elicitation/create", "params": params}}});
         let file = world.write("work/raw.json", &result.to_string());
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let capabilities = json!({"elicitation": {"form": {}, "url": {}}});
             let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities);
             let mut call = client.open("tools/call", json!({"name": "fx__raw", "arguments": {"file": file}}));
@@ -95,7 +95,7 @@ fn a_modern_server_that_uses_our_name_or_our_key_reaches_nobody() {
 
 #[test]
 fn an_approval_after_the_end_of_its_question_does_nothing() {
-    let stage = Stage::with("prompt-life = \"1s\"\ntimeout = \"1s\"", "");
+    let stage = ConsentGateway::with("prompt-life = \"1s\"\ntimeout = \"1s\"", "");
     let over = || eventually("the question is over", || operator::pending(&stage).is_empty());
     let late = |id: &str| {
         let output = stage.gateway.run(&["approve", id, "--for", "always"]);
@@ -103,7 +103,7 @@ fn an_approval_after_the_end_of_its_question_does_nothing() {
     };
     let arguments = json!({"text": "late"});
 
-    let mut mute = stage.client(Era::Modern, json!({}));
+    let mut mute = stage.client(ClientEra::Modern, json!({}));
     let id = waits_for(&mute.call("fx__echo", arguments.clone()));
     over();
     late(&id);
@@ -113,18 +113,18 @@ fn an_approval_after_the_end_of_its_question_does_nothing() {
 
     // Another tool each time: after unanswered approvals about a tool, its calls are refused for a
     // while.
-    let mut modern = stage.client(Era::Modern, forms());
+    let mut modern = stage.client(ClientEra::Modern, forms());
     let (_, state) = asked(&modern.call("fx__env", json!({})));
     over();
     asked(&go_on(&mut modern, "fx__env", &json!({}), &state, &allow("session")));
     over();
 
-    let mut legacy = stage.client(Era::LEGACY, forms());
+    let mut legacy = stage.client(ClientEra::LEGACY, forms());
     let mut call = legacy.open("tools/call", json!({"name": "fx__fail", "arguments": {}}));
     let question = call.next().unwrap();
     assert_eq!(call.response()["result"]["isError"], true);
     late(stage.audit("prompt").last().unwrap()["prompt"].as_str().unwrap());
     legacy.respond(&question["id"], allow("session"));
-    waits_for(&stage.client(Era::Modern, json!({})).call("fx__fail", json!({})));
+    waits_for(&stage.client(ClientEra::Modern, json!({})).call("fx__fail", json!({})));
     assert_eq!(stage.called().len(), 0);
 }

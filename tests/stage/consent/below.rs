@@ -5,8 +5,8 @@ use super::*;
 
 #[test]
 fn calls_below_a_folder_are_allowed_by_one_command() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let mut write = |path: &str| {
         let answer = client.call("fx__write", json!({ "path": path }));
         if answer.is_error() { reason(&answer) } else { answer.text() }

@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn arguments_swapped_between_the_question_and_the_answer_are_refused() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, forms());
     let (_, state) = asked(&client.call("fx__echo", json!({"text": "harmless"})));
     for (label, name, arguments) in [
         ("arguments", "fx__echo", json!({"text": "harmful"})),
@@ -23,9 +23,9 @@ fn arguments_swapped_between_the_question_and_the_answer_are_refused() {
 
 #[test]
 fn the_client_of_another_caller_cannot_answer() {
-    let stage = Stage::new();
-    let mut asking = stage.client(Era::Modern, forms());
-    let mut other = stage.second(Era::Modern, forms());
+    let stage = ConsentGateway::new();
+    let mut asking = stage.client(ClientEra::Modern, forms());
+    let mut other = stage.second(ClientEra::Modern, forms());
     let arguments = json!({"text": "mine"});
     let (_, state) = asked(&asking.call("fx__echo", arguments.clone()));
     let stolen = go_on(&mut other, "fx__echo", &arguments, &state, &allow("session"));
@@ -37,8 +37,8 @@ fn the_client_of_another_caller_cannot_answer() {
 
 #[test]
 fn a_client_that_accepts_everything_cannot_allow_what_may_destroy() {
-    let stage = Stage::new();
-    for era in Era::BOTH {
+    let stage = ConsentGateway::new();
+    for era in ClientEra::BOTH {
         let mut client = stage.client(era, forms());
         let arguments = json!({"path": "/etc/passwd"});
         let mut answer = client.call("fx__write", arguments.clone());
@@ -56,8 +56,8 @@ fn a_client_that_accepts_everything_cannot_allow_what_may_destroy() {
 
 #[test]
 fn one_consent_is_good_for_all_rounds_of_one_call_and_for_no_second_one() {
-    let setup = Setup::new().policy("default = \"ask\"");
-    let (world, log) = (setup.world.clone(), Log::new(&setup.world.path("work"), "fx"));
+    let setup = GatewaySetup::new().policy("default = \"ask\"");
+    let (world, log) = (setup.world.clone(), InputLog::new(&setup.world.path("work"), "fx"));
     let gateway = setup.fake("fx", &Fake::stdio("modern").logging(&log)).start();
     gateway.wait_for_tools(&["fx__raw"]);
     let round = json!({"resultType": "input_required", "requestState": "theirs", "inputRequests": {"who":
@@ -65,7 +65,7 @@ fn one_consent_is_good_for_all_rounds_of_one_call_and_for_no_second_one() {
             {"type": "object", "properties": {"who": {"type": "string"}}}}}}});
     let file = world.write("work/raw.json", &round.to_string());
     let arguments = json!({"file": file});
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", forms());
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", forms());
     let (_, state) = asked(&client.call("fx__raw", arguments.clone()));
     let mut theirs = go_on(&mut client, "fx__raw", &arguments, &state, &allow("once"));
     let mut last = Value::Null;
@@ -86,14 +86,14 @@ fn one_consent_is_good_for_all_rounds_of_one_call_and_for_no_second_one() {
     // The state proves its permit once. Sent again, the request is a call like any other.
     let replayed = client.request("tools/call", last);
     let (question, _) = asked(&replayed);
-    assert!(question["message"].as_str().unwrap().starts_with("headend asks"), "{}", replayed.raw);
+    assert!(question["message"].as_str().unwrap().starts_with("headend needs your approval"), "{}", replayed.raw);
     assert_eq!(log.count("tools/call"), 4);
 }
 
 #[test]
 fn a_rule_that_comes_while_a_person_thinks_has_the_last_word() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, forms());
     let arguments = json!({"text": "x"});
     let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
     let text = std::fs::read_to_string(&stage.gateway.config).unwrap();

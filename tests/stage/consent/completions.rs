@@ -28,15 +28,15 @@ fn values(client: &mut Mcp, params: &Value) -> Vec<Value> {
 }
 
 /// Makes the call, which is refused, and approves it on the command line.
-fn approve(stage: &Stage, client: &mut Mcp, method: &str, params: &Value, how: &[&str]) {
+fn approve(stage: &ConsentGateway, client: &mut Mcp, method: &str, params: &Value, how: &[&str]) {
     assert_eq!(client.request(method, params.clone()).code(), Some(1003));
     headend(stage, &[&["approve", &pending(stage)[0]], how].concat());
 }
 
 #[test]
 fn completions_wait_for_a_consent_that_lasts() {
-    for era in Era::BOTH {
-        let stage = Stage::new();
+    for era in ClientEra::BOTH {
+        let stage = ConsentGateway::new();
         let mut client = stage.client(era, json!({}));
         let mut other = stage.second(era, json!({}));
         for (n, (method, call, completion)) in items().into_iter().enumerate() {
@@ -63,8 +63,8 @@ fn completions_wait_for_a_consent_that_lasts() {
 
 #[test]
 fn a_session_is_a_time_and_completions_pass_where_the_operator_says_so() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, forms());
     for (method, call, completion) in items() {
         let (_, state) = asked(&client.request(method, call.clone()));
         let mut again = call.clone();
@@ -73,12 +73,12 @@ fn a_session_is_a_time_and_completions_pass_where_the_operator_says_so() {
         client.request(method, again).result();
         assert_eq!(values(&mut client, &completion), ["alpha", "beta"], "{method}");
     }
-    let setup = Setup::new().policy("default = \"ask\"");
+    let setup = GatewaySetup::new().policy("default = \"ask\"");
     let command = Fake::stdio("legacy").command();
     let tables = format!("[upstreams.fx]\ncommand = {command}\ncompletions = \"pass\"");
     let gateway = setup.toml(&tables).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         for (method, _, completion) in items() {
             assert_eq!(values(&mut gateway.client(era), &completion), ["alpha", "beta"], "{era:?}, {method}");
         }
@@ -89,7 +89,7 @@ fn a_session_is_a_time_and_completions_pass_where_the_operator_says_so() {
 fn a_rule_that_asks_about_one_prompt_leaves_the_others_alone_and_a_denial_hides() {
     let rules = "[[policy.rules]]\nid = \"p-waits\"\neffect = \"ask\"\nprompts = [\"fx__p\"]\n\
                  [[policy.rules]]\nid = \"no-docs\"\neffect = \"deny\"\nresources = [\"off+*\"]";
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .fake("fx", &Fake::stdio("legacy"))
         .fake("open", &Fake::stdio("legacy"))
         .fake("off", &Fake::stdio("legacy"))

@@ -9,8 +9,8 @@ use crate::stage::steps::abuse::{echoed, waits_for};
 
 #[test]
 fn a_denial_is_listed_and_commands_take_it_back_or_allow_the_call_once() {
-    let stage = Stage::with("hold = \"0s\"", "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ConsentGateway::with("hold = \"0s\"", "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let one = json!({"text": "one"});
     let id = waits_for(&client.call("fx__echo", one.clone()));
     let told = headend(&stage, &["deny", &id]);
@@ -34,8 +34,8 @@ fn a_denial_is_listed_and_commands_take_it_back_or_allow_the_call_once() {
 
 #[test]
 fn the_console_lists_a_denial_and_undo_takes_it_back() {
-    let stage = Stage::with("hold = \"0s\"", "[console]\nlisten = \"127.0.0.1:0\"");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ConsentGateway::with("hold = \"0s\"", "[console]\nlisten = \"127.0.0.1:0\"");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let one = json!({"text": "one"});
     let id = waits_for(&client.call("fx__echo", one.clone()));
     headend(&stage, &["deny", &id]);
@@ -51,8 +51,8 @@ fn the_console_lists_a_denial_and_undo_takes_it_back() {
 
 #[test]
 fn a_yes_to_a_call_that_still_waits_asks_for_nothing_more() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ConsentGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let mut call = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "held"}}));
     eventually("the call is held", || !operator::pending(&stage).is_empty());
     let id = operator::pending(&stage).remove(0);
@@ -65,15 +65,15 @@ fn a_yes_to_a_call_that_still_waits_asks_for_nothing_more() {
 
 #[test]
 fn a_block_is_listed_with_the_command_that_ends_it_and_is_of_one_client_alone() {
-    let stage = Stage::with("hold = \"0s\"\nprompt-life = \"1s\"", "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ConsentGateway::with("hold = \"0s\"\nprompt-life = \"1s\"", "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     for text in ["a", "b", "c"] {
         waits_for(&client.call("fx__echo", json!({"text": text})));
         eventually("its time is over", || operator::pending(&stage).is_empty());
     }
     let refused = |client: &mut Mcp| reason(&client.call("fx__echo", json!({"text": "d"})));
     eventually("the item is blocked", || refused(&mut client) == "denied");
-    let mut other = Mcp::http_named(stage.gateway.address, stage.gateway.token(), Era::Modern, "another");
+    let mut other = Mcp::http_named(stage.gateway.address, stage.gateway.token(), ClientEra::Modern, "another");
     assert_eq!(refused(&mut other), "awaiting_approval", "another client of that caller");
     let listed: Value = serde_json::from_str(&headend(&stage, &["approvals", "--json"])).unwrap();
     let id = listed["blocks"][0]["id"].as_str().unwrap();

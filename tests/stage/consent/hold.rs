@@ -3,7 +3,7 @@
 
 use super::operator::{headend, pending};
 use super::*;
-use crate::stage::harness::World;
+use crate::stage::harness::TestHome;
 use crate::stage::old_client::OldClient;
 use crate::stage::steps::abuse::{approve, echoed, waits_for};
 
@@ -33,7 +33,7 @@ fn message(id: &str, params: Value) -> Value {
 }
 
 /// Returns the ids of the open approvals.
-fn listed(world: &World) -> Vec<String> {
+fn listed(world: &TestHome) -> Vec<String> {
     let output = world.run(&["approvals", "--json"]);
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let open = listed["approvals"].as_array().cloned().unwrap_or_default();
@@ -41,7 +41,7 @@ fn listed(world: &World) -> Vec<String> {
 }
 
 /// Waits until approvals are open and returns their ids.
-fn open_ids(world: &World) -> Vec<String> {
+fn open_ids(world: &TestHome) -> Vec<String> {
     let mut ids = Vec::new();
     eventually("a call waits", || {
         ids = listed(world);
@@ -51,11 +51,11 @@ fn open_ids(world: &World) -> Vec<String> {
 }
 
 /// Denies all open approvals.
-fn clear(world: &World) {
+fn clear(world: &TestHome) {
     listed(world).iter().for_each(|id| drop(world.run(&["deny", id])));
 }
 
-fn approve_in(world: &World) {
+fn approve_in(world: &TestHome) {
     let output = world.run(&["approve", &open_ids(world)[0]]);
     assert!(output.status.success(), "{}", crate::stage::process::said(&output));
 }
@@ -71,8 +71,8 @@ pub(super) fn is_echo(response: &Value, text: &str) -> bool {
 
 #[test]
 fn over_http_a_call_is_answered_when_a_person_has_decided() {
-    let stage = Stage::with(LONG, "");
-    for era in Era::BOTH {
+    let stage = ConsentGateway::with(LONG, "");
+    for era in ClientEra::BOTH {
         for (how, text) in [("approve", "yes"), ("deny", "no")] {
             let text = format!("{text} {era:?}");
             let mut client = stage.client(era, json!({}));
@@ -90,7 +90,7 @@ fn over_http_a_call_is_answered_when_a_person_has_decided() {
 }
 
 /// Waits for the next comment of a stream.
-fn comment(call: &mut Open) -> String {
+fn comment(call: &mut OpenCall) -> String {
     assert!(call.head().is_stream(), "not a stream: {:?}", call.head());
     loop {
         let piece = call.conn.piece().unwrap().expect("the stream goes on");
@@ -102,13 +102,13 @@ fn comment(call: &mut Open) -> String {
 
 #[test]
 fn over_http_a_stream_stays_open_by_comments() {
-    let setup = Setup::new()
+    let setup = GatewaySetup::new()
         .server("limits.keepalive = \"1s\"")
         .policy(&format!("default = \"ask\"\n[policy.consent]\n{LONG}"))
         .fake("fx", &Fake::stdio("legacy"));
     let gateway = setup.start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let mut call = client.open("tools/call", echo_with_progress(&format!("{era:?}")));
         assert_eq!(call.next().unwrap()["method"], "notifications/progress");
@@ -121,7 +121,7 @@ fn over_http_a_stream_stays_open_by_comments() {
 #[test]
 fn over_the_old_transport_and_over_pipes_a_call_is_answered_when_a_person_has_decided() {
     let policy = format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}");
-    let setup = Setup::new().server("legacy-sse = true").policy(&policy);
+    let setup = GatewaySetup::new().server("legacy-sse = true").policy(&policy);
     let gateway = setup.fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut old = OldClient::connect(&gateway, gateway.token(), "/sse");
@@ -130,7 +130,7 @@ fn over_the_old_transport_and_over_pipes_a_call_is_answered_when_a_person_has_de
     approve_in(&gateway.world);
     assert!(is_echo(&old.message(), "old"));
 
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = Mcp::stdio(gateway.pipe(), era);
         let text = format!("{era:?}");
         let call = message(&text, client.dress(echo(&text)));
@@ -139,14 +139,14 @@ fn over_the_old_transport_and_over_pipes_a_call_is_answered_when_a_person_has_de
         let answer = client.pipe().answer(&json!(text), PATIENCE);
         assert!(echoed(&answer, &text), "{text}: {}", answer.raw);
         // No other request waits behind the held call.
-        assert_eq!(client.request("ping", json!({})).code().is_none(), era != Era::Modern, "{text}");
+        assert_eq!(client.request("ping", json!({})).code().is_none(), era != ClientEra::Modern, "{text}");
     }
 }
 
 #[test]
 fn after_its_time_a_call_is_refused_and_the_approval_stays() {
-    let stage = Stage::with("hold = \"400ms\"", "");
-    for era in Era::BOTH {
+    let stage = ConsentGateway::with("hold = \"400ms\"", "");
+    for era in ClientEra::BOTH {
         let mut client = stage.client(era, json!({}));
         let arguments = json!({"text": format!("{era:?}")});
         let begun = now();
@@ -165,18 +165,18 @@ fn the_name_that_a_client_gives_itself_decides_how_long_it_waits_and_a_reload_ch
     let hold = |time: &str| format!("[[policy.consent.holds]]\nclients = [\"i?\"]\nhold = \"{time}\"\n");
     let text = |time: &str| {
         let policy = format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}\n{}", hold(time));
-        Setup::new().policy(&policy).fake("fx", &Fake::stdio("legacy"))
+        GatewaySetup::new().policy(&policy).fake("fx", &Fake::stdio("legacy"))
     };
     let gateway = text("0s").start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         // Clients of the tests have the name `it`.
         waits_for(&gateway.client(era).call("fx__echo", json!({"text": format!("at once {era:?}")})));
         clear(&gateway.world);
     }
     let reloaded = gateway.reload(&text("10m").text());
     assert!(reloaded.status.success(), "{}", crate::stage::process::said(&reloaded));
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let mut call = client.open("tools/call", echo(&format!("later {era:?}")));
         assert!(call.next_within(Duration::from_millis(300)).is_err(), "{era:?}: it is held");
@@ -190,15 +190,15 @@ fn the_name_that_a_client_gives_itself_decides_how_long_it_waits_and_a_reload_ch
 
 #[test]
 fn beyond_the_number_of_held_calls_a_refusal_comes_at_once() {
-    let stage = Stage::with(&format!("{LONG}\nmax-held = 2"), "");
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ConsentGateway::with(&format!("{LONG}\nmax-held = 2"), "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let arguments = json!({"text": "same"});
     let first = client.open("tools/call", echo("same"));
     open_ids(&stage.gateway.world);
     let mut second = client.open("tools/call", echo("same"));
     assert!(second.next_within(Duration::from_millis(500)).is_err(), "a call that joins is held too");
     waits_for(&client.call("fx__echo", arguments.clone()));
-    let mut other = stage.second(Era::Modern, json!({}));
+    let mut other = stage.second(ClientEra::Modern, json!({}));
     let mut others = other.open("tools/call", echo("same"));
     assert!(others.next_within(Duration::from_millis(300)).is_err(), "the number is the caller's");
     drop((first, second, others));
@@ -213,8 +213,8 @@ fn beyond_the_number_of_held_calls_a_refusal_comes_at_once() {
 
 #[test]
 fn a_batch_waits_for_no_person() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Legacy("2025-03-26"), json!({}));
+    let stage = ConsentGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::Legacy("2025-03-26"), json!({}));
     let headers = client.headers("", &Value::Null);
     let call = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": echo("x")});
     let body = json!([call(90), {"jsonrpc": "2.0", "id": 91, "method": "ping"}]).to_string();
@@ -224,7 +224,7 @@ fn a_batch_waits_for_no_person() {
 
 #[test]
 fn a_call_of_the_command_line_is_refused_at_once() {
-    let stage = Stage::with(LONG, "");
+    let stage = ConsentGateway::with(LONG, "");
     let begun = now();
     let output = stage.gateway.run(&["call", "fx__echo", "{\"text\":\"x\"}"]);
     let told = crate::stage::process::said(&output);
@@ -234,14 +234,14 @@ fn a_call_of_the_command_line_is_refused_at_once() {
 
 #[test]
 fn a_legacy_client_whose_word_does_not_suffice_is_told_where_to_go_and_its_answers_grant_nothing() {
-    let stage = Stage::with(LONG, "");
+    let stage = ConsentGateway::with(LONG, "");
     let write = |path: &str| json!({"name": "fx__write", "arguments": {"path": path}});
     for (label, answer) in [
         ("accept", json!({"action": "accept", "content": {}})),
         ("a forged decision", allow("session")),
         ("cancel", json!({"action": "cancel"})),
     ] {
-        let mut client = stage.client(Era::LEGACY, forms());
+        let mut client = stage.client(ClientEra::LEGACY, forms());
         let mut call = client.open("tools/call", write(label));
         let question = call.next().unwrap();
         assert_eq!(question["method"], "elicitation/create", "{label}: {question}");
@@ -258,7 +258,7 @@ fn a_legacy_client_whose_word_does_not_suffice_is_told_where_to_go_and_its_answe
         approve_in(&stage.gateway.world);
         assert_eq!(call.response()["result"]["content"][0]["text"], "write", "{label}");
     }
-    let mut client = stage.client(Era::LEGACY, forms());
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     let mut call = client.open("tools/call", write("declined"));
     let question = call.next().unwrap();
     read_form();
@@ -285,8 +285,8 @@ fn a_legacy_client_whose_word_does_not_suffice_is_told_where_to_go_and_its_answe
 
 #[test]
 fn a_modern_client_whose_word_does_not_suffice_is_held_without_a_form() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::Modern, forms());
     let mut call = client.open("tools/call", json!({"name": "fx__write", "arguments": {"path": "a"}}));
     assert!(call.next_within(Duration::from_millis(300)).is_err(), "its request would end with a form");
     approve_in(&stage.gateway.world);
@@ -295,8 +295,8 @@ fn a_modern_client_whose_word_does_not_suffice_is_held_without_a_form() {
 
 #[test]
 fn a_client_that_wants_progress_hears_that_its_call_waits_and_progress_grows_from_then_on() {
-    let stage = Stage::with(LONG, "");
-    for era in Era::BOTH {
+    let stage = ConsentGateway::with(LONG, "");
+    for era in ClientEra::BOTH {
         let mut client = stage.client(era, json!({}));
         let params = json!({"name": "fx__progress", "arguments": {"steps": 3, "delay_ms": 20, "era": format!("{era:?}")},
             "_meta": {"progressToken": "mine"}});
@@ -320,8 +320,8 @@ fn a_client_that_wants_progress_hears_that_its_call_waits_and_progress_grows_fro
 
 #[test]
 fn a_modern_client_that_opens_the_page_is_held_while_its_person_is_there() {
-    let stage = Stage::with(LONG, "[console]\nlisten = \"127.0.0.1:0\"");
-    let mut client = stage.client(Era::Modern, json!({"elicitation": {"url": {}}}));
+    let stage = ConsentGateway::with(LONG, "[console]\nlisten = \"127.0.0.1:0\"");
+    let mut client = stage.client(ClientEra::Modern, json!({"elicitation": {"url": {}}}));
     let arguments = json!({"path": "a"});
     let (question, state) = asked(&client.call("fx__write", arguments.clone()));
     assert_eq!(question["mode"], "url", "{question}");
@@ -335,8 +335,8 @@ fn a_modern_client_that_opens_the_page_is_held_while_its_person_is_there() {
 
 #[test]
 fn a_modern_client_that_comes_back_without_an_answer_is_held_while_the_question_is_open() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::Modern, forms());
     let arguments = json!({"text": "again"});
     let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
     let mut call =
@@ -348,8 +348,8 @@ fn a_modern_client_that_comes_back_without_an_answer_is_held_while_the_question_
 
 #[test]
 fn a_modern_client_whose_retry_waited_in_vain_is_asked_again_and_can_answer() {
-    let stage = Stage::with("hold = \"400ms\"", "");
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::with("hold = \"400ms\"", "");
+    let mut client = stage.client(ClientEra::Modern, forms());
     let arguments = json!({"text": "in vain"});
     let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
     let begun = now();
@@ -364,8 +364,8 @@ fn a_modern_client_whose_retry_waited_in_vain_is_asked_again_and_can_answer() {
 
 #[test]
 fn forms_that_say_where_to_go_come_one_after_the_other_and_end_with_the_wait() {
-    let stage = Stage::with("hold = \"1500ms\"", "");
-    let mut client = stage.client(Era::LEGACY, forms());
+    let stage = ConsentGateway::with("hold = \"1500ms\"", "");
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     let write = |path: &str| json!({"name": "fx__write", "arguments": {"path": path}});
     let mut first = client.open("tools/call", write("first"));
     let question = first.next().unwrap();

@@ -3,25 +3,25 @@
 use super::*;
 
 /// Waits for the gateway's question on a call's stream.
-fn question(call: &mut Open) -> Value {
+fn question(call: &mut OpenCall) -> Value {
     let message = call.next().unwrap();
     assert_eq!(message["method"], "elicitation/create", "{message}");
     message
 }
 
-fn call(client: &mut Mcp, name: &str, arguments: &Value) -> Open {
+fn call(client: &mut Mcp, name: &str, arguments: &Value) -> OpenCall {
     client.open("tools/call", json!({"name": name, "arguments": arguments}))
 }
 
 #[test]
 fn a_legacy_client_is_asked_on_the_stream_of_its_call() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::LEGACY, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     for (how, want) in [("once", Some("a")), ("deny", None), ("session", Some("c"))] {
         let arguments = json!({"text": want.unwrap_or("b")});
         let mut open = call(&mut client, "fx__echo", &arguments);
         let asked = question(&mut open);
-        assert!(asked["params"]["message"].as_str().unwrap().starts_with("headend asks"), "{asked}");
+        assert!(asked["params"]["message"].as_str().unwrap().starts_with("headend needs your approval"), "{asked}");
         assert_eq!(stage.called().iter().filter(|call| **call == arguments).count(), 0, "{how}");
         client.respond(&asked["id"], allow(how));
         let response = open.response();
@@ -33,7 +33,7 @@ fn a_legacy_client_is_asked_on_the_stream_of_its_call() {
     let answer = client.call("fx__echo", json!({"text": "d"}));
     assert_eq!(answer.text(), "d", "the session was allowed");
     assert_eq!(client.end_session(), 204);
-    let mut next = stage.client(Era::LEGACY, forms());
+    let mut next = stage.client(ClientEra::LEGACY, forms());
     let mut open = call(&mut next, "fx__echo", &json!({"text": "e"}));
     question(&mut open);
     assert_eq!(stage.called().len(), 3, "a, c and d");
@@ -41,8 +41,8 @@ fn a_legacy_client_is_asked_on_the_stream_of_its_call() {
 
 #[test]
 fn no_answer_in_time_is_a_no() {
-    let stage = Stage::with("timeout = \"1s\"", "");
-    let mut client = stage.client(Era::LEGACY, forms());
+    let stage = ConsentGateway::with("timeout = \"1s\"", "");
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     let mut open = call(&mut client, "fx__echo", &json!({"text": "x"}));
     let asked = question(&mut open);
     let withdrawn = open.next().unwrap();
@@ -60,8 +60,8 @@ fn no_answer_in_time_is_a_no() {
 
 #[test]
 fn a_question_that_the_operator_has_answered_is_taken_back_from_the_client() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::LEGACY, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     let mut open = call(&mut client, "fx__echo", &json!({"text": "x"}));
     let asked = question(&mut open);
     let id = operator::pending(&stage).remove(0);
@@ -76,8 +76,8 @@ fn a_question_that_the_operator_has_answered_is_taken_back_from_the_client() {
 
 #[test]
 fn a_client_that_hangs_up_while_it_is_asked_has_called_nothing() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::LEGACY, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     let mut open = call(&mut client, "fx__echo", &json!({"text": "x"}));
     let asked = question(&mut open);
     let id = open.id.clone();

@@ -4,7 +4,7 @@
 use super::*;
 
 /// Starts a call and waits until its approval is open.
-fn waiting(stage: &Stage, client: &mut Mcp, arguments: &Value) -> Open {
+fn waiting(stage: &ConsentGateway, client: &mut Mcp, arguments: &Value) -> OpenCall {
     let before = operator::pending(stage).len();
     let call = client.open("tools/call", json!({"name": "fx__echo", "arguments": arguments}));
     eventually("its approval is open", || operator::pending(stage).len() == before + 1);
@@ -18,10 +18,11 @@ fn text_of(response: &Value) -> Option<&str> {
 
 #[test]
 fn the_forms_of_parallel_calls_come_one_after_the_other() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::LEGACY, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     let texts = ["a", "b", "same", "same", "same", "c"];
-    let mut calls: Vec<Open> = texts.iter().map(|text| waiting(&stage, &mut client, &json!({"text": text}))).collect();
+    let mut calls: Vec<OpenCall> =
+        texts.iter().map(|text| waiting(&stage, &mut client, &json!({"text": text}))).collect();
     assert_eq!(operator::pending(&stage).len(), 6, "six questions, equal ones among them");
     let mut numbers = Vec::new();
     for (nth, call) in calls.iter_mut().enumerate() {
@@ -42,15 +43,15 @@ fn the_forms_of_parallel_calls_come_one_after_the_other() {
 
 #[test]
 fn one_once_among_equal_calls_runs_one_of_them() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::LEGACY, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     let arguments = json!({"text": "x"});
-    let calls: Vec<Open> = (0..3).map(|_| waiting(&stage, &mut client, &arguments)).collect();
+    let calls: Vec<OpenCall> = (0..3).map(|_| waiting(&stage, &mut client, &arguments)).collect();
     let ids = operator::pending(&stage);
     operator::headend(&stage, &["approve", &ids[1]]);
     eventually("one of them runs", || stage.called().len() == 1);
     // The call finds neither the grant of another call nor a question without a call.
-    let mut mute = stage.client(Era::LEGACY, json!({}));
+    let mut mute = stage.client(ClientEra::LEGACY, json!({}));
     assert_eq!(reason(&mute.call("fx__echo", arguments.clone())), "awaiting_approval");
     assert_eq!(operator::pending(&stage).len(), 3);
     for id in [&ids[0], &ids[2]] {
@@ -63,12 +64,12 @@ fn one_once_among_equal_calls_runs_one_of_them() {
 
 #[test]
 fn a_client_that_is_gone_with_a_form_open_stands_in_no_ones_way() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::LEGACY, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::LEGACY, forms());
     let mut call = waiting(&stage, &mut client, &json!({"text": "x"}));
     call.next().unwrap();
     drop((call, client));
-    let mut next = stage.client(Era::LEGACY, forms());
+    let mut next = stage.client(ClientEra::LEGACY, forms());
     for text in ["x", "y"] {
         let mut call = waiting(&stage, &mut next, &json!({"text": text}));
         let question = call.next().unwrap();

@@ -4,17 +4,17 @@ use super::operator::{headend, pending};
 use super::*;
 
 /// Starts a stage without authentication.
-fn open_stage(more: &str) -> Stage {
-    let setup = Setup::new().server("auth.mode = \"none\"");
+fn open_stage(more: &str) -> ConsentGateway {
+    let setup = GatewaySetup::new().server("auth.mode = \"none\"");
     let setup = setup.policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("both").logging(&log)).toml(more).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    Stage { gateway, log }
+    ConsentGateway { gateway, log }
 }
 
 /// Connects our own user on a pipe, and a client over HTTP.
-fn clients(stage: &Stage, era: Era) -> [Mcp; 2] {
+fn clients(stage: &ConsentGateway, era: ClientEra) -> [Mcp; 2] {
     [Mcp::stdio(stage.gateway.pipe(), era), Mcp::http(stage.gateway.address, None, era)]
 }
 
@@ -26,7 +26,7 @@ fn is_asked(client: &mut Mcp) -> bool {
 #[test]
 fn a_grant_serves_the_caller_that_it_was_given_to_and_no_namesake() {
     let stage = open_stage("");
-    let [mut own, mut anyone] = clients(&stage, Era::Modern);
+    let [mut own, mut anyone] = clients(&stage, ClientEra::Modern);
     assert!(is_asked(&mut own));
     headend(&stage, &["approve", &pending(&stage)[0], "--for", "always"]);
     assert!(!is_asked(&mut own));
@@ -37,11 +37,11 @@ fn a_grant_serves_the_caller_that_it_was_given_to_and_no_namesake() {
     let kinds = records.iter().map(|record| json!([record["caller"], record["caller-kind"]]));
     assert_eq!(kinds.collect::<Vec<_>>(), [json!(["local", null]), json!(["local", "anyone"])]);
 
-    let stage = Stage { gateway: stage.gateway.restart(), log: stage.log };
+    let stage = ConsentGateway { gateway: stage.gateway.restart(), log: stage.log };
     stage.gateway.wait_for_tools(&["fx__echo"]);
-    assert!(clients(&stage, Era::Modern).iter_mut().all(|client| !is_asked(client)), "each has its own");
+    assert!(clients(&stage, ClientEra::Modern).iter_mut().all(|client| !is_asked(client)), "each has its own");
     headend(&stage, &["grants", "revoke", "--all"]);
-    assert!(clients(&stage, Era::Modern).iter_mut().all(is_asked));
+    assert!(clients(&stage, ClientEra::Modern).iter_mut().all(is_asked));
     assert_eq!(pending(&stage).len(), 2, "nor do they share an approval");
 }
 
@@ -50,13 +50,13 @@ fn namesakes_are_counted_apart() {
     let limit = "[[policy.rules]]\nid = \"all\"\neffect = \"allow\"\ntools = [\"fx__echo\"]\n\
                  [[policy.limits]]\nid = \"few\"\nkey = [\"caller\"]\nper-day = 1";
     let stage = open_stage(limit);
-    for client in &mut clients(&stage, Era::Modern) {
+    for client in &mut clients(&stage, ClientEra::Modern) {
         assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
         assert_eq!(reason(&client.call("fx__echo", json!({"text": "x"}))), "limited");
     }
-    let stage = Stage { gateway: stage.gateway.restart(), log: stage.log };
+    let stage = ConsentGateway { gateway: stage.gateway.restart(), log: stage.log };
     stage.gateway.wait_for_tools(&["fx__echo"]);
-    for client in &mut clients(&stage, Era::Modern) {
+    for client in &mut clients(&stage, ClientEra::Modern) {
         assert_eq!(reason(&client.call("fx__echo", json!({"text": "x"}))), "limited", "the store has both counts");
     }
 }
@@ -64,7 +64,7 @@ fn namesakes_are_counted_apart() {
 #[test]
 fn a_caller_that_loses_its_access_ends_nothing_of_its_namesake() {
     let stage = open_stage("");
-    let [mut own, mut anyone] = clients(&stage, Era::LEGACY);
+    let [mut own, mut anyone] = clients(&stage, ClientEra::LEGACY);
     assert!(is_asked(&mut own));
     headend(&stage, &["approve", &pending(&stage)[0], "--for", "session"]);
     assert!(!is_asked(&mut own) && is_asked(&mut anyone));

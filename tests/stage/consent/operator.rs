@@ -4,7 +4,7 @@
 use super::*;
 
 /// Returns the ids of the open approvals.
-pub(crate) fn pending(stage: &Stage) -> Vec<String> {
+pub(crate) fn pending(stage: &ConsentGateway) -> Vec<String> {
     let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -20,7 +20,7 @@ pub(crate) fn for_a_model(text: &str) {
     }
 }
 
-pub(crate) fn headend(stage: &Stage, args: &[&str]) -> String {
+pub(crate) fn headend(stage: &ConsentGateway, args: &[&str]) -> String {
     let output = stage.gateway.world.run(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -28,8 +28,8 @@ pub(crate) fn headend(stage: &Stage, args: &[&str]) -> String {
 
 #[test]
 fn a_client_that_cannot_be_asked_is_told_how_to_get_an_approval() {
-    let stage = Stage::new();
-    for era in Era::BOTH {
+    let stage = ConsentGateway::new();
+    for era in ClientEra::BOTH {
         let mut client = stage.client(era, json!({}));
         let arguments = json!({"text": format!("{era:?}")});
         let refused = client.call("fx__echo", arguments.clone());
@@ -59,8 +59,8 @@ fn a_client_that_cannot_be_asked_is_told_how_to_get_an_approval() {
 
 #[test]
 fn what_may_destroy_is_allowed_by_the_operator_alone() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, forms());
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, forms());
     let refused = client.call("fx__write", json!({"path": "a"}));
     assert_eq!(reason(&refused), "awaiting_approval");
     headend(&stage, &["approve", &pending(&stage)[0], "--for", "1h"]);
@@ -76,8 +76,8 @@ fn what_may_destroy_is_allowed_by_the_operator_alone() {
 
 #[test]
 fn a_lasting_approval_outlives_a_restart_and_a_used_one_does_not() {
-    let mut stage = Stage::new();
-    let mut client = stage.client(Era::Modern, json!({}));
+    let mut stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     client.call("fx__env", json!({}));
     headend(&stage, &["approve", &pending(&stage)[0], "--for", "always"]);
     client.call("fx__echo", json!({"text": "once"}));
@@ -89,7 +89,7 @@ fn a_lasting_approval_outlives_a_restart_and_a_used_one_does_not() {
     drop(stage.gateway);
     stage.gateway = Gateway::start(world, Some(config), &["serve"], &environment);
     stage.gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = stage.client(Era::Modern, json!({}));
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     assert!(!client.call("fx__env", json!({})).is_error(), "allowed until it changes");
     assert_eq!(reason(&client.call("fx__echo", json!({"text": "once"}))), "awaiting_approval");
 }
@@ -101,7 +101,7 @@ fn asks_about_echo(more: &str) -> String {
 
 fn gateway_with(upstream: &str, tables: &str) -> Gateway {
     let place = format!("[upstreams.fx]\ncommand = {}\n{upstream}", Fake::stdio("legacy").command());
-    let setup = Setup::new().policy("default = \"allow\"").toml(&format!("{place}\n{tables}"));
+    let setup = GatewaySetup::new().policy("default = \"allow\"").toml(&format!("{place}\n{tables}"));
     let gateway = setup.start();
     gateway.wait_for_tools(&["fx__echo"]);
     gateway
@@ -112,7 +112,7 @@ fn an_approved_call_that_finds_the_gateway_full_uses_no_limit_up() {
     let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__echo\"]\nper-day = 1\nrate = \"1/h\"";
     let full = "[server.limits]\nmax-in-flight = 1\nqueue = 0";
     let gateway = gateway_with("", &format!("{full}\n{}\n{limit}", asks_about_echo("")));
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", forms());
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", forms());
     let mut asked = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}}));
     let question = asked.next().unwrap();
     let mut other = gateway.legacy();
@@ -132,7 +132,7 @@ fn an_approved_call_that_finds_the_gateway_full_uses_no_limit_up() {
 #[test]
 fn an_approval_that_no_longer_suffices_when_the_call_is_sent_does_not_count() {
     let gateway = gateway_with("max-in-flight = 1", &asks_about_echo(""));
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", forms());
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", forms());
     let call = |client: &mut Mcp| client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}}));
     let mut first = call(&mut client);
     let question = first.next().unwrap();
@@ -162,8 +162,8 @@ fn an_approval_that_no_longer_suffices_when_the_call_is_sent_does_not_count() {
 
 #[test]
 fn prompts_and_resources_are_asked_about_as_well() {
-    let stage = Stage::new();
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ConsentGateway::new();
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     for (method, params) in [
         ("prompts/get", json!({"name": "fx__p", "arguments": {"a": "x"}})),
         ("resources/read", json!({"uri": "fx://doc/1"})),
@@ -182,10 +182,10 @@ fn prompts_and_resources_are_asked_about_as_well() {
 
 #[test]
 fn only_so_many_questions_are_open_and_the_refusal_says_what_was_counted() {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nmax-open = 3");
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\nmax-open = 3");
     let gateway = setup.fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({}));
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", json!({}));
     let mut id = |tool: &str, arguments: Value| {
         let refused = client.call(tool, arguments);
         assert_eq!(reason(&refused), "awaiting_approval");

@@ -18,12 +18,12 @@ fn with_responses(mut params: Value) -> Value {
 
 #[test]
 fn responses_without_a_state_are_asked_about_and_never_a_consent() {
-    let stage = Stage::new();
-    let setup = Setup::new().policy("default = \"ask\"");
-    let log = Log::new(&setup.world.path("work"), "piped");
+    let stage = ConsentGateway::new();
+    let setup = GatewaySetup::new().policy("default = \"ask\"");
+    let log = InputLog::new(&setup.world.path("work"), "piped");
     let piped = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).start();
-    let over_pipes = Mcp::stdio_with(piped.pipe(), Era::Modern, forms());
-    let over_http = stage.client(Era::Modern, forms());
+    let over_pipes = Mcp::stdio_with(piped.pipe(), ClientEra::Modern, forms());
+    let over_http = stage.client(ClientEra::Modern, forms());
     for (face, mut client, log) in [("http", over_http, &stage.log), ("stdio", over_pipes, &log)] {
         for (method, params) in calls() {
             let first = client.request(method, with_responses(params.clone()));
@@ -43,12 +43,12 @@ fn responses_without_a_state_are_asked_about_and_never_a_consent() {
 #[test]
 fn responses_without_a_state_go_to_no_server() {
     for era in ["legacy", "modern"] {
-        let setup = Setup::new();
-        let log = Log::new(&setup.world.path("work"), "fx");
+        let setup = GatewaySetup::new();
+        let log = InputLog::new(&setup.world.path("work"), "fx");
         let gateway = setup.fake("fx", &Fake::stdio(era).logging(&log)).start();
         gateway.wait_for_tools(&["fx__echo"]);
         let pipe = gateway.pipe();
-        let over_pipes = Mcp::stdio(pipe, Era::Modern);
+        let over_pipes = Mcp::stdio(pipe, ClientEra::Modern);
         // For a legacy client `inputResponses` is a member that its protocol does not define.
         for mut client in [gateway.modern(), over_pipes, gateway.legacy()] {
             for (method, params) in calls() {

@@ -3,7 +3,7 @@
 
 use super::hold::LONG;
 use super::*;
-use crate::stage::harness::World;
+use crate::stage::harness::TestHome;
 use crate::stage::old_client::OldClient;
 use crate::stage::process::said;
 use crate::stage::steps::abuse::echoed;
@@ -27,7 +27,7 @@ fn at_once<T>(text: &str, attempt: impl FnOnce(&str) -> T) -> (String, T) {
 }
 
 /// Approves the open call with that argument.
-fn approve_call(world: &World, argument: &str) {
+fn approve_call(world: &TestHome, argument: &str) {
     let listed: Value = serde_json::from_slice(&world.run(&["approvals", "--json"]).stdout).unwrap();
     let is_it = |row: &&Value| row["message"].as_str().unwrap().contains(&format!("{argument:?}"));
     let row = listed["approvals"].as_array().unwrap().iter().find(is_it).unwrap();
@@ -37,9 +37,9 @@ fn approve_call(world: &World, argument: &str) {
 
 #[test]
 fn a_legacy_client_that_answers_at_once_is_held_and_so_are_its_later_calls_beside_their_forms() {
-    let stage = Stage::with(LONG, "");
+    let stage = ConsentGateway::with(LONG, "");
     for action in ["decline", "cancel"] {
-        let mut client = stage.client(Era::LEGACY, forms());
+        let mut client = stage.client(ClientEra::LEGACY, forms());
         let (text, mut call) = at_once(action, |text| {
             let mut call = client.open("tools/call", echo(text));
             let question = call.next().unwrap();
@@ -68,11 +68,11 @@ fn a_legacy_client_that_answers_at_once_is_held_and_so_are_its_later_calls_besid
 #[test]
 fn a_modern_client_that_comes_back_at_once_is_held_for_the_console_and_so_are_its_later_calls() {
     // With no time to hold them, calls that would be held are refused at once.
-    let stage = Stage::with("hold = \"0s\"", "[console]\nlisten = \"127.0.0.1:0\"");
+    let stage = ConsentGateway::with("hold = \"0s\"", "[console]\nlisten = \"127.0.0.1:0\"");
     let pages = json!({"elicitation": {"url": {}}});
     for (capabilities, tool, argument) in [(forms(), "fx__echo", "text"), (pages, "fx__write", "path")] {
         for action in ["decline", "cancel"] {
-            let mut client = stage.client(Era::Modern, capabilities.clone());
+            let mut client = stage.client(ClientEra::Modern, capabilities.clone());
             let (text, refused) = at_once(&format!("{tool} {action}"), |text| {
                 let arguments = json!({argument: text});
                 let (_, state) = asked(&client.call(tool, arguments.clone()));
@@ -88,11 +88,11 @@ fn a_modern_client_that_comes_back_at_once_is_held_for_the_console_and_so_are_it
                 "{text}: the approval stayed open"
             );
             // Another connection is another host.
-            asked(&stage.client(Era::Modern, capabilities.clone()).call(tool, json!({argument: "other"})));
+            asked(&stage.client(ClientEra::Modern, capabilities.clone()).call(tool, json!({argument: "other"})));
         }
     }
     let slow = json!({"text": "slow"});
-    let mut client = stage.client(Era::Modern, forms());
+    let mut client = stage.client(ClientEra::Modern, forms());
     let (_, state) = asked(&client.call("fx__echo", slow.clone()));
     read_form();
     assert_eq!(reason(&go_on(&mut client, "fx__echo", &slow, &state, &answer("cancel"))), "denied");
@@ -102,14 +102,14 @@ fn a_modern_client_that_comes_back_at_once_is_held_for_the_console_and_so_are_it
 #[test]
 fn over_pipes_calls_of_a_host_without_a_person_are_held() {
     let policy = "default = \"ask\"\n[policy.consent]\nper-minute = 100\nhold = \"0s\"";
-    let gateway = Setup::new().policy(policy).fake("fx", &Fake::stdio("legacy")).start();
+    let gateway = GatewaySetup::new().policy(policy).fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let pipe = gateway.pipe();
         let mut client = Mcp::stdio_with(pipe, era, forms());
         eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
         let (text, refused) = at_once(&format!("{era:?}"), |text| {
-            if era == Era::Modern {
+            if era == ClientEra::Modern {
                 let arguments = json!({"text": text});
                 let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
                 return go_on(&mut client, "fx__echo", &arguments, &state, &answer("cancel"));
@@ -132,7 +132,7 @@ fn over_pipes_calls_of_a_host_without_a_person_are_held() {
 
 #[test]
 fn over_the_old_transport_calls_of_a_host_without_a_person_are_held() {
-    let stage = Stage::of(Setup::new().server("legacy-sse = true"), "hold = \"0s\"", "");
+    let stage = ConsentGateway::of(GatewaySetup::new().server("legacy-sse = true"), "hold = \"0s\"", "");
     let mut client = OldClient::connect(&stage.gateway, stage.gateway.token(), "/sse");
     client.request("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}));
     let (text, response) = at_once("old", |text| {

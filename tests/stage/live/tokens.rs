@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::reloaded;
-use crate::stage::harness::Setup;
-use crate::stage::mcp::{Era, Mcp, Open};
+use crate::stage::harness::GatewaySetup;
+use crate::stage::mcp::{ClientEra, Mcp, OpenCall};
 use crate::stage::now;
 use crate::stage::old_client::OldClient;
 use crate::stage::process::{eventually, within};
-use crate::stage::upstream::{Fake, Log};
+use crate::stage::upstream::{Fake, InputLog};
 
 const TOKEN: &str = "token-of-ci-0123456789abcdef";
 const OTHER: &str = "another-of-ci-0123456789abcdef";
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// Waits for the end of a stream, and panics if it is still open at `until`.
 #[track_caller]
-fn ends(stream: &mut Open, until: Instant, what: &str) {
+fn ends(stream: &mut OpenCall, until: Instant, what: &str) {
     loop {
         let left = until.saturating_duration_since(now()).max(Duration::from_millis(1));
         match stream.next_within(left) {
@@ -30,23 +30,23 @@ fn ends(stream: &mut Open, until: Instant, what: &str) {
     }
 }
 
-fn client(address: std::net::SocketAddr, token: &str, era: Era) -> Mcp {
+fn client(address: std::net::SocketAddr, token: &str, era: ClientEra) -> Mcp {
     Mcp::http(address, Some(token.to_owned()), era)
 }
 
 /// Returns the status that a client without a session gets with that token.
 fn status(address: std::net::SocketAddr, token: &str) -> u16 {
-    client(address, token, Era::Modern).request("tools/list", json!({})).status
+    client(address, token, ClientEra::Modern).request("tools/list", json!({})).status
 }
 
 #[test]
 fn all_that_a_caller_has_open_ends_with_its_token() {
-    let setup = Setup::new();
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let fake = Fake::stdio("legacy").logging(&log);
     let base = |tokens: &str| {
         let limits = "limits.caller-rate = \"100000/s\"\nlimits.caller-burst = 100000";
-        Setup::new()
+        GatewaySetup::new()
             .env("CI_TOKEN", TOKEN)
             .env("DEV_TOKEN", "token-of-dev-0123456789abcdef")
             .server(&format!("legacy-sse = true\nauth.tokens.dev = {{ env = \"DEV_TOKEN\" }}\n{tokens}\n{limits}"))
@@ -57,7 +57,7 @@ fn all_that_a_caller_has_open_ends_with_its_token() {
     let ours = gateway.legacy();
     let mut kept = ours.listen();
     let (mut modern, mut legacy) =
-        (client(gateway.address, TOKEN, Era::Modern), client(gateway.address, TOKEN, Era::LEGACY));
+        (client(gateway.address, TOKEN, ClientEra::Modern), client(gateway.address, TOKEN, ClientEra::LEGACY));
     let mut old = OldClient::connect(&gateway, Some(TOKEN.to_owned()), "/sse");
     old.initialize("2024-11-05");
     let mut stream = legacy.listen();
@@ -85,17 +85,17 @@ fn all_that_a_caller_has_open_ends_with_its_token() {
 
 #[test]
 fn a_token_that_is_exchanged_in_its_file_ends_what_the_old_one_opened() {
-    let setup = Setup::new();
+    let setup = GatewaySetup::new();
     let file = setup.world.write("work/ci", TOKEN);
     let tokens = format!("auth.tokens.ci = {{ file = \"{}\" }}", file.display());
     let gateway = setup.server(&tokens).fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let legacy = client(gateway.address, TOKEN, Era::LEGACY);
+    let legacy = client(gateway.address, TOKEN, ClientEra::LEGACY);
     let mut stream = legacy.listen();
     assert_eq!(status(gateway.address, OTHER), 401);
     gateway.world.write("work/ci", OTHER);
     assert!(gateway.run(&["reload"]).status.success());
     ends(&mut stream, now() + SOON, "the session's stream");
     assert_eq!(status(gateway.address, TOKEN), 401);
-    assert_eq!(client(gateway.address, OTHER, Era::LEGACY).call("fx__echo", json!({"text": "a"})).text(), "a");
+    assert_eq!(client(gateway.address, OTHER, ClientEra::LEGACY).call("fx__echo", json!({"text": "a"})).text(), "a");
 }

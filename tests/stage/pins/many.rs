@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{lists, ok, open};
-use crate::stage::harness::{Gateway, Setup};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::harness::{Gateway, GatewaySetup};
+use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::{Fake, Patch};
 
@@ -14,15 +14,15 @@ fn described(items: &[&str], text: &str) -> Value {
     Value::Object(members.collect())
 }
 
-struct Stage {
+struct PinnedGateway {
     gateway: Gateway,
     patch: Patch,
 }
 
-impl Stage {
+impl PinnedGateway {
     /// Starts two servers that list the same items, all pinned.
     fn new() -> Self {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let patch = Patch::new(&setup);
         let fake = patch.of(Fake::stdio("both"));
         let gateway = setup.fake("fx", &fake).fake("gx", &fake).start();
@@ -59,7 +59,7 @@ impl Stage {
 
 #[test]
 fn what_waits_is_approved_by_the_name_of_its_server_by_a_pattern_or_all_at_once() {
-    let stage = Stage::changed();
+    let stage = PinnedGateway::changed();
     let waiting = stage.ok(&["pins", "--waiting"]);
     assert!(waiting.contains("fx__echo") && waiting.contains("gx__write"), "{waiting}");
     assert!(!waiting.contains("fx__sleep") && !waiting.contains("launch  "), "{waiting}");
@@ -110,7 +110,7 @@ fn what_waits_is_approved_by_the_name_of_its_server_by_a_pattern_or_all_at_once(
 
 #[test]
 fn rejecting_a_server_rejects_what_waits_and_stops_nothing() {
-    let stage = Stage::changed();
+    let stage = PinnedGateway::changed();
     assert!(stage.ok(&["pins", "reject", "fx"]).contains("rejected: 3 tools of fx"));
     assert_eq!(open(&stage.gateway).iter().filter(|line| line.ends_with("rejected")).count(), 3);
     assert_eq!(stage.gateway.modern().call("fx__sleep", json!({})).text(), "slept");
@@ -120,7 +120,7 @@ fn rejecting_a_server_rejects_what_waits_and_stops_nothing() {
 
 #[test]
 fn what_is_withheld_is_in_its_servers_row_and_among_all_tools() {
-    let stage = Stage::changed();
+    let stage = PinnedGateway::changed();
     stage.ok(&["pins", "reject", "fx__fail"]);
     let status: Value = serde_json::from_str(&stage.ok(&["status", "--json"])).unwrap();
     let fx = status["upstreams"].as_array().unwrap().iter().find(|upstream| upstream["name"] == "fx").unwrap();
@@ -150,7 +150,7 @@ fn what_is_withheld_is_in_its_servers_row_and_among_all_tools() {
 fn what_each_kind_of_client_sees_is_listed() {
     let server = Fake::http("legacy").behaving("asks").behaving("coy").spawn();
     let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__env\"]";
-    let gateway = Setup::new().url("fx", &server.url).toml(rule).start();
+    let gateway = GatewaySetup::new().url("fx", &server.url).toml(rule).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let listed = |args: &[&str]| -> Vec<String> {
         let output = gateway.run(&[&["tools", "--json"], args].concat());
@@ -171,7 +171,7 @@ fn what_each_kind_of_client_sees_is_listed() {
             "{kind}: {seen:?}"
         );
         assert!(has(&seen, "fx__inquire") == asks && has(&seen, "fx__echo") && !has(&seen, "fx__env"), "{kind}");
-        for era in Era::BOTH {
+        for era in ClientEra::BOTH {
             let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities.clone());
             assert_eq!(client.tool_names(), seen, "{kind}, {era:?}");
         }

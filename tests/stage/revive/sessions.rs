@@ -3,13 +3,13 @@
 
 use super::*;
 use crate::stage::http;
-use crate::stage::mcp::Open;
+use crate::stage::mcp::OpenCall;
 use crate::stage::old_client::OldClient;
 use crate::stage::{now, pass};
 
 /// Starts a daemon in front of one server, with a second caller.
 fn before(server: &str) -> Gateway {
-    let gateway = Setup::new()
+    let gateway = GatewaySetup::new()
         .second_caller(TOKEN)
         .server(server)
         .fake("fx", &Fake::stdio("both"))
@@ -19,7 +19,7 @@ fn before(server: &str) -> Gateway {
     gateway
 }
 
-fn second(gateway: &Gateway, era: Era) -> Mcp {
+fn second(gateway: &Gateway, era: ClientEra) -> Mcp {
     Mcp::http(gateway.address, Some(TOKEN.to_owned()), era)
 }
 
@@ -38,7 +38,7 @@ fn ping(gateway: &Gateway, client: &Mcp, token: Option<&str>, path: &str) -> u16
         headers.retain(|(name, _)| name != "Authorization");
         headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
     }
-    let mut conn = http::Conn::open(gateway.address).unwrap();
+    let mut conn = http::TestConnection::open(gateway.address).unwrap();
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     conn.send(&http::request("POST", path, &headers, body.as_bytes())).unwrap();
     conn.head().unwrap().status
@@ -49,9 +49,9 @@ fn a_session_goes_on_for_its_own_caller_and_nobody_else() {
     for by in [Signal::TERM, Signal::KILL] {
         let gateway = before("");
         let mut clients: Vec<Mcp> = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-            .map(|revision| gateway.client(Era::Legacy(revision)))
+            .map(|revision| gateway.client(ClientEra::Legacy(revision)))
             .into();
-        clients.push(second(&gateway, Era::LEGACY));
+        clients.push(second(&gateway, ClientEra::LEGACY));
         let ids: Vec<String> = clients.iter().map(|client| client.session().unwrap()).collect();
         for id in &ids {
             assert!(id.len() <= 128 && id.bytes().all(|byte| byte.is_ascii_graphic()), "{id}");
@@ -123,7 +123,7 @@ fn what_has_ended_stays_ended() {
 fn a_session_grows_no_younger_by_a_restart_and_ends_with_its_token() {
     let gateway = before("limits.session-max-age = \"4s\"");
     let begun = now();
-    let (old, theirs) = (gateway.legacy(), second(&gateway, Era::LEGACY));
+    let (old, theirs) = (gateway.legacy(), second(&gateway, ClientEra::LEGACY));
     let mut gateway = again(gateway, Signal::KILL, None);
     let (ours, other) = (ping(&gateway, &old, None, "/mcp"), ping(&gateway, &theirs, None, "/mcp"));
     if (now() - begun) < Duration::from_secs(3) {
@@ -134,7 +134,7 @@ fn a_session_grows_no_younger_by_a_restart_and_ends_with_its_token() {
     assert_eq!(ping(&gateway, &old, None, "/mcp"), 404);
 
     let gateway = before("");
-    let theirs = second(&gateway, Era::LEGACY);
+    let theirs = second(&gateway, ClientEra::LEGACY);
     let (world, path) = (gateway.world.clone(), gateway.config.clone());
     drop(gateway);
     let other = "another-token-of-the-second-caller";
@@ -146,9 +146,9 @@ fn a_session_grows_no_younger_by_a_restart_and_ends_with_its_token() {
 
 #[test]
 fn sessions_of_before_need_room_like_new_ones() {
-    let setup = |limits: &str| Setup::new().second_caller(TOKEN).server(limits).fake("fx", &Fake::stdio("both"));
+    let setup = |limits: &str| GatewaySetup::new().second_caller(TOKEN).server(limits).fake("fx", &Fake::stdio("both"));
     let gateway = setup("").start();
-    let clients = [second(&gateway, Era::LEGACY), second(&gateway, Era::LEGACY)];
+    let clients = [second(&gateway, ClientEra::LEGACY), second(&gateway, ClientEra::LEGACY)];
     let gateway = again(gateway, Signal::KILL, Some(&setup("limits.sessions-per-caller = 1").text()));
     assert_eq!(ping(&gateway, &clients[0], None, "/mcp"), 200);
     assert_eq!(ping(&gateway, &clients[1], None, "/mcp"), 503, "it may come again");
@@ -162,7 +162,7 @@ fn sessions_of_before_need_room_like_new_ones() {
 }
 
 /// Returns the methods of a stream's messages, up to the update of that resource.
-fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String> {
+fn until_update(stream: &mut OpenCall, uri: &str, patience: Duration) -> Vec<String> {
     let mut told = Vec::new();
     while let Ok(Some(message)) = stream.next_within(patience) {
         told.push(message["method"].as_str().unwrap_or_default().to_owned());
@@ -175,11 +175,11 @@ fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String>
 
 #[test]
 fn a_revived_session_has_no_session_grants_and_no_open_questions() {
-    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
+    let setup = GatewaySetup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
     let gateway = setup.fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let capabilities = json!({"elicitation": {}});
-    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", capabilities);
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", capabilities);
     let params = json!({"name": "fx__echo", "arguments": {"text": "x"}});
     let allow = json!({"action": "accept", "content": {"decision": "session"}});
     let mut call = client.open("tools/call", params.clone());
@@ -216,7 +216,7 @@ fn a_client_that_begins_anew_and_one_of_the_old_transport_are_not_revived() {
         let mut headers = headers(gateway, &client, "ping");
         headers.retain(|(name, _)| !name.starts_with('M'));
         let path = format!("/messages?sessionId={}", old.session());
-        let mut conn = http::Conn::open(gateway.address).unwrap();
+        let mut conn = http::TestConnection::open(gateway.address).unwrap();
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
         conn.send(&http::request("POST", &path, &headers, body.as_bytes())).unwrap();
         conn.head().unwrap().status
@@ -225,7 +225,7 @@ fn a_client_that_begins_anew_and_one_of_the_old_transport_are_not_revived() {
     let gateway = again(gateway, Signal::KILL, None);
     assert_eq!(posted(&gateway), 404, "such a session ends with its stream");
     let headers = headers(&gateway, &client, "initialize");
-    let mut conn = http::Conn::open(gateway.address).unwrap();
+    let mut conn = http::TestConnection::open(gateway.address).unwrap();
     let info = json!({"name": "it", "version": "1"});
     let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string();
@@ -257,7 +257,7 @@ fn a_session_that_nobody_used_since_the_restart_ends_like_any_idle_one() {
 #[test]
 fn a_session_whose_token_was_taken_back_stays_ended_when_the_token_returns() {
     let gateway = before("");
-    let theirs = second(&gateway, Era::LEGACY);
+    let theirs = second(&gateway, ClientEra::LEGACY);
     let with = fs::read_to_string(&gateway.config).unwrap();
     let without = with.replace("auth.tokens.second", "auth.tokens.third");
     let reloaded = gateway.reload(&without);

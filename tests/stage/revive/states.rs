@@ -6,16 +6,16 @@ use crate::stage::steps::revive::{asks_for_approval, going_on, got, server_says,
 
 /// Starts a daemon whose calls all need an approval, in front of a modern server that answers as a
 /// file says.
-fn before(setup: Setup) -> (Gateway, Log) {
+fn before(setup: GatewaySetup) -> (Gateway, InputLog) {
     let setup = setup.policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("modern").logging(&log)).start();
     gateway.wait_for_tools(&["fx__raw"]);
     (gateway, log)
 }
 
 fn client(gateway: &Gateway, token: Option<String>) -> Mcp {
-    Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", json!({"elicitation": {}}))
+    Mcp::http_at(gateway.address, token, ClientEra::Modern, "/mcp", json!({"elicitation": {}}))
 }
 
 /// A call that was approved once and waits for input under that state of the server.
@@ -31,7 +31,7 @@ fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) 
 #[test]
 fn a_state_is_gone_on_with_after_a_restart_by_its_own_client_and_once() {
     for by in [Signal::TERM, Signal::KILL] {
-        let (gateway, log) = before(Setup::new().second_caller(TOKEN));
+        let (gateway, log) = before(GatewaySetup::new().second_caller(TOKEN));
         let mut ours = client(&gateway, gateway.token());
         let (arguments, state) = waiting(&gateway, &mut ours, "theirs");
         let gateway = again(gateway, by, None);
@@ -39,7 +39,7 @@ fn a_state_is_gone_on_with_after_a_restart_by_its_own_client_and_once() {
         server_says(&gateway.world, None);
         let mut other = client(&gateway, Some(TOKEN.to_owned()));
         let capabilities = json!({"elicitation": {}, "sampling": {}});
-        let mut able = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", capabilities);
+        let mut able = Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", capabilities);
         for (label, stranger) in [("caller", &mut other), ("capabilities", &mut able)] {
             let refused = stranger.request("tools/call", going_on(&arguments, &state));
             assert_eq!(refused.code(), Some(-32602), "another {label}: {}", refused.raw);
@@ -60,7 +60,7 @@ fn a_state_is_gone_on_with_after_a_restart_by_its_own_client_and_once() {
 
 #[test]
 fn a_question_of_ours_is_asked_again_after_a_restart_and_its_answer_allows_nothing_before() {
-    let (gateway, log) = before(Setup::new());
+    let (gateway, log) = before(GatewaySetup::new());
     let mut client = client(&gateway, gateway.token());
     let arguments = server_says(&gateway.world, None);
     let state = state_of(&client.call("fx__raw", arguments.clone()));
@@ -77,7 +77,7 @@ fn a_question_of_ours_is_asked_again_after_a_restart_and_its_answer_allows_nothi
 
 #[test]
 fn a_store_that_was_made_anew_takes_no_state_of_the_one_before() {
-    let (gateway, log) = before(Setup::new());
+    let (gateway, log) = before(GatewaySetup::new());
     let mut client = client(&gateway, gateway.token());
     let (arguments, used) = waiting(&gateway, &mut client, "theirs");
     server_says(&gateway.world, None);
@@ -93,7 +93,7 @@ fn a_store_that_was_made_anew_takes_no_state_of_the_one_before() {
 
 #[test]
 fn nothing_that_a_client_carries_is_taken_for_something_else() {
-    let (gateway, log) = before(Setup::new().second_caller(TOKEN));
+    let (gateway, log) = before(GatewaySetup::new().second_caller(TOKEN));
     let mut modern = client(&gateway, gateway.token());
     let session = gateway.legacy().session().unwrap();
     let (arguments, state) = waiting(&gateway, &mut modern, "theirs");
@@ -119,7 +119,7 @@ fn nothing_that_a_client_carries_is_taken_for_something_else() {
             ("Mcp-Session-Id", id.to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value));
-        let mut conn = crate::stage::http::Conn::open(gateway.address).unwrap();
+        let mut conn = crate::stage::http::TestConnection::open(gateway.address).unwrap();
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
         conn.send(&crate::stage::http::request("POST", "/mcp", &headers, body.as_bytes())).unwrap();
         let answer = conn.response().unwrap();

@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 
-pub(super) struct Chance(fastrand::Rng);
+pub(super) struct WorldChance(fastrand::Rng);
 
-impl Chance {
+impl WorldChance {
     pub(super) fn new(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))
     }
@@ -24,9 +24,9 @@ impl Chance {
 
 /// Bytes that arrive in pieces, which are cut anywhere.
 #[derive(Debug, Default)]
-pub(super) struct Pipe(BytesMut);
+pub(super) struct CutBytes(BytesMut);
 
-impl Pipe {
+impl CutBytes {
     pub(super) fn line(&mut self, text: &str) {
         self.0.extend_from_slice(text.as_bytes());
         self.0.extend_from_slice(b"\n");
@@ -37,7 +37,7 @@ impl Pipe {
     }
 
     /// Takes the next piece, mostly all bytes.
-    pub(super) fn piece(&mut self, chance: &mut Chance) -> Bytes {
+    pub(super) fn piece(&mut self, chance: &mut WorldChance) -> Bytes {
         let all = self.0.len();
         let length = if all > 1 && chance.one_in(5) { 1 + chance.below(all - 1) } else { all };
         self.0.split_to(length).freeze()

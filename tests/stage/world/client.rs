@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::chance::Chance;
-use super::truth::{Item, Truth};
+use super::chance::WorldChance;
+use super::truth::{CalledTool, WorldTruth};
 use super::words::{self, Words, about, member, members, tag};
 use crate::mcp::version::{Era, Revision};
 
@@ -21,7 +21,7 @@ const ARGUMENT: &str = r"\n  n: ";
 
 /// An action of a client on its connections.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(super) enum ClientSend {
     /// A message; over HTTP a POST, whose answer is the stream of that number.
     Message { text: String, stream: u64 },
     /// The client closes a stream.
@@ -30,7 +30,7 @@ pub(super) enum Sent {
 
 /// A request in flight.
 #[derive(Debug)]
-struct OpenRequest {
+struct WorldRequest {
     id: u64,
     /// The call that it begins or continues.
     n: u64,
@@ -40,7 +40,7 @@ struct OpenRequest {
 
 /// A question that the person can answer.
 #[derive(Debug)]
-struct ShownQuestion {
+struct WorldQuestion {
     /// The gateway's id of the question, as JSON.
     id: String,
     method: String,
@@ -63,7 +63,7 @@ struct PausedCall {
     asked: Vec<KeyedQuestion>,
 }
 
-pub(super) struct Client {
+pub(super) struct WorldClient {
     pub(super) number: u64,
     caller: &'static str,
     pub(super) revision: Revision,
@@ -73,10 +73,10 @@ pub(super) struct Client {
     /// Number of the last stream over HTTP, unique in the world.
     streams: u64,
     is_greeted: bool,
-    open: Vec<OpenRequest>,
-    asked: Vec<ShownQuestion>,
+    open: Vec<WorldRequest>,
+    asked: Vec<WorldQuestion>,
     held: Vec<PausedCall>,
-    pub(super) out: Vec<Sent>,
+    pub(super) out: Vec<ClientSend>,
     /// The last answer to a question, to be sent again.
     again: Option<String>,
 }
@@ -88,13 +88,13 @@ pub(super) fn headers_of(text: &str) -> String {
     format!("Mcp-Method: {}\r\nMcp-Name: {name}\r\n", words.method)
 }
 
-impl Client {
+impl WorldClient {
     pub(super) fn new(
         number: u64,
         caller: &'static str,
         revision: Revision,
         is_http: bool,
-        chance: &mut Chance,
+        chance: &mut WorldChance,
     ) -> Self {
         // Nearly all offer everything, since most mix-ups need questions.
         let capabilities = if chance.one_in(4) { chance.pick(&OFFERS) } else { OFFERS[0] };
@@ -139,12 +139,12 @@ impl Client {
 
     fn send(&mut self, text: String) -> u64 {
         self.streams += 1;
-        self.out.push(Sent::Message { text, stream: self.streams });
+        self.out.push(ClientSend::Message { text, stream: self.streams });
         self.streams
     }
 
     /// Gives up all calls of the client, which is gone.
-    pub(super) fn dies(&mut self, truth: &mut Truth) {
+    pub(super) fn dies(&mut self, truth: &mut WorldTruth) {
         for n in self.open.iter().map(|open| open.n).chain(self.held.iter().map(|held| held.n)) {
             truth.call(n).given_up = true;
         }
@@ -157,7 +157,7 @@ impl Client {
 
     /// Makes one random move of the client: a call, an answer or a cancellation. Returns whether
     /// there was one.
-    pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+    pub(super) fn act(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) -> bool {
         if !self.is_greeted {
             return false;
         }
@@ -181,12 +181,12 @@ impl Client {
     }
 
     /// Begins a new call and returns its request.
-    fn calls(&mut self, chance: &mut Chance, truth: &mut Truth) -> String {
+    fn calls(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) -> String {
         let item = match chance.below(8) {
-            0 => Item::Hidden,
-            1..=2 => Item::Asks,
-            3 => Item::Task,
-            _ => Item::Open,
+            0 => CalledTool::Hidden,
+            1..=2 => CalledTool::Asks,
+            3 => CalledTool::Task,
+            _ => CalledTool::Open,
         };
         let upstream = chance.pick(&["a", "b"]);
         let n = truth.made((self.number, self.caller), item, upstream);
@@ -198,7 +198,7 @@ impl Client {
     /// Enters a request under the next id.
     fn open(&mut self, n: u64) {
         self.ids += 1;
-        self.open.push(OpenRequest { id: self.ids, n, stream: self.streams + 1, cancelled: false });
+        self.open.push(WorldRequest { id: self.ids, n, stream: self.streams + 1, cancelled: false });
     }
 
     /// Returns the text of the request entered last. `params` are not closed yet.
@@ -214,7 +214,7 @@ impl Client {
         words::request(&id, "tools/call", &format!(r#"{params},"_meta":{{{meta}}}}}"#))
     }
 
-    fn cancel(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+    fn cancel(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) -> bool {
         let live: Vec<usize> = (0..self.open.len()).filter(|at| !self.open[*at].cancelled).collect();
         if live.is_empty() {
             return false;
@@ -225,7 +225,7 @@ impl Client {
         truth.call(n).given_up = true;
         if self.is_http && self.is_modern() {
             self.open.retain(|open| open.id != id);
-            self.out.push(Sent::Closes { stream });
+            self.out.push(ClientSend::Closes { stream });
         } else {
             self.send(words::notification("notifications/cancelled", &format!(r#"{{"requestId":{id}}}"#)));
         }
@@ -233,7 +233,7 @@ impl Client {
     }
 
     /// Answers one of the questions; returns whether there was one.
-    pub(super) fn answer(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+    pub(super) fn answer(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) -> bool {
         if !self.held.is_empty() {
             let held = self.held.swap_remove(chance.below(self.held.len()));
             self.go_on(&held, chance, truth);
@@ -242,7 +242,7 @@ impl Client {
         if self.asked.is_empty() {
             return false;
         }
-        let ShownQuestion { id, method, numbers, approves } = self.asked.swap_remove(chance.below(self.asked.len()));
+        let WorldQuestion { id, method, numbers, approves } = self.asked.swap_remove(chance.below(self.asked.len()));
         if chance.one_in(16) {
             // This question stays without an answer.
             return true;
@@ -255,7 +255,7 @@ impl Client {
     }
 
     /// Sends the request of a call once more, with the answers.
-    fn go_on(&mut self, held: &PausedCall, chance: &mut Chance, truth: &mut Truth) {
+    fn go_on(&mut self, held: &PausedCall, chance: &mut WorldChance, truth: &mut WorldTruth) {
         let mut responses = String::new();
         for (key, method, numbers) in &held.asked {
             let approves = numbers.is_none().then_some(held.n);
@@ -284,7 +284,7 @@ impl Client {
     }
 
     /// Takes a message of the gateway; over HTTP one that came on that stream.
-    pub(super) fn hear(&mut self, text: &str, stream: u64, truth: &mut Truth) {
+    pub(super) fn hear(&mut self, text: &str, stream: u64, truth: &mut WorldTruth) {
         truth.note(|| format!("client {} hears {text}", self.number));
         let words = Words::of(text);
         match (words.method, words.id) {
@@ -295,7 +295,7 @@ impl Client {
         }
     }
 
-    fn answered(&mut self, words: &Words<'_>, truth: &mut Truth) {
+    fn answered(&mut self, words: &Words<'_>, truth: &mut WorldTruth) {
         let id = words.number().expect("our ids are numbers");
         if id == 0 {
             assert!(!self.is_greeted && words.result.contains(self.revision.as_str()), "{words:?}");
@@ -306,7 +306,7 @@ impl Client {
         let at = self.open.iter().position(|open| open.id == id);
         let at =
             at.unwrap_or_else(|| panic!("client {} was answered to no request of its own: {words:?}", self.number));
-        let OpenRequest { n, cancelled, .. } = self.open.swap_remove(at);
+        let WorldRequest { n, cancelled, .. } = self.open.swap_remove(at);
         if member(words.result, "resultType") == Some("\"input_required\"") {
             assert!(self.is_modern(), "a legacy client was asked as modern ones are: {words:?}");
             let state = member(words.result, "requestState").unwrap().trim_matches('"').to_owned();
@@ -350,12 +350,12 @@ impl Client {
         }
     }
 
-    fn question(&mut self, words: &Words<'_>, stream: u64, truth: &mut Truth) {
+    fn question(&mut self, words: &Words<'_>, stream: u64, truth: &mut WorldTruth) {
         assert!(!self.is_modern(), "a modern client was asked as legacy ones are: {words:?}");
         assert!(self.asked.iter().all(|asked| asked.id != words.id), "a question's id is used again: {words:?}");
-        let ours = tag(words.params, "headend asks").is_some();
+        let ours = tag(words.params, "headend needs your approval:").is_some();
         // The form without fields, for a call that is held for the operator.
-        let is_notice = tag(words.params, "headend needs your approval").is_some();
+        let is_notice = tag(words.params, "headend needs your approval of ").is_some();
         let numbers = (!ours && !is_notice).then(|| truth.shown((self.number, self.caller), words.params));
         let approves = ours.then(|| about(words.params, ARGUMENT).expect("our question shows the arguments"));
         if let Some(n) = approves {
@@ -367,7 +367,7 @@ impl Client {
             let open = self.open.iter().find(|open| open.stream == stream && (is_stray || Some(open.n) == n));
             assert!(open.is_some(), "asked on a stream of another call: {words:?}");
         }
-        self.asked.push(ShownQuestion { id: words.id.to_owned(), method: words.method.to_owned(), numbers, approves });
+        self.asked.push(WorldQuestion { id: words.id.to_owned(), method: words.method.to_owned(), numbers, approves });
     }
 }
 
@@ -377,8 +377,8 @@ fn says(
     method: &str,
     numbers: Option<(u64, u64)>,
     approves: Option<u64>,
-    chance: &mut Chance,
-    truth: &mut Truth,
+    chance: &mut WorldChance,
+    truth: &mut WorldTruth,
 ) -> String {
     let Some((n, k)) = numbers else {
         let Some(approves) = approves.filter(|_| !chance.one_in(5)) else {

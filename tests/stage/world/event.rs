@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
-use super::http::{Connection, Events, Head};
+use super::http::{WorldConnection, WorldEvents, WorldHead};
 
 /// The channel of events to their world.
-pub(super) type EventSender = mpsc::UnboundedSender<Event>;
+pub(super) type EventSender = mpsc::UnboundedSender<WireEvent>;
 
 /// Connections of a client that wait for its next request.
-pub(super) type IdleConnections = Arc<Mutex<Vec<Connection>>>;
+pub(super) type IdleConnections = Arc<Mutex<Vec<WorldConnection>>>;
 
 /// An event on a wire.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum WireEvent {
     /// The head of the answer to a request of a client.
     Answered { client: u64, stream: u64, status: u16, session: Option<String> },
     /// A message for a client; over HTTP with the id of its event.
@@ -33,27 +33,28 @@ pub(super) enum Event {
     /// A process has ended.
     Exited { upstream: usize, process: u64 },
     /// A request over HTTP.
-    Requested { upstream: usize, request: Request },
+    Requested { upstream: usize, request: HttpRequestEvent },
     /// The gateway has closed the connection of a request that was not answered to its end.
     Closed { upstream: usize, stream: u64 },
 }
 
 /// A request over HTTP.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct HttpRequestEvent {
     /// The number of the stream that carries the answer.
     pub(super) stream: u64,
     pub(super) method: String,
     pub(super) session: Option<u64>,
     pub(super) last_event: Option<String>,
     pub(super) body: String,
-    /// Takes the bytes of the answer; dropped before [`Piece::Last`], it breaks the connection.
-    pub(super) answer: mpsc::UnboundedSender<Piece>,
+    /// Takes the bytes of the answer; dropped before [`AnswerPiece::Last`], it breaks the
+    /// connection.
+    pub(super) answer: mpsc::UnboundedSender<AnswerPiece>,
 }
 
 /// A piece of an answer over HTTP.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum AnswerPiece {
     More(String),
     Last(String),
 }
@@ -77,7 +78,7 @@ pub(super) async fn write_all(mut output: impl AsyncWrite + Unpin, mut bytes: mp
 
 /// Sends a request of a client and hands over its answer.
 pub(super) async fn exchange(
-    mut connection: Connection,
+    mut connection: WorldConnection,
     request: String,
     (client, stream): (u64, u64),
     events: EventSender,
@@ -89,18 +90,22 @@ pub(super) async fn exchange(
         && let Some(head) = connection.head().await
     {
         let status = head.words().nth(1).unwrap().parse().unwrap();
-        send(Event::Answered { client, stream, status, session: head.field("mcp-session-id").map(str::to_owned) });
-        let told = |id, text| drop(events.send(Event::Told { client, stream, id, text }));
+        send(WireEvent::Answered { client, stream, status, session: head.field("mcp-session-id").map(str::to_owned) });
+        let told = |id, text| drop(events.send(WireEvent::Told { client, stream, id, text }));
         whole = read_answer(&mut connection, &head, told).await;
         if whole && head.field("connection").is_none_or(|word| !word.eq_ignore_ascii_case("close")) {
             idle.lock().push(connection);
         }
     }
-    send(Event::Ended { client, stream, whole });
+    send(WireEvent::Ended { client, stream, whole });
 }
 
 /// Reads the messages of an answer; returns whether it came to its end.
-async fn read_answer(connection: &mut Connection, head: &Head, mut each: impl FnMut(Option<String>, String)) -> bool {
+async fn read_answer(
+    connection: &mut WorldConnection,
+    head: &WorldHead,
+    mut each: impl FnMut(Option<String>, String),
+) -> bool {
     let is_stream = head.field("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
     if let Some(length) = head.length() {
         let Some(body) = connection.body(length).await else { return false };
@@ -109,7 +114,7 @@ async fn read_answer(connection: &mut Connection, head: &Head, mut each: impl Fn
         }
         return true;
     }
-    let (mut events, mut body) = (Events::default(), Vec::new());
+    let (mut events, mut body) = (WorldEvents::default(), Vec::new());
     loop {
         let Some(chunk) = connection.chunk().await else { return false };
         if chunk.is_empty() {
@@ -131,12 +136,12 @@ async fn read_answer(connection: &mut Connection, head: &Head, mut each: impl Fn
 
 /// Serves one connection of the gateway to an upstream.
 pub(super) async fn serve(stream: DuplexStream, upstream: usize, events: EventSender, numbers: Arc<AtomicU64>) {
-    let mut connection = Connection::new(stream);
+    let mut connection = WorldConnection::new(stream);
     while let Some(head) = connection.head().await {
         let Some(body) = connection.body(head.length().unwrap()).await else { return };
         let (answer, mut pieces) = mpsc::unbounded_channel();
         let stream = numbers.fetch_add(1, Ordering::Relaxed);
-        let request = Request {
+        let request = HttpRequestEvent {
             stream,
             method: head.words().next().unwrap_or_default().to_owned(),
             session: head.field("mcp-session-id").map(|id| id.trim_start_matches('s').parse().unwrap()),
@@ -144,7 +149,7 @@ pub(super) async fn serve(stream: DuplexStream, upstream: usize, events: EventSe
             body: String::from_utf8(body.into()).unwrap(),
             answer,
         };
-        if events.send(Event::Requested { upstream, request }).is_err() {
+        if events.send(WireEvent::Requested { upstream, request }).is_err() {
             return;
         }
         loop {
@@ -155,18 +160,18 @@ pub(super) async fn serve(stream: DuplexStream, upstream: usize, events: EventSe
                     if more {
                         continue;
                     }
-                    drop(events.send(Event::Closed { upstream, stream }));
+                    drop(events.send(WireEvent::Closed { upstream, stream }));
                     return;
                 }
             };
             let (text, is_last) = match piece {
-                Some(Piece::More(text)) => (text, false),
-                Some(Piece::Last(text)) => (text, true),
+                Some(AnswerPiece::More(text)) => (text, false),
+                Some(AnswerPiece::Last(text)) => (text, true),
                 // The server breaks the connection.
                 None => return,
             };
             if !connection.write(text.as_bytes()).await {
-                drop(events.send(Event::Closed { upstream, stream }));
+                drop(events.send(WireEvent::Closed { upstream, stream }));
                 return;
             }
             if is_last {

@@ -10,16 +10,16 @@ const READ: usize = 4096;
 
 /// A connection, and its bytes that are read and not used yet.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct WorldConnection {
     stream: DuplexStream,
     buffer: BytesMut,
 }
 
 /// The head of a request or an answer.
 #[derive(Debug)]
-pub(super) struct Head(String);
+pub(super) struct WorldHead(String);
 
-impl Head {
+impl WorldHead {
     /// Returns the words of the first line.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.0.lines().next().unwrap_or_default().split(' ')
@@ -40,7 +40,7 @@ impl Head {
     }
 }
 
-impl Connection {
+impl WorldConnection {
     pub(super) fn new(stream: DuplexStream) -> Self {
         Self { stream, buffer: BytesMut::new() }
     }
@@ -73,9 +73,9 @@ impl Connection {
     }
 
     /// Reads up to the end of the header fields; `None` if the connection ends before.
-    pub(super) async fn head(&mut self) -> Option<Head> {
+    pub(super) async fn head(&mut self) -> Option<WorldHead> {
         let bytes = self.until(b"\r\n\r\n").await?;
-        Some(Head(String::from_utf8_lossy(&bytes).into_owned()))
+        Some(WorldHead(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Reads so many bytes.
@@ -120,9 +120,9 @@ pub(super) const END: &str = "0\r\n\r\n";
 
 /// Events of a stream: their ids and data.
 #[derive(Debug, Default)]
-pub(super) struct Events(BytesMut);
+pub(super) struct WorldEvents(BytesMut);
 
-impl Events {
+impl WorldEvents {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }

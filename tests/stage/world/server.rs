@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use super::chance::Chance;
-use super::tasks::Task;
-use super::truth::{Truth, numbers};
+use super::chance::WorldChance;
+use super::tasks::WorldTask;
+use super::truth::{WorldTruth, numbers};
 use super::words::{self, Words, member, members, quoted};
 use crate::mcp::version::{Era, Revision};
 
@@ -48,7 +48,7 @@ struct ServerCall {
 
 /// The way in which a legacy server asks its questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum AskingManner {
     /// Waits for the answers to its questions.
     Polite,
     /// Answers a call even if the call's question is open.
@@ -61,7 +61,7 @@ pub(super) enum Manner {
     Late,
 }
 
-impl Manner {
+impl AskingManner {
     pub(super) const ALL: [Self; 5] = [Self::Polite, Self::Hasty, Self::Serial, Self::Twice, Self::Late];
 
     fn waits(self) -> bool {
@@ -69,14 +69,14 @@ impl Manner {
     }
 }
 
-pub(super) struct Server {
+pub(super) struct WorldServer {
     pub(super) revision: Revision,
     lines: bool,
-    manner: Manner,
+    manner: AskingManner,
     /// The last call that the server answered, and the capabilities of its client.
     over: Option<(u64, String)>,
     work: Vec<ServerCall>,
-    pub(super) tasks: Vec<Task>,
+    pub(super) tasks: Vec<WorldTask>,
     pub(super) out: Vec<ServerMessage>,
     /// The ids of all requests of this connection.
     ids: Vec<u64>,
@@ -88,8 +88,8 @@ pub(super) struct Server {
     pub(super) own: Option<u64>,
 }
 
-impl Server {
-    pub(super) fn new(revision: Revision, lines: bool, manner: Manner) -> Self {
+impl WorldServer {
+    pub(super) fn new(revision: Revision, lines: bool, manner: AskingManner) -> Self {
         Self {
             revision,
             lines,
@@ -114,7 +114,7 @@ impl Server {
     }
 
     /// Takes a message of the gateway; over HTTP a request that is answered on that stream.
-    pub(super) fn hear(&mut self, text: &str, on: Option<u64>, truth: &mut Truth) {
+    pub(super) fn hear(&mut self, text: &str, on: Option<u64>, truth: &mut WorldTruth) {
         let words = Words::of(text);
         if words.method.is_empty() {
             return self.answer(&words, truth);
@@ -162,7 +162,7 @@ impl Server {
         self.say(on, words::result(words.id, &result), true);
     }
 
-    fn call(&mut self, words: &Words<'_>, on: Option<u64>, truth: &mut Truth) {
+    fn call(&mut self, words: &Words<'_>, on: Option<u64>, truth: &mut WorldTruth) {
         let name = member(words.params, "name").unwrap_or_default().trim_matches('"');
         let n =
             member(words.params, "arguments").and_then(|arguments| member(arguments, "n")).unwrap().parse().unwrap();
@@ -219,7 +219,7 @@ impl Server {
     }
 
     /// Takes the answer to a question of a legacy server.
-    fn answer(&mut self, words: &Words<'_>, truth: &mut Truth) {
+    fn answer(&mut self, words: &Words<'_>, truth: &mut WorldTruth) {
         let Some((n, k)) = numbers(words.id, "k=") else { return };
         truth.heard(n, k, if words.result.is_empty() { words.error } else { words.result });
         for work in self.work.iter_mut().filter(|work| work.open == Some(k)) {
@@ -229,7 +229,7 @@ impl Server {
     }
 
     /// Makes a random move about one of the server's calls; returns whether there was one.
-    pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+    pub(super) fn act(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) -> bool {
         if chance.one_in(16)
             && let Some((on, text)) = self.sent.take()
         {
@@ -243,12 +243,12 @@ impl Server {
             return true;
         }
         if self.work.is_empty() {
-            return self.manner == Manner::Late && chance.one_in(8) && self.ask_late(chance, truth);
+            return self.manner == AskingManner::Late && chance.one_in(8) && self.ask_late(chance, truth);
         }
-        if self.manner == Manner::Late && chance.one_in(4) && self.ask_late(chance, truth) {
+        if self.manner == AskingManner::Late && chance.one_in(4) && self.ask_late(chance, truth) {
             return true;
         }
-        let at = if self.manner == Manner::Serial { 0 } else { chance.below(self.work.len()) };
+        let at = if self.manner == AskingManner::Serial { 0 } else { chance.below(self.work.len()) };
         let steps = self.work[at].steps;
         self.work[at].steps += 1;
         match chance.below(if steps > 4 { 4 } else { 10 }) {
@@ -264,9 +264,9 @@ impl Server {
     }
 
     /// Answers its oldest call that it can answer; returns whether there was one.
-    pub(super) fn end_one(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+    pub(super) fn end_one(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) -> bool {
         let can_end = |work: &ServerCall| work.aside.is_none() && (work.open.is_none() || !self.waits());
-        let at = self.work.iter().position(can_end).filter(|at| *at == 0 || self.manner != Manner::Serial);
+        let at = self.work.iter().position(can_end).filter(|at| *at == 0 || self.manner != AskingManner::Serial);
         if let Some(at) = at {
             self.finish(at, chance, truth);
         }
@@ -284,9 +284,10 @@ impl Server {
     }
 
     /// Asks about a call that it has answered; returns whether there is one.
-    fn ask_late(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+    fn ask_late(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) -> bool {
         let Some((n, capabilities)) = self.over.clone().filter(|_| !self.is_modern()) else { return false };
-        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_in(&capabilities)).collect();
+        let kinds: Vec<WorldQuestionKind> =
+            WorldQuestionKind::ALL.into_iter().filter(|kind| kind.is_in(&capabilities)).collect();
         if kinds.is_empty() || (!self.lines && self.own.is_none()) {
             return false;
         }
@@ -295,7 +296,7 @@ impl Server {
         true
     }
 
-    fn finish(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
+    fn finish(&mut self, at: usize, chance: &mut WorldChance, truth: &mut WorldTruth) {
         let work = &self.work[at];
         if work.aside.is_some() || (work.open.is_some() && self.waits()) {
             // The answer might overtake the question, which then is about no call in flight.
@@ -319,7 +320,7 @@ impl Server {
     }
 
     /// Refuses the call until a page is opened, if the client can open one.
-    fn refuse(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
+    fn refuse(&mut self, at: usize, chance: &mut WorldChance, truth: &mut WorldTruth) {
         let work = &self.work[at];
         if work.steps > 1 || work.open.is_some() || truth.call(work.n).proofs > 0 {
             return self.finish(at, chance, truth);
@@ -351,9 +352,10 @@ impl Server {
         self.say(on, text, false);
     }
 
-    fn ask(&mut self, at: usize, chance: &mut Chance, truth: &mut Truth) {
+    fn ask(&mut self, at: usize, chance: &mut WorldChance, truth: &mut WorldTruth) {
         let work = &self.work[at];
-        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_in(&work.capabilities)).collect();
+        let kinds: Vec<WorldQuestionKind> =
+            WorldQuestionKind::ALL.into_iter().filter(|kind| kind.is_in(&work.capabilities)).collect();
         if work.open.is_some() || kinds.is_empty() {
             return self.progress(at);
         }
@@ -361,7 +363,7 @@ impl Server {
         if !self.is_modern() {
             let aside = self.own.filter(|_| chance.one_in(3));
             let on = aside.or(work.on);
-            for _ in 0..if self.manner == Manner::Twice { 2 } else { 1 } {
+            for _ in 0..if self.manner == AskingManner::Twice { 2 } else { 1 } {
                 let (k, kind) = (truth.new_question(n), chance.pick(&kinds));
                 (self.work[at].open, self.work[at].aside) = (Some(k), aside);
                 let text = words::request(&quoted(&format!("k={n}-{k}")), kind.method(), &kind.params(n, k));
@@ -388,14 +390,14 @@ impl Server {
 
 /// The kinds of questions.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum WorldQuestionKind {
     Form,
     Url,
     Sampling,
     Roots,
 }
 
-impl Kind {
+impl WorldQuestionKind {
     pub(super) const ALL: [Self; 4] = [Self::Form, Self::Url, Self::Sampling, Self::Roots];
 
     pub(super) fn is_in(self, capabilities: &str) -> bool {

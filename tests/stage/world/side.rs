@@ -8,12 +8,12 @@ use tokio::io::{duplex, split};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::chance::{Chance, Pipe};
-use super::client::{Client, Sent, headers_of};
-use super::event::{Event, EventSender, IdleConnections, exchange, read_lines, write_all};
-use super::http::Connection;
-use super::truth::Truth;
-use crate::daemon::gateway::Gateway as Daemon;
+use super::chance::{CutBytes, WorldChance};
+use super::client::{ClientSend, WorldClient, headers_of};
+use super::event::{EventSender, IdleConnections, WireEvent, exchange, read_lines, write_all};
+use super::http::WorldConnection;
+use super::truth::WorldTruth;
+use crate::daemon::gateway::RunningGateway as Daemon;
 use crate::mcp::version::EventIds;
 use crate::serve::lines;
 use crate::stage::net;
@@ -23,7 +23,7 @@ const PIPE: usize = 64 * 1024;
 
 /// A stream to a client: the answer to one of its requests over HTTP, or the pipe.
 #[derive(Debug)]
-struct Stream {
+struct ClientStream {
     number: u64,
     /// Messages that the client has not heard yet, with the ids of their events.
     inbox: VecDeque<(Option<String>, String)>,
@@ -36,34 +36,34 @@ struct Stream {
 }
 
 /// The listener and the credential that a client uses.
-pub(super) struct Door {
+pub(super) struct ClientDoor {
     pub(super) port: u16,
     pub(super) token: String,
 }
 
 pub(super) struct ClientSide {
-    pub(super) client: Client,
-    door: Door,
+    pub(super) client: WorldClient,
+    door: ClientDoor,
     events: EventSender,
     /// The pipe to the gateway, and bytes that are not written yet.
     lines: Option<mpsc::UnboundedSender<Bytes>>,
-    pipe: Pipe,
+    pipe: CutBytes,
     /// Requests over HTTP that wait to be sent.
     posts: VecDeque<(u64, String)>,
     session: Option<String>,
-    streams: Vec<Stream>,
+    streams: Vec<ClientStream>,
     idle: IdleConnections,
 }
 
 impl ClientSide {
     /// Connects a client. Needs the runtime of the stage.
-    pub(super) fn connect(client: Client, daemon: &Daemon, door: Door, events: EventSender) -> Self {
+    pub(super) fn connect(client: WorldClient, daemon: &Daemon, door: ClientDoor, events: EventSender) -> Self {
         let mut side = Self {
             client,
             door,
             events,
             lines: None,
-            pipe: Pipe::default(),
+            pipe: CutBytes::default(),
             posts: VecDeque::new(),
             session: None,
             streams: Vec::new(),
@@ -86,24 +86,24 @@ impl ClientSide {
         tokio::spawn(write_all(output, bytes));
         let (events, client) = (self.events.clone(), self.client.number);
         let task = tokio::spawn(async move {
-            let told = |text| drop(events.send(Event::Told { client, stream: 0, id: None, text }));
+            let told = |text| drop(events.send(WireEvent::Told { client, stream: 0, id: None, text }));
             read_lines(input, told).await;
-            drop(events.send(Event::Ended { client, stream: 0, whole: true }));
+            drop(events.send(WireEvent::Ended { client, stream: 0, whole: true }));
         });
         self.lines = Some(lines);
-        self.streams.push(Stream::new(0, task.abort_handle()));
+        self.streams.push(ClientStream::new(0, task.abort_handle()));
     }
 
     /// Takes the messages that the client sends.
     pub(super) fn flush(&mut self) {
         for sent in self.client.out.drain(..) {
             match sent {
-                Sent::Message { text, .. } if self.lines.is_some() => self.pipe.line(&text),
-                Sent::Message { text, stream } => self.posts.push_back((stream, text)),
-                Sent::Closes { stream } => {
+                ClientSend::Message { text, .. } if self.lines.is_some() => self.pipe.line(&text),
+                ClientSend::Message { text, stream } => self.posts.push_back((stream, text)),
+                ClientSend::Closes { stream } => {
                     // The request may not even have been sent.
                     self.posts.retain(|(of, _)| *of != stream);
-                    self.streams.extract_if(.., |one| one.number == stream).for_each(Stream::close);
+                    self.streams.extract_if(.., |one| one.number == stream).for_each(ClientStream::close);
                 }
             }
         }
@@ -111,7 +111,7 @@ impl ClientSide {
 
     /// Returns whether there is something to deliver.
     pub(super) fn moves(&self) -> bool {
-        self.sends() || self.streams.iter().any(Stream::moves)
+        self.sends() || self.streams.iter().any(ClientStream::moves)
     }
 
     fn sends(&self) -> bool {
@@ -119,13 +119,13 @@ impl ClientSide {
     }
 
     /// Delivers one piece or message in one direction.
-    pub(super) fn deliver(&mut self, chance: &mut Chance, truth: &mut Truth) {
+    pub(super) fn deliver(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) {
         let hearing: Vec<usize> = (0..self.streams.len()).filter(|at| self.streams[*at].moves()).collect();
         if self.sends() && (hearing.is_empty() || chance.one_in(2)) {
             return self.send(chance, truth);
         }
         let at = chance.pick(&hearing);
-        let Stream { number, inbox, last, status, .. } = &mut self.streams[at];
+        let ClientStream { number, inbox, last, status, .. } = &mut self.streams[at];
         let (id, text) = inbox.pop_front().unwrap();
         *last = id.or(last.take());
         if !text.is_empty() {
@@ -139,7 +139,7 @@ impl ClientSide {
         self.flush();
     }
 
-    fn send(&mut self, chance: &mut Chance, truth: &mut Truth) {
+    fn send(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) {
         let number = self.client.number;
         if let Some(lines) = &self.lines {
             let piece = self.pipe.piece(chance);
@@ -156,7 +156,7 @@ impl ClientSide {
 
     /// Sends a request over HTTP, the answer to which is that stream.
     fn request(&mut self, stream: u64, method: &str, more: &str, body: &str) {
-        let Door { port, token } = &self.door;
+        let ClientDoor { port, token } = &self.door;
         let revision = self.client.revision;
         let session = match &self.session {
             Some(id) => format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: {revision}\r\n"),
@@ -171,32 +171,32 @@ impl ClientSide {
         );
         let mut idle = self.idle.lock();
         // The gateway closes a connection without requests after a while.
-        let open = std::iter::from_fn(|| idle.pop()).find_map(Connection::if_open);
+        let open = std::iter::from_fn(|| idle.pop()).find_map(WorldConnection::if_open);
         drop(idle);
-        let connection = open.unwrap_or_else(|| Connection::new(net::connect(*port).unwrap()));
+        let connection = open.unwrap_or_else(|| WorldConnection::new(net::connect(*port).unwrap()));
         let names = (self.client.number, stream);
         let task = tokio::spawn(exchange(connection, request, names, self.events.clone(), self.idle.clone()));
         match self.streams.iter_mut().find(|one| one.number == stream) {
             Some(broken) => broken.task = Some(task.abort_handle()),
-            None => self.streams.push(Stream::new(stream, task.abort_handle())),
+            None => self.streams.push(ClientStream::new(stream, task.abort_handle())),
         }
     }
 
     /// Takes an event of this client.
-    pub(super) fn take(&mut self, event: Event, truth: &mut Truth) {
+    pub(super) fn take(&mut self, event: WireEvent, truth: &mut WorldTruth) {
         match event {
-            Event::Answered { stream, status, session, .. } => {
+            WireEvent::Answered { stream, status, session, .. } => {
                 self.session = session.or(self.session.take());
                 if let Some(stream) = self.stream(stream) {
                     stream.status = status;
                 }
             }
-            Event::Told { stream, id, text, .. } => {
+            WireEvent::Told { stream, id, text, .. } => {
                 if let Some(stream) = self.stream(stream) {
                     stream.inbox.push_back((id, text));
                 }
             }
-            Event::Ended { stream, whole, .. } => {
+            WireEvent::Ended { stream, whole, .. } => {
                 let number = self.client.number;
                 truth.note(|| format!("stream {stream} of client {number} ends, whole: {whole}"));
                 if let Some(stream) = self.stream(stream) {
@@ -205,21 +205,21 @@ impl ClientSide {
                 }
                 self.drop_ended(truth);
             }
-            Event::Started { .. }
-            | Event::Line { .. }
-            | Event::Exited { .. }
-            | Event::Requested { .. }
-            | Event::Closed { .. } => {}
+            WireEvent::Started { .. }
+            | WireEvent::Line { .. }
+            | WireEvent::Exited { .. }
+            | WireEvent::Requested { .. }
+            | WireEvent::Closed { .. } => {}
         }
     }
 
-    fn stream(&mut self, number: u64) -> Option<&mut Stream> {
+    fn stream(&mut self, number: u64) -> Option<&mut ClientStream> {
         // Events of a connection that the client broke are of no stream.
         self.streams.iter_mut().find(|stream| stream.number == number && stream.task.is_some())
     }
 
     /// Forgets the streams that have ended and of which everything is heard.
-    fn drop_ended(&mut self, truth: &Truth) {
+    fn drop_ended(&mut self, truth: &WorldTruth) {
         for ended in self.streams.extract_if(.., |stream| stream.has_ended && stream.inbox.is_empty()) {
             let number = ended.number;
             let waits = self.client.waits_on(number) || !self.client.is_http;
@@ -234,7 +234,7 @@ impl ClientSide {
     }
 
     /// Breaks the connection of a stream, or lets the client resume one from its last event.
-    pub(super) fn breaks(&mut self, chance: &mut Chance, truth: &Truth) {
+    pub(super) fn breaks(&mut self, chance: &mut WorldChance, truth: &WorldTruth) {
         if !self.resumes() || self.streams.is_empty() {
             return;
         }
@@ -261,7 +261,7 @@ impl ClientSide {
 
     /// Closes all connections of the client; with a farewell, it ends its session before.
     pub(super) fn leave(mut self, says_farewell: bool) {
-        self.streams.drain(..).for_each(Stream::close);
+        self.streams.drain(..).for_each(ClientStream::close);
         if says_farewell && self.session.is_some() {
             self.request(u64::MAX, "DELETE", "", "");
             self.streams.clear();
@@ -274,7 +274,7 @@ impl ClientSide {
     }
 }
 
-impl Stream {
+impl ClientStream {
     fn new(number: u64, task: AbortHandle) -> Self {
         Self { number, inbox: VecDeque::new(), last: None, task: Some(task), status: 200, has_ended: false }
     }

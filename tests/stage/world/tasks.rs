@@ -1,14 +1,14 @@
 //! Calls that a simulated server continues as tasks, in both generations of tasks.
 
-use super::chance::Chance;
-use super::server::{Kind, Server};
-use super::truth::{Truth, numbers};
+use super::chance::WorldChance;
+use super::server::{WorldQuestionKind, WorldServer};
+use super::truth::{WorldTruth, numbers};
 use super::words::{self, Words, about, member, members, quoted};
 use crate::mcp::extension::TASKS;
 
 /// A call that became a task.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct WorldTask {
     n: u64,
     capabilities: String,
     status: &'static str,
@@ -18,14 +18,14 @@ pub(super) struct Task {
     waits: Option<(String, Option<u64>)>,
 }
 
-impl Task {
+impl WorldTask {
     /// Returns whether the task has not ended.
     pub(super) fn is_open(&self) -> bool {
         self.status != "completed"
     }
 }
 
-impl Server {
+impl WorldServer {
     /// Begins a task for a call of the tool whose calls are tasks.
     pub(super) fn begins(
         &mut self,
@@ -33,7 +33,7 @@ impl Server {
         on: Option<u64>,
         n: u64,
         capabilities: String,
-        truth: &mut Truth,
+        truth: &mut WorldTruth,
     ) {
         if self.is_modern() && !capabilities.contains("/tasks") {
             truth.proved(n);
@@ -42,7 +42,7 @@ impl Server {
         }
         assert!(self.is_modern() || member(words.params, "task").is_some(), "call {n} is no task: {words:?}");
         truth.took(n);
-        let task = Task { n, capabilities, status: "working", open: None, waits: None };
+        let task = WorldTask { n, capabilities, status: "working", open: None, waits: None };
         let text = match self.is_modern() {
             true => self.shown(&task, r#""resultType":"task","#),
             false => format!(r#"{{"task":{}}}"#, self.shown(&task, "")),
@@ -51,8 +51,8 @@ impl Server {
         self.say(on, words::result(words.id, &text), true);
     }
 
-    fn shown(&self, task: &Task, head: &str) -> String {
-        let Task { n, status, open, .. } = task;
+    fn shown(&self, task: &WorldTask, head: &str) -> String {
+        let WorldTask { n, status, open, .. } = task;
         let asked =
             open.as_ref().filter(|_| self.is_modern()).map(|(_, entry)| format!(r#","inputRequests":{{{entry}}}"#));
         let result = if *status == "completed" && self.is_modern() {
@@ -67,7 +67,7 @@ impl Server {
     }
 
     /// Answers a request about a task.
-    pub(super) fn about_task(&mut self, words: &Words<'_>, on: Option<u64>, truth: &mut Truth) {
+    pub(super) fn about_task(&mut self, words: &Words<'_>, on: Option<u64>, truth: &mut WorldTruth) {
         let n = member(words.params, "taskId").and_then(|id| about(id, "t=")).expect("a task that this server named");
         let Some(at) = self.tasks.iter().position(|task| task.n == n) else {
             return self.say(on, words::error(words.id, r#"{"code":-32602,"message":"no such task"}"#), true);
@@ -102,7 +102,7 @@ impl Server {
 
     /// Lets a legacy task ask, or end, on the stream of the request that waits for its result.
     fn asks_in_result(&mut self, at: usize) {
-        let Task { n, status, open, waits, .. } = &mut self.tasks[at];
+        let WorldTask { n, status, open, waits, .. } = &mut self.tasks[at];
         let Some((id, on)) = waits.clone() else { return };
         if *status == "completed" {
             let text = words::result(&id, &format!(r#"{{"content":[{{"type":"text","text":"c={n}"}}]}}"#));
@@ -118,14 +118,15 @@ impl Server {
     }
 
     /// Continues one of its tasks; returns whether any is open.
-    pub(super) fn works(&mut self, ends: bool, chance: &mut Chance, truth: &mut Truth) -> bool {
+    pub(super) fn works(&mut self, ends: bool, chance: &mut WorldChance, truth: &mut WorldTruth) -> bool {
         let live: Vec<usize> = (0..self.tasks.len()).filter(|at| self.tasks[*at].status != "completed").collect();
         if live.is_empty() {
             return false;
         }
         let (at, is_modern) = (chance.pick(&live), self.is_modern());
-        let Task { n, capabilities, open, .. } = &self.tasks[at];
-        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_in(capabilities)).collect();
+        let WorldTask { n, capabilities, open, .. } = &self.tasks[at];
+        let kinds: Vec<WorldQuestionKind> =
+            WorldQuestionKind::ALL.into_iter().filter(|kind| kind.is_in(capabilities)).collect();
         let n = *n;
         if ends || kinds.is_empty() || chance.one_in(2) {
             if open.is_none() || ends {

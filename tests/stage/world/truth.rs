@@ -24,7 +24,7 @@ pub(super) fn note(line: String) {
 
 /// The tool that a call calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Item {
+pub(super) enum CalledTool {
     /// Allowed.
     Open,
     /// Denied by a rule, so that it does not exist.
@@ -35,7 +35,7 @@ pub(super) enum Item {
     Task,
 }
 
-impl Item {
+impl CalledTool {
     pub(super) fn original(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -51,7 +51,7 @@ impl Item {
 pub(super) struct CallTruth {
     pub(super) client: u64,
     caller: &'static str,
-    pub(super) item: Item,
+    pub(super) item: CalledTool,
     pub(super) upstream: &'static str,
     /// Number of times that the request that begins the call arrived at a server's connection.
     arrived: u32,
@@ -83,12 +83,12 @@ struct QuestionTruth {
 
 /// The facts of one world.
 #[derive(Debug, Default)]
-pub(super) struct Truth {
+pub(super) struct WorldTruth {
     calls: Vec<CallTruth>,
     questions: HashMap<(u64, u64), QuestionTruth>,
     /// Questions so far.
     asked: u64,
-    /// True while the policy denies [`Item::Open`].
+    /// True while the policy denies [`CalledTool::Open`].
     pub(super) denies_open: bool,
     /// True while the servers answer every call that they can.
     pub(super) rests: bool,
@@ -96,14 +96,19 @@ pub(super) struct Truth {
     settled: usize,
 }
 
-impl Truth {
+impl WorldTruth {
     /// Notes an event.
     pub(super) fn note(&self, line: impl FnOnce() -> String) {
         note(line());
     }
 
     /// Enters a call that a client makes, and returns its number.
-    pub(super) fn made(&mut self, (client, caller): (u64, &'static str), item: Item, upstream: &'static str) -> u64 {
+    pub(super) fn made(
+        &mut self,
+        (client, caller): (u64, &'static str),
+        item: CalledTool,
+        upstream: &'static str,
+    ) -> u64 {
         self.calls.push(CallTruth {
             client,
             caller,
@@ -137,11 +142,11 @@ impl Truth {
         let name = member(Words::of(text).params, "name").unwrap_or_default().trim_matches('"');
         let denies_open = self.denies_open;
         let call = self.call(n);
-        let is_denied = call.item == Item::Open && call.arrived == 0 && denies_open;
+        let is_denied = call.item == CalledTool::Open && call.arrived == 0 && denies_open;
         assert!(!is_denied, "call {n} was denied before it was sent");
         assert_eq!((name, upstream), (call.item.original(), call.upstream), "call {n} went elsewhere");
-        assert_ne!(call.item, Item::Hidden, "call {n} was denied and sent");
-        assert!(call.item != Item::Asks || call.agreed, "call {n} was sent before a person agreed");
+        assert_ne!(call.item, CalledTool::Hidden, "call {n} was denied and sent");
+        assert!(call.item != CalledTool::Asks || call.agreed, "call {n} was sent before a person agreed");
         call.arrived += 1;
         assert!(call.arrived <= call.proofs + 1, "call {n} was sent again, without a proof that it had not begun");
         Some(n)

@@ -11,11 +11,11 @@ use rustix::process::Signal;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
-use super::chance::{Chance, Pipe};
-use super::event::{Event, EventSender, Piece, Request, read_lines, serve, write_all};
+use super::chance::{CutBytes, WorldChance};
+use super::event::{AnswerPiece, EventSender, HttpRequestEvent, WireEvent, read_lines, serve, write_all};
 use super::http::{END, event, stream_head, whole};
-use super::server::{Manner, Server, ServerMessage};
-use super::truth::{Truth, call_of};
+use super::server::{AskingManner, ServerMessage, WorldServer};
+use super::truth::{WorldTruth, call_of};
 use super::words::Words;
 use crate::mcp::version::{Era, Revision};
 use crate::stage::net::Listener;
@@ -27,12 +27,12 @@ const UNKNOWN: &str = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-3
 /// A process or a session.
 struct Life {
     number: u64,
-    server: Server,
+    server: WorldServer,
     /// Lines that the process has not read yet.
     inbox: VecDeque<String>,
     /// The pipe to the gateway, and bytes that are not written yet.
     output: Option<mpsc::UnboundedSender<Bytes>>,
-    pipe: Pipe,
+    pipe: CutBytes,
 }
 
 impl Life {
@@ -42,32 +42,32 @@ impl Life {
 }
 
 /// An answer over HTTP that has not ended, or the session's own stream.
-struct Stream {
+struct UpstreamStream {
     number: u64,
     life: u64,
     /// The request that reads the stream, and its channel; `None` while the connection is broken.
-    reader: Option<(u64, mpsc::UnboundedSender<Piece>)>,
+    reader: Option<(u64, mpsc::UnboundedSender<AnswerPiece>)>,
     has_head: bool,
     /// All events, for a gateway that resumes the stream.
     events: Vec<String>,
     is_over: bool,
 }
 
-pub(super) struct Upstream {
+pub(super) struct WorldUpstream {
     pub(super) name: &'static str,
     revision: Revision,
-    manner: Manner,
+    manner: AskingManner,
     is_http: bool,
     lives: Vec<Life>,
     /// Requests over HTTP that no server has heard yet.
-    requests: VecDeque<Request>,
-    streams: Vec<Stream>,
+    requests: VecDeque<HttpRequestEvent>,
+    streams: Vec<UpstreamStream>,
     sessions: u64,
 }
 
-impl Upstream {
-    pub(super) fn new(name: &'static str, is_http: bool, revision: Revision, chance: &mut Chance) -> Self {
-        let manners = Manner::ALL.into_iter().filter(|manner| !is_http || *manner != Manner::Serial);
+impl WorldUpstream {
+    pub(super) fn new(name: &'static str, is_http: bool, revision: Revision, chance: &mut WorldChance) -> Self {
+        let manners = AskingManner::ALL.into_iter().filter(|manner| !is_http || *manner != AskingManner::Serial);
         let manner = chance.pick(&manners.collect::<Vec<_>>());
         let (lives, requests, streams) = (Vec::new(), VecDeque::new(), Vec::new());
         let mut upstream = Self { name, revision, manner, is_http, lives, requests, streams, sessions: 0 };
@@ -82,8 +82,8 @@ impl Upstream {
     }
 
     fn begin(&mut self, number: u64, output: Option<mpsc::UnboundedSender<Bytes>>) {
-        let server = Server::new(self.revision, !self.is_http, self.manner);
-        self.lives.push(Life { number, server, inbox: VecDeque::new(), output, pipe: Pipe::default() });
+        let server = WorldServer::new(self.revision, !self.is_http, self.manner);
+        self.lives.push(Life { number, server, inbox: VecDeque::new(), output, pipe: CutBytes::default() });
     }
 
     /// Returns a description for the story of the world.
@@ -93,23 +93,23 @@ impl Upstream {
     }
 
     /// Takes an event of this upstream.
-    pub(super) fn take(&mut self, event: Event, truth: &mut Truth) {
+    pub(super) fn take(&mut self, event: WireEvent, truth: &mut WorldTruth) {
         match event {
-            Event::Started { process, output, .. } => {
+            WireEvent::Started { process, output, .. } => {
                 truth.note(|| format!("process {process} of {} starts", self.name));
                 self.begin(process, Some(output));
             }
-            Event::Line { process, text, .. } => {
+            WireEvent::Line { process, text, .. } => {
                 truth.arrived(self.name, &text);
                 if let Some(life) = self.lives.iter_mut().find(|life| life.number == process) {
                     life.inbox.push_back(text);
                 }
             }
-            Event::Exited { process, .. } => {
+            WireEvent::Exited { process, .. } => {
                 truth.note(|| format!("process {process} of {} ends", self.name));
                 self.lives.retain(|life| life.number != process);
             }
-            Event::Requested { request, .. } => {
+            WireEvent::Requested { request, .. } => {
                 let (method, session) = (&request.method, request.session);
                 truth.note(|| format!("{method} {} in session {session:?}", request.stream));
                 if request.method == "POST" {
@@ -117,21 +117,21 @@ impl Upstream {
                 }
                 self.requests.push_back(request);
             }
-            Event::Closed { stream, .. } => {
+            WireEvent::Closed { stream, .. } => {
                 truth.note(|| format!("the gateway closes {stream} of {}", self.name));
                 self.requests.retain(|request| request.stream != stream);
-                let is_it = |one: &mut Stream| one.reader.as_ref().is_some_and(|(number, _)| *number == stream);
-                for Stream { number, life, .. } in self.streams.extract_if(.., is_it) {
+                let is_it = |one: &mut UpstreamStream| one.reader.as_ref().is_some_and(|(number, _)| *number == stream);
+                for UpstreamStream { number, life, .. } in self.streams.extract_if(.., is_it) {
                     let life = self.lives.iter_mut().find(|one| one.number == life);
                     life.into_iter().for_each(|life| life.server.closed(number));
                 }
             }
-            Event::Answered { .. } | Event::Told { .. } | Event::Ended { .. } => {}
+            WireEvent::Answered { .. } | WireEvent::Told { .. } | WireEvent::Ended { .. } => {}
         }
     }
 
     /// Sends what the servers say.
-    pub(super) fn flush(&mut self, chance: &mut Chance) {
+    pub(super) fn flush(&mut self, chance: &mut WorldChance) {
         for life in &mut self.lives {
             for said in life.server.out.drain(..) {
                 match life.output {
@@ -148,7 +148,7 @@ impl Upstream {
     }
 
     /// Delivers one piece or message in one direction.
-    pub(super) fn deliver(&mut self, chance: &mut Chance, truth: &mut Truth) {
+    pub(super) fn deliver(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) {
         if !self.requests.is_empty() {
             let request = self.requests.remove(chance.below(self.requests.len().min(2))).unwrap();
             self.hear(request, truth);
@@ -171,10 +171,10 @@ impl Upstream {
     }
 
     /// Passes a request over HTTP to its server.
-    fn hear(&mut self, request: Request, truth: &mut Truth) {
+    fn hear(&mut self, request: HttpRequestEvent, truth: &mut WorldTruth) {
         truth.note(|| format!("{} hears {} {} {}", self.name, request.method, request.stream, request.body));
-        let Request { stream, method, session, last_event, body, answer } = request;
-        let end = |status, session, body: &str| drop(answer.send(Piece::Last(whole(status, session, body))));
+        let HttpRequestEvent { stream, method, session, last_event, body, answer } = request;
+        let end = |status, session, body: &str| drop(answer.send(AnswerPiece::Last(whole(status, session, body))));
         let life = if self.is_modern() { Some(0) } else { session };
         let at = life.and_then(|life| self.lives.iter().position(|one| one.number == life));
         match (method.as_str(), at) {
@@ -192,7 +192,7 @@ impl Upstream {
                     life.server.hear(&body, None, truth);
                     return end(202, None, "");
                 }
-                self.streams.push(Stream::new(stream, life.number, answer));
+                self.streams.push(UpstreamStream::new(stream, life.number, answer));
                 life.server.hear(&body, Some(stream), truth);
             }
             ("GET", Some(at)) if !self.is_modern() => {
@@ -203,9 +203,9 @@ impl Upstream {
                     }
                     return;
                 }
-                drop(answer.send(Piece::More(stream_head())));
+                drop(answer.send(AnswerPiece::More(stream_head())));
                 life.server.own = Some(stream);
-                let mut own = Stream::new(stream, life.number, answer);
+                let mut own = UpstreamStream::new(stream, life.number, answer);
                 own.has_head = true;
                 self.streams.push(own);
             }
@@ -220,22 +220,28 @@ impl Upstream {
     }
 
     /// Answers a request without a session as a legacy server; `initialize` opens a session.
-    fn hear_first(&mut self, stream: u64, body: &str, answer: mpsc::UnboundedSender<Piece>, truth: &mut Truth) {
-        let mut server = Server::new(self.revision, false, self.manner);
+    fn hear_first(
+        &mut self,
+        stream: u64,
+        body: &str,
+        answer: mpsc::UnboundedSender<AnswerPiece>,
+        truth: &mut WorldTruth,
+    ) {
+        let mut server = WorldServer::new(self.revision, false, self.manner);
         server.hear(body, Some(stream), truth);
         let said = server.out.pop().map(|said| said.text).unwrap_or_default();
         let mut session = None;
         if Words::of(body).method == "initialize" {
             self.sessions += 1;
             session = Some(self.sessions);
-            let (inbox, output, pipe) = (VecDeque::new(), None, Pipe::default());
+            let (inbox, output, pipe) = (VecDeque::new(), None, CutBytes::default());
             self.lives.push(Life { number: self.sessions, server, inbox, output, pipe });
         }
-        drop(answer.send(Piece::Last(whole(200, session, &said))));
+        drop(answer.send(AnswerPiece::Last(whole(200, session, &said))));
     }
 
     /// Lets one of the upstream's servers make a random move.
-    pub(super) fn act(&mut self, chance: &mut Chance, truth: &mut Truth) {
+    pub(super) fn act(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) {
         if !self.lives.is_empty() {
             let at = chance.below(self.lives.len());
             self.lives[at].server.act(chance, truth);
@@ -244,7 +250,7 @@ impl Upstream {
     }
 
     /// Lets each server answer the oldest call that it can; returns whether there was one.
-    pub(super) fn end_one(&mut self, chance: &mut Chance, truth: &mut Truth) -> bool {
+    pub(super) fn end_one(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) -> bool {
         let mut any = false;
         for life in &mut self.lives {
             any |= life.server.end_one(chance, truth);
@@ -254,7 +260,7 @@ impl Upstream {
     }
 
     /// Kills a process, or all servers behind HTTP with all sessions.
-    pub(super) fn die(&mut self, chance: &mut Chance, truth: &mut Truth) {
+    pub(super) fn die(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) {
         if self.lives.is_empty() {
             return;
         }
@@ -273,11 +279,11 @@ impl Upstream {
     }
 
     /// Breaks the connection of a stream.
-    pub(super) fn breaks(&mut self, chance: &mut Chance, truth: &mut Truth) {
+    pub(super) fn breaks(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) {
         if self.is_modern() {
             return;
         }
-        let can_break = |stream: &&mut Stream| stream.reader.is_some() && !stream.events.is_empty();
+        let can_break = |stream: &&mut UpstreamStream| stream.reader.is_some() && !stream.events.is_empty();
         let mut streams: Vec<_> = self.streams.iter_mut().filter(can_break).collect();
         if streams.is_empty() {
             return;
@@ -289,7 +295,7 @@ impl Upstream {
     }
 
     /// Ends one session without telling the gateway.
-    pub(super) fn forget(&mut self, chance: &mut Chance, truth: &mut Truth) {
+    pub(super) fn forget(&mut self, chance: &mut WorldChance, truth: &mut WorldTruth) {
         if self.is_http && !self.is_modern() && !self.lives.is_empty() {
             let life = self.lives.remove(chance.below(self.lives.len())).number;
             truth.note(|| format!("{} forgets session {life}", self.name));
@@ -300,13 +306,13 @@ impl Upstream {
     /// Returns the number of calls and answers that are open.
     pub(super) fn left(&self) -> usize {
         let work: usize = self.lives.iter().map(|life| life.server.open_work()).sum();
-        let own = |stream: &&Stream| self.lives.iter().any(|life| life.server.own == Some(stream.number));
+        let own = |stream: &&UpstreamStream| self.lives.iter().any(|life| life.server.own == Some(stream.number));
         work + self.streams.iter().filter(|stream| stream.reader.is_some() && !own(stream)).count()
     }
 }
 
-impl Stream {
-    fn new(number: u64, life: u64, answer: mpsc::UnboundedSender<Piece>) -> Self {
+impl UpstreamStream {
+    fn new(number: u64, life: u64, answer: mpsc::UnboundedSender<AnswerPiece>) -> Self {
         let (reader, events) = (Some((number, answer)), Vec::new());
         Self { number, life, reader, has_head: false, events, is_over: false }
     }
@@ -314,19 +320,19 @@ impl Stream {
 
 /// Resumes a stream after the last event that the gateway has; returns whether there is one.
 fn resume(
-    streams: &mut Vec<Stream>,
+    streams: &mut Vec<UpstreamStream>,
     life: u64,
     (last, reader): (&str, u64),
-    answer: mpsc::UnboundedSender<Piece>,
+    answer: mpsc::UnboundedSender<AnswerPiece>,
 ) -> bool {
     let Some((number, seen)) = last.split_once('-') else { return false };
     let (number, seen): (u64, usize) = (number.parse().unwrap(), seen.parse().unwrap());
-    let is_it = |stream: &Stream| stream.number == number && stream.life == life && stream.reader.is_none();
+    let is_it = |stream: &UpstreamStream| stream.number == number && stream.life == life && stream.reader.is_none();
     let Some(at) = streams.iter().position(is_it) else { return false };
     let missed = streams[at].events[seen..].concat();
-    drop(answer.send(Piece::More(stream_head() + &missed)));
+    drop(answer.send(AnswerPiece::More(stream_head() + &missed)));
     if streams[at].is_over {
-        drop(answer.send(Piece::Last(END.to_owned())));
+        drop(answer.send(AnswerPiece::Last(END.to_owned())));
         streams.remove(at);
     } else {
         (streams[at].reader, streams[at].has_head) = (Some((reader, answer)), true);
@@ -335,7 +341,7 @@ fn resume(
 }
 
 /// Says something on the stream that it is for, if the gateway has not closed that.
-fn say(streams: &mut Vec<Stream>, said: ServerMessage, chance: &mut Chance) {
+fn say(streams: &mut Vec<UpstreamStream>, said: ServerMessage, chance: &mut WorldChance) {
     let Some(at) = streams.iter().position(|stream| Some(stream.number) == said.on) else { return };
     let stream = &mut streams[at];
     let ServerMessage { text, last, .. } = said;
@@ -346,12 +352,12 @@ fn say(streams: &mut Vec<Stream>, said: ServerMessage, chance: &mut Chance) {
     let Some((_, answer)) = &stream.reader else { return };
     let send = |piece| drop(answer.send(piece));
     if last && !stream.has_head && chance.one_in(2) {
-        send(Piece::Last(whole(200, None, &text)));
+        send(AnswerPiece::Last(whole(200, None, &text)));
     } else {
         if !std::mem::replace(&mut stream.has_head, true) {
-            send(Piece::More(stream_head()));
+            send(AnswerPiece::More(stream_head()));
         }
-        send(if last { Piece::Last(piece + END) } else { Piece::More(piece) });
+        send(if last { AnswerPiece::Last(piece + END) } else { AnswerPiece::More(piece) });
     }
     if last {
         streams.remove(at);
@@ -365,9 +371,9 @@ pub(super) fn play_programs(name: &str, upstream: usize, events: &EventSender) {
         let (events, process) = (events.clone(), u64::from(number));
         async move {
             let (bytes, pieces) = mpsc::unbounded_channel();
-            let end = Exit { events: events.clone(), upstream, process };
-            drop(events.send(Event::Started { upstream, process, output: bytes }));
-            let line = |text| drop(end.events.send(Event::Line { upstream, process, text }));
+            let end = ProcessExit { events: events.clone(), upstream, process };
+            drop(events.send(WireEvent::Started { upstream, process, output: bytes }));
+            let line = |text| drop(end.events.send(WireEvent::Line { upstream, process, text }));
             // The end of the input is the end of the process.
             tokio::select! {
                 biased;
@@ -381,15 +387,15 @@ pub(super) fn play_programs(name: &str, upstream: usize, events: &EventSender) {
 }
 
 /// Sends the end of a process to the world when dropped.
-struct Exit {
+struct ProcessExit {
     events: EventSender,
     upstream: usize,
     process: u64,
 }
 
-impl Drop for Exit {
+impl Drop for ProcessExit {
     fn drop(&mut self) {
-        drop(self.events.send(Event::Exited { upstream: self.upstream, process: self.process }));
+        drop(self.events.send(WireEvent::Exited { upstream: self.upstream, process: self.process }));
     }
 }
 

@@ -3,33 +3,33 @@
 //!
 //! Both are converted to an entry of a host's list; values that the user has to give become inputs.
 
-use super::super::value::Json;
+use super::super::value::FileValue;
 
 /// A server with its name, and its inputs: id and description.
-pub(super) type Described = (Option<(String, Json)>, Vec<(String, String)>);
+pub(super) type PackageServer = (Option<(String, FileValue)>, Vec<(String, String)>);
 
 /// Returns true for a `server.json`, bare or in an answer of the registry.
-pub(super) fn is_registry(root: &Json) -> bool {
+pub(super) fn is_registry(root: &FileValue) -> bool {
     let described = root.get("server").unwrap_or(root);
     described.get("name").is_some() && (described.get("packages").is_some() || described.get("remotes").is_some())
 }
 
 /// Converts the description of a server.
-pub(super) fn server(root: &Json) -> Described {
+pub(super) fn server(root: &FileValue) -> PackageServer {
     if root.at(&["server", "mcp_config"]).is_some() || !is_registry(root) { bundle(root) } else { registry(root) }
 }
 
 /// Converts the manifest of a bundle. Defaults of its settings are filled in, unless they are
 /// sensitive.
-fn bundle(root: &Json) -> Described {
-    let name = root.get("name").and_then(Json::as_str).unwrap_or("bundle").to_owned();
-    let config = root.get("user_config").map(Json::members).unwrap_or_default();
+fn bundle(root: &FileValue) -> PackageServer {
+    let name = root.get("name").and_then(FileValue::as_str).unwrap_or("bundle").to_owned();
+    let config = root.get("user_config").map(FileValue::members).unwrap_or_default();
     let mut inputs = Vec::new();
-    let mut body = root.at(&["server", "mcp_config"]).cloned().unwrap_or(Json::Object(Vec::new()));
+    let mut body = root.at(&["server", "mcp_config"]).cloned().unwrap_or(FileValue::Object(Vec::new()));
     for (id, about) in config {
         let text = ["title", "description"].into_iter().find_map(|key| about.get(key)?.as_str()).unwrap_or(id);
-        let is_sensitive = about.get("sensitive") == Some(&Json::Bool(true));
-        match about.get("default").and_then(Json::scalar).filter(|_| !is_sensitive) {
+        let is_sensitive = about.get("sensitive") == Some(&FileValue::Bool(true));
+        match about.get("default").and_then(FileValue::scalar).filter(|_| !is_sensitive) {
             Some(default) => body = replaced(&body, &format!("${{user_config.{id}}}"), &default),
             None => inputs.push((id.clone(), text.to_owned())),
         }
@@ -38,41 +38,41 @@ fn bundle(root: &Json) -> Described {
 }
 
 /// Replaces one text by another in all strings of a value.
-fn replaced(value: &Json, from: &str, to: &str) -> Json {
+fn replaced(value: &FileValue, from: &str, to: &str) -> FileValue {
     match value {
-        Json::String(text) => Json::String(text.replace(from, to)),
-        Json::Array(items) => Json::Array(items.iter().map(|item| replaced(item, from, to)).collect()),
-        Json::Object(members) => {
-            Json::Object(members.iter().map(|(name, value)| (name.clone(), replaced(value, from, to))).collect())
+        FileValue::String(text) => FileValue::String(text.replace(from, to)),
+        FileValue::Array(items) => FileValue::Array(items.iter().map(|item| replaced(item, from, to)).collect()),
+        FileValue::Object(members) => {
+            FileValue::Object(members.iter().map(|(name, value)| (name.clone(), replaced(value, from, to))).collect())
         }
-        Json::Null | Json::Bool(_) | Json::Number(_) => value.clone(),
+        FileValue::Null | FileValue::Bool(_) | FileValue::Number(_) => value.clone(),
     }
 }
 
 /// Converts a `server.json`: the first package that a known program starts, else the first remote.
-fn registry(root: &Json) -> Described {
+fn registry(root: &FileValue) -> PackageServer {
     let described = root.get("server").unwrap_or(root);
-    let name = described.get("name").and_then(Json::as_str).unwrap_or("server");
+    let name = described.get("name").and_then(FileValue::as_str).unwrap_or("server");
     let name = name.rsplit('/').next().unwrap_or(name).to_owned();
     let mut inputs = Vec::new();
-    let items = |key: &str| described.get(key).map(Json::items).unwrap_or_default();
+    let items = |key: &str| described.get(key).map(FileValue::items).unwrap_or_default();
     let started = items("packages").iter().find_map(|package| started(package, &mut inputs));
     let body = started.or_else(|| items("remotes").first().map(|remote| reached(remote, &mut inputs)));
-    (Some((name, body.unwrap_or(Json::Object(Vec::new())))), inputs)
+    (Some((name, body.unwrap_or(FileValue::Object(Vec::new())))), inputs)
 }
 
 /// Returns the member under the first of two spellings that is there.
-fn spelled<'j>(value: &'j Json, keys: [&str; 2]) -> Option<&'j Json> {
+fn spelled<'j>(value: &'j FileValue, keys: [&str; 2]) -> Option<&'j FileValue> {
     keys.into_iter().find_map(|key| value.get(key))
 }
 
-fn string(text: impl Into<String>) -> Json {
-    Json::String(text.into())
+fn string(text: impl Into<String>) -> FileValue {
+    FileValue::String(text.into())
 }
 
 /// Converts a package to a command line; `None` if no known program starts it.
-fn started(package: &Json, inputs: &mut Vec<(String, String)>) -> Option<Json> {
-    let text = |keys| spelled(package, keys).and_then(Json::as_str);
+fn started(package: &FileValue, inputs: &mut Vec<(String, String)>) -> Option<FileValue> {
+    let text = |keys| spelled(package, keys).and_then(FileValue::as_str);
     let identifier = text(["identifier", "name"])?;
     let version = text(["version", "version"]).filter(|version| !version.is_empty() && *version != "latest");
     let at =
@@ -92,13 +92,13 @@ fn started(package: &Json, inputs: &mut Vec<(String, String)>) -> Option<Json> {
         };
     let mut words = lead;
     let mut take = |keys, words: &mut Vec<String>| {
-        for argument in spelled(package, keys).map(Json::items).unwrap_or_default() {
+        for argument in spelled(package, keys).map(FileValue::items).unwrap_or_default() {
             words.extend(arguments(argument, inputs));
         }
     };
     take(["runtimeArguments", "runtime_arguments"], &mut words);
     let variables =
-        spelled(package, ["environmentVariables", "environment_variables"]).map(Json::items).unwrap_or_default();
+        spelled(package, ["environmentVariables", "environment_variables"]).map(FileValue::items).unwrap_or_default();
     if program == "docker" || program == "podman" {
         let names = variables.iter().filter_map(|variable| variable.get("name")?.as_str());
         words.extend(names.flat_map(|name| ["-e".to_owned(), name.to_owned()]));
@@ -109,34 +109,34 @@ fn started(package: &Json, inputs: &mut Vec<(String, String)>) -> Option<Json> {
         .iter()
         .filter_map(|variable| Some((variable.get("name")?.as_str()?.to_owned(), given(variable, inputs)?)));
     let env = env.map(|(name, value)| (name, string(value))).collect();
-    Some(Json::Object(vec![
+    Some(FileValue::Object(vec![
         ("command".to_owned(), string(program)),
-        ("args".to_owned(), Json::Array(words.into_iter().map(string).collect())),
-        ("env".to_owned(), Json::Object(env)),
+        ("args".to_owned(), FileValue::Array(words.into_iter().map(string).collect())),
+        ("env".to_owned(), FileValue::Object(env)),
     ]))
 }
 
 /// Converts a remote to a URL with headers.
-fn reached(remote: &Json, inputs: &mut Vec<(String, String)>) -> Json {
-    let url = remote.get("url").and_then(Json::as_str).unwrap_or_default();
-    let kind = spelled(remote, ["type", "transport_type"]).cloned().unwrap_or(Json::Null);
-    let headers = remote.get("headers").map(Json::items).unwrap_or_default().iter();
+fn reached(remote: &FileValue, inputs: &mut Vec<(String, String)>) -> FileValue {
+    let url = remote.get("url").and_then(FileValue::as_str).unwrap_or_default();
+    let kind = spelled(remote, ["type", "transport_type"]).cloned().unwrap_or(FileValue::Null);
+    let headers = remote.get("headers").map(FileValue::items).unwrap_or_default().iter();
     let headers = headers.filter_map(|one| Some((one.get("name")?.as_str()?.to_owned(), given(one, inputs)?)));
     let headers = headers.map(|(name, value)| (name, string(value))).collect();
     let url = asked_for(url, remote, inputs);
-    Json::Object(vec![
+    FileValue::Object(vec![
         ("url".to_owned(), string(url)),
         ("type".to_owned(), kind),
-        ("headers".to_owned(), Json::Object(headers)),
+        ("headers".to_owned(), FileValue::Object(headers)),
     ])
 }
 
 /// Converts one argument to words. An optional argument without a value is left out.
-fn arguments(argument: &Json, inputs: &mut Vec<(String, String)>) -> Vec<String> {
+fn arguments(argument: &FileValue, inputs: &mut Vec<(String, String)>) -> Vec<String> {
     let value = given(argument, inputs);
-    match argument.get("name").and_then(Json::as_str) {
-        Some(name) if argument.get("type").and_then(Json::as_str) == Some("named") => {
-            let is_flag = value.is_none() && argument.get("isRequired") == Some(&Json::Bool(true));
+    match argument.get("name").and_then(FileValue::as_str) {
+        Some(name) if argument.get("type").and_then(FileValue::as_str) == Some("named") => {
+            let is_flag = value.is_none() && argument.get("isRequired") == Some(&FileValue::Bool(true));
             if value.is_some() || is_flag {
                 std::iter::once(name.to_owned()).chain(value).collect()
             } else {
@@ -149,12 +149,12 @@ fn arguments(argument: &Json, inputs: &mut Vec<(String, String)>) -> Vec<String>
 
 /// Returns the value of an argument, variable or header: the given one, the default unless it is
 /// secret, or an input if the value is required or secret.
-fn given(one: &Json, inputs: &mut Vec<(String, String)>) -> Option<String> {
-    let is = |keys| spelled(one, keys) == Some(&Json::Bool(true));
-    if let Some(value) = one.get("value").and_then(Json::scalar) {
+fn given(one: &FileValue, inputs: &mut Vec<(String, String)>) -> Option<String> {
+    let is = |keys| spelled(one, keys) == Some(&FileValue::Bool(true));
+    if let Some(value) = one.get("value").and_then(FileValue::scalar) {
         return Some(asked_for(&value, one, inputs));
     }
-    if let Some(default) = one.get("default").and_then(Json::scalar).filter(|_| !is(["isSecret", "is_secret"])) {
+    if let Some(default) = one.get("default").and_then(FileValue::scalar).filter(|_| !is(["isSecret", "is_secret"])) {
         return Some(default);
     }
     let id = ["name", "valueHint", "value_hint"].into_iter().find_map(|key| one.get(key)?.as_str())?;
@@ -162,18 +162,19 @@ fn given(one: &Json, inputs: &mut Vec<(String, String)>) -> Option<String> {
         return None;
     }
     let id = id.trim_start_matches('-');
-    inputs.push((id.to_owned(), one.get("description").and_then(Json::as_str).unwrap_or(id).to_owned()));
+    inputs.push((id.to_owned(), one.get("description").and_then(FileValue::as_str).unwrap_or(id).to_owned()));
     Some(format!("${{input:{id}}}"))
 }
 
 /// Replaces each `{name}` of a template by its value or by an input.
-fn asked_for(text: &str, one: &Json, inputs: &mut Vec<(String, String)>) -> String {
+fn asked_for(text: &str, one: &FileValue, inputs: &mut Vec<(String, String)>) -> String {
     let mut out = text.to_owned();
-    for (id, about) in one.get("variables").map(Json::members).unwrap_or_default() {
-        let is_secret = spelled(about, ["isSecret", "is_secret"]) == Some(&Json::Bool(true));
-        let value = about.get("value").or_else(|| about.get("default")).and_then(Json::scalar).filter(|_| !is_secret);
+    for (id, about) in one.get("variables").map(FileValue::members).unwrap_or_default() {
+        let is_secret = spelled(about, ["isSecret", "is_secret"]) == Some(&FileValue::Bool(true));
+        let value =
+            about.get("value").or_else(|| about.get("default")).and_then(FileValue::scalar).filter(|_| !is_secret);
         let value = value.unwrap_or_else(|| {
-            inputs.push((id.clone(), about.get("description").and_then(Json::as_str).unwrap_or(id).to_owned()));
+            inputs.push((id.clone(), about.get("description").and_then(FileValue::as_str).unwrap_or(id).to_owned()));
             format!("${{input:{id}}}")
         });
         out = out.replace(&format!("{{{id}}}"), &value);

@@ -4,7 +4,7 @@ use super::*;
 fn hidden(words: &[&str]) -> Vec<String> {
     let words: Vec<String> = words.iter().map(ToString::to_string).collect();
     let all = in_words(&words);
-    let hide = |(word, spans): (&String, &Vec<Span>)| {
+    let hide = |(word, spans): (&String, &Vec<SecretSpan>)| {
         let mut out = word.clone();
         for span in spans.iter().rev() {
             out.replace_range(span.range.clone(), "*");
@@ -114,7 +114,7 @@ fn variables_and_headers_are_judged_by_name_and_value() {
 
 #[test]
 fn a_secret_is_one_wherever_it_stands() {
-    let mut known = Known::default();
+    let mut known = KnownSecrets::default();
     for secret in ["hunter2-hunter2", "postgres", "short"] {
         known.learn(secret);
     }

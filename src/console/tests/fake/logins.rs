@@ -2,13 +2,13 @@
 //! have a login.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a form makes some requests alone")]
 
-use super::FakeDesk;
-use crate::gateway::logins::{Begun, WantedScope};
-use crate::operator::Refusal;
-use crate::operator::logins::{LoggedIn, LoggedOut, LoginBegun, LoginOpened};
-use crate::operator::request::{ById, ByName, EndLoginParams, LoginParams, Request};
+use super::FakeBackend;
+use crate::gateway::logins::{LoginOffer, WantedScope};
+use crate::operator::OperatorRefusal;
+use crate::operator::logins::{BegunLoginView, FinishedLoginView, LogoutView, OpenedLogin};
+use crate::operator::request::{EndLoginParams, IdParams, LoginParams, NameParams, Request};
 use crate::operator::upstreams::LoginInUse;
-use crate::operator::views::View;
+use crate::operator::views::OperatorView;
 
 /// Ids of the two logins, and the cookie and state of the opened one.
 pub(in crate::console::tests) const NEW: &str = "Nm3yxXKpWq1uVb0sEfJ2gA";
@@ -32,9 +32,9 @@ fn issuer(id: &str) -> String {
     format!("https://{host}/realms/a-long-name-of-a-realm")
 }
 
-pub(super) fn begun(id: &str) -> Begun {
+pub(super) fn begun(id: &str) -> LoginOffer {
     let redirect = "http://127.0.0.1:8628/oauth/callback".to_owned();
-    Begun {
+    LoginOffer {
         id: id.to_owned(),
         upstream: "docs".to_owned(),
         issuer: issuer(id),
@@ -49,13 +49,13 @@ pub(super) fn begun(id: &str) -> Begun {
     }
 }
 
-impl FakeDesk {
-    pub(super) fn log_in_or_out(&self, request: &Request) -> Result<View, Refusal> {
+impl FakeBackend {
+    pub(super) fn log_in_or_out(&self, request: &Request) -> Result<OperatorView, OperatorRefusal> {
         match request {
             Request::BeginLogin(LoginParams { name, .. }) if name == "docs" => {
                 self.did(format!("log in {name}"));
-                let Begun { id, upstream, issuer, address, .. } = begun(OPENED);
-                Ok(View::LoginBegun(Box::new(LoginBegun {
+                let LoginOffer { id, upstream, issuer, address, .. } = begun(OPENED);
+                Ok(OperatorView::LoginBegun(Box::new(BegunLoginView {
                     id,
                     upstream,
                     issuer,
@@ -68,16 +68,18 @@ impl FakeDesk {
                     cookie: Some(COOKIE.to_owned()),
                 })))
             }
-            Request::BeginLogin(LoginParams { name, .. }) => Err(Refusal::Refused(format!("`{name}` takes no login"))),
-            Request::OpenLogin(ById { id }) if id == NEW => {
-                Ok(View::LoginOpened(Box::new(LoginOpened { begun: begun(id), cookie: COOKIE.to_owned() })))
+            Request::BeginLogin(LoginParams { name, .. }) => {
+                Err(OperatorRefusal::Refused(format!("`{name}` takes no login")))
+            }
+            Request::OpenLogin(IdParams { id }) if id == NEW => {
+                Ok(OperatorView::LoginOpened(Box::new(OpenedLogin { begun: begun(id), cookie: COOKIE.to_owned() })))
             }
             Request::EndLogin(EndLoginParams { callback, cookies }) => {
                 let is_of_state = callback.state.as_ref().is_some_and(|state| state.expose() == STATE);
                 if !is_of_state || !cookies.iter().any(|cookie| cookie == COOKIE) {
-                    return Err(Refusal::Stranger);
+                    return Err(OperatorRefusal::Stranger);
                 }
-                Ok(View::LoggedIn(LoggedIn {
+                Ok(OperatorView::LoggedIn(FinishedLoginView {
                     upstream: "docs".to_owned(),
                     issuer: "https://login.example.com".to_owned(),
                     account: Some(super::HOSTILE.to_owned()),
@@ -85,11 +87,11 @@ impl FakeDesk {
                     last_error: None,
                 }))
             }
-            Request::LogOut(ByName { name }) => {
+            Request::LogOut(NameParams { name }) => {
                 self.did(format!("log out {name}"));
-                Ok(View::LoggedOut(LoggedOut { name: name.clone(), was_there: true }))
+                Ok(OperatorView::LoggedOut(LogoutView { name: name.clone(), was_there: true }))
             }
-            _ => Err(Refusal::Stranger),
+            _ => Err(OperatorRefusal::Stranger),
         }
     }
 }

@@ -5,7 +5,7 @@ fn name(text: &str) -> UpstreamName {
     UpstreamName::parse(text).unwrap()
 }
 
-fn inventory(list: List, keys: &[&str]) -> Inventory {
+fn inventory(list: ItemList, keys: &[&str]) -> Inventory {
     let mut inventory = Inventory::default();
     let items = keys.iter().map(|key| {
         let mut raw = RawObject::of_strings(&[("name", "n")]);
@@ -16,26 +16,26 @@ fn inventory(list: List, keys: &[&str]) -> Inventory {
     inventory
 }
 
-/// An [`Annotate`] without hints of an upstream or an operator.
+/// An [`HintJudge`] without hints of an upstream or an operator.
 #[derive(Debug)]
 struct Assumed;
 
-impl Annotate for Assumed {
-    fn annotate(&self, _: &str, _: &Hints, _: bool) -> Annotated {
-        Annotated::default()
+impl HintJudge for Assumed {
+    fn annotate(&self, _: &str, _: &Hints, _: bool) -> JudgedHints {
+        JudgedHints::default()
     }
 }
 
 const RULES: NamingRules<'static> =
     NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
 
-fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String>, Vec<Dropped>, Catalog) {
+fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String>, Vec<WithheldItem>, Catalog) {
     let names: Vec<UpstreamName> = parts.iter().map(|(n, _, _)| name(n)).collect();
-    let filters = Filters::default();
-    let sources: Vec<Source<'_>> = parts
+    let filters = ItemFilters::default();
+    let sources: Vec<MergeSource<'_>> = parts
         .iter()
         .enumerate()
-        .map(|(index, (_, prefix, inventory))| Source {
+        .map(|(index, (_, prefix, inventory))| MergeSource {
             upstream: &names[index],
             prefix,
             inventory,
@@ -54,21 +54,23 @@ fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String
 #[test]
 fn names_carry_their_prefix_and_are_found_again() {
     let (names, dropped, catalog) = run(
-        &[("a", "a__", inventory(List::Tools, &["read", "write"])), ("b", "", inventory(List::Tools, &["x"]))],
+        &[("a", "a__", inventory(ItemList::Tools, &["read", "write"])), ("b", "", inventory(ItemList::Tools, &["x"]))],
         RULES,
     );
     assert_eq!(names, ["a__read", "a__write", "x"]);
     assert!(dropped.is_empty());
-    let at = catalog.find(List::Tools, "a__write").unwrap();
+    let at = catalog.find(ItemList::Tools, "a__write").unwrap();
     assert_eq!(&*catalog.entry(at).unwrap().original, "write");
-    assert_eq!(catalog.find(List::Prompts, "a__write"), None);
-    assert_eq!(catalog.find(List::Tools, "write"), None);
+    assert_eq!(catalog.find(ItemList::Prompts, "a__write"), None);
+    assert_eq!(catalog.find(ItemList::Tools, "write"), None);
 }
 
 #[test]
 fn two_items_of_one_name_are_both_withheld() {
-    let (names, dropped, _) =
-        run(&[("a", "", inventory(List::Tools, &["x", "y"])), ("b", "", inventory(List::Tools, &["x"]))], RULES);
+    let (names, dropped, _) = run(
+        &[("a", "", inventory(ItemList::Tools, &["x", "y"])), ("b", "", inventory(ItemList::Tools, &["x"]))],
+        RULES,
+    );
     assert_eq!(names, ["y"]);
     assert_eq!(dropped.len(), 2);
 }
@@ -77,21 +79,21 @@ fn two_items_of_one_name_are_both_withheld() {
 fn uris_stay_unless_two_upstreams_own_them() {
     let (names, _, catalog) = run(
         &[
-            ("a", "a__", inventory(List::Resources, &["file:///x", "file:///same"])),
-            ("b", "b__", inventory(List::Resources, &["file:///same"])),
+            ("a", "a__", inventory(ItemList::Resources, &["file:///x", "file:///same"])),
+            ("b", "b__", inventory(ItemList::Resources, &["file:///same"])),
         ],
         RULES,
     );
     assert_eq!(names, ["file:///x", "a+file:///same", "b+file:///same"]);
-    assert!(catalog.find(List::Resources, "file:///same").is_none());
+    assert!(catalog.find(ItemList::Resources, "file:///same").is_none());
 }
 
 #[test]
 fn a_template_of_two_upstreams_owns_nothing_by_its_bare_uri() {
     let (names, _, catalog) = run(
         &[
-            ("a", "a__", inventory(List::Templates, &["doc://{id}"])),
-            ("b", "b__", inventory(List::Templates, &["doc://{id}", "only://{id}"])),
+            ("a", "a__", inventory(ItemList::Templates, &["doc://{id}"])),
+            ("b", "b__", inventory(ItemList::Templates, &["doc://{id}", "only://{id}"])),
         ],
         RULES,
     );
@@ -105,25 +107,25 @@ fn a_template_of_two_upstreams_owns_nothing_by_its_bare_uri() {
 fn a_transparent_view_changes_no_name() {
     let long = "n".repeat(100);
     let rules = NamingRules { transparent: true, ..RULES };
-    let (names, _, _) = run(&[("a", "a__", inventory(List::Tools, &["dot.ted", &long]))], rules);
+    let (names, _, _) = run(&[("a", "a__", inventory(ItemList::Tools, &["dot.ted", &long]))], rules);
     assert_eq!(names, ["dot.ted", &long]);
 }
 
 #[test]
 fn catalogs_compare_by_what_clients_see() {
-    let parts = || [("a", "a__", inventory(List::Tools, &["x"]))];
+    let parts = || [("a", "a__", inventory(ItemList::Tools, &["x"]))];
     let (_, _, one) = run(&parts(), RULES);
     let (_, _, two) = run(&parts(), RULES);
-    let (_, _, other) = run(&[("a", "a__", inventory(List::Tools, &["y"]))], RULES);
+    let (_, _, other) = run(&[("a", "a__", inventory(ItemList::Tools, &["y"]))], RULES);
     assert!(one.same_as(&two));
     assert!(!one.same_as(&other));
 }
 
 #[test]
 fn a_command_that_is_suggested_can_be_copied_to_a_shell() {
-    let dropped = |item: &str| Dropped {
+    let dropped = |item: &str| WithheldItem {
         upstream: name("fx"),
-        list: Some(List::Resources),
+        list: Some(ItemList::Resources),
         item: item.to_owned(),
         exposed: None,
         pin: Some("waiting"),

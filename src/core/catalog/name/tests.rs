@@ -10,14 +10,14 @@ fn upstream_names_keep_to_their_alphabet() {
         assert_eq!(UpstreamName::parse(good).unwrap().as_str(), good);
     }
     let rows = [
-        ("empty", "", NameError::Empty),
-        ("leading hyphen", "-a", NameError::LeadingHyphen),
-        ("underscore", "a_b", NameError::BadCharacter { bad: '_' }),
-        ("plus", "a+b", NameError::BadCharacter { bad: '+' }),
-        ("upper case", "Files", NameError::BadCharacter { bad: 'F' }),
-        ("not ASCII", "\u{e9}", NameError::BadCharacter { bad: '\u{e9}' }),
-        ("line break", "a\n", NameError::BadCharacter { bad: '\n' }),
-        ("too long", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", NameError::TooLong),
+        ("empty", "", UpstreamNameError::Empty),
+        ("leading hyphen", "-a", UpstreamNameError::LeadingHyphen),
+        ("underscore", "a_b", UpstreamNameError::BadCharacter { bad: '_' }),
+        ("plus", "a+b", UpstreamNameError::BadCharacter { bad: '+' }),
+        ("upper case", "Files", UpstreamNameError::BadCharacter { bad: 'F' }),
+        ("not ASCII", "\u{e9}", UpstreamNameError::BadCharacter { bad: '\u{e9}' }),
+        ("line break", "a\n", UpstreamNameError::BadCharacter { bad: '\n' }),
+        ("too long", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", UpstreamNameError::TooLong),
     ];
     for (label, text, expected) in rows {
         assert_eq!(UpstreamName::parse(text), Err(expected), "{label}");
@@ -64,13 +64,13 @@ fn an_empty_prefix_maps_and_cuts_nothing() {
 fn unusable_originals_are_withheld_under_any_prefix() {
     let too_long = "n".repeat(MAX_ORIGINAL_LENGTH + 1);
     let rows = [
-        ("empty", "", Withheld::Empty),
-        ("too long", too_long.as_str(), Withheld::TooLong),
-        ("escape", "a\u{1b}[0m", Withheld::ControlCharacter),
-        ("delete", "a\u{7f}", Withheld::ControlCharacter),
-        ("next line", "a\u{85}", Withheld::ControlCharacter),
-        ("homograph", "re\u{430}d", Withheld::NotAscii),
-        ("zero width", "read\u{200b}", Withheld::NotAscii),
+        ("empty", "", ItemNameError::Empty),
+        ("too long", too_long.as_str(), ItemNameError::TooLong),
+        ("escape", "a\u{1b}[0m", ItemNameError::ControlCharacter),
+        ("delete", "a\u{7f}", ItemNameError::ControlCharacter),
+        ("next line", "a\u{85}", ItemNameError::ControlCharacter),
+        ("homograph", "re\u{430}d", ItemNameError::NotAscii),
+        ("zero width", "read\u{200b}", ItemNameError::NotAscii),
     ];
     for (label, original, expected) in rows {
         for prefix in ["", "files__"] {
@@ -123,7 +123,7 @@ fn prefixes_that_begin_with_each_other_are_warned_of() {
 #[test]
 fn canonical_names_tell_kinds_apart() {
     let docs = upstream("docs");
-    assert_eq!(canonical(&docs, "search"), "docs__search");
+    assert_eq!(canonical_name(&docs, "search"), "docs__search");
     assert_eq!(canonical_uri(&docs, "file:///a"), "docs+file:///a");
 }
 
@@ -164,9 +164,9 @@ proptest! {
     #[test]
     fn canonical_names_are_injective(a in ("[ab0-]{1,3}", "[ab_+.-]{0,4}"), b in ("[ab0-]{1,3}", "[ab_+.-]{0,4}")) {
         let (Ok(ua), Ok(ub)) = (UpstreamName::parse(&a.0), UpstreamName::parse(&b.0)) else { return Ok(()) };
-        prop_assert_eq!(canonical(&ua, &a.1) == canonical(&ub, &b.1), a == b);
+        prop_assert_eq!(canonical_name(&ua, &a.1) == canonical_name(&ub, &b.1), a == b);
         prop_assert_eq!(canonical_uri(&ua, &a.1) == canonical_uri(&ub, &b.1), a == b);
-        prop_assert_ne!(canonical(&ua, &a.1), canonical_uri(&ub, &b.1));
+        prop_assert_ne!(canonical_name(&ua, &a.1), canonical_uri(&ub, &b.1));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Judges a request by itself and by the head of its HTTP request, before the session is looked at.
 //! The body says which era it is of, and the head must say the same.
 
-use crate::engine::answer::{Answer, invalid, not_found};
-use crate::engine::route::Params;
+use crate::engine::answer::{RequestAnswer, invalid_params, method_not_found};
+use crate::engine::route::RequestParams;
 use crate::mcp::capability::unsupported_version_data;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::method::Method;
@@ -15,7 +15,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// A header field that repeats a part of the body. Its name is in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str)]
-pub enum Field {
+pub enum RequestField {
     #[strum(serialize = "mcp-protocol-version")]
     Version,
     #[strum(serialize = "mcp-method")]
@@ -26,19 +26,19 @@ pub enum Field {
 }
 
 /// The head of an HTTP request.
-pub trait Head {
+pub trait RequestHead {
     /// Returns the first of these fields, and whether another follows.
-    fn field(&self, field: Field) -> (Option<&[u8]>, bool);
+    fn field(&self, field: RequestField) -> (Option<&[u8]>, bool);
 }
 
 /// Returns whether the head speaks of the modern era.
-pub fn is_modern(head: &dyn Head) -> bool {
-    text(head.field(Field::Version).0).is_some_and(Revision::header_is_modern)
+pub fn is_modern(head: &dyn RequestHead) -> bool {
+    text(head.field(RequestField::Version).0).is_some_and(Revision::header_is_modern)
 }
 
 /// Returns whether the head fits a message of a session: its version is a legacy one, or missing.
-pub fn fits_session(head: &dyn Head) -> bool {
-    let (version, again) = head.field(Field::Version);
+pub fn fits_session(head: &dyn RequestHead) -> bool {
+    let (version, again) = head.field(RequestField::Version);
     let is_legacy = |text| Revision::parse(text).is_some_and(|revision| revision.era() == Era::Legacy);
     !again && version.is_none_or(|version| text(Some(version)).is_some_and(is_legacy))
 }
@@ -49,20 +49,20 @@ fn text(value: Option<&[u8]>) -> Option<&str> {
 }
 
 /// Returns the answer to a request whose head differs from its body.
-pub fn mismatch(why: &str) -> Answer {
-    Answer::error(code::HEADER_MISMATCH, why, None).with_status(400)
+pub fn mismatch(why: &str) -> RequestAnswer {
+    RequestAnswer::error(code::HEADER_MISMATCH, why, None).with_status(400)
 }
 
 /// Returns the revision that a request claims.
 ///
 /// # Errors
 /// The answer to send, if that is no modern revision that is served.
-fn claimed_revision(claimed: &str) -> Result<Revision, Answer> {
+fn claimed_revision(claimed: &str) -> Result<Revision, RequestAnswer> {
     Revision::parse(claimed).filter(|revision| revision.era() == Era::Modern).ok_or_else(|| {
         let served: Vec<&str> = Revision::of(Era::Modern).rev().map(Revision::as_str).collect();
         let text = format!("Unsupported protocol version; this server speaks {}", served.join(", "));
         let data = unsupported_version_data(claimed);
-        Answer::error(code::UNSUPPORTED_VERSION, &text, Some(&data)).with_status(400)
+        RequestAnswer::error(code::UNSUPPORTED_VERSION, &text, Some(&data)).with_status(400)
     })
 }
 
@@ -75,17 +75,18 @@ fn claimed_revision(claimed: &str) -> Result<Revision, Answer> {
 /// # Errors
 /// The answer to send.
 fn check(
-    head: &dyn Head,
+    head: &dyn RequestHead,
     request: &Request,
     method: Method,
     params: &RawObject,
     claimed: &str,
-) -> Result<Revision, Answer> {
-    let once = |field: Field| match head.field(field) {
+) -> Result<Revision, RequestAnswer> {
+    let once = |field: RequestField| match head.field(field) {
         (_, true) => Err(mismatch(&format!("the header {} occurs twice", field.into_str()))),
         (value, false) => Ok(value),
     };
-    let (version, named, name) = (text(once(Field::Version)?), once(Field::Method)?, once(Field::Name)?);
+    let (version, named, name) =
+        (text(once(RequestField::Version)?), once(RequestField::Method)?, once(RequestField::Name)?);
     if version.is_some_and(|version| version != claimed) {
         return Err(mismatch("MCP-Protocol-Version differs from the version in params._meta"));
     }
@@ -112,19 +113,19 @@ fn check(
 
 /// A request that may be served as far as it can be judged by itself.
 #[derive(Debug)]
-pub enum Asked {
+pub enum CheckedRequest {
     Initialize {
         revision: Revision,
         capabilities: Option<RawJson>,
         name: Option<ClientName>,
     },
     /// A request of the legacy era.
-    Legacy(Params),
+    Legacy(RequestParams),
     /// A request of the modern era, which says everything about itself, and whose method exists.
     Modern {
         revision: Revision,
         method: Method,
-        params: Params,
+        params: RequestParams,
     },
 }
 
@@ -132,35 +133,36 @@ pub enum Asked {
 ///
 /// # Errors
 /// The answer to send, which names the member of another type.
-fn check_flags(capabilities: Option<&RawJson>) -> Result<(), Answer> {
+fn check_flags(capabilities: Option<&RawJson>) -> Result<(), RequestAnswer> {
     let roots = capabilities.and_then(|raw| RawObject::parse(raw).ok()).and_then(|all| all.object("roots"));
     let is_boolean = |raw: &RawJson| raw.is_null() || matches!(raw.bytes().as_ref(), b"true" | b"false");
     if roots.is_none_or(|roots| roots.get("listChanged").is_none_or(is_boolean)) {
         return Ok(());
     }
     let text = "`capabilities.roots.listChanged` must be true or false";
-    Err(Answer::error(code::INVALID_PARAMS, text, None))
+    Err(RequestAnswer::error(code::INVALID_PARAMS, text, None))
 }
 
-impl Asked {
+impl CheckedRequest {
     /// Judges a request and finds its era. Requests on pipes have no head.
     ///
     /// # Errors
     /// The answer to send.
-    pub fn of(request: &Request, head: Option<&dyn Head>) -> Result<Self, Answer> {
+    pub fn of(request: &Request, head: Option<&dyn RequestHead>) -> Result<Self, RequestAnswer> {
         let head_is_modern = head.is_some_and(is_modern);
         if request.method.starts_with("rpc.") {
             // Reserved by JSON-RPC, so no head can make a method of these names.
-            return Err(not_found(&request.method, if head_is_modern { Era::Modern } else { Era::Legacy }));
+            return Err(method_not_found(&request.method, if head_is_modern { Era::Modern } else { Era::Legacy }));
         }
         let method = Method::parse(&request.method);
-        let params = Params::read(request.params.as_ref()).map_err(|error| invalid(&error))?;
+        let params = RequestParams::read(request.params.as_ref()).map_err(|error| invalid_params(&error))?;
         match (params.meta.has_claim(), method) {
             (false, Method::Initialize) if head_is_modern => {
                 Err(mismatch("`initialize` does not exist in the version that the header names"))
             }
             (false, Method::Initialize) => {
-                let missing = || Answer::error(code::INVALID_PARAMS, "`initialize` needs params.protocolVersion", None);
+                let missing =
+                    || RequestAnswer::error(code::INVALID_PARAMS, "`initialize` needs params.protocolVersion", None);
                 let version = params.object.string("protocolVersion").ok_or_else(missing)?;
                 let capabilities = params.object.get("capabilities").cloned();
                 check_flags(capabilities.as_ref())?;
@@ -173,16 +175,21 @@ impl Asked {
     }
 
     /// Judges a request whose body or head says that it is modern.
-    fn modern(request: &Request, head: Option<&dyn Head>, method: Method, params: Params) -> Result<Self, Answer> {
+    fn modern(
+        request: &Request,
+        head: Option<&dyn RequestHead>,
+        method: Method,
+        params: RequestParams,
+    ) -> Result<Self, RequestAnswer> {
         let envelope = params.meta.modern();
-        let envelope =
-            envelope.map_err(|error| Answer::error(code::INVALID_PARAMS, &error.to_string(), None).with_status(400))?;
+        let envelope = envelope
+            .map_err(|error| RequestAnswer::error(code::INVALID_PARAMS, &error.to_string(), None).with_status(400))?;
         let revision = match head {
             Some(head) => check(head, request, method, &params.object, &envelope.version)?,
             None => claimed_revision(&envelope.version)?,
         };
         if !method.defined_in(revision.era()) {
-            return Err(not_found(&request.method, revision.era()));
+            return Err(method_not_found(&request.method, revision.era()));
         }
         Ok(Self::Modern { revision, method, params })
     }

@@ -5,11 +5,11 @@
 
 use bytes::Bytes;
 
-use crate::engine::batch::parts;
-use crate::engine::route::Params;
+use crate::engine::batch::split_array;
+use crate::engine::route::RequestParams;
 use crate::mcp::version::Revision;
 use crate::wire::code;
-use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::frame::{Frame, FrameError, JsonBounds};
 use crate::wire::id::ClientId;
 use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
 use crate::wire::raw::RawJson;
@@ -18,24 +18,24 @@ use crate::wire::raw::RawJson;
 const MAX_MESSAGES: usize = 50;
 
 /// A message, or the error for bytes that are no message.
-pub type Said = Result<Message, Unreadable>;
+pub type ClientMessage = Result<Message, MessageRefusal>;
 
 /// The content of one line or body.
 #[derive(Debug)]
-pub enum Heard {
-    Message(Said),
-    Batch(Batch),
+pub enum ClientInput {
+    Message(ClientMessage),
+    Batch(ClientBatch),
 }
 
 /// The error for bytes that are no message.
 #[derive(Debug)]
-pub struct Unreadable {
+pub struct MessageRefusal {
     /// Id of the request, if it could be read.
     pub id: Option<ClientId>,
     pub error: RawJson,
 }
 
-impl From<FrameError> for Unreadable {
+impl From<FrameError> for MessageRefusal {
     fn from(error: FrameError) -> Self {
         let code = match error {
             FrameError::NotUtf8 | FrameError::Syntax => code::PARSE_ERROR,
@@ -45,7 +45,7 @@ impl From<FrameError> for Unreadable {
     }
 }
 
-impl From<MessageError> for Unreadable {
+impl From<MessageError> for MessageRefusal {
     fn from(error: MessageError) -> Self {
         let text = error.to_string();
         match error {
@@ -55,9 +55,9 @@ impl From<MessageError> for Unreadable {
     }
 }
 
-impl Heard {
+impl ClientInput {
     /// Reads the bytes of a line or body.
-    pub fn read(bytes: Bytes, bounds: Bounds) -> Self {
+    pub fn read(bytes: Bytes, bounds: JsonBounds) -> Self {
         match Frame::from_client(bytes, bounds) {
             Ok(frame) => Self::of(&frame, bounds),
             Err(error) => Self::Message(Err(error.into())),
@@ -65,10 +65,10 @@ impl Heard {
     }
 
     /// Reads a frame that was admitted.
-    pub fn of(frame: &Frame, bounds: Bounds) -> Self {
-        match parts(frame) {
-            Some(parts) => Self::Batch(Batch::of(parts, bounds)),
-            None => Self::Message(Message::parse(frame).map_err(Unreadable::from)),
+    pub fn of(frame: &Frame, bounds: JsonBounds) -> Self {
+        match split_array(frame) {
+            Some(parts) => Self::Batch(ClientBatch::of(parts, bounds)),
+            None => Self::Message(Message::parse(frame).map_err(MessageRefusal::from)),
         }
     }
 
@@ -76,7 +76,7 @@ impl Heard {
     pub fn requests(&self) -> usize {
         let messages = match self {
             Self::Message(said) => std::slice::from_ref(said),
-            Self::Batch(Batch(messages)) => messages,
+            Self::Batch(ClientBatch(messages)) => messages,
         };
         messages.iter().filter(|said| matches!(said, Ok(Message::Request(_)))).count()
     }
@@ -84,15 +84,16 @@ impl Heard {
 
 /// The messages of a batch in their order. Empty if there were none, or more than [`MAX_MESSAGES`].
 #[derive(Debug)]
-pub struct Batch(Vec<Said>);
+pub struct ClientBatch(Vec<ClientMessage>);
 
-impl Batch {
+impl ClientBatch {
     /// Reads the messages of a batch; none if there are more than [`MAX_MESSAGES`].
-    fn of(mut parts: Vec<RawJson>, bounds: Bounds) -> Self {
+    fn of(mut parts: Vec<RawJson>, bounds: JsonBounds) -> Self {
         if parts.len() > MAX_MESSAGES {
             parts.clear();
         }
-        let read = |part: RawJson| -> Said { Ok(Message::parse(&Frame::from_client(part.into_bytes(), bounds)?)?) };
+        let read =
+            |part: RawJson| -> ClientMessage { Ok(Message::parse(&Frame::from_client(part.into_bytes(), bounds)?)?) };
         Self(parts.into_iter().map(read).collect())
     }
 
@@ -102,23 +103,23 @@ impl Batch {
             Some("batches are not accepted in this protocol version")
         } else if self.0.is_empty() {
             Some("a batch holds between 1 and 50 messages")
-        } else if self.0.iter().flatten().any(claims) {
+        } else if self.0.iter().flatten().any(claims_revision) {
             Some("a message in a batch claims a protocol version of its own; send it alone")
         } else {
             None
         }
     }
 
-    pub fn into_messages(self) -> Vec<Said> {
+    pub fn into_messages(self) -> Vec<ClientMessage> {
         self.0
     }
 }
 
 /// Returns whether a message claims to be of the modern era, rightly or not.
-pub fn claims(message: &Message) -> bool {
+pub fn claims_revision(message: &Message) -> bool {
     match message {
         Message::Request(Request { params, .. }) | Message::Notification(Notification { params, .. }) => {
-            Params::read(params.as_ref()).is_ok_and(|params| params.meta.has_claim())
+            RequestParams::read(params.as_ref()).is_ok_and(|params| params.meta.has_claim())
         }
         Message::Response(_) => false,
     }
@@ -128,8 +129,8 @@ pub fn claims(message: &Message) -> bool {
 mod tests {
     use super::*;
 
-    fn heard(text: &str) -> Heard {
-        Heard::read(text.to_owned().into(), Bounds::CLIENT)
+    fn heard(text: &str) -> ClientInput {
+        ClientInput::read(text.to_owned().into(), JsonBounds::CLIENT)
     }
 
     #[test]
@@ -139,7 +140,7 @@ mod tests {
         let response = r#"{"jsonrpc":"2.0","id":"ask-1","result":{}}"#;
         for (text, requests) in [(request, 1), (notice, 0), (response, 0), ("7", 0), ("{", 0)] {
             let heard = heard(text);
-            assert!(matches!(heard, Heard::Message(_)) && heard.requests() == requests, "{text}");
+            assert!(matches!(heard, ClientInput::Message(_)) && heard.requests() == requests, "{text}");
         }
         let (many, most) = (vec![request; 51].join(","), vec![request; 50].join(","));
         for (label, text, requests, messages) in [
@@ -151,7 +152,7 @@ mod tests {
         ] {
             let heard = heard(&text);
             assert_eq!(heard.requests(), requests, "{label}");
-            let Heard::Batch(batch) = heard else { panic!("{label}: no batch") };
+            let ClientInput::Batch(batch) = heard else { panic!("{label}: no batch") };
             for revision in [None, Some(Revision::V2024_11_05), Some(Revision::V2025_06_18)] {
                 assert!(batch.refusal(revision).is_some(), "{label}");
             }
@@ -173,7 +174,7 @@ mod tests {
                 let text = format!(
                     r#"[{{"jsonrpc":"2.0","id":2,"method":"ping"}},{{"jsonrpc":"2.0",{id}"method":"x","params":{params}}}]"#
                 );
-                let Heard::Batch(batch) = heard(&text) else { panic!("no batch") };
+                let ClientInput::Batch(batch) = heard(&text) else { panic!("no batch") };
                 assert_eq!(batch.refusal(Some(Revision::V2025_03_26)).is_some(), refused, "{text}");
             }
         }
@@ -188,7 +189,7 @@ mod tests {
             (r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, Some("7"), r#"{"code":-32600,"#),
             ("7", None, r#"{"code":-32600,"#),
         ] {
-            let Heard::Message(Err(unreadable)) = heard(text) else { panic!("{text}: a message") };
+            let ClientInput::Message(Err(unreadable)) = heard(text) else { panic!("{text}: a message") };
             assert_eq!(unreadable.id.as_ref().map(|id| id.raw().text().into_owned()).as_deref(), id, "{text}");
             assert!(unreadable.error.text().starts_with(start), "{text}: {}", unreadable.error.text());
         }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::*;
-use crate::engine::client::asked::{Field, fits_session, is_modern};
-use crate::engine::client::heard::Heard;
-use crate::wire::frame::Bounds;
+use crate::engine::client::asked::{RequestField, fits_session, is_modern};
+use crate::engine::client::heard::ClientInput;
+use crate::wire::frame::JsonBounds;
 
 type Ticket = Rc<()>;
 
@@ -16,36 +16,38 @@ const CLAIM: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-
 #[derive(Debug)]
 struct Fields<'a>(&'a [(&'a str, &'a str)]);
 
-impl Head for Fields<'_> {
-    fn field(&self, field: Field) -> (Option<&[u8]>, bool) {
+impl RequestHead for Fields<'_> {
+    fn field(&self, field: RequestField) -> (Option<&[u8]>, bool) {
         let mut values = self.0.iter().filter(|(name, _)| *name == field.into_str()).map(|(_, value)| value.as_bytes());
         (values.next(), values.next().is_some())
     }
 }
 
-fn said(text: &str) -> Said {
-    match Heard::read(text.to_owned().into(), Bounds::CLIENT) {
-        Heard::Message(said) => said,
-        Heard::Batch(_) => panic!("a batch: {text}"),
+fn said(text: &str) -> ClientMessage {
+    match ClientInput::read(text.to_owned().into(), JsonBounds::CLIENT) {
+        ClientInput::Message(said) => said,
+        ClientInput::Batch(_) => panic!("a batch: {text}"),
     }
 }
 
-fn request(id: &str, method: &str, params: &str) -> Said {
+fn request(id: &str, method: &str, params: &str) -> ClientMessage {
     said(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#))
 }
 
 /// Describes a step in a word; an answer with its code, 0 for a result.
-fn word(step: &Step<Ticket>) -> String {
+fn word(step: &ClientAction<Ticket>) -> String {
     match step {
-        Step::Nothing => "nothing".to_owned(),
-        Step::Answer(_, Answer { outcome: Ok(_), .. }) => "answer 0".to_owned(),
-        Step::Answer(_, Answer { outcome: Err(error), .. }) => format!("answer {}", code_of(error)),
-        Step::Complain(error) => format!("complain {}", code_of(error)),
-        Step::Initialize(_, revision, ..) => format!("initialize {revision}"),
-        Step::Serve(served) => format!("{} {}", if served.listens { "listen" } else { "serve" }, served.revision),
-        Step::Cancel(_) => "cancel".to_owned(),
-        Step::Initialized => "initialized".to_owned(),
-        Step::Answered(_) => "answered".to_owned(),
+        ClientAction::Nothing => "nothing".to_owned(),
+        ClientAction::Answer(_, RequestAnswer { outcome: Ok(_), .. }) => "answer 0".to_owned(),
+        ClientAction::Answer(_, RequestAnswer { outcome: Err(error), .. }) => format!("answer {}", code_of(error)),
+        ClientAction::Complain(error) => format!("complain {}", code_of(error)),
+        ClientAction::Initialize(_, revision, ..) => format!("initialize {revision}"),
+        ClientAction::Serve(served) => {
+            format!("{} {}", if served.listens { "listen" } else { "serve" }, served.revision)
+        }
+        ClientAction::Cancel(_) => "cancel".to_owned(),
+        ClientAction::Initialized => "initialized".to_owned(),
+        ClientAction::Answered(_) => "answered".to_owned(),
     }
 }
 
@@ -56,8 +58,8 @@ fn code_of(error: &RawJson) -> i64 {
 #[test]
 fn each_message_is_of_the_era_that_its_body_says() {
     let told = |head: &Fields<'_>, method: &str, params: &str| {
-        let head = Some(head).filter(|head| !head.0.is_empty()).map(|head| head as &dyn Head);
-        word(&Client::agreed(Revision::V2025_06_18).heard(request("1", method, params), head))
+        let head = Some(head).filter(|head| !head.0.is_empty()).map(|head| head as &dyn RequestHead);
+        word(&ClientProtocol::agreed(Revision::V2025_06_18).heard(request("1", method, params), head))
     };
     let none = Fields(&[]);
     let session = Fields(&[("mcp-protocol-version", "2025-06-18")]);
@@ -97,9 +99,9 @@ fn headers_of_2026_07_28_are_checked_as_if_no_revision_had_followed() {
     let told = |claimed: &str, head: &[(&str, &str)]| {
         let params = format!(r#""name":"t",{}"#, CLAIM.replace("2026-07-28", claimed));
         let Ok(Message::Request(request)) = request("1", "tools/call", &params) else { panic!("no request: {params}") };
-        match Asked::of(&request, Some(&Fields(head))) {
-            Ok(Asked::Modern { revision, .. }) => revision.to_string(),
-            Ok(Asked::Initialize { .. } | Asked::Legacy(_)) => panic!("not modern: {params}"),
+        match CheckedRequest::of(&request, Some(&Fields(head))) {
+            Ok(CheckedRequest::Modern { revision, .. }) => revision.to_string(),
+            Ok(CheckedRequest::Initialize { .. } | CheckedRequest::Legacy(_)) => panic!("not modern: {params}"),
             Err(answer) => {
                 assert_eq!(answer.status, Some(400));
                 answer.outcome.unwrap_err().text().into_owned()
@@ -148,7 +150,7 @@ fn a_session_has_no_modern_version_over_its_messages() {
 
 #[test]
 fn nothing_of_the_legacy_era_comes_before_initialize() {
-    let mut client = Client::<Ticket>::default();
+    let mut client = ClientProtocol::<Ticket>::default();
     for (text, want) in [
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "answer 0"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, "answer -32602"),
@@ -189,7 +191,7 @@ fn a_skipped_message_is_answered_where_its_start_names_a_request() {
         ("[", false, "complain -32600", false),
         ("[", true, "complain -32603", true),
     ] {
-        let (step, flow) = Client::<Ticket>::skipped(start.as_bytes(), no_room);
+        let (step, flow) = ClientProtocol::<Ticket>::skipped(start.as_bytes(), no_room);
         assert_eq!((word(&step).as_str(), flow.is_break()), (want, ends), "{start}");
     }
 }
@@ -226,7 +228,7 @@ const IDS: &[(&str, &str)] =
 
 fn play(seed: u64, steps: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let (mut client, mut model) = (Client::<Ticket>::default(), Model::default());
+    let (mut client, mut model) = (ClientProtocol::<Ticket>::default(), Model::default());
     // More ids than a client may have subscriptions.
     let numbers: Vec<&'static str> = (100..100 + 2 * MAX_LISTENS).map(|n| &*n.to_string().leak()).collect();
     let ids: Vec<(&'static str, &'static str)> =
@@ -245,14 +247,18 @@ fn play(seed: u64, steps: usize) {
                 let took = client.heard(request(spelled, method, params), None);
                 assert_eq!(word(&took), want, "{at}: {method} {spelled}, claims {claims}");
                 match took {
-                    Step::Initialize(..) => model.agreed = Some(Revision::V2025_06_18),
-                    Step::Serve(served) => {
+                    ClientAction::Initialize(..) => model.agreed = Some(Revision::V2025_06_18),
+                    ClientAction::Serve(served) => {
                         assert!(model.open.values().all(|(ticket, _)| !Rc::ptr_eq(ticket, &served.ticket)), "{at}");
                         assert_eq!(served.request.id.raw().text(), spelled, "{at}: echoed as written");
                         model.open.insert(id, (served.ticket, served.listens));
                     }
-                    Step::Answer(answered, _) => assert_eq!(answered.raw().text(), spelled, "{at}"),
-                    Step::Nothing | Step::Complain(_) | Step::Cancel(_) | Step::Initialized | Step::Answered(_) => {
+                    ClientAction::Answer(answered, _) => assert_eq!(answered.raw().text(), spelled, "{at}"),
+                    ClientAction::Nothing
+                    | ClientAction::Complain(_)
+                    | ClientAction::Cancel(_)
+                    | ClientAction::Initialized
+                    | ClientAction::Answered(_) => {
                         panic!("{at}: no answer to a request")
                     }
                 }
@@ -261,10 +267,10 @@ fn play(seed: u64, steps: usize) {
                 let text = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":ID}}"#;
                 let step = client.heard(said(&text.replace("ID", spelled)), None);
                 match (step, model.open.get(id)) {
-                    (Step::Cancel(ticket), Some((open, _))) => {
+                    (ClientAction::Cancel(ticket), Some((open, _))) => {
                         assert!(Rc::ptr_eq(&ticket, open), "{at}: another request")
                     }
-                    (Step::Nothing, None) => {}
+                    (ClientAction::Nothing, None) => {}
                     (step, open) => panic!("{at}: {} of {open:?}", word(&step)),
                 }
             }
@@ -298,7 +304,7 @@ fn each_request_is_served_or_answered_once_in_any_order() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "any moment will do to count from")]
 fn errors_without_an_id_are_a_second_apart() {
-    let (mut client, start) = (Client::<Ticket>::default(), Instant::now());
+    let (mut client, start) = (ClientProtocol::<Ticket>::default(), Instant::now());
     for (millis, want) in [(0, true), (1, false), (999, false), (1_000, true), (1_001, false), (5_000, true)] {
         assert_eq!(client.complains(start + Duration::from_millis(millis)), want, "{millis}");
     }

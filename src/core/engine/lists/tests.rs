@@ -7,7 +7,12 @@ const GOOD: Result<&str, &str> = Ok(r#"{"tools":[{"name":"a"}]}"#);
 const REFUSED: Result<&str, &str> = Err(r#"{"code":-32603,"message":"not now"}"#);
 const ABSENT: Result<&str, &str> = Err(r#"{"code":-32601,"message":"no"}"#);
 
-fn answer(lists: &mut Lists, page: Page, answer: Result<&'static str, &'static str>, now: Instant) -> Option<Fault> {
+fn answer(
+    lists: &mut UpstreamLists,
+    page: DuePage,
+    answer: Result<&'static str, &'static str>,
+    now: Instant,
+) -> Option<ProtocolFault> {
     let answer = answer.map(RawJson::trusted).map_err(RawJson::trusted);
     let (next, fault) = lists.answered(page.reading, answer, now);
     assert!(next.is_none(), "one page");
@@ -15,18 +20,22 @@ fn answer(lists: &mut Lists, page: Page, answer: Result<&'static str, &'static s
 }
 
 /// Reads the tools once, with this answer.
-fn read(lists: &mut Lists, answered: Result<&'static str, &'static str>, now: Instant) -> Option<Fault> {
-    lists.changed(&[List::Tools]);
+fn read(
+    lists: &mut UpstreamLists,
+    answered: Result<&'static str, &'static str>,
+    now: Instant,
+) -> Option<ProtocolFault> {
+    lists.changed(&[ItemList::Tools]);
     let page = lists.next(now)?;
     answer(lists, page, answered, now)
 }
 
 /// Returns lists of tools alone, of which two are known.
-fn known(now: Instant) -> Lists {
-    let mut lists = Lists::new(ListBounds::default());
-    lists.begin(Offers::default());
+fn known(now: Instant) -> UpstreamLists {
+    let mut lists = UpstreamLists::new(ListBounds::default());
+    lists.begin(ServerOffers::default());
     assert_eq!(read(&mut lists, Ok(r#"{"tools":[{"name":"x"},{"name":"y"}]}"#), now), None);
-    assert_eq!(lists.news(now).unwrap().items(List::Tools).len(), 2);
+    assert_eq!(lists.news(now).unwrap().items(ItemList::Tools).len(), 2);
     while lists.told().is_some() {}
     lists
 }
@@ -37,19 +46,19 @@ fn a_list_that_cannot_be_read_keeps_what_was_known_and_one_that_is_not_there_is_
     for (label, answer, fault, items, skipped, gap) in [
         ("whole", GOOD, false, 1, 0, None),
         ("one item is none", Ok(r#"{"tools":[{"name":"a"},{"x":1}]}"#), true, 1, 1, None),
-        ("no list", Ok(r#"{"tools":7}"#), true, 2, 0, Some(Gap::Unread)),
-        ("refused", REFUSED, true, 2, 0, Some(Gap::Unread)),
-        ("refused without a code", Err("{}"), true, 2, 0, Some(Gap::Unread)),
+        ("no list", Ok(r#"{"tools":7}"#), true, 2, 0, Some(ListGap::Unread)),
+        ("refused", REFUSED, true, 2, 0, Some(ListGap::Unread)),
+        ("refused without a code", Err("{}"), true, 2, 0, Some(ListGap::Unread)),
         ("not there", ABSENT, false, 0, 0, None),
     ] {
         let mut lists = known(now);
         assert_eq!(read(&mut lists, answer, now).is_some(), fault, "{label}");
         let news = lists.news(now).unwrap();
-        assert_eq!((news.items(List::Tools).len(), news.skipped.len()), (items, skipped), "{label}");
-        assert_eq!(news.gap(List::Tools), gap, "{label}");
+        assert_eq!((news.items(ItemList::Tools).len(), news.skipped.len()), (items, skipped), "{label}");
+        assert_eq!(news.gap(ItemList::Tools), gap, "{label}");
         assert!(lists.news(now).is_none(), "{label}: told once");
         let told = lists.told().unwrap();
-        assert_eq!((told.0, told.1.is_some()), (List::Tools, gap.is_some()), "{label}");
+        assert_eq!((told.0, told.1.is_some()), (ItemList::Tools, gap.is_some()), "{label}");
         assert!(lists.told().is_none(), "{label}: told once");
     }
 }
@@ -58,15 +67,15 @@ fn a_list_that_cannot_be_read_keeps_what_was_known_and_one_that_is_not_there_is_
 fn a_list_without_an_end_offers_what_was_read_of_it_and_is_a_gap() {
     let now = epoch();
     let mut lists = known(now);
-    lists.changed(&[List::Tools]);
+    lists.changed(&[ItemList::Tools]);
     let mut page = lists.next(now).unwrap();
     for _ in 0..2 {
         let text = RawJson::trusted(r#"{"tools":[{"name":"a"}],"nextCursor":"c"}"#);
         let (next, fault) = lists.answered(page.reading, Ok(text), now);
         let Some(next) = next else {
-            assert_eq!(fault, Some(Fault::BadList));
+            assert_eq!(fault, Some(ProtocolFault::BadList));
             let news = lists.news(now).unwrap();
-            assert_eq!((news.items(List::Tools).len(), news.gap(List::Tools)), (1, Some(Gap::Unread)));
+            assert_eq!((news.items(ItemList::Tools).len(), news.gap(ItemList::Tools)), (1, Some(ListGap::Unread)));
             assert!(lists.told().unwrap().1.unwrap().why.contains("cursor"));
             return;
         };
@@ -95,7 +104,7 @@ fn attempts_are_twice_as_far_apart_each_time_and_a_change_or_the_operator_ends_t
     assert!(lists.next(now).is_none(), "another stream is no reason");
     for wanted in [true, false] {
         if wanted {
-            lists.changed(&[List::Tools])
+            lists.changed(&[ItemList::Tools])
         } else {
             lists.retry()
         }
@@ -107,8 +116,8 @@ fn attempts_are_twice_as_far_apart_each_time_and_a_change_or_the_operator_ends_t
     let page = lists.next(now).unwrap();
     assert_eq!(answer(&mut lists, page, GOOD, now), None);
     let news = lists.news(now).unwrap();
-    assert_eq!((news.items(List::Tools).len(), news.gap(List::Tools)), (1, None));
-    assert_eq!(lists.told().unwrap(), (List::Tools, None));
+    assert_eq!((news.items(ItemList::Tools).len(), news.gap(ItemList::Tools)), (1, None));
+    assert_eq!(lists.told().unwrap(), (ItemList::Tools, None));
     assert!(lists.next(now).is_none() && lists.refresh_at().is_none(), "nothing is due any more");
     read(&mut lists, REFUSED, now + LONGEST);
     assert_eq!(lists.told().unwrap().1.unwrap().attempts, 1, "a good reading forgets the bad ones");
@@ -142,23 +151,23 @@ fn a_list_that_is_not_there_is_not_asked_for_again_with_each_stream() {
 #[test]
 fn one_list_holds_up_the_others_for_a_while_only() {
     let mut now = epoch();
-    let mut lists = Lists::new(ListBounds::default());
-    lists.begin(Offers { prompts: true, ..Offers::default() });
+    let mut lists = UpstreamLists::new(ListBounds::default());
+    lists.begin(ServerOffers { prompts: true, ..ServerOffers::default() });
     let (tools, prompts) = (lists.next(now).unwrap(), lists.next(now).unwrap());
     let (_, fault) = lists.answered(prompts.reading, Ok(RawJson::trusted(r#"{"prompts":[{"name":"p"}]}"#)), now);
     assert!(fault.is_none() && lists.news(now).is_none(), "the tools may come soon");
     assert_eq!(lists.refresh_at(), Some(now + PATIENCE));
     now += PATIENCE;
     let news = lists.news(now).unwrap();
-    assert_eq!((news.items(List::Prompts).len(), news.gap(List::Tools)), (1, Some(Gap::Awaited)));
-    lists.failed(List::Tools, "not answered in time", now);
+    assert_eq!((news.items(ItemList::Prompts).len(), news.gap(ItemList::Tools)), (1, Some(ListGap::Awaited)));
+    lists.failed(ItemList::Tools, "not answered in time", now);
     let news = lists.news(now).unwrap();
-    assert_eq!(news.gap(List::Tools), Some(Gap::Unread));
+    assert_eq!(news.gap(ItemList::Tools), Some(ListGap::Unread));
     assert!(lists.told().is_some());
     // The late answer to the request that was given up.
     assert_eq!(answer(&mut lists, tools, GOOD, now), None);
     let news = lists.news(now).unwrap();
-    assert_eq!((news.items(List::Tools).len(), news.gap(List::Tools)), (1, None));
+    assert_eq!((news.items(ItemList::Tools).len(), news.gap(ItemList::Tools)), (1, None));
     assert!(lists.next(now + LONGEST).is_none(), "it is not read once more");
 }
 
@@ -169,7 +178,7 @@ fn what_only_askers_see_is_a_gap_of_its_own_whose_wait_grows_too() {
     let mut waits = Vec::new();
     for _ in 0..4 {
         lists.changed(&[]);
-        lists.failed_for_askers(List::Tools, "refused", now);
+        lists.failed_for_askers(ItemList::Tools, "refused", now);
         lists.read_for_askers(false);
         assert!(lists.news(now).is_none(), "it is told with what was read");
         assert!(lists.next(now).is_none());
@@ -178,24 +187,24 @@ fn what_only_askers_see_is_a_gap_of_its_own_whose_wait_grows_too() {
         now = again;
         let page = lists.next(now).unwrap();
         answer(&mut lists, page, GOOD, now);
-        assert_eq!(lists.news(now).unwrap().gap(List::Tools), None);
+        assert_eq!(lists.news(now).unwrap().gap(ItemList::Tools), None);
     }
     assert_eq!(waits, [1, 2, 4, 8]);
-    lists.failed_for_askers(List::Prompts, "not offered", now);
+    lists.failed_for_askers(ItemList::Prompts, "not offered", now);
     assert!(lists.next(now + LONGEST).is_none());
 }
 
 #[test]
 fn only_what_is_offered_is_read_and_nothing_before_the_handshake() {
-    let mut lists = Lists::new(ListBounds::default());
-    lists.changed(&List::ALL);
+    let mut lists = UpstreamLists::new(ListBounds::default());
+    lists.changed(&ItemList::ALL);
     assert!(lists.next(epoch()).is_none());
-    lists.begin(Offers { prompts: true, ..Offers::default() });
-    let read: Vec<List> = std::iter::from_fn(|| lists.next(epoch())).map(|page| page.reading.list).collect();
-    assert_eq!(read, [List::Tools, List::Prompts]);
-    lists.changed(&[List::Tools, List::Resources]);
+    lists.begin(ServerOffers { prompts: true, ..ServerOffers::default() });
+    let read: Vec<ItemList> = std::iter::from_fn(|| lists.next(epoch())).map(|page| page.reading.list).collect();
+    assert_eq!(read, [ItemList::Tools, ItemList::Prompts]);
+    lists.changed(&[ItemList::Tools, ItemList::Resources]);
     assert!(lists.next(epoch()).is_none(), "the tools are being read");
-    lists.no_room(List::Tools);
+    lists.no_room(ItemList::Tools);
     assert!(lists.news(epoch()).is_none(), "the prompts are being read");
-    assert_eq!(lists.next(epoch()).unwrap().reading.list, List::Tools, "once more");
+    assert_eq!(lists.next(epoch()).unwrap().reading.list, ItemList::Tools, "once more");
 }

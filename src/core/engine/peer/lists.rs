@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{CallPort, Peer, PeerEvent, State, Waiting};
-use crate::engine::fault::Fault;
-use crate::engine::lists::Page;
+use super::{CallPort, Peer, PeerEvent, PeerState, RequestInFlight};
+use crate::engine::fault::ProtocolFault;
+use crate::engine::lists::DuePage;
 use crate::wire::id::WireId;
 
 impl<P: CallPort> Peer<P> {
@@ -15,7 +15,7 @@ impl<P: CallPort> Peer<P> {
         }
         let mut earliest = None;
         self.pending.find(|waiting| {
-            if let Waiting::List(_, Some(until)) = waiting {
+            if let RequestInFlight::List(_, Some(until)) = waiting {
                 earliest = Some(earliest.map_or(*until, |e: Instant| e.min(*until)));
             }
             false
@@ -26,20 +26,20 @@ impl<P: CallPort> Peer<P> {
     /// Notes that a page of a list was not answered in time. Its answer is still taken; of other
     /// late requests for the same list it is not.
     pub(super) fn list_is_late(&mut self, id: WireId, now: Instant) {
-        let Some(Waiting::List(reading, until)) = self.pending.get_mut(id) else { return };
+        let Some(RequestInFlight::List(reading, until)) = self.pending.get_mut(id) else { return };
         *until = None;
         let list = reading.list;
-        let late = |w: &Waiting<P>| matches!(w, Waiting::List(reading, None) if reading.list == list);
+        let late = |w: &RequestInFlight<P>| matches!(w, RequestInFlight::List(reading, None) if reading.list == list);
         for older in self.pending.find_all(late).into_iter().filter(|older| *older != id) {
             self.pending.take(older);
         }
-        self.fault(Fault::BadList);
+        self.fault(ProtocolFault::BadList);
         self.lists.failed(list, "not answered within `start-timeout`", now);
     }
 
     /// Reads at once all lists that could not be read, because the operator wants to know.
     pub fn retry_lists(&mut self, now: Instant) {
-        if matches!(self.state, State::Ready(_)) {
+        if matches!(self.state, PeerState::Ready(_)) {
             self.lists.retry();
             self.read_lists(now);
         }
@@ -49,7 +49,7 @@ impl<P: CallPort> Peer<P> {
     /// due.
     pub fn handle_judged(&mut self, took: Duration, now: Instant) {
         self.lists.judged(took, now);
-        if matches!(self.state, State::Ready(_)) {
+        if matches!(self.state, PeerState::Ready(_)) {
             self.read_lists(now);
         }
     }
@@ -69,9 +69,9 @@ impl<P: CallPort> Peer<P> {
     }
 
     /// Requests a page of a list.
-    pub(super) fn ask_page(&mut self, page: Page, now: Instant) {
-        let State::Ready(agreed) = self.state else { return };
+    pub(super) fn ask_page(&mut self, page: DuePage, now: Instant) {
+        let PeerState::Ready(agreed) = self.state else { return };
         let (params, method) = (page.params(&self.hop, agreed.revision), page.reading.list.method());
-        self.ask(method, params.as_ref(), Waiting::List(Box::new(page.reading), Some(now + self.times.start)));
+        self.ask(method, params.as_ref(), RequestInFlight::List(Box::new(page.reading), Some(now + self.times.start)));
     }
 }

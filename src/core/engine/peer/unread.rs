@@ -3,19 +3,19 @@
 
 use std::time::Instant;
 
-use super::{CallPort, Peer, PeerEvent, State, Waiting};
-use crate::engine::attribution::End;
-use crate::engine::call::Outcome;
-use crate::engine::failure::Failure;
-use crate::engine::fault::Fault;
-use crate::engine::handshake::{EraHint, Reply};
-use crate::engine::pending::Lookup;
+use super::{CallPort, Peer, PeerEvent, PeerState, RequestInFlight};
+use crate::engine::attribution::CallEnd;
+use crate::engine::call::CallOutcome;
+use crate::engine::failure::CallFailure;
+use crate::engine::fault::ProtocolFault;
+use crate::engine::handshake::{EraHint, HandshakeReply};
+use crate::engine::pending::PendingLookup;
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{MessageError, Request};
 use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::start::answered_by;
-use crate::wire::unreadable::{Unreadable, plain_text};
+use crate::wire::start::response_id;
+use crate::wire::unreadable::{UnreadableBytes, plain_text};
 
 /// Reason why a connection with a terminal in between is of no use.
 const ECHO: &str = "the server sends back what it gets, as a terminal does; start it without one (no `-t` for `docker` and \
@@ -31,37 +31,40 @@ impl<P: CallPort> Peer<P> {
         // If the message asks for something, its id is the server's own.
         let answers = |object: &RawObject| object.get("method").is_none() || object.get("result").is_some();
         let id = object.filter(answers).and_then(|object| WireId::from_raw(object.get("id")?));
-        self.refuse(id, Unreadable::new(frame.bytes(), error.to_string()), now);
+        self.refuse(id, UnreadableBytes::new(frame.bytes(), error.to_string()), now);
     }
 
     /// Reports a line that is no JSON, and ends the request of ours that it answers, if it tells.
     pub(super) fn handle_no_json(&mut self, line: &[u8], now: Instant) {
         let text = plain_text(line);
-        let digits = answered_by(&text).map(|id| id.trim_ascii_start().strip_prefix(b"\"").unwrap_or(id));
+        let digits = response_id(&text).map(|id| id.trim_ascii_start().strip_prefix(b"\"").unwrap_or(id));
         let digits = digits.map(|id| id.strip_suffix(b"\"").unwrap_or(id));
         let id = digits.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok()).map(WireId);
-        self.refuse(id, Unreadable::no_json(line), now);
+        self.refuse(id, UnreadableBytes::no_json(line), now);
     }
 
     /// Reports a batch without messages.
     pub(super) fn handle_empty_batch(&mut self, frame: &Frame) {
-        self.fault(Fault::Garbage);
-        self.name(Unreadable::new(frame.bytes(), "an empty batch"));
+        self.fault(ProtocolFault::Garbage);
+        self.name(UnreadableBytes::new(frame.bytes(), "an empty batch"));
     }
 
     /// Reports a response that no request of ours waits for. If it is an error without an id, the
     /// server could not read a message of the gateway.
     pub(super) fn handle_unknown(&mut self, frame: &Frame) {
-        self.fault(Fault::UnknownReply);
+        self.fault(ProtocolFault::UnknownReply);
         // The response itself was readable, so it is no reason for a failed start.
         let why = "an answer to no request that is open";
-        self.tell(PeerEvent::Unreadable(Unreadable { is_meant: false, ..Unreadable::new(frame.bytes(), why) }));
+        self.tell(PeerEvent::Unreadable(UnreadableBytes {
+            is_meant: false,
+            ..UnreadableBytes::new(frame.bytes(), why)
+        }));
     }
 
     /// Reports bytes that are no message. During the handshake, keeps the first of them as part of
     /// the reason if the handshake fails.
-    pub(super) fn name(&mut self, unreadable: Unreadable) {
-        if let State::Opening { .. } = self.state
+    pub(super) fn name(&mut self, unreadable: UnreadableBytes) {
+        if let PeerState::Opening { .. } = self.state
             && self.unread.as_ref().is_none_or(|first| !first.is_meant && unreadable.is_meant)
         {
             self.unread = Some(unreadable.clone());
@@ -71,37 +74,40 @@ impl<P: CallPort> Peer<P> {
 
     /// Reports a line that is no message, and ends the request of ours that it answers, if it
     /// tells.
-    fn refuse(&mut self, id: Option<WireId>, unreadable: Unreadable, now: Instant) {
-        self.fault(if id.is_some() { Fault::MalformedReply } else { Fault::Garbage });
+    fn refuse(&mut self, id: Option<WireId>, unreadable: UnreadableBytes, now: Instant) {
+        self.fault(if id.is_some() { ProtocolFault::MalformedReply } else { ProtocolFault::Garbage });
         let why = unreadable.why.clone();
         self.name(unreadable);
         let Some(id) = id else { return };
-        if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..) | Waiting::Handshake)) {
+        if !matches!(
+            self.pending.get_mut(id),
+            Some(RequestInFlight::Call(_) | RequestInFlight::List(..) | RequestInFlight::Handshake)
+        ) {
             return;
         }
         match self.pending.take(id) {
-            Lookup::Found(Waiting::Call(port)) => {
-                self.end_call(port, Outcome::Failed(Failure::malformed()), End::GivenUp, now);
+            PendingLookup::Found(RequestInFlight::Call(port)) => {
+                self.end_call(port, CallOutcome::Failed(CallFailure::malformed()), CallEnd::GivenUp, now);
                 self.cancelled(id, "the answer cannot be read", now);
             }
-            Lookup::Found(Waiting::List(reading, _)) => {
+            PendingLookup::Found(RequestInFlight::List(reading, _)) => {
                 self.lists.failed(reading.list, &format!("its answer cannot be read: {why}"), now);
                 self.read_lists(now);
             }
-            Lookup::Found(Waiting::Handshake) => {
+            PendingLookup::Found(RequestInFlight::Handshake) => {
                 let why = format!("the answer to the handshake is no JSON-RPC message: {why}");
-                self.opening(Reply::NoAnswer(why), now);
+                self.opening(HandshakeReply::NoAnswer(why), now);
             }
-            Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}
+            PendingLookup::Found(_) | PendingLookup::Late | PendingLookup::Unknown => {}
         }
     }
 
     /// Ends the handshake if the server only sends back what it gets, and returns whether it does.
     pub(super) fn ends_at_echo(&mut self, request: &Request) -> bool {
-        let State::Opening { handshake, .. } = &self.state else { return false };
+        let PeerState::Opening { handshake, .. } = &self.state else { return false };
         let (method, hint) = (handshake.question().method(), handshake.hint());
         let id = WireId::from_raw(request.id.raw());
-        let is_ours = id.is_some_and(|id| matches!(self.pending.get_mut(id), Some(Waiting::Handshake)));
+        let is_ours = id.is_some_and(|id| matches!(self.pending.get_mut(id), Some(RequestInFlight::Handshake)));
         if request.method == method.as_str() && is_ours {
             self.fail(ECHO.to_owned(), hint);
             return true;
@@ -115,7 +121,7 @@ impl<P: CallPort> Peer<P> {
             Some(unread) => format!("{why}; a line came that is no JSON-RPC message: {}", unread.why),
             None => why,
         };
-        self.state = State::Failed;
+        self.state = PeerState::Failed;
         self.events.push_back(PeerEvent::Failed { why, next });
     }
 }

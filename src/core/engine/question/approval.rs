@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::mcp::elicitation::{ALLOW_TITLE, DECISION, DENY, ONCE, SESSION, YES_ONCE};
 use crate::mcp::input::InputRequest;
-use crate::policy::Kind;
+use crate::policy::ActionKind;
 use crate::policy::consent::unattended::REACTION;
-use crate::policy::consent::{Answer, Lifetime};
+use crate::policy::consent::{GrantLifetime, PersonAnswer};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Key of the question in `inputRequests`; no upstream's question has it.
@@ -42,7 +42,7 @@ pub fn page(message: &str, url: &str) -> InputRequest {
 ///
 /// `console` is the console's address, if the console can take the answer. `name` is the item's
 /// canonical name; a name that could be read as anything else is left out.
-pub fn elsewhere(kind: Kind, name: &str, upstream: &str, console: Option<&str>) -> InputRequest {
+pub fn held_call_form(kind: ActionKind, name: &str, upstream: &str, console: Option<&str>) -> InputRequest {
     let is_name =
         |text: &str| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let what = if is_name(name) { format!("the {} {name}", kind.into_str()) } else { format!("a {}", kind.into_str()) };
@@ -75,12 +75,12 @@ fn elicitation(params: String) -> InputRequest {
 
 /// A kind of question about an approval, by what the answer to it can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuestionKind {
+pub enum ApprovalQuestionKind {
     /// [`form`]: its answer decides.
     Form,
     /// [`page`]: accepting it only means that the client opens the page.
     Page,
-    /// [`elsewhere`]: it can only be declined.
+    /// [`held_call_form`]: it can only be declined.
     Notice,
 }
 
@@ -88,7 +88,7 @@ pub enum QuestionKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerEffect {
     /// The approval gets this answer.
-    Answer(Answer),
+    Answer(PersonAnswer),
     /// Nothing is decided, and the call waits on.
     Wait,
     /// Nothing is decided, since no person can have read the question: the call waits for the
@@ -110,10 +110,10 @@ pub struct AnswerTiming {
 ///
 /// Only a choice of the form can allow or deny. An answer without a choice refuses the call, unless
 /// it comes faster than a person can read or from a host without a person: then it decides nothing.
-pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: AnswerTiming) -> AnswerEffect {
+pub fn judge(kind: ApprovalQuestionKind, result: Option<&RawJson>, timing: AnswerTiming) -> AnswerEffect {
     let is_quick = timing.waited.is_some_and(|waited| waited < REACTION);
     let effect = read(kind, result);
-    let is_refusal = matches!(effect, AnswerEffect::Answer(Answer::Decline | Answer::Dismiss));
+    let is_refusal = matches!(effect, AnswerEffect::Answer(PersonAnswer::Decline | PersonAnswer::Dismiss));
     let says_nothing = effect == AnswerEffect::Wait && !accepts_nothing(kind, result);
     if is_quick && (is_refusal || says_nothing) {
         AnswerEffect::Unattended
@@ -126,24 +126,24 @@ pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: AnswerTiming)
 
 /// Returns whether the answer accepts a question that offers no choice, which says no more than
 /// that the question was received.
-fn accepts_nothing(kind: QuestionKind, result: Option<&RawJson>) -> bool {
-    kind != QuestionKind::Form && result.and_then(action).as_deref() == Some("accept")
+fn accepts_nothing(kind: ApprovalQuestionKind, result: Option<&RawJson>) -> bool {
+    kind != ApprovalQuestionKind::Form && result.and_then(action).as_deref() == Some("accept")
 }
 
 /// Judges an answer without regard to its timing.
-fn read(kind: QuestionKind, result: Option<&RawJson>) -> AnswerEffect {
+fn read(kind: ApprovalQuestionKind, result: Option<&RawJson>) -> AnswerEffect {
     let decision = || RawObject::parse(result?).ok()?.object("content")?.string(DECISION);
     match (result.and_then(action).as_deref(), kind) {
-        (Some("accept"), QuestionKind::Form) => match decision().as_deref() {
-            Some(ONCE) => AnswerEffect::Answer(Answer::Allow(Lifetime::Once)),
-            Some(SESSION) => AnswerEffect::Answer(Answer::Allow(Lifetime::Session)),
-            Some(DENY) => AnswerEffect::Answer(Answer::Deny),
+        (Some("accept"), ApprovalQuestionKind::Form) => match decision().as_deref() {
+            Some(ONCE) => AnswerEffect::Answer(PersonAnswer::Allow(GrantLifetime::Once)),
+            Some(SESSION) => AnswerEffect::Answer(PersonAnswer::Allow(GrantLifetime::Session)),
+            Some(DENY) => AnswerEffect::Answer(PersonAnswer::Deny),
             _ => AnswerEffect::Wait,
         },
-        (Some("accept"), QuestionKind::Page | QuestionKind::Notice) => AnswerEffect::Wait,
-        (Some("decline"), _) => AnswerEffect::Answer(Answer::Decline),
-        (_, QuestionKind::Notice) => AnswerEffect::Wait,
-        (_, QuestionKind::Form | QuestionKind::Page) => AnswerEffect::Answer(Answer::Dismiss),
+        (Some("accept"), ApprovalQuestionKind::Page | ApprovalQuestionKind::Notice) => AnswerEffect::Wait,
+        (Some("decline"), _) => AnswerEffect::Answer(PersonAnswer::Decline),
+        (_, ApprovalQuestionKind::Notice) => AnswerEffect::Wait,
+        (_, ApprovalQuestionKind::Form | ApprovalQuestionKind::Page) => AnswerEffect::Answer(PersonAnswer::Dismiss),
     }
 }
 
@@ -154,10 +154,11 @@ mod tests {
 
     #[test]
     fn only_a_choice_decides_and_declining_is_no_denial() {
-        use QuestionKind::{Form, Notice, Page};
+        use ApprovalQuestionKind::{Form, Notice, Page};
         let [once, session] =
-            &[Lifetime::Once, Lifetime::Session].map(|life| AnswerEffect::Answer(Answer::Allow(life)));
-        let [deny, decline, dismiss] = &[Answer::Deny, Answer::Decline, Answer::Dismiss].map(AnswerEffect::Answer);
+            &[GrantLifetime::Once, GrantLifetime::Session].map(|life| AnswerEffect::Answer(PersonAnswer::Allow(life)));
+        let [deny, decline, dismiss] =
+            &[PersonAnswer::Deny, PersonAnswer::Decline, PersonAnswer::Dismiss].map(AnswerEffect::Answer);
         let wait = &AnswerEffect::Wait;
         for (label, result, [form, page, notice]) in [
             ("once", r#"{"action":"accept","content":{"decision":"once"}}"#, [once, wait, wait]),
@@ -186,9 +187,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_no_person_can_have_given_decides_nothing_unless_it_chooses() {
-        use QuestionKind::{Form, Notice, Page};
-        let once = &AnswerEffect::Answer(Answer::Allow(Lifetime::Once));
-        let deny = &AnswerEffect::Answer(Answer::Deny);
+        use ApprovalQuestionKind::{Form, Notice, Page};
+        let once = &AnswerEffect::Answer(PersonAnswer::Allow(GrantLifetime::Once));
+        let deny = &AnswerEffect::Answer(PersonAnswer::Deny);
         let (quick, later) = (&AnswerEffect::Unattended, &AnswerEffect::Wait);
         // The answer at once, and a later one of a host without a person.
         for (label, result, [form, page, notice], [form_later, page_later, notice_later]) in [
@@ -222,14 +223,14 @@ mod tests {
         let evil = "fx__https://evil.example/`rm -rf ~`";
         let console = "Answer it in the headend console (http://127.0.0.1:7627) or with `headend approvals --watch` on";
         for (kind, name, address, wanted) in [
-            (Kind::Tool, "fx__write", Some("http://127.0.0.1:7627"), "the tool fx__write of the server fx"),
-            (Kind::Tool, "fx__write", Some("http://127.0.0.1:7627"), console),
-            (Kind::Tool, "fx__write", None, "Answer it with `headend approvals --watch` on the machine"),
-            (Kind::Tool, evil, None, "a call of a tool of the server fx"),
-            (Kind::Resource, "fx+fx://doc/1", None, "a call of a resource of the server fx"),
-            (Kind::Tool, "fx__write", None, "Decline here to refuse this call."),
+            (ActionKind::Tool, "fx__write", Some("http://127.0.0.1:7627"), "the tool fx__write of the server fx"),
+            (ActionKind::Tool, "fx__write", Some("http://127.0.0.1:7627"), console),
+            (ActionKind::Tool, "fx__write", None, "Answer it with `headend approvals --watch` on the machine"),
+            (ActionKind::Tool, evil, None, "a call of a tool of the server fx"),
+            (ActionKind::Resource, "fx+fx://doc/1", None, "a call of a resource of the server fx"),
+            (ActionKind::Tool, "fx__write", None, "Decline here to refuse this call."),
         ] {
-            let question = elsewhere(kind, name, "fx", address);
+            let question = held_call_form(kind, name, "fx", address);
             for revision in [Revision::V2025_06_18, Revision::V2025_11_25] {
                 let params = question.clone().for_revision(revision, String::new).unwrap().params.unwrap();
                 let text = params.text();

@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::engine::ask::{ClientAnswer, ServerRequest, declined, unable};
-use crate::engine::call::Outcome;
-use crate::engine::event::ExchangeEvent;
+use crate::engine::ask::{ClientAnswer, ServerRequest, unable_answer, unanswered_answer};
+use crate::engine::call::CallOutcome;
+use crate::engine::event::CallEvent;
 use crate::engine::question::{MAX_OPEN, PATIENCE};
 use crate::policy::Caller;
 use crate::wire::raw::{RawJson, RawObject};
@@ -29,12 +29,12 @@ pub type ParkId = [u8; 16];
 
 /// The state of one parked call.
 #[derive(Debug)]
-pub struct Park {
+pub struct ParkedCall {
     /// Open questions, by the keys that the client knows.
     open: Vec<(RawJson, ServerRequest)>,
     /// Number of questions so far; makes their keys.
     asked: u32,
-    outcome: Option<Outcome>,
+    outcome: Option<CallOutcome>,
     /// True while a request is attached.
     is_attached: bool,
     /// Time at which the call is given up, if no request is attached.
@@ -43,14 +43,14 @@ pub struct Park {
 
 /// An action that follows from an event.
 #[derive(Debug)]
-pub enum Act {
+pub enum ParkAction {
     /// Send this answer to the server's request of that id.
     Reply(RawJson, ClientAnswer),
     /// Show this event to the attached request.
-    Show(ExchangeEvent),
+    Show(CallEvent),
 }
 
-impl Park {
+impl ParkedCall {
     /// Parks a call, with the request attached that began it.
     pub fn new(now: Instant) -> Self {
         Self { open: Vec::new(), asked: 0, outcome: None, is_attached: true, until: now }
@@ -69,14 +69,15 @@ impl Park {
     /// Attaches a request that brings answers by key. Returns the answers for the server, then the
     /// questions that are still open and the outcome, for the request. An answer that is no object
     /// answers nothing.
-    pub fn attach(&mut self, answers: &RawObject) -> Vec<Act> {
+    pub fn attach(&mut self, answers: &RawObject) -> Vec<ParkAction> {
         self.is_attached = true;
         let answer = |key: &RawJson| answers.get(&key.parse::<String>().ok()?).filter(|answer| answer.is_object());
         let answered = self.open.extract_if(.., |(key, _)| answer(key).is_some());
-        let replies = answered.filter_map(|(key, request)| Some(Act::Reply(request.id, Ok(answer(&key)?.clone()))));
-        let mut acts: Vec<Act> = replies.collect();
-        acts.extend(self.open.iter().map(|(key, request)| Act::Show(asked(key, request))));
-        acts.extend(self.outcome.clone().map(|outcome| Act::Show(ExchangeEvent::Done(outcome))));
+        let replies =
+            answered.filter_map(|(key, request)| Some(ParkAction::Reply(request.id, Ok(answer(&key)?.clone()))));
+        let mut acts: Vec<ParkAction> = replies.collect();
+        acts.extend(self.open.iter().map(|(key, request)| ParkAction::Show(asked(key, request))));
+        acts.extend(self.outcome.clone().map(|outcome| ParkAction::Show(CallEvent::Done(outcome))));
         acts
     }
 
@@ -94,60 +95,60 @@ impl Park {
     }
 
     /// Ends the question with that key, and returns the attached request's answer for the server.
-    pub fn answer(&mut self, key: &RawJson, answer: ClientAnswer) -> Option<Act> {
+    pub fn answer(&mut self, key: &RawJson, answer: ClientAnswer) -> Option<ParkAction> {
         let at = self.open.iter().position(|(open, _)| open == key)?;
-        Some(Act::Reply(self.open.swap_remove(at).1.id, answer))
+        Some(ParkAction::Reply(self.open.swap_remove(at).1.id, answer))
     }
 
     /// Takes an event from the server, and returns the action that follows.
-    pub fn hear(&mut self, event: ExchangeEvent, now: Instant) -> Option<Act> {
+    pub fn hear(&mut self, event: CallEvent, now: Instant) -> Option<ParkAction> {
         Some(match event {
-            ExchangeEvent::Ask(request) if self.open.len() >= MAX_OPEN => {
-                Act::Reply(request.id, unable(&request.method))
+            CallEvent::Ask(request) if self.open.len() >= MAX_OPEN => {
+                ParkAction::Reply(request.id, unable_answer(&request.method))
             }
-            ExchangeEvent::Ask(request) => {
+            CallEvent::Ask(request) => {
                 self.asked += 1;
                 let kind = request.method.split('/').next().unwrap_or_default();
                 let key = RawJson::string(&format!("{kind}-{}", self.asked));
                 let shown = asked(&key, &request);
                 self.open.push((key, request));
                 self.wait(now);
-                Act::Show(shown)
+                ParkAction::Show(shown)
             }
-            ExchangeEvent::Withdrawn(id) => {
+            CallEvent::Withdrawn(id) => {
                 let at = self.open.iter().position(|(_, request)| request.id == id)?;
-                Act::Show(ExchangeEvent::Withdrawn(self.open.swap_remove(at).0))
+                ParkAction::Show(CallEvent::Withdrawn(self.open.swap_remove(at).0))
             }
-            ExchangeEvent::Done(outcome) => {
+            CallEvent::Done(outcome) => {
                 self.open.clear();
                 self.outcome = Some(outcome.clone());
                 self.wait(now);
-                Act::Show(ExchangeEvent::Done(outcome))
+                ParkAction::Show(CallEvent::Done(outcome))
             }
-            ExchangeEvent::Notice(_) | ExchangeEvent::Unwritten => return None,
-            ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive => Act::Show(event),
+            CallEvent::Notice(_) | CallEvent::Unwritten => return None,
+            CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Alive => ParkAction::Show(event),
         })
     }
 
     /// Ends all open questions, because no client answers any more, and returns what to tell the
     /// server.
-    pub fn end(&mut self) -> impl Iterator<Item = Act> + '_ {
-        self.open.drain(..).map(|(_, request)| Act::Reply(request.id, declined(&request.method)))
+    pub fn end(&mut self) -> impl Iterator<Item = ParkAction> + '_ {
+        self.open.drain(..).map(|(_, request)| ParkAction::Reply(request.id, unanswered_answer(&request.method)))
     }
 }
 
 /// Returns the question under the key that the client knows.
-fn asked(key: &RawJson, request: &ServerRequest) -> ExchangeEvent {
-    ExchangeEvent::Ask(ServerRequest { id: key.clone(), ..request.clone() })
+fn asked(key: &RawJson, request: &ServerRequest) -> CallEvent {
+    CallEvent::Ask(ServerRequest { id: key.clone(), ..request.clone() })
 }
 
 /// All parked calls. `W` is the handle of one.
 #[derive(Debug)]
-pub struct ParkTable<W>(HashMap<ParkId, Parked<W>>);
+pub struct ParkTable<W>(HashMap<ParkId, ParkEntry<W>>);
 
 /// A parked call in the table.
 #[derive(Debug)]
-struct Parked<W> {
+struct ParkEntry<W> {
     caller: Caller,
     way: W,
     /// Time at which the call got its outcome.
@@ -167,7 +168,7 @@ impl<W> ParkTable<W> {
             let mine = self.0.values().filter(|parked| parked.caller == *caller).count();
             let has_share = caller.is_local() || mine < MAX_PER_CALLER;
             if has_share && self.0.len() < MAX_PARKED {
-                self.0.insert(id, Parked { caller: caller.clone(), way, ended: None });
+                self.0.insert(id, ParkEntry { caller: caller.clone(), way, ended: None });
                 return true;
             }
             let ended = self.0.iter().filter(|(_, parked)| has_share || parked.caller == *caller);

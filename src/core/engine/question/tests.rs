@@ -4,21 +4,21 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::sim::epoch;
-use crate::mcp::elicitation::Terms;
-use crate::mcp::input::requests;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::elicitation::ElicitationTerms;
+use crate::mcp::input::read_input_required;
+use crate::mcp::kinds::InputKinds;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn question(key: u64) -> Question {
+fn question(key: u64) -> ClientQuestion {
     let request = InputRequest { method: "elicitation/create".to_owned(), params: None };
-    Question { key: RawJson::string(&key.to_string()), request }
+    ClientQuestion { key: RawJson::string(&key.to_string()), request }
 }
 
 #[test]
 fn a_question_on_the_stream_has_a_time_of_its_own() {
     let start = epoch();
-    let mut open = OnStream::default();
+    let mut open = StreamQuestions::default();
     assert_eq!((open.due(), open.settled(start)), (None, None));
     open.shown(question(1), 1, start);
     open.shown(question(2), 2, start + SECOND);
@@ -35,7 +35,7 @@ fn a_question_on_the_stream_has_a_time_of_its_own() {
 #[test]
 fn no_question_stays_open_for_a_client_that_is_gone() {
     let start = epoch();
-    let mut open = OnStream::default();
+    let mut open = StreamQuestions::default();
     open.shown(question(1), 1, start);
     open.shown(question(2), 2, start);
     open.hurry(start + SECOND);
@@ -68,7 +68,7 @@ proptest! {
 
     #[test]
     fn a_question_ends_once_and_none_is_open_for_longer_than_a_person_may_take(steps in steps()) {
-        let (mut now, mut asked, mut open) = (epoch(), 0, OnStream::default());
+        let (mut now, mut asked, mut open) = (epoch(), 0, StreamQuestions::default());
         let (mut ends, mut since) = (BTreeMap::<u64, u32>::new(), BTreeMap::new());
         for step in steps {
             let ended = match step {
@@ -104,12 +104,12 @@ proptest! {
 }
 
 /// Returns what a server asks for in these requests by key.
-fn wanted(asked: &[(&str, &str)]) -> Wanted {
+fn wanted(asked: &[(&str, &str)]) -> WantedInput {
     let asked: Vec<String> = asked.iter().map(|(key, request)| format!(r#""{key}":{request}"#)).collect();
     let asked = asked.join(",");
     let result = format!(r#"{{"resultType":"input_required","inputRequests":{{{asked}}},"requestState":"theirs"}}"#);
-    let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
-    requests(&RawJson::trusted(result), &Terms::for_tests(all)).unwrap()
+    let all = InputKinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+    read_input_required(&RawJson::trusted(result), &ElicitationTerms::for_tests(all)).unwrap()
 }
 
 const FORM: &str = r#"{"method":"elicitation/create","params":{"message":"Which?"}}"#;
@@ -121,7 +121,7 @@ const ROOTS: &str = r#"{"method":"roots/list"}"#;
 #[test]
 fn a_round_asks_one_after_the_other_and_takes_an_answer_for_each() {
     let asked = [("a", FORM), ("b", SECRET), ("c", SEVERAL), ("d", ROOTS), ("e", FORM)];
-    let mut round = Round::new(wanted(&asked), Revision::V2025_06_18, String::new);
+    let mut round = QuestionRound::new(wanted(&asked), Revision::V2025_06_18, String::new);
     let answers = [
         ("\"a\"", Ok(r#"{"action":"accept","content":{}}"#)),
         // Neither a secret nor a form that this client cannot show is asked.
@@ -146,7 +146,7 @@ fn a_round_asks_one_after_the_other_and_takes_an_answer_for_each() {
 #[test]
 fn a_round_ends_without_an_answer_in_time_and_with_a_client_that_does_not_sample() {
     for (label, answer) in [("late", None), ("refused", Some(Err(RawJson::EMPTY_OBJECT)))] {
-        let mut round = Round::new(wanted(&[("a", SAMPLE)]), Revision::V2025_11_25, String::new);
+        let mut round = QuestionRound::new(wanted(&[("a", SAMPLE)]), Revision::V2025_11_25, String::new);
         let question = round.next_question().unwrap();
         assert!(round.answered(&question, answer).is_err(), "{label}");
     }
@@ -155,7 +155,7 @@ fn a_round_ends_without_an_answer_in_time_and_with_a_client_that_does_not_sample
 #[test]
 fn questions_of_one_moment_are_asked_by_one_result() {
     let now = epoch();
-    let mut gathered = Gathered::default();
+    let mut gathered = GatheredQuestions::default();
     assert_eq!(gathered.due(), None);
     gathered.add(question(1), now);
     gathered.add(question(2), now + GATHER / 2);

@@ -5,46 +5,46 @@ use super::*;
 const NOW: Duration = Duration::from_secs(1000);
 
 /// Writes a message of that length, which is its own number.
-fn push(recording: &mut Recording<u64>, bytes: usize, may_be_missed: bool) {
+fn push(recording: &mut StreamRecording<u64>, bytes: usize, may_be_missed: bool) {
     let number = recording.next;
     recording.push(|| number, bytes, may_be_missed, NOW);
 }
 
 /// Reads all events that the reader is given now, and returns how the reading ended.
-fn read(recording: &mut Recording<u64>, reader: u64) -> (Vec<u64>, Found<u64>) {
+fn read(recording: &mut StreamRecording<u64>, reader: u64) -> (Vec<u64>, RecordingItem<u64>) {
     let mut messages = Vec::new();
     loop {
         match recording.find(reader, |number, message| {
             assert_eq!(number, *message);
             number
         }) {
-            Found::Event(number) => messages.push(number),
-            end @ (Found::Nothing | Found::Over) => return (messages, end),
+            RecordingItem::Event(number) => messages.push(number),
+            end @ (RecordingItem::Nothing | RecordingItem::Over) => return (messages, end),
         }
     }
 }
 
 #[test]
 fn a_client_that_comes_back_reads_on_and_the_reader_before_it_ends() {
-    let mut recording = Recording::new(NOW);
+    let mut recording = StreamRecording::new(NOW);
     let first = recording.attach(1);
     for _ in 0..3 {
         push(&mut recording, 10, true);
     }
-    assert_eq!(recording.find(first, |number, _| number), Found::Event(1));
+    assert_eq!(recording.find(first, |number, _| number), RecordingItem::Event(1));
     let second = recording.resume(1).unwrap();
-    assert_eq!(read(&mut recording, first), (vec![], Found::Over));
+    assert_eq!(read(&mut recording, first), (vec![], RecordingItem::Over));
     assert!(!recording.leave(first, NOW) && recording.has_reader(), "it has nothing to leave");
-    assert_eq!(read(&mut recording, second), (vec![2, 3], Found::Nothing));
+    assert_eq!(read(&mut recording, second), (vec![2, 3], RecordingItem::Nothing));
     recording.end(NOW);
-    assert_eq!(read(&mut recording, second), (vec![], Found::Over));
+    assert_eq!(read(&mut recording, second), (vec![], RecordingItem::Over));
     assert!(recording.resume(4).is_none(), "there is no such event");
 }
 
 #[test]
 fn a_recording_is_kept_for_a_while_after_its_end_and_for_as_long_as_it_is_read() {
     let late = NOW + KEPT + Duration::from_secs(1);
-    let mut recording = Recording::<u64>::new(NOW);
+    let mut recording = StreamRecording::<u64>::new(NOW);
     let reader = recording.attach(1);
     recording.end(NOW);
     assert!(!recording.is_over() && !recording.is_stale(late), "somebody reads");
@@ -54,7 +54,7 @@ fn a_recording_is_kept_for_a_while_after_its_end_and_for_as_long_as_it_is_read()
 
 #[test]
 fn what_has_to_arrive_gives_way_to_nothing_while_it_is_read_and_else_the_recording_is_forgotten() {
-    let mut recording = Recording::new(NOW);
+    let mut recording = StreamRecording::new(NOW);
     let reader = recording.attach(1);
     push(&mut recording, 10, true);
     push(&mut recording, MAX_BYTES, false);
@@ -73,7 +73,7 @@ fn what_has_to_arrive_gives_way_to_nothing_while_it_is_read_and_else_the_recordi
 
 #[test]
 fn room_that_is_wanted_elsewhere_is_given_up_by_notices_first() {
-    let mut recording = Recording::new(NOW);
+    let mut recording = StreamRecording::new(NOW);
     let reader = recording.attach(1);
     for may_be_missed in [false, true, false, true] {
         push(&mut recording, 10, may_be_missed);
@@ -113,7 +113,7 @@ proptest! {
 
     #[test]
     fn a_reader_misses_nothing_that_has_to_arrive_and_reads_nothing_twice(steps in steps()) {
-        let mut recording = Recording::new(NOW);
+        let mut recording = StreamRecording::new(NOW);
         let mut reader = recording.attach(1);
         // Events that must arrive, and the reader's position.
         let (mut owed, mut at, mut reads, mut ended) = (Vec::new(), 0, true, false);
@@ -130,10 +130,10 @@ proptest! {
                     prop_assert!(messages.is_sorted() && messages.first().is_none_or(|first| *first > at));
                     let due: Vec<u64> = owed.iter().copied().filter(|number| *number > at).collect();
                     prop_assert!(due.iter().all(|number| messages.contains(number)), "{:?} of {:?}", messages, due);
-                    prop_assert_eq!(end == Found::Over, ended);
+                    prop_assert_eq!(end == RecordingItem::Over, ended);
                     at = recording.next - 1;
                 }
-                Step::Read => prop_assert_eq!(read(&mut recording, reader), (vec![], Found::Over)),
+                Step::Read => prop_assert_eq!(read(&mut recording, reader), (vec![], RecordingItem::Over)),
                 Step::Leave => {
                     prop_assert_eq!(recording.leave(reader, NOW), reads);
                     reads = false;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Declared, Peer, PeerOptions, Seen, TIMES, World, echo, options};
-use crate::engine::failure::Failure;
+use super::{DeclaredCapabilities, Peer, PeerOptions, SeenCallEvent, TIMES, World, echo, options};
+use crate::engine::failure::CallFailure;
 use crate::engine::handshake::EraHint;
 use crate::mcp::version::Revision;
 
@@ -28,8 +28,8 @@ fn a_question_ends_with_its_answer_its_withdrawal_or_its_call() {
     world.server_says(0, &ask("orphan"));
     world.cancel(0, call);
     assert_eq!(world.reply_to(0, &json!("orphan")).unwrap()["error"]["code"], -1, "the server does not wait for ever");
-    let asked = |id: &str| Seen::Asked(json!(id));
-    let want = [asked("answered"), asked("withdrawn"), Seen::Withdrawn(json!("withdrawn")), asked("orphan")];
+    let asked = |id: &str| SeenCallEvent::Asked(json!(id));
+    let want = [asked("answered"), asked("withdrawn"), SeenCallEvent::Withdrawn(json!("withdrawn")), asked("orphan")];
     assert_eq!(world.seen(call), want);
 }
 
@@ -45,7 +45,7 @@ fn a_question_ends_with_its_call_where_the_answer_cannot_be_read() {
     world.server_says(0, &ask("oversize"));
     let start = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, world.upstreams[0].server.calls[1]["id"]);
     let now = world.now;
-    world.upstreams[0].peer.handle_skipped(start.as_bytes(), &Failure::too_large(), now);
+    world.upstreams[0].peer.handle_skipped(start.as_bytes(), &CallFailure::too_large(), now);
     world.settle();
     for id in ["malformed", "oversize"] {
         assert_eq!(
@@ -69,7 +69,7 @@ fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other() {
     assert_eq!(world.seen(two), []);
     assert_eq!(world.reply_to(0, &json!("of one")).unwrap()["error"]["code"], -32602);
     world.server_says(0, &ask("of two"));
-    assert_eq!(world.seen(two), [Seen::Asked(json!("of two"))], "by now it has");
+    assert_eq!(world.seen(two), [SeenCallEvent::Asked(json!("of two"))], "by now it has");
     assert!(!world.upstreams[0].in_turns, "one doubt does not make calls wait for each other");
 }
 
@@ -93,7 +93,7 @@ fn a_doubt_ends_also_where_the_server_answers_no_pings() {
     let four = world.call("y", &echo("a__t", 4)).unwrap();
     world.answer_call(0, three);
     world.server_says(0, &ask("of four"));
-    assert_eq!(world.seen(four), [Seen::Asked(json!("of four"))]);
+    assert_eq!(world.seen(four), [SeenCallEvent::Asked(json!("of four"))]);
     assert!(!world.upstreams[0].in_turns);
 }
 
@@ -102,7 +102,7 @@ fn log_lines_of_a_call_that_was_cancelled_meanwhile_reach_no_other() {
     let mut world = World::new();
     world.add("a", Revision::V2025_11_25, &["t"], EraHint::Legacy);
     // A process that several callers share is told of no client.
-    let options = PeerOptions { declared: Declared::default(), ..options("a", EraHint::Legacy) };
+    let options = PeerOptions { declared: DeclaredCapabilities::default(), ..options("a", EraHint::Legacy) };
     world.upstreams[0].peer = Peer::new(options, world.now);
     world.settle();
     let log = |text: &str| json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": text}});
@@ -112,7 +112,7 @@ fn log_lines_of_a_call_that_was_cancelled_meanwhile_reach_no_other() {
     world.server_says(0, &log("of one"));
     assert_eq!(world.seen(two), []);
     world.server_says(0, &log("of two"));
-    assert_eq!(world.seen(two), [Seen::Log(json!({"data": "of two"}))]);
+    assert_eq!(world.seen(two), [SeenCallEvent::Log(json!({"data": "of two"}))]);
 }
 
 #[test]
@@ -130,10 +130,10 @@ fn a_call_that_ends_without_its_answer_is_cancelled() {
     assert_eq!(world.upstreams[0].server.cancelled, std::slice::from_ref(&broken));
     let start = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, open[0]);
     let now = world.now;
-    world.upstreams[0].peer.handle_skipped(start.as_bytes(), &Failure::too_large(), now);
+    world.upstreams[0].peer.handle_skipped(start.as_bytes(), &CallFailure::too_large(), now);
     world.settle();
     assert_eq!(world.upstreams[0].server.cancelled, std::slice::from_ref(&broken), "the line was its answer");
-    world.upstreams[0].peer.handle_skipped(br#"{"result":{"#, &Failure::too_large(), now);
+    world.upstreams[0].peer.handle_skipped(br#"{"result":{"#, &CallFailure::too_large(), now);
     world.settle();
     assert_eq!(world.upstreams[0].server.cancelled, [broken, open[1].clone()]);
     assert_eq!(world.upstreams[0].peer.left(), 0);
@@ -226,7 +226,7 @@ proptest! {
         }
         for call in 1..=world.calls {
             for seen in world.seen(call) {
-                if let Seen::Asked(id) = seen {
+                if let SeenCallEvent::Asked(id) = seen {
                     prop_assert!(id.as_str().unwrap().starts_with(&format!("{call}/")), "call {} was asked {}", call, id);
                 }
             }

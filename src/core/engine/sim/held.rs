@@ -6,13 +6,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Seen, World, echo};
-use crate::catalog::merge::Entry;
-use crate::engine::askers::{Conduct, Item};
-use crate::engine::turns::Gate;
+use super::{SeenCallEvent, World, echo};
+use crate::catalog::merge::CatalogEntry;
+use crate::engine::askers::{DefinedItem, ItemConduct};
+use crate::engine::turns::TurnGate;
 use crate::mcp::version::Revision;
 
-const HELD: Gate = Gate { is_held: true, is_taken: false };
+const HELD: TurnGate = TurnGate { is_held: true, is_taken: false };
 
 fn world() -> World {
     World::new().upstream("a", Revision::V2025_11_25, &["form", "echo", "late"])
@@ -28,14 +28,14 @@ fn refusal(world: &World, id: &str) -> Option<i64> {
     world.reply_to(0, &json!(id)).map(|reply| reply["error"]["code"].as_i64().unwrap())
 }
 
-fn asked(id: &str) -> Seen {
-    Seen::Asked(json!(id))
+fn asked(id: &str) -> SeenCallEvent {
+    SeenCallEvent::Asked(json!(id))
 }
 
-fn conduct(world: &World, tool: &str) -> Option<Conduct> {
+fn conduct(world: &World, tool: &str) -> Option<ItemConduct> {
     let catalog = world.catalog();
-    let entry: Option<&Entry> = catalog.entries().iter().find(|entry| &*entry.original == tool);
-    world.upstreams[0].askers.conduct(&Item::of(entry?))
+    let entry: Option<&CatalogEntry> = catalog.entries().iter().find(|entry| &*entry.original == tool);
+    world.upstreams[0].askers.conduct(&DefinedItem::of(entry?))
 }
 
 #[test]
@@ -51,17 +51,17 @@ fn a_question_is_that_of_the_one_call_that_is_left_of_those_that_ran() {
     assert_eq!((world.seen(mine), refusal(&world, "q")), (vec![], None));
     world.answer_call(0, two);
     assert_eq!(world.seen(mine), [asked("q")]);
-    assert_eq!(world.upstreams[0].gate, Gate { is_held: false, is_taken: true }, "it has no turn");
+    assert_eq!(world.upstreams[0].gate, TurnGate { is_held: false, is_taken: true }, "it has no turn");
     world.answer_question(0, &json!("q"));
     world.answer_call(0, mine);
-    assert_eq!(world.upstreams[0].gate, Gate::default());
+    assert_eq!(world.upstreams[0].gate, TurnGate::default());
     assert_eq!(world.seen(later), []);
-    assert_eq!((conduct(&world, "form"), conduct(&world, "echo")), (Some(Conduct::Asks), None));
+    assert_eq!((conduct(&world, "form"), conduct(&world, "echo")), (Some(ItemConduct::Asks), None));
     assert!(!world.upstreams[0].in_turns, "nothing is suspected");
     let again = world.call("y", &echo("a__form", 5)).unwrap();
     assert!(world.upstreams[0].gate.is_taken, "it was on its way when that became known");
     world.answer_call(0, again);
-    assert_eq!(world.upstreams[0].gate, Gate::default());
+    assert_eq!(world.upstreams[0].gate, TurnGate::default());
 }
 
 #[test]
@@ -76,11 +76,14 @@ fn a_question_that_is_not_clear_in_time_is_refused() {
     assert_eq!(refusal(&world, "q"), Some(-32602));
     assert!(!world.upstreams[0].gate.is_held, "calls that wait go on");
     assert_eq!((world.seen(one), world.seen(two)), (vec![], vec![]));
-    assert_eq!((conduct(&world, "form"), conduct(&world, "echo")), (Some(Conduct::Suspect), Some(Conduct::Suspect)));
+    assert_eq!(
+        (conduct(&world, "form"), conduct(&world, "echo")),
+        (Some(ItemConduct::Suspect), Some(ItemConduct::Suspect))
+    );
     world.answer_call(0, two);
     asks(&mut world, "again");
     assert_eq!(world.seen(one), [asked("again")]);
-    assert_eq!((conduct(&world, "form"), conduct(&world, "echo")), (Some(Conduct::Asks), None), "now it is known");
+    assert_eq!((conduct(&world, "form"), conduct(&world, "echo")), (Some(ItemConduct::Asks), None), "now it is known");
     world.upstreams[0].askers.set_patience(Duration::ZERO);
     world.call("y", &echo("a__echo", 3)).unwrap();
     asks(&mut world, "at once");
@@ -150,7 +153,7 @@ fn a_question_is_refused_where_one_of_the_calls_is_cancelled_meanwhile() {
     asks(&mut world, "q");
     world.cancel(0, calls[0]);
     assert_eq!(refusal(&world, "q"), Some(-32602));
-    assert_eq!(world.upstreams[0].gate, Gate { is_held: false, is_taken: true });
+    assert_eq!(world.upstreams[0].gate, TurnGate { is_held: false, is_taken: true });
     world.answer_call(0, calls[1]);
     assert_eq!(world.seen(calls[2]), []);
 }
@@ -162,7 +165,7 @@ fn a_question_that_is_held_ends_with_its_withdrawal_and_with_its_server() {
     asks(&mut world, "q");
     let params = json!({"requestId": "q"});
     world.server_says(0, &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
-    assert_eq!(world.upstreams[0].gate, Gate::default());
+    assert_eq!(world.upstreams[0].gate, TurnGate::default());
     world.answer_call(0, calls[0]);
     assert_eq!((world.seen(calls[1]), refusal(&world, "q")), (vec![], None));
     world.call("x", &echo("a__echo", 3)).unwrap();
@@ -171,7 +174,7 @@ fn a_question_that_is_held_ends_with_its_withdrawal_and_with_its_server() {
     let now = world.now;
     world.upstreams[0].peer.handle_closed("crashed");
     world.settle();
-    assert_eq!(world.upstreams[0].gate, Gate::default());
+    assert_eq!(world.upstreams[0].gate, TurnGate::default());
     assert_eq!(world.upstreams[0].peer.left(), 0);
     world.upstreams[0].peer.handle_timeout(now + Duration::from_secs(60));
 }
@@ -186,7 +189,7 @@ fn an_item_that_asks_after_its_calls_have_ended_gets_no_question_through() {
     assert_eq!(conduct(&world, "late"), None, "servers ask for roots at any time");
     asks(&mut world, "late 1");
     assert_eq!(refusal(&world, "late 1"), Some(-32601));
-    assert_eq!(conduct(&world, "late"), Some(Conduct::Late));
+    assert_eq!(conduct(&world, "late"), Some(ItemConduct::Late));
     let form = world.call("y", &echo("a__form", 2)).unwrap();
     asks(&mut world, "late 2");
     assert_eq!(refusal(&world, "late 2"), Some(-32602), "too soon after it");
@@ -287,11 +290,11 @@ proptest! {
             // Nothing is held without an end, and nothing keeps calls back without a reason.
             let upstream = &mut world.upstreams[0];
             prop_assert!(!upstream.gate.is_held || upstream.peer.poll_timeout().is_some());
-            prop_assert!(!live.is_empty() || upstream.gate == Gate::default());
+            prop_assert!(!live.is_empty() || upstream.gate == TurnGate::default());
         }
         for call in 1..=world.calls {
             for seen in world.seen(call) {
-                if let Seen::Asked(id) = seen {
+                if let SeenCallEvent::Asked(id) = seen {
                     let of: usize = id.as_str().unwrap().split('/').next().unwrap().parse().unwrap();
                     let (mine, theirs) = (callers[usize::try_from(call).unwrap() - 1], callers[of - 1]);
                     prop_assert!(!many_callers || mine == theirs, "{} of {} was asked {}", call, mine, id);

@@ -2,8 +2,8 @@
 //! the other.
 
 use super::*;
-use crate::engine::handshake::{Carrier, Handshake, Next, Offers, Reply};
-use crate::engine::lists::{Lists, Page};
+use crate::engine::handshake::{Handshake, HandshakeAction, HandshakeReply, HandshakeTransport, ServerOffers};
+use crate::engine::lists::{DuePage, UpstreamLists};
 use crate::mcp::meta::HopMeta;
 use crate::wire::message;
 
@@ -15,21 +15,21 @@ fn post(server: &mut Server, method: Method, params: Option<&RawJson>) -> Result
     if answer["error"].is_null() { Ok(part("result")) } else { Err(part("error")) }
 }
 
-fn shake(server: &mut Server) -> Next {
-    let mut handshake = Handshake::new(EraHint::Probe, Carrier::Http { may_be_older: true });
+fn shake(server: &mut Server) -> HandshakeAction {
+    let mut handshake = Handshake::new(EraHint::Probe, HandshakeTransport::Http { may_be_older: true });
     loop {
         let question = handshake.question();
-        let params = question.params(&HopMeta::bare(), &Declared::default());
+        let params = question.params(&HopMeta::bare(), &DeclaredCapabilities::default());
         let answer = post(server, question.method(), Some(&params));
-        let next = handshake.heard(Some(200), Reply::Answer(answer));
-        if !matches!(next, Next::Ask(_)) {
+        let next = handshake.heard(Some(200), HandshakeReply::Answer(answer));
+        if !matches!(next, HandshakeAction::Ask(_)) {
             return next;
         }
     }
 }
 
 /// Posts for one page, of a list that is due where none is being read.
-fn read(server: &mut Server, lists: &mut Lists, page: Option<Page>, now: Instant) -> Option<Page> {
+fn read(server: &mut Server, lists: &mut UpstreamLists, page: Option<DuePage>, now: Instant) -> Option<DuePage> {
     let page = page.or_else(|| lists.next(now))?;
     let params = page.params(&HopMeta::bare(), server.revision);
     let answer = post(server, page.reading.list.method(), params.as_ref());
@@ -42,9 +42,9 @@ fn a_session_over_http_asks_what_a_process_is_asked() {
         let mut world = World::new().upstream("a", revision, &["t1", "t2", "t3"]);
         let process = std::mem::take(&mut world.upstreams[0].server.seen);
         let server = &mut world.upstreams[0].server;
-        let Next::Agreed(agreed) = shake(server) else { panic!("{revision}: no handshake") };
+        let HandshakeAction::Agreed(agreed) = shake(server) else { panic!("{revision}: no handshake") };
         assert_eq!(agreed.revision, revision);
-        let mut lists = Lists::new(ListBounds::default());
+        let mut lists = UpstreamLists::new(ListBounds::default());
         lists.begin(agreed.offers);
         let mut page = None;
         while lists.news(world.now).is_none() {
@@ -59,7 +59,7 @@ fn a_session_over_http_asks_what_a_process_is_asked() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum PostStep {
     Change,
     Pass(u64),
     Page,
@@ -72,15 +72,15 @@ enum Step {
     Reopen,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<PostStep>> {
     let step = prop_oneof![
-        3 => Just(Step::Change),
-        2 => (0..2000_u64).prop_map(Step::Pass),
-        6 => Just(Step::Page),
-        1 => Just(Step::NoRoom),
-        2 => Just(Step::Fail),
-        1 => Just(Step::Doubt),
-        1 => Just(Step::Reopen),
+        3 => Just(PostStep::Change),
+        2 => (0..2000_u64).prop_map(PostStep::Pass),
+        6 => Just(PostStep::Page),
+        1 => Just(PostStep::NoRoom),
+        2 => Just(PostStep::Fail),
+        1 => Just(PostStep::Doubt),
+        1 => Just(PostStep::Reopen),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -91,23 +91,23 @@ proptest! {
         let mut world = World::new();
         world.add("a", Revision::V2025_11_25, &["t"], EraHint::Legacy);
         let (server, mut now) = (&mut world.upstreams[0].server, world.now);
-        let mut lists = Lists::new(ListBounds::default());
-        lists.begin(Offers::default());
+        let mut lists = UpstreamLists::new(ListBounds::default());
+        lists.begin(ServerOffers::default());
         let (mut page, mut told) = (None, None);
         for step in steps {
             match step {
-                Step::Change => {
+                PostStep::Change => {
                     server.tools.push(format!("u{}", server.tools.len()));
-                    lists.changed(&[List::Tools]);
+                    lists.changed(&[ItemList::Tools]);
                 }
-                Step::Pass(ms) => now += Duration::from_millis(ms),
-                Step::Page => page = read(server, &mut lists, page, now),
-                Step::NoRoom => page.take().into_iter().for_each(|page: Page| lists.no_room(page.reading.list)),
-                Step::Fail => page.take().into_iter().for_each(|page: Page| lists.failed(page.reading.list, "no", now)),
-                Step::Doubt => lists.reopened(now),
-                Step::Reopen => {
+                PostStep::Pass(ms) => now += Duration::from_millis(ms),
+                PostStep::Page => page = read(server, &mut lists, page, now),
+                PostStep::NoRoom => page.take().into_iter().for_each(|page: DuePage| lists.no_room(page.reading.list)),
+                PostStep::Fail => page.take().into_iter().for_each(|page: DuePage| lists.failed(page.reading.list, "no", now)),
+                PostStep::Doubt => lists.reopened(now),
+                PostStep::Reopen => {
                     page = None;
-                    lists.begin(Offers::default());
+                    lists.begin(ServerOffers::default());
                 }
             }
             told = lists.news(now).or(told);
@@ -123,7 +123,7 @@ proptest! {
                 break;
             }
         }
-        let names: Vec<String> = told.unwrap().items(List::Tools).iter().map(|item| item.key.clone()).collect();
+        let names: Vec<String> = told.unwrap().items(ItemList::Tools).iter().map(|item| item.key.clone()).collect();
         prop_assert_eq!(&names, &server.tools);
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Seen, World, echo};
-use crate::engine::ask::{ClientAnswer, ServerRequest, declined, unable};
-use crate::engine::call::Outcome;
-use crate::engine::event::ExchangeEvent;
-use crate::engine::failure::Failure;
-use crate::engine::question::park::{Act, Park};
-use crate::engine::question::{OnStream, Question, Shown};
+use super::{SeenCallEvent, World, echo};
+use crate::engine::ask::{ClientAnswer, ServerRequest, unable_answer, unanswered_answer};
+use crate::engine::call::CallOutcome;
+use crate::engine::event::CallEvent;
+use crate::engine::failure::CallFailure;
+use crate::engine::question::park::{ParkAction, ParkedCall};
+use crate::engine::question::{ClientQuestion, ShownQuestion, StreamQuestions};
 use crate::mcp::input::InputRequest;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::raw::{RawJson, RawObject};
@@ -33,12 +33,12 @@ struct Caller {
 }
 
 enum Way {
-    OnStream(OnStream<()>),
+    OnStream(StreamQuestions<()>),
     Parked(Box<Parked>),
 }
 
 struct Parked {
-    park: Park,
+    park: ParkedCall,
     /// The server's ids of the questions that were ever asked, by our keys.
     ids: BTreeMap<String, RawJson>,
     /// Keys of the questions that the client sees.
@@ -48,29 +48,31 @@ struct Parked {
 impl Way {
     fn of(era: Era, world: &World) -> Self {
         match era {
-            Era::Legacy => Self::OnStream(OnStream::default()),
-            Era::Modern => {
-                Self::Parked(Box::new(Parked { park: Park::new(world.now), ids: BTreeMap::new(), shown: Vec::new() }))
-            }
+            Era::Legacy => Self::OnStream(StreamQuestions::default()),
+            Era::Modern => Self::Parked(Box::new(Parked {
+                park: ParkedCall::new(world.now),
+                ids: BTreeMap::new(),
+                shown: Vec::new(),
+            })),
         }
     }
 
-    fn hear(&mut self, event: ExchangeEvent, world: &World) -> Replies {
+    fn hear(&mut self, event: CallEvent, world: &World) -> Replies {
         match self {
             Self::Parked(parked) => {
-                let id = if let ExchangeEvent::Ask(request) = &event { Some(request.id.clone()) } else { None };
+                let id = if let CallEvent::Ask(request) = &event { Some(request.id.clone()) } else { None };
                 let act = parked.park.hear(event, world.now);
                 parked.show(act, id.as_ref())
             }
             Self::OnStream(open) => {
-                if let ExchangeEvent::Ask(ServerRequest { id, method, params }) = event {
+                if let CallEvent::Ask(ServerRequest { id, method, params }) = event {
                     if !open.has_room() {
-                        return vec![(id, unable(&method))];
+                        return vec![(id, unable_answer(&method))];
                     }
-                    open.shown(Question { key: id, request: InputRequest { method, params } }, (), world.now);
-                } else if let ExchangeEvent::Withdrawn(id) = event {
+                    open.shown(ClientQuestion { key: id, request: InputRequest { method, params } }, (), world.now);
+                } else if let CallEvent::Withdrawn(id) = event {
                     open.withdraw(&id);
-                } else if let ExchangeEvent::Done(_) = event {
+                } else if let CallEvent::Done(_) = event {
                     open.close().for_each(drop);
                 }
                 Vec::new()
@@ -103,7 +105,7 @@ impl Way {
             Self::OnStream(open) => open.close().map(late).collect(),
             Self::Parked(parked) => {
                 parked.shown.clear();
-                let acts: Vec<Act> = parked.park.end().collect();
+                let acts: Vec<ParkAction> = parked.park.end().collect();
                 parked.show(acts, None)
             }
         }
@@ -127,30 +129,30 @@ impl Way {
 }
 
 impl Parked {
-    fn show(&mut self, acts: impl IntoIterator<Item = Act>, asked: Option<&RawJson>) -> Replies {
+    fn show(&mut self, acts: impl IntoIterator<Item = ParkAction>, asked: Option<&RawJson>) -> Replies {
         let mut replies = Vec::new();
         for act in acts {
             match act {
-                Act::Reply(id, answer) => replies.push((id, answer)),
-                Act::Show(ExchangeEvent::Ask(request)) => {
+                ParkAction::Reply(id, answer) => replies.push((id, answer)),
+                ParkAction::Show(CallEvent::Ask(request)) => {
                     let key = request.id.parse::<String>().unwrap();
                     self.ids.extend(asked.map(|id| (key.clone(), id.clone())));
                     self.shown.push(key);
                 }
-                Act::Show(ExchangeEvent::Withdrawn(key)) => {
+                ParkAction::Show(CallEvent::Withdrawn(key)) => {
                     let key = key.parse::<String>().unwrap();
                     self.shown.retain(|shown| *shown != key);
                 }
-                Act::Show(ExchangeEvent::Done(_)) => self.shown.clear(),
-                Act::Show(_) => {}
+                ParkAction::Show(CallEvent::Done(_)) => self.shown.clear(),
+                ParkAction::Show(_) => {}
             }
         }
         replies
     }
 }
 
-fn late(shown: Shown<()>) -> (RawJson, ClientAnswer) {
-    let answer = declined(&shown.question.request.method);
+fn late(shown: ShownQuestion<()>) -> (RawJson, ClientAnswer) {
+    let answer = unanswered_answer(&shown.question.request.method);
     (shown.question.key, answer)
 }
 
@@ -197,17 +199,17 @@ impl Play {
                 let Some(seen) = world.seen(caller.call).get(caller.heard).cloned() else { break };
                 caller.heard += 1;
                 let event = match seen {
-                    Seen::Asked(id) => {
+                    SeenCallEvent::Asked(id) => {
                         let number: usize = id.as_str().unwrap()[1..].parse().unwrap();
                         let (id, method) = (RawJson::trusted(id.to_string()), asked[number].to_owned());
-                        ExchangeEvent::Ask(ServerRequest { id, method, params: None })
+                        CallEvent::Ask(ServerRequest { id, method, params: None })
                     }
-                    Seen::Withdrawn(id) => ExchangeEvent::Withdrawn(RawJson::trusted(id.to_string())),
-                    Seen::Result(_) | Seen::Error(_) | Seen::Failed(..) => {
+                    SeenCallEvent::Withdrawn(id) => CallEvent::Withdrawn(RawJson::trusted(id.to_string())),
+                    SeenCallEvent::Result(_) | SeenCallEvent::Error(_) | SeenCallEvent::Failed(..) => {
                         caller.is_over = true;
-                        ExchangeEvent::Done(Outcome::Failed(Failure::down()))
+                        CallEvent::Done(CallOutcome::Failed(CallFailure::down()))
                     }
-                    Seen::Progress(_) | Seen::Log(_) => ExchangeEvent::Alive,
+                    SeenCallEvent::Progress(_) | SeenCallEvent::Log(_) => CallEvent::Alive,
                 };
                 let replies = caller.way.hear(event, world);
                 self.reply(replies);

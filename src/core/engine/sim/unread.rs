@@ -47,11 +47,15 @@ fn a_line_that_is_no_json_ends_the_call_that_it_names_and_no_other() {
             let mut world = World::new().upstream("a", revision, &["t"]);
             let ((one, id), (two, other)) = (called(&mut world, 1), called(&mut world, 2));
             says(&mut world, &with_id(line, &id));
-            assert_eq!(world.seen(one), [Seen::Failed(Reason::UpstreamProtocol, Executed::Unknown)], "{why}");
+            assert_eq!(
+                world.seen(one),
+                [SeenCallEvent::Failed(FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown)],
+                "{why}"
+            );
             let told = world.upstreams[0].unread.last().unwrap().clone();
             assert!(told.why.contains(why) && told.start.starts_with('{') && told.is_meant, "{why}: {told}");
             world.server_says(0, &json!({"jsonrpc": "2.0", "id": other, "result": {}}));
-            assert_eq!(world.seen(two), [Seen::Result(json!({}))], "{why}");
+            assert_eq!(world.seen(two), [SeenCallEvent::Result(json!({}))], "{why}");
         }
     }
 }
@@ -71,7 +75,7 @@ fn a_line_that_names_no_request_ends_none_and_is_told() {
         assert_eq!(world.seen(one), [], "{line}");
     }
     assert_eq!(world.upstreams[0].unread.len(), 5);
-    assert_eq!(world.upstreams[0].faults, [Fault::Garbage; 5]);
+    assert_eq!(world.upstreams[0].faults, [ProtocolFault::Garbage; 5]);
 }
 
 #[test]
@@ -81,7 +85,7 @@ fn ids_that_come_back_in_another_form_are_the_ones_that_were_sent() {
         let (key, id) = called(&mut world, n as u64);
         let line = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, form.replace("ID", &id.to_string()));
         says(&mut world, line.as_bytes());
-        assert_eq!(world.seen(key), [Seen::Result(json!({}))], "{form}");
+        assert_eq!(world.seen(key), [SeenCallEvent::Result(json!({}))], "{form}");
         assert_eq!(world.upstreams[0].quirks.len(), n + 1, "{form}");
     }
     let (key, id) = called(&mut world, 9);
@@ -173,7 +177,7 @@ fn nothing_that_cannot_be_read_is_skipped_in_silence() {
             let told = &world.upstreams[0].unread;
             let is_read = why == "no request";
             let has_reason =
-                |told: &Unreadable| told.why.contains(why) && !told.start.is_empty() && told.is_meant != is_read;
+                |told: &UnreadableBytes| told.why.contains(why) && !told.start.is_empty() && told.is_meant != is_read;
             // An empty array is no message in the other revisions.
             let is_named = told.len() == 1 && (has_reason(&told[0]) || line == "[]");
             assert!(is_named, "{revision}, {line:.80}: {told:?}");
@@ -183,7 +187,9 @@ fn nothing_that_cannot_be_read_is_skipped_in_silence() {
 
 #[test]
 fn a_line_that_is_too_large_is_named_and_one_without_room_is_not() {
-    for (failure, want) in [(Failure::too_large(), 1), (Failure::new(Reason::Busy, Executed::Unknown, "x"), 0)] {
+    for (failure, want) in
+        [(CallFailure::too_large(), 1), (CallFailure::new(FailureReason::Busy, ExecutionDoubt::Unknown, "x"), 0)]
+    {
         let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
         let (_, id) = called(&mut world, 1);
         let now = world.now;
@@ -195,7 +201,7 @@ fn a_line_that_is_too_large_is_named_and_one_without_room_is_not() {
         assert!(told.iter().all(|told| told.start == start && told.why.contains("over the size limit")), "{told:?}");
     }
     let (mut peer, _, now) = opening(EraHint::Legacy);
-    peer.handle_skipped(br#"{"jsonrpc":"2.0","id":1,"result":{"x":"yyyy"#, &Failure::too_large(), now);
+    peer.handle_skipped(br#"{"jsonrpc":"2.0","id":1,"result":{"x":"yyyy"#, &CallFailure::too_large(), now);
     peer.handle_timeout(peer.poll_timeout().unwrap());
     assert!(
         failed(&mut peer).is_some_and(|why| why.contains("over the size limit")),

@@ -4,46 +4,46 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::sim::epoch;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 
 const SECOND: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 const FORM: &str = r#"{"method":"elicitation/create","params":{"message":"Which?"}}"#;
 
-fn following(era: Era) -> Following {
-    let terms = Terms::for_tests(Kinds { form: true, ..Kinds::default() });
-    Following::new(era, "git".to_owned(), terms, false)
+fn following(era: Era) -> FollowedCall {
+    let terms = ElicitationTerms::for_tests(InputKinds { form: true, ..InputKinds::default() });
+    FollowedCall::new(era, "git".to_owned(), terms, false)
 }
 
-fn result(era: Era, text: &str) -> Outcome {
-    Outcome::Result { raw: RawJson::trusted(text.to_owned()), era }
+fn result(era: Era, text: &str) -> CallOutcome {
+    CallOutcome::Result { raw: RawJson::trusted(text.to_owned()), era }
 }
 
 /// Takes an answer of the server, and returns the request that follows at once.
-fn hear(following: &mut Following, outcome: Outcome, now: Instant) -> Option<Errand> {
-    following.answered(outcome, |raw| Task::got(raw, "git"), IDLE, now)
+fn hear(following: &mut FollowedCall, outcome: CallOutcome, now: Instant) -> Option<TaskRequest> {
+    following.answered(outcome, |raw| ServerTask::got(raw, "git"), IDLE, now)
 }
 
 /// Returns a modern server's task in that state, with more members.
-fn state(status: &str, more: &str) -> Outcome {
+fn state(status: &str, more: &str) -> CallOutcome {
     let text = format!(r#"{{"resultType":"complete","taskId":"t","status":"{status}","pollIntervalMs":2000{more}}}"#);
     result(Era::Modern, &text)
 }
 
-fn asking(keys: impl IntoIterator<Item = u64>) -> Outcome {
+fn asking(keys: impl IntoIterator<Item = u64>) -> CallOutcome {
     let asked: Vec<String> = keys.into_iter().map(|key| format!(r#""k{key}":{FORM}"#)).collect();
     state("input_required", &format!(r#","inputRequests":{{{}}}"#, asked.join(",")))
 }
 
 /// Returns a modern call that has become a task.
-fn begun(now: Instant) -> Following {
+fn begun(now: Instant) -> FollowedCall {
     let mut following = following(Era::Modern);
     let created = result(Era::Modern, r#"{"resultType":"task","taskId":"t","status":"working","pollIntervalMs":2000}"#);
     assert!(hear(&mut following, created, now).is_none());
     following
 }
 
-fn events(following: &mut Following) -> Vec<ExchangeEvent> {
+fn events(following: &mut FollowedCall) -> Vec<CallEvent> {
     std::iter::from_fn(|| following.events.pop_front()).collect()
 }
 
@@ -52,7 +52,7 @@ fn a_call_that_becomes_no_task_ends_as_it_is() {
     for era in [Era::Legacy, Era::Modern] {
         let mut following = following(era);
         assert!(hear(&mut following, result(era, r#"{"content":[]}"#), epoch()).is_none());
-        assert!(matches!(events(&mut following)[..], [ExchangeEvent::Done(Outcome::Result { .. })]));
+        assert!(matches!(events(&mut following)[..], [CallEvent::Done(CallOutcome::Result { .. })]));
         assert_eq!((following.running(), following.due()), (None, None));
     }
 }
@@ -63,19 +63,19 @@ fn a_task_is_asked_after_as_often_as_its_server_wants_and_before_the_call_seems_
     let mut task = begun(now);
     assert_eq!((task.running(), task.due()), (Some("t"), Some(now + 2 * SECOND)));
     assert!(task.ask_after(now + SECOND).is_none(), "not yet");
-    assert!(matches!(task.ask_after(now + 2 * SECOND), Some(Errand::Get)));
+    assert!(matches!(task.ask_after(now + 2 * SECOND), Some(TaskRequest::Get)));
     assert_eq!(task.due(), None, "it is under way");
     let seldom = state("working", "");
-    assert!(task.answered(seldom, |raw| Task::got(raw, "git"), 2 * SECOND, now).is_none());
+    assert!(task.answered(seldom, |raw| ServerTask::got(raw, "git"), 2 * SECOND, now).is_none());
     assert_eq!(task.due(), Some(now + SECOND), "half of what a server may be silent");
 }
 
 #[test]
 fn what_a_task_comes_to_is_what_the_call_comes_to() {
     let now = epoch();
-    let of = |task: &mut Following| match events(task).pop() {
-        Some(ExchangeEvent::Done(Outcome::Result { raw, .. })) => raw.text().into_owned(),
-        Some(ExchangeEvent::Done(Outcome::Error { raw })) => format!("error {}", raw.text()),
+    let of = |task: &mut FollowedCall| match events(task).pop() {
+        Some(CallEvent::Done(CallOutcome::Result { raw, .. })) => raw.text().into_owned(),
+        Some(CallEvent::Done(CallOutcome::Error { raw })) => format!("error {}", raw.text()),
         other => format!("{other:?}"),
     };
     for (label, answer, want, still_runs) in [
@@ -84,7 +84,7 @@ fn what_a_task_comes_to_is_what_the_call_comes_to() {
         ("cancelled", state("cancelled", ""), "cancelled this call", false),
         ("no result", state("completed", ""), "UpstreamProtocol", false),
         ("another task", result(Era::Modern, r#"{"taskId":"u","status":"working"}"#), "UpstreamProtocol", true),
-        ("unknown to its server", Outcome::Error { raw: RawJson::EMPTY_OBJECT }, "no longer knows the task", true),
+        ("unknown to its server", CallOutcome::Error { raw: RawJson::EMPTY_OBJECT }, "no longer knows the task", true),
         (
             "not offered",
             state("input_required", r#","inputRequests":{"k":{"method":"roots/list"}}"#),
@@ -98,7 +98,7 @@ fn what_a_task_comes_to_is_what_the_call_comes_to() {
         let got = of(&mut task);
         assert!(got.contains(want), "{label}: {got}");
         assert_eq!(task.running().is_some(), still_runs, "{label}: what may still run is cancelled");
-        assert!(matches!(task.poll_event(), Some(ExchangeEvent::Done(Outcome::Failed(_)))), "{label}: it is over");
+        assert!(matches!(task.poll_event(), Some(CallEvent::Done(CallOutcome::Failed(_)))), "{label}: it is over");
     }
 }
 
@@ -107,12 +107,15 @@ fn a_legacy_task_tells_its_result_on_request() {
     let now = epoch();
     let mut task = following(Era::Legacy);
     let created = r#"{"task":{"taskId":"t","status":"completed","pollInterval":50}}"#;
-    assert!(matches!(hear(&mut task, result(Era::Legacy, created), now), Some(Errand::Get)), "at once: it has ended");
+    assert!(
+        matches!(hear(&mut task, result(Era::Legacy, created), now), Some(TaskRequest::Get)),
+        "at once: it has ended"
+    );
     let got = hear(&mut task, result(Era::Legacy, r#"{"taskId":"t","status":"input_required"}"#), now);
-    assert!(matches!(got, Some(Errand::Result)), "its questions come on that request");
+    assert!(matches!(got, Some(TaskRequest::Result)), "its questions come on that request");
     assert!(hear(&mut task, result(Era::Legacy, r#"{"content":[],"_meta":{"x/related-task":{}}}"#), now).is_none());
     let events = events(&mut task);
-    let Some(ExchangeEvent::Done(Outcome::Result { raw, .. })) = events.last() else { panic!("{events:?}") };
+    let Some(CallEvent::Done(CallOutcome::Result { raw, .. })) = events.last() else { panic!("{events:?}") };
     assert_eq!((raw.text().as_ref(), task.running()), (r#"{"content":[]}"#, None));
 }
 
@@ -124,16 +127,16 @@ fn a_request_that_did_not_reach_the_server_is_made_again_twice() {
         events(&mut task);
         let due = task.due().unwrap();
         task.ask_after(due).unwrap();
-        let failure = Failure::new(Reason::Busy, Executed::No, "busy");
-        assert!(hear(&mut task, Outcome::Failed(failure), due).is_none());
+        let failure = CallFailure::new(FailureReason::Busy, ExecutionDoubt::No, "busy");
+        assert!(hear(&mut task, CallOutcome::Failed(failure), due).is_none());
     }
     let told = events(&mut task);
-    let [ExchangeEvent::Done(Outcome::Failed(failure))] = &told[..] else { panic!("{told:?}") };
-    assert_eq!(failure.executed, Executed::Unknown, "the call was taken");
+    let [CallEvent::Done(CallOutcome::Failed(failure))] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(failure.executed, ExecutionDoubt::Unknown, "the call was taken");
     let mut task = begun(now);
     task.ask_after(task.due().unwrap()).unwrap();
-    let failure = Failure::new(Reason::UpstreamTimeout, Executed::Unknown, "late");
-    hear(&mut task, Outcome::Failed(failure), now);
+    let failure = CallFailure::new(FailureReason::UpstreamTimeout, ExecutionDoubt::Unknown, "late");
+    hear(&mut task, CallOutcome::Failed(failure), now);
     assert_eq!(task.due(), None, "one that may have been executed is not made again");
 }
 
@@ -145,7 +148,7 @@ fn what_cannot_be_an_answer_is_none() {
         task.ask_after(now + 2 * SECOND).unwrap();
         assert!(hear(&mut task, asking([1]), now).is_none());
         task.reply(&RawJson::string("k1"), answer, now);
-        let Some(Errand::Update(answers)) = task.ask_after(now) else { panic!("{label}") };
+        let Some(TaskRequest::Update(answers)) = task.ask_after(now) else { panic!("{label}") };
         assert_eq!(answers.text(), r#"{"k1":{"action":"cancel"}}"#, "{label}");
     }
 }
@@ -205,7 +208,7 @@ proptest! {
         for step in steps {
             match (step, sent.take()) {
                 (Step::Ask(keys), Some(errand)) => {
-                    if let Errand::Update(answers) = errand {
+                    if let TaskRequest::Update(answers) = errand {
                         let answers = RawObject::parse(&answers).unwrap().into_sorted().unwrap();
                         for (key, _) in answers {
                             let key: u64 = key[1..].parse().unwrap();
@@ -221,13 +224,13 @@ proptest! {
                 }
                 (Step::Miss, Some(errand)) if missed < 2 => {
                     missed += 1;
-                    let failure = Failure::new(Reason::Busy, Executed::No, "busy");
-                    hear(&mut task, Outcome::Failed(failure), now);
+                    let failure = CallFailure::new(FailureReason::Busy, ExecutionDoubt::No, "busy");
+                    hear(&mut task, CallOutcome::Failed(failure), now);
                     prop_assert!(task.due().is_some(), "{:?} is made again", errand);
                 }
                 (Step::Forget(key), under_way) => {
                     // Only a question that the server has seen no answer to.
-                    if !matches!(under_way, Some(Errand::Update(_))) {
+                    if !matches!(under_way, Some(TaskRequest::Update(_))) {
                         waits.remove(&key);
                     }
                     sent = under_way;
@@ -251,13 +254,13 @@ proptest! {
                 (_, under_way) => sent = under_way,
             }
             for event in events(&mut task) {
-                if let ExchangeEvent::Ask(request) = event {
+                if let CallEvent::Ask(request) = event {
                     prop_assert!(asked.insert(request.id.text().into_owned()), "asked twice");
                     open.push(request.id);
-                } else if let ExchangeEvent::Withdrawn(key) = event {
+                } else if let CallEvent::Withdrawn(key) = event {
                     open.retain(|open| *open != key);
                 } else {
-                    prop_assert!(matches!(event, ExchangeEvent::Alive), "{:?}", event);
+                    prop_assert!(matches!(event, CallEvent::Alive), "{:?}", event);
                 }
             }
             prop_assert_eq!(task.due().is_none(), sent.is_some(), "it rests or something is under way");

@@ -33,21 +33,22 @@ fn each_kind_of_key_signs_the_claims() {
         let key = SigningKey::parse(&pem(&der)).unwrap();
         assert_eq!(key.algorithm(), algorithm);
         assert_eq!(format!("{key:?}"), format!("SigningKey({algorithm})"));
-        let moment = Moment { now: 1_000, once: [7; 16] };
-        let made = key.sign(&Assertion { client: "me", audience: "https://as.example", moment }).unwrap();
+        let moment = AssertionMoment { now: 1_000, once: [7; 16] };
+        let made = key.sign(&ClientAssertion { client: "me", audience: "https://as.example", moment }).unwrap();
         let (text, signature) = made.expose().rsplit_once('.').unwrap();
         let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).unwrap();
-        let verified = match &key.0 {
-            Kind::Es256(key) => {
-                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.public_key()).verify(text.as_bytes(), &signature)
-            }
-            Kind::Es384(key) => {
-                UnparsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, key.public_key()).verify(text.as_bytes(), &signature)
-            }
-            Kind::EdDsa(key) => UnparsedPublicKey::new(&ED25519, key.public_key()).verify(text.as_bytes(), &signature),
-            Kind::Rs256(key) => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public_key())
-                .verify(text.as_bytes(), &signature),
-        };
+        let verified =
+            match &key.0 {
+                SigningKeyPair::Es256(key) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.public_key())
+                    .verify(text.as_bytes(), &signature),
+                SigningKeyPair::Es384(key) => UnparsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, key.public_key())
+                    .verify(text.as_bytes(), &signature),
+                SigningKeyPair::EdDsa(key) => {
+                    UnparsedPublicKey::new(&ED25519, key.public_key()).verify(text.as_bytes(), &signature)
+                }
+                SigningKeyPair::Rs256(key) => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public_key())
+                    .verify(text.as_bytes(), &signature),
+            };
         assert!(verified.is_ok(), "{algorithm}");
         let (header, claims) = text.split_once('.').unwrap();
         let decode = |part: &str| String::from_utf8(BASE64URL_NOPAD.decode(part.as_bytes()).unwrap()).unwrap();

@@ -2,23 +2,28 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::login::fixtures::{chance, document, terms};
-use crate::login::server::Sought;
+use crate::login::server::SoughtIssuer;
 
 const ISSUER: &str = "https://as.example";
 
-fn server(more: &str) -> Server {
+fn server(more: &str) -> AuthorizationServer {
     let text = format!(
         r#"{{"issuer":"{ISSUER}","authorization_endpoint":"{ISSUER}/authorize?tenant=1","token_endpoint":"{ISSUER}/token",
         "code_challenge_methods_supported":["plain","S256"]{more}}}"#
     );
-    Server::read(&terms("https://a.example/mcp"), &Sought::Named(ISSUER.to_owned()), &document(&text)).unwrap()
+    AuthorizationServer::read(
+        &terms("https://a.example/mcp"),
+        &SoughtIssuer::Named(ISSUER.to_owned()),
+        &document(&text),
+    )
+    .unwrap()
 }
 
-fn wait(server: &Server, scopes: &[String]) -> Authorization {
-    let client = Client::documented("me");
+fn wait(server: &AuthorizationServer, scopes: &[String]) -> PendingAuthorization {
+    let client = OAuthClient::documented("me");
     let redirect_url = "http://127.0.0.1:1/oauth/callback";
-    let wish = Wish { client: &client, redirect_url, resource: Some("https://a.example"), scopes };
-    Authorization::new(server, &wish, &chance()).unwrap()
+    let wish = AuthorizationRequest { client: &client, redirect_url, resource: Some("https://a.example"), scopes };
+    PendingAuthorization::new(server, &wish, &chance()).unwrap()
 }
 
 #[test]
@@ -51,9 +56,9 @@ fn without_s256_no_page_is_opened() {
     {
         let mut plain = server("");
         plain.pkce = methods.contains("S256");
-        let client = Client::documented("me");
-        let wish = Wish { client: &client, redirect_url: "x", resource: None, scopes: &[] };
-        assert_eq!(Authorization::new(&plain, &wish, &chance()).unwrap_err(), OAuthError::NoPkce);
+        let client = OAuthClient::documented("me");
+        let wish = AuthorizationRequest { client: &client, redirect_url: "x", resource: None, scopes: &[] };
+        assert_eq!(PendingAuthorization::new(&plain, &wish, &chance()).unwrap_err(), OAuthError::NoPkce);
     }
 }
 
@@ -63,9 +68,9 @@ fn the_answer_is_of_the_server_that_was_asked() {
     let naming = server(r#","authorization_response_iss_parameter_supported":true"#);
     let authorization = wait(&silent, &[]);
     let state = authorization.state.expose();
-    let judge = |server: &Server, query: &str| {
+    let judge = |server: &AuthorizationServer, query: &str| {
         let query = query.replace("STATE", state);
-        authorization.returned(server, &Callback::of_query(&query)).map(|code| code.expose().to_owned())
+        authorization.returned(server, &LoginCallback::of_query(&query)).map(|code| code.expose().to_owned())
     };
     let good = Ok("c".to_owned());
     for (label, server, query, want) in [
@@ -82,8 +87,8 @@ fn the_answer_is_of_the_server_that_was_asked() {
             "error=access_denied&state=STATE&iss=https://x",
             Err(OAuthError::Mixed),
         ),
-        ("denied", &silent, "error=access_denied&state=STATE", Err(OAuthError::Denied(Refusal::AccessDenied))),
-        ("an unknown error", &silent, "error=%3Cb%3E&state=STATE", Err(OAuthError::Denied(Refusal::Other))),
+        ("denied", &silent, "error=access_denied&state=STATE", Err(OAuthError::Denied(OAuthRefusal::AccessDenied))),
+        ("an unknown error", &silent, "error=%3Cb%3E&state=STATE", Err(OAuthError::Denied(OAuthRefusal::Other))),
         ("another state", &silent, "code=c&state=x", Err(OAuthError::State)),
         ("no state", &silent, "code=c", Err(OAuthError::State)),
         ("two codes", &silent, "code=c&code=d&state=STATE", Err(OAuthError::State)),
@@ -92,15 +97,15 @@ fn the_answer_is_of_the_server_that_was_asked() {
     ] {
         assert_eq!(judge(server, query), want, "{label}");
     }
-    assert!(!OAuthError::Denied(Refusal::of("<b>")).to_string().contains('<'));
+    assert!(!OAuthError::Denied(OAuthRefusal::of("<b>")).to_string().contains('<'));
 }
 
 #[test]
 fn an_address_can_be_pasted() {
     for text in ["http://127.0.0.1:1/oauth/callback?state=s&code=c#x\n", " ?state=s&code=c ", "state=s&code=c"] {
-        let read = Callback::of_pasted(text);
+        let read = LoginCallback::of_pasted(text);
         assert_eq!(read.state.unwrap().expose(), "s");
         assert_eq!(read.code.unwrap().expose(), "c");
     }
-    assert!(Callback::of_query(&format!("state=s&x={}", "x".repeat(MAX_QUERY))).state.is_none());
+    assert!(LoginCallback::of_query(&format!("state=s&x={}", "x".repeat(MAX_QUERY))).state.is_none());
 }

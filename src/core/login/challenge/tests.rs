@@ -2,46 +2,53 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn bearer(values: &[&str]) -> Option<Challenge> {
-    Challenge::bearer(values.iter().map(|value| value.as_bytes()))
+fn bearer(values: &[&str]) -> Option<BearerChallenge> {
+    BearerChallenge::bearer(values.iter().map(|value| value.as_bytes()))
 }
 
 #[test]
 fn the_challenge_of_bearer_is_found_beside_any_other() {
     let metadata = Some("https://a.example/x?y=1,2".to_owned());
     for (label, values, want) in [
-        ("plain", &["Bearer"][..], Some(Challenge::default())),
+        ("plain", &["Bearer"][..], Some(BearerChallenge::default())),
         ("none", &[], None),
         ("other scheme", &["Basic realm=\"x\""], None),
         (
             "quoted, any case",
             &["bEARER Resource_Metadata=\"https://a.example/x?y=1,2\", scope=\"a b\", error=\"invalid_token\""],
-            Some(Challenge {
+            Some(BearerChallenge {
                 resource_metadata: metadata.clone(),
                 scope: Some("a b".to_owned()),
-                error: Some(Complaint::InvalidToken),
+                error: Some(TokenComplaint::InvalidToken),
             }),
         ),
         (
             "after others in one value",
             &["Negotiate abc==, Basic realm=\"a, Bearer x=\\\"y\\\"\", Bearer error=insufficient_scope"],
-            Some(Challenge { error: Some(Complaint::InsufficientScope), ..Challenge::default() }),
+            Some(BearerChallenge { error: Some(TokenComplaint::InsufficientScope), ..BearerChallenge::default() }),
         ),
         (
             "in the second value, without quotes",
             &["Basic realm=x", ", ,Bearer resource_metadata=https://a.example/x?y=1"],
-            Some(Challenge { resource_metadata: Some("https://a.example/x?y=1".to_owned()), ..Challenge::default() }),
+            Some(BearerChallenge {
+                resource_metadata: Some("https://a.example/x?y=1".to_owned()),
+                ..BearerChallenge::default()
+            }),
         ),
         (
             "blanks around the sign",
             &["Bearer error = \"other\" , scope\t=\t\"a\""],
-            Some(Challenge { scope: Some("a".to_owned()), error: Some(Complaint::Other), ..Challenge::default() }),
+            Some(BearerChallenge {
+                scope: Some("a".to_owned()),
+                error: Some(TokenComplaint::Other),
+                ..BearerChallenge::default()
+            }),
         ),
-        ("a parameter that stands twice says nothing", &["Bearer scope=a, scope=b"], Some(Challenge::default())),
-        ("a parameter of the next scheme", &["Bearer, Basic scope=a"], Some(Challenge::default())),
-        ("a quote that never ends", &["Bearer scope=\"a"], Some(Challenge::default())),
+        ("a parameter that stands twice says nothing", &["Bearer scope=a, scope=b"], Some(BearerChallenge::default())),
+        ("a parameter of the next scheme", &["Bearer, Basic scope=a"], Some(BearerChallenge::default())),
+        ("a quote that never ends", &["Bearer scope=\"a"], Some(BearerChallenge::default())),
         ("a value without a name", &["=x, Bearer scope=a"], None),
-        ("a control in a quote", &["Bearer scope=\"a\u{1}\""], Some(Challenge::default())),
+        ("a control in a quote", &["Bearer scope=\"a\u{1}\""], Some(BearerChallenge::default())),
     ] {
         assert_eq!(bearer(values), want, "{label}");
     }
@@ -54,7 +61,7 @@ fn a_long_value_is_cut() {
     let long = format!("Basic realm=\"{}\", Bearer", "x".repeat(MAX_BYTES));
     assert_eq!(bearer(&[&long]), None);
     let params = (0..100).map(|n| format!("p{n}=x")).collect::<Vec<_>>().join(", ");
-    assert_eq!(bearer(&[&format!("Bearer {params}, scope=a")]), Some(Challenge::default()));
+    assert_eq!(bearer(&[&format!("Bearer {params}, scope=a")]), Some(BearerChallenge::default()));
 }
 
 proptest! {

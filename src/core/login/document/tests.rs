@@ -1,12 +1,12 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::login::client::Registration;
+use crate::login::client::ClientRegistration;
 use crate::login::fixtures::{document, json as answer, terms};
 use crate::login::registration;
-use crate::login::resource::Resource;
-use crate::login::server::{Server, Sought};
-use crate::login::token::Tokens;
+use crate::login::resource::ResourceMetadata;
+use crate::login::server::{AuthorizationServer, SoughtIssuer};
+use crate::login::token::LoginTokens;
 
 const ISSUER: &str = "https://as.example";
 
@@ -94,20 +94,20 @@ fn with_nulls(whole: &Value, members: &[&str]) -> Vec<Value> {
     members.iter().map(|member| with(&[member])).chain([with(members)]).collect()
 }
 
-fn server(value: &Value) -> Result<Server, OAuthError> {
+fn server(value: &Value) -> Result<AuthorizationServer, OAuthError> {
     let terms = terms("https://a.example/mcp");
-    Server::read(&terms, &Sought::Named(ISSUER.to_owned()), &document(&value.to_string()))
+    AuthorizationServer::read(&terms, &SoughtIssuer::Named(ISSUER.to_owned()), &document(&value.to_string()))
 }
 
-fn resource(value: &Value) -> Result<Resource, OAuthError> {
-    Resource::read(&terms("https://a.example/mcp"), &document(&value.to_string()))
+fn resource(value: &Value) -> Result<ResourceMetadata, OAuthError> {
+    ResourceMetadata::read(&terms("https://a.example/mcp"), &document(&value.to_string()))
 }
 
-fn tokens(value: &Value) -> Result<Tokens, OAuthError> {
-    Tokens::read(&answer(200, &value.to_string()), &["a".to_owned()], 1_000).map(|(tokens, _)| tokens)
+fn tokens(value: &Value) -> Result<LoginTokens, OAuthError> {
+    LoginTokens::read(&answer(200, &value.to_string()), &["a".to_owned()], 1_000).map(|(tokens, _)| tokens)
 }
 
-fn registered(value: &Value) -> Result<Registration, OAuthError> {
+fn registered(value: &Value) -> Result<ClientRegistration, OAuthError> {
     let server = server(&bare_server())?;
     registration::read(&terms("https://a.example/mcp"), &server, &[], &answer(201, &value.to_string()))
 }

@@ -2,10 +2,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::login::client::Configured;
-use crate::login::error::NoAnswer;
+use crate::login::client::ConfiguredClient;
+use crate::login::error::AnswerFailure;
 use crate::login::fixtures::{chance, json, signing_key, terms};
-use crate::login::request::{Answer, Content};
+use crate::login::request::{OAuthAnswer, RequestContent};
 use crate::mcp::version::Revision;
 
 const MCP: &str = "https://a.example/mcp";
@@ -32,55 +32,55 @@ fn world() -> World {
 }
 
 /// Plays a login to its end, and returns the URLs that were asked, with their bodies.
-fn play(flow: &mut Flow, world: &World) -> Vec<String> {
+fn play(flow: &mut LoginFlow, world: &World) -> Vec<String> {
     let mut asked = Vec::new();
     for _ in 0..20 {
         match flow.next() {
-            Next::Send(request) => {
+            LoginAction::Send(request) => {
                 let body = match &request.content {
-                    Content::None => String::new(),
-                    Content::Form(form) => format!(" {}", form.expose()),
-                    Content::Json(body) => format!(" {}", String::from_utf8_lossy(body)),
+                    RequestContent::None => String::new(),
+                    RequestContent::Form(form) => format!(" {}", form.expose()),
+                    RequestContent::Json(body) => format!(" {}", String::from_utf8_lossy(body)),
                 };
                 asked.push(format!("{}{body}", request.url));
                 let (status, body) = world.get(request.url.as_str()).cloned().unwrap_or((404, String::new()));
                 flow.answered(Ok(json(status, &body)), 7);
             }
-            Next::Open(authorization) => {
+            LoginAction::Open(authorization) => {
                 asked.push(authorization.url.to_string());
                 let query = format!("code=c&state={}", authorization.state.expose());
-                let stray = flow.returned(&Callback::of_query("code=c&state=other"), 7);
+                let stray = flow.returned(&LoginCallback::of_query("code=c&state=other"), 7);
                 assert_eq!(stray, Err(OAuthError::State));
-                flow.returned(&Callback::of_query(&query), 7).unwrap();
-                assert_eq!(flow.returned(&Callback::of_query(&query), 7), Err(OAuthError::OutOfTurn), "used once");
+                flow.returned(&LoginCallback::of_query(&query), 7).unwrap();
+                assert_eq!(flow.returned(&LoginCallback::of_query(&query), 7), Err(OAuthError::OutOfTurn), "used once");
             }
-            Next::Done(_) | Next::Failed(_) => return asked,
+            LoginAction::Done(_) | LoginAction::Failed(_) => return asked,
         }
     }
     panic!("never ends: {asked:?}");
 }
 
-fn begin(terms: Terms, kind: Kind) -> Flow {
-    Flow::new(terms, kind, None, Known::default(), chance(), 7)
+fn begin(terms: LoginTerms, kind: LoginKind) -> LoginFlow {
+    LoginFlow::new(terms, kind, None, LoginHistory::default(), chance(), 7)
 }
 
-fn done(flow: &Flow) -> Login {
+fn done(flow: &LoginFlow) -> UpstreamLogin {
     match flow.next() {
-        Next::Done(login) => *login,
-        other @ (Next::Send(_) | Next::Open(_) | Next::Failed(_)) => panic!("{other:?}"),
+        LoginAction::Done(login) => *login,
+        other @ (LoginAction::Send(_) | LoginAction::Open(_) | LoginAction::Failed(_)) => panic!("{other:?}"),
     }
 }
 
-fn failed(flow: &Flow) -> OAuthError {
+fn failed(flow: &LoginFlow) -> OAuthError {
     match flow.next() {
-        Next::Failed(error) => error,
-        other @ (Next::Send(_) | Next::Open(_) | Next::Done(_)) => panic!("{other:?}"),
+        LoginAction::Failed(error) => error,
+        other @ (LoginAction::Send(_) | LoginAction::Open(_) | LoginAction::Done(_)) => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn a_person_logs_in() {
-    let mut flow = begin(terms(MCP), Kind::Person);
+    let mut flow = begin(terms(MCP), LoginKind::Person);
     let asked = play(&mut flow, &world());
     let login = done(&flow);
     assert_eq!(asked.len(), 5, "{asked:#?}");
@@ -101,16 +101,16 @@ fn clients_are_chosen_in_order() {
         (url, (status, body.replace(r#""issuer""#, r#""client_id_metadata_document_supported":true,"issuer""#)))
     });
     let documents: World = documents.collect();
-    let id = |terms: Terms, known: Known, world: &World| {
-        let mut flow = Flow::new(terms, Kind::Person, None, known, chance(), 7);
+    let id = |terms: LoginTerms, known: LoginHistory, world: &World| {
+        let mut flow = LoginFlow::new(terms, LoginKind::Person, None, known, chance(), 7);
         play(&mut flow, world);
         done(&flow).client_id
     };
     let mut all = terms(MCP);
-    all.client = Some(Configured { id: "own".to_owned(), secret: None, key: None });
+    all.client = Some(ConfiguredClient { id: "own".to_owned(), secret: None, key: None });
     all.client_metadata_url = Some("https://me.example/client.json".to_owned());
-    let known = |issuer: &str, expires| Known {
-        registrations: vec![Registration {
+    let known = |issuer: &str, expires| LoginHistory {
+        registrations: vec![ClientRegistration {
             issuer: issuer.to_owned(),
             redirect_url: all.redirect_url.clone(),
             scopes: ["r", "offline_access"].map(str::to_owned).to_vec(),
@@ -119,7 +119,7 @@ fn clients_are_chosen_in_order() {
             method: None,
             expires,
         }],
-        ..Known::default()
+        ..LoginHistory::default()
     };
     assert_eq!(id(all.clone(), known(AS, None), &documents), "own");
     all.client = None;
@@ -137,7 +137,7 @@ fn clients_are_chosen_in_order() {
     let mut closed = world();
     let server = closed.get_mut(&format!("{AS}/.well-known/oauth-authorization-server")).unwrap();
     server.1 = server.1.replace("registration_endpoint", "x");
-    let mut flow = begin(terms(MCP), Kind::Person);
+    let mut flow = begin(terms(MCP), LoginKind::Person);
     play(&mut flow, &closed);
     assert_eq!(failed(&flow), OAuthError::NoRegistration);
 }
@@ -149,9 +149,9 @@ fn a_registration_refused_for_its_redirect_is_tried_as_the_other_kind_once() {
         format!("{AS}/register"),
         (400, r#"{"error":"invalid_redirect_uri","error_description":"canary"}"#.to_owned()),
     );
-    let mut flow = begin(terms(MCP), Kind::Person);
+    let mut flow = begin(terms(MCP), LoginKind::Person);
     let asked = play(&mut flow, &world);
-    assert_eq!(failed(&flow), OAuthError::Registration(Refusal::InvalidRedirectUri));
+    assert_eq!(failed(&flow), OAuthError::Registration(OAuthRefusal::InvalidRedirectUri));
     assert!(asked[2].contains(r#""native""#) && asked[3].contains(r#""web""#) && asked.len() == 4, "{asked:#?}");
 }
 
@@ -164,7 +164,7 @@ fn a_server_of_before_metadata_is_its_own_authorization_server() {
         (format!("{own}/token"), (200, token.to_owned())),
     ]
     .into();
-    let mut flow = begin(terms(MCP), Kind::Person);
+    let mut flow = begin(terms(MCP), LoginKind::Person);
     let asked = play(&mut flow, &world);
     let login = done(&flow);
     assert_eq!((&*login.server.issuer, login.resource), (own, None));
@@ -176,13 +176,13 @@ fn a_server_of_before_metadata_is_its_own_authorization_server() {
     );
     world.insert(format!("{own}/.well-known/oauth-authorization-server"), (200, server));
     world.insert(format!("{own}/o/t"), (200, token.to_owned()));
-    let mut flow = begin(terms(MCP), Kind::Person);
+    let mut flow = begin(terms(MCP), LoginKind::Person);
     play(&mut flow, &world);
     assert_eq!(done(&flow).server.token_endpoint.path(), "/o/t");
     // A newer server must publish who issues its tokens.
     let mut newer = terms(MCP);
     newer.revision = Some(Revision::V2025_06_18);
-    let mut flow = begin(newer, Kind::Person);
+    let mut flow = begin(newer, LoginKind::Person);
     play(&mut flow, &world);
     assert_eq!(failed(&flow), OAuthError::NoMetadata);
 }
@@ -191,7 +191,7 @@ fn a_server_of_before_metadata_is_its_own_authorization_server() {
 fn what_the_operator_pinned_is_used_alone() {
     let mut pinned = terms(MCP);
     pinned.issuers = vec!["https://other.example".to_owned()];
-    let mut flow = begin(pinned.clone(), Kind::Person);
+    let mut flow = begin(pinned.clone(), LoginKind::Person);
     let asked = play(&mut flow, &world());
     let (named, pinned_as) = (Some(AS.to_owned()), "https://other.example".to_owned());
     assert_eq!(failed(&flow), OAuthError::NotPinned { named, pinned: pinned_as });
@@ -199,7 +199,7 @@ fn what_the_operator_pinned_is_used_alone() {
     pinned.issuers = vec![AS.to_owned()];
     let mut silent = world();
     silent.remove("https://a.example/.well-known/oauth-protected-resource/mcp");
-    let mut flow = begin(pinned, Kind::Person);
+    let mut flow = begin(pinned, LoginKind::Person);
     play(&mut flow, &silent);
     assert_eq!(done(&flow).resource.as_deref(), Some(MCP));
 }
@@ -208,36 +208,37 @@ fn what_the_operator_pinned_is_used_alone() {
 fn clients_of_their_own_right_and_workloads_need_no_page() {
     let mut terms = terms(MCP);
     (terms.issuers, terms.is_unattended) = (vec![AS.to_owned()], true);
-    let mut flow = begin(terms.clone(), Kind::ClientCredentials);
+    let mut flow = begin(terms.clone(), LoginKind::ClientCredentials);
     play(&mut flow, &world());
     assert_eq!(failed(&flow), OAuthError::NoClient);
-    terms.client = Some(Configured { id: "me".to_owned(), secret: Some(Hidden::new("s".to_owned())), key: None });
-    let mut flow = begin(terms.clone(), Kind::ClientCredentials);
+    terms.client =
+        Some(ConfiguredClient { id: "me".to_owned(), secret: Some(SecretText::new("s".to_owned())), key: None });
+    let mut flow = begin(terms.clone(), LoginKind::ClientCredentials);
     let asked = play(&mut flow, &world());
     assert_eq!(
         asked[2],
         format!("{AS}/token grant_type=client_credentials&scope=r&resource=https%3A%2F%2Fa.example%2Fmcp&client_id=me")
     );
     assert_eq!(done(&flow).client_id, "me");
-    let mut flow = begin(terms, Kind::Workload(Hidden::new("jwt".to_owned())));
+    let mut flow = begin(terms, LoginKind::Workload(SecretText::new("jwt".to_owned())));
     let asked = play(&mut flow, &world());
     assert!(asked[2].contains("jwt-bearer&assertion=jwt&scope=r"), "{asked:?}");
 }
 
 /// Returns the terms and the kind of each login with a credential.
-fn with_credentials() -> [(&'static str, Terms, Kind); 5] {
+fn with_credentials() -> [(&'static str, LoginTerms, LoginKind); 5] {
     let of = |secret: Option<&str>, has_key: bool, is_unattended| {
         let key = has_key.then(|| Arc::new(signing_key()));
-        let secret = secret.map(|text| Hidden::new(text.to_owned()));
-        let client = Some(Configured { id: "me".to_owned(), secret, key });
-        Terms { client, is_unattended, ..terms(MCP) }
+        let secret = secret.map(|text| SecretText::new(text.to_owned()));
+        let client = Some(ConfiguredClient { id: "me".to_owned(), secret, key });
+        LoginTerms { client, is_unattended, ..terms(MCP) }
     };
     [
-        ("a person, with a secret", of(Some("s"), false, false), Kind::Person),
-        ("a person, with a key", of(None, true, false), Kind::Person),
-        ("credentials, with a secret", of(Some("s"), false, true), Kind::ClientCredentials),
-        ("credentials, with a key", of(None, true, true), Kind::ClientCredentials),
-        ("a workload", of(None, false, true), Kind::Workload(Hidden::new("jwt".to_owned()))),
+        ("a person, with a secret", of(Some("s"), false, false), LoginKind::Person),
+        ("a person, with a key", of(None, true, false), LoginKind::Person),
+        ("credentials, with a secret", of(Some("s"), false, true), LoginKind::ClientCredentials),
+        ("credentials, with a key", of(None, true, true), LoginKind::ClientCredentials),
+        ("a workload", of(None, false, true), LoginKind::Workload(SecretText::new("jwt".to_owned()))),
     ]
 }
 
@@ -277,18 +278,18 @@ fn the_first_issuer_stays_until_the_operator_names_another_one() {
     let first = "https://first.example";
     let mut terms = terms(MCP);
     terms.first_issuer = Some(first.to_owned());
-    let mut flow = begin(terms.clone(), Kind::Person);
+    let mut flow = begin(terms.clone(), LoginKind::Person);
     let asked = play(&mut flow, &world());
     assert!(asked.iter().all(|url| url.starts_with("https://a.example/")), "{asked:?}");
     let text = failed(&flow).to_string();
     assert!(text.contains(first) && text.contains(&format!("`issuers = [\"{AS}\"]`")), "{text}");
-    let mut flow = begin(terms.clone(), Kind::Person);
+    let mut flow = begin(terms.clone(), LoginKind::Person);
     let asked = play(&mut flow, &World::new());
     assert!(asked.iter().all(|url| url.contains("/.well-known/")), "its own origin is another issuer too: {asked:?}");
     for (issuers, kept) in [(&[][..], Some(AS)), (&[][..], None), (&[AS], Some(first))] {
         terms.issuers = issuers.iter().map(|issuer| (*issuer).to_owned()).collect();
         terms.first_issuer = kept.map(str::to_owned);
-        let mut flow = begin(terms.clone(), Kind::Person);
+        let mut flow = begin(terms.clone(), LoginKind::Person);
         play(&mut flow, &world());
         assert_eq!(done(&flow).server.issuer, AS, "{issuers:?} {kept:?}");
     }
@@ -318,10 +319,10 @@ fn only_an_address_is_named_as_a_line_to_write() {
         assert!(text.contains("https://first.example") && text.is_ascii(), "{text}");
         assert!(!text.contains("Ignore this") && !text.contains("evil"), "{text}");
         if let Some(line) = line {
-            let pinned = Terms { issuers: vec![line.to_owned()], ..terms.clone() };
+            let pinned = LoginTerms { issuers: vec![line.to_owned()], ..terms.clone() };
             assert_eq!(pinned.check_issuer(named), Ok(()), "the line admits {named}");
         }
-        let pinned = Terms { issuers: vec!["https://pin.example".to_owned()], ..terms.clone() };
+        let pinned = LoginTerms { issuers: vec!["https://pin.example".to_owned()], ..terms.clone() };
         let text = pinned.check_issuer(named).unwrap_err().to_string();
         assert!(text.is_ascii() && !text.contains("evil"), "{text}");
     }
@@ -329,32 +330,35 @@ fn only_an_address_is_named_as_a_line_to_write() {
 
 #[test]
 fn more_rights_keep_those_that_there_were() {
-    let challenge = Challenge { scope: Some("w".to_owned()), ..Challenge::default() };
-    let known = |issuer: &str| Known { granted: Some((issuer.to_owned(), vec!["r".to_owned()])), ..Known::default() };
+    let challenge = BearerChallenge { scope: Some("w".to_owned()), ..BearerChallenge::default() };
+    let known = |issuer: &str| LoginHistory {
+        granted: Some((issuer.to_owned(), vec!["r".to_owned()])),
+        ..LoginHistory::default()
+    };
     let scopes = |known| {
-        let mut flow = Flow::new(terms(MCP), Kind::Person, Some(challenge.clone()), known, chance(), 7);
+        let mut flow = LoginFlow::new(terms(MCP), LoginKind::Person, Some(challenge.clone()), known, chance(), 7);
         play(&mut flow, &world());
         (flow.scopes().join(" "), done(&flow))
     };
     let (asked, login) = scopes(known(AS));
     assert_eq!(asked, "r w offline_access");
     assert_eq!(scopes(known("https://other.example")).0, "w offline_access");
-    assert_eq!(more(&login, &challenge), None, "the token has them");
-    let other = Challenge { scope: Some("x".to_owned()), ..Challenge::default() };
-    assert_eq!(more(&login, &other).unwrap().0, AS);
+    assert_eq!(login_to_extend(&login, &challenge), None, "the token has them");
+    let other = BearerChallenge { scope: Some("x".to_owned()), ..BearerChallenge::default() };
+    assert_eq!(login_to_extend(&login, &other).unwrap().0, AS);
 }
 
 #[test]
 fn without_a_person_no_server_raises_what_is_asked_for() {
-    let challenge = Challenge { scope: Some("r admin".to_owned()), ..Challenge::default() };
+    let challenge = BearerChallenge { scope: Some("r admin".to_owned()), ..BearerChallenge::default() };
     for (label, mut terms, kind) in with_credentials() {
         terms.issuers = vec![AS.to_owned()];
-        let is_person = matches!(kind, Kind::Person);
+        let is_person = matches!(kind, LoginKind::Person);
         let most = |scopes: &[&str]| Some(scopes.iter().map(|scope| (*scope).to_owned()).collect());
         for (bound, asked) in [(None, "r admin"), (most(&["r"]), "r"), (most(&[]), "")] {
             let granted = Some((AS.to_owned(), vec!["r".to_owned()]));
-            let known = Known { most: bound, granted, ..Known::default() };
-            let mut flow = Flow::new(terms.clone(), kind.clone(), Some(challenge.clone()), known, chance(), 7);
+            let known = LoginHistory { most: bound, granted, ..LoginHistory::default() };
+            let mut flow = LoginFlow::new(terms.clone(), kind.clone(), Some(challenge.clone()), known, chance(), 7);
             let sent = play(&mut flow, &world());
             let wanted = if is_person { "r admin offline_access" } else { asked };
             assert_eq!(flow.scopes().join(" "), wanted, "{label}");
@@ -365,17 +369,17 @@ fn without_a_person_no_server_raises_what_is_asked_for() {
 
 #[test]
 fn a_failure_is_told_from_an_absence() {
-    let mut flow = begin(terms(MCP), Kind::Person);
-    flow.answered(Err(NoAnswer::Network), 7);
+    let mut flow = begin(terms(MCP), LoginKind::Person);
+    flow.answered(Err(AnswerFailure::Network), 7);
     assert!(failed(&flow).passes());
-    let mut flow = begin(terms(MCP), Kind::Person);
+    let mut flow = begin(terms(MCP), LoginKind::Person);
     flow.answered(Ok(json(500, "")), 7);
     assert!(failed(&flow).passes());
-    let page = Answer { is_json: false, ..json(200, "<p>") };
-    let mut flow = begin(terms(MCP), Kind::Person);
+    let page = OAuthAnswer { is_json: false, ..json(200, "<p>") };
+    let mut flow = begin(terms(MCP), LoginKind::Person);
     flow.answered(Ok(page), 7);
     assert!(
-        matches!(flow.next(), Next::Send(request) if request.url.path() == "/.well-known/oauth-protected-resource")
+        matches!(flow.next(), LoginAction::Send(request) if request.url.path() == "/.well-known/oauth-protected-resource")
     );
 }
 

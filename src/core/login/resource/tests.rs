@@ -34,7 +34,7 @@ fn metadata_is_looked_for_at_the_servers_own_origin_in_order() {
             ],
         ),
     ] {
-        let places = Resource::places(&terms(url), named).unwrap();
+        let places = ResourceMetadata::places(&terms(url), named).unwrap();
         assert_eq!(texts(&places), want, "{label}");
     }
 }
@@ -57,18 +57,18 @@ fn metadata_elsewhere_is_refused() {
         "/relative",
         "",
     ] {
-        let found = Resource::places(&terms("https://a.example/mcp"), Some(named));
+        let found = ResourceMetadata::places(&terms("https://a.example/mcp"), Some(named));
         assert_eq!(found, Err(OAuthError::ForeignMetadata), "{named}");
     }
-    let unsafe_upstream = Resource::places(&terms("http://a.example/mcp"), None);
-    assert_eq!(unsafe_upstream, Err(OAuthError::Unreachable(Document::Resource)));
+    let unsafe_upstream = ResourceMetadata::places(&terms("http://a.example/mcp"), None);
+    assert_eq!(unsafe_upstream, Err(OAuthError::Unreachable(DocumentKind::Resource)));
 }
 
 #[test]
 fn metadata_of_another_resource_is_refused() {
     let read = |url: &str, resource: &str| {
         let text = format!(r#"{{"resource":"{resource}","authorization_servers":["https://as.example"]}}"#);
-        Resource::read(&terms(url), &document(&text)).map(|read| read.resource)
+        ResourceMetadata::read(&terms(url), &document(&text)).map(|read| read.resource)
     };
     for resource in ["https://a.example/v1/mcp", "https://a.example", "https://a.example/", "https://a.example/v1"] {
         assert_eq!(read("https://a.example/v1/mcp", resource), Ok(resource.to_owned()));
@@ -88,24 +88,24 @@ fn metadata_of_another_resource_is_refused() {
     let mut own = terms("https://a.example/mcp");
     own.resource = ResourceRule::Is("urn:a".to_owned());
     let text = r#"{"resource":"https://b.example","authorization_servers":["https://as.example"]}"#;
-    let found = Resource::read(&own, &document(text)).unwrap();
-    assert_eq!(parameter(&own, Some(&found)).as_deref(), Some("urn:a"));
+    let found = ResourceMetadata::read(&own, &document(text)).unwrap();
+    assert_eq!(resource_parameter(&own, Some(&found)).as_deref(), Some("urn:a"));
 }
 
 #[test]
 fn the_parameter_is_what_was_published_byte_for_byte() {
     let mut terms = terms("https://a.example/");
-    let published = |resource: &str| Resource {
+    let published = |resource: &str| ResourceMetadata {
         resource: resource.to_owned(),
         issuers: vec!["https://as.example".to_owned()],
         scopes: None,
     };
     for text in ["https://a.example", "https://a.example/", "HTTPS://A.example"] {
-        assert_eq!(parameter(&terms, Some(&published(text))).as_deref(), Some(text));
+        assert_eq!(resource_parameter(&terms, Some(&published(text))).as_deref(), Some(text));
     }
-    assert_eq!(parameter(&terms, None), None);
+    assert_eq!(resource_parameter(&terms, None), None);
     terms.issuers = vec!["https://as.example".to_owned()];
-    assert_eq!(parameter(&terms, None).as_deref(), Some("https://a.example"));
+    assert_eq!(resource_parameter(&terms, None).as_deref(), Some("https://a.example"));
     terms.resource = ResourceRule::Omit;
-    assert_eq!(parameter(&terms, Some(&published("https://a.example"))), None);
+    assert_eq!(resource_parameter(&terms, Some(&published("https://a.example"))), None);
 }

@@ -10,18 +10,22 @@ fn the_challenge_goes_before_the_metadata_and_nothing_is_assumed() {
     let server = owned(&["s", OFFLINE]);
     let own = owned(&["own"]);
     let granted = owned(&["old"]);
-    let all = Sources { resource: Some(&resource), ..Sources::default() };
+    let all = ScopeSources { resource: Some(&resource), ..ScopeSources::default() };
     for (label, sources, want) in [
-        ("nothing", Sources::default(), &[][..]),
+        ("nothing", ScopeSources::default(), &[][..]),
         ("metadata", all, &["r", "s"]),
-        ("challenge", Sources { challenge: Some("a  b a"), ..all }, &["a", "b"]),
-        ("the operator's", Sources { configured: &own, ..all }, &["own"]),
-        ("the operator's and the challenge", Sources { configured: &own, challenge: Some("a"), ..all }, &["own", "a"]),
-        ("more rights", Sources { granted: &granted, challenge: Some("a"), ..all }, &["old", "a"]),
-        ("offline", Sources { server: &server, offline: true, ..all }, &["r", "s", OFFLINE]),
-        ("offline, not offered", Sources { offline: true, ..all }, &["r", "s"]),
-        ("not for a client of its own", Sources { server: &server, ..all }, &["r", "s"]),
-        ("no scopes at all", Sources { challenge: Some("a\"b \\ \u{e4} ok"), ..Sources::default() }, &["ok"]),
+        ("challenge", ScopeSources { challenge: Some("a  b a"), ..all }, &["a", "b"]),
+        ("the operator's", ScopeSources { configured: &own, ..all }, &["own"]),
+        (
+            "the operator's and the challenge",
+            ScopeSources { configured: &own, challenge: Some("a"), ..all },
+            &["own", "a"],
+        ),
+        ("more rights", ScopeSources { granted: &granted, challenge: Some("a"), ..all }, &["old", "a"]),
+        ("offline", ScopeSources { server: &server, offline: true, ..all }, &["r", "s", OFFLINE]),
+        ("offline, not offered", ScopeSources { offline: true, ..all }, &["r", "s"]),
+        ("not for a client of its own", ScopeSources { server: &server, ..all }, &["r", "s"]),
+        ("no scopes at all", ScopeSources { challenge: Some("a\"b \\ \u{e4} ok"), ..ScopeSources::default() }, &["ok"]),
     ] {
         assert_eq!(sources.choose(), want, "{label}");
     }
@@ -31,7 +35,7 @@ fn the_challenge_goes_before_the_metadata_and_nothing_is_assumed() {
 fn a_call_asks_twice_at_most() {
     let mut ups = StepUps::default();
     assert_eq!([ups.another(), ups.another(), ups.another(), ups.another()], [true, true, false, false]);
-    let challenge = Challenge { scope: Some("a b".to_owned()), ..Challenge::default() };
-    assert_eq!(lacking(&challenge, &owned(&["a"])), ["b"]);
-    assert!(lacking(&challenge, &owned(&["b", "a"])).is_empty());
+    let challenge = BearerChallenge { scope: Some("a b".to_owned()), ..BearerChallenge::default() };
+    assert_eq!(missing_scopes(&challenge, &owned(&["a"])), ["b"]);
+    assert!(missing_scopes(&challenge, &owned(&["b", "a"])).is_empty());
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::login::fixtures::{document, terms, texts};
 
-fn metadata(issuer: &str, more: &str) -> Read {
+fn metadata(issuer: &str, more: &str) -> PeerDocument {
     document(&format!(
         r#"{{"issuer":"{issuer}","authorization_endpoint":"{issuer}/authorize","token_endpoint":"{issuer}/token"{more}}}"#
     ))
@@ -26,7 +26,7 @@ fn an_issuers_metadata_is_looked_for_in_order() {
             ],
         ),
     ] {
-        let places = Sought::Named(issuer.to_owned()).places(&terms("https://a.example/mcp")).unwrap();
+        let places = SoughtIssuer::Named(issuer.to_owned()).places(&terms("https://a.example/mcp")).unwrap();
         assert_eq!(texts(&places), want);
     }
 }
@@ -36,7 +36,7 @@ fn only_addresses_that_the_configuration_allows_are_issuers() {
     let places = |url: &str, pins: &[&str], issuer: &str| {
         let mut terms = terms(url);
         terms.issuers = pins.iter().map(|pin| (*pin).to_owned()).collect();
-        Sought::Named(issuer.to_owned()).places(&terms).map(|places| terms.reach(&places[0]).unwrap())
+        SoughtIssuer::Named(issuer.to_owned()).places(&terms).map(|places| terms.reach(&places[0]).unwrap())
     };
     let (remote, local) = ("https://a.example/mcp", "http://127.0.0.1:4000/mcp");
     use crate::wire::reach::Reach;
@@ -69,13 +69,15 @@ fn only_addresses_that_the_configuration_allows_are_issuers() {
 
 #[test]
 fn metadata_is_of_the_issuer_that_was_sought_as_text() {
-    let read = |sought: &Sought, url: &str, document: &Read| Server::read(&terms(url), sought, document);
-    let named = Sought::Named("https://as.example".to_owned());
+    let read = |sought: &SoughtIssuer, url: &str, document: &PeerDocument| {
+        AuthorizationServer::read(&terms(url), sought, document)
+    };
+    let named = SoughtIssuer::Named("https://as.example".to_owned());
     let found = read(&named, "https://a.example", &metadata("https://as.example", "")).unwrap();
     assert!(!found.pkce && !found.names_itself && !found.client_documents && found.auth_methods.is_none());
     let slash = read(&named, "https://a.example", &metadata("https://as.example/", "")).unwrap();
     assert_eq!(slash.issuer, "https://as.example/", "its own text counts from then on");
-    let path = Sought::Named("https://as.example/a".to_owned());
+    let path = SoughtIssuer::Named("https://as.example/a".to_owned());
     for other in ["https://as.example/a/", "https://as.example/A", "https://as.example"] {
         assert_eq!(read(&path, "https://a.example", &metadata(other, "")), Err(OAuthError::OtherIssuer), "{other}");
     }
@@ -83,9 +85,9 @@ fn metadata_is_of_the_issuer_that_was_sought_as_text() {
         assert_eq!(read(&named, "https://a.example", &metadata(other, "")), Err(OAuthError::OtherIssuer), "{other}");
     }
     for own in ["https://a.example", "https://a.example/"] {
-        assert!(read(&Sought::OwnOrigin, "https://a.example/mcp", &metadata(own, "")).is_ok());
+        assert!(read(&SoughtIssuer::OwnOrigin, "https://a.example/mcp", &metadata(own, "")).is_ok());
     }
-    assert!(read(&Sought::OwnOrigin, "https://a.example/mcp", &metadata("https://b.example", "")).is_err());
+    assert!(read(&SoughtIssuer::OwnOrigin, "https://a.example/mcp", &metadata("https://b.example", "")).is_err());
 }
 
 #[test]
@@ -111,8 +113,8 @@ fn endpoints_that_lead_elsewhere_or_into_a_shell_are_refused() {
                 if name == "token_endpoint" { "" } else { r#""token_endpoint":"https://as.example/t","# },
                 1,
             );
-            let sought = Sought::Named("https://as.example".to_owned());
-            let found = Server::read(&terms("https://a.example"), &sought, &document(&text));
+            let sought = SoughtIssuer::Named("https://as.example".to_owned());
+            let found = AuthorizationServer::read(&terms("https://a.example"), &sought, &document(&text));
             assert!(found.is_err(), "{name} {endpoint}: {found:?}");
         }
     }

@@ -1,42 +1,54 @@
 use super::*;
 use crate::login::fixtures::{document, json, terms};
-use crate::login::server::Sought;
+use crate::login::server::SoughtIssuer;
 
 const ISSUER: &str = "https://as.example";
 
-fn server(methods: &str) -> Server {
+fn server(methods: &str) -> AuthorizationServer {
     let text = format!(
         r#"{{"issuer":"{ISSUER}","token_endpoint":"{ISSUER}/token","revocation_endpoint":"{ISSUER}/revoke"{methods}}}"#
     );
-    Server::read(&terms("https://a.example/mcp"), &Sought::Named(ISSUER.to_owned()), &document(&text)).unwrap()
+    AuthorizationServer::read(
+        &terms("https://a.example/mcp"),
+        &SoughtIssuer::Named(ISSUER.to_owned()),
+        &document(&text),
+    )
+    .unwrap()
 }
 
-fn login(server: Server, method: Option<&str>) -> Login {
-    let registration = Registration {
+fn login(server: AuthorizationServer, method: Option<&str>) -> UpstreamLogin {
+    let registration = ClientRegistration {
         issuer: ISSUER.to_owned(),
         redirect_url: String::new(),
         scopes: Vec::new(),
         id: "me:1".to_owned(),
-        secret: Some(Hidden::new("canary &1".to_owned())),
+        secret: Some(SecretText::new("canary &1".to_owned())),
         method: method.map(str::to_owned),
         expires: None,
     };
-    let tokens = Tokens {
-        access: Hidden::new("canary-access".to_owned()),
-        refresh: Some(Hidden::new("canary-refresh".to_owned())),
+    let tokens = LoginTokens {
+        access: SecretText::new("canary-access".to_owned()),
+        refresh: Some(SecretText::new("canary-refresh".to_owned())),
         expires: Some(100),
         scopes: vec!["a".to_owned()],
     };
     let (resource, account) = (Some("https://a.example/mcp".to_owned()), None);
-    Login { server, client_id: registration.id.clone(), registration: Some(registration), resource, tokens, account }
+    UpstreamLogin {
+        server,
+        client_id: registration.id.clone(),
+        registration: Some(registration),
+        resource,
+        tokens,
+        account,
+    }
 }
 
-fn moment() -> Moment {
-    Moment { now: 1_000, once: [1; 16] }
+fn moment() -> AssertionMoment {
+    AssertionMoment { now: 1_000, once: [1; 16] }
 }
 
-fn sent(request: &Request) -> (String, Option<String>) {
-    let Content::Form(form) = &request.content else { panic!("{request:?}") };
+fn sent(request: &OAuthRequest) -> (String, Option<String>) {
+    let RequestContent::Form(form) = &request.content else { panic!("{request:?}") };
     (form.expose().to_owned(), request.authorization.as_ref().map(|value| value.expose().to_owned()))
 }
 
@@ -83,12 +95,12 @@ fn a_login_serves_its_own_issuer_and_client_alone() {
     assert!(matches!(login.refresh(&terms, moment()), Err(OAuthError::OtherThanFirst { .. })));
     terms.issuers = vec![ISSUER.to_owned()];
     assert!(login.fits(&terms), "the operator's word counts");
-    terms.client = Some(super::super::client::Configured { id: "other".to_owned(), secret: None, key: None });
+    terms.client = Some(super::super::client::ConfiguredClient { id: "other".to_owned(), secret: None, key: None });
     assert!(!login.fits(&terms));
-    let moved = Login { client_id: "other".to_owned(), registration: None, ..login };
+    let moved = UpstreamLogin { client_id: "other".to_owned(), registration: None, ..login };
     assert!(moved.fits(&terms));
-    let secret = Some(Hidden::new("s".to_owned()));
-    terms.client = Some(super::super::client::Configured { id: "other".to_owned(), secret, key: None });
+    let secret = Some(SecretText::new("s".to_owned()));
+    terms.client = Some(super::super::client::ConfiguredClient { id: "other".to_owned(), secret, key: None });
     assert!(moved.fits(&terms));
     terms.issuers.clear();
     assert!(matches!(moved.refresh(&terms, moment()), Err(OAuthError::OneIssuer)), "the secret has no issuer");
@@ -101,11 +113,11 @@ fn a_refresh_keeps_what_the_server_does_not_replace() {
     let login = login(server(""), None);
     let all = r#"{"access_token":"n","token_type":"bearer","expires_in":5,"refresh_token":"r2","scope":"a b"}"#;
     let renewed = login.refreshed(&json(200, all), 1_000).unwrap();
-    assert_eq!(renewed.tokens.refresh.as_ref().map(Hidden::expose), Some("r2"));
+    assert_eq!(renewed.tokens.refresh.as_ref().map(SecretText::expose), Some("r2"));
     assert_eq!((renewed.tokens.expires, renewed.tokens.scopes.join(" ")), (Some(1_005), "a b".to_owned()));
     let few = r#"{"access_token":"n","token_type":"Bearer","expires_in":"60"}"#;
     let renewed = login.refreshed(&json(200, few), 1_000).unwrap();
-    assert_eq!(renewed.tokens.refresh.as_ref().map(Hidden::expose), Some("canary-refresh"));
+    assert_eq!(renewed.tokens.refresh.as_ref().map(SecretText::expose), Some("canary-refresh"));
     assert_eq!((renewed.tokens.expires, renewed.tokens.scopes.join(" ")), (Some(1_060), "a".to_owned()));
 }
 
@@ -123,27 +135,27 @@ fn only_bearer_tokens_are_taken_and_no_text_of_the_server_is_repeated() {
             r#"{"access_token":"a\r\nb","token_type":"Bearer"}"#.to_owned(),
             OAuthError::Token("the answer has no access token"),
         ),
-        (200, error("invalid_grant"), OAuthError::Refused(Refusal::InvalidGrant)),
-        (400, error("invalid_grant"), OAuthError::Refused(Refusal::InvalidGrant)),
-        (401, error("invalid_client"), OAuthError::Refused(Refusal::InvalidClient)),
-        (400, error("canary"), OAuthError::Refused(Refusal::Other)),
-        (400, "<p>canary".to_owned(), OAuthError::Refused(Refusal::Other)),
-        (200, "canary".to_owned(), OAuthError::NoAnswer(NoAnswer::NotJson)),
-        (200, r#"["x"]"#.to_owned(), OAuthError::NoAnswer(NoAnswer::NotJson)),
+        (200, error("invalid_grant"), OAuthError::Refused(OAuthRefusal::InvalidGrant)),
+        (400, error("invalid_grant"), OAuthError::Refused(OAuthRefusal::InvalidGrant)),
+        (401, error("invalid_client"), OAuthError::Refused(OAuthRefusal::InvalidClient)),
+        (400, error("canary"), OAuthError::Refused(OAuthRefusal::Other)),
+        (400, "<p>canary".to_owned(), OAuthError::Refused(OAuthRefusal::Other)),
+        (200, "canary".to_owned(), OAuthError::NoAnswer(AnswerFailure::NotJson)),
+        (200, r#"["x"]"#.to_owned(), OAuthError::NoAnswer(AnswerFailure::NotJson)),
         (
             200,
             r#"{"access_token":"a","access_token":"b","token_type":"Bearer"}"#.to_owned(),
-            OAuthError::NoAnswer(NoAnswer::NotJson),
+            OAuthError::NoAnswer(AnswerFailure::NotJson),
         ),
-        (302, String::new(), OAuthError::NoAnswer(NoAnswer::Redirect)),
-        (503, error("invalid_grant"), OAuthError::NoAnswer(NoAnswer::Busy)),
-        (429, String::new(), OAuthError::NoAnswer(NoAnswer::Busy)),
+        (302, String::new(), OAuthError::NoAnswer(AnswerFailure::Redirect)),
+        (503, error("invalid_grant"), OAuthError::NoAnswer(AnswerFailure::Busy)),
+        (429, String::new(), OAuthError::NoAnswer(AnswerFailure::Busy)),
     ] {
         let found = login.refreshed(&json(status, &body), 1).unwrap_err();
         assert_eq!(found, want, "{status} {body}");
         assert!(!found.to_string().contains("canary"));
-        assert_eq!(found.ends_grant(), want == OAuthError::Refused(Refusal::InvalidGrant));
-        assert_eq!(found.passes(), want == OAuthError::NoAnswer(NoAnswer::Busy));
+        assert_eq!(found.ends_grant(), want == OAuthError::Refused(OAuthRefusal::InvalidGrant));
+        assert_eq!(found.passes(), want == OAuthError::NoAnswer(AnswerFailure::Busy));
     }
 }
 
@@ -153,7 +165,7 @@ fn the_account_is_the_issuers_own() {
     let server = server("");
     let read = |text: &str, nonce| account(claims(&token(text)).as_ref(), &server, nonce);
     let account = read(r#"{"iss":"https://as.example","sub":"1","email":"a@b.example","nonce":"n"}"#, Some("n"));
-    assert_eq!(account, Ok(Some(Account { subject: "1".to_owned(), shown: "a@b.example".to_owned() })));
+    assert_eq!(account, Ok(Some(LoginAccount { subject: "1".to_owned(), shown: "a@b.example".to_owned() })));
     assert_eq!(read(r#"{"sub":"1","nonce":"m"}"#, Some("n")), Err(OAuthError::Mixed));
     assert_eq!(read(r#"{"sub":"1","iss":"https://x.example"}"#, None), Err(OAuthError::Mixed));
     assert_eq!(read("no JSON", Some("n")), Ok(None));

@@ -3,7 +3,7 @@
 use url::{Host, Url};
 
 use super::host::{bare, has_empty_label};
-use super::terms::{Own, Terms};
+use super::terms::{ElicitationTerms, OwnListeners};
 use crate::mcp::input_error::BadAddress;
 use crate::wire::foreign;
 
@@ -27,7 +27,7 @@ const PRIVATE: [&str; 11] = [
 ///
 /// # Errors
 /// [`BadAddress`].
-pub(super) fn safe(text: &str, terms: &Terms) -> Result<String, BadAddress> {
+pub(super) fn check_address(text: &str, terms: &ElicitationTerms) -> Result<String, BadAddress> {
     // Parsers drop some of these characters and turn others into slashes; no two agree.
     if text.contains(|c: char| foreign::is_hidden(c) || c.is_control() || c.is_whitespace() || c == '\\') {
         return Err(BadAddress::Malformed);
@@ -61,7 +61,7 @@ fn port_of(authority: &str) -> &str {
 }
 
 /// Checks scheme and host of an address against the terms.
-fn judge(url: &Url, terms: &Terms) -> Result<(), BadAddress> {
+fn judge(url: &Url, terms: &ElicitationTerms) -> Result<(), BadAddress> {
     let host = url.host().ok_or(BadAddress::Malformed)?;
     if matches!(host, Host::Domain(name) if has_empty_label(name)) {
         return Err(BadAddress::Malformed);
@@ -103,7 +103,7 @@ fn is_public(name: &str) -> bool {
 }
 
 /// Reports whether host and port are a listener of headend.
-fn is_own(own: &Own, name: &str, port: u16, is_loopback: bool) -> bool {
+fn is_own(own: &OwnListeners, name: &str, port: u16, is_loopback: bool) -> bool {
     (is_loopback && own.ports.contains(&port))
         || own.names.iter().any(|own| match own.rsplit_once(':') {
             Some((host, own_port)) if own_port.parse() == Ok(port) => host.eq_ignore_ascii_case(name),

@@ -8,7 +8,7 @@ use crate::mcp::input_error::InputError;
 use crate::mcp::lookalike::reads_as;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
-use crate::wire::strings::{StringAt, rewritten};
+use crate::wire::strings::{StringPosition, rewritten};
 use crate::wire::tokens::unescaped;
 
 /// The name of the only field in headend's own approval form, and its values.
@@ -61,20 +61,20 @@ const TEXTS: [&str; 5] = ["$schema", "title", "description", "format", "pattern"
 /// # Errors
 /// [`InputError`]: the form copies headend's own, asks for a secret, is malformed, or has text that
 /// cannot be shown as it is.
-pub(super) fn safe(schema: &RawJson, message: &str, secrets: bool) -> Result<RawJson, InputError> {
+pub(super) fn check_form(schema: &RawJson, message: &str, secrets: bool) -> Result<RawJson, InputError> {
     judge(schema, message, secrets)?;
-    let schema = known(schema)?;
-    rewritten(&schema, &mut shown).map(Cow::into_owned).map_err(|_| InputError::Unreadable)
+    let schema = retain_checked_members(schema)?;
+    rewritten(&schema, &mut escape_string).map(Cow::into_owned).map_err(|_| InputError::Unreadable)
 }
 
 /// Returns a string of the schema as people see it; `None` if it stays as it is. Fails for a string
 /// that must not be changed and cannot be shown.
-fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
+fn escape_string(key: &[u8], string: StringPosition<'_>) -> Result<Option<String>, String> {
     let text = |literal| unescaped(literal).ok_or_else(|| "half of a surrogate pair".to_owned());
     let (key, text) = (text(key)?, text(string.literal)?);
     match &*key {
-        "title" if string.follows_key => Ok(titled(&text)),
-        "enumNames" if !string.is_key => Ok(titled(&text)),
+        "title" if string.follows_key => Ok(escape_title(&text)),
+        "enumNames" if !string.is_key => Ok(escape_title(&text)),
         "description" if string.follows_key => {
             let (rows, chars) = MAX_DESCRIPTION;
             let shown = lines(&text, rows, chars);
@@ -84,7 +84,7 @@ fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
             // Names and values go back to the server unchanged, so people have to see them
             // unchanged. The default of a text field may have several lines.
             let breaks = text.contains(['\n', '\t']) && (string.is_key || key != "default");
-            if breaks || foreign::hidden_in(&text) > 0 {
+            if breaks || foreign::count_hidden(&text) > 0 {
                 return Err("hidden characters".to_owned());
             }
             if is_longer(&text, MAX_OTHER) { Err("too long".to_owned()) } else { Ok(None) }
@@ -93,7 +93,7 @@ fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
 }
 
 /// Returns a title as people see it; `None` if it stays as it is.
-fn titled(text: &str) -> Option<String> {
+fn escape_title(text: &str) -> Option<String> {
     let shown = line(text, MAX_TITLE);
     (shown != text).then_some(shown)
 }
@@ -104,7 +104,7 @@ fn is_longer(text: &str, chars: usize) -> bool {
 }
 
 /// The properties of a field that the checks need.
-struct Field {
+struct FormField {
     /// The format of the field, and of its items.
     formats: [Option<String>; 2],
     title: Option<String>,
@@ -131,8 +131,10 @@ fn judge(schema: &RawJson, message: &str, secrets: bool) -> Result<(), InputErro
     if fields.len() > MAX_FIELDS || fields.iter().any(|(name, _)| is_longer(name, MAX_TITLE)) {
         return Err(InputError::Malformed);
     }
-    let fields: Vec<(String, Field)> =
-        fields.into_iter().map(|(name, field)| Ok((name, Field::read(&field)?))).collect::<Result<_, InputError>>()?;
+    let fields: Vec<(String, FormField)> = fields
+        .into_iter()
+        .map(|(name, field)| Ok((name, FormField::read(&field)?)))
+        .collect::<Result<_, InputError>>()?;
     if fields.iter().any(|(name, field)| field.copies_ours(name)) {
         return Err(InputError::Imitates);
     }
@@ -153,7 +155,7 @@ fn judge(schema: &RawJson, message: &str, secrets: bool) -> Result<(), InputErro
 }
 
 /// Returns the form with the checked members only.
-fn known(schema: &RawJson) -> Result<RawJson, InputError> {
+fn retain_checked_members(schema: &RawJson) -> Result<RawJson, InputError> {
     let mut form = members(schema, FORM)?;
     change(&mut form, "properties", |properties| {
         let mut properties = object(properties)?;
@@ -224,7 +226,7 @@ fn is_scalar(raw: &RawJson) -> bool {
     !matches!(raw.bytes().first(), Some(b'{' | b'['))
 }
 
-impl Field {
+impl FormField {
     fn read(raw: &RawJson) -> Result<Self, InputError> {
         let field = object(raw)?;
         let kind = field.string("type");

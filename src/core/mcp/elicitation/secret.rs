@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use crate::mcp::lookalike::{folded, is_mark, words};
+use crate::mcp::lookalike::{fold_lookalikes, is_mark, split_words};
 use crate::wire::foreign;
 
 /// Names of fields for secrets; they are compared without blanks and accents. Each row is a kind of
@@ -51,8 +51,8 @@ const LONG: usize = "password".len();
 /// the name of a secret, or the last words before a bracket or before a word such as "for" are.
 pub(super) fn is_named(text: &str) -> bool {
     let before_bracket = text.split(['(', '[', '{', '<', '\u{ff08}', '\u{3010}']).next().unwrap_or_default();
-    let words: Vec<String> = words(text).iter().map(|word| folded(word)).collect();
-    let of = OF.iter().map(|word| folded(word)).collect::<Vec<_>>();
+    let words: Vec<String> = split_words(text).iter().map(|word| fold_lookalikes(word)).collect();
+    let of = OF.iter().map(|word| fold_lookalikes(word)).collect::<Vec<_>>();
     let before_of = words.iter().position(|word| of.contains(word)).and_then(|at| words.get(..at));
     has_name_last(&words)
         || before_of.is_some_and(has_name_last)
@@ -65,14 +65,14 @@ fn has_name_last(words: &[String]) -> bool {
     static FOLDED: LazyLock<Vec<(String, bool)>> = LazyLock::new(|| {
         let columns = NAMES.iter().flat_map(|row| row.iter().zip(COMPOUND));
         let names = columns.flat_map(|(names, compound)| names.iter().map(move |name| (*name, compound)));
-        names.map(|(name, compound)| (folded(name), compound || name.len() >= LONG)).collect()
+        names.map(|(name, compound)| (fold_lookalikes(name), compound || name.len() >= LONG)).collect()
     });
     static HARMLESS: LazyLock<HashSet<String>> =
-        LazyLock::new(|| HARMLESS_TOKENS.iter().map(|word| folded(word)).collect());
+        LazyLock::new(|| HARMLESS_TOKENS.iter().map(|word| fold_lookalikes(word)).collect());
     let numbers = words.iter().rev().take_while(|word| word.chars().all(char::is_numeric)).count();
     let words = words.get(..words.len() - numbers).unwrap_or_default();
     if let [before @ .., last] = words
-        && *last == folded(TOKEN)
+        && *last == fold_lookalikes(TOKEN)
         && before.last().is_none_or(|word| !HARMLESS.contains(word))
     {
         return true;
@@ -141,11 +141,12 @@ pub(super) fn is_asked_for(text: &str) -> bool {
 /// Reports whether a sentence asks for a secret, or is little more than the name of one.
 fn is_request(sentence: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || is_mark(c) || matches!(c, '\'' | '’');
-    let words: Vec<String> = sentence.split(|c| !is_word(c)).filter(|word| !word.is_empty()).map(folded).collect();
+    let words: Vec<String> =
+        sentence.split(|c| !is_word(c)).filter(|word| !word.is_empty()).map(fold_lookalikes).collect();
     let whole = words.concat();
     let joined = NAMES.iter().flat_map(|row| row.iter().skip(4)).copied().flatten();
-    if JOINED_REQUESTS.iter().any(|request| whole.contains(&folded(request)))
-        && joined.into_iter().any(|name| whole.contains(&folded(name)))
+    if JOINED_REQUESTS.iter().any(|request| whole.contains(&fold_lookalikes(request)))
+        && joined.into_iter().any(|name| whole.contains(&fold_lookalikes(name)))
     {
         return true;
     }
@@ -161,7 +162,7 @@ fn is_request(sentence: &str) -> bool {
 }
 
 /// The word lists for sentences, folded.
-struct Lists {
+struct WordLists {
     requests: HashSet<String>,
     wishes: HashSet<String>,
     owners: HashSet<String>,
@@ -173,9 +174,9 @@ struct Lists {
     followers: HashSet<String>,
 }
 
-static LISTS: LazyLock<Lists> = LazyLock::new(|| {
-    let set = |words: &[&str]| words.iter().map(|word| folded(word)).collect();
-    Lists {
+static LISTS: LazyLock<WordLists> = LazyLock::new(|| {
+    let set = |words: &[&str]| words.iter().map(|word| fold_lookalikes(word)).collect();
+    WordLists {
         requests: set(&REQUESTS),
         wishes: set(&WISHES),
         owners: set(&OWNERS),
@@ -206,7 +207,8 @@ impl Sentence<'_> {
 
     /// Reports whether the sentence calls the thing that ends at `at` required.
     fn is_demanded(&self, at: usize) -> bool {
-        let next = self.0.get(at + 1).is_some_and(|word| *word == folded("is") || *word == folded("are"));
+        let next =
+            self.0.get(at + 1).is_some_and(|word| *word == fold_lookalikes("is") || *word == fold_lookalikes("are"));
         let before = self.0.get(at.saturating_sub(BETWEEN)..at).unwrap_or_default();
         let is_negated = before.iter().any(|word| LISTS.negations.contains(word));
         self.is_in(&LISTS.demands, Some(at + 1 + usize::from(next))) && !is_negated

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::host::HostPattern;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 
 /// The operator's configuration of what one upstream may ask people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Elicit {
+pub struct ElicitationSettings {
     /// Hosts whose pages the upstream may ask to open; `None` allows every public host name.
     pub hosts: Option<Vec<HostPattern>>,
     /// True if forms of the upstream may ask for passwords and other secrets.
@@ -16,7 +16,7 @@ pub struct Elicit {
 
 /// The listeners of headend, whose addresses no server may ask to open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnListeners {
     /// Ports on this machine.
     pub ports: Vec<u16>,
     /// Names under which others reach headend, as in `allowed-hosts`: `host` or `host:port`.
@@ -25,22 +25,22 @@ pub struct Own {
 
 /// The terms on which an upstream may ask the client of one call.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct ElicitationTerms {
     pub upstream: Arc<str>,
     /// The kinds of questions that the client offered for this call.
-    pub offered: Kinds,
-    pub elicit: Elicit,
+    pub offered: InputKinds,
+    pub elicit: ElicitationSettings,
     /// True if client and upstream are both on this machine, so that loopback is the same place to
     /// both.
     pub on_this_machine: bool,
-    pub own: Own,
+    pub own: OwnListeners,
 }
 
 #[cfg(any(test, fuzzing, feature = "testing"))]
-impl Terms {
+impl ElicitationTerms {
     /// Returns the terms of an upstream `git` on the machine of its client.
-    pub(crate) fn for_tests(offered: Kinds) -> Self {
-        let (elicit, own) = (Elicit::default(), Own::default());
+    pub(crate) fn for_tests(offered: InputKinds) -> Self {
+        let (elicit, own) = (ElicitationSettings::default(), OwnListeners::default());
         Self { upstream: Arc::from("git"), offered, elicit, on_this_machine: true, own }
     }
 }

@@ -1,10 +1,14 @@
 use super::*;
 use crate::mcp::input_error::BadAddress::{Host, Loopback, Malformed, Number, Own as Ours, Private, Scheme, UserInfo};
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 
-fn terms() -> Terms {
-    let own = Own { ports: vec![7777], names: vec!["gate.example.com".to_owned(), "hub.example:8443".to_owned()] };
-    Terms { own, ..Terms::for_tests(Kinds { form: true, url: true, ..Kinds::default() }) }
+fn terms() -> ElicitationTerms {
+    let own =
+        OwnListeners { ports: vec![7777], names: vec!["gate.example.com".to_owned(), "hub.example:8443".to_owned()] };
+    ElicitationTerms {
+        own,
+        ..ElicitationTerms::for_tests(InputKinds { form: true, url: true, ..InputKinds::default() })
+    }
 }
 
 fn object(text: impl Into<bytes::Bytes>) -> RawObject {
@@ -12,11 +16,11 @@ fn object(text: impl Into<bytes::Bytes>) -> RawObject {
 }
 
 /// Passes an elicitation of a URL and returns the URL that a client gets.
-fn opened(url: &str, terms: &Terms) -> Result<String, InputError> {
+fn opened(url: &str, terms: &ElicitationTerms) -> Result<String, InputError> {
     let params =
         format!(r#"{{"mode":"url","message":"Go","url":{},"elicitationId":"e"}}"#, RawJson::string(url).text());
     let mut params = object(params);
-    pass(&mut params, terms).map(|()| params.string("url").unwrap())
+    check_elicitation(&mut params, terms).map(|()| params.string("url").unwrap())
 }
 
 #[test]
@@ -91,14 +95,14 @@ fn only_safe_addresses_are_opened() {
 
 #[test]
 fn loopback_is_for_those_on_this_machine_and_hosts_are_the_operators_choice() {
-    let remote = Terms { on_this_machine: false, ..terms() };
+    let remote = ElicitationTerms { on_this_machine: false, ..terms() };
     for url in ["http://localhost:3000/", "https://127.0.0.1/", "http://[::1]/", "http://2130706433/"] {
         assert_eq!(opened(url, &remote), Err(InputError::Address(Loopback)), "{url}");
     }
     assert!(opened("https://example.org/", &remote).is_ok());
     let hosts = ["example.org", "*.bücher.example", "wiki.corp.internal"].map(|host| HostPattern::parse(host).unwrap());
-    let elicit = Elicit { hosts: Some(hosts.to_vec()), secrets: false };
-    let chosen = Terms { elicit, ..terms() };
+    let elicit = ElicitationSettings { hosts: Some(hosts.to_vec()), secrets: false };
+    let chosen = ElicitationTerms { elicit, ..terms() };
     for (url, want) in [
         ("https://example.org/", true),
         ("https://EXAMPLE.org./", true),
@@ -140,7 +144,7 @@ fn asked(message: &str, fields: &str) -> Result<RawObject, InputError> {
         RawJson::string(message).text()
     );
     let mut params = object(params);
-    pass(&mut params, &terms()).map(|()| params)
+    check_elicitation(&mut params, &terms()).map(|()| params)
 }
 
 #[test]
@@ -234,14 +238,14 @@ fn forms_that_copy_ours_or_ask_for_secrets_are_declined() {
         r#"{"message":"m","requestedSchema":{"type":"object","properties":{"password":{"type":"string"}}}}"#,
     ))
     .unwrap();
-    let trusting = Terms { elicit: Elicit { secrets: true, hosts: None }, ..terms() };
-    assert_eq!(pass(&mut params, &trusting), Ok(()));
+    let trusting = ElicitationTerms { elicit: ElicitationSettings { secrets: true, hosts: None }, ..terms() };
+    assert_eq!(check_elicitation(&mut params, &trusting), Ok(()));
 }
 
 /// Passes an elicitation with this schema.
 fn judged(schema: &str) -> Result<(), InputError> {
     let mut params = object(format!(r#"{{"message":"Run files__delete","requestedSchema":{schema}}}"#));
-    pass(&mut params, &terms())
+    check_elicitation(&mut params, &terms())
 }
 
 #[test]
@@ -329,7 +333,7 @@ fn a_text_field_for_a_secret_is_no_choice_because_it_says_so() {
 fn what_is_not_judged_of_a_form_does_not_reach_the_client() {
     let schema = |text: &str| {
         let mut params = object(format!(r#"{{"message":"m","requestedSchema":{text}}}"#));
-        pass(&mut params, &terms()).map(|()| params.get("requestedSchema").unwrap().text().into_owned())
+        check_elicitation(&mut params, &terms()).map(|()| params.get("requestedSchema").unwrap().text().into_owned())
     };
     for (label, sent, want) in [
         (
@@ -400,7 +404,7 @@ fn a_form_of_every_kind_that_the_protocol_knows_passes_untouched() {
             r#"{{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","title":"T","description":"D","properties":{{"x":{field}}},"required":["x"]}}"#
         );
         let mut params = object(format!(r#"{{"message":"m","requestedSchema":{schema}}}"#));
-        assert_eq!(pass(&mut params, &terms()), Ok(()), "{field}");
+        assert_eq!(check_elicitation(&mut params, &terms()), Ok(()), "{field}");
         assert_eq!(params.get("requestedSchema").unwrap().text(), schema);
     }
 }
@@ -439,11 +443,11 @@ fn no_text_of_a_form_is_without_a_bound() {
 fn members_of_the_other_mode_reach_nobody() {
     let raw = r#"{"message":"m","url":"javascript:1","requestedSchema":{"type":"object","properties":{}}}"#;
     let mut params = object(raw);
-    pass(&mut params, &terms()).unwrap();
+    check_elicitation(&mut params, &terms()).unwrap();
     assert!(params.get("url").is_none() && params.get("requestedSchema").is_some());
     for mode in ["\"other\"", "1", "null"] {
         let raw = format!(r#"{{"mode":{mode},"message":"m","url":"https://x.example/"}}"#);
         let mut params = object(raw);
-        assert_eq!(pass(&mut params, &terms()), Err(InputError::Malformed), "{mode}");
+        assert_eq!(check_elicitation(&mut params, &terms()), Err(InputError::Malformed), "{mode}");
     }
 }

@@ -9,14 +9,14 @@ const MAX_CHARS: usize = 4096;
 
 /// Puts the server's name before and after its message, so that no length of text moves both out of
 /// sight.
-pub(super) fn labelled(upstream: &str, message: &str) -> String {
-    let message = bounded(message);
+pub(super) fn label_message(upstream: &str, message: &str) -> String {
+    let message = bound_message(message);
     let apart = if message.contains('\n') { '\n' } else { ' ' };
     format!("[{upstream}] {message}{apart}[{upstream}]")
 }
 
 /// Returns foreign text within the limits of a message, without several blank lines in a row.
-pub fn bounded(text: &str) -> String {
+pub fn bound_message(text: &str) -> String {
     lines(text, MAX_LINES, MAX_CHARS)
 }
 

@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 
-use crate::wire::foreign::stripped;
+use crate::wire::foreign::strip_hidden;
 use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::strings::rewritten;
-use crate::wire::tokens::{strings, unescaped};
+use crate::wire::tokens::{unescaped, visit_strings};
 
 /// Removes hidden characters from the titles and descriptions of a definition.
 ///
@@ -17,10 +17,10 @@ use crate::wire::tokens::{strings, unescaped};
 /// The reason why it is not offered at all, for the operator.
 pub(super) fn clean(raw: &RawJson) -> Result<Cow<'_, RawJson>, String> {
     rewritten(raw, &mut |key, string| match key {
-        b"\"$ref\"" if string.follows_key && leads_away(string.literal) => {
+        b"\"$ref\"" if string.follows_key && names_other_host(string.literal) => {
             Err("its schema refers to the network".to_owned())
         }
-        b"\"title\"" | b"\"description\"" if string.follows_key => Ok(visible(string.literal)),
+        b"\"title\"" | b"\"description\"" if string.follows_key => Ok(strip_hidden_text(string.literal)),
         _ => Ok(None),
     })
 }
@@ -49,7 +49,7 @@ fn is_safe_icon(icon: &RawJson) -> bool {
 
 /// Reports whether the string literal of a `$ref` names another host. References within the
 /// document, or relative ones, do not.
-fn leads_away(literal: &[u8]) -> bool {
+fn names_other_host(literal: &[u8]) -> bool {
     // Unescaped first, since slashes may be escaped.
     unescaped(literal).is_some_and(|target| target.contains("//") && !target.starts_with('#'))
 }
@@ -57,17 +57,17 @@ fn leads_away(literal: &[u8]) -> bool {
 /// Reports whether some string of the definition, a key or a value, has hidden characters.
 pub(super) fn has_hidden(definition: &RawJson) -> bool {
     let mut found = false;
-    strings(definition.bytes(), &mut |text| found |= stripped(text).is_some());
+    visit_strings(definition.bytes(), &mut |text| found |= strip_hidden(text).is_some());
     found
 }
 
 /// Returns the text of a string literal without hidden characters; `None` if it has none.
-fn visible(literal: &[u8]) -> Option<String> {
+fn strip_hidden_text(literal: &[u8]) -> Option<String> {
     // Hidden characters are escaped, or not ASCII, or DEL.
     if !literal.iter().any(|byte| matches!(byte, b'\\' | 0x7f..)) {
         return None;
     }
-    stripped(&unescaped(literal)?)
+    strip_hidden(&unescaped(literal)?)
 }
 
 #[cfg(test)]

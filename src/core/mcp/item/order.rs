@@ -9,10 +9,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::wire::canonical::canonical;
+use crate::wire::canonical::canonicalize;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
-use crate::wire::tokens::{Kind, Token, Tokens};
+use crate::wire::tokens::{JsonToken, JsonTokens, TokenKind};
 
 /// Keywords whose value is a schema.
 const SCHEMA: [&[u8]; 12] = [
@@ -37,7 +37,7 @@ const SCHEMAS: [&[u8]; 6] =
 
 /// The role of a value in a definition, given by its position.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum SchemaRole {
     /// A tool's definition.
     Definition,
     Schema,
@@ -52,23 +52,23 @@ enum Role {
 
 /// The range of a part in the text, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct PartRange {
     start: usize,
     end: usize,
 }
 
 /// A list whose order means nothing.
-struct Loose<'t> {
+struct UnorderedList<'t> {
     /// A digest of the path that leads to the list; `None` if the caller needs no paths.
     place: Option<Digest>,
-    parts: Vec<Part>,
+    parts: Vec<PartRange>,
     /// For each part, a text that is equal for equal values.
     keys: Vec<Cow<'t, [u8]>>,
 }
 
 /// An object or array that is being read.
-struct Open<'t> {
-    role: Role,
+struct OpenSchemaNode<'t> {
+    role: SchemaRole,
     is_object: bool,
     start: usize,
     /// A digest of the path to it.
@@ -78,26 +78,26 @@ struct Open<'t> {
     /// The number of values that an array has so far.
     values: usize,
     /// The parts of a loose array.
-    parts: Vec<Part>,
-    members: Members<'t>,
+    parts: Vec<PartRange>,
+    members: SchemaMembers<'t>,
 }
 
 /// A keyword with its list: the path and the parts of the list.
-type Keyword<'t> = (Cow<'t, [u8]>, Option<Digest>, Vec<Part>);
+type UnorderedKeyword<'t> = (Cow<'t, [u8]>, Option<Digest>, Vec<PartRange>);
 
 /// The members of a schema that matter for its order.
 #[derive(Default)]
-struct Members<'t> {
-    loose: Vec<Keyword<'t>>,
-    default: Option<(Option<Digest>, Part)>,
+struct SchemaMembers<'t> {
+    loose: Vec<UnorderedKeyword<'t>>,
+    default: Option<(Option<Digest>, PartRange)>,
     /// The lengths of all its lists.
     lengths: Vec<usize>,
     has_enum_names: bool,
 }
 
-impl<'t> Open<'t> {
-    fn new(role: Role, is_object: bool, start: usize, place: Option<Digest>) -> Self {
-        let (key, members) = (Cow::Borrowed(&b""[..]), Members::default());
+impl<'t> OpenSchemaNode<'t> {
+    fn new(role: SchemaRole, is_object: bool, start: usize, place: Option<Digest>) -> Self {
+        let (key, members) = (Cow::Borrowed(&b""[..]), SchemaMembers::default());
         Self { role, is_object, start, place, key, values: 0, parts: Vec::new(), members }
     }
 
@@ -114,13 +114,13 @@ impl<'t> Open<'t> {
     fn child(&mut self, is_object: bool, start: usize) -> Self {
         let has = |names: &[&[u8]]| names.contains(&&*self.key);
         let role = match (self.role, is_object) {
-            (Role::Definition, true) if has(&[b"inputSchema", b"outputSchema"]) => Role::Schema,
-            (Role::Schemas | Role::SchemaList, true) => Role::Schema,
-            (Role::Schema, true) if has(&SCHEMA) => Role::Schema,
-            (Role::Schema, true) if has(&SCHEMAS) => Role::Schemas,
-            (Role::Schema, false) if has(&SCHEMA_LIST) => Role::SchemaList,
-            (Role::Schema, false) if has(&[b"required", b"type", b"enum"]) => Role::Loose,
-            _ => Role::Value,
+            (SchemaRole::Definition, true) if has(&[b"inputSchema", b"outputSchema"]) => SchemaRole::Schema,
+            (SchemaRole::Schemas | SchemaRole::SchemaList, true) => SchemaRole::Schema,
+            (SchemaRole::Schema, true) if has(&SCHEMA) => SchemaRole::Schema,
+            (SchemaRole::Schema, true) if has(&SCHEMAS) => SchemaRole::Schemas,
+            (SchemaRole::Schema, false) if has(&SCHEMA_LIST) => SchemaRole::SchemaList,
+            (SchemaRole::Schema, false) if has(&[b"required", b"type", b"enum"]) => SchemaRole::Loose,
+            _ => SchemaRole::Value,
         };
         let place = self.inner_place();
         self.values += 1;
@@ -129,24 +129,24 @@ impl<'t> Open<'t> {
 
     /// Takes in a container in this one whose end is at `end`.
     fn close(&mut self, closed: Self, end: usize) {
-        if self.role == Role::Loose {
-            self.parts.push(Part { start: closed.start, end });
+        if self.role == SchemaRole::Loose {
+            self.parts.push(PartRange { start: closed.start, end });
         }
-        if self.role == Role::Schema && !closed.is_object {
+        if self.role == SchemaRole::Schema && !closed.is_object {
             self.members.lengths.push(closed.values);
-            if closed.role == Role::Loose {
+            if closed.role == SchemaRole::Loose {
                 self.members.loose.push((self.key.clone(), closed.place, closed.parts));
             }
         }
     }
 
     /// Takes in a scalar of this container.
-    fn scalar(&mut self, token: Token) {
-        let part = Part { start: token.start, end: token.end };
-        if self.role == Role::Loose {
+    fn scalar(&mut self, token: JsonToken) {
+        let part = PartRange { start: token.start, end: token.end };
+        if self.role == SchemaRole::Loose {
             self.parts.push(part);
         }
-        if self.role == Role::Schema && token.kind == Kind::String && *self.key == *b"default" {
+        if self.role == SchemaRole::Schema && token.kind == TokenKind::String && *self.key == *b"default" {
             self.members.default = Some((self.inner_place(), part));
         }
         self.values += 1;
@@ -155,35 +155,35 @@ impl<'t> Open<'t> {
 
 /// Returns the lists of a tool's definition whose order means nothing. `root` is the digest of the
 /// empty path; without it no paths are computed.
-fn loose_lists(text: &[u8], root: Option<Digest>) -> Vec<Loose<'_>> {
+fn loose_lists(text: &[u8], root: Option<Digest>) -> Vec<UnorderedList<'_>> {
     let mut found = Vec::new();
-    let mut open: Vec<Open<'_>> = Vec::new();
-    let mut tokens = Tokens::of(text);
+    let mut open: Vec<OpenSchemaNode<'_>> = Vec::new();
+    let mut tokens = JsonTokens::of(text);
     while let Some(token) = tokens.next() {
         match token.kind {
-            Kind::Comma => {}
-            Kind::Object | Kind::Array => {
-                let is_object = token.kind == Kind::Object;
+            TokenKind::Comma => {}
+            TokenKind::Object | TokenKind::Array => {
+                let is_object = token.kind == TokenKind::Object;
                 let inner = match open.last_mut() {
                     Some(outer) => outer.child(is_object, token.start),
-                    None => Open::new(Role::Definition, is_object, token.start, root),
+                    None => OpenSchemaNode::new(SchemaRole::Definition, is_object, token.start, root),
                 };
                 open.push(inner);
             }
-            Kind::ObjectEnd | Kind::ArrayEnd => {
+            TokenKind::ObjectEnd | TokenKind::ArrayEnd => {
                 let Some(mut closed) = open.pop() else { break };
-                settle(text, std::mem::take(&mut closed.members), &mut found);
+                collect_lists(text, std::mem::take(&mut closed.members), &mut found);
                 if let Some(outer) = open.last_mut() {
                     outer.close(closed, token.end);
                 }
             }
-            Kind::Key => {
+            TokenKind::Key => {
                 if let Some(outer) = open.last_mut() {
                     outer.key = tokens.unquoted(token).unwrap_or_default();
                     outer.members.has_enum_names |= *outer.key == *b"enumNames";
                 }
             }
-            Kind::String | Kind::Scalar => {
+            TokenKind::String | TokenKind::Scalar => {
                 if let Some(outer) = open.last_mut() {
                     outer.scalar(token);
                 }
@@ -194,9 +194,9 @@ fn loose_lists(text: &[u8], root: Option<Digest>) -> Vec<Loose<'_>> {
 }
 
 /// Adds the loose lists of one schema whose members are all known.
-fn settle<'t>(text: &'t [u8], members: Members<'t>, found: &mut Vec<Loose<'t>>) {
-    let Members { loose, default, lengths, has_enum_names } = members;
-    let at = |part: &Part| text.get(part.start..part.end).unwrap_or_default();
+fn collect_lists<'t>(text: &'t [u8], members: SchemaMembers<'t>, found: &mut Vec<UnorderedList<'t>>) {
+    let SchemaMembers { loose, default, lengths, has_enum_names } = members;
+    let at = |part: &PartRange| text.get(part.start..part.end).unwrap_or_default();
     for (key, place, parts) in loose {
         let is_free = if *key == *b"enum" {
             // The list itself has that length.
@@ -205,29 +205,29 @@ fn settle<'t>(text: &'t [u8], members: Members<'t>, found: &mut Vec<Loose<'t>>) 
             parts.iter().all(|part| at(part).first() == Some(&b'"'))
         };
         if parts.len() > 1 && is_free {
-            let keys = parts.iter().map(|part| meaning(at(part))).collect();
-            found.push(Loose { place, parts, keys });
+            let keys = parts.iter().map(|part| comparison_key(at(part))).collect();
+            found.push(UnorderedList { place, parts, keys });
         }
     }
     if let Some((place, part)) = default
         && let Some(parts) = words(at(&part), part.start)
     {
         let keys = parts.iter().map(|part| Cow::Borrowed(at(part))).collect();
-        found.push(Loose { place, parts, keys });
+        found.push(UnorderedList { place, parts, keys });
     }
 }
 
 /// Returns a text that is equal for equal values.
-fn meaning(value: &[u8]) -> Cow<'_, [u8]> {
+fn comparison_key(value: &[u8]) -> Cow<'_, [u8]> {
     if value.first() == Some(&b'"') && memchr::memchr(b'\\', value).is_none() {
         return Cow::Borrowed(value);
     }
-    canonical(&RawJson::trusted(value.to_vec())).map_or(Cow::Borrowed(value), |text| Cow::Owned(text.into_owned()))
+    canonicalize(&RawJson::trusted(value.to_vec())).map_or(Cow::Borrowed(value), |text| Cow::Owned(text.into_owned()))
 }
 
 /// Returns the words of a string literal that begins at `start`; `None` unless it is only words and
 /// commas. Spaces beside a comma are part of no word, and stay in place.
-fn words(literal: &[u8], start: usize) -> Option<Vec<Part>> {
+fn words(literal: &[u8], start: usize) -> Option<Vec<PartRange>> {
     let text = literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     // Positions in a text with escapes are not known.
     let text = std::str::from_utf8(text).ok().filter(|text| text.contains(',') && !text.contains('\\'))?;
@@ -239,7 +239,7 @@ fn words(literal: &[u8], start: usize) -> Option<Vec<Part>> {
             return None;
         }
         let before = piece.len() - piece.trim_start_matches(' ').len();
-        parts.push(Part { start: at + before, end: at + before + word.len() });
+        parts.push(PartRange { start: at + before, end: at + before + word.len() });
         at += piece.len() + 1;
     }
     Some(parts)
@@ -247,7 +247,7 @@ fn words(literal: &[u8], start: usize) -> Option<Vec<Part>> {
 
 /// Writes a text in which the first part of each edit is replaced by the second, a part of the same
 /// text.
-fn spliced(text: &[u8], mut edits: Vec<(Part, Part)>) -> RawJson {
+fn replace_parts(text: &[u8], mut edits: Vec<(PartRange, PartRange)>) -> RawJson {
     edits.sort_unstable_by_key(|(place, _)| place.start);
     let mut out = Vec::with_capacity(text.len());
     let mut copied = 0;
@@ -262,37 +262,37 @@ fn spliced(text: &[u8], mut edits: Vec<(Part, Part)>) -> RawJson {
 
 /// Returns the definition with its loose lists sorted, so that all orders give one text. The digest
 /// is taken of it.
-pub(super) fn settled(definition: &RawJson) -> Cow<'_, RawJson> {
+pub(super) fn sort_unordered_lists(definition: &RawJson) -> Cow<'_, RawJson> {
     let mut edits = Vec::new();
-    for Loose { parts, keys, .. } in loose_lists(definition.bytes(), None) {
+    for UnorderedList { parts, keys, .. } in loose_lists(definition.bytes(), None) {
         let mut sorted: Vec<_> = keys.iter().zip(&parts).collect();
         sorted.sort_by_key(|(key, _)| *key);
         let sorted = sorted.into_iter().map(|(_, part)| *part);
         edits.extend(parts.iter().copied().zip(sorted).filter(|(place, part)| place != part));
     }
-    if edits.is_empty() { Cow::Borrowed(definition) } else { Cow::Owned(spliced(definition.bytes(), edits)) }
+    if edits.is_empty() { Cow::Borrowed(definition) } else { Cow::Owned(replace_parts(definition.bytes(), edits)) }
 }
 
 /// Returns the definition with its loose lists in the order of `like`, another text of it; `None`
 /// if they have it. Everything else keeps its bytes.
-pub(super) fn arranged(definition: &RawJson, like: &RawJson) -> Option<RawJson> {
+pub(super) fn arrange_like(definition: &RawJson, like: &RawJson) -> Option<RawJson> {
     let root = Some(Digest::of(b""));
     let wanted: HashMap<Option<Digest>, Vec<Cow<'_, [u8]>>> =
         loose_lists(like.bytes(), root).into_iter().map(|list| (list.place, list.keys)).collect();
     let mut edits = Vec::new();
-    for Loose { place, parts, keys } in loose_lists(definition.bytes(), root) {
+    for UnorderedList { place, parts, keys } in loose_lists(definition.bytes(), root) {
         let Some(wanted) = wanted.get(&place).filter(|wanted| wanted.len() == keys.len() && **wanted != keys) else {
             continue;
         };
-        let mut left: HashMap<&[u8], Vec<Part>> = HashMap::new();
+        let mut left: HashMap<&[u8], Vec<PartRange>> = HashMap::new();
         for (key, part) in keys.iter().zip(&parts).rev() {
             left.entry(&**key).or_default().push(*part);
         }
-        let row: Option<Vec<Part>> = wanted.iter().map(|key| left.get_mut(&**key)?.pop()).collect();
+        let row: Option<Vec<PartRange>> = wanted.iter().map(|key| left.get_mut(&**key)?.pop()).collect();
         let row = row.unwrap_or_default();
         edits.extend(parts.iter().copied().zip(row).filter(|(place, part)| place != part));
     }
-    (!edits.is_empty()).then(|| spliced(definition.bytes(), edits))
+    (!edits.is_empty()).then(|| replace_parts(definition.bytes(), edits))
 }
 
 #[cfg(test)]

@@ -20,21 +20,21 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use url::Url;
 
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
 /// 2^53: up to here a double holds every integer exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A member that some revision defines.
-struct Member {
+struct MemberRule {
     name: &'static str,
-    shape: Shape,
+    shape: ValueShape,
     required: bool,
 }
 
 /// The values of a member that are valid in every revision that defines it.
-enum Shape {
+enum ValueShape {
     Text,
     Boolean,
     WholeNumber,
@@ -48,12 +48,12 @@ enum Shape {
     Words(&'static [&'static str]),
     /// An object with any members.
     Object,
-    Members(&'static [Member]),
+    Members(&'static [MemberRule]),
     /// A list of objects.
-    List(&'static [Member]),
+    List(&'static [MemberRule]),
 }
 
-impl Shape {
+impl ValueShape {
     /// Describes the valid values, for the operator.
     fn wanted(&self) -> &'static str {
         match self {
@@ -72,83 +72,89 @@ impl Shape {
 }
 
 /// Creates an optional member.
-const fn may(name: &'static str, shape: Shape) -> Member {
-    Member { name, shape, required: false }
+const fn optional_member(name: &'static str, shape: ValueShape) -> MemberRule {
+    MemberRule { name, shape, required: false }
 }
 
 /// Creates a required member.
-const fn must(name: &'static str, shape: Shape) -> Member {
-    Member { name, shape, required: true }
+const fn required_member(name: &'static str, shape: ValueShape) -> MemberRule {
+    MemberRule { name, shape, required: true }
 }
 
-const ICONS: Shape = Shape::List(&[
-    must("src", Shape::Text),
-    may("mimeType", Shape::Text),
-    may("sizes", Shape::Texts),
-    may("theme", Shape::Word(&["dark", "light"])),
+const ICONS: ValueShape = ValueShape::List(&[
+    required_member("src", ValueShape::Text),
+    optional_member("mimeType", ValueShape::Text),
+    optional_member("sizes", ValueShape::Texts),
+    optional_member("theme", ValueShape::Word(&["dark", "light"])),
 ]);
 
-const CONTENT_ANNOTATIONS: Shape = Shape::Members(&[
-    may("audience", Shape::Words(&["assistant", "user"])),
-    may("priority", Shape::Share),
-    may("lastModified", Shape::Time),
+const CONTENT_ANNOTATIONS: ValueShape = ValueShape::Members(&[
+    optional_member("audience", ValueShape::Words(&["assistant", "user"])),
+    optional_member("priority", ValueShape::Share),
+    optional_member("lastModified", ValueShape::Time),
 ]);
 
 /// The members of a tool, except `name`, which is its key, and the schemas, which have rules of
 /// their own.
-const TOOL: &[Member] = &[
-    may("title", Shape::Text),
-    may("description", Shape::Text),
-    may(
+const TOOL: &[MemberRule] = &[
+    optional_member("title", ValueShape::Text),
+    optional_member("description", ValueShape::Text),
+    optional_member(
         "annotations",
-        Shape::Members(&[
-            may("title", Shape::Text),
-            may("readOnlyHint", Shape::Boolean),
-            may("destructiveHint", Shape::Boolean),
-            may("idempotentHint", Shape::Boolean),
-            may("openWorldHint", Shape::Boolean),
+        ValueShape::Members(&[
+            optional_member("title", ValueShape::Text),
+            optional_member("readOnlyHint", ValueShape::Boolean),
+            optional_member("destructiveHint", ValueShape::Boolean),
+            optional_member("idempotentHint", ValueShape::Boolean),
+            optional_member("openWorldHint", ValueShape::Boolean),
         ]),
     ),
-    may("execution", Shape::Members(&[may("taskSupport", Shape::Word(&["forbidden", "optional", "required"]))])),
-    may("icons", ICONS),
-    may("_meta", Shape::Object),
+    optional_member(
+        "execution",
+        ValueShape::Members(&[optional_member(
+            "taskSupport",
+            ValueShape::Word(&["forbidden", "optional", "required"]),
+        )]),
+    ),
+    optional_member("icons", ICONS),
+    optional_member("_meta", ValueShape::Object),
 ];
 
-const PROMPT: &[Member] = &[
-    may("title", Shape::Text),
-    may("description", Shape::Text),
-    may(
+const PROMPT: &[MemberRule] = &[
+    optional_member("title", ValueShape::Text),
+    optional_member("description", ValueShape::Text),
+    optional_member(
         "arguments",
-        Shape::List(&[
-            must("name", Shape::Text),
-            may("title", Shape::Text),
-            may("description", Shape::Text),
-            may("required", Shape::Boolean),
+        ValueShape::List(&[
+            required_member("name", ValueShape::Text),
+            optional_member("title", ValueShape::Text),
+            optional_member("description", ValueShape::Text),
+            optional_member("required", ValueShape::Boolean),
         ]),
     ),
-    may("icons", ICONS),
-    may("_meta", Shape::Object),
+    optional_member("icons", ICONS),
+    optional_member("_meta", ValueShape::Object),
 ];
 
-const RESOURCE: &[Member] = &[
-    must("name", Shape::Text),
-    may("title", Shape::Text),
-    may("description", Shape::Text),
-    may("mimeType", Shape::Text),
-    may("size", Shape::WholeNumber),
-    may("annotations", CONTENT_ANNOTATIONS),
-    may("icons", ICONS),
-    may("_meta", Shape::Object),
+const RESOURCE: &[MemberRule] = &[
+    required_member("name", ValueShape::Text),
+    optional_member("title", ValueShape::Text),
+    optional_member("description", ValueShape::Text),
+    optional_member("mimeType", ValueShape::Text),
+    optional_member("size", ValueShape::WholeNumber),
+    optional_member("annotations", CONTENT_ANNOTATIONS),
+    optional_member("icons", ICONS),
+    optional_member("_meta", ValueShape::Object),
 ];
 
-const TEMPLATE: &[Member] = &[
-    must("name", Shape::Text),
-    may("title", Shape::Text),
-    may("description", Shape::Text),
-    may("mimeType", Shape::Text),
-    may("annotations", CONTENT_ANNOTATIONS),
-    may("icons", ICONS),
-    may("_meta", Shape::Object),
+const TEMPLATE: &[MemberRule] = &[
+    required_member("name", ValueShape::Text),
+    optional_member("title", ValueShape::Text),
+    optional_member("description", ValueShape::Text),
+    optional_member("mimeType", ValueShape::Text),
+    optional_member("annotations", CONTENT_ANNOTATIONS),
+    optional_member("icons", ICONS),
+    optional_member("_meta", ValueShape::Object),
 ];
 
 /// Repairs a definition in place, and adds a line to `repairs` for each change; everything else
@@ -156,38 +162,42 @@ const TEMPLATE: &[Member] = &[
 ///
 /// # Errors
 /// The reason why the item is withheld, for the operator.
-pub(super) fn mend(list: List, definition: &mut RawObject, repairs: &mut Vec<String>) -> Result<(), &'static str> {
+pub(super) fn repair_definition(
+    list: ItemList,
+    definition: &mut RawObject,
+    repairs: &mut Vec<String>,
+) -> Result<(), &'static str> {
     let table = match list {
-        List::Tools => TOOL,
-        List::Prompts => PROMPT,
-        List::Resources => RESOURCE,
-        List::Templates => TEMPLATE,
+        ItemList::Tools => TOOL,
+        ItemList::Prompts => PROMPT,
+        ItemList::Resources => RESOURCE,
+        ItemList::Templates => TEMPLATE,
     };
     if !members(definition, table, "", repairs) {
         return Err("its `name` is absent or not a text");
     }
     match list {
-        List::Tools => {
+        ItemList::Tools => {
             input_schema(definition, repairs)?;
             output_schema(definition, repairs);
         }
         // Clients that parse the URI would refuse the whole list.
-        List::Resources if definition.string("uri").is_none_or(|uri| Url::parse(&uri).is_err()) => {
+        ItemList::Resources if definition.string("uri").is_none_or(|uri| Url::parse(&uri).is_err()) => {
             return Err("its URI is none: it has no scheme or is malformed");
         }
-        List::Prompts | List::Resources | List::Templates => {}
+        ItemList::Prompts | ItemList::Resources | ItemList::Templates => {}
     }
     Ok(())
 }
 
 /// The verdict on a value: valid, valid after a repair, or invalid.
-enum Held {
+enum MemberVerdict {
     Valid,
     Repaired(RawJson),
     Invalid,
 }
 
-impl Held {
+impl MemberVerdict {
     fn when(is_valid: bool) -> Self {
         if is_valid { Self::Valid } else { Self::Invalid }
     }
@@ -195,8 +205,8 @@ impl Held {
 
 /// Drops the invalid optional members of an object, with a line in `repairs`; returns `false` if a
 /// required one is invalid or absent. `path` leads to the object.
-fn members(object: &mut RawObject, table: &[Member], path: &str, repairs: &mut Vec<String>) -> bool {
-    for Member { name, shape, required } in table {
+fn members(object: &mut RawObject, table: &[MemberRule], path: &str, repairs: &mut Vec<String>) -> bool {
+    for MemberRule { name, shape, required } in table {
         let Some(value) = object.get(name) else {
             if *required {
                 return false;
@@ -204,13 +214,13 @@ fn members(object: &mut RawObject, table: &[Member], path: &str, repairs: &mut V
             continue;
         };
         let place = || if path.is_empty() { (*name).to_owned() } else { format!("{path}.{name}") };
-        match held(value, shape, place, repairs) {
-            Held::Valid => {}
-            Held::Repaired(value) => object.set(name, value),
-            Held::Invalid if *required => return false,
-            Held::Invalid => {
+        match check_value(value, shape, place, repairs) {
+            MemberVerdict::Valid => {}
+            MemberVerdict::Repaired(value) => object.set(name, value),
+            MemberVerdict::Invalid if *required => return false,
+            MemberVerdict::Invalid => {
                 object.remove(name);
-                tell(repairs, format!("dropped `{}`, which is not {}", place(), shape.wanted()));
+                add_repair(repairs, format!("dropped `{}`, which is not {}", place(), shape.wanted()));
             }
         }
     }
@@ -218,71 +228,76 @@ fn members(object: &mut RawObject, table: &[Member], path: &str, repairs: &mut V
 }
 
 /// Checks a value against a shape, and repairs its parts. `place` names the value in `repairs`.
-fn held(value: &RawJson, shape: &Shape, place: impl Fn() -> String, repairs: &mut Vec<String>) -> Held {
-    Held::when(match shape {
-        Shape::Text => is_text(value),
-        Shape::Boolean => matches!(&**value.bytes(), b"true" | b"false"),
-        Shape::WholeNumber => return whole_number(value, place, repairs),
-        Shape::Share => number(value).is_some_and(|number| (0.0..=1.0).contains(&number)),
-        Shape::Time => value.parse::<String>().is_ok_and(|text| is_time(&text)),
-        Shape::Word(words) => value.parse::<String>().is_ok_and(|text| words.contains(&text.as_str())),
-        Shape::Texts => value.parse::<Vec<String>>().is_ok(),
-        Shape::Words(words) => {
+fn check_value(
+    value: &RawJson,
+    shape: &ValueShape,
+    place: impl Fn() -> String,
+    repairs: &mut Vec<String>,
+) -> MemberVerdict {
+    MemberVerdict::when(match shape {
+        ValueShape::Text => is_text(value),
+        ValueShape::Boolean => matches!(&**value.bytes(), b"true" | b"false"),
+        ValueShape::WholeNumber => return whole_number(value, place, repairs),
+        ValueShape::Share => number(value).is_some_and(|number| (0.0..=1.0).contains(&number)),
+        ValueShape::Time => value.parse::<String>().is_ok_and(|text| is_time(&text)),
+        ValueShape::Word(words) => value.parse::<String>().is_ok_and(|text| words.contains(&text.as_str())),
+        ValueShape::Texts => value.parse::<Vec<String>>().is_ok(),
+        ValueShape::Words(words) => {
             value.parse::<Vec<String>>().is_ok_and(|texts| texts.iter().all(|text| words.contains(&text.as_str())))
         }
-        Shape::Object => RawObject::parse(value).is_ok(),
-        Shape::Members(table) => return held_object(value, table, &place(), repairs),
-        Shape::List(table) => return held_list(value, table, &place(), repairs),
+        ValueShape::Object => RawObject::parse(value).is_ok(),
+        ValueShape::Members(table) => return check_object(value, table, &place(), repairs),
+        ValueShape::List(table) => return check_list(value, table, &place(), repairs),
     })
 }
 
 /// Checks a whole number, and writes 7.0 as 7: readers with a type for integers refuse the former.
-fn whole_number(value: &RawJson, place: impl Fn() -> String, repairs: &mut Vec<String>) -> Held {
-    let Some(number) = number(value).filter(|number| number.fract() == 0.0) else { return Held::Invalid };
+fn whole_number(value: &RawJson, place: impl Fn() -> String, repairs: &mut Vec<String>) -> MemberVerdict {
+    let Some(number) = number(value).filter(|number| number.fract() == 0.0) else { return MemberVerdict::Invalid };
     let is_plain = value.bytes().iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
     if is_plain || number.abs() > EXACT {
-        return Held::Valid;
+        return MemberVerdict::Valid;
     }
-    tell(repairs, format!("wrote `{}` without a fraction", place()));
-    Held::Repaired(RawJson::number(number))
+    add_repair(repairs, format!("wrote `{}` without a fraction", place()));
+    MemberVerdict::Repaired(RawJson::number(number))
 }
 
 /// Checks an object against a table of members, and repairs it.
-fn held_object(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
-    let Ok(mut object) = RawObject::parse(value) else { return Held::Invalid };
+fn check_object(value: &RawJson, table: &[MemberRule], place: &str, repairs: &mut Vec<String>) -> MemberVerdict {
+    let Ok(mut object) = RawObject::parse(value) else { return MemberVerdict::Invalid };
     // Kept apart: the repairs of an element that is dropped are not reported.
     let mut own = Vec::new();
     if !members(&mut object, table, place, &mut own) {
-        return Held::Invalid;
+        return MemberVerdict::Invalid;
     }
     let is_changed = !own.is_empty();
-    own.into_iter().for_each(|line| tell(repairs, line));
-    if is_changed { Held::Repaired(object.encode()) } else { Held::Valid }
+    own.into_iter().for_each(|line| add_repair(repairs, line));
+    if is_changed { MemberVerdict::Repaired(object.encode()) } else { MemberVerdict::Valid }
 }
 
 /// Checks each object of a list against a table of members, repairs it, or drops it from the list.
-fn held_list(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
-    let Ok(listed) = elements(value) else { return Held::Invalid };
+fn check_list(value: &RawJson, table: &[MemberRule], place: &str, repairs: &mut Vec<String>) -> MemberVerdict {
+    let Ok(listed) = elements(value) else { return MemberVerdict::Invalid };
     let mut kept = Vec::with_capacity(listed.len());
     let mut is_changed = false;
     for element in listed {
-        match held_object(&element, table, place, repairs) {
-            Held::Valid => kept.push(element),
-            Held::Repaired(element) => {
+        match check_object(&element, table, place, repairs) {
+            MemberVerdict::Valid => kept.push(element),
+            MemberVerdict::Repaired(element) => {
                 is_changed = true;
                 kept.push(element);
             }
-            Held::Invalid => {
+            MemberVerdict::Invalid => {
                 is_changed = true;
-                tell(repairs, format!("dropped an element of `{place}` that lacks what it must have"));
+                add_repair(repairs, format!("dropped an element of `{place}` that lacks what it must have"));
             }
         }
     }
-    if is_changed { Held::Repaired(RawJson::list(kept)) } else { Held::Valid }
+    if is_changed { MemberVerdict::Repaired(RawJson::list(kept)) } else { MemberVerdict::Valid }
 }
 
 /// Adds a line unless it is there: one line for each kind of repair.
-fn tell(repairs: &mut Vec<String>, line: String) {
+fn add_repair(repairs: &mut Vec<String>, line: String) {
     if !repairs.contains(&line) {
         repairs.push(line);
     }
@@ -301,17 +316,20 @@ fn input_schema(definition: &mut RawObject, repairs: &mut Vec<String>) -> Result
     if has_type && schema.string("type").as_deref() != Some("object") {
         return Err("the `type` of its `inputSchema` is not \"object\"");
     }
-    let booleans = arguments(&mut schema).map_err(|fault| match fault {
-        Fault::Dialect => "`$schema` of its `inputSchema` is not a text",
-        Fault::Properties => "`properties` of its `inputSchema` is not an object of schemas",
-        Fault::Required => "`required` of its `inputSchema` is not a list of names",
+    let booleans = check_schema_root(&mut schema).map_err(|fault| match fault {
+        SchemaFault::Dialect => "`$schema` of its `inputSchema` is not a text",
+        SchemaFault::Properties => "`properties` of its `inputSchema` is not an object of schemas",
+        SchemaFault::Required => "`required` of its `inputSchema` is not a list of names",
     })?;
     if !has_type {
         schema.set("type", RawJson::trusted("\"object\""));
-        tell(repairs, "added the `type` of `inputSchema`, which is \"object\"".to_owned());
+        add_repair(repairs, "added the `type` of `inputSchema`, which is \"object\"".to_owned());
     }
     if booleans {
-        tell(repairs, "wrote `true` and `false` in `inputSchema.properties` as schemas that are objects".to_owned());
+        add_repair(
+            repairs,
+            "wrote `true` and `false` in `inputSchema.properties` as schemas that are objects".to_owned(),
+        );
     }
     if !has_type || booleans || nulls {
         definition.set("inputSchema", schema.encode());
@@ -329,10 +347,10 @@ fn output_schema(definition: &mut RawObject, repairs: &mut Vec<String>) {
         if !schema.get("type").is_none_or(is_type) {
             return None;
         }
-        let booleans = arguments(&mut schema).ok()?;
+        let booleans = check_schema_root(&mut schema).ok()?;
         if booleans {
             let line = "wrote `true` and `false` in `outputSchema.properties` as schemas that are objects";
-            tell(repairs, line.to_owned());
+            add_repair(repairs, line.to_owned());
         }
         Some((booleans || nulls).then(|| schema.encode()))
     });
@@ -341,7 +359,7 @@ fn output_schema(definition: &mut RawObject, repairs: &mut Vec<String>) {
         Some(Some(schema)) => definition.set("outputSchema", schema),
         None => {
             definition.remove("outputSchema");
-            tell(repairs, "dropped `outputSchema`, which is not a schema".to_owned());
+            add_repair(repairs, "dropped `outputSchema`, which is not a schema".to_owned());
         }
     }
 }
@@ -352,7 +370,7 @@ fn drop_nulls(schema: &mut RawObject, place: &str, repairs: &mut Vec<String>) ->
     for name in ["$schema", "type", "properties", "required"] {
         if schema.get(name).is_some_and(RawJson::is_null) {
             schema.remove(name);
-            tell(repairs, format!("dropped `{place}.{name}`, which is `null`"));
+            add_repair(repairs, format!("dropped `{place}.{name}`, which is `null`"));
             is_changed = true;
         }
     }
@@ -360,7 +378,7 @@ fn drop_nulls(schema: &mut RawObject, place: &str, repairs: &mut Vec<String>) ->
 }
 
 /// The member of a schema's root that is invalid.
-enum Fault {
+enum SchemaFault {
     Dialect,
     Properties,
     Required,
@@ -368,18 +386,18 @@ enum Fault {
 
 /// Checks the root of a schema except its type, and rewrites schemas of properties that are `true`
 /// or `false`. Returns whether any was rewritten.
-fn arguments(schema: &mut RawObject) -> Result<bool, Fault> {
+fn check_schema_root(schema: &mut RawObject) -> Result<bool, SchemaFault> {
     if schema.get("$schema").is_some_and(|dialect| !is_text(dialect)) {
-        return Err(Fault::Dialect);
+        return Err(SchemaFault::Dialect);
     }
     if let Some(names) = schema.get("required") {
-        let names = elements(names).map_err(|_| Fault::Required)?;
+        let names = elements(names).map_err(|_| SchemaFault::Required)?;
         if !names.iter().all(RawJson::is_string) {
-            return Err(Fault::Required);
+            return Err(SchemaFault::Required);
         }
     }
     let Some(properties) = schema.get("properties") else { return Ok(false) };
-    let mut properties = RawObject::parse(properties).map_err(|_| Fault::Properties)?;
+    let mut properties = RawObject::parse(properties).map_err(|_| SchemaFault::Properties)?;
     let mut is_changed = false;
     properties.try_map(|property| match &**property.bytes() {
         [b'{', ..] => Ok(property.clone()),
@@ -391,7 +409,7 @@ fn arguments(schema: &mut RawObject) -> Result<bool, Fault> {
             is_changed = true;
             Ok(RawJson::trusted(r#"{"not":{}}"#))
         }
-        _ => Err(Fault::Properties),
+        _ => Err(SchemaFault::Properties),
     })?;
     if is_changed {
         schema.set("properties", properties.encode());

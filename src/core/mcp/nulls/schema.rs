@@ -14,7 +14,7 @@ const SCHEMAS: [&str; 5] = [
 ];
 
 /// A position: the JSON pointer of an object, and the name of an optional member that it lacks.
-type Place = (String, String);
+type NullPosition = (String, String);
 
 /// Returns copies of the value with one `null` more, one for each optional member that the type of
 /// that name has in any revision, and at last a copy with all of them.
@@ -27,11 +27,11 @@ pub(crate) fn with_nulls(name: &str, value: &Value) -> Vec<(String, Value)> {
         let document: Value = serde_json::from_str(text).unwrap();
         let types = document.get("$defs").or_else(|| document.get("definitions")).unwrap();
         if let Some(schema) = types.get(name) {
-            (Schemas { types }).walk(schema, value, "", &mut places);
+            (SchemaTypes { types }).walk(schema, value, "", &mut places);
         }
     }
     assert!(!places.is_empty(), "{name}");
-    let with = |places: &[&Place]| {
+    let with = |places: &[&NullPosition]| {
         let mut value = value.clone();
         for (at, member) in places {
             value.pointer_mut(at).unwrap()[member] = Value::Null;
@@ -44,11 +44,11 @@ pub(crate) fn with_nulls(name: &str, value: &Value) -> Vec<(String, Value)> {
     all
 }
 
-struct Schemas<'a> {
+struct SchemaTypes<'a> {
     types: &'a Value,
 }
 
-impl<'a> Schemas<'a> {
+impl<'a> SchemaTypes<'a> {
     fn resolved(&self, schema: &'a Value) -> &'a Value {
         match schema.get("$ref").and_then(Value::as_str) {
             Some(reference) => self.resolved(&self.types[reference.rsplit('/').next().unwrap()]),
@@ -56,7 +56,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    fn walk(&self, schema: &'a Value, value: &Value, at: &str, places: &mut BTreeSet<Place>) {
+    fn walk(&self, schema: &'a Value, value: &Value, at: &str, places: &mut BTreeSet<NullPosition>) {
         let schema = self.resolved(schema);
         let list = |name: &str| schema.get(name).and_then(Value::as_array).into_iter().flatten();
         for one in list("anyOf").chain(list("oneOf")).filter(|one| self.fits(one, value)) {

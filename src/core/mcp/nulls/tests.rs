@@ -2,11 +2,11 @@ use serde_json::{Value, json};
 
 use super::schema::with_nulls;
 use super::*;
-use crate::catalog::inventory::{ListBounds, Next, Reading};
+use crate::catalog::inventory::{ListBounds, ListReading, ReadingStep};
 use crate::mcp::item::Definition;
-use crate::mcp::method::List;
-use crate::mcp::voice::{Ear, Heard};
-use crate::wire::frame::{Bounds, Frame};
+use crate::mcp::method::ItemList;
+use crate::mcp::voice::{UpstreamMessage, UpstreamReader};
+use crate::wire::frame::{Frame, JsonBounds};
 use crate::wire::message::{Message, Notification, Request, Response};
 use crate::wire::quirk::Quirk;
 
@@ -45,14 +45,14 @@ fn a_result_with_nulls_is_the_result_without_them() {
         ),
         (Method::Complete, "CompleteResult", json!({"resultType": "complete", "completion": {"values": []}})),
     ] {
-        assert_eq!(without_in_result(method, &raw(&whole)), None, "{name}");
+        assert_eq!(remove_nulls_of_result(method, &raw(&whole)), None, "{name}");
         for (label, nulls) in with_nulls(name, &whole) {
             // Only legacy servers may have it removed, see `project::without_null_content`.
             let mut whole = whole.clone();
             if nulls.get("structuredContent").is_some() {
                 whole["structuredContent"] = Value::Null;
             }
-            let read = without_in_result(method, &raw(&nulls)).unwrap_or_else(|| raw(&nulls));
+            let read = remove_nulls_of_result(method, &raw(&nulls)).unwrap_or_else(|| raw(&nulls));
             assert_eq!(value(&read), whole, "{label}");
         }
     }
@@ -71,7 +71,7 @@ fn lists_that_have_to_be_there_are_empty_and_other_values_keep_their_bytes() {
             r#"{"content":[{"type":"text","text":"a\u0062"}],"x":[ 1.50,null]}"#,
         ),
     ] {
-        let read = without_in_result(method, &RawJson::trusted(text)).unwrap();
+        let read = remove_nulls_of_result(method, &RawJson::trusted(text)).unwrap();
         assert_eq!(read.text(), want);
     }
     for text in [
@@ -81,16 +81,16 @@ fn lists_that_have_to_be_there_are_empty_and_other_values_keep_their_bytes() {
         r#"{"content":[{"type":"text","text":"t","_meta":null,"_meta":{}}]}"#,
         "null",
     ] {
-        assert_eq!(without_in_result(Method::ToolsCall, &RawJson::trusted(text)), None, "{text}");
+        assert_eq!(remove_nulls_of_result(Method::ToolsCall, &RawJson::trusted(text)), None, "{text}");
     }
 }
 
-fn hear(message: &Value) -> Heard {
+fn hear(message: &Value) -> UpstreamMessage {
     let frame = Frame::from_upstream(message.to_string().into()).unwrap();
-    Ear::new("git", Bounds::CLIENT, |bytes| bytes).hear(&frame).unwrap()
+    UpstreamReader::new("git", JsonBounds::CLIENT, |bytes| bytes).hear(&frame).unwrap()
 }
 
-fn params(heard: Heard) -> Value {
+fn params(heard: UpstreamMessage) -> Value {
     match heard.message {
         Message::Request(Request { params, .. }) | Message::Notification(Notification { params, .. }) => {
             params.as_ref().map_or(Value::Null, value)
@@ -166,19 +166,23 @@ fn a_question_or_a_notification_with_nulls_is_the_one_without_them() {
 #[test]
 fn a_list_with_nulls_is_the_list_without_them() {
     for (list, name, item) in [
-        (List::Tools, "ListToolsResult", json!({"name": "n", "inputSchema": {"type": "object"}, "annotations": {}})),
-        (List::Prompts, "ListPromptsResult", json!({"name": "n", "arguments": [{"name": "a"}]})),
         (
-            List::Resources,
+            ItemList::Tools,
+            "ListToolsResult",
+            json!({"name": "n", "inputSchema": {"type": "object"}, "annotations": {}}),
+        ),
+        (ItemList::Prompts, "ListPromptsResult", json!({"name": "n", "arguments": [{"name": "a"}]})),
+        (
+            ItemList::Resources,
             "ListResourcesResult",
             json!({"uri": "x:/1", "name": "n", "annotations": {}, "icons": [{"src": "https://a.example/i"}]}),
         ),
-        (List::Templates, "ListResourceTemplatesResult", json!({"uriTemplate": "x:/{a}", "name": "n"})),
+        (ItemList::Templates, "ListResourceTemplatesResult", json!({"uriTemplate": "x:/{a}", "name": "n"})),
     ] {
         let whole = json!({list.member(): [item], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
         let read = |page: &Value| {
-            let mut reading = Reading::new(list, ListBounds::default());
-            let Next::Done { items, skipped, endless, .. } = reading.page(&raw(page)).unwrap() else {
+            let mut reading = ListReading::new(list, ListBounds::default());
+            let ReadingStep::Done { items, skipped, endless, .. } = reading.page(&raw(page)).unwrap() else {
                 panic!("{page}")
             };
             assert_eq!((skipped.len(), endless), (0, None), "{page}");

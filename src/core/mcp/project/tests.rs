@@ -2,7 +2,7 @@ use super::*;
 
 fn project(text: &'static str, to: Revision) -> String {
     let raw = RawObject::parse(&RawJson::trusted(text)).unwrap();
-    definition(List::Tools, &raw, "x__t", to).encode().text().into_owned()
+    project_definition(ItemList::Tools, &raw, "x__t", to).encode().text().into_owned()
 }
 
 #[test]
@@ -57,15 +57,15 @@ fn a_wrapped_schema_keeps_its_references_and_one_that_cannot_is_left_out() {
     ] {
         let tool = format!(r#"{{"name":"t","inputSchema":{{"type":"object"}},"outputSchema":{schema}}}"#);
         let raw = RawObject::parse(&RawJson::trusted(tool)).unwrap();
-        let shown = definition(List::Tools, &raw, "x__t", Revision::V2025_11_25);
+        let shown = project_definition(ItemList::Tools, &raw, "x__t", Revision::V2025_11_25);
         assert_eq!(shown.get("outputSchema").map(|schema| schema.text().into_owned()).as_deref(), want, "{label}");
-        let modern = definition(List::Tools, &raw, "x__t", Revision::V2026_07_28);
+        let modern = project_definition(ItemList::Tools, &raw, "x__t", Revision::V2026_07_28);
         assert_eq!(modern.get("outputSchema").unwrap().text(), schema, "{label}");
     }
 }
 
 fn call(text: &'static str, from: Era, to: Revision) -> String {
-    result(Method::ToolsCall, RawJson::trusted(text), from, to).unwrap().text().into_owned()
+    project_result(Method::ToolsCall, RawJson::trusted(text), from, to).unwrap().text().into_owned()
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_result_is_complete_where_no_reader_finds_another_word() {
 #[test]
 fn what_a_legacy_server_says_in_modern_words_never_reaches_a_modern_client() {
     let modern = |text: &'static str| {
-        let shown = result(Method::ToolsCall, RawJson::trusted(text), Era::Legacy, Revision::V2026_07_28);
+        let shown = project_result(Method::ToolsCall, RawJson::trusted(text), Era::Legacy, Revision::V2026_07_28);
         shown.map(|raw| raw.text().into_owned())
     };
     for (text, want) in [
@@ -150,7 +150,7 @@ fn what_a_legacy_server_says_in_modern_words_never_reaches_a_modern_client() {
 #[test]
 fn a_modern_result_with_a_word_twice_reaches_no_legacy_client() {
     let twice = RawJson::trusted(r#"{"resultType":"complete","ttlMs":1,"ttlMs":2}"#);
-    assert!(result(Method::ToolsCall, twice, Era::Modern, Revision::V2025_11_25).is_none());
+    assert!(project_result(Method::ToolsCall, twice, Era::Modern, Revision::V2025_11_25).is_none());
     let text = r#"{ "content":[{"text":"resultType"}], "b":2.50 }"#;
     assert_eq!(call(text, Era::Modern, Revision::V2025_11_25), text);
 }
@@ -227,11 +227,11 @@ fn legacy_clients_get_no_name_of_the_server_and_every_other_byte() {
         let want = if want.is_empty() { &text } else { want };
         let raw = RawJson::checked(text.clone()).unwrap();
         for to in [Revision::V2024_11_05, Revision::V2025_11_25] {
-            let got = result(Method::ResourcesRead, raw.clone(), Era::Modern, to).unwrap();
+            let got = project_result(Method::ResourcesRead, raw.clone(), Era::Modern, to).unwrap();
             assert_eq!(got.text(), want, "{to}: {text}");
             assert!(RawJson::checked(got.into_bytes()).is_ok());
         }
-        let same = result(Method::ResourcesRead, raw, Era::Modern, Revision::V2026_07_28).unwrap();
+        let same = project_result(Method::ResourcesRead, raw, Era::Modern, Revision::V2026_07_28).unwrap();
         assert!(same.text().ends_with(&text[1..]), "modern clients get it: {}", same.text());
     }
 }
@@ -254,7 +254,7 @@ proptest::proptest! {
         let members: Vec<String> = members.into_iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         let text = format!("{{{}}}", members.join(between));
         let members = |raw: &RawJson| RawObject::parse(raw).map(|object| object.encode().text().into_owned()).ok();
-        if let Some(short) = without_both(text.as_bytes()) {
+        if let Some(short) = cut_modern_members_and_info(text.as_bytes()) {
             let long = without_modern_members(without_server_info(RawJson::trusted(text.clone())));
             let short = RawJson::trusted(short);
             proptest::prop_assert_eq!(long.as_ref().and_then(members), members(&short), "{} {}", text, short.text());

@@ -4,7 +4,7 @@
 //! skips free content such as `structuredContent`, `arguments` or the `data` of a log message.
 
 use crate::wire::raw::RawJson;
-use crate::wire::tokens::{Kind, Tokens, unescaped};
+use crate::wire::tokens::{JsonTokens, TokenKind, unescaped};
 
 /// The key of `_meta` for the gateway's reason not to make a call.
 pub const REFUSAL: &str = "headend/refusal";
@@ -15,7 +15,7 @@ const UPSTREAM_REFUSAL: &str = "headend/upstream-refusal";
 
 /// The role of a value in a message, if the value can have a `_meta` or leads to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum MetaRole {
     /// The result of a request.
     Result,
     /// `params`, a content block, a definition, a message of a prompt, and any other object with a
@@ -31,7 +31,7 @@ pub(super) enum Place {
     ErrorData,
 }
 
-impl Place {
+impl MetaRole {
     /// Returns the role of the value of a member; `None` if it leads to no `_meta`. Source: the
     /// schemas of all revisions, and of the tasks extension.
     pub(super) fn of_member(self, key: &str) -> Option<Self> {
@@ -63,11 +63,12 @@ impl Place {
 
 /// Returns the value without the gateway's keys, and their number. The refusal of a result is kept
 /// under a key that names its server.
-pub(super) fn without_ours(value: &RawJson, place: Place, upstream: &str) -> (RawJson, usize) {
-    let (text, tokens) = (value.bytes(), Tokens::of(value.bytes()));
-    let mut walk = Walk { text, tokens, open: Vec::new(), upstream, moved: false, out: Vec::new(), copied: 0, keys: 0 };
+pub(super) fn remove_own_keys(value: &RawJson, place: MetaRole, upstream: &str) -> (RawJson, usize) {
+    let (text, tokens) = (value.bytes(), JsonTokens::of(value.bytes()));
+    let mut walk =
+        MetaWalk { text, tokens, open: Vec::new(), upstream, moved: false, out: Vec::new(), copied: 0, keys: 0 };
     walk.run(place);
-    let Walk { mut out, copied, keys, .. } = walk;
+    let MetaWalk { mut out, copied, keys, .. } = walk;
     if keys == 0 {
         return (value.clone(), 0);
     }
@@ -77,16 +78,16 @@ pub(super) fn without_ours(value: &RawJson, place: Place, upstream: &str) -> (Ra
 
 /// An array or object that the walk has entered.
 #[derive(Clone, Copy)]
-struct Level {
-    place: Place,
+struct OpenLevel {
+    place: MetaRole,
     is_object: bool,
 }
 
 /// A walk through valid JSON that copies everything except the removed keys.
-struct Walk<'a> {
+struct MetaWalk<'a> {
     text: &'a [u8],
-    tokens: Tokens<'a>,
-    open: Vec<Level>,
+    tokens: JsonTokens<'a>,
+    open: Vec<OpenLevel>,
     upstream: &'a str,
     /// True once a refusal was moved to its new key; a second one is removed.
     moved: bool,
@@ -96,15 +97,15 @@ struct Walk<'a> {
     keys: usize,
 }
 
-impl Walk<'_> {
+impl MetaWalk<'_> {
     /// Walks through the whole text, whose root has this role.
-    fn run(&mut self, place: Place) {
+    fn run(&mut self, place: MetaRole) {
         // The role of the next value; `None` if it leads to no `_meta`.
         let mut leads = Some(place);
         while let Some(token) = self.tokens.next() {
             match token.kind {
-                Kind::Object | Kind::Array => {
-                    let level = leads.map(|place| Level { place, is_object: token.kind == Kind::Object });
+                TokenKind::Object | TokenKind::Array => {
+                    let level = leads.map(|place| OpenLevel { place, is_object: token.kind == TokenKind::Object });
                     // The protocol has lists of objects and no lists of lists.
                     let in_list = self.open.last().is_some_and(|level| !level.is_object);
                     match level.filter(|level| level.is_object || !in_list) {
@@ -112,18 +113,18 @@ impl Walk<'_> {
                         None => self.tokens.skip_to(self.tokens.depth() - 1),
                     }
                 }
-                Kind::ObjectEnd | Kind::ArrayEnd => {
+                TokenKind::ObjectEnd | TokenKind::ArrayEnd => {
                     self.open.pop();
                 }
-                Kind::Comma | Kind::Key | Kind::String | Kind::Scalar => {}
+                TokenKind::Comma | TokenKind::Key | TokenKind::String | TokenKind::Scalar => {}
             }
-            let Some(Level { place, is_object }) = self.open.last().copied() else { return };
+            let Some(OpenLevel { place, is_object }) = self.open.last().copied() else { return };
             leads = Some(place).filter(|_| !is_object);
-            if token.kind == Kind::Key {
+            if token.kind == TokenKind::Key {
                 // Half of a surrogate pair is in no key of the protocol.
                 let name = unescaped(self.tokens.literal(token)).unwrap_or_default();
                 if place.has_meta() && name.eq_ignore_ascii_case("_meta") && self.tokens.peek() == Some(b'{') {
-                    self.meta(place == Place::Result);
+                    self.meta(place == MetaRole::Result);
                 } else {
                     leads = place.of_member(&name);
                 }
@@ -136,7 +137,7 @@ impl Walk<'_> {
     fn meta(&mut self, of_result: bool) {
         self.tokens.next();
         let (mut some_kept, mut last_end) = (false, self.tokens.at());
-        while let Some(token) = self.tokens.next().filter(|token| token.kind == Kind::Key) {
+        while let Some(token) = self.tokens.next().filter(|token| token.kind == TokenKind::Key) {
             let (start, key) = (token.start, self.tokens.literal(token));
             let is_object = self.tokens.peek() == Some(b'{');
             let value = self.tokens.at();
@@ -147,7 +148,7 @@ impl Walk<'_> {
                 self.tokens.next();
                 self.tokens.peek();
             }
-            if !begins(key, OURS) {
+            if !starts_with_unescaped(key, OURS) {
                 some_kept = true;
             } else if of_result && !self.moved && is_object && is_refusal(key) {
                 (some_kept, self.moved) = (true, true);
@@ -186,7 +187,7 @@ fn is_refusal(key: &[u8]) -> bool {
 
 /// Reports whether a string literal, unescaped, begins with this text. Any text may follow, half a
 /// surrogate pair too.
-fn begins(literal: &[u8], text: &[u8]) -> bool {
+fn starts_with_unescaped(literal: &[u8], text: &[u8]) -> bool {
     let mut rest = literal.get(1..).unwrap_or_default();
     text.iter().all(|want| {
         let (read, after) = match rest {

@@ -4,9 +4,10 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// Returns the cleaned `result`, `error` or `params` of a message, and the counts of removals.
-fn left(text: &str) -> (String, Taken) {
+fn left(text: &str) -> (String, RemovedWords) {
     let frame = Frame::from_upstream(Bytes::copy_from_slice(text.as_bytes())).unwrap();
-    let Heard { message, taken, .. } = Ear::new("git", Bounds::CLIENT, |bytes| bytes).hear(&frame).unwrap();
+    let UpstreamMessage { message, taken, .. } =
+        UpstreamReader::new("git", JsonBounds::CLIENT, |bytes| bytes).hear(&frame).unwrap();
     let left = match message {
         Message::Response(response) => response.outcome.unwrap_or_else(|error| error),
         Message::Request(request) => request.params.unwrap(),
@@ -15,11 +16,11 @@ fn left(text: &str) -> (String, Taken) {
     (left.text().into_owned(), taken)
 }
 
-fn of_result(result: &str) -> (String, Taken) {
+fn of_result(result: &str) -> (String, RemovedWords) {
     left(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#))
 }
 
-fn of_error(error: &str) -> (String, Taken) {
+fn of_error(error: &str) -> (String, RemovedWords) {
     left(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#))
 }
 
@@ -50,7 +51,7 @@ fn our_keys_are_taken_out_wherever_the_protocol_has_meta() {
     ] {
         let (got, taken) = of_result(&place.replace('@', META));
         assert_eq!(got, place.replace('@', r#"{"a":1,"b":2}"#));
-        assert_eq!(taken, Taken { keys: 1, errors: 0 }, "{place}");
+        assert_eq!(taken, RemovedWords { keys: 1, errors: 0 }, "{place}");
     }
     for message in [
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"_meta":@}}"#,
@@ -62,7 +63,7 @@ fn our_keys_are_taken_out_wherever_the_protocol_has_meta() {
     ] {
         let (got, taken) = left(&message.replace('@', META));
         assert!(got.contains(r#""_meta":{"a":1,"b":2}"#), "{got}");
-        assert_eq!(taken, Taken { keys: 1, errors: 0 }, "{message}");
+        assert_eq!(taken, RemovedWords { keys: 1, errors: 0 }, "{message}");
     }
 }
 
@@ -73,7 +74,7 @@ fn the_refusal_of_a_gateway_behind_this_one_stays_in_a_task_s_result() {
     let (got, taken) = of_result(&done.replace('@', refused));
     let moved = r#"{"a":1,"headend/upstream-refusal":{"upstream":"git","refusal":{"reason":"denied"}}}"#;
     assert_eq!(got, done.replacen('@', r#"{"a":1}"#, 1).replacen('@', moved, 1));
-    assert_eq!(taken, Taken { keys: 2, errors: 0 });
+    assert_eq!(taken, RemovedWords { keys: 2, errors: 0 });
 }
 
 #[test]
@@ -92,11 +93,11 @@ fn what_is_no_meta_of_the_protocol_stays_byte_for_byte() {
         r#"{"content":[ ],"vendor": @ ,"n":1.50,"\u0068":"\/"}"#,
     ] {
         let text = place.replace('@', META);
-        assert_eq!(of_result(&text), (text, Taken::default()));
+        assert_eq!(of_result(&text), (text, RemovedWords::default()));
     }
     let log = r#"{"level":"info","data":{"_meta":{"headend/refusal":1},"content":{"_meta":{"headend/refusal":1}}}}"#;
     let notice = format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{log}}}"#);
-    assert_eq!(left(&notice), (log.to_owned(), Taken::default()));
+    assert_eq!(left(&notice), (log.to_owned(), RemovedWords::default()));
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn the_refusal_of_a_gateway_behind_this_one_keeps_its_words_and_gets_its_name() 
 fn what_is_written_anew_is_counted_and_nothing_else() {
     let counted = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let counts = Arc::clone(&counted);
-    let ear = Ear::new("git", Bounds::CLIENT, move |bytes| {
+    let ear = UpstreamReader::new("git", JsonBounds::CLIENT, move |bytes| {
         counts.lock().push(bytes.clone());
         bytes
     });
@@ -205,7 +206,7 @@ fn an_error_that_could_be_ours_is_told_as_the_servers() {
             got,
             format!(r#"{{"code":-32603,"message":"m","data":{{"upstream":{error},"upstream-name":"git"}}}}"#)
         );
-        assert_eq!(taken, Taken { keys: 0, errors: 1 }, "{error}");
+        assert_eq!(taken, RemovedWords { keys: 0, errors: 1 }, "{error}");
     }
     for error in [
         r#"{"code":1000,"message":"m"}"#,
@@ -214,12 +215,12 @@ fn an_error_that_could_be_ours_is_told_as_the_servers() {
         r#"{"code":-32602,"message":"m","data":["executed","reason"]}"#,
         r#"{"code":-32602, "message":"m","data":{"x":{"executed":"no","reason":"busy"}}}"#,
     ] {
-        assert_eq!(of_error(error), (error.to_owned(), Taken::default()));
+        assert_eq!(of_error(error), (error.to_owned(), RemovedWords::default()));
     }
     for error in [r#"{"code":1001,"code":-1,"message":"m"}"#, "[1001]", "null", r#""headend""#] {
         let (got, taken) = of_error(error);
         assert!(got.starts_with(r#"{"code":-32603,"#) && !got.contains("data"), "{got}");
-        assert_eq!(taken, Taken::default());
+        assert_eq!(taken, RemovedWords::default());
     }
 }
 
@@ -240,7 +241,7 @@ fn refers_to(part: &Value, found: &mut Vec<String>) {
 fn every_member_that_leads_to_a_meta_in_the_schemas_is_known() {
     // Members that only clients send, or that no client sees.
     const OTHERS: [&str; 4] = ["inputResponses", "roots", "extensions", "_meta"];
-    let places = [Place::Result, Place::Request, Place::Error, Place::ErrorData];
+    let places = [MetaRole::Result, MetaRole::Request, MetaRole::Error, MetaRole::ErrorData];
     for text in [
         include_str!("../../../../tests/data/schema/2025-11-25.json"),
         include_str!("../../../../tests/data/schema/2026-07-28.json"),
@@ -283,13 +284,13 @@ fn nesting_costs_no_stack() {
         let inner = r#"{"_meta":{"headend/x":1}}"#;
         let text = format!(r#"{{"content":{}{inner}{}}}"#, open.repeat(deep), close.repeat(deep));
         let raw = RawJson::trusted(text);
-        let (_, keys) = without_ours(&raw, Place::Result, "git");
+        let (_, keys) = remove_own_keys(&raw, MetaRole::Result, "git");
         assert_eq!(keys, usize::from(open.contains("content")), "{open}");
     }
 }
 
 /// Applies the same rules to a tree of values.
-fn reference(value: &Value, place: Option<Place>, in_list: bool, first: &mut bool) -> Value {
+fn reference(value: &Value, place: Option<MetaRole>, in_list: bool, first: &mut bool) -> Value {
     match (value, place) {
         (Value::Array(parts), Some(_)) if !in_list => {
             parts.iter().map(|part| reference(part, place, true, first)).collect()
@@ -298,8 +299,8 @@ fn reference(value: &Value, place: Option<Place>, in_list: bool, first: &mut boo
             let mut out = Map::new();
             for (key, value) in members {
                 let new = match (key.as_str(), value) {
-                    ("_meta", Value::Object(meta)) if matches!(place, Place::Result | Place::Open) => {
-                        meta_reference(meta, place == Place::Result, first)
+                    ("_meta", Value::Object(meta)) if matches!(place, MetaRole::Result | MetaRole::Open) => {
+                        meta_reference(meta, place == MetaRole::Result, first)
                     }
                     (key, value) => reference(value, leads_to(place, key), false, first),
                 };
@@ -324,12 +325,12 @@ fn meta_reference(meta: &Map<String, Value>, of_result: bool, first: &mut bool) 
     Value::Object(out)
 }
 
-fn leads_to(place: Place, key: &str) -> Option<Place> {
+fn leads_to(place: MetaRole, key: &str) -> Option<MetaRole> {
     match (place, key) {
-        (Place::Result | Place::Open, "content" | "resource" | "messages" | "tools") => Some(Place::Open),
-        (Place::Result | Place::Open, "inputRequests") => Some(Place::Requests),
-        (Place::Requests, _) => Some(Place::Request),
-        (Place::Request, "params") => Some(Place::Open),
+        (MetaRole::Result | MetaRole::Open, "content" | "resource" | "messages" | "tools") => Some(MetaRole::Open),
+        (MetaRole::Result | MetaRole::Open, "inputRequests") => Some(MetaRole::Requests),
+        (MetaRole::Requests, _) => Some(MetaRole::Request),
+        (MetaRole::Request, "params") => Some(MetaRole::Open),
         _ => None,
     }
 }
@@ -393,10 +394,10 @@ proptest! {
         let mut text = String::new();
         written(&json!({"content": value.clone(), "_meta": value}), spelling, &space, &mut text);
         let before: Value = serde_json::from_str(&text).unwrap();
-        let want = reference(&before, Some(Place::Result), false, &mut true);
+        let want = reference(&before, Some(MetaRole::Result), false, &mut true);
         let (got, taken) = of_result(&text);
         prop_assert_eq!(serde_json::from_str::<Value>(&got).unwrap(), want);
-        if taken == Taken::default() {
+        if taken == RemovedWords::default() {
             prop_assert_eq!(got, text);
         }
     }

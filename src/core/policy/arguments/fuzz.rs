@@ -4,22 +4,22 @@
 use serde_json::Value;
 use strum::VariantArray as _;
 
-use super::json::{Json, exact};
-use super::matcher::{JsonType, Matcher, MatcherSpec, Scalar};
-use super::pointer::{Pointer, Quantifier};
+use super::json::{LosslessJson, exact_number};
+use super::matcher::{ArgumentMatcher, JsonType, MatcherSpec, ScalarSpec};
+use super::pointer::{ArgumentPointer, Quantifier};
 use super::{RawJson, Truth};
 
 /// Compares the reading of arguments with that of `serde_json`, and applies every kind of matcher
 /// to the values that `pointer` leads to.
 pub(in crate::policy) fn look_at(pointer: &str, arguments: &RawJson) {
-    let read = Json::read(arguments.bytes());
+    let read = LosslessJson::read(arguments.bytes());
     let Ok(reference) = arguments.parse::<Value>() else { return };
     let read = read.unwrap();
     same(&read, &reference);
-    let Ok(place) = Pointer::parse(pointer) else { return };
+    let Ok(place) = ArgumentPointer::parse(pointer) else { return };
     for spec in specs(pointer) {
-        let Ok(matcher) = Matcher::compile(&spec) else { continue };
-        let test = |value: Option<&Json<'_>>| value.map_or(Truth::No, |value| matcher.matches(value));
+        let Ok(matcher) = ArgumentMatcher::compile(&spec) else { continue };
+        let test = |value: Option<&LosslessJson<'_>>| value.map_or(Truth::No, |value| matcher.matches(value));
         let [any, all, ask] = [Quantifier::Any, Quantifier::All, Quantifier::AllOrUnknown]
             .map(|quantifier| place.evaluate(&read, quantifier, &test));
         assert!(any != Truth::No || ask != Truth::Yes || all == Truth::Yes, "{pointer:?}");
@@ -27,8 +27,8 @@ pub(in crate::policy) fn look_at(pointer: &str, arguments: &RawJson) {
     // A pointer without `*` leads to the value that `serde_json` finds, or is in doubt.
     if !pointer.split('/').any(|step| step == "*") {
         let found = reference.pointer(pointer).is_some();
-        let present = Matcher::compile(&MatcherSpec::Present).unwrap();
-        let test = |value: Option<&Json<'_>>| value.map_or(Truth::No, |value| present.matches(value));
+        let present = ArgumentMatcher::compile(&MatcherSpec::Present).unwrap();
+        let test = |value: Option<&LosslessJson<'_>>| value.map_or(Truth::No, |value| present.matches(value));
         let truth = place.evaluate(&read, Quantifier::Any, &test);
         assert!(truth == Truth::Unknown || (truth == Truth::Yes) == found, "{pointer:?}: {truth:?}");
     }
@@ -37,9 +37,9 @@ pub(in crate::policy) fn look_at(pointer: &str, arguments: &RawJson) {
 fn specs(text: &str) -> Vec<MatcherSpec> {
     let own = || text.to_owned();
     let mut specs = vec![
-        MatcherSpec::Eq(Scalar::Text(own())),
-        MatcherSpec::Ne(Scalar::Number(1.0)),
-        MatcherSpec::In(vec![Scalar::Boolean(true), Scalar::Text(own())]),
+        MatcherSpec::Eq(ScalarSpec::Text(own())),
+        MatcherSpec::Ne(ScalarSpec::Number(1.0)),
+        MatcherSpec::In(vec![ScalarSpec::Boolean(true), ScalarSpec::Text(own())]),
         MatcherSpec::Prefix(own()),
         MatcherSpec::Suffix(own()),
         MatcherSpec::Glob(own()),
@@ -57,21 +57,21 @@ fn specs(text: &str) -> Vec<MatcherSpec> {
     specs
 }
 
-fn same(read: &Json<'_>, reference: &Value) {
+fn same(read: &LosslessJson<'_>, reference: &Value) {
     match (read, reference) {
-        (Json::Null, Value::Null) => {}
-        (Json::Boolean(a), Value::Bool(b)) => assert_eq!(a, b),
-        (Json::Text(a), Value::String(b)) => assert_eq!(a, b),
-        (Json::Number(text), Value::Number(number)) => {
-            if let (Some(exact), Some(integer)) = (exact(text), number.as_i64()) {
+        (LosslessJson::Null, Value::Null) => {}
+        (LosslessJson::Boolean(a), Value::Bool(b)) => assert_eq!(a, b),
+        (LosslessJson::Text(a), Value::String(b)) => assert_eq!(a, b),
+        (LosslessJson::Number(text), Value::Number(number)) => {
+            if let (Some(exact), Some(integer)) = (exact_number(text), number.as_i64()) {
                 assert!((exact - integer as f64).abs() < 1e-9, "{text}");
             }
         }
-        (Json::List(a), Value::Array(b)) => {
+        (LosslessJson::List(a), Value::Array(b)) => {
             assert_eq!(a.len(), b.len());
             a.iter().zip(b).for_each(|(a, b)| same(a, b));
         }
-        (Json::Object(a), Value::Object(b)) => {
+        (LosslessJson::Object(a), Value::Object(b)) => {
             for (key, value) in a {
                 // If two keys are equal, `serde_json` keeps the last one.
                 if a.iter().filter(|(other, _)| other == key).count() == 1 {

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::wire::tokens::{Kind, Token, Tokens, unescaped};
+use crate::wire::tokens::{JsonToken, JsonTokens, TokenKind, unescaped};
 
 /// Deepest value that is read. Frames have a lower bound already.
 const MAX_DEPTH: usize = 128;
 
 /// A JSON value, read without loss.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Json<'a> {
+pub(super) enum LosslessJson<'a> {
     Null,
     Boolean(bool),
     /// A number as written.
@@ -20,10 +20,10 @@ pub(super) enum Json<'a> {
     Object(Vec<(Cow<'a, str>, Self)>),
 }
 
-impl<'a> Json<'a> {
+impl<'a> LosslessJson<'a> {
     /// Parses one value; returns `None` if the bytes are anything else.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader { text: std::str::from_utf8(bytes).ok()?, tokens: Tokens::of(bytes) };
+        let mut reader = JsonParser { text: std::str::from_utf8(bytes).ok()?, tokens: JsonTokens::of(bytes) };
         let first = reader.tokens.next()?;
         let value = reader.value(first)?;
         reader.tokens.next().is_none().then_some(value)
@@ -44,63 +44,63 @@ impl<'a> Json<'a> {
 
 /// A recursive-descent parser. It checks the order of the tokens as well, because doubtful
 /// arguments must count as unknown.
-struct Reader<'a> {
+struct JsonParser<'a> {
     text: &'a str,
-    tokens: Tokens<'a>,
+    tokens: JsonTokens<'a>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonParser<'a> {
     /// Reads the value that begins with a token.
-    fn value(&mut self, first: Token) -> Option<Json<'a>> {
+    fn value(&mut self, first: JsonToken) -> Option<LosslessJson<'a>> {
         if self.tokens.depth() > MAX_DEPTH {
             return None;
         }
         match first.kind {
-            Kind::Object => self.object().map(Json::Object),
-            Kind::Array => self.list().map(Json::List),
-            Kind::String => unescaped(self.tokens.literal(first)).map(Json::Text),
-            Kind::Scalar => match self.text.get(first.start..first.end)? {
-                "null" => Some(Json::Null),
-                "true" => Some(Json::Boolean(true)),
-                "false" => Some(Json::Boolean(false)),
+            TokenKind::Object => self.object().map(LosslessJson::Object),
+            TokenKind::Array => self.list().map(LosslessJson::List),
+            TokenKind::String => unescaped(self.tokens.literal(first)).map(LosslessJson::Text),
+            TokenKind::Scalar => match self.text.get(first.start..first.end)? {
+                "null" => Some(LosslessJson::Null),
+                "true" => Some(LosslessJson::Boolean(true)),
+                "false" => Some(LosslessJson::Boolean(false)),
                 text if text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')) => {
-                    Some(Json::Number(text))
+                    Some(LosslessJson::Number(text))
                 }
                 _ => None,
             },
-            Kind::ObjectEnd | Kind::ArrayEnd | Kind::Comma | Kind::Key => None,
+            TokenKind::ObjectEnd | TokenKind::ArrayEnd | TokenKind::Comma | TokenKind::Key => None,
         }
     }
 
-    fn list(&mut self) -> Option<Vec<Json<'a>>> {
+    fn list(&mut self) -> Option<Vec<LosslessJson<'a>>> {
         let mut items = Vec::new();
         let mut token = self.tokens.next()?;
-        if token.kind == Kind::ArrayEnd {
+        if token.kind == TokenKind::ArrayEnd {
             return Some(items);
         }
         loop {
             items.push(self.value(token)?);
             let after = self.tokens.next()?.kind;
-            if after != Kind::Comma {
-                return (after == Kind::ArrayEnd).then_some(items);
+            if after != TokenKind::Comma {
+                return (after == TokenKind::ArrayEnd).then_some(items);
             }
             token = self.tokens.next()?;
         }
     }
 
-    fn object(&mut self) -> Option<Vec<(Cow<'a, str>, Json<'a>)>> {
+    fn object(&mut self) -> Option<Vec<(Cow<'a, str>, LosslessJson<'a>)>> {
         let mut members = Vec::new();
         let mut token = self.tokens.next()?;
-        if token.kind == Kind::ObjectEnd {
+        if token.kind == TokenKind::ObjectEnd {
             return Some(members);
         }
         loop {
-            let key = unescaped(self.tokens.literal(token)).filter(|_| token.kind == Kind::Key)?;
+            let key = unescaped(self.tokens.literal(token)).filter(|_| token.kind == TokenKind::Key)?;
             let first = self.tokens.next()?;
             members.push((key, self.value(first)?));
             let after = self.tokens.next()?.kind;
-            if after != Kind::Comma {
-                return (after == Kind::ObjectEnd).then_some(members);
+            if after != TokenKind::Comma {
+                return (after == TokenKind::ObjectEnd).then_some(members);
             }
             token = self.tokens.next()?;
         }
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
 
 /// Returns the value of a number that every JSON reader reads alike: an integer up to 2^53, or a
 /// decimal that a double holds exactly as written. Returns `None` for any other number.
-pub(super) fn exact(text: &str) -> Option<f64> {
+pub(super) fn exact_number(text: &str) -> Option<f64> {
     const SAFE: i64 = 1 << 53;
     if is_integer(text) {
         let number: i64 = text.parse().ok().filter(|number| (-SAFE..=SAFE).contains(number))?;
@@ -146,20 +146,28 @@ mod tests {
 
     #[test]
     fn values_are_read_as_they_stand() {
-        let read = |text: &'static str| Json::read(text.as_bytes());
-        let text = |text: &'static str| Json::Text(Cow::Borrowed(text));
+        let read = |text: &'static str| LosslessJson::read(text.as_bytes());
+        let text = |text: &'static str| LosslessJson::Text(Cow::Borrowed(text));
         assert_eq!(
             read(" { \"a\\u0062\" : [ 1.50 , true,null, \"x\\\"y\" ] , \"c\":{} } "),
-            Some(Json::Object(vec![
-                ("ab".into(), Json::List(vec![Json::Number("1.50"), Json::Boolean(true), Json::Null, text("x\"y")])),
-                ("c".into(), Json::Object(vec![])),
+            Some(LosslessJson::Object(vec![
+                (
+                    "ab".into(),
+                    LosslessJson::List(vec![
+                        LosslessJson::Number("1.50"),
+                        LosslessJson::Boolean(true),
+                        LosslessJson::Null,
+                        text("x\"y")
+                    ])
+                ),
+                ("c".into(), LosslessJson::Object(vec![])),
             ]))
         );
         for broken in ["", "{", "[1,]", "{\"a\"}", "\"a", "\"\\", "tru", "1 2", "{\"a\":1,}", "\"\\ud800\""] {
             assert_eq!(read(broken), None, "{broken}");
         }
         let deep = "[".repeat(200) + &"]".repeat(200);
-        assert_eq!(Json::read(deep.as_bytes()), None);
+        assert_eq!(LosslessJson::read(deep.as_bytes()), None);
     }
 
     #[test]
@@ -182,7 +190,7 @@ mod tests {
             ("-", None),
             ("1-1", None),
         ] {
-            assert_eq!(exact(text), want, "{text}");
+            assert_eq!(exact_number(text), want, "{text}");
         }
     }
 }

@@ -5,9 +5,9 @@ use core::net::IpAddr;
 use ipnet::IpNet;
 use regex::{Regex, RegexBuilder};
 
-use super::json::{Json, exact, is_integer};
+use super::json::{LosslessJson, exact_number, is_integer};
 use super::text;
-use crate::policy::pattern::Glob;
+use crate::policy::pattern::TextGlob;
 use crate::policy::truth::Truth;
 
 /// Longest regular expression, in bytes.
@@ -33,9 +33,9 @@ pub struct ArgumentSpec {
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum MatcherSpec {
-    Eq(Scalar),
-    Ne(Scalar),
-    In(Vec<Scalar>),
+    Eq(ScalarSpec),
+    Ne(ScalarSpec),
+    In(Vec<ScalarSpec>),
     Prefix(String),
     Suffix(String),
     /// A glob, as over names: `*` matches any text, `/` included.
@@ -74,7 +74,7 @@ fn serialize_true<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error
 /// A value that a matcher compares with.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
-pub enum Scalar {
+pub enum ScalarSpec {
     Text(String),
     Number(f64),
     Boolean(bool),
@@ -96,16 +96,16 @@ pub enum JsonType {
 
 /// A compiled matcher.
 #[derive(Debug)]
-pub(super) enum Matcher {
-    OneOf(Box<[Scalar]>),
-    NoneOf(Box<[Scalar]>),
+pub(super) enum ArgumentMatcher {
+    OneOf(Box<[ScalarSpec]>),
+    NoneOf(Box<[ScalarSpec]>),
     Prefix(Box<str>),
     Suffix(Box<str>),
-    Glob(Glob),
+    Glob(TextGlob),
     Regex(Regex),
     PathUnder(Box<str>),
-    UrlHost(Box<[text::Domain]>),
-    EmailDomain(Box<[text::Domain]>),
+    UrlHost(Box<[text::DomainPattern]>),
+    EmailDomain(Box<[text::DomainPattern]>),
     Cidr(Box<[IpNet]>),
     Range { min: f64, max: f64 },
     MaxLen(usize),
@@ -115,7 +115,7 @@ pub(super) enum Matcher {
     Present,
 }
 
-impl Matcher {
+impl ArgumentMatcher {
     /// Compiles a matcher; the error says what is wrong with it.
     pub(super) fn compile(spec: &MatcherSpec) -> Result<Self, String> {
         Ok(match spec {
@@ -124,11 +124,11 @@ impl Matcher {
             MatcherSpec::In(values) => Self::OneOf(scalars(values)?),
             MatcherSpec::Prefix(text) => Self::Prefix(some_text(text)?),
             MatcherSpec::Suffix(text) => Self::Suffix(some_text(text)?),
-            MatcherSpec::Glob(text) => Self::Glob(Glob::compile(text)?),
+            MatcherSpec::Glob(text) => Self::Glob(TextGlob::compile(text)?),
             MatcherSpec::Regex(text) => Self::Regex(regex(text)?),
-            MatcherSpec::PathUnder(path) => Self::PathUnder(text::base(path)?),
-            MatcherSpec::UrlHostIn(hosts) => Self::UrlHost(list(hosts, text::Domain::host)?),
-            MatcherSpec::EmailDomainIn(domains) => Self::EmailDomain(list(domains, text::Domain::name)?),
+            MatcherSpec::PathUnder(path) => Self::PathUnder(text::plain_folder(path)?),
+            MatcherSpec::UrlHostIn(hosts) => Self::UrlHost(list(hosts, text::DomainPattern::host)?),
+            MatcherSpec::EmailDomainIn(domains) => Self::EmailDomain(list(domains, text::DomainPattern::name)?),
             MatcherSpec::CidrIn(nets) => Self::Cidr(list(nets, net)?),
             MatcherSpec::Range { min, max } => range(*min, *max)?,
             MatcherSpec::MaxLen(most) => Self::MaxLen(*most),
@@ -140,18 +140,18 @@ impl Matcher {
     }
 
     /// Tests a value that is present.
-    pub(super) fn matches(&self, value: &Json<'_>) -> Truth {
+    pub(super) fn matches(&self, value: &LosslessJson<'_>) -> Truth {
         match self {
-            Self::OneOf(wanted) => one_of(wanted, value),
-            Self::NoneOf(wanted) => one_of(wanted, value).not(),
+            Self::OneOf(wanted) => is_one_of(wanted, value),
+            Self::NoneOf(wanted) => is_one_of(wanted, value).not(),
             Self::MaxItems(most) => value.as_list().map_or(Truth::Unknown, |items| Truth::from(items.len() <= *most)),
             Self::Range { min, max } => {
-                let number = value.as_number().and_then(exact);
+                let number = value.as_number().and_then(exact_number);
                 number.map_or(Truth::Unknown, |number| Truth::from((*min..=*max).contains(&number)))
             }
             Self::Type(kind) => is_type(*kind, value),
             // Some servers read `null` as absent, others as present.
-            Self::Absent | Self::Present if *value == Json::Null => Truth::Unknown,
+            Self::Absent | Self::Present if *value == LosslessJson::Null => Truth::Unknown,
             Self::Absent => Truth::No,
             Self::Present => Truth::Yes,
             Self::Prefix(_)
@@ -216,12 +216,14 @@ impl Matcher {
 }
 
 /// Whether the value equals one of the wanted ones; unknown if none of them has the value's type.
-fn one_of(wanted: &[Scalar], value: &Json<'_>) -> Truth {
-    let equal = |scalar: &Scalar| match (scalar, value) {
-        (Scalar::Text(wanted), Json::Text(text)) if !text.contains('\0') => Some(**text == **wanted),
-        (Scalar::Boolean(wanted), Json::Boolean(value)) => Some(wanted == value),
+fn is_one_of(wanted: &[ScalarSpec], value: &LosslessJson<'_>) -> Truth {
+    let equal = |scalar: &ScalarSpec| match (scalar, value) {
+        (ScalarSpec::Text(wanted), LosslessJson::Text(text)) if !text.contains('\0') => Some(**text == **wanted),
+        (ScalarSpec::Boolean(wanted), LosslessJson::Boolean(value)) => Some(wanted == value),
         // Both numbers are exact, so they can be compared.
-        (Scalar::Number(wanted), Json::Number(text)) => exact(text).map(|number| number.total_cmp(wanted).is_eq()),
+        (ScalarSpec::Number(wanted), LosslessJson::Number(text)) => {
+            exact_number(text).map(|number| number.total_cmp(wanted).is_eq())
+        }
         _ => None,
     };
     let mut known = false;
@@ -236,11 +238,11 @@ fn one_of(wanted: &[Scalar], value: &Json<'_>) -> Truth {
 }
 
 /// Whether a value has a JSON type; unknown for numbers such as `1.0` if the type is integer.
-fn is_type(kind: JsonType, value: &Json<'_>) -> Truth {
+fn is_type(kind: JsonType, value: &LosslessJson<'_>) -> Truth {
     Truth::from(match (kind, value) {
-        (JsonType::Integer, Json::Number(text)) => {
+        (JsonType::Integer, LosslessJson::Number(text)) => {
             // Some validators take `1.0` for an integer, others do not.
-            let whole = exact(text).map(|number| number.fract() == 0.0);
+            let whole = exact_number(text).map(|number| number.fract() == 0.0);
             return if is_integer(text) {
                 Truth::Yes
             } else if whole == Some(false) {
@@ -249,12 +251,12 @@ fn is_type(kind: JsonType, value: &Json<'_>) -> Truth {
                 Truth::Unknown
             };
         }
-        (JsonType::String, Json::Text(_))
-        | (JsonType::Number, Json::Number(_))
-        | (JsonType::Boolean, Json::Boolean(_))
-        | (JsonType::Null, Json::Null)
-        | (JsonType::Array, Json::List(_))
-        | (JsonType::Object, Json::Object(_)) => true,
+        (JsonType::String, LosslessJson::Text(_))
+        | (JsonType::Number, LosslessJson::Number(_))
+        | (JsonType::Boolean, LosslessJson::Boolean(_))
+        | (JsonType::Null, LosslessJson::Null)
+        | (JsonType::Array, LosslessJson::List(_))
+        | (JsonType::Object, LosslessJson::Object(_)) => true,
         _ => false,
     })
 }
@@ -270,17 +272,17 @@ fn cidr(value: &str, nets: &[IpNet]) -> Truth {
 }
 
 /// Checks and copies the values of a matcher.
-fn scalars(values: &[Scalar]) -> Result<Box<[Scalar]>, String> {
+fn scalars(values: &[ScalarSpec]) -> Result<Box<[ScalarSpec]>, String> {
     check_length(values.len())?;
     for value in values {
-        if let Scalar::Number(number) = value {
+        if let ScalarSpec::Number(number) = value {
             check_number(*number)?;
         }
     }
     // Adding zero gives zero one sign.
-    let plain = |value: &Scalar| match value {
-        Scalar::Number(number) => Scalar::Number(number + 0.0),
-        Scalar::Text(_) | Scalar::Boolean(_) => value.clone(),
+    let plain = |value: &ScalarSpec| match value {
+        ScalarSpec::Number(number) => ScalarSpec::Number(number + 0.0),
+        ScalarSpec::Text(_) | ScalarSpec::Boolean(_) => value.clone(),
     };
     Ok(values.iter().map(plain).collect())
 }
@@ -322,7 +324,7 @@ fn net(text: &str) -> Result<IpNet, String> {
     Ok(net)
 }
 
-fn range(min: Option<f64>, max: Option<f64>) -> Result<Matcher, String> {
+fn range(min: Option<f64>, max: Option<f64>) -> Result<ArgumentMatcher, String> {
     if min.is_none() && max.is_none() {
         return Err("needs `min` or `max`, such as { min = 1, max = 100 }".to_owned());
     }
@@ -333,7 +335,7 @@ fn range(min: Option<f64>, max: Option<f64>) -> Result<Matcher, String> {
     if min > max {
         return Err("never holds: `min` is above `max`".to_owned());
     }
-    Ok(Matcher::Range { min, max })
+    Ok(ArgumentMatcher::Range { min, max })
 }
 
 fn regex(text: &str) -> Result<Regex, String> {

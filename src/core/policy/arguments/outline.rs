@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::json::Json;
-use super::pointer::{Pointer, Quantifier};
+use super::json::LosslessJson;
+use super::pointer::{ArgumentPointer, Quantifier};
 use crate::policy::truth::Truth;
 
 /// Most members of an outline. Arguments with more members have no outline.
@@ -95,8 +95,8 @@ const COMMANDS: &[&str] = &[
 
 /// The members of one call's arguments, and the places that they name.
 #[derive(Debug)]
-pub(in crate::policy) struct Outline<'a> {
-    root: Json<'a>,
+pub(in crate::policy) struct ArgumentOutline<'a> {
+    root: LosslessJson<'a>,
     /// `<type> <pointer>` for each member and element. The type of a boolean is its value.
     pub(in crate::policy) members: BTreeSet<String>,
     /// Pointers to texts that name a place, judged by the argument's name or by the text.
@@ -109,37 +109,38 @@ pub(in crate::policy) struct Outline<'a> {
     bytes: usize,
 }
 
-impl<'a> Outline<'a> {
+impl<'a> ArgumentOutline<'a> {
     /// Reads arguments. Returns `None` if two readers may read them differently, or if they have
     /// too many members or places.
     pub(in crate::policy) fn of(json: &'a str) -> Option<Self> {
-        let root = Json::read(json.as_bytes())?;
+        let root = LosslessJson::read(json.as_bytes())?;
         let (members, places, values) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut outline = Self { root: Json::Null, members, places, values, command: None, bytes: 0 };
-        matches!(root, Json::Object(_)).then_some(())?;
+        let mut outline = Self { root: LosslessJson::Null, members, places, values, command: None, bytes: 0 };
+        matches!(root, LosslessJson::Object(_)).then_some(())?;
         outline.add("", "", &root)?;
         Some(Self { root, ..outline })
     }
 
     /// Whether each pointer leads to at least one value, and only to texts that pass the test.
     pub(in crate::policy) fn all_texts(&self, pointers: &[String], test: &dyn Fn(&str) -> bool) -> bool {
-        let holds = |value: Option<&Json<'_>>| Truth::from(value.and_then(Json::as_text).is_some_and(test));
+        let holds =
+            |value: Option<&LosslessJson<'_>>| Truth::from(value.and_then(LosslessJson::as_text).is_some_and(test));
         pointers.iter().all(|pointer| {
-            let Ok(pointer) = Pointer::parse(pointer) else { return false };
+            let Ok(pointer) = ArgumentPointer::parse(pointer) else { return false };
             [Quantifier::All, Quantifier::Any].iter().all(|of| pointer.evaluate(&self.root, *of, &holds) == Truth::Yes)
         })
     }
 
     /// Adds a value and everything in it; `None` if the arguments cannot have an outline.
-    fn add(&mut self, pointer: &str, name: &str, value: &Json<'_>) -> Option<()> {
+    fn add(&mut self, pointer: &str, name: &str, value: &LosslessJson<'_>) -> Option<()> {
         let kind = match value {
-            Json::Null => "null",
-            Json::Boolean(true) => "true",
-            Json::Boolean(false) => "false",
-            Json::Number(_) => "number",
-            Json::Text(_) => "text",
-            Json::List(_) => "list",
-            Json::Object(_) => "object",
+            LosslessJson::Null => "null",
+            LosslessJson::Boolean(true) => "true",
+            LosslessJson::Boolean(false) => "false",
+            LosslessJson::Number(_) => "number",
+            LosslessJson::Text(_) => "text",
+            LosslessJson::List(_) => "list",
+            LosslessJson::Object(_) => "object",
         };
         let member = format!("{kind} {pointer}");
         let length = member.len();
@@ -150,13 +151,15 @@ impl<'a> Outline<'a> {
             return None;
         }
         match value {
-            Json::Text(text) if is_named(name, PLACES) || looks_like_place(text) => {
+            LosslessJson::Text(text) if is_named(name, PLACES) || looks_like_place(text) => {
                 self.places.insert(pointer.to_owned());
                 self.values.insert((pointer.to_owned(), text.clone().into_owned()));
                 (self.values.len() <= MAX_MEMBERS && text.len() <= MAX_PLACE).then_some(())
             }
-            Json::List(items) => items.iter().try_for_each(|item| self.add(&format!("{pointer}/*"), name, item)),
-            Json::Object(members) => {
+            LosslessJson::List(items) => {
+                items.iter().try_for_each(|item| self.add(&format!("{pointer}/*"), name, item))
+            }
+            LosslessJson::Object(members) => {
                 let mut seen = HashSet::new();
                 members.iter().try_for_each(|(key, value)| {
                     // Some readers take keys that differ in case alone for one key.
@@ -169,7 +172,7 @@ impl<'a> Outline<'a> {
                     self.add(&format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")), key, value)
                 })
             }
-            Json::Null | Json::Boolean(_) | Json::Number(_) | Json::Text(_) => Some(()),
+            LosslessJson::Null | LosslessJson::Boolean(_) | LosslessJson::Number(_) | LosslessJson::Text(_) => Some(()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Pointers into arguments: JSON pointers (RFC 6901) in which `*` stands for every element of an
 //! array.
 
-use super::json::Json;
+use super::json::LosslessJson;
 use crate::policy::truth::Truth;
 
 /// Longest pointer, in bytes.
@@ -9,11 +9,11 @@ const MAX_LENGTH: usize = 1024;
 
 /// A parsed pointer.
 #[derive(Debug)]
-pub(super) struct Pointer(Box<[Step]>);
+pub(super) struct ArgumentPointer(Box<[PointerStep]>);
 
 /// One step of a pointer.
 #[derive(Debug)]
-enum Step {
+enum PointerStep {
     /// `*`: every element of an array.
     Each,
     /// A key of an object, and an index of an array if it is a number.
@@ -32,14 +32,14 @@ pub(super) enum Quantifier {
 }
 
 /// The value that a step leads to.
-enum Child<'j, 'a> {
-    Here(&'j Json<'a>),
+enum PointerChild<'j, 'a> {
+    Here(&'j LosslessJson<'a>),
     Absent,
     /// Servers may find different values here.
     Doubt,
 }
 
-impl Pointer {
+impl ArgumentPointer {
     /// Parses a pointer; the error says what is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_LENGTH {
@@ -49,19 +49,19 @@ impl Pointer {
             let better = text.replace('.', "/");
             return Err(format!("is no JSON pointer: it begins with `/`, such as \"/{better}\""));
         };
-        rest.split('/').map(step).collect::<Result<_, _>>().map(Self)
+        rest.split('/').map(parse_step).collect::<Result<_, _>>().map(Self)
     }
 
     /// Applies `test` to each value that the pointer leads to, and joins the answers. `test` gets
     /// `None` for an absent value.
     pub(super) fn evaluate(
         &self,
-        root: &Json<'_>,
+        root: &LosslessJson<'_>,
         quantifier: Quantifier,
-        test: &dyn Fn(Option<&Json<'_>>) -> Truth,
+        test: &dyn Fn(Option<&LosslessJson<'_>>) -> Truth,
     ) -> Truth {
-        let mut seen = Seen { any: Truth::No, all: Truth::Yes };
-        walk(&self.0, root, &mut seen, test);
+        let mut seen = JoinedTruth { any: Truth::No, all: Truth::Yes };
+        add_answers(&self.0, root, &mut seen, test);
         match quantifier {
             Quantifier::Any => seen.any,
             Quantifier::All => seen.all,
@@ -73,9 +73,9 @@ impl Pointer {
 }
 
 /// Parses one step of a pointer, without its `/`.
-fn step(token: &str) -> Result<Step, String> {
+fn parse_step(token: &str) -> Result<PointerStep, String> {
     if token == "*" {
-        return Ok(Step::Each);
+        return Ok(PointerStep::Each);
     }
     let name = token.replace("~1", "/").replace("~0", "~");
     if token.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
@@ -83,16 +83,16 @@ fn step(token: &str) -> Result<Step, String> {
     }
     let is_index = name == "0" || (!name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit()));
     let index = if is_index { name.parse().ok() } else { None };
-    Ok(Step::Key { name: Box::from(name), index })
+    Ok(PointerStep::Key { name: Box::from(name), index })
 }
 
 /// The joined answers for the elements so far, by "or" and by "and".
-struct Seen {
+struct JoinedTruth {
     any: Truth,
     all: Truth,
 }
 
-impl Seen {
+impl JoinedTruth {
     fn add(&mut self, truth: Truth) {
         self.any = self.any.max(truth);
         self.all = self.all.min(truth);
@@ -100,40 +100,49 @@ impl Seen {
 }
 
 /// Follows the remaining steps from `value` and adds an answer for each value at their end.
-fn walk(steps: &[Step], value: &Json<'_>, seen: &mut Seen, test: &dyn Fn(Option<&Json<'_>>) -> Truth) {
+fn add_answers(
+    steps: &[PointerStep],
+    value: &LosslessJson<'_>,
+    seen: &mut JoinedTruth,
+    test: &dyn Fn(Option<&LosslessJson<'_>>) -> Truth,
+) {
     let Some((first, rest)) = steps.split_first() else {
         return seen.add(test(Some(value)));
     };
     match (first, value) {
-        (Step::Each, Json::List(items)) => items.iter().for_each(|item| walk(rest, item, seen, test)),
-        (Step::Each, _) => seen.add(Truth::Unknown),
-        (Step::Key { name, index }, value) => match child(value, name, *index) {
-            Child::Here(child) => walk(rest, child, seen, test),
-            Child::Absent => seen.add(test(None)),
-            Child::Doubt => seen.add(Truth::Unknown),
+        (PointerStep::Each, LosslessJson::List(items)) => {
+            items.iter().for_each(|item| add_answers(rest, item, seen, test))
+        }
+        (PointerStep::Each, _) => seen.add(Truth::Unknown),
+        (PointerStep::Key { name, index }, value) => match find_child(value, name, *index) {
+            PointerChild::Here(child) => add_answers(rest, child, seen, test),
+            PointerChild::Absent => seen.add(test(None)),
+            PointerChild::Doubt => seen.add(Truth::Unknown),
         },
     }
 }
 
 /// Finds the value that a key or index of `value` leads to.
-fn child<'j, 'a>(value: &'j Json<'a>, name: &str, index: Option<usize>) -> Child<'j, 'a> {
+fn find_child<'j, 'a>(value: &'j LosslessJson<'a>, name: &str, index: Option<usize>) -> PointerChild<'j, 'a> {
     match value {
-        Json::Object(members) => {
-            let mut found = Child::Absent;
+        LosslessJson::Object(members) => {
+            let mut found = PointerChild::Absent;
             for (key, value) in members {
-                if **key == *name && matches!(found, Child::Absent) {
-                    found = Child::Here(value);
+                if **key == *name && matches!(found, PointerChild::Absent) {
+                    found = PointerChild::Here(value);
                 } else if is_alike(key, name) {
-                    return Child::Doubt;
+                    return PointerChild::Doubt;
                 }
             }
             found
         }
-        Json::List(items) => match index {
-            Some(index) => items.get(index).map_or(Child::Absent, Child::Here),
-            None => Child::Doubt,
+        LosslessJson::List(items) => match index {
+            Some(index) => items.get(index).map_or(PointerChild::Absent, PointerChild::Here),
+            None => PointerChild::Doubt,
         },
-        Json::Null | Json::Boolean(_) | Json::Number(_) | Json::Text(_) => Child::Doubt,
+        LosslessJson::Null | LosslessJson::Boolean(_) | LosslessJson::Number(_) | LosslessJson::Text(_) => {
+            PointerChild::Doubt
+        }
     }
 }
 
@@ -154,7 +163,7 @@ mod tests {
     #[test]
     fn pointers_lead_to_their_places() {
         let text = r#"{"a":{"b":1},"l":[1,2,3],"n":null,"x/y":1,"t~":1,"":1,"Case":1,"dup":1,"DUP":2,"0":1,"deep":[{"k":1},{"k":2},{}]}"#;
-        let root = Json::read(text.as_bytes()).unwrap();
+        let root = LosslessJson::read(text.as_bytes()).unwrap();
         let rows = [
             ("/a/b", "1"),
             ("/a/c", "absent"),
@@ -179,10 +188,10 @@ mod tests {
         ];
         for (pointer, want) in rows {
             let found = std::cell::RefCell::new(Vec::new());
-            let pointer = Pointer::parse(pointer).unwrap();
+            let pointer = ArgumentPointer::parse(pointer).unwrap();
             let truth = pointer.evaluate(&root, Quantifier::Any, &|value| {
                 found.borrow_mut().push(match value {
-                    Some(Json::Number(text)) => (*text).to_owned(),
+                    Some(LosslessJson::Number(text)) => (*text).to_owned(),
                     Some(_) => "null".to_owned(),
                     None => "absent".to_owned(),
                 });
@@ -196,10 +205,13 @@ mod tests {
     #[test]
     fn what_is_no_pointer_is_refused() {
         for text in ["", "path", "a.b", "/a~", "/a~2"] {
-            assert!(Pointer::parse(text).is_err(), "{text}");
+            assert!(ArgumentPointer::parse(text).is_err(), "{text}");
         }
-        assert!(Pointer::parse(&"/a".repeat(600)).is_err());
-        assert_eq!(Pointer::parse("a.b").unwrap_err(), "is no JSON pointer: it begins with `/`, such as \"/a/b\"");
+        assert!(ArgumentPointer::parse(&"/a".repeat(600)).is_err());
+        assert_eq!(
+            ArgumentPointer::parse("a.b").unwrap_err(),
+            "is no JSON pointer: it begins with `/`, such as \"/a/b\""
+        );
     }
 
     #[test]
@@ -218,7 +230,8 @@ mod tests {
     #[test]
     fn quantifiers_join_the_elements() {
         use Truth::{No, Unknown, Yes};
-        let root = Json::read(br#"{"l":["y","n"],"e":[],"u":["y","u"],"n":["n"],"y":["y"],"d":["n","u"]}"#).unwrap();
+        let root =
+            LosslessJson::read(br#"{"l":["y","n"],"e":[],"u":["y","u"],"n":["n"],"y":["y"],"d":["n","u"]}"#).unwrap();
         for (pointer, any, all, ask) in [
             ("/l/*", Yes, No, Unknown),
             ("/e/*", No, Yes, Yes),
@@ -227,10 +240,10 @@ mod tests {
             ("/y/*", Yes, Yes, Yes),
             ("/d/*", Unknown, No, Unknown),
         ] {
-            let pointer = Pointer::parse(pointer).unwrap();
-            let test = |value: Option<&Json<'_>>| match value {
-                Some(Json::Text(text)) if text == "y" => Yes,
-                Some(Json::Text(text)) if text == "u" => Unknown,
+            let pointer = ArgumentPointer::parse(pointer).unwrap();
+            let test = |value: Option<&LosslessJson<'_>>| match value {
+                Some(LosslessJson::Text(text)) if text == "y" => Yes,
+                Some(LosslessJson::Text(text)) if text == "u" => Unknown,
                 _ => No,
             };
             let found = [Quantifier::Any, Quantifier::All, Quantifier::AllOrUnknown]

@@ -6,8 +6,8 @@ const UNKNOWN: Truth = Truth::Unknown;
 
 /// Applies a matcher to a value, given as JSON.
 fn of(matcher: &MatcherSpec, json: &str) -> Truth {
-    let matcher = Matcher::compile(matcher).unwrap();
-    matcher.matches(&Json::read(json.as_bytes()).unwrap())
+    let matcher = ArgumentMatcher::compile(matcher).unwrap();
+    matcher.matches(&LosslessJson::read(json.as_bytes()).unwrap())
 }
 
 fn table(matcher: &MatcherSpec, rows: &[(&str, Truth)]) {
@@ -16,8 +16,8 @@ fn table(matcher: &MatcherSpec, rows: &[(&str, Truth)]) {
     }
 }
 
-fn text(text: &str) -> Scalar {
-    Scalar::Text(text.to_owned())
+fn text(text: &str) -> ScalarSpec {
+    ScalarSpec::Text(text.to_owned())
 }
 
 fn texts(texts: &[&str]) -> Vec<String> {
@@ -33,16 +33,16 @@ fn equality_is_of_one_type() {
     table(&eq, &[("\"a\\u0000\"", UNKNOWN), ("\"A\"", NO)]);
     let ne = MatcherSpec::Ne(text("a"));
     table(&ne, &[("\"a\"", NO), ("\"b\"", YES), ("1", UNKNOWN)]);
-    let five = MatcherSpec::Eq(Scalar::Number(5.0));
+    let five = MatcherSpec::Eq(ScalarSpec::Number(5.0));
     table(
         &five,
         &[("5", YES), ("5.0", YES), ("50e-1", YES), ("6", NO), ("5.00000000000000000001", UNKNOWN), ("\"5\"", UNKNOWN)],
     );
-    let big = MatcherSpec::Eq(Scalar::Number(9_007_199_254_740_992.0));
+    let big = MatcherSpec::Eq(ScalarSpec::Number(9_007_199_254_740_992.0));
     table(&big, &[("9007199254740992", YES), ("9007199254740993", UNKNOWN)]);
-    table(&MatcherSpec::Eq(Scalar::Number(-0.0)), &[("0", YES), ("-0", YES), ("-0.0", YES)]);
-    table(&MatcherSpec::Eq(Scalar::Boolean(true)), &[("true", YES), ("false", NO), ("1", UNKNOWN)]);
-    let some = MatcherSpec::In(vec![text("a"), Scalar::Number(1.0)]);
+    table(&MatcherSpec::Eq(ScalarSpec::Number(-0.0)), &[("0", YES), ("-0", YES), ("-0.0", YES)]);
+    table(&MatcherSpec::Eq(ScalarSpec::Boolean(true)), &[("true", YES), ("false", NO), ("1", UNKNOWN)]);
+    let some = MatcherSpec::In(vec![text("a"), ScalarSpec::Number(1.0)]);
     table(&some, &[("\"a\"", YES), ("\"b\"", NO), ("1", YES), ("2", NO), ("true", UNKNOWN), ("1e999", UNKNOWN)]);
 }
 
@@ -240,17 +240,17 @@ fn what_cannot_be_meant_is_refused() {
         ("bits beyond the length", MatcherSpec::CidrIn(texts(&["10.0.0.1/8"])), "10.0.0.0/8"),
         ("a range without ends", MatcherSpec::Range { min: None, max: None }, "needs"),
         ("a range inside out", MatcherSpec::Range { min: Some(2.0), max: Some(1.0) }, "never holds"),
-        ("a number beyond 2^53", MatcherSpec::Eq(Scalar::Number(1e17)), "2^53"),
+        ("a number beyond 2^53", MatcherSpec::Eq(ScalarSpec::Number(1e17)), "2^53"),
     ] {
-        let message = Matcher::compile(&matcher).unwrap_err();
+        let message = ArgumentMatcher::compile(&matcher).unwrap_err();
         assert!(message.contains(reason), "{label}: {message}");
     }
     // Matching takes linear time even for an expression like this.
-    assert!(Matcher::compile(&MatcherSpec::Regex("(a+)+$".into())).is_ok());
+    assert!(ArgumentMatcher::compile(&MatcherSpec::Regex("(a+)+$".into())).is_ok());
 }
 
 /// Compiles the conditions of a rule, each given as pointer and matcher.
-fn conditions(effect: Effect, arguments: &[(&str, MatcherSpec)], unless: &[(&str, MatcherSpec)]) -> Conditions {
+fn conditions(effect: RuleEffect, arguments: &[(&str, MatcherSpec)], unless: &[(&str, MatcherSpec)]) -> RuleConditions {
     let list = |pairs: &[(&str, MatcherSpec)]| -> Vec<ArgumentSpec> {
         let spec = |(pointer, matcher): &(&str, MatcherSpec)| ArgumentSpec {
             pointer: (*pointer).to_owned(),
@@ -258,21 +258,21 @@ fn conditions(effect: Effect, arguments: &[(&str, MatcherSpec)], unless: &[(&str
         };
         pairs.iter().map(spec).collect()
     };
-    let mut problems = Problems::default();
-    let compiled = Conditions::compile("r", effect, &list(arguments), &list(unless), &mut problems);
+    let mut problems = PolicyProblems::default();
+    let compiled = RuleConditions::compile("r", effect, &list(arguments), &list(unless), &mut problems);
     assert!(problems.0.is_empty(), "{problems:?}");
     compiled.unwrap()
 }
 
-fn truth(conditions: &Conditions, json: &str) -> Truth {
+fn truth(conditions: &RuleConditions, json: &str) -> Truth {
     let raw = RawJson::trusted(json.to_owned());
-    conditions.truth(&Arguments::new(Kind::Tool, Some(&raw)))
+    conditions.truth(&CallArguments::new(ActionKind::Tool, Some(&raw)))
 }
 
 #[test]
 fn mail_stays_inside() {
     let inside = || MatcherSpec::EmailDomainIn(texts(&["example.com"]));
-    let rule = conditions(Effect::Deny, &[], &[("/to/*", inside()), ("/bcc", MatcherSpec::Absent)]);
+    let rule = conditions(RuleEffect::Deny, &[], &[("/to/*", inside()), ("/bcc", MatcherSpec::Absent)]);
     for (label, json, fires) in [
         ("inside", r#"{"to":["a@example.com","b@example.com"]}"#, NO),
         ("one outside", r#"{"to":["a@example.com","b@evil.net"]}"#, YES),
@@ -295,17 +295,21 @@ fn mail_stays_inside() {
 fn what_is_absent_never_frees() {
     let prod = || MatcherSpec::Eq(text("prod"));
     let rows = [
-        ("deny of a value", conditions(Effect::Deny, &[("/env", prod())], &[]), NO),
-        ("deny of all others", conditions(Effect::Deny, &[("/env", MatcherSpec::Ne(text("test")))], &[]), UNKNOWN),
-        ("deny unless", conditions(Effect::Deny, &[], &[("/env", prod())]), UNKNOWN),
-        ("allow of a value", conditions(Effect::Allow, &[("/env", prod())], &[]), NO),
-        ("allow of all others", conditions(Effect::Allow, &[("/env", MatcherSpec::Ne(text("prod")))], &[]), UNKNOWN),
-        ("allow unless", conditions(Effect::Allow, &[], &[("/env", prod())]), UNKNOWN),
-        ("allow of nothing", conditions(Effect::Allow, &[("/env", MatcherSpec::Absent)], &[]), YES),
+        ("deny of a value", conditions(RuleEffect::Deny, &[("/env", prod())], &[]), NO),
+        ("deny of all others", conditions(RuleEffect::Deny, &[("/env", MatcherSpec::Ne(text("test")))], &[]), UNKNOWN),
+        ("deny unless", conditions(RuleEffect::Deny, &[], &[("/env", prod())]), UNKNOWN),
+        ("allow of a value", conditions(RuleEffect::Allow, &[("/env", prod())], &[]), NO),
+        (
+            "allow of all others",
+            conditions(RuleEffect::Allow, &[("/env", MatcherSpec::Ne(text("prod")))], &[]),
+            UNKNOWN,
+        ),
+        ("allow unless", conditions(RuleEffect::Allow, &[], &[("/env", prod())]), UNKNOWN),
+        ("allow of nothing", conditions(RuleEffect::Allow, &[("/env", MatcherSpec::Absent)], &[]), YES),
     ];
     for (label, rule, want) in rows {
         assert_eq!(truth(&rule, "{}"), want, "{label}");
-        let none = Arguments::new(Kind::Tool, None);
+        let none = CallArguments::new(ActionKind::Tool, None);
         assert_eq!(rule.truth(&none), want, "{label}, without arguments");
     }
 }
@@ -313,7 +317,7 @@ fn what_is_absent_never_frees() {
 #[test]
 fn all_conditions_must_hold_and_all_exceptions() {
     let rule = conditions(
-        Effect::Allow,
+        RuleEffect::Allow,
         &[("/a", MatcherSpec::Present), ("/b", MatcherSpec::Eq(text("x")))],
         &[("/c", MatcherSpec::Present), ("/d", MatcherSpec::Present)],
     );
@@ -336,15 +340,15 @@ fn kinds_without_arguments_have_an_answer() {
     let rule = |effect| conditions(effect, &[("/a", MatcherSpec::Present)], &[]);
     let raw = RawJson::trusted(r#"{"a":1}"#);
     for (kind, want) in [
-        (Kind::Tool, YES),
-        (Kind::Prompt, YES),
-        (Kind::Elicitation, UNKNOWN),
-        (Kind::Sampling, UNKNOWN),
-        (Kind::Resource, NO),
-        (Kind::Subscription, NO),
-        (Kind::Completion, UNKNOWN),
-        (Kind::Task, NO),
+        (ActionKind::Tool, YES),
+        (ActionKind::Prompt, YES),
+        (ActionKind::Elicitation, UNKNOWN),
+        (ActionKind::Sampling, UNKNOWN),
+        (ActionKind::Resource, NO),
+        (ActionKind::Subscription, NO),
+        (ActionKind::Completion, UNKNOWN),
+        (ActionKind::Task, NO),
     ] {
-        assert_eq!(rule(Effect::Deny).truth(&Arguments::new(kind, Some(&raw))), want, "{kind:?}");
+        assert_eq!(rule(RuleEffect::Deny).truth(&CallArguments::new(kind, Some(&raw))), want, "{kind:?}");
     }
 }

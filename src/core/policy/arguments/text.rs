@@ -10,7 +10,7 @@ use crate::policy::truth::Truth;
 
 /// Returns a directory in its plain spelling, without a `/` at its end; the error says what is
 /// wrong with it.
-pub(in crate::policy) fn base(path: &str) -> Result<Box<str>, String> {
+pub(in crate::policy) fn plain_folder(path: &str) -> Result<Box<str>, String> {
     let trimmed = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     if !is_plain_path(trimmed) {
         return Err(format!(
@@ -46,14 +46,14 @@ pub(in crate::policy) fn is_plain_path(path: &str) -> bool {
 
 /// A host, or all hosts below a domain.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Domain {
+pub(super) struct DomainPattern {
     /// The host or domain in lower case, without `*.`.
     name: Box<str>,
     /// True if written with `*.`: matches all names below the domain, and not the domain itself.
     below: bool,
 }
 
-impl Domain {
+impl DomainPattern {
     /// Parses a host name, a `*.` domain or an IP address.
     pub(super) fn host(text: &str) -> Result<Self, String> {
         match plain_address(text) {
@@ -85,19 +85,19 @@ impl Domain {
 }
 
 /// Whether the URL's host is one of `hosts`; unknown if readers may disagree about the host.
-pub(super) fn url_host(url: &str, hosts: &[Domain]) -> Truth {
+pub(super) fn url_host(url: &str, hosts: &[DomainPattern]) -> Truth {
     host_of(url).map_or(Truth::Unknown, |host| Truth::from(hosts.iter().any(|wanted| wanted.has(&host))))
 }
 
 /// The scheme, host and port of an `http` or `https` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::policy) struct Origin {
+pub(in crate::policy) struct UrlOrigin {
     is_secure: bool,
     host: String,
     port: u16,
 }
 
-impl Origin {
+impl UrlOrigin {
     /// Reads the origin of a URL; `None` if readers may disagree about it, and for any other text.
     pub(in crate::policy) fn of(url: &str) -> Option<Self> {
         let host = host_of(url)?;
@@ -113,7 +113,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for UrlOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { is_secure, host, port } = self;
         let (scheme, default) = if *is_secure { ("https", 443) } else { ("http", 80) };
@@ -180,7 +180,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Whether the domain of a mail address is one of `domains`; unknown if readers may disagree.
-pub(super) fn email_domain(address: &str, domains: &[Domain]) -> Truth {
+pub(super) fn email_domain(address: &str, domains: &[DomainPattern]) -> Truth {
     let Some((user, domain)) = address.split_once('@') else { return Truth::Unknown };
     // The address may have no comments, quotes, lists, routes or display names.
     let plain = |b: u8| {

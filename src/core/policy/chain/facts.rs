@@ -6,7 +6,7 @@
 
 use crate::mcp::annotations::{Annotations, Hints};
 use crate::mcp::claims::Claims;
-use crate::policy::action::Facts;
+use crate::policy::action::ToolFacts;
 
 /// The words of the four hints, in order.
 const WORDS: [&str; 4] = ["read-only", "destructive", "idempotent", "open-world"];
@@ -42,7 +42,7 @@ fn put<'w>(words: impl Iterator<Item = [&'w str; 2]>, out: &mut Vec<u8>) {
 }
 
 /// Parses the facts of a record; `None` if a word is unknown, as a later release may write.
-pub(super) fn read(hints: &str, claims: &str, heard: bool) -> Option<Facts> {
+pub(super) fn read(hints: &str, claims: &str, heard: bool) -> Option<ToolFacts> {
     let mut held = [false; 5];
     for word in hints.split(' ').filter(|word| !word.is_empty()) {
         let place = WORDS.iter().chain(&[KNOWN]).position(|known| *known == word)?;
@@ -58,7 +58,7 @@ pub(super) fn read(hints: &str, claims: &str, heard: bool) -> Option<Facts> {
     let annotations = Annotations { read_only, destructive, idempotent, open_world, known_destructive };
     let [read_only, destructive, idempotent, open_world] = said;
     let hints = Hints { read_only, destructive, idempotent, open_world };
-    Some(Facts { annotations, claims: Claims { hints, may_open: heard } })
+    Some(ToolFacts { annotations, claims: Claims { hints, may_open: heard } })
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
                     known_destructive: bit(4),
                 };
                 let hints = Hints { read_only: one, destructive: other, idempotent: None, open_world: one };
-                let facts = Facts { annotations, claims: Claims { hints, may_open: bit(0) } };
+                let facts = ToolFacts { annotations, claims: Claims { hints, may_open: bit(0) } };
                 let text = |put: &dyn Fn(&mut Vec<u8>)| {
                     let mut out = Vec::new();
                     put(&mut out);

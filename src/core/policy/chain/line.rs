@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::{Parts, facts};
-use crate::policy::action::Facts;
+use super::{LineParts, facts};
+use crate::policy::action::ToolFacts;
 
 /// The members of a record that searches and reports use. Other members are left out.
 #[derive(Debug, serde::Deserialize)]
-pub struct Line<'l> {
+pub struct AuditLine<'l> {
     pub seq: u64,
     #[serde(borrow)]
     pub ts: Cow<'l, str>,
@@ -45,7 +45,7 @@ pub struct Line<'l> {
 
 /// The arguments of a call, as far as its record has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept<'l> {
+pub enum LoggedArguments<'l> {
     /// The call had no arguments.
     None,
     /// All arguments, as canonical JSON.
@@ -54,12 +54,12 @@ pub enum Kept<'l> {
     Not,
 }
 
-impl<'l> Line<'l> {
+impl<'l> AuditLine<'l> {
     /// Parses a line without its newline. Returns `None` if it is no record or its own hash is
     /// wrong. Does not check that it follows the record before it; `headend audit verify` does
     /// that.
     pub fn read(line: &'l [u8]) -> Option<Self> {
-        let parts = Parts::of(line)?;
+        let parts = LineParts::of(line)?;
         if parts.computed() != parts.hash {
             return None;
         }
@@ -67,11 +67,11 @@ impl<'l> Line<'l> {
     }
 
     /// Returns the arguments of the call.
-    pub fn arguments(&self) -> Kept<'l> {
+    pub fn arguments(&self) -> LoggedArguments<'l> {
         match (&self.args, self.arguments) {
-            (None, None) => Kept::None,
-            (_, Some(raw)) if self.arguments_bytes.is_none() => Kept::Whole(raw.get()),
-            _ => Kept::Not,
+            (None, None) => LoggedArguments::None,
+            (_, Some(raw)) if self.arguments_bytes.is_none() => LoggedArguments::Whole(raw.get()),
+            _ => LoggedArguments::Not,
         }
     }
 
@@ -82,7 +82,7 @@ impl<'l> Line<'l> {
 
     /// Returns the facts about the tool at that time; `None` in a record of an earlier release and
     /// for other items.
-    pub fn facts(&self) -> Option<Facts> {
+    pub fn facts(&self) -> Option<ToolFacts> {
         facts::read(self.hints.as_deref()?, self.claims.as_deref().unwrap_or_default(), self.heard)
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::below::CannotBelow;
-use super::grant::{Arguments, GrantRow, Lifetime};
-use super::{Asked, Wall};
-use crate::policy::evidence::Evidence;
+use super::below::ScopeError;
+use super::grant::{GrantArguments, GrantLifetime, GrantRow};
+use super::{ApprovalSubject, SteadySeconds};
+use crate::policy::evidence::ApprovalEvidence;
 
 /// A person's answer to an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    Allow(Lifetime),
+pub enum PersonAnswer {
+    Allow(GrantLifetime),
     /// Allows calls below this folder or for this site, until the definition or the launch changes.
     AllowBelow(Arc<str>),
     Deny,
@@ -20,12 +20,12 @@ pub enum Answer {
     Dismiss,
 }
 
-impl Answer {
+impl PersonAnswer {
     /// Returns the lifetime of a yes; `None` for a no.
-    pub const fn lifetime(&self) -> Option<Lifetime> {
+    pub const fn lifetime(&self) -> Option<GrantLifetime> {
         match self {
             Self::Allow(lifetime) => Some(*lifetime),
-            Self::AllowBelow(_) => Some(Lifetime::UntilChanged),
+            Self::AllowBelow(_) => Some(GrantLifetime::UntilChanged),
             Self::Deny | Self::Decline | Self::Dismiss => None,
         }
     }
@@ -33,11 +33,11 @@ impl Answer {
 
 /// The reason why an answer does not count. The approval stays as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotAnswer {
+pub enum AnswerError {
     #[error("no open approval with that id; it was answered or has expired")]
     Unknown,
     #[error("this needs evidence {} or more: {}", .0.into_str(), who_may(*.0))]
-    Evidence(Evidence),
+    Evidence(ApprovalEvidence),
     #[error("it is not what was shown; look at it again")]
     NotShown,
     #[error("they are of several callers or items, or too many; answer them one by one")]
@@ -55,37 +55,50 @@ pub enum CannotAnswer {
     #[error("there are too many grants; revoke some with `headend grants revoke`")]
     Full,
     #[error(transparent)]
-    Below(#[from] CannotBelow),
+    Below(#[from] ScopeError),
     #[error("the answer could not be kept, so it does not count: {0}")]
     NotKept(String),
 }
 
 /// Names the people who can give this evidence.
-fn who_may(need: Evidence) -> &'static str {
+fn who_may(need: ApprovalEvidence) -> &'static str {
     match need {
-        Evidence::Client => "the client's user",
-        Evidence::Page => "a person on the console page, or the operator on the command line",
-        Evidence::Operator => "the operator on the command line",
+        ApprovalEvidence::Client => "the client's user",
+        ApprovalEvidence::Page => "a person on the console page, or the operator on the command line",
+        ApprovalEvidence::Operator => "the operator on the command line",
     }
 }
 
 /// Returns the stored parts of a grant for one call with exactly the arguments of the action.
-pub(super) fn once(asked: Asked, evidence: Evidence, by: &str, now: Wall, id: Arc<str>) -> GrantRow {
-    let (lifetime, arguments) = (Lifetime::Once, Arguments::Exact);
+pub(super) fn once_grant(
+    asked: ApprovalSubject,
+    evidence: ApprovalEvidence,
+    by: &str,
+    now: SteadySeconds,
+    id: Arc<str>,
+) -> GrantRow {
+    let (lifetime, arguments) = (GrantLifetime::Once, GrantArguments::Exact);
     GrantRow { id, asked, arguments, lifetime, evidence, by: Arc::from(by), granted_at: now, last_used: 0, uses: 0 }
 }
 
 /// Checks that a yes with this lifetime may be given through a channel with this evidence.
-pub(super) fn may_allow(asked: &Asked, lifetime: Lifetime, evidence: Evidence, now: Wall) -> Result<(), CannotAnswer> {
+pub(super) fn check_answer(
+    asked: &ApprovalSubject,
+    lifetime: GrantLifetime,
+    evidence: ApprovalEvidence,
+    now: SteadySeconds,
+) -> Result<(), AnswerError> {
     if evidence < asked.need {
-        return Err(CannotAnswer::Evidence(asked.need));
+        return Err(AnswerError::Evidence(asked.need));
     }
     match lifetime {
-        Lifetime::Once => Ok(()),
-        Lifetime::Session if asked.session.is_none() => Err(CannotAnswer::NoSession),
-        Lifetime::Session => Ok(()),
-        Lifetime::Until(_) | Lifetime::UntilChanged if evidence == Evidence::Client => Err(CannotAnswer::TooLong),
-        Lifetime::Until(until) if until <= now => Err(CannotAnswer::Past),
-        Lifetime::Until(_) | Lifetime::UntilChanged => Ok(()),
+        GrantLifetime::Once => Ok(()),
+        GrantLifetime::Session if asked.session.is_none() => Err(AnswerError::NoSession),
+        GrantLifetime::Session => Ok(()),
+        GrantLifetime::Until(_) | GrantLifetime::UntilChanged if evidence == ApprovalEvidence::Client => {
+            Err(AnswerError::TooLong)
+        }
+        GrantLifetime::Until(until) if until <= now => Err(AnswerError::Past),
+        GrantLifetime::Until(_) | GrantLifetime::UntilChanged => Ok(()),
     }
 }

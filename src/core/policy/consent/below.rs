@@ -16,11 +16,11 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use super::Asked;
-use super::shown::{Kept, Shown};
-use crate::policy::arguments::outline::{Outline, is_command};
-use crate::policy::arguments::text::{Origin, base, is_plain_path, is_under};
-use crate::policy::kind::Kind;
+use super::ApprovalSubject;
+use super::shown::{CallDetails, KeptArguments};
+use crate::policy::arguments::outline::{ArgumentOutline, is_command};
+use crate::policy::arguments::text::{UrlOrigin, is_plain_path, is_under, plain_folder};
+use crate::policy::kind::ActionKind;
 use crate::policy::truth::Truth;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -35,14 +35,14 @@ const HOMES: &[&str] = &["/home", "/Users"];
 
 /// Folders of this machine that a grant below a folder must not cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct ReservedFolders {
     /// Home directories. Neither they nor folders above them can be the base of a grant.
     pub homes: Vec<String>,
     /// Files and folders of headend's own configuration and state.
     pub own: Vec<String>,
 }
 
-impl Places {
+impl ReservedFolders {
     /// Whether a path may be one of headend's own files, or below or above one.
     fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
@@ -60,7 +60,7 @@ impl Places {
 
 /// The reason why calls cannot be allowed below a folder or for a site.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotBelow {
+pub enum ScopeError {
     #[error("only calls of tools, whose arguments are kept whole, can be allowed below a folder")]
     Item,
     #[error("`{0}` may be a command, a query or code, so calls of this tool are not allowed below a folder")]
@@ -75,65 +75,70 @@ pub enum CannotBelow {
 
 /// The part of the arguments that a grant below a folder or for a site covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Below {
+pub struct FolderScope {
     base: String,
     /// JSON pointers of the judged arguments.
     judged: Vec<String>,
-    /// Members that the approved call had, in the form of [`Outline::members`].
+    /// Members that the approved call had, in the form of [`ArgumentOutline::members`].
     members: BTreeSet<String>,
 }
 
 /// The arguments of one call, whose outline is made at most once.
 #[derive(Debug)]
-pub struct Given<'a> {
+pub struct OutlinedArguments<'a> {
     json: &'a str,
-    outline: OnceCell<Option<Outline<'a>>>,
+    outline: OnceCell<Option<ArgumentOutline<'a>>>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> OutlinedArguments<'a> {
     /// Takes the JSON of the arguments as they are sent.
     pub const fn new(json: &'a str) -> Self {
         Self { json, outline: OnceCell::new() }
     }
 
     /// Returns the outline of the arguments; `None` if they have none.
-    fn outline(&self) -> Option<&Outline<'a>> {
-        self.outline.get_or_init(|| Outline::of(self.json)).as_ref()
+    fn outline(&self) -> Option<&ArgumentOutline<'a>> {
+        self.outline.get_or_init(|| ArgumentOutline::of(self.json)).as_ref()
     }
 }
 
-impl Below {
+impl FolderScope {
     /// Makes the scope of a grant below the folder `base`, or for the site of that URL, that covers
     /// the call.
     ///
     /// # Errors
     /// The reason why the call cannot be allowed below `base`.
-    pub fn of(asked: &Asked, shown: &Shown, base: &str, places: &Places) -> Result<Self, CannotBelow> {
-        let given = given(asked, shown).ok_or(CannotBelow::Item)?;
-        Self::with(judgeable(asked, &given)?, base, places)
+    pub fn of(
+        asked: &ApprovalSubject,
+        shown: &CallDetails,
+        base: &str,
+        places: &ReservedFolders,
+    ) -> Result<Self, ScopeError> {
+        let given = arguments_of(asked, shown).ok_or(ScopeError::Item)?;
+        Self::with(judgeable_outline(asked, &given)?, base, places)
     }
 
     /// As [`Self::of`], from the outline of the call's arguments.
-    fn with(outline: &Outline<'_>, base: &str, places: &Places) -> Result<Self, CannotBelow> {
+    fn with(outline: &ArgumentOutline<'_>, base: &str, places: &ReservedFolders) -> Result<Self, ScopeError> {
         let this = Self {
-            base: checked(base, places)?,
+            base: checked_base(base, places)?,
             judged: outline.places.iter().cloned().collect(),
             members: outline.members.clone(),
         };
         match outline.values.iter().find(|(_, value)| !this.has(value, places)) {
-            Some((pointer, _)) => Err(CannotBelow::Outside(pointer.clone(), this.base)),
+            Some((pointer, _)) => Err(ScopeError::Outside(pointer.clone(), this.base)),
             None if this.takes(outline, places) => Ok(this),
-            None => Err(CannotBelow::Item),
+            None => Err(ScopeError::Item),
         }
     }
 
     /// Returns the scopes that a person is offered for a call, the narrowest first.
-    pub fn offers(asked: &Asked, shown: &Shown, places: &Places) -> Vec<Self> {
-        let Some(given) = given(asked, shown) else { return Vec::new() };
-        let Ok(outline) = judgeable(asked, &given) else { return Vec::new() };
+    pub fn offers(asked: &ApprovalSubject, shown: &CallDetails, places: &ReservedFolders) -> Vec<Self> {
+        let Some(given) = arguments_of(asked, shown) else { return Vec::new() };
+        let Ok(outline) = judgeable_outline(asked, &given) else { return Vec::new() };
         let mut values = outline.values.iter().map(|(pointer, value)| (pointer, value.as_str()));
         let Some((pointer, first)) = values.next() else { return Vec::new() };
-        if let Some(origin) = Origin::of(first) {
+        if let Some(origin) = UrlOrigin::of(first) {
             return Self::with(outline, &origin.to_string(), places).into_iter().collect();
         }
         let is_folder = ["repo", "dir", "folder", "cwd", "root", "workspace"].iter().any(|word| pointer.contains(word));
@@ -146,17 +151,17 @@ impl Below {
     }
 
     /// Whether a rule or a grant may cover all calls below this folder.
-    pub(in crate::policy) fn is_folder(folder: &str, places: &Places) -> bool {
-        checked(folder, places).is_ok_and(|base| is_plain_path(&base)) && !places.has(folder)
+    pub(in crate::policy) fn is_folder(folder: &str, places: &ReservedFolders) -> bool {
+        checked_base(folder, places).is_ok_and(|base| is_plain_path(&base)) && !places.has(folder)
     }
 
     /// Whether the scope covers a call with these arguments.
-    pub fn covers(&self, given: &Given<'_>, places: &Places) -> bool {
+    pub fn covers(&self, given: &OutlinedArguments<'_>, places: &ReservedFolders) -> bool {
         given.outline().is_some_and(|outline| self.takes(outline, places))
     }
 
     /// As [`Self::covers`], for an outline.
-    fn takes(&self, outline: &Outline<'_>, places: &Places) -> bool {
+    fn takes(&self, outline: &ArgumentOutline<'_>, places: &ReservedFolders) -> bool {
         let is_known = |pointer: &String| self.judged.contains(pointer);
         !self.judged.is_empty()
             && outline.members.is_subset(&self.members)
@@ -165,9 +170,9 @@ impl Below {
     }
 
     /// Whether an argument's text lies below the folder, or is a URL of the site.
-    fn has(&self, text: &str, places: &Places) -> bool {
-        match Origin::of(&self.base) {
-            Some(origin) => Origin::of(text).is_some_and(|other| other == origin),
+    fn has(&self, text: &str, places: &ReservedFolders) -> bool {
+        match UrlOrigin::of(&self.base) {
+            Some(origin) => UrlOrigin::of(text).is_some_and(|other| other == origin),
             None => {
                 let is_hidden = text.split('/').any(|part| part.starts_with('.'));
                 !text.contains('\0') && is_under(text, &self.base) == Truth::Yes && !is_hidden && !places.has(text)
@@ -198,7 +203,7 @@ impl Below {
             .filter(|(kind, at)| matches!(*kind, "text" | "number") && !self.judged.iter().any(|judged| judged == at));
         let any: Vec<&str> = any.map(|(_, pointer)| pointer).collect();
         let any = if any.is_empty() { String::new() } else { format!("; any: {}", any.join(", ")) };
-        let (what, matter) = match Origin::of(&self.base) {
+        let (what, matter) = match UrlOrigin::of(&self.base) {
             Some(_) => ("of this scheme, host and port", "Redirects"),
             None => ("below it, without segments that begin with a dot and headend's own files", "Symbolic links"),
         };
@@ -221,48 +226,51 @@ impl Below {
             object.list(name)?.iter().map(|raw| raw.parse::<String>().ok()).collect()
         };
         let (base, judged) = (object.string("base")?, list("judged")?);
-        let is_whole = !judged.is_empty() && (Origin::of(&base).is_some() || is_plain_path(&base));
+        let is_whole = !judged.is_empty() && (UrlOrigin::of(&base).is_some() || is_plain_path(&base));
         is_whole.then_some(Self { base, judged, members: list("members")?.into_iter().collect() })
     }
 }
 
 /// Returns the arguments of a tool's call, if they are kept whole.
-pub(super) fn given<'a>(asked: &Asked, shown: &'a Shown) -> Option<Given<'a>> {
+pub(super) fn arguments_of<'a>(asked: &ApprovalSubject, shown: &'a CallDetails) -> Option<OutlinedArguments<'a>> {
     match &shown.arguments {
-        Kept::Whole(json) if asked.kind == Kind::Tool => Some(Given::new(json)),
-        Kept::Whole(_) | Kept::Beginning(_) => None,
+        KeptArguments::Whole(json) if asked.kind == ActionKind::Tool => Some(OutlinedArguments::new(json)),
+        KeptArguments::Whole(_) | KeptArguments::Beginning(_) => None,
     }
 }
 
 /// Returns the outline of the arguments, if a grant below a folder or for a site can judge them.
-fn judgeable<'g>(asked: &Asked, given: &'g Given<'_>) -> Result<&'g Outline<'g>, CannotBelow> {
+fn judgeable_outline<'g>(
+    asked: &ApprovalSubject,
+    given: &'g OutlinedArguments<'_>,
+) -> Result<&'g ArgumentOutline<'g>, ScopeError> {
     let item = &*asked.item;
     let tool = item.strip_prefix(&*asked.upstream).unwrap_or(item).trim_start_matches('_');
     if is_command(tool) {
-        return Err(CannotBelow::Command(tool.to_owned()));
+        return Err(ScopeError::Command(tool.to_owned()));
     }
-    let outline = given.outline().ok_or(CannotBelow::Item)?;
+    let outline = given.outline().ok_or(ScopeError::Item)?;
     match &outline.command {
-        Some(name) => Err(CannotBelow::Command(name.clone())),
-        None if outline.places.is_empty() => Err(CannotBelow::NoPlace),
+        Some(name) => Err(ScopeError::Command(name.clone())),
+        None if outline.places.is_empty() => Err(ScopeError::NoPlace),
         None => Ok(outline),
     }
 }
 
 /// Returns a folder or the URL of a site in its plain spelling, if it can be the base of a grant.
-fn checked(text: &str, places: &Places) -> Result<String, CannotBelow> {
-    let refused = |why: String| Err(CannotBelow::Base(why));
+fn checked_base(text: &str, places: &ReservedFolders) -> Result<String, ScopeError> {
+    let refused = |why: String| Err(ScopeError::Base(why));
     if text.len() > MAX_BASE {
         return refused(format!("must not be longer than {MAX_BASE} bytes"));
     }
     if text.contains("://") {
-        let whole = Origin::of(text).filter(|_| text.splitn(4, '/').nth(3).is_none_or(str::is_empty));
+        let whole = UrlOrigin::of(text).filter(|_| text.splitn(4, '/').nth(3).is_none_or(str::is_empty));
         return match whole {
             Some(origin) if !text.contains(['?', '#']) => Ok(origin.to_string()),
             _ => refused(format!("`{text}` is no site: write its scheme, host and port, such as https://host/")),
         };
     }
-    let folder = base(text).map_err(CannotBelow::Base)?;
+    let folder = plain_folder(text).map_err(ScopeError::Base)?;
     if folder.split('/').any(|part| part.starts_with('.')) {
         return refused(format!("`{text}` has a segment that begins with a dot"));
     }

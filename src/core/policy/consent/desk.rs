@@ -36,13 +36,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::{Answer, CannotAnswer, may_allow, once};
-use super::below::{Below, Places, given};
-use super::fatigue::{CallBlock, Denial, Fatigue, STRIKES};
-use super::grant::{Arguments, Grant, GrantRow, Lifetime};
-use super::{Asked, Prompt, PromptId, Shown, Wall};
+use super::answer::{AnswerError, PersonAnswer, check_answer, once_grant};
+use super::below::{FolderScope, ReservedFolders, arguments_of};
+use super::fatigue::{CallBlock, Denial, FatigueMemory, STRIKES};
+use super::grant::{ApprovalGrant, GrantArguments, GrantLifetime, GrantRow};
+use super::{ApprovalId, ApprovalSubject, CallDetails, OpenApproval, SteadySeconds};
 use crate::policy::caller::Caller;
-use crate::policy::evidence::Evidence;
+use crate::policy::evidence::ApprovalEvidence;
 use crate::wire::digest::Digest;
 
 /// Most approvals of all callers that may be open at once.
@@ -51,7 +51,7 @@ const MAX_PROMPTS: usize = 1024;
 const SOME_TIME: Duration = Duration::from_secs(60);
 /// Seconds for which an approval is reserved for the client that was asked in an answer. After that
 /// an equal call joins it.
-const CARRIED: Wall = 60;
+const CARRIED: SteadySeconds = 60;
 
 /// A caller's bounds on approvals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct DeskLimits {
 /// The way in which an approval ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub enum Closed {
+pub enum ApprovalEnd {
     /// A live grant covers the action.
     Granted,
     Denied,
@@ -80,19 +80,19 @@ pub enum Closed {
 
 /// The result of opening an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
-    pub id: PromptId,
+pub struct OpeningResult {
+    pub id: ApprovalId,
     /// True if the approval was open already.
     pub joined: bool,
 }
 
 /// The reason why a call is refused without an approval, with the counts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ApprovalRefusal {
     #[error("the same call was denied within the last 10 minutes")]
     Declined,
     #[error("the last {unanswered} approvals of this item for this client were not answered; try again later")]
-    Embargo { unanswered: u32, until: Wall },
+    Embargo { unanswered: u32, until: SteadySeconds },
     #[error("{unanswered} approvals were not answered within the last minute; try again later")]
     Unanswered { unanswered: usize, per_minute: usize, retry: Duration },
     #[error("{open} approvals of this caller are open; answer some of them")]
@@ -107,46 +107,46 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentWait {
     /// The call is open, for `left` seconds more if that is known.
-    Waits { left: Option<Wall> },
+    Waits { left: Option<SteadySeconds> },
     /// The agent was told to stop: a yes is for the same call made again.
     Stopped,
 }
 
 /// The call that an approval belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tie {
+enum ApprovalCall {
     /// No call waits for the approval.
     Free,
     /// A modern client was asked in the answer of its call, and comes back with the state of that
     /// answer.
-    Carried { until: Wall, asked_at: Duration },
+    Carried { until: SteadySeconds, asked_at: Duration },
     /// A call waits for the approval.
     Held,
 }
 
 /// An open approval and its call.
 #[derive(Debug)]
-struct Entry {
-    prompt: Prompt,
-    tie: Tie,
+struct DeskEntry {
+    prompt: OpenApproval,
+    tie: ApprovalCall,
     /// The time at which the waiting call gives up, if that is known.
-    waits_until: Option<Wall>,
+    waits_until: Option<SteadySeconds>,
     /// The number of the approval, counted in the order of opening.
     number: u64,
 }
 
-impl Entry {
+impl DeskEntry {
     /// Whether another call may join the approval.
-    const fn is_free(&self, now: Wall) -> bool {
+    const fn is_free(&self, now: SteadySeconds) -> bool {
         match self.tie {
-            Tie::Free => true,
-            Tie::Carried { until, .. } => now >= until,
-            Tie::Held => false,
+            ApprovalCall::Free => true,
+            ApprovalCall::Carried { until, .. } => now >= until,
+            ApprovalCall::Held => false,
         }
     }
 
     /// Whether the approval is about this very action, for the same client and with the same need.
-    fn is_about(&self, asked: &Asked, action: &Digest) -> bool {
+    fn is_about(&self, asked: &ApprovalSubject, action: &Digest) -> bool {
         let own = &self.prompt.asked;
         // The session that asked may have ended; its caller comes back in another one.
         let same_session = own.session == asked.session || own.session.is_none();
@@ -157,32 +157,32 @@ impl Entry {
 
 /// The open approvals, and the memory of closed ones.
 #[derive(Debug)]
-pub struct Desk {
+pub struct ApprovalDesk {
     limits: DeskLimits,
-    prompts: HashMap<PromptId, Entry>,
+    prompts: HashMap<ApprovalId, DeskEntry>,
     /// The number of the approval that was opened last.
     opened: u64,
-    fatigue: Fatigue,
-    places: Arc<Places>,
+    fatigue: FatigueMemory,
+    places: Arc<ReservedFolders>,
 }
 
-impl Desk {
+impl ApprovalDesk {
     pub fn new(limits: DeskLimits) -> Self {
-        Self { limits, prompts: HashMap::new(), opened: 0, fatigue: Fatigue::default(), places: Arc::default() }
+        Self { limits, prompts: HashMap::new(), opened: 0, fatigue: FatigueMemory::default(), places: Arc::default() }
     }
 
     /// Sets the folders that a grant below a folder must not cover.
-    pub fn set_places(&mut self, places: Arc<Places>) {
+    pub fn set_places(&mut self, places: Arc<ReservedFolders>) {
         self.places = places;
     }
 
     /// Applies other bounds, to open approvals too: closes the newest approvals of each caller
     /// beyond `max_open`, and ends the others `life` seconds after their opening at the latest.
     /// Returns the closed ones.
-    pub fn set_limits(&mut self, limits: DeskLimits, life: impl Fn(&Prompt) -> Wall) -> Vec<PromptId> {
+    pub fn set_limits(&mut self, limits: DeskLimits, life: impl Fn(&OpenApproval) -> SteadySeconds) -> Vec<ApprovalId> {
         self.limits = limits;
-        let mut of_callers: HashMap<Caller, Vec<(u64, PromptId)>> = HashMap::new();
-        for Entry { prompt, number, .. } in self.prompts.values_mut() {
+        let mut of_callers: HashMap<Caller, Vec<(u64, ApprovalId)>> = HashMap::new();
+        for DeskEntry { prompt, number, .. } in self.prompts.values_mut() {
             prompt.until = prompt.until.min(prompt.opened_at + life(prompt));
             let caller = prompt.asked.caller.clone();
             of_callers.entry(caller).or_default().push((*number, prompt.id));
@@ -191,7 +191,7 @@ impl Desk {
             open.sort_unstable();
             open.into_iter().skip(limits.max_open)
         });
-        let excess: Vec<PromptId> = excess.map(|(_, id)| id).collect();
+        let excess: Vec<ApprovalId> = excess.map(|(_, id)| id).collect();
         excess.iter().for_each(|id| drop(self.prompts.remove(id)));
         excess
     }
@@ -204,22 +204,23 @@ impl Desk {
     /// The reason why the call is refused without an approval.
     pub fn open(
         &mut self,
-        asked: Asked,
-        shown: Shown,
-        id: PromptId,
-        now: Wall,
-        life: Wall,
-        own: Option<&PromptId>,
-    ) -> Result<Opened, Refused> {
+        asked: ApprovalSubject,
+        shown: CallDetails,
+        id: ApprovalId,
+        now: SteadySeconds,
+        life: SteadySeconds,
+        own: Option<&ApprovalId>,
+    ) -> Result<OpeningResult, ApprovalRefusal> {
         self.fatigue.sweep(now);
         let action = asked.action();
         // A person is told which client asks, so only a client with that name joins.
-        let is_told = |prompt: &Prompt| prompt.shown.client == shown.client;
+        let is_told = |prompt: &OpenApproval| prompt.shown.client == shown.client;
         let fits =
-            |entry: &Entry| now < entry.prompt.until && entry.is_about(&asked, &action) && is_told(&entry.prompt);
-        let own = own.filter(|own| self.prompts.get(*own).is_some_and(|entry| entry.tie != Tie::Held && fits(entry)));
+            |entry: &DeskEntry| now < entry.prompt.until && entry.is_about(&asked, &action) && is_told(&entry.prompt);
+        let own = own
+            .filter(|own| self.prompts.get(*own).is_some_and(|entry| entry.tie != ApprovalCall::Held && fits(entry)));
         if own.is_none() && self.fatigue.is_denied(&action, now) {
-            return Err(Refused::Declined);
+            return Err(ApprovalRefusal::Declined);
         }
         let left = || {
             let left = self.prompts.values().filter(|entry| entry.is_free(now) && fits(entry));
@@ -227,36 +228,36 @@ impl Desk {
         };
         let joined = own.copied().or_else(left);
         if let Some(entry) = joined.and_then(|id| self.prompts.get_mut(&id)) {
-            (entry.tie, entry.waits_until) = (Tie::Held, None);
+            (entry.tie, entry.waits_until) = (ApprovalCall::Held, None);
             entry.prompt.asked.session = asked.session;
-            return Ok(Opened { id: entry.prompt.id, joined: true });
+            return Ok(OpeningResult { id: entry.prompt.id, joined: true });
         }
         let client = shown.client_name();
         if let Some(until) = self.fatigue.embargo(&asked, &client, now) {
-            return Err(Refused::Embargo { unanswered: STRIKES, until });
+            return Err(ApprovalRefusal::Embargo { unanswered: STRIKES, until });
         }
         let DeskLimits { max_open, per_minute } = self.limits;
         if let Some((unanswered, wait)) = self.fatigue.wait(&asked, &client, per_minute, now) {
-            return Err(Refused::Unanswered { unanswered, per_minute, retry: Duration::from_secs(wait) });
+            return Err(ApprovalRefusal::Unanswered { unanswered, per_minute, retry: Duration::from_secs(wait) });
         }
         let open = self.prompts.values().filter(|entry| entry.prompt.asked.caller == asked.caller).count();
         if open >= max_open {
-            return Err(Refused::TooManyOpen { open, max_open, retry: SOME_TIME });
+            return Err(ApprovalRefusal::TooManyOpen { open, max_open, retry: SOME_TIME });
         }
         if self.prompts.len() >= MAX_PROMPTS
             || !self.fatigue.has_room(&asked, &client)
             || self.prompts.contains_key(&id)
         {
-            return Err(Refused::Full { retry: SOME_TIME });
+            return Err(ApprovalRefusal::Full { retry: SOME_TIME });
         }
         self.opened += 1;
-        let prompt = Prompt { id, asked, shown, opened_at: now, until: now + life };
-        self.prompts.insert(id, Entry { prompt, tie: Tie::Held, waits_until: None, number: self.opened });
-        Ok(Opened { id, joined: false })
+        let prompt = OpenApproval { id, asked, shown, opened_at: now, until: now + life };
+        self.prompts.insert(id, DeskEntry { prompt, tie: ApprovalCall::Held, waits_until: None, number: self.opened });
+        Ok(OpeningResult { id, joined: false })
     }
 
     /// Notes when the call that waits for an approval gives up.
-    pub fn waits_until(&mut self, id: &PromptId, until: Wall) {
+    pub fn waits_until(&mut self, id: &ApprovalId, until: SteadySeconds) {
         if let Some(entry) = self.prompts.get_mut(id) {
             entry.waits_until = Some(until);
         }
@@ -264,43 +265,43 @@ impl Desk {
 
     /// Returns whether the agent of an open approval still waits. An agent whose client was asked
     /// in the answer of its call counts as waiting.
-    pub fn agent_wait(&self, id: &PromptId, now: Wall) -> AgentWait {
+    pub fn agent_wait(&self, id: &ApprovalId, now: SteadySeconds) -> AgentWait {
         match self.prompts.get(id) {
-            Some(Entry { tie: Tie::Held, waits_until, .. }) => {
+            Some(DeskEntry { tie: ApprovalCall::Held, waits_until, .. }) => {
                 AgentWait::Waits { left: waits_until.map(|until| until.saturating_sub(now)) }
             }
-            Some(Entry { tie: Tie::Carried { .. }, .. }) => AgentWait::Waits { left: None },
-            Some(Entry { tie: Tie::Free, .. }) | None => AgentWait::Stopped,
+            Some(DeskEntry { tie: ApprovalCall::Carried { .. }, .. }) => AgentWait::Waits { left: None },
+            Some(DeskEntry { tie: ApprovalCall::Free, .. }) | None => AgentWait::Stopped,
         }
     }
 
     /// Notes that no call waits for the approval any more. The approval stays open.
-    pub fn leave(&mut self, id: &PromptId) {
+    pub fn leave(&mut self, id: &ApprovalId) {
         if let Some(entry) = self.prompts.get_mut(id) {
-            entry.tie = Tie::Free;
+            entry.tie = ApprovalCall::Free;
         }
     }
 
     /// Notes that the call ended with an answer that asks its client, and reserves the approval for
     /// that client for a minute. `now` is the time since 1970.
-    pub fn carry(&mut self, id: &PromptId, now: Duration) {
+    pub fn carry(&mut self, id: &ApprovalId, now: Duration) {
         if let Some(entry) = self.prompts.get_mut(id) {
-            entry.tie = Tie::Carried { until: now.as_secs() + CARRIED, asked_at: now };
+            entry.tie = ApprovalCall::Carried { until: now.as_secs() + CARRIED, asked_at: now };
         }
     }
 
     /// Returns the time since 1970 at which the client was asked in the answer of its call; `None`
     /// if it has come back since or was not asked so.
-    pub fn asked_at(&self, id: &PromptId) -> Option<Duration> {
+    pub fn asked_at(&self, id: &ApprovalId) -> Option<Duration> {
         match self.prompts.get(id)?.tie {
-            Tie::Carried { asked_at, .. } => Some(asked_at),
-            Tie::Free | Tie::Held => None,
+            ApprovalCall::Carried { asked_at, .. } => Some(asked_at),
+            ApprovalCall::Free | ApprovalCall::Held => None,
         }
     }
 
     /// Extends an approval to `life` seconds from its opening, if that is longer, for people who
     /// take longer than the client. Returns the approval.
-    pub fn extend(&mut self, id: &PromptId, life: Wall) -> Option<&Prompt> {
+    pub fn extend(&mut self, id: &ApprovalId, life: SteadySeconds) -> Option<&OpenApproval> {
         let prompt = &mut self.prompts.get_mut(id)?.prompt;
         prompt.until = prompt.until.max(prompt.opened_at + life);
         Some(prompt)
@@ -314,41 +315,43 @@ impl Desk {
     /// The reason why the answer does not count; the approval stays as before.
     pub fn answer(
         &mut self,
-        id: &PromptId,
-        answer: Answer,
-        evidence: Evidence,
+        id: &ApprovalId,
+        answer: PersonAnswer,
+        evidence: ApprovalEvidence,
         by: &str,
-        now: Wall,
+        now: SteadySeconds,
         grant_id: Arc<str>,
-    ) -> Result<Option<Grant>, CannotAnswer> {
+    ) -> Result<Option<ApprovalGrant>, AnswerError> {
         if let (Some(lifetime), Some(denial)) = (answer.lifetime(), self.denial(id, now)) {
             let asked = denial.asked.clone();
-            if evidence == Evidence::Client {
-                return Err(CannotAnswer::Unknown);
+            if evidence == ApprovalEvidence::Client {
+                return Err(AnswerError::Unknown);
             }
-            if lifetime != Lifetime::Once {
-                return Err(CannotAnswer::Denied);
+            if lifetime != GrantLifetime::Once {
+                return Err(AnswerError::Denied);
             }
-            may_allow(&asked, lifetime, evidence, now)?;
+            check_answer(&asked, lifetime, evidence, now)?;
             self.fatigue.undo_denial(id);
-            return Ok(Some(Grant::new(once(asked, evidence, by, now, grant_id))));
+            return Ok(Some(ApprovalGrant::new(once_grant(asked, evidence, by, now, grant_id))));
         }
-        let entry = self.prompts.get(id).filter(|entry| now < entry.prompt.until).ok_or(CannotAnswer::Unknown)?;
+        let entry = self.prompts.get(id).filter(|entry| now < entry.prompt.until).ok_or(AnswerError::Unknown)?;
         if let Some(lifetime) = answer.lifetime() {
-            may_allow(&entry.prompt.asked, lifetime, evidence, now)?;
+            check_answer(&entry.prompt.asked, lifetime, evidence, now)?;
         }
         let below = match &answer {
-            Answer::AllowBelow(base) => Some(Below::of(&entry.prompt.asked, &entry.prompt.shown, base, &self.places)?),
-            Answer::Allow(_) | Answer::Deny | Answer::Decline | Answer::Dismiss => None,
+            PersonAnswer::AllowBelow(base) => {
+                Some(FolderScope::of(&entry.prompt.asked, &entry.prompt.shown, base, &self.places)?)
+            }
+            PersonAnswer::Allow(_) | PersonAnswer::Deny | PersonAnswer::Decline | PersonAnswer::Dismiss => None,
         };
-        let Some(Entry { prompt, tie, number, .. }) = self.prompts.remove(id) else {
-            return Err(CannotAnswer::Unknown);
+        let Some(DeskEntry { prompt, tie, number, .. }) = self.prompts.remove(id) else {
+            return Err(AnswerError::Unknown);
         };
         match (answer.lifetime(), answer) {
             (Some(lifetime), _) => {
                 self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
-                let usual = || Arguments::of(lifetime, evidence, prompt.asked.destructive);
-                let arguments = below.map_or_else(usual, |below| Arguments::Below(Arc::new(below)));
+                let usual = || GrantArguments::of(lifetime, evidence, prompt.asked.destructive);
+                let arguments = below.map_or_else(usual, |below| GrantArguments::Below(Arc::new(below)));
                 let (asked, by) = (prompt.asked, Arc::from(by));
                 let row = GrantRow {
                     id: grant_id,
@@ -361,10 +364,10 @@ impl Desk {
                     last_used: 0,
                     uses: 0,
                 };
-                let is_for_call = lifetime == Lifetime::Once && tie == Tie::Held;
-                return Ok(Some(if is_for_call { Grant::for_call(row, *id) } else { Grant::new(row) }));
+                let is_for_call = lifetime == GrantLifetime::Once && tie == ApprovalCall::Held;
+                return Ok(Some(if is_for_call { ApprovalGrant::for_call(row, *id) } else { ApprovalGrant::new(row) }));
             }
-            (None, Answer::Deny) => {
+            (None, PersonAnswer::Deny) => {
                 self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
                 self.fatigue.denied(&prompt, by, evidence, now);
             }
@@ -374,19 +377,19 @@ impl Desk {
     }
 
     /// Returns the denial of an approval, while it blocks.
-    pub fn denial(&self, id: &PromptId, now: Wall) -> Option<&Denial> {
+    pub fn denial(&self, id: &ApprovalId, now: SteadySeconds) -> Option<&Denial> {
         self.fatigue.denial(id, now)
     }
 
     /// Closes the approvals whose time is over and counts a strike for each. Returns them, the
     /// oldest first.
-    pub fn expire(&mut self, now: Wall) -> Vec<PromptId> {
+    pub fn expire(&mut self, now: SteadySeconds) -> Vec<ApprovalId> {
         self.fatigue.sweep(now);
         let over = self.prompts.values().filter(|entry| now >= entry.prompt.until);
-        let mut over: Vec<(u64, PromptId)> = over.map(|entry| (entry.number, entry.prompt.id)).collect();
+        let mut over: Vec<(u64, ApprovalId)> = over.map(|entry| (entry.number, entry.prompt.id)).collect();
         over.sort_unstable();
         for (number, id) in &over {
-            if let Some(Entry { prompt, .. }) = self.prompts.remove(id) {
+            if let Some(DeskEntry { prompt, .. }) = self.prompts.remove(id) {
                 self.fatigue.strike(&prompt, now, *number, self.opened);
             }
         }
@@ -395,19 +398,19 @@ impl Desk {
 
     /// Closes the approvals about actions that a lasting grant covers. Returns them, the oldest
     /// first.
-    pub fn release(&mut self, grant: &Grant, now: Wall) -> Vec<PromptId> {
+    pub fn release(&mut self, grant: &ApprovalGrant, now: SteadySeconds) -> Vec<ApprovalId> {
         if grant.is_once() {
             return Vec::new();
         }
-        let covers = |prompt: &Prompt| {
-            grant.covers_call(&prompt.asked, given(&prompt.asked, &prompt.shown).as_ref(), &self.places)
+        let covers = |prompt: &OpenApproval| {
+            grant.covers_call(&prompt.asked, arguments_of(&prompt.asked, &prompt.shown).as_ref(), &self.places)
         };
-        let is_answered = |prompt: &Prompt| now < prompt.until && covers(prompt);
+        let is_answered = |prompt: &OpenApproval| now < prompt.until && covers(prompt);
         let answered = self.prompts.values().filter(|entry| is_answered(&entry.prompt));
-        let mut answered: Vec<(u64, PromptId)> = answered.map(|entry| (entry.number, entry.prompt.id)).collect();
+        let mut answered: Vec<(u64, ApprovalId)> = answered.map(|entry| (entry.number, entry.prompt.id)).collect();
         answered.sort_unstable();
         for (_, id) in &answered {
-            if let Some(Entry { prompt, .. }) = self.prompts.remove(id) {
+            if let Some(DeskEntry { prompt, .. }) = self.prompts.remove(id) {
                 self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
             }
         }
@@ -415,8 +418,8 @@ impl Desk {
     }
 
     /// Closes the approvals about changed items, without a strike. Returns them.
-    pub fn supersede(&mut self, changed: impl Fn(&Prompt) -> bool) -> Vec<PromptId> {
-        let gone: Vec<PromptId> = self.prompts().filter(|prompt| changed(prompt)).map(|p| p.id).collect();
+    pub fn supersede(&mut self, changed: impl Fn(&OpenApproval) -> bool) -> Vec<ApprovalId> {
+        let gone: Vec<ApprovalId> = self.prompts().filter(|prompt| changed(prompt)).map(|p| p.id).collect();
         for id in &gone {
             self.prompts.remove(id);
         }
@@ -433,36 +436,36 @@ impl Desk {
     }
 
     /// Returns the blocks in force, the first to end first.
-    pub fn blocks(&self, now: Wall) -> Vec<CallBlock> {
+    pub fn blocks(&self, now: SteadySeconds) -> Vec<CallBlock> {
         let mut blocks: Vec<CallBlock> = self.fatigue.blocks(now).collect();
         blocks.sort_by(|a, b| (a.until, &a.item, a.id).cmp(&(b.until, &b.item, b.id)));
         blocks
     }
 
     /// Ends a block before its time, and returns it.
-    pub fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<CallBlock> {
+    pub fn end_block(&mut self, id: &ApprovalId, now: SteadySeconds) -> Option<CallBlock> {
         self.fatigue.end_block(id, now)
     }
 
     /// Returns an open approval.
-    pub fn get(&self, id: &PromptId) -> Option<&Prompt> {
+    pub fn get(&self, id: &ApprovalId) -> Option<&OpenApproval> {
         self.prompts.get(id).map(|entry| &entry.prompt)
     }
 
     /// Returns the number of denials that still refuse their action.
-    pub fn denials(&self, now: Wall) -> usize {
+    pub fn denials(&self, now: SteadySeconds) -> usize {
         self.fatigue.denials(now)
     }
 
     /// Returns all open approvals, in no order.
-    pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
+    pub fn prompts(&self) -> impl Iterator<Item = &OpenApproval> {
         self.prompts.values().map(|entry| &entry.prompt)
     }
 
     /// Whether a call waits for the approval.
     #[cfg(test)]
-    pub(super) fn is_held(&self, id: &PromptId) -> bool {
-        self.prompts.get(id).is_some_and(|entry| entry.tie == Tie::Held)
+    pub(super) fn is_held(&self, id: &ApprovalId) -> bool {
+        self.prompts.get(id).is_some_and(|entry| entry.tie == ApprovalCall::Held)
     }
 
     #[cfg(test)]

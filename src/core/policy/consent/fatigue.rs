@@ -8,30 +8,30 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::hold::Holder;
-use super::{Asked, Prompt, PromptId, Wall};
+use super::hold::ClientKey;
+use super::{ApprovalId, ApprovalSubject, OpenApproval, SteadySeconds};
 use crate::policy::caller::Caller;
-use crate::policy::evidence::Evidence;
+use crate::policy::evidence::ApprovalEvidence;
 use crate::wire::digest::Digest;
 
 /// Seconds for which a denial refuses the same action.
-pub const DENIED: Wall = 600;
+pub const DENIED: SteadySeconds = 600;
 /// Most client names of one caller that count apart.
 const MAX_NAMES: usize = 8;
 /// The name under which all other clients count. A client that gives itself this name counts among
 /// them.
 const OTHERS: &str = "\u{0}";
 /// Approvals opened within this number of seconds can be one strike.
-const TOGETHER: Wall = 10;
+const TOGETHER: SteadySeconds = 10;
 /// Most strikes of one client that are remembered for a minute; no configuration allows more.
 const MAX_UNANSWERED: usize = 128;
 /// Dismissals and time-outs in a row that start an embargo on an item for a client.
 pub(super) const STRIKES: u32 = 3;
 /// Seconds of the first, the second and any further embargo.
-pub(super) const EMBARGOES: [Wall; 3] = [600, 3600, 24 * 3600];
+pub(super) const EMBARGOES: [SteadySeconds; 3] = [600, 3600, 24 * 3600];
 /// Seconds without a strike after which strikes are forgotten.
-const FORGIVEN: Wall = 24 * 3600;
-const MINUTE: Wall = 60;
+const FORGIVEN: SteadySeconds = 24 * 3600;
+const MINUTE: SteadySeconds = 60;
 
 /// Most entries of each memory, and most entries of one caller among them. Without room no approval
 /// is opened.
@@ -44,13 +44,13 @@ const MAX_OF_CALLER: usize = 512;
 pub struct CallBlock {
     /// The id of the denied approval. For an embargo, an id made of client and item, so that an
     /// operator can name it.
-    pub id: PromptId,
+    pub id: ApprovalId,
     pub caller: Caller,
     /// The client's name. `None` for an embargo on the clients of the caller that do not count
     /// apart, and for a denied client without a name.
     pub client: Option<Arc<str>>,
     pub item: Arc<str>,
-    pub until: Wall,
+    pub until: SteadySeconds,
     /// The denial; `None` for an embargo.
     pub denial: Option<Denial>,
 }
@@ -58,23 +58,23 @@ pub struct CallBlock {
 /// A person's denial of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    pub asked: Asked,
+    pub asked: ApprovalSubject,
     /// The person who denied, as the channel identifies them.
     pub by: Arc<str>,
-    pub evidence: Evidence,
-    pub at: Wall,
+    pub evidence: ApprovalEvidence,
+    pub at: SteadySeconds,
 }
 
 /// Unanswered approvals of one client about one item.
 #[derive(Clone, Copy, Debug, Default)]
-struct Strikes {
+struct ItemStrikes {
     in_row: u32,
     embargoes: usize,
     /// End of the last embargo: no approval is opened before this.
-    until: Wall,
-    last: Wall,
+    until: SteadySeconds,
+    last: SteadySeconds,
     /// The time at which the approval of the last strike was opened.
-    opened_at: Wall,
+    opened_at: SteadySeconds,
     /// The number of the newest approval at the last strike.
     newest: u64,
     /// The number of the newest approval when the last embargo began. Approvals that were open then
@@ -84,20 +84,20 @@ struct Strikes {
 
 /// The desk's memory of denials and unanswered approvals.
 #[derive(Debug, Default)]
-pub(super) struct Fatigue {
+pub(super) struct FatigueMemory {
     /// Times of each client's strikes in the last minute.
-    unanswered: HashMap<Holder, VecDeque<Wall>>,
-    /// Denied actions, by [`Asked::action`].
+    unanswered: HashMap<ClientKey, VecDeque<SteadySeconds>>,
+    /// Denied actions, by [`ApprovalSubject::action`].
     denied: HashMap<Digest, CallBlock>,
     /// Strikes by client, then by item.
-    strikes: HashMap<Holder, HashMap<Arc<str>, Strikes>>,
+    strikes: HashMap<ClientKey, HashMap<Arc<str>, ItemStrikes>>,
     /// The time of the last sweep.
-    swept: Wall,
+    swept: SteadySeconds,
 }
 
-impl Fatigue {
+impl FatigueMemory {
     /// Forgets expired entries, at most once a minute.
-    pub(super) fn sweep(&mut self, now: Wall) {
+    pub(super) fn sweep(&mut self, now: SteadySeconds) {
         if now < self.swept + MINUTE {
             return;
         }
@@ -110,36 +110,41 @@ impl Fatigue {
         self.strikes.retain(|_, items| !items.is_empty());
     }
 
-    pub(super) fn is_denied(&self, action: &Digest, now: Wall) -> bool {
+    pub(super) fn is_denied(&self, action: &Digest, now: SteadySeconds) -> bool {
         self.denied.get(action).is_some_and(|block| block.until > now)
     }
 
     /// Returns the number of actions that a denial still refuses.
-    pub(super) fn denials(&self, now: Wall) -> usize {
+    pub(super) fn denials(&self, now: SteadySeconds) -> usize {
         self.denied.values().filter(|block| block.until > now).count()
     }
 
     /// Returns the key under which the client of an approval counts: its name, or [`OTHERS`] if its
     /// caller has too many names.
-    fn counted(&self, asked: &Asked, client: &Arc<str>) -> Holder {
+    fn counted(&self, asked: &ApprovalSubject, client: &Arc<str>) -> ClientKey {
         let caller = asked.caller.clone();
-        let holder = Holder { caller, client: Arc::clone(client) };
-        let of_caller = |known: &&Holder| known.caller == asked.caller && *known.client != *OTHERS;
+        let holder = ClientKey { caller, client: Arc::clone(client) };
+        let of_caller = |known: &&ClientKey| known.caller == asked.caller && *known.client != *OTHERS;
         if self.strikes.contains_key(&holder) || self.strikes.keys().filter(of_caller).count() < MAX_NAMES {
             return holder;
         }
-        Holder { client: Arc::from(OTHERS), ..holder }
+        ClientKey { client: Arc::from(OTHERS), ..holder }
     }
 
     /// Returns the end of the embargo on an item for a client, if there is one.
-    pub(super) fn embargo(&self, asked: &Asked, client: &Arc<str>, now: Wall) -> Option<Wall> {
+    pub(super) fn embargo(
+        &self,
+        asked: &ApprovalSubject,
+        client: &Arc<str>,
+        now: SteadySeconds,
+    ) -> Option<SteadySeconds> {
         let strikes = self.strikes.get(&self.counted(asked, client))?.get(&asked.item)?;
         (strikes.until > now).then_some(strikes.until)
     }
 
     /// Returns the blocks in force, in no order.
-    pub(super) fn blocks(&self, now: Wall) -> impl Iterator<Item = CallBlock> {
-        let of_client = move |(holder, items): (&Holder, &HashMap<Arc<str>, Strikes>)| {
+    pub(super) fn blocks(&self, now: SteadySeconds) -> impl Iterator<Item = CallBlock> {
+        let of_client = move |(holder, items): (&ClientKey, &HashMap<Arc<str>, ItemStrikes>)| {
             let lasting = items.iter().filter(|(_, strikes)| strikes.until > now);
             let blocks: Vec<CallBlock> = lasting.map(|(item, strikes)| block_of(holder, item, strikes.until)).collect();
             blocks
@@ -149,31 +154,31 @@ impl Fatigue {
     }
 
     /// Returns the denial of an approval, while it blocks.
-    pub(super) fn denial(&self, id: &PromptId, now: Wall) -> Option<&Denial> {
+    pub(super) fn denial(&self, id: &ApprovalId, now: SteadySeconds) -> Option<&Denial> {
         self.denied.values().find(|block| block.id == *id && block.until > now)?.denial.as_ref()
     }
 
     /// Takes back the denial of an approval.
-    pub(super) fn undo_denial(&mut self, id: &PromptId) {
+    pub(super) fn undo_denial(&mut self, id: &ApprovalId) {
         self.denied.retain(|_, block| block.id != *id);
     }
 
     /// Ends a block and forgets what led to it. Returns the block.
-    pub(super) fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<CallBlock> {
+    pub(super) fn end_block(&mut self, id: &ApprovalId, now: SteadySeconds) -> Option<CallBlock> {
         let ended = self.blocks(now).find(|block| block.id == *id)?;
         if ended.denial.is_some() {
             self.undo_denial(id);
             return Some(ended);
         }
         let client = ended.client.clone().unwrap_or_else(|| Arc::from(OTHERS));
-        let holder = Holder { caller: ended.caller.clone(), client };
+        let holder = ClientKey { caller: ended.caller.clone(), client };
         self.forget(&holder, &ended.item);
         self.unanswered.remove(&holder);
         Some(ended)
     }
 
     /// Whether there is room to remember the end of another approval.
-    pub(super) fn has_room(&self, asked: &Asked, client: &Arc<str>) -> bool {
+    pub(super) fn has_room(&self, asked: &ApprovalSubject, client: &Arc<str>) -> bool {
         let holder = self.counted(asked, client);
         let known = self.strikes.get(&holder).is_some_and(|items| items.contains_key(&asked.item));
         let of_caller = self.strikes.iter().filter(|(known, _)| known.caller == asked.caller);
@@ -189,11 +194,11 @@ impl Fatigue {
     /// seconds until it may open another one; `None` if it may open one now.
     pub(super) fn wait(
         &mut self,
-        asked: &Asked,
+        asked: &ApprovalSubject,
         client: &Arc<str>,
         per_minute: usize,
-        now: Wall,
-    ) -> Option<(usize, Wall)> {
+        now: SteadySeconds,
+    ) -> Option<(usize, SteadySeconds)> {
         let holder = self.counted(asked, client);
         let times = self.unanswered.get_mut(&holder)?;
         forget_old(times, now);
@@ -204,7 +209,7 @@ impl Fatigue {
     }
 
     /// Remembers a person's denial.
-    pub(super) fn denied(&mut self, prompt: &Prompt, by: &str, evidence: Evidence, now: Wall) {
+    pub(super) fn denied(&mut self, prompt: &OpenApproval, by: &str, evidence: ApprovalEvidence, now: SteadySeconds) {
         let asked = &prompt.asked;
         let block = CallBlock {
             id: prompt.id,
@@ -219,7 +224,7 @@ impl Fatigue {
 
     /// Forgets the client's strikes about the item, because a person answered. An embargo that has
     /// begun runs to its end.
-    pub(super) fn answered(&mut self, asked: &Asked, client: &Arc<str>, now: Wall) {
+    pub(super) fn answered(&mut self, asked: &ApprovalSubject, client: &Arc<str>, now: SteadySeconds) {
         let holder = self.counted(asked, client);
         match self.strikes.get_mut(&holder).and_then(|items| items.get_mut(&asked.item)) {
             Some(strikes) if strikes.until > now => (strikes.in_row, strikes.embargoes) = (0, 0),
@@ -229,7 +234,7 @@ impl Fatigue {
     }
 
     /// Forgets the strikes of a client about an item, and its name with the last of them.
-    fn forget(&mut self, holder: &Holder, item: &str) {
+    fn forget(&mut self, holder: &ClientKey, item: &str) {
         let Some(items) = self.strikes.get_mut(holder) else { return };
         items.remove(item);
         if items.is_empty() {
@@ -239,13 +244,13 @@ impl Fatigue {
 
     /// Counts a strike: the approval with this `number` ended without an answer. `newest` is the
     /// number of the approval that was opened last.
-    pub(super) fn strike(&mut self, prompt: &Prompt, now: Wall, number: u64, newest: u64) {
+    pub(super) fn strike(&mut self, prompt: &OpenApproval, now: SteadySeconds, number: u64, newest: u64) {
         let asked = &prompt.asked;
         let holder = self.counted(asked, &prompt.shown.client_name());
         let items = self.strikes.entry(holder.clone()).or_default();
         let strikes = items.entry(Arc::clone(&asked.item)).or_default();
         if now >= strikes.until.max(strikes.last) + FORGIVEN {
-            *strikes = Strikes::default();
+            *strikes = ItemStrikes::default();
         }
         strikes.last = now;
         if number <= strikes.embargoed {
@@ -282,7 +287,7 @@ impl Fatigue {
 }
 
 /// Returns the embargo block of a client and an item, with an id made of both.
-fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> CallBlock {
+fn block_of(holder: &ClientKey, item: &Arc<str>, until: SteadySeconds) -> CallBlock {
     let mut bytes = Vec::new();
     for text in [holder.caller.key(), &*holder.client, &**item] {
         bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
@@ -293,11 +298,11 @@ fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> CallBlock {
     id.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
     let client = Some(&holder.client).filter(|client| ***client != *OTHERS).cloned();
     let (caller, item) = (holder.caller.clone(), Arc::clone(item));
-    CallBlock { id: PromptId::new(id), caller, client, item, until, denial: None }
+    CallBlock { id: ApprovalId::new(id), caller, client, item, until, denial: None }
 }
 
 /// Drops the times that are a minute old.
-fn forget_old(times: &mut VecDeque<Wall>, now: Wall) {
+fn forget_old(times: &mut VecDeque<SteadySeconds>, now: SteadySeconds) {
     while times.front().is_some_and(|at| at + MINUTE <= now) {
         times.pop_front();
     }

@@ -10,11 +10,11 @@
 //! - A person revokes it: revoked.
 //! - Definition or launch changed, upstream gone, session over: invalidated.
 //!
-//! Consumed, expired, revoked and invalidated are final; such a grant is in no [`Grants`] any more.
-//! A grant covers an action if, and only if, caller, kind, item, upstream, definition, launch and
-//! rule are equal, the arguments are equal, any or below the folder that it names ([`Below`]), the
-//! session is equal if the grant is for a session, and its evidence is at least what the action
-//! needs.
+//! Consumed, expired, revoked and invalidated are final; such a grant is in no [`LiveGrants`] any
+//! more. A grant covers an action if, and only if, caller, kind, item, upstream, definition, launch
+//! and rule are equal, the arguments are equal, any or below the folder that it names
+//! ([`FolderScope`]), the session is equal if the grant is for a session, and its evidence is at
+//! least what the action needs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,33 +22,33 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 
-use super::below::{Below, Given, Places};
-use super::{Asked, PromptId, Wall};
+use super::below::{FolderScope, OutlinedArguments, ReservedFolders};
+use super::{ApprovalId, ApprovalSubject, SteadySeconds};
 use crate::policy::caller::Caller;
-use crate::policy::evidence::Evidence;
+use crate::policy::evidence::ApprovalEvidence;
 use crate::wire::raw::RawJson;
 
 /// Life of an unused once-grant, in seconds. After a day its call is long forgotten.
-pub const ONCE_LIFE: Wall = 24 * 3600;
+pub const ONCE_LIFE: SteadySeconds = 24 * 3600;
 
 /// The arguments that a grant covers.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
-pub enum Arguments {
+pub enum GrantArguments {
     /// Exactly the approved arguments.
     Exact,
     Any,
     /// Arguments that name places below a folder, or at a site.
-    Below(Arc<Below>),
+    Below(Arc<FolderScope>),
 }
 
-impl Arguments {
+impl GrantArguments {
     /// Returns the arguments that a grant with this lifetime and evidence covers.
-    pub fn of(lifetime: Lifetime, evidence: Evidence, destructive: bool) -> Self {
+    pub fn of(lifetime: GrantLifetime, evidence: ApprovalEvidence, destructive: bool) -> Self {
         match lifetime {
-            Lifetime::Once => Self::Exact,
-            Lifetime::Session | Lifetime::Until(_) | Lifetime::UntilChanged => {
-                if destructive && evidence == Evidence::Client { Self::Exact } else { Self::Any }
+            GrantLifetime::Once => Self::Exact,
+            GrantLifetime::Session | GrantLifetime::Until(_) | GrantLifetime::UntilChanged => {
+                if destructive && evidence == ApprovalEvidence::Client { Self::Exact } else { Self::Any }
             }
         }
     }
@@ -58,13 +58,13 @@ impl Arguments {
         match (word, below) {
             ("exact", None) => Some(Self::Exact),
             ("any", None) => Some(Self::Any),
-            ("below", Some(text)) => Below::parse(text).map(|below| Self::Below(Arc::new(below))),
+            ("below", Some(text)) => FolderScope::parse(text).map(|below| Self::Below(Arc::new(below))),
             _ => None,
         }
     }
 
     /// Returns the folder or site that the arguments must name; `None` for the other variants.
-    pub const fn below(&self) -> Option<&Arc<Below>> {
+    pub const fn below(&self) -> Option<&Arc<FolderScope>> {
         match self {
             Self::Below(below) => Some(below),
             Self::Exact | Self::Any => None,
@@ -75,17 +75,17 @@ impl Arguments {
 /// The lifetime of a grant. A change of the definition or the launch ends every grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub enum Lifetime {
+pub enum GrantLifetime {
     Once,
     /// Until the session or pipe of its caller ends.
     Session,
-    Until(Wall),
+    Until(SteadySeconds),
     UntilChanged,
 }
 
-impl Lifetime {
+impl GrantLifetime {
     /// Returns the date at which the grant ends, if it has one.
-    pub const fn until(self) -> Option<Wall> {
+    pub const fn until(self) -> Option<SteadySeconds> {
         match self {
             Self::Until(until) => Some(until),
             Self::Once | Self::Session | Self::UntilChanged => None,
@@ -93,7 +93,7 @@ impl Lifetime {
     }
 
     /// Parses the word of a variant and the time of [`Self::until`].
-    pub fn parse(word: &str, until: Option<Wall>) -> Option<Self> {
+    pub fn parse(word: &str, until: Option<SteadySeconds>) -> Option<Self> {
         match (word, until) {
             ("once", None) => Some(Self::Once),
             ("session", None) => Some(Self::Session),
@@ -109,20 +109,20 @@ impl Lifetime {
 pub struct GrantRow {
     /// The grant's id: 16 hexadecimal digits.
     pub id: Arc<str>,
-    pub asked: Asked,
-    pub arguments: Arguments,
-    pub lifetime: Lifetime,
-    pub evidence: Evidence,
+    pub asked: ApprovalSubject,
+    pub arguments: GrantArguments,
+    pub lifetime: GrantLifetime,
+    pub evidence: ApprovalEvidence,
     /// The person who answered, as the channel identifies them.
     pub by: Arc<str>,
-    pub granted_at: Wall,
-    pub last_used: Wall,
+    pub granted_at: SteadySeconds,
+    pub last_used: SteadySeconds,
     pub uses: u64,
 }
 
 /// A remembered yes, with its use.
 #[derive(Debug)]
-pub struct Grant {
+pub struct ApprovalGrant {
     row: GrantRow,
     last_used: AtomicU64,
     uses: AtomicU64,
@@ -133,12 +133,12 @@ pub struct Grant {
     /// Whether a record on disk says that the grant was used.
     recorded: AtomicBool,
     /// The answered approval, if its call was waiting then.
-    prompt: Option<PromptId>,
+    prompt: Option<ApprovalId>,
     /// True while that call waits; no other call can claim the grant.
     reserved: AtomicBool,
 }
 
-impl Grant {
+impl ApprovalGrant {
     pub fn new(row: GrantRow) -> Self {
         Self {
             last_used: AtomicU64::new(row.last_used),
@@ -155,7 +155,7 @@ impl Grant {
 
     /// Makes a grant that is reserved for the call that waits for `prompt`, until
     /// [`Self::release`].
-    pub(super) fn for_call(row: GrantRow, prompt: PromptId) -> Self {
+    pub(super) fn for_call(row: GrantRow, prompt: ApprovalId) -> Self {
         Self { prompt: Some(prompt), reserved: AtomicBool::new(true), ..Self::new(row) }
     }
 
@@ -170,7 +170,7 @@ impl Grant {
     }
 
     /// Whether the grant answers this approval.
-    fn is_of(&self, prompt: Option<&PromptId>) -> bool {
+    fn is_of(&self, prompt: Option<&ApprovalId>) -> bool {
         prompt.is_some() && self.prompt.as_ref() == prompt
     }
 
@@ -178,19 +178,19 @@ impl Grant {
         &self.row.id
     }
 
-    pub fn asked(&self) -> &Asked {
+    pub fn asked(&self) -> &ApprovalSubject {
         &self.row.asked
     }
 
-    pub fn arguments(&self) -> Arguments {
+    pub fn arguments(&self) -> GrantArguments {
         self.row.arguments.clone()
     }
 
-    pub const fn lifetime(&self) -> Lifetime {
+    pub const fn lifetime(&self) -> GrantLifetime {
         self.row.lifetime
     }
 
-    pub const fn evidence(&self) -> Evidence {
+    pub const fn evidence(&self) -> ApprovalEvidence {
         self.row.evidence
     }
 
@@ -198,11 +198,11 @@ impl Grant {
         &self.row.by
     }
 
-    pub const fn granted_at(&self) -> Wall {
+    pub const fn granted_at(&self) -> SteadySeconds {
         self.row.granted_at
     }
 
-    pub fn last_used(&self) -> Wall {
+    pub fn last_used(&self) -> SteadySeconds {
         self.last_used.load(Ordering::Relaxed)
     }
 
@@ -221,12 +221,12 @@ impl Grant {
     }
 
     /// Notes a use by another process.
-    pub fn also_used(&self, at: Wall) {
+    pub fn also_used(&self, at: SteadySeconds) {
         self.last_used.fetch_max(at, Ordering::Relaxed);
     }
 
     pub fn is_once(&self) -> bool {
-        self.row.lifetime == Lifetime::Once
+        self.row.lifetime == GrantLifetime::Once
     }
 
     /// Whether the record of a use must be on disk before its call is sent: for every use of a
@@ -260,7 +260,7 @@ impl Grant {
     }
 
     /// Whether the grant has expired: by its date, or because it was not used for `unused` seconds.
-    pub fn is_over(&self, now: Wall, unused: Wall) -> bool {
+    pub fn is_over(&self, now: SteadySeconds, unused: SteadySeconds) -> bool {
         let idle = if self.is_once() { unused.min(ONCE_LIFE) } else { unused };
         self.row.lifetime.until().is_some_and(|until| now >= until)
             || now.saturating_sub(self.last_used().max(self.row.granted_at)) >= idle
@@ -268,27 +268,32 @@ impl Grant {
 
     /// Whether the grant covers more than one call of the action's item with some arguments. All
     /// URIs of a template count as one item, since they have its definition.
-    fn lasts_for(&self, action: &Asked) -> bool {
+    fn lasts_for(&self, action: &ApprovalSubject) -> bool {
         !self.is_once() && self.is_like(action)
     }
 
     /// Whether the grant was given for this action and has the evidence that it needs. Does not
     /// check that the grant is live. A grant below a folder covers nothing here, because its
     /// judgement needs the arguments: see [`Self::covers_call`].
-    pub fn covers(&self, action: &Asked) -> bool {
-        self.covers_call(action, None, &Places::default())
+    pub fn covers(&self, action: &ApprovalSubject) -> bool {
+        self.covers_call(action, None, &ReservedFolders::default())
     }
 
     /// As [`Self::covers`], for a call with these arguments if they are known.
-    pub fn covers_call(&self, action: &Asked, given: Option<&Given<'_>>, places: &Places) -> bool {
+    pub fn covers_call(
+        &self,
+        action: &ApprovalSubject,
+        given: Option<&OutlinedArguments<'_>>,
+        places: &ReservedFolders,
+    ) -> bool {
         let asked = &self.row.asked;
         let are_covered = || match &self.row.arguments {
-            Arguments::Exact => asked.arguments == action.arguments,
+            GrantArguments::Exact => asked.arguments == action.arguments,
             // The client's user agreed before the tool was known to be destructive, and did not
             // agree to a destructive tool in general.
-            Arguments::Any => !action.destructive || self.row.evidence != Evidence::Client,
-            Arguments::Below(below) => {
-                self.row.evidence != Evidence::Client && given.is_some_and(|given| below.covers(given, places))
+            GrantArguments::Any => !action.destructive || self.row.evidence != ApprovalEvidence::Client,
+            GrantArguments::Below(below) => {
+                self.row.evidence != ApprovalEvidence::Client && given.is_some_and(|given| below.covers(given, places))
             }
         };
         self.is_like(action) && asked.item == action.item && are_covered()
@@ -296,10 +301,11 @@ impl Grant {
 
     /// Whether the grant was given for such an action, if the name of the item and the arguments
     /// are left aside.
-    fn is_like(&self, action: &Asked) -> bool {
-        let Asked { caller, session, upstream, kind, definition, launch, rule, need, .. } = action;
+    fn is_like(&self, action: &ApprovalSubject) -> bool {
+        let ApprovalSubject { caller, session, upstream, kind, definition, launch, rule, need, .. } = action;
         let given = &self.row.asked;
-        let in_session = self.row.lifetime != Lifetime::Session || (session.is_some() && given.session == *session);
+        let in_session =
+            self.row.lifetime != GrantLifetime::Session || (session.is_some() && given.session == *session);
         given.caller == *caller
             && given.kind == *kind
             && given.upstream == *upstream
@@ -312,36 +318,36 @@ impl Grant {
 }
 
 /// The grants of one caller, by item.
-type OfCaller = HashMap<Arc<str>, Vec<Arc<Grant>>, RandomState>;
+type CallerGrants = HashMap<Arc<str>, Vec<Arc<ApprovalGrant>>, RandomState>;
 
 /// An immutable set of live grants.
 #[derive(Clone, Debug)]
-pub struct Grants {
+pub struct LiveGrants {
     /// Grants by caller.
-    callers: HashMap<Caller, Arc<OfCaller>, RandomState>,
+    callers: HashMap<Caller, Arc<CallerGrants>, RandomState>,
     /// Seconds without use after which a grant ends.
-    unused: Wall,
+    unused: SteadySeconds,
     len: usize,
-    places: Arc<Places>,
+    places: Arc<ReservedFolders>,
 }
 
-impl Grants {
-    pub fn new(unused: Wall) -> Self {
+impl LiveGrants {
+    pub fn new(unused: SteadySeconds) -> Self {
         Self { callers: HashMap::default(), unused, len: 0, places: Arc::default() }
     }
 
     /// Returns the grants with other folders that a grant below a folder must not cover.
-    pub fn with_places(&self, places: Arc<Places>) -> Self {
+    pub fn with_places(&self, places: Arc<ReservedFolders>) -> Self {
         Self { places, ..self.clone() }
     }
 
     /// Returns the folders that a grant below a folder must not cover.
-    pub const fn places(&self) -> &Arc<Places> {
+    pub const fn places(&self) -> &Arc<ReservedFolders> {
         &self.places
     }
 
     /// Returns the grants with another time of disuse, in seconds.
-    pub fn with_unused(&self, unused: Wall) -> Self {
+    pub fn with_unused(&self, unused: SteadySeconds) -> Self {
         Self { unused, ..self.clone() }
     }
 
@@ -350,7 +356,7 @@ impl Grants {
     }
 
     /// Returns the seconds without use after which a grant ends.
-    pub const fn unused(&self) -> Wall {
+    pub const fn unused(&self) -> SteadySeconds {
         self.unused
     }
 
@@ -363,7 +369,7 @@ impl Grants {
     /// once-grant is claimed, so that no other call gets it. `own` is the approval that the call
     /// waited for: its once-grant is taken before others, and no other call gets it while this one
     /// waits.
-    pub fn claim(&self, asked: &Asked, now: Wall, own: Option<&PromptId>) -> Option<Consented> {
+    pub fn claim(&self, asked: &ApprovalSubject, now: SteadySeconds, own: Option<&ApprovalId>) -> Option<GrantProof> {
         self.claim_call(asked, None, now, own)
     }
 
@@ -371,37 +377,37 @@ impl Grants {
     /// too.
     pub fn claim_call(
         &self,
-        asked: &Asked,
+        asked: &ApprovalSubject,
         arguments: Option<&RawJson>,
-        now: Wall,
-        own: Option<&PromptId>,
-    ) -> Option<Consented> {
+        now: SteadySeconds,
+        own: Option<&ApprovalId>,
+    ) -> Option<GrantProof> {
         let grants = self.callers.get(&asked.caller)?.get(&*asked.item)?;
         let text = arguments.map(RawJson::text);
-        let given = text.as_deref().map(Given::new);
-        let covers = |grant: &Grant| grant.covers_call(asked, given.as_ref(), &self.places);
+        let given = text.as_deref().map(OutlinedArguments::new);
+        let covers = |grant: &ApprovalGrant| grant.covers_call(asked, given.as_ref(), &self.places);
         let fitting = |once: bool| {
-            let fits = move |grant: &&Arc<Grant>| grant.is_once() == once && covers(grant);
+            let fits = move |grant: &&Arc<ApprovalGrant>| grant.is_once() == once && covers(grant);
             grants.iter().filter(fits).filter(|grant| !grant.is_over(now, self.unused))
         };
-        let free = |grant: &&Arc<Grant>| {
+        let free = |grant: &&Arc<ApprovalGrant>| {
             grant.claimed.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok()
         };
         let own_once = || fitting(true).filter(|grant| grant.is_of(own)).find(free);
         let any_once = || fitting(true).filter(|grant| !grant.is_of(own) && !grant.is_reserved()).find(free);
         let grant = fitting(false).next().or_else(own_once).or_else(any_once)?;
-        Some(Consented { grant: Arc::clone(grant), now, spent: false })
+        Some(GrantProof { grant: Arc::clone(grant), now, spent: false })
     }
 
     /// Whether a live grant for longer than once is about this item, for any arguments. Uses
     /// nothing up.
-    pub fn lasting(&self, asked: &Asked, now: Wall) -> bool {
+    pub fn lasting(&self, asked: &ApprovalSubject, now: SteadySeconds) -> bool {
         let Some(items) = self.callers.get(&asked.caller) else { return false };
         items.values().flatten().any(|grant| grant.lasts_for(asked) && !grant.is_over(now, self.unused))
     }
 
     /// Returns the set with a further grant.
-    pub fn with(&self, grant: Arc<Grant>) -> Self {
+    pub fn with(&self, grant: Arc<ApprovalGrant>) -> Self {
         let mut grants = self.clone();
         let (caller, item) = (grant.asked().caller.clone(), Arc::clone(&grant.asked().item));
         Arc::make_mut(grants.callers.entry(caller).or_default()).entry(item).or_default().push(grant);
@@ -410,7 +416,7 @@ impl Grants {
     }
 
     /// Returns the grants for which `gone` is false.
-    pub fn without(&self, gone: impl Fn(&Grant) -> bool) -> Self {
+    pub fn without(&self, gone: impl Fn(&ApprovalGrant) -> bool) -> Self {
         let kept = self.iter().filter(|grant| !gone(grant)).cloned();
         kept.fold(Self::new(self.unused).with_places(Arc::clone(&self.places)), |mut grants, grant| {
             let (caller, item) = (grant.asked().caller.clone(), Arc::clone(&grant.asked().item));
@@ -421,42 +427,46 @@ impl Grants {
     }
 
     /// Whether a grant is still in the set.
-    pub fn has(&self, grant: &Grant) -> bool {
+    pub fn has(&self, grant: &ApprovalGrant) -> bool {
         let asked = grant.asked();
         let grants = self.callers.get(&asked.caller).and_then(|items| items.get(&*asked.item));
         grants.is_some_and(|grants| grants.iter().any(|live| live.id() == grant.id()))
     }
 
     /// Returns all grants, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Grant>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ApprovalGrant>> {
         self.callers.values().flat_map(|items| items.values()).flatten()
     }
 }
 
-/// Proof that a live grant covers an action; only [`Grants::claim`] makes one.
+/// Proof that a live grant covers an action; only [`LiveGrants::claim`] makes one.
 ///
 /// Dropping the proof without [`Self::spend`] frees a claimed once-grant: a refused call uses
 /// nothing up.
 #[derive(Debug)]
 #[must_use = "a consent that is dropped is given back"]
-pub struct Consented {
-    grant: Arc<Grant>,
-    now: Wall,
+pub struct GrantProof {
+    grant: Arc<ApprovalGrant>,
+    now: SteadySeconds,
     spent: bool,
 }
 
-impl Consented {
+impl GrantProof {
     /// Makes a proof for tests of decisions, which do not look at its action.
     #[cfg(test)]
     pub(in crate::policy) fn stand_in(id: &str) -> Self {
         let text = Arc::<str>::from("x");
-        let asked = Asked::new(&crate::policy::action::Action::stand_in("x", "x", "x"), &text, Evidence::Client);
-        let grant = Grant::new(GrantRow {
+        let asked = ApprovalSubject::new(
+            &crate::policy::action::PolicyAction::stand_in("x", "x", "x"),
+            &text,
+            ApprovalEvidence::Client,
+        );
+        let grant = ApprovalGrant::new(GrantRow {
             id: Arc::from(id),
             asked,
-            arguments: Arguments::Exact,
-            lifetime: Lifetime::Once,
-            evidence: Evidence::Client,
+            arguments: GrantArguments::Exact,
+            lifetime: GrantLifetime::Once,
+            evidence: ApprovalEvidence::Client,
             by: text,
             granted_at: 0,
             last_used: 0,
@@ -466,7 +476,7 @@ impl Consented {
     }
 
     #[cfg(test)]
-    pub fn grant(&self) -> &Grant {
+    pub fn grant(&self) -> &ApprovalGrant {
         &self.grant
     }
 
@@ -477,7 +487,7 @@ impl Consented {
 
     /// Counts a use, because the call goes on. A once-grant stays claimed and covers nothing more;
     /// the store must consume it before the call is sent.
-    pub fn spend(mut self) -> Arc<Grant> {
+    pub fn spend(mut self) -> Arc<ApprovalGrant> {
         self.spent = true;
         self.grant.last_used.fetch_max(self.now, Ordering::Relaxed);
         self.grant.uses.fetch_add(1, Ordering::Relaxed);
@@ -485,7 +495,7 @@ impl Consented {
     }
 }
 
-impl Drop for Consented {
+impl Drop for GrantProof {
     fn drop(&mut self) {
         if !self.spent && self.grant.is_once() {
             self.grant.claimed.store(false, Ordering::Release);

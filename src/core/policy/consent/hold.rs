@@ -26,11 +26,11 @@ const REMIND: Duration = Duration::from_secs(10);
 /// The schedule of the progress messages that tell a client that its call waits: at once, and then
 /// from time to time.
 #[derive(Debug, Default)]
-pub struct Reminders {
+pub struct HoldReminders {
     last: Option<Duration>,
 }
 
-impl Reminders {
+impl HoldReminders {
     /// Whether a reminder is due; if so, the next one is due after [`REMIND`].
     pub fn is_due(&mut self, now: Duration) -> bool {
         let is_due = self.last.is_none_or(|last| now >= last + REMIND);
@@ -48,14 +48,14 @@ impl Reminders {
 
 /// The client of a call: its caller, and the name that it gives itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holder {
+pub struct ClientKey {
     pub caller: Caller,
     pub client: Arc<str>,
 }
 
 /// The way in which the wait of a held call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum HoldEnd {
     /// A person answered.
     Answered,
     /// The client gave up after this time.
@@ -66,7 +66,7 @@ pub enum Ended {
 
 /// The reason why a call is not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotHeld {
+pub enum HoldRefusal {
     /// There is no time to hold it for.
     NoTime,
     /// No slot is free for its caller, or for all callers together.
@@ -75,7 +75,7 @@ pub enum NotHeld {
 
 /// The last wait that a client gave up.
 #[derive(Debug)]
-struct GaveUp {
+struct LastPatience {
     waited: Duration,
     at: Duration,
 }
@@ -83,26 +83,32 @@ struct GaveUp {
 /// The numbers of held calls, and the clients that gave up. Times are of any clock that never goes
 /// back.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct HoldSlots {
     of_callers: HashMap<Caller, usize>,
     all: usize,
-    gave_up: HashMap<Holder, GaveUp>,
+    gave_up: HashMap<ClientKey, LastPatience>,
 }
 
-impl Held {
+impl HoldSlots {
     /// Takes a slot for a call that may be held for `hold`, if its caller has fewer than `most`.
     /// Returns the time for which to hold it.
     ///
     /// # Errors
     /// The reason why the call is not held; it takes no slot.
-    pub fn begin(&mut self, holder: &Holder, hold: Duration, most: usize, now: Duration) -> Result<Duration, NotHeld> {
+    pub fn begin(
+        &mut self,
+        holder: &ClientKey,
+        hold: Duration,
+        most: usize,
+        now: Duration,
+    ) -> Result<Duration, HoldRefusal> {
         let hold = hold.min(self.patience(holder, now).unwrap_or(hold));
         if hold.is_zero() {
-            return Err(NotHeld::NoTime);
+            return Err(HoldRefusal::NoTime);
         }
         let mine = self.of_callers.get(&holder.caller).copied().unwrap_or(0);
         if mine >= most || self.all >= MAX_HELD {
-            return Err(NotHeld::Full);
+            return Err(HoldRefusal::Full);
         }
         self.of_callers.insert(holder.caller.clone(), mine + 1);
         self.all += 1;
@@ -110,7 +116,7 @@ impl Held {
     }
 
     /// Frees a slot that [`Self::begin`] took, and remembers or forgets the client's patience.
-    pub fn end(&mut self, holder: &Holder, ended: Ended, now: Duration) {
+    pub fn end(&mut self, holder: &ClientKey, ended: HoldEnd, now: Duration) {
         if let Some(mine) = self.of_callers.get_mut(&holder.caller) {
             *mine = mine.saturating_sub(1);
             self.all = self.all.saturating_sub(1);
@@ -119,11 +125,11 @@ impl Held {
             }
         }
         match ended {
-            Ended::Answered => {
+            HoldEnd::Answered => {
                 self.gave_up.remove(holder);
             }
-            Ended::GaveUp(waited) => self.remember(holder, waited, now),
-            Ended::Over => {}
+            HoldEnd::GaveUp(waited) => self.remember(holder, waited, now),
+            HoldEnd::Over => {}
         }
     }
 
@@ -133,14 +139,14 @@ impl Held {
     }
 
     /// Returns the longest time to hold a call of the client, if it gave one up.
-    fn patience(&self, holder: &Holder, now: Duration) -> Option<Duration> {
+    fn patience(&self, holder: &ClientKey, now: Duration) -> Option<Duration> {
         let gave_up = self.gave_up.get(holder).filter(|gave_up| now < gave_up.at + REMEMBERED)?;
         Some(gave_up.waited / 3 * 2)
     }
 
     /// Remembers that a client gave up after `waited`, and drops the oldest name if there is no
     /// room.
-    fn remember(&mut self, holder: &Holder, waited: Duration, now: Duration) {
+    fn remember(&mut self, holder: &ClientKey, waited: Duration, now: Duration) {
         self.gave_up.retain(|_, gave_up| now < gave_up.at + REMEMBERED);
         // If several calls were held together, the shortest wait that was given up counts.
         let waited = self.gave_up.get(holder).map_or(waited, |before| before.waited.min(waited));
@@ -153,7 +159,7 @@ impl Held {
                 self.gave_up.remove(&oldest);
             }
         }
-        self.gave_up.insert(holder.clone(), GaveUp { waited, at: now });
+        self.gave_up.insert(holder.clone(), LastPatience { waited, at: now });
     }
 }
 
@@ -165,8 +171,8 @@ mod tests {
 
     const HOLD: Duration = Duration::from_secs(40);
 
-    fn holder(caller: &str, client: &str) -> Holder {
-        Holder { caller: Caller::named(caller), client: Arc::from(client) }
+    fn holder(caller: &str, client: &str) -> ClientKey {
+        ClientKey { caller: Caller::named(caller), client: Arc::from(client) }
     }
 
     const fn s(seconds: u64) -> Duration {
@@ -175,58 +181,62 @@ mod tests {
 
     #[test]
     fn a_client_that_gave_up_waits_two_thirds_of_that_until_it_is_answered_or_an_hour_has_passed() {
-        let mut held = Held::default();
+        let mut held = HoldSlots::default();
         let (ed, cli) = (holder("local", "ed"), holder("local", "cli"));
         assert_eq!(held.begin(&ed, HOLD, 20, s(0)), Ok(HOLD));
-        held.end(&ed, Ended::GaveUp(s(30)), s(30));
+        held.end(&ed, HoldEnd::GaveUp(s(30)), s(30));
         assert_eq!(held.begin(&ed, HOLD, 20, s(31)), Ok(s(20)));
-        held.end(&ed, Ended::Over, s(51));
+        held.end(&ed, HoldEnd::Over, s(51));
         assert_eq!(held.begin(&cli, HOLD, 20, s(52)), Ok(HOLD), "another client of that caller");
         assert_eq!(held.begin(&holder("ci", "ed"), HOLD, 20, s(52)), Ok(HOLD), "that client of another caller");
         assert_eq!(held.begin(&ed, s(5), 20, s(52)), Ok(s(5)), "its time may be shorter anyway");
-        held.end(&ed, Ended::GaveUp(s(3)), s(55));
+        held.end(&ed, HoldEnd::GaveUp(s(3)), s(55));
         assert_eq!(held.begin(&ed, HOLD, 20, s(56)), Ok(s(2)));
-        held.end(&ed, Ended::Answered, s(57));
+        held.end(&ed, HoldEnd::Answered, s(57));
         assert_eq!(held.begin(&ed, HOLD, 20, s(58)), Ok(HOLD), "answered while held");
-        held.end(&ed, Ended::GaveUp(s(9)), s(100));
+        held.end(&ed, HoldEnd::GaveUp(s(9)), s(100));
         assert_eq!(held.begin(&ed, HOLD, 20, s(3699)), Ok(s(6)));
-        held.end(&ed, Ended::Over, s(3699));
+        held.end(&ed, HoldEnd::Over, s(3699));
         assert_eq!(held.begin(&ed, HOLD, 20, s(3700)), Ok(HOLD), "an hour has passed");
     }
 
     #[test]
     fn calls_that_were_given_up_together_count_by_the_first_of_them() {
-        let mut held = Held::default();
+        let mut held = HoldSlots::default();
         let ed = holder("local", "ed");
-        held.end(&ed, Ended::GaveUp(s(6)), s(10));
-        held.end(&ed, Ended::GaveUp(s(30)), s(30));
+        held.end(&ed, HoldEnd::GaveUp(s(6)), s(10));
+        held.end(&ed, HoldEnd::GaveUp(s(30)), s(30));
         assert_eq!(held.begin(&ed, HOLD, 20, s(3629)), Ok(s(4)));
     }
 
     #[test]
     fn what_has_no_time_or_no_place_is_not_held() {
-        let mut held = Held::default();
+        let mut held = HoldSlots::default();
         let ed = holder("local", "ed");
-        assert_eq!(held.begin(&ed, Duration::ZERO, 20, s(0)), Err(NotHeld::NoTime));
+        assert_eq!(held.begin(&ed, Duration::ZERO, 20, s(0)), Err(HoldRefusal::NoTime));
         let hasty = holder("local", "hasty");
-        held.end(&hasty, Ended::GaveUp(Duration::ZERO), s(0));
-        assert_eq!(held.begin(&hasty, HOLD, 20, s(0)), Err(NotHeld::NoTime), "it waits for nothing");
+        held.end(&hasty, HoldEnd::GaveUp(Duration::ZERO), s(0));
+        assert_eq!(held.begin(&hasty, HOLD, 20, s(0)), Err(HoldRefusal::NoTime), "it waits for nothing");
         for _ in 0..20 {
             assert_eq!(held.begin(&ed, HOLD, 20, s(0)), Ok(HOLD));
         }
-        assert_eq!(held.begin(&holder("local", "cli"), HOLD, 20, s(0)), Err(NotHeld::Full), "places are the caller's");
-        held.end(&ed, Ended::Over, s(1));
+        assert_eq!(
+            held.begin(&holder("local", "cli"), HOLD, 20, s(0)),
+            Err(HoldRefusal::Full),
+            "places are the caller's"
+        );
+        held.end(&ed, HoldEnd::Over, s(1));
         assert_eq!(held.begin(&ed, HOLD, 20, s(1)), Ok(HOLD));
         for n in 0..MAX_HELD - 20 {
             assert_eq!(held.begin(&holder(&format!("c{n}"), ""), HOLD, 20, s(1)), Ok(HOLD));
         }
-        assert_eq!(held.begin(&holder("last", ""), HOLD, 20, s(1)), Err(NotHeld::Full), "all together");
+        assert_eq!(held.begin(&holder("last", ""), HOLD, 20, s(1)), Err(HoldRefusal::Full), "all together");
         assert_eq!(held.len(), MAX_HELD);
     }
 
     #[test]
     fn a_client_hears_at_once_and_every_ten_seconds_that_its_call_waits() {
-        let mut reminders = Reminders::default();
+        let mut reminders = HoldReminders::default();
         let due: Vec<u64> = (100..140).filter(|second| reminders.is_due(s(*second))).collect();
         assert_eq!(due, [100, 110, 120, 130]);
     }
@@ -253,9 +263,9 @@ mod tests {
         /// up, and the memory keeps its bounds.
         #[test]
         fn places_and_memory_keep_their_bounds(steps in steps()) {
-            let (mut held, mut now) = (Held::default(), Duration::ZERO);
-            let mut open: Vec<Holder> = Vec::new();
-            let mut gave_up: HashMap<Holder, (Duration, Duration)> = HashMap::new();
+            let (mut held, mut now) = (HoldSlots::default(), Duration::ZERO);
+            let mut open: Vec<ClientKey> = Vec::new();
+            let mut gave_up: HashMap<ClientKey, (Duration, Duration)> = HashMap::new();
             for step in steps {
                 match step {
                     Step::Begin(caller, client, hold, most) => {
@@ -274,25 +284,25 @@ mod tests {
                                 }
                                 open.push(holder);
                             }
-                            Err(NotHeld::Full) => prop_assert!(mine >= most || open.len() >= MAX_HELD),
-                            Err(NotHeld::NoTime) => prop_assert_eq!(hold, 0),
+                            Err(HoldRefusal::Full) => prop_assert!(mine >= most || open.len() >= MAX_HELD),
+                            Err(HoldRefusal::NoTime) => prop_assert_eq!(hold, 0),
                         }
                     }
                     Step::End(..) if open.is_empty() => {}
                     Step::End(which, how, waited) => {
                         let holder = open.swap_remove(which % open.len());
-                        let ended = [Ended::Answered, Ended::Over, Ended::GaveUp(s(waited))][usize::from(how)];
+                        let ended = [HoldEnd::Answered, HoldEnd::Over, HoldEnd::GaveUp(s(waited))][usize::from(how)];
                         // No two ends are at the same time, so that one is the newest.
                         now += Duration::from_millis(1);
                         held.end(&holder, ended, now);
                         match ended {
-                            Ended::Answered => {
+                            HoldEnd::Answered => {
                                 gave_up.remove(&holder);
                             }
-                            Ended::GaveUp(waited) => {
+                            HoldEnd::GaveUp(waited) => {
                                 gave_up.insert(holder, (waited, now));
                             }
-                            Ended::Over => {}
+                            HoldEnd::Over => {}
                         }
                     }
                     Step::Pass(seconds) => now += s(seconds),
@@ -305,7 +315,7 @@ mod tests {
                 }
             }
             while let Some(holder) = open.pop() {
-                held.end(&holder, Ended::Over, now);
+                held.end(&holder, HoldEnd::Over, now);
             }
             prop_assert!(held.len() == 0 && held.of_callers.is_empty());
         }

@@ -1,9 +1,9 @@
 //! An open approval, and the message that a person reads.
 
-use super::shown::Kept;
-use super::view::Paint;
-use super::{Asked, PromptId, Shown, Wall};
-use crate::policy::kind::Kind;
+use super::shown::KeptArguments;
+use super::view::ViewColours;
+use super::{ApprovalId, ApprovalSubject, CallDetails, SteadySeconds};
+use crate::policy::kind::ActionKind;
 use crate::wire::digest::Digest;
 use crate::wire::foreign::quoted;
 
@@ -18,16 +18,16 @@ const MAX_ITEM: usize = 160;
 
 /// An open approval: the action that needs it, and the call as a person sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prompt {
-    pub id: PromptId,
-    pub asked: Asked,
-    pub shown: Shown,
-    pub opened_at: Wall,
+pub struct OpenApproval {
+    pub id: ApprovalId,
+    pub asked: ApprovalSubject,
+    pub shown: CallDetails,
+    pub opened_at: SteadySeconds,
     /// The time from which no answer counts.
-    pub until: Wall,
+    pub until: SteadySeconds,
 }
 
-impl Prompt {
+impl OpenApproval {
     /// Returns the digest of the message, which an answer to several approvals states for each.
     pub fn digest(&self) -> Digest {
         Digest::of(self.message().as_bytes())
@@ -36,10 +36,10 @@ impl Prompt {
     /// Renders the message of an approval, the same for all channels: at most 2 KiB, and without
     /// hidden characters.
     ///
-    /// The first line says that headend needs an approval. Foreign text is between quotes, which it cannot
-    /// close, or behind an indent, which no line of headend's own has.
+    /// The first line says that headend needs an approval. Foreign text is between quotes, which it
+    /// cannot close, or behind an indent, which no line of headend's own has.
     pub fn message(&self) -> String {
-        let Asked { caller, upstream, kind, item, definition, arguments, rule, .. } = &self.asked;
+        let ApprovalSubject { caller, upstream, kind, item, definition, arguments, rule, .. } = &self.asked;
         let shown = &self.shown;
         let says = shown.client.as_ref().map_or(String::new(), |client| {
             format!(", says it is {} (not verified)", quoted(&client.to_string(), 2 * MAX_NAME))
@@ -75,11 +75,11 @@ impl Prompt {
     /// Renders the arguments in indented lines, within `room` bytes.
     fn brief(&self, room: usize) -> String {
         const MORE: &str = "  .. and more that is not shown here\n";
-        let view = self.shown.arguments.view(room).map(|view| (view.told(&Paint::NONE), view.is_whole()));
+        let view = self.shown.arguments.view(room).map(|view| (view.told(&ViewColours::NONE), view.is_whole()));
         let (told, mut is_whole) = match (&self.shown.arguments, &view) {
             (_, Some((told, is_whole))) => (told.as_str(), *is_whole),
-            (Kept::Beginning(told), None) => (&**told, false),
-            (Kept::Whole(_), None) => ("", false),
+            (KeptArguments::Beginning(told), None) => (&**told, false),
+            (KeptArguments::Whole(_), None) => ("", false),
         };
         let mut out = String::new();
         for line in told.lines() {
@@ -108,28 +108,28 @@ impl Prompt {
     /// Describes the possible effect of the call, and who states it.
     pub fn effect(&self) -> String {
         // Other items state no effects; the protocol only reads them.
-        if self.asked.kind == Kind::Tool { self.shown.effect() } else { "reads only".to_owned() }
+        if self.asked.kind == ActionKind::Tool { self.shown.effect() } else { "reads only".to_owned() }
     }
 
     /// Returns a sentence about the effect of a yes.
     pub fn outcome(&self) -> String {
-        outcome(self.asked.kind, &self.asked.upstream)
+        describe_outcome(self.asked.kind, &self.asked.upstream)
     }
 }
 
 /// Returns a sentence about the effect of a yes to a call of this kind at this upstream.
-fn outcome(kind: Kind, upstream: &str) -> String {
+fn describe_outcome(kind: ActionKind, upstream: &str) -> String {
     let upstream = quoted(upstream, MAX_NAME);
     let does = match kind {
-        Kind::Tool => "runs this tool",
-        Kind::Prompt => "fills in this prompt",
-        Kind::Resource
-        | Kind::Completion
-        | Kind::Subscription
-        | Kind::Task
-        | Kind::Sampling
-        | Kind::Elicitation
-        | Kind::Launch => "is asked for this resource",
+        ActionKind::Tool => "runs this tool",
+        ActionKind::Prompt => "fills in this prompt",
+        ActionKind::Resource
+        | ActionKind::Completion
+        | ActionKind::Subscription
+        | ActionKind::Task
+        | ActionKind::Sampling
+        | ActionKind::Elicitation
+        | ActionKind::Launch => "is asked for this resource",
     };
     format!("If you allow it once, {upstream} {does} with exactly these arguments, once.")
 }

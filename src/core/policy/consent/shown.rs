@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::view::{Paint, View};
-use crate::mcp::annotations::Said;
+use super::view::{ArgumentView, ViewColours};
+use crate::mcp::annotations::StatedHints;
 use crate::mcp::client_name::ClientName;
-use crate::wire::foreign::oddities::Oddities;
-use crate::wire::layout::laid_out;
+use crate::wire::foreign::oddities::TextOddities;
+use crate::wire::layout::lay_out;
 use crate::wire::raw::RawJson;
 
 /// Most bytes of arguments that are kept whole, as JSON. Of longer arguments only the beginning of
@@ -20,16 +20,16 @@ const MAX_DESCRIPTION: usize = 4096;
 
 /// The details of a call, as a person sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct CallDetails {
     /// The name by which the client called the item; foreign text.
     pub exposed: String,
-    pub arguments: Kept,
+    pub arguments: KeptArguments,
     /// Size of the arguments as received, in bytes.
     pub arguments_bytes: usize,
     /// Oddities in all of the arguments and in the name.
-    pub oddities: Oddities,
+    pub oddities: TextOddities,
     /// The stated hints on a tool.
-    pub said: Said,
+    pub said: StatedHints,
     /// The item's own description, cut; foreign text.
     pub description: Option<String>,
     /// The name that the client gives itself.
@@ -38,37 +38,37 @@ pub struct Shown {
 
 /// The arguments of a call, as far as they are kept for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeptArguments {
     /// All arguments as JSON on one line, with the values as received.
     Whole(Arc<str>),
     /// The beginning of the view, as text, of arguments that are too long to be kept.
     Beginning(Arc<str>),
 }
 
-impl Kept {
+impl KeptArguments {
     /// Renders the arguments for a person, in about `bound` bytes; `None` if they are not kept
     /// whole.
-    pub fn view(&self, bound: usize) -> Option<View> {
+    pub fn view(&self, bound: usize) -> Option<ArgumentView> {
         match self {
-            Self::Whole(json) => Some(View::of(json, bound)),
+            Self::Whole(json) => Some(ArgumentView::of(json, bound)),
             Self::Beginning(_) => None,
         }
     }
 }
 
-impl Shown {
+impl CallDetails {
     /// Makes the details of a call: keeps its arguments within their bounds and looks for oddities
     /// in all of them.
-    pub fn new(exposed: &str, said: Said, arguments: Option<&RawJson>) -> Self {
+    pub fn new(exposed: &str, said: StatedHints, arguments: Option<&RawJson>) -> Self {
         let json = arguments.map_or(Cow::Borrowed("{}"), RawJson::text);
         let is_kept = json.len() <= MAX_KEPT;
-        let view = View::of(&json, if is_kept { 0 } else { MAX_BEGINNING });
+        let view = ArgumentView::of(&json, if is_kept { 0 } else { MAX_BEGINNING });
         let kept = if is_kept {
             let mut one_line = String::with_capacity(json.len());
-            laid_out(&json, false, &mut |_, part| one_line.push_str(part));
-            Kept::Whole(one_line.into())
+            lay_out(&json, false, &mut |_, part| one_line.push_str(part));
+            KeptArguments::Whole(one_line.into())
         } else {
-            Kept::Beginning(view.told(&Paint::NONE).into())
+            KeptArguments::Beginning(view.told(&ViewColours::NONE).into())
         };
         let mut oddities = view.oddities;
         oddities.look_at(exposed);

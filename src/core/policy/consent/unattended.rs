@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::hold::Holder;
+use super::hold::ClientKey;
 
 /// Time that a person takes at least to answer a form.
 pub const REACTION: Duration = Duration::from_millis(300);
@@ -24,7 +24,7 @@ pub struct AskingHost {
     /// The number of the session, pipe or connection. Clients behind a proxy share one.
     pub connection: u64,
     /// The caller, and the name that the client gives itself.
-    pub holder: Holder,
+    pub holder: ClientKey,
 }
 
 /// The hosts that were found to be unattended, each with the time of that. Times are of any clock
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn host(connection: u64, client: &str) -> AskingHost {
-        AskingHost { connection, holder: Holder { caller: Caller::local().clone(), client: Arc::from(client) } }
+        AskingHost { connection, holder: ClientKey { caller: Caller::local().clone(), client: Arc::from(client) } }
     }
 
     const fn s(seconds: u64) -> Duration {

@@ -3,12 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::below::{Below, Places};
-use super::shown::Kept;
-use super::view::View;
-use super::{AgentWait, CallBlock, GrantRow, Prompt, Wall};
-use crate::policy::{Caller, Digest, Evidence, Said};
-use crate::wire::foreign::oddities::Oddities;
+use super::below::{FolderScope, ReservedFolders};
+use super::shown::KeptArguments;
+use super::view::ArgumentView;
+use super::{AgentWait, CallBlock, GrantRow, OpenApproval, SteadySeconds};
+use crate::policy::{ApprovalEvidence, Caller, Digest, StatedHints};
+use crate::wire::foreign::oddities::TextOddities;
 use crate::wire::raw::RawJson;
 
 /// An open approval. Dates are seconds since 1970; `age`, `left` and `wait-left` are seconds.
@@ -28,7 +28,7 @@ pub struct ApprovalView {
     pub rule: String,
     /// The least evidence: `L1`, `L2`, `L3`.
     pub min_evidence: String,
-    /// [`Prompt::message`].
+    /// [`OpenApproval::message`].
     pub message: String,
     /// Digest of the message, which an answer names.
     pub digest: String,
@@ -36,15 +36,15 @@ pub struct ApprovalView {
     pub destructive: bool,
     /// Whether it can be allowed for a session.
     pub session: bool,
-    pub opened_at: Wall,
-    pub until: Wall,
-    pub age: Wall,
-    pub left: Wall,
+    pub opened_at: SteadySeconds,
+    pub until: SteadySeconds,
+    pub age: SteadySeconds,
+    pub left: SteadySeconds,
     /// Whether the agent still waits; only the process that asked knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_left: Option<Wall>,
+    pub wait_left: Option<SteadySeconds>,
     /// The possible effect by the words of those who state it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
@@ -78,10 +78,10 @@ pub struct ApprovalView {
     pub below: Option<Vec<OfferView>>,
     /// The hints on a tool. Known to the process that asked alone.
     #[serde(skip)]
-    pub said: Said,
+    pub said: StatedHints,
     /// Oddities of arguments and name. Known to the process that asked alone.
     #[serde(skip)]
-    pub oddities: Oddities,
+    pub oddities: TextOddities,
 }
 
 /// A grant below a folder or for a site.
@@ -93,19 +93,19 @@ pub struct OfferView {
     pub covers: String,
 }
 
-impl From<&Below> for OfferView {
-    fn from(below: &Below) -> Self {
+impl From<&FolderScope> for OfferView {
+    fn from(below: &FolderScope) -> Self {
         Self { base: below.base().to_owned(), covers: below.told() }
     }
 }
 
 impl ApprovalView {
     /// Returns everything about an approval, at no time: see [`Self::at`].
-    pub fn new(prompt: &Prompt, places: &Places) -> Self {
+    pub fn new(prompt: &OpenApproval, places: &ReservedFolders) -> Self {
         let (asked, shown, message) = (&prompt.asked, &prompt.shown, prompt.message());
         let (arguments, arguments_beginning) = match &shown.arguments {
-            Kept::Whole(json) => (Some(RawJson::shared(json)), None),
-            Kept::Beginning(text) => (None, Some(text.to_string())),
+            KeptArguments::Whole(json) => (Some(RawJson::shared(json)), None),
+            KeptArguments::Beginning(text) => (None, Some(text.to_string())),
         };
         Self {
             id: prompt.id.to_string(),
@@ -132,7 +132,7 @@ impl ApprovalView {
             definition_digest: Some(asked.definition.short()),
             arguments,
             arguments_beginning,
-            below: Some(Below::offers(asked, shown, places).iter().map(OfferView::from).collect()),
+            below: Some(FolderScope::offers(asked, shown, places).iter().map(OfferView::from).collect()),
             said: shown.said,
             oddities: shown.oddities.clone(),
             ..Self::default()
@@ -141,7 +141,7 @@ impl ApprovalView {
 
     /// Sets the age and the time that is left.
     #[must_use]
-    pub fn at(self, now: Wall) -> Self {
+    pub fn at(self, now: SteadySeconds) -> Self {
         let (age, left) = (now.saturating_sub(self.opened_at), self.until.saturating_sub(now));
         Self { age, left, ..self }
     }
@@ -184,13 +184,13 @@ impl ApprovalView {
 
     /// Returns the arguments as they are shown, in about so many bytes; `None` where they were not
     /// kept.
-    pub fn arguments_view(&self, bound: usize) -> Option<View> {
-        self.arguments.as_ref().map(|json| View::of(&json.text(), bound))
+    pub fn arguments_view(&self, bound: usize) -> Option<ArgumentView> {
+        self.arguments.as_ref().map(|json| ArgumentView::of(&json.text(), bound))
     }
 
     /// Whether that evidence suffices for a yes.
-    pub fn is_met_by(&self, evidence: Evidence) -> bool {
-        self.min_evidence.parse::<Evidence>().is_ok_and(|need| need <= evidence)
+    pub fn is_met_by(&self, evidence: ApprovalEvidence) -> bool {
+        self.min_evidence.parse::<ApprovalEvidence>().is_ok_and(|need| need <= evidence)
     }
 }
 
@@ -222,9 +222,9 @@ pub struct GrantView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<Wall>,
-    pub granted_at: Wall,
-    pub last_used: Wall,
+    pub until: Option<SteadySeconds>,
+    pub granted_at: SteadySeconds,
+    pub last_used: SteadySeconds,
     pub uses: u64,
     #[serde(skip)]
     pub destructive: bool,
@@ -279,13 +279,13 @@ pub struct BlockView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub denied_at: Option<Wall>,
-    pub until: Wall,
-    pub left: Wall,
+    pub denied_at: Option<SteadySeconds>,
+    pub until: SteadySeconds,
+    pub left: SteadySeconds,
 }
 
 impl BlockView {
-    pub fn new(block: &CallBlock, now: Wall) -> Self {
+    pub fn new(block: &CallBlock, now: SteadySeconds) -> Self {
         let denial = block.denial.as_ref();
         Self {
             id: block.id.to_string(),

@@ -2,11 +2,11 @@ use proptest::prelude::*;
 use strum::VariantArray as _;
 
 use self::any::{any_case, any_rule, any_spec};
-use super::super::problems::Problems;
+use super::super::problems::PolicyProblems;
 use super::super::tests::{SECOND, TOOL, limit, nobody, rule, spec, strings};
 use super::super::{PolicySpec, RuleSpec};
 use super::*;
-use crate::policy::arguments::{ArgumentSpec, MatcherSpec, Scalar};
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
 use crate::wire::raw::RawJson;
 
 mod any;
@@ -16,8 +16,8 @@ mod unknown;
 
 #[test]
 fn deny_beats_ask_beats_allow_beats_the_default() {
-    use Effect::{Allow, Ask, Deny};
-    let rows: [(&str, Effect, &[Effect], &str); 9] = [
+    use RuleEffect::{Allow, Ask, Deny};
+    let rows: [(&str, RuleEffect, &[RuleEffect], &str); 9] = [
         ("default allow", Allow, &[], "allow default"),
         ("default ask", Ask, &[], "ask default"),
         ("default deny", Deny, &[], "deny default"),
@@ -37,51 +37,51 @@ fn deny_beats_ask_beats_allow_beats_the_default() {
 
 #[test]
 fn what_may_be_asked_about_is_told_without_arguments() {
-    use Effect::{Allow, Ask, Deny};
-    let prompt = Action { kind: Kind::Prompt, canonical: "a__x".into(), ..TOOL.clone() };
+    use RuleEffect::{Allow, Ask, Deny};
+    let prompt = PolicyAction { kind: ActionKind::Prompt, canonical: "a__x".into(), ..TOOL.clone() };
     let looks = |id: &str, effect| {
-        let matcher = ArgumentSpec { pointer: "/n".to_owned(), matcher: MatcherSpec::Eq(Scalar::Number(1.0)) };
+        let matcher = ArgumentSpec { pointer: "/n".to_owned(), matcher: MatcherSpec::Eq(ScalarSpec::Number(1.0)) };
         RuleSpec { prompts: strings(&["a__x"]), arguments: vec![matcher], ..rule(id, effect) }
     };
-    let strong = RuleSpec { min_evidence: Some(Evidence::Operator), ..rule("strong", Ask) };
+    let strong = RuleSpec { min_evidence: Some(ApprovalEvidence::Operator), ..rule("strong", Ask) };
     let rows = [
         ("default allow", Allow, vec![], None),
-        ("default ask", Ask, vec![], Some(("default", Evidence::Client))),
+        ("default ask", Ask, vec![], Some(("default", ApprovalEvidence::Client))),
         ("default deny", Deny, vec![], None),
-        ("a rule that asks", Allow, vec![rule("r", Ask)], Some(("r", Evidence::Client))),
-        ("one that asks about some arguments", Allow, vec![looks("r", Ask)], Some(("r", Evidence::Client))),
-        ("the strictest", Allow, vec![rule("r", Ask), strong], Some(("strong", Evidence::Operator))),
+        ("a rule that asks", Allow, vec![rule("r", Ask)], Some(("r", ApprovalEvidence::Client))),
+        ("one that asks about some arguments", Allow, vec![looks("r", Ask)], Some(("r", ApprovalEvidence::Client))),
+        ("the strictest", Allow, vec![rule("r", Ask), strong], Some(("strong", ApprovalEvidence::Operator))),
         ("allowed over the default", Ask, vec![rule("r", Allow)], None),
-        ("allowed with some arguments", Ask, vec![looks("r", Allow)], Some(("default", Evidence::Client))),
-        ("allowed and asked about", Ask, vec![rule("r", Allow), rule("s", Ask)], Some(("s", Evidence::Client))),
+        ("allowed with some arguments", Ask, vec![looks("r", Allow)], Some(("default", ApprovalEvidence::Client))),
+        ("allowed and asked about", Ask, vec![rule("r", Allow), rule("s", Ask)], Some(("s", ApprovalEvidence::Client))),
     ];
     for (label, default, rules, expected) in rows {
         let policy = compile(&PolicySpec { default, ..spec(rules) });
         let item = policy.item_rules(prompt.kind, &prompt.upstream, &prompt.canonical);
-        let told = may_ask(&policy, &item, &prompt).map(|(rule, need)| (&**rule, need));
+        let told = asking_rule(&policy, &item, &prompt).map(|(rule, need)| (&**rule, need));
         assert_eq!(told, expected, "{label}");
-        let other = Action { upstream: "b".into(), ..prompt.clone() };
-        assert_eq!(may_ask(&policy, &item, &other).map(|(rule, _)| &**rule), Some("doubt"), "{label}");
+        let other = PolicyAction { upstream: "b".into(), ..prompt.clone() };
+        assert_eq!(asking_rule(&policy, &item, &other).map(|(rule, _)| &**rule), Some("doubt"), "{label}");
     }
 }
 
 #[test]
 fn facts_that_do_not_fit_are_denied() {
-    let policy = compile(&spec(vec![rule("all", Effect::Allow)]));
+    let policy = compile(&spec(vec![rule("all", RuleEffect::Allow)]));
     let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
     let limiter = Limiter::new(&policy);
     let rows = [
         ("fits", TOOL.clone(), "allow all"),
-        ("no caller", Action { caller: Caller::named(""), ..TOOL.clone() }, "deny doubt"),
-        ("another upstream", Action { upstream: "b".into(), ..TOOL.clone() }, "deny doubt"),
-        ("another item", Action { canonical: "a__y".into(), ..TOOL.clone() }, "deny doubt"),
-        ("another kind", Action { kind: Kind::Prompt, ..TOOL.clone() }, "deny doubt"),
+        ("no caller", PolicyAction { caller: Caller::named(""), ..TOOL.clone() }, "deny doubt"),
+        ("another upstream", PolicyAction { upstream: "b".into(), ..TOOL.clone() }, "deny doubt"),
+        ("another item", PolicyAction { canonical: "a__y".into(), ..TOOL.clone() }, "deny doubt"),
+        ("another kind", PolicyAction { kind: ActionKind::Prompt, ..TOOL.clone() }, "deny doubt"),
     ];
     for (label, action, expected) in rows {
         assert_eq!(told(&decide(&policy, &item, &action, &nobody, &limiter, SECOND)), expected, "{label}");
     }
-    let item = policy.item_rules(Kind::Tool, "a", "b__x");
-    let action = Action { canonical: "b__x".into(), ..TOOL.clone() };
+    let item = policy.item_rules(ActionKind::Tool, "a", "b__x");
+    let action = PolicyAction { canonical: "b__x".into(), ..TOOL.clone() };
     assert!(policy.hidden(&item, Caller::local(), "", TOOL.annotations));
     assert_eq!(told(&decide(&policy, &item, &action, &nobody, &limiter, SECOND)), "deny doubt");
 }
@@ -101,11 +101,11 @@ fn parts_of_another_policy_are_denied() {
 
 #[test]
 fn a_refused_call_burns_no_quota() {
-    for effect in [Effect::Deny, Effect::Ask] {
+    for effect in [RuleEffect::Deny, RuleEffect::Ask] {
         let stop = RuleSpec { tools: strings(&["a__stop"]), ..rule("stop", effect) };
         let policy = compile(&PolicySpec { limits: vec![limit("l", 1)], ..spec(vec![stop]) });
         let limiter = Limiter::new(&policy);
-        let action = Action { canonical: "a__stop".into(), ..TOOL.clone() };
+        let action = PolicyAction { canonical: "a__stop".into(), ..TOOL.clone() };
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         for _ in 0..5 {
             let refused = decide(&policy, &item, &action, &nobody, &limiter, SECOND);
@@ -119,15 +119,15 @@ fn a_refused_call_burns_no_quota() {
 
 #[test]
 fn a_permit_names_the_rule_that_gave_it() {
-    let policy = compile(&spec(vec![rule("yes", Effect::Allow)]));
+    let policy = compile(&spec(vec![rule("yes", RuleEffect::Allow)]));
     let Decision::Allow(permit) = outcome(&policy, &TOOL) else { panic!("not allowed") };
     assert_eq!(&**permit.rule(), "yes");
 }
 
 #[test]
 fn kinds_that_cannot_ask_never_ask() {
-    use Effect::{Allow, Ask, Deny};
-    let about_all = |effect| RuleSpec { kinds: Kind::VARIANTS.to_vec(), ..rule("r", effect) };
+    use RuleEffect::{Allow, Ask, Deny};
+    let about_all = |effect| RuleSpec { kinds: ActionKind::VARIANTS.to_vec(), ..rule("r", effect) };
     for (label, default, effect, want) in [
         // Decisions for a tool, a completion and sampling.
         ("default ask", Ask, None, "ask allow allow"),
@@ -139,22 +139,23 @@ fn kinds_that_cannot_ask_never_ask() {
         ("allow", Deny, Some(Allow), "allow allow allow"),
     ] {
         let policy = compile(&PolicySpec { default, ..spec(effect.map(about_all).into_iter().collect()) });
-        let found =
-            [(Kind::Tool, "a__x"), (Kind::Completion, "a__x"), (Kind::Sampling, "a")].map(|(kind, canonical)| {
-                let told = told(&outcome(&policy, &Action { kind, canonical: canonical.into(), ..TOOL.clone() }));
+        let found = [(ActionKind::Tool, "a__x"), (ActionKind::Completion, "a__x"), (ActionKind::Sampling, "a")].map(
+            |(kind, canonical)| {
+                let told = told(&outcome(&policy, &PolicyAction { kind, canonical: canonical.into(), ..TOOL.clone() }));
                 told.split(' ').next().unwrap().to_owned()
-            });
+            },
+        );
         assert_eq!(found.join(" "), want, "{label}");
     }
 }
 
 #[test]
 fn rules_are_about_servers_only_where_they_say_so() {
-    let policy = compile(&spec(vec![rule("all", Effect::Deny)]));
-    for kind in [Kind::Sampling, Kind::Elicitation, Kind::Launch] {
-        let action = Action { kind, canonical: "a".into(), ..TOOL.clone() };
+    let policy = compile(&spec(vec![rule("all", RuleEffect::Deny)]));
+    for kind in [ActionKind::Sampling, ActionKind::Elicitation, ActionKind::Launch] {
+        let action = PolicyAction { kind, canonical: "a".into(), ..TOOL.clone() };
         assert_eq!(told(&outcome(&policy, &action)), "allow default", "{kind:?}");
-        let stated = compile(&spec(vec![RuleSpec { kinds: vec![kind], ..rule("stated", Effect::Deny) }]));
+        let stated = compile(&spec(vec![RuleSpec { kinds: vec![kind], ..rule("stated", RuleEffect::Deny) }]));
         assert_eq!(told(&outcome(&stated, &action)), "deny stated", "{kind:?}");
         for (policy, caller, want) in
             [(&policy, "p", None), (&stated, "p", Some("stated")), (&policy, "", Some("doubt"))]
@@ -172,18 +173,18 @@ fn rules_are_about_servers_only_where_they_say_so() {
 
 #[test]
 fn the_evidence_is_the_most_that_anything_wants() {
-    let ask = |id: &str, evidence| RuleSpec { min_evidence: evidence, ..rule(id, Effect::Ask) };
+    let ask = |id: &str, evidence| RuleSpec { min_evidence: evidence, ..rule(id, RuleEffect::Ask) };
     let known = Annotations { known_destructive: true, ..Annotations::ASSUMED };
     for (label, rules, annotations, want) in [
         ("nothing said", vec![ask("a", None)], TOOL.annotations, ("a", "L1")),
         ("known to destroy", vec![ask("a", None)], known, ("a", "L2")),
-        ("a rule wants less", vec![ask("a", Some(Evidence::Client))], known, ("a", "L2")),
-        ("a rule wants more", vec![ask("a", Some(Evidence::Operator))], known, ("a", "L3")),
-        ("two rules", vec![ask("a", None), ask("b", Some(Evidence::Page))], TOOL.annotations, ("b", "L2")),
+        ("a rule wants less", vec![ask("a", Some(ApprovalEvidence::Client))], known, ("a", "L2")),
+        ("a rule wants more", vec![ask("a", Some(ApprovalEvidence::Operator))], known, ("a", "L3")),
+        ("two rules", vec![ask("a", None), ask("b", Some(ApprovalEvidence::Page))], TOOL.annotations, ("b", "L2")),
         ("the default", vec![], known, ("default", "L2")),
     ] {
-        let policy = compile(&PolicySpec { default: Effect::Ask, ..spec(rules) });
-        let decision = outcome(&policy, &Action { annotations, ..TOOL.clone() });
+        let policy = compile(&PolicySpec { default: RuleEffect::Ask, ..spec(rules) });
+        let decision = outcome(&policy, &PolicyAction { annotations, ..TOOL.clone() });
         let Decision::Ask { rule, need } = decision else { panic!("{label}: {decision:?}") };
         assert_eq!((&*rule, need.into_str()), want, "{label}");
     }
@@ -192,18 +193,18 @@ fn the_evidence_is_the_most_that_anything_wants() {
 #[test]
 fn a_consent_allows_what_a_rule_asks_about_and_nothing_else() {
     let rules = vec![
-        RuleSpec { tools: strings(&["a__no"]), ..rule("no", Effect::Deny) },
-        RuleSpec { tools: strings(&["a__x"]), ..rule("ask", Effect::Ask) },
+        RuleSpec { tools: strings(&["a__no"]), ..rule("no", RuleEffect::Deny) },
+        RuleSpec { tools: strings(&["a__x"]), ..rule("ask", RuleEffect::Ask) },
     ];
     let policy = compile(&PolicySpec { limits: vec![limit("l", 1)], ..spec(rules) });
     let limiter = Limiter::new(&policy);
     let asked = std::cell::RefCell::new(Vec::new());
-    let consent = |rule: &Arc<str>, need: Evidence| {
+    let consent = |rule: &Arc<str>, need: ApprovalEvidence| {
         asked.borrow_mut().push(format!("{rule} {}", need.into_str()));
-        Some(Consented::stand_in("g"))
+        Some(GrantProof::stand_in("g"))
     };
     let decided = |canonical: &str| {
-        let action = Action { canonical: canonical.into(), ..TOOL.clone() };
+        let action = PolicyAction { canonical: canonical.into(), ..TOOL.clone() };
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         decide(&policy, &item, &action, &consent, &limiter, SECOND)
     };
@@ -223,16 +224,22 @@ fn what_goes_on_is_asked_of_deny_rules_alone() {
         ..rule("p", effect)
     };
     let raw = RawJson::trusted(r#"{"p":1}"#);
-    let call = Action { arguments: Some(raw.clone()), ..TOOL.clone() };
-    let task = Action { kind: Kind::Task, ..TOOL.clone() };
+    let call = PolicyAction { arguments: Some(raw.clone()), ..TOOL.clone() };
+    let task = PolicyAction { kind: ActionKind::Task, ..TOOL.clone() };
     for (label, default, rules, action, want) in [
-        ("a default that denies", Effect::Deny, vec![], TOOL.clone(), "allow again"),
-        ("a rule that asks", Effect::Allow, vec![rule("r", Effect::Ask)], TOOL.clone(), "allow again"),
-        ("a rule that denies", Effect::Allow, vec![rule("r", Effect::Deny)], TOOL.clone(), "deny r"),
-        ("a rule that denies its arguments", Effect::Allow, vec![path(Effect::Deny)], call, "deny p"),
-        ("a task of a denied tool", Effect::Allow, vec![rule("r", Effect::Deny)], task.clone(), "deny r"),
-        ("a task, which has no arguments", Effect::Allow, vec![path(Effect::Deny)], task, "allow again"),
-        ("nobody's", Effect::Allow, vec![], Action { caller: Caller::named(""), ..TOOL.clone() }, "deny doubt"),
+        ("a default that denies", RuleEffect::Deny, vec![], TOOL.clone(), "allow again"),
+        ("a rule that asks", RuleEffect::Allow, vec![rule("r", RuleEffect::Ask)], TOOL.clone(), "allow again"),
+        ("a rule that denies", RuleEffect::Allow, vec![rule("r", RuleEffect::Deny)], TOOL.clone(), "deny r"),
+        ("a rule that denies its arguments", RuleEffect::Allow, vec![path(RuleEffect::Deny)], call, "deny p"),
+        ("a task of a denied tool", RuleEffect::Allow, vec![rule("r", RuleEffect::Deny)], task.clone(), "deny r"),
+        ("a task, which has no arguments", RuleEffect::Allow, vec![path(RuleEffect::Deny)], task, "allow again"),
+        (
+            "nobody's",
+            RuleEffect::Allow,
+            vec![],
+            PolicyAction { caller: Caller::named(""), ..TOOL.clone() },
+            "deny doubt",
+        ),
     ] {
         let policy = compile(&PolicySpec { default, ..spec(rules) });
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
@@ -247,13 +254,19 @@ fn a_denial_by_arguments_leaves_the_item_listed() {
         ..rule("p", effect)
     };
     let raw = RawJson::trusted(r#"{"p":1}"#);
-    let call = Action { arguments: Some(raw.clone()), ..TOOL.clone() };
+    let call = PolicyAction { arguments: Some(raw.clone()), ..TOOL.clone() };
     for (label, default, effect, action, want) in [
-        ("denied by argument", Effect::Allow, Effect::Deny, call.clone(), (Effect::Deny, false, false)),
-        ("another argument", Effect::Allow, Effect::Deny, TOOL.clone(), (Effect::Allow, false, false)),
-        ("allowed by argument", Effect::Deny, Effect::Allow, call.clone(), (Effect::Allow, false, false)),
-        ("not allowed by argument", Effect::Deny, Effect::Allow, TOOL.clone(), (Effect::Deny, false, false)),
-        ("denied whatever it is", Effect::Deny, Effect::Deny, call, (Effect::Deny, true, true)),
+        ("denied by argument", RuleEffect::Allow, RuleEffect::Deny, call.clone(), (RuleEffect::Deny, false, false)),
+        ("another argument", RuleEffect::Allow, RuleEffect::Deny, TOOL.clone(), (RuleEffect::Allow, false, false)),
+        ("allowed by argument", RuleEffect::Deny, RuleEffect::Allow, call.clone(), (RuleEffect::Allow, false, false)),
+        (
+            "not allowed by argument",
+            RuleEffect::Deny,
+            RuleEffect::Allow,
+            TOOL.clone(),
+            (RuleEffect::Deny, false, false),
+        ),
+        ("denied whatever it is", RuleEffect::Deny, RuleEffect::Deny, call, (RuleEffect::Deny, true, true)),
     ] {
         let policy = compile(&PolicySpec { default, ..spec(vec![present(effect)]) });
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
@@ -268,15 +281,15 @@ fn arguments_are_parsed_when_a_rule_needs_them_and_once() {
     let present = RuleSpec {
         callers: strings(&["ci"]),
         arguments: vec![ArgumentSpec { pointer: "/p".to_owned(), matcher: MatcherSpec::Present }],
-        ..rule("p", Effect::Deny)
+        ..rule("p", RuleEffect::Deny)
     };
     let policy = compile(&spec(vec![present]));
     let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
     let raw = RawJson::trusted(r#"{"p":1}"#);
     for (caller, parsed) in [("local", false), ("ci", true)] {
-        let action = Action { caller: Caller::named(caller), arguments: Some(raw.clone()), ..TOOL.clone() };
-        let arguments = Arguments::new(action.kind, action.arguments.as_ref());
-        let fired = item.deny.iter().filter(|rule| rule.fires(&Who::of(&action), &arguments)).count();
+        let action = PolicyAction { caller: Caller::named(caller), arguments: Some(raw.clone()), ..TOOL.clone() };
+        let arguments = CallArguments::new(action.kind, action.arguments.as_ref());
+        let fired = item.deny.iter().filter(|rule| rule.fires(&RuleSubject::of(&action), &arguments)).count();
         assert_eq!((fired == 1, arguments.is_parsed()), (parsed, parsed), "{caller}");
     }
 }
@@ -284,12 +297,13 @@ fn arguments_are_parsed_when_a_rule_needs_them_and_once() {
 /// A case that the comparison below finds once in many runs.
 #[test]
 fn an_element_in_doubt_is_asked_about_beside_one_that_does_not_match() {
-    let about = ArgumentSpec { pointer: "/l/*/p".to_owned(), matcher: MatcherSpec::Eq(Scalar::Text("a".to_owned())) };
-    let asks = spec(vec![RuleSpec { arguments: vec![about], ..rule("0", Effect::Ask) }]);
+    let about =
+        ArgumentSpec { pointer: "/l/*/p".to_owned(), matcher: MatcherSpec::Eq(ScalarSpec::Text("a".to_owned())) };
+    let asks = spec(vec![RuleSpec { arguments: vec![about], ..rule("0", RuleEffect::Ask) }]);
     for (arguments, expected) in
         [(r#"{"l":[{},"a"]}"#, "ask 0"), (r#"{"l":[{},{"p":"a"}]}"#, "ask 0"), (r#"{"l":[{},{}]}"#, "allow default")]
     {
-        let action = Action { arguments: Some(RawJson::trusted(arguments)), ..TOOL.clone() };
+        let action = PolicyAction { arguments: Some(RawJson::trusted(arguments)), ..TOOL.clone() };
         let found = outcome(&compile(&asks), &action);
         assert_eq!(told(&found), expected, "{arguments}");
         assert_eq!(measure(&found), reference::reference(&asks, &action), "{arguments}");
@@ -317,7 +331,7 @@ proptest! {
     fn one_more_deny_never_allows_more(spec in any_spec(), deny in any_rule(), action in any_case()) {
         let before = outcome(&compile(&spec), &action);
         let mut more = spec;
-        more.rules.push(RuleSpec { id: "more".to_owned(), effect: Effect::Deny, ..deny });
+        more.rules.push(RuleSpec { id: "more".to_owned(), effect: RuleEffect::Deny, ..deny });
         let after = outcome(&compile(&more), &action);
         let freedom = |decision: &Decision| match decision {
             Decision::Deny { .. } => 0,
@@ -337,8 +351,8 @@ proptest! {
 
     #[test]
     fn what_goes_on_is_denied_by_the_same_rules(spec in any_spec(), action in any_case()) {
-        let rules = spec.rules.into_iter().filter(|rule| rule.effect == Effect::Deny).collect();
-        let policy = compile(&PolicySpec { default: Effect::Allow, rules, limits: Vec::new() });
+        let rules = spec.rules.into_iter().filter(|rule| rule.effect == RuleEffect::Deny).collect();
+        let policy = compile(&PolicySpec { default: RuleEffect::Allow, rules, limits: Vec::new() });
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let again = decide_again(&policy, &item, &action);
         prop_assert_eq!(measure(&again), measure(&outcome(&policy, &action)));
@@ -347,13 +361,13 @@ proptest! {
 
 /// Compiles without the lint, which refuses most random rules.
 fn compile(spec: &PolicySpec) -> Policy {
-    let mut problems = Problems::default();
+    let mut problems = PolicyProblems::default();
     let policy = Policy::compile(spec, &mut problems);
     assert!(problems.0.is_empty(), "{problems:?}");
     policy
 }
 
-fn outcome(policy: &Policy, action: &Action) -> Decision {
+fn outcome(policy: &Policy, action: &PolicyAction) -> Decision {
     let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
     decide(policy, &item, action, &nobody, &Limiter::new(policy), SECOND)
 }
@@ -368,11 +382,11 @@ fn told(decision: &Decision) -> String {
 }
 
 /// Returns the effect of a decision, whether it is hidden, and the evidence that it needs.
-fn measure(decision: &Decision) -> (Effect, bool, Option<Evidence>) {
+fn measure(decision: &Decision) -> (RuleEffect, bool, Option<ApprovalEvidence>) {
     match decision {
-        Decision::Allow(_) => (Effect::Allow, false, None),
-        Decision::Ask { need, .. } => (Effect::Ask, false, Some(*need)),
-        Decision::Deny { hidden, .. } => (Effect::Deny, *hidden, None),
+        Decision::Allow(_) => (RuleEffect::Allow, false, None),
+        Decision::Ask { need, .. } => (RuleEffect::Ask, false, Some(*need)),
+        Decision::Deny { hidden, .. } => (RuleEffect::Deny, *hidden, None),
         Decision::Limit { .. } => panic!("there are no limits"),
     }
 }

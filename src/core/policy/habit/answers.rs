@@ -4,14 +4,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::MAX_OPEN;
-use crate::policy::chain::Line;
-use crate::policy::evidence::Evidence;
+use crate::policy::chain::AuditLine;
+use crate::policy::evidence::ApprovalEvidence;
 
 /// The way in which an approval ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ApprovalVerdict {
     /// A person agreed, over a channel with this evidence.
-    Yes(Evidence),
+    Yes(ApprovalEvidence),
     No,
     /// The approval timed out or was dismissed, or the log does not say how it ended.
     Unanswered,
@@ -19,21 +19,21 @@ pub enum Verdict {
 
 /// Answers whose question was not read yet, by the id of the approval, each with its grant.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
-    by_prompt: HashMap<Box<str>, (Verdict, Option<Box<str>>)>,
+pub(super) struct PendingAnswers {
+    by_prompt: HashMap<Box<str>, (ApprovalVerdict, Option<Box<str>>)>,
     order: VecDeque<Box<str>>,
 }
 
-impl Answers {
+impl PendingAnswers {
     /// Remembers the answer in a record, and forgets the oldest beyond [`MAX_OPEN`]. Returns the
     /// verdict.
-    pub(super) fn add(&mut self, line: &Line<'_>) -> Verdict {
-        let evidence = line.evidence.as_deref().and_then(|word| word.parse::<Evidence>().ok());
+    pub(super) fn add(&mut self, line: &AuditLine<'_>) -> ApprovalVerdict {
+        let evidence = line.evidence.as_deref().and_then(|word| word.parse::<ApprovalEvidence>().ok());
         let verdict = match (line.result.as_deref(), evidence, &line.by) {
             // Without a person the approval ended by a grant that was given for another one.
-            (Some("granted"), Some(evidence), Some(_)) => Verdict::Yes(evidence),
-            (Some("denied" | "declined"), ..) => Verdict::No,
-            _ => Verdict::Unanswered,
+            (Some("granted"), Some(evidence), Some(_)) => ApprovalVerdict::Yes(evidence),
+            (Some("denied" | "declined"), ..) => ApprovalVerdict::No,
+            _ => ApprovalVerdict::Unanswered,
         };
         let Some(prompt) = line.prompt.as_deref() else { return verdict };
         let grant = line.grant.as_deref().map(Box::from);
@@ -47,9 +47,9 @@ impl Answers {
     }
 
     /// Removes and returns the answer to the question in a record, with the grant that it made.
-    pub(super) fn take(&mut self, line: &Line<'_>) -> (Verdict, Option<Box<str>>) {
+    pub(super) fn take(&mut self, line: &AuditLine<'_>) -> (ApprovalVerdict, Option<Box<str>>) {
         let prompt = line.prompt.as_deref().unwrap_or_default();
-        let Some(answer) = self.by_prompt.remove(prompt) else { return (Verdict::Unanswered, None) };
+        let Some(answer) = self.by_prompt.remove(prompt) else { return (ApprovalVerdict::Unanswered, None) };
         // Approvals are open for minutes, so this one is among the newest.
         if let Some(at) = self.order.iter().rposition(|known| **known == *prompt) {
             self.order.remove(at);
@@ -60,7 +60,7 @@ impl Answers {
 
 /// Numbers of approvals by their evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Approvals {
+pub struct ApprovalCounts {
     /// Approvals by the client's word.
     pub client: u64,
     /// Approvals on the console.
@@ -69,12 +69,12 @@ pub struct Approvals {
     pub operator: u64,
 }
 
-impl Approvals {
-    pub(super) const fn add(&mut self, evidence: Evidence) {
+impl ApprovalCounts {
+    pub(super) const fn add(&mut self, evidence: ApprovalEvidence) {
         match evidence {
-            Evidence::Client => self.client += 1,
-            Evidence::Page => self.page += 1,
-            Evidence::Operator => self.operator += 1,
+            ApprovalEvidence::Client => self.client += 1,
+            ApprovalEvidence::Page => self.page += 1,
+            ApprovalEvidence::Operator => self.operator += 1,
         }
     }
 

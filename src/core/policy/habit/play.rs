@@ -10,17 +10,17 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::{Answers, Verdict};
-use super::item::{Item, kind_of};
+use super::answers::{ApprovalVerdict, PendingAnswers};
+use super::item::{HabitItem, kind_of};
 use super::{MAX_ITEMS, MAX_OPEN};
 use crate::mcp::claims::Claims;
-use crate::policy::action::Action;
-use crate::policy::chain::{Kept, Line};
+use crate::policy::action::PolicyAction;
+use crate::policy::chain::{AuditLine, LoggedArguments};
 use crate::policy::compiled::{ItemRules, Policy};
 use crate::policy::decide::{Decision, decide, needs_arguments};
 use crate::policy::effect::AGAIN_RULE;
-use crate::policy::evidence::Evidence;
-use crate::policy::kind::Kind;
+use crate::policy::evidence::ApprovalEvidence;
+use crate::policy::kind::ActionKind;
 use crate::policy::limiter::Limiter;
 use crate::policy::problems::PolicyProblem;
 use crate::policy::spec::PolicySpec;
@@ -31,7 +31,7 @@ const MAX_RULES: usize = 4096;
 
 /// Numbers of calls by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CallCounts {
     /// Questions that people were asked.
     pub asked: u64,
     /// Calls that a rule allowed.
@@ -43,7 +43,7 @@ pub struct Counts {
 
 /// The changes that the other rules make for one item, as numbers of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct ItemChange {
     /// Calls that are allowed now, and were asked about or denied.
     pub opened: u64,
     /// Opened calls that no person agreed to.
@@ -62,19 +62,19 @@ pub struct Change {
 
 /// A log that is replayed under other rules. Records are read from the latest backwards.
 #[derive(Debug)]
-pub struct Replay {
+pub struct PolicyReplay {
     policy: Policy,
     limiter: Limiter,
-    rules: HashMap<(Kind, Box<str>), Arc<ItemRules>>,
-    answers: Answers,
-    uses: Uses,
-    pub before: Counts,
-    pub after: Counts,
+    rules: HashMap<(ActionKind, Box<str>), Arc<ItemRules>>,
+    answers: PendingAnswers,
+    uses: GrantUses,
+    pub before: CallCounts,
+    pub after: CallCounts,
     /// Number of records that cannot be decided. They are among those that are asked about.
     pub undecided: u64,
     /// Questions that each rule would have saved, and how many of them no person agreed to.
     pub saved: HashMap<Arc<str>, (u64, u64)>,
-    items: HashMap<Item, Change>,
+    items: HashMap<HabitItem, ItemChange>,
     /// Number of records of items for which the table has no room. Their calls are in the counts.
     pub beyond: u64,
 }
@@ -82,12 +82,12 @@ pub struct Replay {
 /// Grants with a recorded use whose answer was not read yet. Beyond a bound the oldest is
 /// forgotten.
 #[derive(Debug, Default)]
-struct Uses {
+struct GrantUses {
     grants: HashSet<Box<str>>,
     order: VecDeque<Box<str>>,
 }
 
-impl Uses {
+impl GrantUses {
     fn add(&mut self, grant: &str) {
         if self.grants.insert(Box::from(grant)) {
             self.order.push_back(Box::from(grant));
@@ -106,14 +106,14 @@ impl Uses {
 
 /// The decision about a recorded call under the other rules.
 #[derive(Debug, PartialEq, Eq)]
-enum Now {
+enum ReplayedDecision {
     Allow(Arc<str>),
     Ask,
     Deny,
     Undecided,
 }
 
-impl Replay {
+impl PolicyReplay {
     /// Compiles the rules without their limits.
     ///
     /// # Errors
@@ -125,10 +125,10 @@ impl Replay {
             policy,
             limiter,
             rules: HashMap::new(),
-            answers: Answers::default(),
-            uses: Uses::default(),
-            before: Counts::default(),
-            after: Counts::default(),
+            answers: PendingAnswers::default(),
+            uses: GrantUses::default(),
+            before: CallCounts::default(),
+            after: CallCounts::default(),
             undecided: 0,
             saved: HashMap::new(),
             items: HashMap::new(),
@@ -137,7 +137,7 @@ impl Replay {
     }
 
     /// Adds a record. Records must come from the latest backwards.
-    pub fn read(&mut self, line: &Line<'_>) {
+    pub fn read(&mut self, line: &AuditLine<'_>) {
         if line.event == "answer" {
             self.answers.add(line);
             return;
@@ -159,26 +159,26 @@ impl Replay {
 
     /// Counts a question. With `came_back`, the call was decided once more after its approval and
     /// that record is counted already; both are one call.
-    fn question(&mut self, kind: Kind, line: &Line<'_>, verdict: Verdict, came_back: bool) {
+    fn question(&mut self, kind: ActionKind, line: &AuditLine<'_>, verdict: ApprovalVerdict, came_back: bool) {
         self.before.asked += 1;
         self.before.granted = self.before.granted.saturating_sub(u64::from(came_back));
-        let is_approved = matches!(verdict, Verdict::Yes(_));
+        let is_approved = matches!(verdict, ApprovalVerdict::Yes(_));
         match self.judge(kind, line) {
-            Now::Allow(rule) => {
+            ReplayedDecision::Allow(rule) => {
                 self.after.allowed += u64::from(!came_back);
                 let saved = self.saved.entry(rule).or_default();
                 *saved = (saved.0 + 1, saved.1 + u64::from(!is_approved));
                 self.change(line, |change| {
                     change.opened += 1;
                     change.unapproved += u64::from(!is_approved);
-                    change.denied_before += u64::from(verdict == Verdict::No);
+                    change.denied_before += u64::from(verdict == ApprovalVerdict::No);
                 });
             }
-            Now::Ask | Now::Undecided => {
+            ReplayedDecision::Ask | ReplayedDecision::Undecided => {
                 self.after.asked += 1;
                 self.after.granted = self.after.granted.saturating_sub(u64::from(came_back));
             }
-            Now::Deny => {
+            ReplayedDecision::Deny => {
                 self.after.denied += u64::from(!came_back);
                 self.change(line, |change| change.closed += u64::from(!came_back));
             }
@@ -187,7 +187,7 @@ impl Replay {
     }
 
     /// Counts a call that was allowed.
-    fn allowed(&mut self, kind: Kind, line: &Line<'_>) {
+    fn allowed(&mut self, kind: ActionKind, line: &AuditLine<'_>) {
         let is_granted = line.grant.is_some();
         if let Some(grant) = &line.grant {
             self.uses.add(grant);
@@ -195,13 +195,13 @@ impl Replay {
         self.before.granted += u64::from(is_granted);
         self.before.allowed += u64::from(!is_granted);
         match self.judge(kind, line) {
-            Now::Allow(_) => self.after.allowed += 1,
-            Now::Ask | Now::Undecided if is_granted => self.after.granted += 1,
-            Now::Ask | Now::Undecided => {
+            ReplayedDecision::Allow(_) => self.after.allowed += 1,
+            ReplayedDecision::Ask | ReplayedDecision::Undecided if is_granted => self.after.granted += 1,
+            ReplayedDecision::Ask | ReplayedDecision::Undecided => {
                 self.after.asked += 1;
                 self.change(line, |change| change.asked += 1);
             }
-            Now::Deny => {
+            ReplayedDecision::Deny => {
                 self.after.denied += 1;
                 self.change(line, |change| change.closed += 1);
             }
@@ -210,10 +210,10 @@ impl Replay {
     }
 
     /// Counts a call that was denied.
-    fn denied(&mut self, kind: Kind, line: &Line<'_>) {
+    fn denied(&mut self, kind: ActionKind, line: &AuditLine<'_>) {
         self.before.denied += 1;
         match self.judge(kind, line) {
-            Now::Allow(_) => {
+            ReplayedDecision::Allow(_) => {
                 self.after.allowed += 1;
                 self.change(line, |change| {
                     change.opened += 1;
@@ -221,62 +221,62 @@ impl Replay {
                     change.denied_before += 1;
                 });
             }
-            Now::Ask | Now::Undecided => self.after.asked += 1,
-            Now::Deny => self.after.denied += 1,
+            ReplayedDecision::Ask | ReplayedDecision::Undecided => self.after.asked += 1,
+            ReplayedDecision::Deny => self.after.denied += 1,
         }
     }
 
     /// Decides a recorded call under the other rules, and counts it if it is undecided.
-    fn judge(&mut self, kind: Kind, line: &Line<'_>) -> Now {
+    fn judge(&mut self, kind: ActionKind, line: &AuditLine<'_>) -> ReplayedDecision {
         let now = self.decided(kind, line);
-        self.undecided += u64::from(now == Now::Undecided);
+        self.undecided += u64::from(now == ReplayedDecision::Undecided);
         now
     }
 
     /// Decides a recorded call under the other rules.
-    fn decided(&mut self, kind: Kind, line: &Line<'_>) -> Now {
+    fn decided(&mut self, kind: ActionKind, line: &AuditLine<'_>) -> ReplayedDecision {
         let (Some(caller), Some(upstream), Some(item)) =
             (line.caller.as_deref(), line.upstream.as_deref(), line.item.as_deref())
         else {
-            return Now::Undecided;
+            return ReplayedDecision::Undecided;
         };
         let facts = line.facts();
         // A template stands for URIs that the record does not have.
-        if (kind == Kind::Tool && facts.is_none()) || (kind == Kind::Resource && item.contains('{')) {
-            return Now::Undecided;
+        if (kind == ActionKind::Tool && facts.is_none()) || (kind == ActionKind::Resource && item.contains('{')) {
+            return ReplayedDecision::Undecided;
         }
         let facts = facts.unwrap_or_default();
         let arguments = match line.arguments() {
-            _ if kind == Kind::Resource => None,
-            Kept::None => None,
-            Kept::Whole(text) => Some(RawJson::trusted(text.to_owned())),
+            _ if kind == ActionKind::Resource => None,
+            LoggedArguments::None => None,
+            LoggedArguments::Whole(text) => Some(RawJson::trusted(text.to_owned())),
             // No condition is sure about this text.
-            Kept::Not => Some(RawJson::trusted("")),
+            LoggedArguments::Not => Some(RawJson::trusted("")),
         };
         let is_unknown = arguments.as_ref().is_some_and(|raw| raw.bytes().is_empty());
-        let action = Action {
+        let action = PolicyAction {
             kind,
             profile: line.profile.as_deref().map(Arc::from),
             annotations: facts.annotations,
             claims: facts.claims,
             arguments,
-            ..Action::stand_in(caller, upstream, item)
+            ..PolicyAction::stand_in(caller, upstream, item)
         };
         let rules = self.rules_of(kind, upstream, item);
         if is_unknown && needs_arguments(&self.policy, &rules, &action) {
-            return Now::Undecided;
+            return ReplayedDecision::Undecided;
         }
-        let nobody = |_: &Arc<str>, _: Evidence| None;
+        let nobody = |_: &Arc<str>, _: ApprovalEvidence| None;
         match decide(&self.policy, &rules, &action, &nobody, &self.limiter, Duration::ZERO) {
-            Decision::Allow(permit) => Now::Allow(Arc::clone(permit.rule())),
-            Decision::Ask { .. } => Now::Ask,
-            Decision::Deny { .. } => Now::Deny,
-            Decision::Limit { .. } => Now::Undecided,
+            Decision::Allow(permit) => ReplayedDecision::Allow(Arc::clone(permit.rule())),
+            Decision::Ask { .. } => ReplayedDecision::Ask,
+            Decision::Deny { .. } => ReplayedDecision::Deny,
+            Decision::Limit { .. } => ReplayedDecision::Undecided,
         }
     }
 
     /// Returns the rules of an item, from the cache if it has them.
-    fn rules_of(&mut self, kind: Kind, upstream: &str, item: &str) -> Arc<ItemRules> {
+    fn rules_of(&mut self, kind: ActionKind, upstream: &str, item: &str) -> Arc<ItemRules> {
         if self.rules.len() >= MAX_RULES {
             self.rules.clear();
         }
@@ -285,8 +285,8 @@ impl Replay {
     }
 
     /// Updates the changes of the record's item, or counts the record if the table is full.
-    fn change(&mut self, line: &Line<'_>, add: impl FnOnce(&mut Change)) {
-        let Some(item) = Item::of(line) else { return };
+    fn change(&mut self, line: &AuditLine<'_>, add: impl FnOnce(&mut ItemChange)) {
+        let Some(item) = HabitItem::of(line) else { return };
         if self.items.len() >= MAX_ITEMS && !self.items.contains_key(&item) {
             self.beyond += 1;
             return;
@@ -300,18 +300,18 @@ impl Replay {
     }
 
     /// Returns the items whose calls change, the largest change first: kind, name and change.
-    pub fn changes(&self) -> Vec<(Kind, Arc<str>, Change)> {
+    pub fn changes(&self) -> Vec<(ActionKind, Arc<str>, ItemChange)> {
         let changed = self.items.iter().filter(|(_, change)| change.opened + change.asked + change.closed > 0);
         let mut all: Vec<_> =
             changed.map(|(item, change)| (item.kind, Arc::clone(&item.name), change.clone())).collect();
-        let size = |change: &Change| change.opened + change.asked + change.closed;
+        let size = |change: &ItemChange| change.opened + change.asked + change.closed;
         all.sort_by(|one, other| (size(&other.2), &one.1).cmp(&(size(&one.2), &other.1)));
         all
     }
 
     /// Whether the log has a call of the item.
-    pub fn has(&self, kind: Kind, name: &str) -> bool {
-        self.items.contains_key(&Item { kind, name: Arc::from(name) })
+    pub fn has(&self, kind: ActionKind, name: &str) -> bool {
+        self.items.contains_key(&HabitItem { kind, name: Arc::from(name) })
     }
 
     /// Returns the other rules.

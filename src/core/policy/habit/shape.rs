@@ -9,11 +9,11 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use serde_json::{Map, Value};
 
-use super::answers::Approvals;
+use super::answers::ApprovalCounts;
 use crate::policy::arguments::is_plain_path;
-use crate::policy::arguments::outline::Outline;
-use crate::policy::arguments::{ArgumentSpec, MatcherSpec, Scalar};
-use crate::policy::evidence::Evidence;
+use crate::policy::arguments::outline::ArgumentOutline;
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
+use crate::policy::evidence::ApprovalEvidence;
 
 /// Most shapes of one habit. Further ones are not suggested.
 const MAX_SHAPES: usize = 8;
@@ -36,8 +36,8 @@ const MAX_EXACT: i64 = 1 << 53;
 
 /// Approved calls of one item by one caller, grouped by the names of their arguments.
 #[derive(Debug, Default)]
-pub(super) struct Shapes {
-    shapes: Vec<Shape>,
+pub(super) struct ArgumentShapes {
+    shapes: Vec<ArgumentShape>,
     /// Names of arguments of all approved calls.
     names: BTreeSet<String>,
     /// True if some names are not known, so that no rule can exclude them.
@@ -48,9 +48,9 @@ pub(super) struct Shapes {
 
 /// Approved calls whose arguments have the same names.
 #[derive(Debug)]
-struct Shape {
-    arguments: BTreeMap<String, Values>,
-    yes: Approvals,
+struct ArgumentShape {
+    arguments: BTreeMap<String, ApprovedValues>,
+    yes: ApprovalCounts,
     /// Pointers to texts that name a place, of all calls.
     places: BTreeSet<String>,
     /// True if a call had a command, a query or code, or arguments that two readers may read
@@ -61,8 +61,8 @@ struct Shape {
 /// The approved values of one argument.
 #[derive(Debug)]
 /// The distinct values, while they can be listed.
-struct Values {
-    few: Vec<Scalar>,
+struct ApprovedValues {
+    few: Vec<ScalarSpec>,
     /// True if there are too many values to list, or some that no condition can name.
     is_open: bool,
     /// The directory that contains all values, while all are plain paths.
@@ -74,25 +74,25 @@ struct Values {
 
 /// The conditions of one suggested rule.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Taken {
+pub(super) struct ShapeConditions {
     pub(super) conditions: Vec<ArgumentSpec>,
     /// Clauses about calls that the rule covers beside the approved ones.
     pub(super) also: Vec<String>,
-    pub(super) yes: Approvals,
+    pub(super) yes: ApprovalCounts,
     /// True if a condition judges each place that a call names, at least one of them by a folder,
     /// and all arguments of the item are known.
     pub(super) is_below: bool,
 }
 
-impl Shapes {
+impl ArgumentShapes {
     /// Counts an approved call. `text` is a JSON object. Returns the bytes of memory that this
     /// takes.
-    pub(super) fn add(&mut self, text: Option<&str>, evidence: Evidence, has_room: bool) -> usize {
+    pub(super) fn add(&mut self, text: Option<&str>, evidence: ApprovalEvidence, has_room: bool) -> usize {
         let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(text.unwrap_or("{}")) else {
             self.left_out += 1;
             return 0;
         };
-        let same = |shape: &&mut Shape| {
+        let same = |shape: &&mut ArgumentShape| {
             shape.arguments.len() == arguments.len() && shape.arguments.keys().all(|name| arguments.contains_key(name))
         };
         if let Some(shape) = self.shapes.iter_mut().find(same) {
@@ -113,12 +113,12 @@ impl Shapes {
         self.names.extend(arguments.keys().cloned());
         let mut bytes = 0;
         let values = arguments.iter().map(|(name, value)| {
-            let mut values = Values::new();
+            let mut values = ApprovedValues::new();
             bytes += name.len() + 256 + values.add(Some(value), true);
             (name.clone(), values)
         });
-        let (yes, places) = (Approvals::default(), BTreeSet::new());
-        let mut shape = Shape { arguments: values.collect(), yes, places, is_odd: false };
+        let (yes, places) = (ApprovalCounts::default(), BTreeSet::new());
+        let mut shape = ArgumentShape { arguments: values.collect(), yes, places, is_odd: false };
         shape.yes.add(evidence);
         shape.look_at(text);
         self.shapes.push(shape);
@@ -132,14 +132,14 @@ impl Shapes {
 
     /// Returns the conditions for each shape with at least `enough` approvals. `schema` has the
     /// arguments that the item's definition names, if all are known.
-    pub(super) fn taken(&self, enough: u64, schema: Option<&[String]>) -> Vec<Taken> {
+    pub(super) fn taken(&self, enough: u64, schema: Option<&[String]>) -> Vec<ShapeConditions> {
         let shapes = self.shapes.iter().filter(|shape| shape.yes.all() >= enough && !self.is_unknown);
         shapes.filter_map(|shape| self.one(shape, schema)).collect()
     }
 
     /// Returns the conditions for a shape; `None` if they would be too many.
-    fn one(&self, shape: &Shape, schema: Option<&[String]>) -> Option<Taken> {
-        let mut taken = Taken { yes: shape.yes, ..Taken::default() };
+    fn one(&self, shape: &ArgumentShape, schema: Option<&[String]>) -> Option<ShapeConditions> {
+        let mut taken = ShapeConditions { yes: shape.yes, ..ShapeConditions::default() };
         for (name, values) in &shape.arguments {
             let (matcher, also) = values.condition(name);
             taken.also.extend(also);
@@ -157,10 +157,10 @@ impl Shapes {
     }
 }
 
-impl Shape {
+impl ArgumentShape {
     /// Adds the places that a call's arguments name, or marks the shape as odd.
     fn look_at(&mut self, text: Option<&str>) {
-        match text.and_then(Outline::of) {
+        match text.and_then(ArgumentOutline::of) {
             Some(outline) if outline.command.is_none() => self.places.extend(outline.places),
             Some(_) | None => self.is_odd = true,
         }
@@ -179,7 +179,7 @@ fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-impl Values {
+impl ApprovedValues {
     fn new() -> Self {
         Self { few: Vec::new(), is_open: false, directory: None, counted: HashSet::new(), hasher: RandomState::new() }
     }
@@ -196,12 +196,14 @@ impl Values {
         };
         let fresh = self.counted.len() < MAX_COUNTED && self.counted.insert(self.hasher.hash_one(value.to_string()));
         let scalar = match value {
-            Value::String(text) if text.len() <= MAX_VALUE && !text.contains('\0') => Some(Scalar::Text(text.clone())),
-            Value::Bool(value) => Some(Scalar::Boolean(*value)),
+            Value::String(text) if text.len() <= MAX_VALUE && !text.contains('\0') => {
+                Some(ScalarSpec::Text(text.clone()))
+            }
+            Value::Bool(value) => Some(ScalarSpec::Boolean(*value)),
             Value::Number(number) => {
                 let exact = number.as_i64().filter(|number| (-MAX_EXACT..=MAX_EXACT).contains(number));
                 // An exact integer and its double have the same digits.
-                exact.and_then(|number| number.to_string().parse().ok()).map(Scalar::Number)
+                exact.and_then(|number| number.to_string().parse().ok()).map(ScalarSpec::Number)
             }
             Value::Null | Value::Array(_) | Value::Object(_) | Value::String(_) => None,
         };
@@ -234,7 +236,7 @@ impl Values {
         }
         let mut few = self.few.clone();
         few.sort_by_key(|value| format!("{value:?}"));
-        match <[Scalar; 1]>::try_from(few) {
+        match <[ScalarSpec; 1]>::try_from(few) {
             Ok([one]) => (Some(MatcherSpec::Eq(one)), None),
             Err(several) => (Some(MatcherSpec::In(several)), None),
         }
@@ -260,9 +262,9 @@ mod tests {
     /// Returns the conditions and clauses of each rule after these approvals.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other matchers are never suggested")]
     fn taken(approved: &[&str], schema: Option<&[&str]>) -> Vec<(String, Vec<String>)> {
-        let mut shapes = Shapes::default();
+        let mut shapes = ArgumentShapes::default();
         for text in approved {
-            let _shape = shapes.add(Some(text), Evidence::Page, true);
+            let _shape = shapes.add(Some(text), ApprovalEvidence::Page, true);
         }
         let schema: Option<Vec<String>> = schema.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
         let told = |spec: &ArgumentSpec| match &spec.matcher {

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ENOUGH;
-use super::answers::Approvals;
-use super::find::{Habit, Habits, Seen};
-use super::item::Item;
-use super::shape::Taken;
+use super::answers::ApprovalCounts;
+use super::find::{CallerHabit, Habits, ItemHabit};
+use super::item::HabitItem;
+use super::shape::ShapeConditions;
 use crate::mcp::annotations::Hints;
 use crate::mcp::claims::Claims;
-use crate::policy::action::Facts;
+use crate::policy::action::ToolFacts;
 use crate::policy::arguments::outline::{is_command, is_named};
 use crate::policy::arguments::{ArgumentSpec, MatcherSpec};
 use crate::policy::compiled::Policy;
-use crate::policy::consent::{Below, Places};
-use crate::policy::effect::Effect;
-use crate::policy::kind::Kind;
+use crate::policy::consent::{FolderScope, ReservedFolders};
+use crate::policy::effect::RuleEffect;
+use crate::policy::kind::ActionKind;
 use crate::policy::rule::RuleSpec;
 use crate::policy::spec::PolicySpec;
 use crate::wire::digest::Digest;
@@ -39,21 +39,21 @@ const ID_NAME: usize = 32;
 
 /// The present state of an item, beside the log.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
-    pub facts: Facts,
+pub struct PresentItem {
+    pub facts: ToolFacts,
     /// The arguments that the item's definition names, if it names all of them.
     pub arguments: Option<Vec<String>>,
 }
 
 /// The present configuration and store, as far as suggestions depend on them.
-pub trait Catalogue {
+pub trait PresentItems {
     /// Whether a rule may name the upstream.
     fn has(&self, upstream: &str) -> bool;
     /// Returns the item as its server offered it last.
-    fn known(&self, kind: Kind, name: &str) -> Option<Known>;
+    fn known(&self, kind: ActionKind, name: &str) -> Option<PresentItem>;
     /// Returns the folders that no rule for a tool that may overwrite covers.
-    fn places(&self) -> Places {
-        Places::default()
+    fn places(&self) -> ReservedFolders {
+        ReservedFolders::default()
     }
 }
 
@@ -62,7 +62,7 @@ pub trait Catalogue {
 pub struct Suggestion {
     pub rule: RuleSpec,
     /// The approvals that it was made from.
-    pub yes: Approvals,
+    pub yes: ApprovalCounts,
     /// Clauses about calls that the rule covers beside the approved ones.
     pub also: Vec<String>,
     /// True if the log has no arguments of the approved calls.
@@ -75,7 +75,7 @@ pub struct Suggestion {
 /// The reason why an approved item has no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
-pub enum Why {
+pub enum OmissionReason {
     Destructive,
     Denied,
     /// Neither the log nor the store has the claims of the server.
@@ -94,8 +94,8 @@ pub enum Why {
 
 /// An approved item that has no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    pub why: Why,
+pub struct OmittedItem {
+    pub why: OmissionReason,
     pub name: Arc<str>,
     pub approvals: u64,
 }
@@ -104,21 +104,21 @@ pub struct LeftOut {
 #[derive(Clone, Debug, Default)]
 pub struct Suggestions {
     pub rules: Vec<Suggestion>,
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedItem>,
 }
 
 /// The key under which drafts become one rule: kind, names, claims and conditions.
-type Same = (&'static str, BTreeSet<String>, String, String);
+type JoinKey = (&'static str, BTreeSet<String>, String, String);
 
 /// A draft of a rule, at first for one item and one caller.
 #[derive(Clone, Debug)]
-struct Draft {
-    kind: Kind,
+struct RuleDraft {
+    kind: ActionKind,
     upstream: Arc<str>,
     items: BTreeSet<String>,
     callers: BTreeSet<String>,
     claims: Hints,
-    taken: Taken,
+    taken: ShapeConditions,
     is_blind: bool,
     overwrites: bool,
 }
@@ -126,14 +126,15 @@ struct Draft {
 impl Habits {
     /// Returns the rules that these habits suggest. They are not checked against the policy yet:
     /// see [`Suggestions::fit`].
-    pub fn suggest(&self, catalogue: &dyn Catalogue) -> Suggestions {
+    pub fn suggest(&self, catalogue: &dyn PresentItems) -> Suggestions {
         let mut out = Suggestions::default();
         let mut drafts = Vec::new();
         for (item, seen) in &self.items {
             let known = catalogue.known(item.kind, &item.name);
             let beside = beside_destruction(item, seen, known.as_ref(), catalogue);
-            let why = if is_destructive(seen, known.as_ref()) { Some(Why::Destructive) } else { beside };
-            let may_overwrite = why == Some(Why::Destructive) && beside.is_none() && overwrites(item, seen);
+            let why = if is_destructive(seen, known.as_ref()) { Some(OmissionReason::Destructive) } else { beside };
+            let may_overwrite =
+                why == Some(OmissionReason::Destructive) && beside.is_none() && may_overwrite(item, seen);
             for (caller, habit) in &seen.callers {
                 let is_open = why.is_none() || may_overwrite;
                 let mut found = if is_open { drafts_of(item, caller, seen, habit, known.as_ref()) } else { Vec::new() };
@@ -142,26 +143,26 @@ impl Habits {
                 }
                 if found.is_empty() {
                     let exact = Policy::is_exact(caller);
-                    let why = why.unwrap_or(if exact { Why::Few } else { Why::Name });
-                    out.left_out.push(LeftOut { why, name: Arc::clone(&item.name), approvals: habit.yes.all() });
+                    let why = why.unwrap_or(if exact { OmissionReason::Few } else { OmissionReason::Name });
+                    out.left_out.push(OmittedItem { why, name: Arc::clone(&item.name), approvals: habit.yes.all() });
                 }
                 drafts.extend(found);
             }
         }
         // First join the callers of one item, then the items of the same callers. Each time the
         // joined rule covers what its drafts covered, and no more.
-        let drafts = joined(drafts, |draft| (draft.items.clone(), conditions(draft)));
-        let drafts = joined(drafts, |draft| {
+        let drafts = join_drafts(drafts, |draft| (draft.items.clone(), conditions(draft)));
+        let drafts = join_drafts(drafts, |draft| {
             // Clauses about arguments belong to one item.
             let is_plain = draft.taken.conditions.is_empty() && draft.taken.also.is_empty();
             let own = if is_plain { String::new() } else { format!("{:?}", draft.items) };
             (draft.callers.clone(), format!("{} {own} {}", draft.upstream, conditions(draft)))
         });
-        let mut rules: Vec<Suggestion> = drafts.into_iter().map(Draft::rule).collect();
+        let mut rules: Vec<Suggestion> = drafts.into_iter().map(RuleDraft::rule).collect();
         let size = |rule: &Suggestion| rule.yes.all();
         rules.sort_by(|one, other| (size(other), &one.rule.id).cmp(&(size(one), &other.rule.id)));
         for rule in rules.split_off(rules.len().min(MAX_RULES)) {
-            out.left_out.push(rule.left_out(Why::Many));
+            out.left_out.push(rule.left_out(OmissionReason::Many));
         }
         out.rules = rules;
         out.left_out
@@ -171,9 +172,9 @@ impl Habits {
 }
 
 /// Whether the server or the operator called an item destructive, in the log or now.
-fn is_destructive(seen: &Seen, known: Option<&Known>) -> bool {
-    let destroys = |known: &Known| {
-        let Facts { annotations, claims } = known.facts;
+fn is_destructive(seen: &ItemHabit, known: Option<&PresentItem>) -> bool {
+    let destroys = |known: &PresentItem| {
+        let ToolFacts { annotations, claims } = known.facts;
         annotations.known_destructive || claims.hints.destructive == Some(true)
     };
     seen.is_destructive || known.is_some_and(destroys)
@@ -181,32 +182,43 @@ fn is_destructive(seen: &Seen, known: Option<&Known>) -> bool {
 
 /// Whether a destructive item is a tool that may overwrite: its name neither removes nor runs
 /// anything.
-fn overwrites(item: &Item, seen: &Seen) -> bool {
+fn may_overwrite(item: &HabitItem, seen: &ItemHabit) -> bool {
     let tool = item.name.strip_prefix(&*seen.upstream).unwrap_or(&item.name);
-    item.kind == Kind::Tool && !is_named(tool, REMOVES) && !is_command(tool)
+    item.kind == ActionKind::Tool && !is_named(tool, REMOVES) && !is_command(tool)
 }
 
 /// Returns why an item has no rule for any caller, apart from being destructive.
-fn beside_destruction(item: &Item, seen: &Seen, known: Option<&Known>, catalogue: &dyn Catalogue) -> Option<Why> {
+fn beside_destruction(
+    item: &HabitItem,
+    seen: &ItemHabit,
+    known: Option<&PresentItem>,
+    catalogue: &dyn PresentItems,
+) -> Option<OmissionReason> {
     if seen.denied > 0 {
-        Some(Why::Denied)
+        Some(OmissionReason::Denied)
     } else if !catalogue.has(&seen.upstream) {
-        Some(Why::Gone)
+        Some(OmissionReason::Gone)
     } else if !Policy::is_exact(&item.name) {
-        Some(Why::Name)
-    } else if item.kind == Kind::Tool && seen.facts.is_none() && known.is_none() {
-        Some(Why::Unknown)
+        Some(OmissionReason::Name)
+    } else if item.kind == ActionKind::Tool && seen.facts.is_none() && known.is_none() {
+        Some(OmissionReason::Unknown)
     } else {
         None
     }
 }
 
 /// Returns the draft rules of one caller's habit.
-fn drafts_of(item: &Item, caller: &str, seen: &Seen, habit: &Habit, known: Option<&Known>) -> Vec<Draft> {
+fn drafts_of(
+    item: &HabitItem,
+    caller: &str,
+    seen: &ItemHabit,
+    habit: &CallerHabit,
+    known: Option<&PresentItem>,
+) -> Vec<RuleDraft> {
     if habit.yes.all() < ENOUGH || !Policy::is_exact(caller) {
         return Vec::new();
     }
-    let draft = |taken: Taken, is_blind| Draft {
+    let draft = |taken: ShapeConditions, is_blind| RuleDraft {
         kind: item.kind,
         upstream: Arc::clone(&seen.upstream),
         items: BTreeSet::from([item.name.to_string()]),
@@ -216,11 +228,11 @@ fn drafts_of(item: &Item, caller: &str, seen: &Seen, habit: &Habit, known: Optio
         is_blind,
         overwrites: false,
     };
-    if item.kind == Kind::Resource {
-        return vec![draft(Taken { yes: habit.yes, ..Taken::default() }, false)];
+    if item.kind == ActionKind::Resource {
+        return vec![draft(ShapeConditions { yes: habit.yes, ..ShapeConditions::default() }, false)];
     }
     if habit.shapes.is_empty() {
-        return vec![draft(Taken { yes: habit.yes, ..Taken::default() }, true)];
+        return vec![draft(ShapeConditions { yes: habit.yes, ..ShapeConditions::default() }, true)];
     }
     let schema = known.and_then(|known| known.arguments.as_deref());
     habit.shapes.taken(ENOUGH, schema).into_iter().map(|taken| draft(taken, false)).collect()
@@ -228,7 +240,7 @@ fn drafts_of(item: &Item, caller: &str, seen: &Seen, habit: &Habit, known: Optio
 
 /// Returns a claim on which all records and the present definition agree. It ends the rule when the
 /// server claims something else.
-fn narrowing(claims: Option<&Claims>, known: Option<&Known>) -> Hints {
+fn narrowing(claims: Option<&Claims>, known: Option<&PresentItem>) -> Hints {
     let now = known.map(|known| known.facts.claims);
     let Some(claims) = claims.filter(|claims| now.is_none_or(|now| now == **claims)) else { return Hints::default() };
     match (claims.hints.read_only, claims.hints.destructive) {
@@ -244,13 +256,13 @@ fn folder(spec: &ArgumentSpec) -> Option<(String, String)> {
 }
 
 /// Returns a text that is equal for drafts with equal claims and conditions.
-fn conditions(draft: &Draft) -> String {
+fn conditions(draft: &RuleDraft) -> String {
     format!("{:?} {:?} {}", draft.claims, draft.taken.conditions, draft.is_blind)
 }
 
 /// Joins the drafts that have the same key.
-fn joined(drafts: Vec<Draft>, key: impl Fn(&Draft) -> (BTreeSet<String>, String)) -> Vec<Draft> {
-    let mut out: BTreeMap<Same, Draft> = BTreeMap::new();
+fn join_drafts(drafts: Vec<RuleDraft>, key: impl Fn(&RuleDraft) -> (BTreeSet<String>, String)) -> Vec<RuleDraft> {
+    let mut out: BTreeMap<JoinKey, RuleDraft> = BTreeMap::new();
     for draft in drafts {
         let (names, same) = key(&draft);
         let mut key = (draft.kind.into_str(), names, same, String::new());
@@ -275,10 +287,10 @@ fn joined(drafts: Vec<Draft>, key: impl Fn(&Draft) -> (BTreeSet<String>, String)
     out.into_values().collect()
 }
 
-impl Draft {
+impl RuleDraft {
     /// Restricts the draft of a destructive tool to paths below its folders, without segments that
     /// begin with a dot. Returns false if the tool can have no such rule.
-    fn keep_below(&mut self, places: &Places) -> bool {
+    fn keep_below(&mut self, places: &ReservedFolders) -> bool {
         let folders: Vec<(String, String)> = self.taken.conditions.iter().filter_map(folder).collect();
         let no_dots = |(pointer, _): &(String, String)| ArgumentSpec {
             pointer: pointer.clone(),
@@ -286,14 +298,14 @@ impl Draft {
         };
         self.taken.conditions.extend(folders.iter().map(no_dots));
         self.overwrites = true;
-        self.taken.is_below && folders.iter().all(|(_, folder)| Below::is_folder(folder, places))
+        self.taken.is_below && folders.iter().all(|(_, folder)| FolderScope::is_folder(folder, places))
     }
 
     /// Makes the suggestion, with a rule whose id depends on its content.
     fn rule(self) -> Suggestion {
         let mut rule = RuleSpec {
             id: String::new(),
-            effect: Effect::Allow,
+            effect: RuleEffect::Allow,
             upstreams: Vec::new(),
             tools: Vec::new(),
             prompts: Vec::new(),
@@ -310,15 +322,15 @@ impl Draft {
         let first = self.items.first().cloned().unwrap_or_default();
         let names = self.items.into_iter().collect();
         match self.kind {
-            Kind::Prompt => rule.prompts = names,
-            Kind::Resource => rule.resources = names,
-            Kind::Tool
-            | Kind::Completion
-            | Kind::Subscription
-            | Kind::Task
-            | Kind::Sampling
-            | Kind::Elicitation
-            | Kind::Launch => rule.tools = names,
+            ActionKind::Prompt => rule.prompts = names,
+            ActionKind::Resource => rule.resources = names,
+            ActionKind::Tool
+            | ActionKind::Completion
+            | ActionKind::Subscription
+            | ActionKind::Task
+            | ActionKind::Sampling
+            | ActionKind::Elicitation
+            | ActionKind::Launch => rule.tools = names,
         }
         // A habit has the same id every day, so that a pasted rule is not pasted twice.
         let digest = Digest::of(format!("{rule:?}").as_bytes()).hex();
@@ -332,10 +344,10 @@ impl Draft {
 
 impl Suggestion {
     /// Returns the entry for a suggestion that is dropped.
-    pub fn left_out(&self, why: Why) -> LeftOut {
+    pub fn left_out(&self, why: OmissionReason) -> OmittedItem {
         let RuleSpec { tools, prompts, resources, .. } = &self.rule;
         let name = tools.iter().chain(prompts).chain(resources).next().map(String::as_str).unwrap_or_default();
-        LeftOut { why, name: Arc::from(name), approvals: self.yes.all() }
+        OmittedItem { why, name: Arc::from(name), approvals: self.yes.all() }
     }
 }
 
@@ -355,7 +367,11 @@ impl Suggestions {
             };
             let before = self.rules.len();
             for (index, rule) in std::mem::take(&mut self.rules).into_iter().enumerate() {
-                if own(index) { self.left_out.push(rule.left_out(Why::Ruled)) } else { self.rules.push(rule) }
+                if own(index) {
+                    self.left_out.push(rule.left_out(OmissionReason::Ruled))
+                } else {
+                    self.rules.push(rule)
+                }
             }
             if self.rules.len() == before {
                 // The policy itself has a problem: nothing is suggested.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::meter::{Admission, Meter, Stored};
-use super::{Identity, Part};
+use super::meter::{Meter, MeterAnswer, StoredBucket};
+use super::{LimitPart, PartIdentity};
 
 /// Number of shards of a table, each with a lock of its own.
 pub(in crate::policy) const SHARDS: usize = 16;
@@ -23,7 +23,7 @@ pub(in crate::policy) const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// The key of a bucket's row on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RowId {
+pub struct BucketRow {
     /// The identity of the limit's part, as text.
     pub limit: String,
     /// The bucket's key, as text.
@@ -32,26 +32,26 @@ pub struct RowId {
 
 /// A bucket in use, for the disk.
 #[derive(Clone, Debug)]
-pub struct Used {
-    pub row: RowId,
+pub struct UsedBucket {
+    pub row: BucketRow,
     /// The exact number of the bucket.
-    pub exactly: Stored,
+    pub exactly: StoredBucket,
     /// The bound on disk, unless another process has drawn as well.
-    pub written: Stored,
+    pub written: StoredBucket,
 }
 
 /// The bucket that a call draws from, and the amount.
-pub(in crate::policy) struct Draw<'t> {
+pub(in crate::policy) struct BucketDraw<'t> {
     /// Number of calls that are drawn at once.
     pub(in crate::policy) calls: u32,
-    pub(in crate::policy) table: &'t Arc<Table>,
+    pub(in crate::policy) table: &'t Arc<BucketTable>,
     pub(in crate::policy) meter: Meter,
-    pub(in crate::policy) shard: &'t Mutex<Shard>,
+    pub(in crate::policy) shard: &'t Mutex<BucketShard>,
     parts: [&'t str; 3],
 }
 
-impl<'t> Draw<'t> {
-    pub(in crate::policy) fn new(table: &'t Arc<Table>, meter: Meter, parts: [&'t str; 3]) -> Self {
+impl<'t> BucketDraw<'t> {
+    pub(in crate::policy) fn new(table: &'t Arc<BucketTable>, meter: Meter, parts: [&'t str; 3]) -> Self {
         Self { calls: 1, table, meter, shard: table.shard(parts), parts }
     }
 
@@ -60,34 +60,34 @@ impl<'t> Draw<'t> {
         Self { calls, ..self }
     }
 
-    pub(in crate::policy) fn key(&self) -> Key {
-        Key(self.parts.map(Box::from))
+    pub(in crate::policy) fn key(&self) -> BucketKey {
+        BucketKey(self.parts.map(Box::from))
     }
 }
 
 /// The buckets of one part of a limit.
 #[derive(Debug)]
-pub(in crate::policy) struct Table {
-    pub(in crate::policy) identity: Identity,
+pub(in crate::policy) struct BucketTable {
+    pub(in crate::policy) identity: PartIdentity,
     /// Whether the buckets are kept on disk. Calls at once are not, since none survives the
     /// process.
     pub(in crate::policy) durable: bool,
     /// The meter of the policy that made the table. Policies that share the table may have other
     /// numbers, but their times mean the same.
     meter: Meter,
-    pub(in crate::policy) shards: [Mutex<Shard>; SHARDS],
+    pub(in crate::policy) shards: [Mutex<BucketShard>; SHARDS],
     shard_capacity: usize,
     hasher: RandomState,
 }
 
-impl Table {
+impl BucketTable {
     /// Makes the table of a part at `now`, with the buckets that `rows` has for it or for the same
     /// limit with another rate or burst.
     pub(in crate::policy) fn new(
-        part: &Part,
+        part: &LimitPart,
         shard_capacity: usize,
         durable: bool,
-        rows: &HashMap<RowId, Stored>,
+        rows: &HashMap<BucketRow, StoredBucket>,
         now: u64,
     ) -> Self {
         let table = Self {
@@ -101,7 +101,7 @@ impl Table {
         let limit = table.identity.to_string();
         for (row, stored) in rows {
             let other_rate = || table.identity.other_rate(&row.limit);
-            let Some(key) = Key::of_row(&row.bucket) else { continue };
+            let Some(key) = BucketKey::of_row(&row.bucket) else { continue };
             if row.limit == limit {
                 table.lock(key.parts()).restore(table.meter, key, stored.number());
             } else if let Some(from) = other_rate() {
@@ -116,7 +116,7 @@ impl Table {
     /// `now`.
     pub(in crate::policy) fn carry_over(&self, old: &Self, now: u64) {
         for shard in &old.shards {
-            let buckets: Vec<(Key, u64)> =
+            let buckets: Vec<(BucketKey, u64)> =
                 shard.lock().buckets.iter().map(|(key, bucket)| (key.clone(), bucket.state)).collect();
             for (key, state) in buckets {
                 let state = self.meter.carried(old.meter, state, now);
@@ -125,26 +125,28 @@ impl Table {
         }
     }
 
-    pub(in crate::policy) fn shard(&self, parts: [&str; 3]) -> &Mutex<Shard> {
+    pub(in crate::policy) fn shard(&self, parts: [&str; 3]) -> &Mutex<BucketShard> {
         let [first, others @ ..] = &self.shards;
         let index = self.hasher.hash_one(parts) % SHARDS as u64;
         usize::try_from(index).ok().and_then(|i| others.get(i.checked_sub(1)?)).unwrap_or(first)
     }
 
-    pub(in crate::policy) fn lock(&self, parts: [&str; 3]) -> MutexGuard<'_, Shard> {
+    pub(in crate::policy) fn lock(&self, parts: [&str; 3]) -> MutexGuard<'_, BucketShard> {
         self.shard(parts).lock()
     }
 
     /// Returns the buckets of the table that are on disk.
-    pub(in crate::policy) fn used(&self) -> Vec<Used> {
+    pub(in crate::policy) fn used(&self) -> Vec<UsedBucket> {
         let limit = self.identity.to_string();
         let mut used = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
-            used.extend(shard.buckets.iter().filter(|(_, bucket)| 0 < bucket.written).map(|(key, bucket)| Used {
-                row: RowId { limit: limit.clone(), bucket: key.row() },
-                exactly: self.meter.stored(bucket.state),
-                written: self.meter.stored(bucket.written),
+            used.extend(shard.buckets.iter().filter(|(_, bucket)| 0 < bucket.written).map(|(key, bucket)| {
+                UsedBucket {
+                    row: BucketRow { limit: limit.clone(), bucket: key.row() },
+                    exactly: self.meter.stored(bucket.state),
+                    written: self.meter.stored(bucket.written),
+                }
             }));
         }
         used
@@ -180,8 +182,8 @@ impl Bucket {
 
 /// The buckets behind one lock.
 #[derive(Debug, Default)]
-pub(in crate::policy) struct Shard {
-    pub(in crate::policy) buckets: HashMap<Key, Bucket, RandomState>,
+pub(in crate::policy) struct BucketShard {
+    pub(in crate::policy) buckets: HashMap<BucketKey, Bucket, RandomState>,
     /// Least state of a bucket that is not listed. A thread that read its clock before a sweep must
     /// not find a dropped bucket fuller than it was.
     floor: u64,
@@ -191,11 +193,11 @@ pub(in crate::policy) struct Shard {
     epochs: u64,
 }
 
-impl Shard {
+impl BucketShard {
     /// Returns the state after a draw, and whether it is admitted. Changes no bucket, but may drop
     /// full ones to make room.
-    pub(in crate::policy) fn peek(&mut self, draw: &Draw<'_>, now: u64) -> (u64, Admission) {
-        let parts: &dyn Parts = &draw.parts;
+    pub(in crate::policy) fn peek(&mut self, draw: &BucketDraw<'_>, now: u64) -> (u64, MeterAnswer) {
+        let parts: &dyn KeyParts = &draw.parts;
         if let Some(bucket) = self.buckets.get(parts) {
             return draw.meter.admit(draw.calls, bucket.state, now);
         }
@@ -207,7 +209,7 @@ impl Shard {
                 Meter::Concurrent { places } => draw.meter.judge(u64::from(places) + 1, now),
                 Meter::Rate { .. } | Meter::Day { .. } => {
                     let wait = Duration::from_nanos(self.sweep_at.saturating_sub(now));
-                    Admission::RetryAfter(wait.max(LEAST_WAIT))
+                    MeterAnswer::RetryAfter(wait.max(LEAST_WAIT))
                 }
             };
             return (self.floor, wait);
@@ -216,10 +218,10 @@ impl Shard {
     }
 
     /// Stores the state after a draw and returns the bucket.
-    pub(in crate::policy) fn commit(&mut self, draw: &Draw<'_>, state: u64, now: u64) -> Bucket {
+    pub(in crate::policy) fn commit(&mut self, draw: &BucketDraw<'_>, state: u64, now: u64) -> Bucket {
         self.sweep_at = self.sweep_at.min(draw.meter.full_at(state));
         self.epochs += 1;
-        let parts: &dyn Parts = &draw.parts;
+        let parts: &dyn KeyParts = &draw.parts;
         if let Some(bucket) = self.buckets.get_mut(parts) {
             if bucket.state <= draw.meter.full(now) {
                 (bucket.full_at, bucket.epoch) = (now, self.epochs);
@@ -233,7 +235,7 @@ impl Shard {
     }
 
     /// Adds a bucket as it was on disk.
-    fn restore(&mut self, meter: Meter, key: Key, state: u64) {
+    fn restore(&mut self, meter: Meter, key: BucketKey, state: u64) {
         self.epochs += 1;
         self.sweep_at = self.sweep_at.min(meter.full_at(state));
         let bucket = Bucket { leased: state, known: state, written: state, ..Bucket::new(state, 0, self.epochs) };
@@ -242,7 +244,7 @@ impl Shard {
 
     /// Raises a bucket to the number that a bucket with another rate held. No row on disk has this
     /// number yet, so the next draw writes it.
-    fn carry(&mut self, meter: Meter, key: Key, state: u64, now: u64) {
+    fn carry(&mut self, meter: Meter, key: BucketKey, state: u64, now: u64) {
         if state <= meter.full(now) {
             return;
         }
@@ -255,14 +257,14 @@ impl Shard {
     /// Gives back the draw of a call that will not be made. A bucket that was full since the draw
     /// is left alone, since it was refilled already.
     pub(in crate::policy) fn give_back(&mut self, parts: [&str; 3], meter: Meter, drawn_at: u64) {
-        let parts: &dyn Parts = &parts;
+        let parts: &dyn KeyParts = &parts;
         if let Some(bucket) = self.buckets.get_mut(parts).filter(|bucket| bucket.full_at <= drawn_at) {
             bucket.state = bucket.state.saturating_sub(meter.unit());
         }
     }
 
     /// Frees the slot of a call that ended.
-    pub(in crate::policy) fn leave(&mut self, key: &Key) {
+    pub(in crate::policy) fn leave(&mut self, key: &BucketKey) {
         let Some(bucket) = self.buckets.get_mut(key) else { return };
         bucket.state = bucket.state.saturating_sub(1);
         if bucket.state == 0 {
@@ -282,16 +284,16 @@ impl Shard {
     }
 }
 
-/// The parts of a bucket's key, to look the bucket up without making a [`Key`].
-pub(in crate::policy) trait Parts {
+/// The parts of a bucket's key, to look the bucket up without making a [`BucketKey`].
+pub(in crate::policy) trait KeyParts {
     fn parts(&self) -> [&str; 3];
 }
 
 /// The key of a bucket: one text for each [`KeyPart`](super::KeyPart), empty if unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::policy) struct Key([Box<str>; 3]);
+pub(in crate::policy) struct BucketKey([Box<str>; 3]);
 
-impl Key {
+impl BucketKey {
     /// Returns the form on disk: a JSON array.
     pub(in crate::policy) fn row(&self) -> String {
         serde_json::Value::from_iter(self.0.iter().map(|part| &**part)).to_string()
@@ -303,40 +305,40 @@ impl Key {
     }
 }
 
-impl Parts for Key {
+impl KeyParts for BucketKey {
     fn parts(&self) -> [&str; 3] {
         self.0.each_ref().map(|part| &**part)
     }
 }
 
-impl Parts for [&str; 3] {
+impl KeyParts for [&str; 3] {
     fn parts(&self) -> [&str; 3] {
         *self
     }
 }
 
-impl Hash for dyn Parts + '_ {
+impl Hash for dyn KeyParts + '_ {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.parts().hash(state);
     }
 }
 
-impl PartialEq for dyn Parts + '_ {
+impl PartialEq for dyn KeyParts + '_ {
     fn eq(&self, other: &Self) -> bool {
         self.parts() == other.parts()
     }
 }
 
-impl Eq for dyn Parts + '_ {}
+impl Eq for dyn KeyParts + '_ {}
 
-impl<'p> Borrow<dyn Parts + 'p> for Key {
-    fn borrow(&self) -> &(dyn Parts + 'p) {
+impl<'p> Borrow<dyn KeyParts + 'p> for BucketKey {
+    fn borrow(&self) -> &(dyn KeyParts + 'p) {
         self
     }
 }
 
 // Hashes as the borrowed form does, which a map relies on.
-impl Hash for Key {
+impl Hash for BucketKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.parts().hash(state);
     }

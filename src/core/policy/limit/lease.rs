@@ -16,38 +16,38 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::buckets::RowId;
-use super::meter::Stored;
-use super::withdrawal::{Granted, Overdrawn, Withdrawal};
+use super::buckets::BucketRow;
+use super::meter::StoredBucket;
+use super::withdrawal::{LeaseBound, OverdrawnLimit, Withdrawal};
 
 /// The bounds that must be on disk before an allowed call is sent. Clones share one lease.
 #[derive(Clone, Debug)]
 #[must_use = "a call that needs a lease must wait for it"]
-pub struct Lease(Arc<Inner>);
+pub struct LimitLease(Arc<LeaseState>);
 
 /// The shared state of a lease.
 #[derive(Debug)]
-struct Inner {
-    claims: Vec<Claim>,
+struct LeaseState {
+    claims: Vec<LeaseClaim>,
     settled: AtomicBool,
     given_back: AtomicBool,
 }
 
 /// The draw from one bucket of a lease.
 #[derive(Debug)]
-pub struct Claim {
+pub struct LeaseClaim {
     drawn: Withdrawal,
     extended: AtomicBool,
 }
 
-impl Lease {
+impl LimitLease {
     pub(in crate::policy) fn new(drawn: impl Iterator<Item = Withdrawal>) -> Self {
-        let claims = drawn.map(|drawn| Claim { drawn, extended: AtomicBool::new(false) }).collect();
-        Self(Arc::new(Inner { claims, settled: AtomicBool::new(false), given_back: AtomicBool::new(false) }))
+        let claims = drawn.map(|drawn| LeaseClaim { drawn, extended: AtomicBool::new(false) }).collect();
+        Self(Arc::new(LeaseState { claims, settled: AtomicBool::new(false), given_back: AtomicBool::new(false) }))
     }
 
     /// Returns the draws of the call, one for each bucket.
-    pub fn claims(&self) -> &[Claim] {
+    pub fn claims(&self) -> &[LeaseClaim] {
         &self.0.claims
     }
 
@@ -57,9 +57,9 @@ impl Lease {
         self.0.settled.load(Ordering::Acquire) || self.0.claims.iter().all(|claim| claim.drawn.is_leased())
     }
 
-    /// Notes that the bounds which [`Claim::extend`] returned, one for each claim in order, are
-    /// durable.
-    pub fn settle(&self, granted: &[Granted]) {
+    /// Notes that the bounds which [`LeaseClaim::extend`] returned, one for each claim in order,
+    /// are durable.
+    pub fn settle(&self, granted: &[LeaseBound]) {
         for (claim, granted) in self.0.claims.iter().zip(granted) {
             claim.drawn.leased(granted.up_to);
         }
@@ -88,9 +88,9 @@ impl Lease {
     }
 }
 
-impl Claim {
+impl LeaseClaim {
     /// Returns the key of the bucket's row on disk.
-    pub fn row(&self) -> RowId {
+    pub fn row(&self) -> BucketRow {
         self.drawn.row()
     }
 
@@ -98,9 +98,9 @@ impl Claim {
     /// writing the bound must be one transaction.
     ///
     /// # Errors
-    /// [`Overdrawn`] if other processes have used the limit up; the whole lease must then be given
+    /// [`OverdrawnLimit`] if other processes have used the limit up; the whole lease must then be given
     /// back.
-    pub fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
+    pub fn extend(&self, on_disk: Option<StoredBucket>) -> Result<LeaseBound, OverdrawnLimit> {
         self.extended.store(true, Ordering::Release);
         self.drawn.extend(on_disk)
     }

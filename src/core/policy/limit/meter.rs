@@ -80,14 +80,14 @@ impl MeterError {
 
 /// A bucket's number as it is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Stored {
+pub struct StoredBucket {
     /// Day since 1970; zero for a rate.
     pub day: i64,
     /// Calls of that day, or the time at which the bucket is full again, in nanoseconds since 1970.
     pub state: i64,
 }
 
-impl Stored {
+impl StoredBucket {
     /// Returns the bucket's number. A row that this program cannot have written counts as used up.
     pub(in crate::policy) fn number(self) -> u64 {
         let (day, state) = (u64::try_from(self.day), u64::try_from(self.state));
@@ -107,7 +107,7 @@ pub fn day_of(now: Duration) -> i64 {
 
 /// The answer of [`Meter::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::policy) enum Admission {
+pub(in crate::policy) enum MeterAnswer {
     Admit,
     /// Refused. The same call is admitted after this time, if no other call comes first.
     RetryAfter(Duration),
@@ -187,7 +187,7 @@ impl Meter {
     /// A batch larger than the burst would never fit. It is admitted once at most one call is
     /// missing from the burst, because the message that carries the batch may have been charged for
     /// one. The excess is owed: it delays the next call.
-    pub(in crate::policy) fn admit(self, calls: u32, state: u64, now: u64) -> (u64, Admission) {
+    pub(in crate::policy) fn admit(self, calls: u32, state: u64, now: u64) -> (u64, MeterAnswer) {
         let before = state.max(self.full(now));
         let after = |calls: u32| before.saturating_add(self.unit().saturating_mul(u64::from(calls)));
         let needed = match self {
@@ -195,13 +195,13 @@ impl Meter {
             Self::Day { .. } | Self::Concurrent { .. } => calls,
         };
         match self.judge(after(needed), now) {
-            Admission::Admit => (after(calls), Admission::Admit),
-            refused @ Admission::RetryAfter(_) => (state, refused),
+            MeterAnswer::Admit => (after(calls), MeterAnswer::Admit),
+            refused @ MeterAnswer::RetryAfter(_) => (state, refused),
         }
     }
 
     /// Returns whether a bucket may have this number after a call.
-    pub(in crate::policy) fn judge(self, after: u64, now: u64) -> Admission {
+    pub(in crate::policy) fn judge(self, after: u64, now: u64) -> MeterAnswer {
         let wait = match self {
             Self::Rate { capacity, .. } => Duration::from_nanos(after.saturating_sub(capacity).saturating_sub(now)),
             // A thread that read its clock before midnight draws from the day that others have
@@ -212,16 +212,16 @@ impl Meter {
             Self::Concurrent { places } if after > u64::from(places) => WHEN_ONE_ENDS,
             Self::Day { .. } | Self::Concurrent { .. } => Duration::ZERO,
         };
-        if wait.is_zero() { Admission::Admit } else { Admission::RetryAfter(wait) }
+        if wait.is_zero() { MeterAnswer::Admit } else { MeterAnswer::RetryAfter(wait) }
     }
 
     /// Returns a bucket's number in the form on disk.
-    pub(in crate::policy) fn stored(self, state: u64) -> Stored {
+    pub(in crate::policy) fn stored(self, state: u64) -> StoredBucket {
         let (day, state) = match self {
             Self::Day { .. } => (state >> DAY_SHIFT, state & u64::from(u32::MAX)),
             Self::Rate { .. } | Self::Concurrent { .. } => (0, state),
         };
-        Stored { day: i64::try_from(day).unwrap_or(i64::MAX), state: i64::try_from(state).unwrap_or(i64::MAX) }
+        StoredBucket { day: i64::try_from(day).unwrap_or(i64::MAX), state: i64::try_from(state).unwrap_or(i64::MAX) }
     }
 
     /// Returns the bound for the disk if `after` is in use: as if a few further calls had been

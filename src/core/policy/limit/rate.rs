@@ -6,12 +6,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     pub count: u32,
-    pub per: Per,
+    pub per: RateUnit,
 }
 
 /// The unit of time of a [`Rate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
-pub enum Per {
+pub enum RateUnit {
     #[strum(serialize = "s")]
     Second,
     #[strum(serialize = "m")]
@@ -22,7 +22,7 @@ pub enum Per {
     Day,
 }
 
-impl Per {
+impl RateUnit {
     pub(in crate::policy) const fn nanos(self) -> u64 {
         let seconds = match self {
             Self::Second => 1,

@@ -4,27 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::buckets::{Bucket, Key, Parts as _, RowId, Table};
-use super::meter::{Admission, Meter, Stored};
+use super::buckets::{Bucket, BucketKey, BucketRow, BucketTable, KeyParts as _};
+use super::meter::{Meter, MeterAnswer, StoredBucket};
 
 /// A bound that covers a call, once it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub struct LeaseBound {
     /// The bound to write; `None` if the disk has it already.
-    pub write: Option<Stored>,
+    pub write: Option<StoredBucket>,
     /// The bound as the bucket's number.
     pub(in crate::policy) up_to: u64,
 }
 
 /// The refusal of a call because other processes have used the limit up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overdrawn {
+pub struct OverdrawnLimit {
     pub limit: Arc<str>,
     pub retry_after: Duration,
 }
 
-impl Granted {
-    fn new(write: Option<Stored>, up_to: u64) -> Self {
+impl LeaseBound {
+    fn new(write: Option<StoredBucket>, up_to: u64) -> Self {
         Self { write, up_to }
     }
 }
@@ -32,8 +32,8 @@ impl Granted {
 /// The draw of a call from one bucket.
 #[derive(Debug)]
 pub(in crate::policy) struct Withdrawal {
-    pub(in crate::policy) table: Arc<Table>,
-    pub(in crate::policy) key: Key,
+    pub(in crate::policy) table: Arc<BucketTable>,
+    pub(in crate::policy) key: BucketKey,
     pub(in crate::policy) meter: Meter,
     /// Time of the draw, in nanoseconds since 1970.
     pub(in crate::policy) now: u64,
@@ -47,8 +47,8 @@ pub(in crate::policy) struct Withdrawal {
 
 impl Withdrawal {
     /// Returns the key of the bucket's row on disk.
-    pub(in crate::policy) fn row(&self) -> RowId {
-        RowId { limit: self.table.identity.to_string(), bucket: self.key.row() }
+    pub(in crate::policy) fn row(&self) -> BucketRow {
+        BucketRow { limit: self.table.identity.to_string(), bucket: self.key.row() }
     }
 
     /// Whether the disk already counts the draw as used.
@@ -58,16 +58,16 @@ impl Withdrawal {
         shard.buckets.get(&self.key).is_some_and(|bucket| asked(bucket) <= bucket.leased)
     }
 
-    /// Extends the bound on disk, see [`Claim::extend`](super::lease::Claim::extend).
-    pub(in crate::policy) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
-        let stored = on_disk.map_or(0, Stored::number);
+    /// Extends the bound on disk, see [`Claim::extend`](super::lease::LeaseClaim::extend).
+    pub(in crate::policy) fn extend(&self, on_disk: Option<StoredBucket>) -> Result<LeaseBound, OverdrawnLimit> {
+        let stored = on_disk.map_or(0, StoredBucket::number);
         let mut shard = self.table.lock(self.key.parts());
         let epoch = self.epoch.load(Ordering::Relaxed);
         let fresh = Bucket { moved: self.moved, ..Bucket::new(self.after, self.now, epoch) };
         let bucket = shard.buckets.entry(self.key.clone()).or_insert(fresh);
         let asked = self.after.saturating_add(bucket.moved.saturating_sub(self.moved));
         if asked <= bucket.written && bucket.written <= stored {
-            return Ok(Granted::new(None, bucket.written));
+            return Ok(LeaseBound::new(None, bucket.written));
         }
         let now = self.now.max(bucket.full_at);
         let full = self.meter.full(now);
@@ -82,7 +82,7 @@ impl Withdrawal {
         let is_late = bucket.epoch != epoch;
         if is_late && !has_others && matches!(self.meter, Meter::Rate { .. }) {
             // Time has refilled the bucket, so the draw would be nothing on disk either.
-            return Ok(Granted::new(None, 0));
+            return Ok(LeaseBound::new(None, 0));
         }
         // For a late draw of another kind the call counts anew, since the day of its first count is
         // over.
@@ -91,8 +91,8 @@ impl Withdrawal {
         } else {
             asked.saturating_add(others)
         };
-        if let Admission::RetryAfter(retry_after) = self.meter.judge(after, now) {
-            return Err(Overdrawn { limit: Arc::clone(&self.table.identity.id), retry_after });
+        if let MeterAnswer::RetryAfter(retry_after) = self.meter.judge(after, now) {
+            return Err(OverdrawnLimit { limit: Arc::clone(&self.table.identity.id), retry_after });
         }
         if is_late {
             bucket.state = after;
@@ -100,7 +100,7 @@ impl Withdrawal {
         }
         let up_to = self.meter.ahead(after, now);
         bucket.written = up_to;
-        Ok(Granted::new(Some(self.meter.stored(up_to)), up_to))
+        Ok(LeaseBound::new(Some(self.meter.stored(up_to)), up_to))
     }
 
     /// Notes that the bound up to `up_to` is durable.

@@ -7,19 +7,19 @@ mod crowd;
 use proptest::prelude::*;
 
 use super::super::tests::{SECOND, TOOL, limit, nobody, spec, strings};
-use super::super::{Decision, Kind, LimitSpec, Permit, PolicySpec, decide};
+use super::super::{ActionKind, Decision, LimitSpec, Permit, PolicySpec, decide};
 use super::*;
 use crate::policy::limit::buckets::SHARDS;
-use crate::policy::limit::{KeyPart, Per, Rate};
+use crate::policy::limit::{KeyPart, Rate, RateUnit};
 
 #[test]
 fn calls_share_a_bucket_where_the_key_says_so() {
     use KeyPart::{Caller, Tool, Upstream};
     let calls = [
-        ("another caller", Action { caller: crate::policy::caller::Caller::named("ci"), ..TOOL.clone() }),
-        ("another tool", Action { canonical: "a__y".into(), ..TOOL.clone() }),
-        ("another upstream", Action { upstream: "b".into(), canonical: "b__x".into(), ..TOOL.clone() }),
-        ("a prompt of that name", Action { kind: Kind::Prompt, ..TOOL.clone() }),
+        ("another caller", PolicyAction { caller: crate::policy::caller::Caller::named("ci"), ..TOOL.clone() }),
+        ("another tool", PolicyAction { canonical: "a__y".into(), ..TOOL.clone() }),
+        ("another upstream", PolicyAction { upstream: "b".into(), canonical: "b__x".into(), ..TOOL.clone() }),
+        ("a prompt of that name", PolicyAction { kind: ActionKind::Prompt, ..TOOL.clone() }),
     ];
     let rows: [(&str, &[KeyPart], [bool; 4]); 4] = [
         ("caller", &[Caller], [false, true, true, true]),
@@ -77,7 +77,8 @@ fn a_call_that_is_refused_before_it_is_sent_gives_back_what_it_took_and_no_more(
 fn made_up_uris_get_no_buckets_of_their_own() {
     let policy = limited(vec![LimitSpec { key: vec![KeyPart::Tool], ..limit("l", 1) }]);
     let limiter = Limiter::new(&policy);
-    let read = |canonical: &str| Action { kind: Kind::Resource, canonical: canonical.into(), ..TOOL.clone() };
+    let read =
+        |canonical: &str| PolicyAction { kind: ActionKind::Resource, canonical: canonical.into(), ..TOOL.clone() };
     assert_eq!(refusal(&policy, &limiter, &read("a+x:1"), SECOND), None);
     assert!(refusal(&policy, &limiter, &read("a+x:2"), SECOND).is_some());
 }
@@ -102,11 +103,11 @@ fn limits_are_about_what_they_name() {
 
 #[test]
 fn the_longest_wait_is_named_and_nothing_is_taken() {
-    let slow = Rate { count: 1, per: Per::Hour };
+    let slow = Rate { count: 1, per: RateUnit::Hour };
     let only_y = |limit| LimitSpec { tools: strings(&["a__y"]), ..limit };
     let policy = limited(vec![limit("wide", 3), only_y(LimitSpec { rate: Some(slow), ..limit("slow", 1) })]);
     let limiter = Limiter::new(&policy);
-    let y = Action { canonical: "a__y".into(), ..TOOL.clone() };
+    let y = PolicyAction { canonical: "a__y".into(), ..TOOL.clone() };
     assert_eq!(refusal(&policy, &limiter, &y, SECOND), None);
     for _ in 0..5 {
         assert_eq!(refusal(&policy, &limiter, &y, SECOND), Some(("slow".into(), 3600 * SECOND)));
@@ -127,7 +128,7 @@ fn a_reload_refills_only_limits_that_changed() {
         ("order of the key", LimitSpec { key: reversed, ..base.clone() }, false),
         ("patterns", LimitSpec { upstreams: strings(&["a"]), ..base.clone() }, false),
         ("id", LimitSpec { id: "m".to_owned(), ..base.clone() }, true),
-        ("rate", LimitSpec { rate: Some(Rate { count: 60, per: Per::Minute }), ..base.clone() }, false),
+        ("rate", LimitSpec { rate: Some(Rate { count: 60, per: RateUnit::Minute }), ..base.clone() }, false),
         ("key", LimitSpec { key: vec![KeyPart::Caller], ..base.clone() }, true),
     ];
     for (label, after, refilled) in rows {
@@ -144,22 +145,24 @@ fn a_reload_refills_only_limits_that_changed() {
 #[test]
 fn another_rate_or_burst_begins_with_the_calls_that_were_made() {
     let rate = |count, per| Some(Rate { count, per });
-    let base = LimitSpec { rate: rate(60, Per::Minute), ..limit("l", 10) };
+    let base = LimitSpec { rate: rate(60, RateUnit::Minute), ..limit("l", 10) };
     for (label, after, left) in [
         ("more at once", LimitSpec { burst: 15, ..base.clone() }, 9),
         ("fewer at once", LimitSpec { burst: 7, ..base.clone() }, 1),
         ("as few as were made", LimitSpec { burst: 6, ..base.clone() }, 0),
         ("fewer than were made", LimitSpec { burst: 2, ..base.clone() }, 0),
-        ("faster", LimitSpec { rate: rate(100, Per::Second), ..base.clone() }, 4),
-        ("slower", LimitSpec { rate: rate(10, Per::Day), ..base.clone() }, 4),
+        ("faster", LimitSpec { rate: rate(100, RateUnit::Second), ..base.clone() }, 4),
+        ("slower", LimitSpec { rate: rate(10, RateUnit::Day), ..base.clone() }, 4),
     ] {
         let (old, new) = (limited(vec![base.clone()]), limited(vec![after]));
         let old_limiter = Limiter::new(&old);
         assert!((0..6).all(|_| refusal(&old, &old_limiter, &TOOL, SECOND).is_none()));
-        let row =
-            RowId { limit: old.limits[0].parts[0].identity.to_string(), bucket: r#"["user local","",""]"#.to_owned() };
+        let row = BucketRow {
+            limit: old.limits[0].parts[0].identity.to_string(),
+            bucket: r#"["user local","",""]"#.to_owned(),
+        };
         let state = i64::try_from((7 * SECOND).as_nanos()).unwrap();
-        let rows = HashMap::from([(row, Stored { day: 0, state })]);
+        let rows = HashMap::from([(row, StoredBucket { day: 0, state })]);
         for (way, limiter) in
             [("reload", old_limiter.carry_over(&new, SECOND)), ("restart", Limiter::durable(&new, &rows, SECOND))]
         {
@@ -221,10 +224,10 @@ fn a_day_of_utc_has_its_quota_and_no_more() {
 fn a_place_is_given_back_when_the_last_permit_of_its_call_is_gone() {
     let policy = limited(vec![LimitSpec { rate: None, concurrent: Some(2), ..limit("l", 1) }]);
     let limiter = Limiter::new(&policy);
-    let call = |action: &Action| allowed(&policy, &limiter, action, SECOND);
+    let call = |action: &PolicyAction| allowed(&policy, &limiter, action, SECOND);
     let (first, mut second) = (call(&TOOL).unwrap(), call(&TOOL).unwrap());
     assert_eq!(call(&TOOL).unwrap_err(), ("l".into(), SECOND));
-    drop(call(&Action { caller: crate::policy::caller::Caller::named("ci"), ..TOOL.clone() }).unwrap());
+    drop(call(&PolicyAction { caller: crate::policy::caller::Caller::named("ci"), ..TOOL.clone() }).unwrap());
     let onward = first.onward();
     drop(first);
     assert!(call(&TOOL).is_err(), "its server still has it");
@@ -264,11 +267,16 @@ fn calls_of_the_old_policy_count_after_a_reload() {
 fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
     let policy = limited(vec![limit("l", 2)]);
     let mut limiter = Limiter::new(&policy);
-    let table = Table::new(&policy.limits[0].parts[0], 4, false, &HashMap::new(), 0);
+    let table = BucketTable::new(&policy.limits[0].parts[0], 4, false, &HashMap::new(), 0);
     limiter.tables = vec![vec![Arc::new(table)]];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
     let call = |name: &str, now| {
-        refusal(&policy, &limiter, &Action { caller: crate::policy::caller::Caller::named(name), ..TOOL.clone() }, now)
+        refusal(
+            &policy,
+            &limiter,
+            &PolicyAction { caller: crate::policy::caller::Caller::named(name), ..TOOL.clone() },
+            now,
+        )
     };
 
     let (known, turned_away): (Vec<_>, Vec<_>) = names.iter().partition(|name| call(name, SECOND).is_none());
@@ -286,14 +294,19 @@ fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
 fn a_late_clock_finds_no_refilled_bucket_after_a_sweep() {
     let policy = limited(vec![limit("l", 1)]);
     let mut limiter = Limiter::new(&policy);
-    limiter.tables = vec![vec![Arc::new(Table::new(&policy.limits[0].parts[0], 2, false, &HashMap::new(), 0))]];
+    limiter.tables = vec![vec![Arc::new(BucketTable::new(&policy.limits[0].parts[0], 2, false, &HashMap::new(), 0))]];
     let table = &limiter.tables[0][0];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
     let home = table.shard(["0", "", ""]);
     let neighbours = names.iter().skip(1).filter(|name| ptr::eq(table.shard([name, "", ""]), home));
     let neighbours: Vec<_> = neighbours.take(2).collect();
     let call = |name: &str, now| {
-        refusal(&policy, &limiter, &Action { caller: crate::policy::caller::Caller::named(name), ..TOOL.clone() }, now)
+        refusal(
+            &policy,
+            &limiter,
+            &PolicyAction { caller: crate::policy::caller::Caller::named(name), ..TOOL.clone() },
+            now,
+        )
     };
 
     assert_eq!(call("0", SECOND), None);
@@ -321,7 +334,7 @@ proptest! {
                 scope.spawn(move || {
                     for call in 0..calls {
                         let tool = (number / 2 + call as usize) % 2;
-                        let action = Action { canonical: ["a__x", "a__y"][tool].into(), ..TOOL.clone() };
+                        let action = PolicyAction { canonical: ["a__x", "a__y"][tool].into(), ..TOOL.clone() };
                         if refusal(policy, limiter, &action, SECOND).is_none() {
                             admitted[tool].fetch_add(1, Ordering::Relaxed);
                         }
@@ -334,7 +347,7 @@ proptest! {
         // Refusals took nothing: all that is left can still be taken, to the last call.
         let (mut x, mut y) = (x, y);
         for (canonical, count) in [("a__x", &mut x), ("a__y", &mut y)] {
-            while refusal(&new, &new_limiter, &Action { canonical: canonical.into(), ..TOOL.clone() }, SECOND).is_none() {
+            while refusal(&new, &new_limiter, &PolicyAction { canonical: canonical.into(), ..TOOL.clone() }, SECOND).is_none() {
                 *count += 1;
             }
         }
@@ -347,12 +360,17 @@ pub(super) fn limited(limits: Vec<LimitSpec>) -> Policy {
 }
 
 /// Makes a call. Returns the limit that refused it and the wait, or `None` if it was admitted.
-fn refusal(policy: &Policy, limiter: &Limiter, action: &Action, now: Duration) -> Option<(String, Duration)> {
+fn refusal(policy: &Policy, limiter: &Limiter, action: &PolicyAction, now: Duration) -> Option<(String, Duration)> {
     allowed(policy, limiter, action, now).err()
 }
 
 /// Begins a call.
-fn allowed(policy: &Policy, limiter: &Limiter, action: &Action, now: Duration) -> Result<Permit, (String, Duration)> {
+fn allowed(
+    policy: &Policy,
+    limiter: &Limiter,
+    action: &PolicyAction,
+    now: Duration,
+) -> Result<Permit, (String, Duration)> {
     let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
     match decide(policy, &item, action, &nobody, limiter, now) {
         Decision::Allow(permit) => Ok(permit),

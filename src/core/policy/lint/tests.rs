@@ -1,8 +1,8 @@
 use super::super::tests::{rule, spec, strings};
-use super::super::{Evidence, Kind, Policy};
+use super::super::{ActionKind, ApprovalEvidence, Policy};
 use super::*;
 
-fn problems(default: Effect, rules: Vec<RuleSpec>) -> Vec<String> {
+fn problems(default: RuleEffect, rules: Vec<RuleSpec>) -> Vec<String> {
     let spec = PolicySpec { default, ..spec(rules) };
     Policy::build(&spec).err().into_iter().flatten().map(|problem| problem.to_string()).collect()
 }
@@ -11,13 +11,13 @@ fn at(pointer: &str, matcher: MatcherSpec) -> ArgumentSpec {
     ArgumentSpec { pointer: pointer.to_owned(), matcher }
 }
 
-fn text(text: &str) -> Scalar {
-    Scalar::Text(text.to_owned())
+fn text(text: &str) -> ScalarSpec {
+    ScalarSpec::Text(text.to_owned())
 }
 
 #[test]
 fn a_rule_that_can_never_match_is_refused() {
-    let deny = || rule("r", Effect::Deny);
+    let deny = || rule("r", RuleEffect::Deny);
     let tools = || strings(&["a__x"]);
     let both = Hints { read_only: Some(true), destructive: Some(true), ..Hints::default() };
     let reads = Hints { read_only: Some(true), ..Hints::default() };
@@ -25,12 +25,12 @@ fn a_rule_that_can_never_match_is_refused() {
     for (label, rule, want) in [
         (
             "kinds beside the lists",
-            RuleSpec { tools: tools(), kinds: vec![Kind::Prompt], ..deny() },
+            RuleSpec { tools: tools(), kinds: vec![ActionKind::Prompt], ..deny() },
             ".kinds: never matches",
         ),
         (
             "a launch of a tool",
-            RuleSpec { tools: tools(), kinds: vec![Kind::Launch], ..deny() },
+            RuleSpec { tools: tools(), kinds: vec![ActionKind::Launch], ..deny() },
             ".kinds: never matches",
         ),
         (
@@ -41,26 +41,30 @@ fn a_rule_that_can_never_match_is_refused() {
         ("claims of prompts", RuleSpec { prompts: tools(), claims: reads, ..deny() }, ".claims: never matches"),
         (
             "an allow by claims at odds",
-            RuleSpec { claims: both, ..rule("r", Effect::Allow) },
+            RuleSpec { claims: both, ..rule("r", RuleEffect::Allow) },
             ".claims: never matches: a tool that calls itself",
         ),
         ("annotations at odds", RuleSpec { annotations: both, ..deny() }, ".annotations: never matches"),
         (
             "an ask for sampling",
-            RuleSpec { kinds: vec![Kind::Sampling], ..rule("r", Effect::Ask) },
+            RuleSpec { kinds: vec![ActionKind::Sampling], ..rule("r", RuleEffect::Ask) },
             ".kinds: cannot wait",
         ),
         (
             "an ask for completions",
-            RuleSpec { kinds: vec![Kind::Completion], ..rule("r", Effect::Ask) },
+            RuleSpec { kinds: vec![ActionKind::Completion], ..rule("r", RuleEffect::Ask) },
             ".kinds: cannot wait",
         ),
         (
             "an allowed launch",
-            RuleSpec { kinds: vec![Kind::Launch], ..rule("r", Effect::Allow) },
+            RuleSpec { kinds: vec![ActionKind::Launch], ..rule("r", RuleEffect::Allow) },
             ".kinds: changes nothing",
         ),
-        ("evidence for nothing", RuleSpec { min_evidence: Some(Evidence::Page), ..deny() }, ".min-evidence: belongs"),
+        (
+            "evidence for nothing",
+            RuleSpec { min_evidence: Some(ApprovalEvidence::Page), ..deny() },
+            ".min-evidence: belongs",
+        ),
         (
             "arguments of resources",
             RuleSpec { resources: strings(&["a+*"]), arguments: bcc(), ..deny() },
@@ -68,22 +72,22 @@ fn a_rule_that_can_never_match_is_refused() {
         ),
         (
             "arguments of launches",
-            RuleSpec { kinds: vec![Kind::Launch], unless: bcc(), ..deny() },
+            RuleSpec { kinds: vec![ActionKind::Launch], unless: bcc(), ..deny() },
             ".unless: never matters",
         ),
         (
             "arguments of a server's questions",
-            RuleSpec { kinds: vec![Kind::Sampling, Kind::Elicitation], arguments: bcc(), ..deny() },
+            RuleSpec { kinds: vec![ActionKind::Sampling, ActionKind::Elicitation], arguments: bcc(), ..deny() },
             ".arguments: never matters",
         ),
         (
             "arguments of calls and of a server's questions",
-            RuleSpec { kinds: vec![Kind::Tool, Kind::Sampling], arguments: bcc(), ..deny() },
+            RuleSpec { kinds: vec![ActionKind::Tool, ActionKind::Sampling], arguments: bcc(), ..deny() },
             ".arguments: what a server may ask is decided before it asks",
         ),
         ("an exception of all", RuleSpec { arguments: bcc(), unless: bcc(), ..deny() }, ".unless: excepts all"),
     ] {
-        let found = problems(Effect::Ask, vec![rule]);
+        let found = problems(RuleEffect::Ask, vec![rule]);
         assert_eq!(found.len(), 1, "{label}: {found:?}");
         assert!(found[0].starts_with(&format!("policy.rules[0]{want}")), "{label}: {found:?}");
     }
@@ -117,7 +121,7 @@ fn arguments_that_cannot_hold_together_are_refused() {
         ("ends apart", Suffix(".md".into()), Suffix(".txt".into()), true),
         ("ranges apart", range(Some(5.0), None), range(None, Some(4.0)), true),
         ("ranges that meet", range(Some(5.0), None), range(None, Some(5.0)), false),
-        ("a value out of range", Eq(Scalar::Number(7.0)), range(None, Some(5.0)), true),
+        ("a value out of range", Eq(ScalarSpec::Number(7.0)), range(None, Some(5.0)), true),
         ("a text and a number", prefix("a"), range(None, Some(5.0)), true),
         ("a text and an array", MaxLen(1), MaxItems(1), true),
         ("two types", Type(JsonType::Array), Type(JsonType::Object), true),
@@ -128,10 +132,10 @@ fn arguments_that_cannot_hold_together_are_refused() {
         for (first, second) in [(one.clone(), other.clone()), (other, one)] {
             let list = vec![at("/p", first.clone()), at("/q", Present), at("/p", second.clone())];
             for (key, rule) in [
-                ("arguments", RuleSpec { arguments: list.clone(), ..rule("r", Effect::Allow) }),
-                ("unless", RuleSpec { unless: list.clone(), ..rule("r", Effect::Deny) }),
+                ("arguments", RuleSpec { arguments: list.clone(), ..rule("r", RuleEffect::Allow) }),
+                ("unless", RuleSpec { unless: list.clone(), ..rule("r", RuleEffect::Deny) }),
             ] {
-                let found = problems(Effect::Ask, vec![rule]);
+                let found = problems(RuleEffect::Ask, vec![rule]);
                 let want = clashes.then(|| {
                     format!("policy.rules[0].{key}[2]: cannot hold together with {key}[0], so the two never hold")
                 });
@@ -140,8 +144,8 @@ fn arguments_that_cannot_hold_together_are_refused() {
         }
     }
     let elements = vec![at("/l/*", Eq(text("a"))), at("/l/*", Eq(text("b")))];
-    let rule = RuleSpec { arguments: elements, ..rule("r", Effect::Deny) };
-    assert!(problems(Effect::Ask, vec![rule]).is_empty(), "two elements may each have one");
+    let rule = RuleSpec { arguments: elements, ..rule("r", RuleEffect::Deny) };
+    assert!(problems(RuleEffect::Ask, vec![rule]).is_empty(), "two elements may each have one");
 }
 
 #[test]
@@ -155,8 +159,8 @@ fn a_rule_in_the_shadow_of_another_is_refused() {
         |rule: RuleSpec, value| RuleSpec { annotations: Hints { read_only: Some(value), ..Hints::default() }, ..rule };
     let says =
         |rule: RuleSpec, value| RuleSpec { claims: Hints { read_only: Some(value), ..Hints::default() }, ..rule };
-    let kinds = |rule: RuleSpec, kinds: &[Kind]| RuleSpec { kinds: kinds.to_vec(), ..rule };
-    use Effect::{Allow, Ask, Deny};
+    let kinds = |rule: RuleSpec, kinds: &[ActionKind]| RuleSpec { kinds: kinds.to_vec(), ..rule };
+    use RuleEffect::{Allow, Ask, Deny};
     for (label, wide, narrow, shadowed) in [
         ("the same tools", of(Deny, &["a__*"]), of(Allow, &["a__*"]), true),
         ("fewer tools", of(Deny, &["a__*"]), of(Ask, &["a__x", "a__y*"]), true),
@@ -171,7 +175,7 @@ fn a_rule_in_the_shadow_of_another_is_refused() {
         ("tools that say otherwise", says(of(Deny, &["a__*"]), false), says(of(Allow, &["a__x"]), true), false),
         ("tools that say nothing too", says(of(Deny, &["a__*"]), false), of(Allow, &["a__x"]), false),
         ("claims and annotations", reads(of(Deny, &["a__*"]), false), says(of(Allow, &["a__x"]), true), false),
-        ("calls and tasks", kinds(of(Deny, &[]), &[Kind::Tool]), of(Allow, &["a__x"]), true),
+        ("calls and tasks", kinds(of(Deny, &[]), &[ActionKind::Tool]), of(Allow, &["a__x"]), true),
         ("more tools", of(Deny, &["a__x"]), of(Allow, &["a__*"]), false),
         ("other tools too", of(Deny, &["a__x"]), of(Allow, &["a__x", "b__x"]), false),
         ("another upstream", upstream(of(Deny, &[]), "b"), of(Allow, &["a__x"]), false),
@@ -179,7 +183,7 @@ fn a_rule_in_the_shadow_of_another_is_refused() {
         ("a conditional deny", present(of(Deny, &["a__*"])), of(Allow, &["a__x"]), false),
         ("another kind of tools", reads(of(Deny, &["a__*"]), false), reads(of(Allow, &["a__x"]), true), false),
         ("any kind of tools", reads(of(Deny, &["a__*"]), false), of(Allow, &["a__x"]), false),
-        ("only tasks", kinds(of(Deny, &[]), &[Kind::Task]), of(Allow, &["a__x"]), false),
+        ("only tasks", kinds(of(Deny, &[]), &[ActionKind::Task]), of(Allow, &["a__x"]), false),
         (
             "prompts of that name",
             of(Deny, &["a__*"]),
@@ -204,8 +208,8 @@ fn a_rule_in_the_shadow_of_another_is_refused() {
 
 #[test]
 fn a_rule_that_stands_twice_is_refused() {
-    let present = || RuleSpec { arguments: vec![at("/p", MatcherSpec::Present)], ..rule("one", Effect::Deny) };
+    let present = || RuleSpec { arguments: vec![at("/p", MatcherSpec::Present)], ..rule("one", RuleEffect::Deny) };
     let twice = vec![present(), RuleSpec { id: "two".to_owned(), ..present() }];
     let want = "policy.rules[1]: says the same as rule `one`; remove one of the two";
-    assert_eq!(problems(Effect::Ask, twice), [want]);
+    assert_eq!(problems(RuleEffect::Ask, twice), [want]);
 }

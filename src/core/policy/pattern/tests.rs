@@ -1,7 +1,7 @@
 use globset::GlobBuilder;
 use proptest::prelude::*;
 
-use super::Pattern;
+use super::NamePattern;
 
 #[test]
 fn globs_mean_what_they_mean_in_a_shell_but_cross_slashes() {
@@ -29,14 +29,14 @@ fn globs_mean_what_they_mean_in_a_shell_but_cross_slashes() {
         ("a template stands for itself", "a+x://{id}", "a+x://{id}", true),
     ];
     for (label, glob, text, expected) in rows {
-        assert_eq!(Pattern::compile(glob, None).unwrap().matches(text), expected, "{label}");
+        assert_eq!(NamePattern::compile(glob, None).unwrap().matches(text), expected, "{label}");
     }
 }
 
 #[test]
 fn a_broken_glob_says_so() {
     for glob in ["", "[a", "a{b", "a}", "a\\", "[z-a]"] {
-        assert!(Pattern::compile(glob, None).is_err(), "{glob:?}");
+        assert!(NamePattern::compile(glob, None).is_err(), "{glob:?}");
     }
 }
 
@@ -57,7 +57,7 @@ fn reach_over_an_upstream_is_judged_by_the_beginning() {
         ("literal without a URI", "fs", false, false),
     ];
     for (label, glob, covers, touches) in rows {
-        let pattern = Pattern::compile(glob, None).unwrap();
+        let pattern = NamePattern::compile(glob, None).unwrap();
         assert_eq!(pattern.covers_all_of("fs"), covers, "{label}: covers");
         assert_eq!(pattern.may_touch("fs"), touches, "{label}: touches");
     }
@@ -66,7 +66,7 @@ fn reach_over_an_upstream_is_judged_by_the_beginning() {
 proptest! {
     #[test]
     fn shortcuts_agree_with_the_general_matcher(glob in "[ab/*]{0,8}[*]?", text in "[ab/]{0,8}") {
-        let (Ok(pattern), Ok(general)) = (Pattern::compile(&glob, None), GlobBuilder::new(&glob).build()) else {
+        let (Ok(pattern), Ok(general)) = (NamePattern::compile(&glob, None), GlobBuilder::new(&glob).build()) else {
             return Ok(());
         };
         prop_assert_eq!(pattern.matches(&text), general.compile_matcher().is_match(&text));
@@ -75,7 +75,7 @@ proptest! {
     #[test]
     fn a_pattern_touches_what_it_matches(glob in "[ab+*{},]{1,6}", text in "[ab+]{0,4}") {
         let canonical = format!("ab+{text}");
-        if let Ok(pattern) = Pattern::compile(&glob, None) {
+        if let Ok(pattern) = NamePattern::compile(&glob, None) {
             prop_assert!(!pattern.matches(&canonical) || pattern.may_touch("ab") || *glob == canonical);
             prop_assert!(!pattern.covers_all_of("ab") || pattern.matches(&canonical));
         }

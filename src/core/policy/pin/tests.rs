@@ -8,21 +8,21 @@ fn digest(text: u8) -> Digest {
     Digest::of(&[text])
 }
 
-const QUIET: OnChange = OnChange::Accept;
-const ASK: OnChange = OnChange::Quarantine;
+const QUIET: ChangePolicy = ChangePolicy::Accept;
+const ASK: ChangePolicy = ChangePolicy::Quarantine;
 
 #[test]
 fn the_table_holds_row_by_row() {
     let (a, b, c) = (digest(1), digest(2), digest(3));
     let pinned = Pin::at(a);
     let changed = pinned.see(b, ASK, false);
-    let quarantined = Pin::first(a, Trust::Untrusted, false);
+    let quarantined = Pin::first(a, UpstreamTrust::Untrusted, false);
     let rejected = changed.reject(b).unwrap();
     for (label, pin, state, approved, waiting) in [
-        ("first, standard", Pin::first(a, Trust::Standard, false), PinState::Pinned, Some(a), None),
-        ("first, trusted", Pin::first(a, Trust::Trusted, false), PinState::Pinned, Some(a), None),
+        ("first, standard", Pin::first(a, UpstreamTrust::Standard, false), PinState::Pinned, Some(a), None),
+        ("first, trusted", Pin::first(a, UpstreamTrust::Trusted, false), PinState::Pinned, Some(a), None),
         ("first, untrusted", quarantined, PinState::Quarantined, None, Some(a)),
-        ("first, a doubt", Pin::first(a, Trust::Standard, true), PinState::Quarantined, None, Some(a)),
+        ("first, a doubt", Pin::first(a, UpstreamTrust::Standard, true), PinState::Quarantined, None, Some(a)),
         ("quarantined, other", quarantined.see(b, QUIET, false), PinState::Quarantined, None, Some(b)),
         ("pinned, same", pinned.see(a, ASK, true), PinState::Pinned, Some(a), None),
         ("pinned, other", changed, PinState::Changed, Some(a), Some(b)),
@@ -45,17 +45,17 @@ fn the_table_holds_row_by_row() {
             None,
             Some(b),
         ),
-        ("named", pinned.named(b, Trust::Standard), PinState::Pinned, Some(b), None),
-        ("named, untrusted", pinned.named(b, Trust::Untrusted), PinState::Changed, Some(a), Some(b)),
+        ("named", pinned.named(b, UpstreamTrust::Standard), PinState::Pinned, Some(b), None),
+        ("named, untrusted", pinned.named(b, UpstreamTrust::Untrusted), PinState::Changed, Some(a), Some(b)),
     ] {
         assert_eq!((pin.state(), pin.approved(), pin.waiting()), (state, approved, waiting), "{label}");
     }
     for (label, outcome, want) in [
-        ("approve another", changed.approve(c), Undecided::ChangedSince),
-        ("approve the old one", changed.approve(a), Undecided::ChangedSince),
-        ("approve what is pinned", pinned.approve(a), Undecided::NothingWaits),
-        ("reject another", changed.reject(c), Undecided::ChangedSince),
-        ("reject the old one while another waits", changed.reject(a), Undecided::ChangedSince),
+        ("approve another", changed.approve(c), PinDecisionError::ChangedSince),
+        ("approve the old one", changed.approve(a), PinDecisionError::ChangedSince),
+        ("approve what is pinned", pinned.approve(a), PinDecisionError::NothingWaits),
+        ("reject another", changed.reject(c), PinDecisionError::ChangedSince),
+        ("reject the old one while another waits", changed.reject(a), PinDecisionError::ChangedSince),
     ] {
         assert_eq!(outcome, Err(want), "{label}");
     }
@@ -86,10 +86,10 @@ proptest! {
     /// with this very digest.
     #[test]
     fn no_path_shows_a_text_that_nobody_let_in(trust in 0..3_u8, doubt in any::<bool>(), list in events()) {
-        let trust = [Trust::Untrusted, Trust::Standard, Trust::Trusted][usize::from(trust)];
+        let trust = [UpstreamTrust::Untrusted, UpstreamTrust::Standard, UpstreamTrust::Trusted][usize::from(trust)];
         let mut pin = Pin::first(digest(0), trust, doubt);
         let mut let_in = HashSet::new();
-        if trust != Trust::Untrusted && !doubt {
+        if trust != UpstreamTrust::Untrusted && !doubt {
             let_in.insert(0);
         }
         for event in list {

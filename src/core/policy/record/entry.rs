@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use super::list_changes::ListChanges;
 use super::operator_action::OperatorAction;
-use super::removal::Removal;
+use super::removal::RecordRemoval;
 use crate::mcp::client_name::ClientName;
-use crate::policy::action::Facts;
+use crate::policy::action::ToolFacts;
 use crate::policy::caller::Caller;
-use crate::policy::evidence::Evidence;
-use crate::policy::kind::Kind;
+use crate::policy::evidence::ApprovalEvidence;
+use crate::policy::kind::ActionKind;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
-pub enum Event {
+pub enum AuditEvent {
     /// A call was decided.
     Decision,
     /// A call ended.
@@ -49,8 +49,8 @@ pub enum Event {
 ///
 /// Building an entry costs the clones of shared texts; the writer formats and digests.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    pub event: Event,
+pub struct AuditEntry {
+    pub event: AuditEvent,
     pub action: Option<OperatorAction>,
     /// The upstream, approval, grant or pin that the action is about.
     pub name: Option<Arc<str>>,
@@ -64,12 +64,12 @@ pub struct Entry {
     /// The client's profile.
     pub profile: Option<Arc<str>>,
     pub upstream: Option<Arc<str>>,
-    pub kind: Option<Kind>,
+    pub kind: Option<ActionKind>,
     /// The catalog's canonical name of the requested item.
     pub item: Option<Arc<str>>,
     /// The facts about a tool that rules could match at the decision, so that it can be made again
     /// under other rules.
-    pub facts: Option<Facts>,
+    pub facts: Option<ToolFacts>,
     /// Digest of the item's definition.
     pub definition: Option<Digest>,
     /// The arguments as received. The writer digests them under the installation's key.
@@ -82,7 +82,7 @@ pub struct Entry {
     pub grant: Option<Arc<str>>,
     /// Id of the approval.
     pub prompt: Option<Arc<str>>,
-    pub evidence: Option<Evidence>,
+    pub evidence: Option<ApprovalEvidence>,
     /// The person or cause behind the event.
     pub by: Option<Arc<str>>,
     /// The reason, for people; empty if there is none.
@@ -92,15 +92,15 @@ pub struct Entry {
     /// The number of calls, pins or attempts that the entry stands for, if it is not one.
     pub count: Option<u64>,
     /// Old records that were removed.
-    pub removed: Option<Box<Removal>>,
+    pub removed: Option<Box<RecordRemoval>>,
     /// The pins that one reading changed, if the entry stands for all of them.
     pub changes: Option<Box<ListChanges>>,
 }
 
-impl Entry {
-    /// Makes an entry with only its event. Set the other fields with `Entry { ..,
-    /// ..Entry::new(event) }`.
-    pub const fn new(event: Event) -> Self {
+impl AuditEntry {
+    /// Makes an entry with only its event. Set the other fields with `AuditEntry { ..,
+    /// ..AuditEntry::new(event) }`.
+    pub const fn new(event: AuditEvent) -> Self {
         Self {
             event,
             action: None,
@@ -132,7 +132,7 @@ impl Entry {
 
     /// Makes an entry about the gateway or its log.
     pub fn gateway(result: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
-        Self { result, why: why.into(), ..Self::new(Event::Gateway) }
+        Self { result, why: why.into(), ..Self::new(AuditEvent::Gateway) }
     }
 
     /// Makes the entry for a reading of an upstream's lists that changed many pins, which have no
@@ -148,13 +148,13 @@ impl Entry {
             count: Some(changes.count()),
             changes: Some(Box::new(changes)),
             why: why.into(),
-            ..Self::new(Event::Pin)
+            ..Self::new(AuditEvent::Pin)
         }
     }
 
     /// Makes the entry about the removal of old records. It must be on disk before their files are
     /// removed.
-    pub fn removal(removal: Removal) -> Self {
-        Self { removed: Some(Box::new(removal)), ..Self::gateway(Removal::RESULT, "") }
+    pub fn removal(removal: RecordRemoval) -> Self {
+        Self { removed: Some(Box::new(removal)), ..Self::gateway(RecordRemoval::RESULT, "") }
     }
 }

@@ -4,10 +4,10 @@ use crate::wire::digest::Digest;
 
 /// Old records of a chain whose files were removed because their retention ended.
 ///
-/// A record with the result [`Removal::RESULT`] contains it. A log without its oldest files is
-/// sound if such a record covers them, and not if they were merely deleted.
+/// A record with the result [`RecordRemoval::RESULT`] contains it. A log without its oldest files
+/// is sound if such a record covers them, and not if they were merely deleted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Removal {
+pub struct RecordRemoval {
     /// The chain that the records belonged to.
     pub chain: String,
     /// Number of the first removed record. Records before it were removed earlier.
@@ -32,7 +32,7 @@ pub struct Removal {
     pub mac: String,
 }
 
-impl Removal {
+impl RecordRemoval {
     /// The result word of the record.
     pub const RESULT: &'static str = "removed";
 
@@ -44,7 +44,7 @@ impl Removal {
         struct Line<'l> {
             event: &'l str,
             result: &'l str,
-            removed: Removal,
+            removed: RecordRemoval,
         }
         // Nearly every line has no removal, and need not be parsed to see that.
         memchr::memmem::find(line, b",\"removed\":{")?;

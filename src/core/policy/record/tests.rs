@@ -1,10 +1,10 @@
-use super::super::{Evidence, Kind, Permit};
+use super::super::{ActionKind, ApprovalEvidence, Permit};
 use super::*;
 use crate::policy::caller::Caller;
 use crate::wire::raw::RawJson;
 
-fn delete() -> Action {
-    Action::stand_in("local", "github", "github__delete_repo")
+fn delete() -> PolicyAction {
+    PolicyAction::stand_in("local", "github", "github__delete_repo")
 }
 
 #[test]
@@ -14,7 +14,10 @@ fn each_decision_says_who_what_and_why() {
     for (decision, want) in [
         (Decision::Allow(Permit::mint(Arc::from("reads"), None)), ("allow", "reads", "rule matches", None)),
         (Decision::Allow(Permit::mint(Arc::from(DEFAULT_RULE), None)), ("allow", "default", "no rule matches", None)),
-        (Decision::Ask { rule: Arc::from("writes"), need: Evidence::Client }, ("ask", "writes", "rule matches", None)),
+        (
+            Decision::Ask { rule: Arc::from("writes"), need: ApprovalEvidence::Client },
+            ("ask", "writes", "rule matches", None),
+        ),
         (deny("no-deletes"), ("deny", "no-deletes", "rule matches", None)),
         (deny(DOUBT_RULE), ("deny", "doubt", "facts do not fit together", None)),
         (
@@ -22,8 +25,8 @@ fn each_decision_says_who_what_and_why() {
             ("limit", "slow", "limit used up", Some(wait)),
         ),
     ] {
-        let action = Action { session: 7, arguments: Some(RawJson::EMPTY_OBJECT), ..delete() };
-        let record = Record::new(&action, &decision);
+        let action = PolicyAction { session: 7, arguments: Some(RawJson::EMPTY_OBJECT), ..delete() };
+        let record = DecisionRecord::new(&action, &decision);
         let entry = record.entry(Some(3));
         let (rule, item) = (entry.rule.unwrap(), entry.item.unwrap());
         assert_eq!((entry.result, &*rule, &*entry.why, record.retry_after()), want);
@@ -33,17 +36,17 @@ fn each_decision_says_who_what_and_why() {
         );
         assert_eq!(
             (entry.call, entry.session, entry.kind, &*item),
-            (Some(3), Some(7), Some(Kind::Tool), "github__delete_repo")
+            (Some(3), Some(7), Some(ActionKind::Tool), "github__delete_repo")
         );
         assert_eq!((entry.definition, entry.arguments), (Some(action.definition), Some(RawJson::EMPTY_OBJECT)));
-        assert_eq!(entry.evidence, (want.0 == "ask").then_some(Evidence::Client));
+        assert_eq!(entry.evidence, (want.0 == "ask").then_some(ApprovalEvidence::Client));
     }
 }
 
 #[test]
 fn a_uri_of_the_client_is_not_recorded() {
     let (canonical, listed) = ("github+file:///from-the-client".into(), Arc::from("github+file:///{path}"));
-    let action = Action { kind: Kind::Resource, canonical, listed, ..delete() };
+    let action = PolicyAction { kind: ActionKind::Resource, canonical, listed, ..delete() };
     let decision = Decision::Deny { rule: Arc::from("r"), hidden: true };
-    assert_eq!(Record::new(&action, &decision).entry(None).item.as_deref(), Some("github+file:///{path}"));
+    assert_eq!(DecisionRecord::new(&action, &decision).entry(None).item.as_deref(), Some("github+file:///{path}"));
 }

@@ -1,33 +1,36 @@
 //! Sets of kinds that a rule is about.
 
-use super::spec::{Field, RuleSpec};
-use crate::policy::effect::Effect;
-use crate::policy::kind::Kind;
+use super::spec::{PatternField, RuleSpec};
+use crate::policy::effect::RuleEffect;
+use crate::policy::kind::ActionKind;
 
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::policy) struct Kinds(u16);
+pub(in crate::policy) struct KindSet(u16);
 
-impl Kinds {
+impl KindSet {
     /// Completions of prompts and of templates are told apart, so they have two bits.
-    const OF_PROMPTS: u16 = 1 << (Kind::Completion as u16);
+    const OF_PROMPTS: u16 = 1 << (ActionKind::Completion as u16);
     const OF_TEMPLATES: u16 = 1 << 15;
 
     /// Kinds that can wait for an approval.
-    pub(in crate::policy) const ASKING: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Resource]);
+    pub(in crate::policy) const ASKING: Self =
+        Self::from_kinds(&[ActionKind::Tool, ActionKind::Prompt, ActionKind::Resource]);
     /// Kinds that follow an item and cannot wait for an approval. Tasks are left out, since their
     /// calls were decided.
-    pub(in crate::policy) const FOLLOWING: Self = Self::from_kinds(&[Kind::Completion, Kind::Subscription]);
+    pub(in crate::policy) const FOLLOWING: Self = Self::from_kinds(&[ActionKind::Completion, ActionKind::Subscription]);
     /// Kinds with arguments.
-    pub(in crate::policy) const WITH_ARGUMENTS: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Completion]);
+    pub(in crate::policy) const WITH_ARGUMENTS: Self =
+        Self::from_kinds(&[ActionKind::Tool, ActionKind::Prompt, ActionKind::Completion]);
     /// Kinds that are allowed unless a rule denies them.
-    const FREE: Self = Self::from_kinds(&[Kind::Sampling, Kind::Elicitation, Kind::Launch]);
-    const TOOLS: Self = Self::from_kinds(&[Kind::Tool, Kind::Task]);
-    const PROMPTS: Self = Self(Self::bits(Kind::Prompt) | Self::OF_PROMPTS);
-    const RESOURCES: Self = Self(Self::bits(Kind::Resource) | Self::bits(Kind::Subscription) | Self::OF_TEMPLATES);
+    const FREE: Self = Self::from_kinds(&[ActionKind::Sampling, ActionKind::Elicitation, ActionKind::Launch]);
+    const TOOLS: Self = Self::from_kinds(&[ActionKind::Tool, ActionKind::Task]);
+    const PROMPTS: Self = Self(Self::bits(ActionKind::Prompt) | Self::OF_PROMPTS);
+    const RESOURCES: Self =
+        Self(Self::bits(ActionKind::Resource) | Self::bits(ActionKind::Subscription) | Self::OF_TEMPLATES);
     const ITEMS: Self = Self(Self::TOOLS.0 | Self::PROMPTS.0 | Self::RESOURCES.0);
 
-    const fn from_kinds(kinds: &[Kind]) -> Self {
+    const fn from_kinds(kinds: &[ActionKind]) -> Self {
         let mut bits = 0;
         let mut rest = kinds;
         while let [first, others @ ..] = rest {
@@ -37,9 +40,9 @@ impl Kinds {
         Self(bits)
     }
 
-    const fn bits(kind: Kind) -> u16 {
+    const fn bits(kind: ActionKind) -> u16 {
         let own = 1 << (kind as u16);
-        if matches!(kind, Kind::Completion) { own | Self::OF_TEMPLATES } else { own }
+        if matches!(kind, ActionKind::Completion) { own | Self::OF_TEMPLATES } else { own }
     }
 
     /// Returns the kinds that a rule is about, from its kinds, lists, annotations and claims.
@@ -67,25 +70,25 @@ impl Kinds {
         }
         Self(spec.kinds.iter().fold(0, |bits, kind| {
             bits | match kind {
-                Kind::Tool => Self::TOOLS.0,
-                Kind::Prompt => Self::PROMPTS.0,
-                Kind::Resource => Self::RESOURCES.0,
-                Kind::Completion
-                | Kind::Subscription
-                | Kind::Task
-                | Kind::Sampling
-                | Kind::Elicitation
-                | Kind::Launch => Self::bits(*kind),
+                ActionKind::Tool => Self::TOOLS.0,
+                ActionKind::Prompt => Self::PROMPTS.0,
+                ActionKind::Resource => Self::RESOURCES.0,
+                ActionKind::Completion
+                | ActionKind::Subscription
+                | ActionKind::Task
+                | ActionKind::Sampling
+                | ActionKind::Elicitation
+                | ActionKind::Launch => Self::bits(*kind),
             }
         }))
     }
 
     /// Returns the kinds for which a rule with this effect makes a difference.
-    pub(in crate::policy) const fn that_heed(self, effect: Effect) -> Self {
+    pub(in crate::policy) const fn that_heed(self, effect: RuleEffect) -> Self {
         match effect {
-            Effect::Deny => self,
-            Effect::Ask => Self(self.0 & Self::ASKING.0),
-            Effect::Allow => Self(self.0 & !Self::FREE.0),
+            RuleEffect::Deny => self,
+            RuleEffect::Ask => Self(self.0 & Self::ASKING.0),
+            RuleEffect::Allow => Self(self.0 & !Self::FREE.0),
         }
     }
 
@@ -108,10 +111,10 @@ impl Kinds {
 
     /// Whether the set has a kind. `field` is the list that names the item: it tells completions of
     /// prompts and of templates apart.
-    pub(super) const fn has(self, kind: Kind, field: Option<Field>) -> bool {
+    pub(super) const fn has(self, kind: ActionKind, field: Option<PatternField>) -> bool {
         let bit = match (kind, field) {
-            (Kind::Completion, Some(Field::Resources)) => Self::OF_TEMPLATES,
-            (Kind::Completion, _) => Self::OF_PROMPTS,
+            (ActionKind::Completion, Some(PatternField::Resources)) => Self::OF_TEMPLATES,
+            (ActionKind::Completion, _) => Self::OF_PROMPTS,
             (kind, _) => Self::bits(kind),
         };
         self.0 & bit != 0

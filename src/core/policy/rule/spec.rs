@@ -2,9 +2,9 @@
 
 use crate::mcp::annotations::Hints;
 use crate::policy::arguments::ArgumentSpec;
-use crate::policy::effect::Effect;
-use crate::policy::evidence::Evidence;
-use crate::policy::kind::Kind;
+use crate::policy::effect::RuleEffect;
+use crate::policy::evidence::ApprovalEvidence;
+use crate::policy::kind::ActionKind;
 
 /// A rule as the operator wrote it.
 ///
@@ -20,7 +20,7 @@ use crate::policy::kind::Kind;
 #[serde(rename_all = "kebab-case")]
 pub struct RuleSpec {
     pub id: String,
-    pub effect: Effect,
+    pub effect: RuleEffect,
     pub upstreams: Vec<String>,
     pub tools: Vec<String>,
     pub prompts: Vec<String>,
@@ -28,7 +28,7 @@ pub struct RuleSpec {
     pub callers: Vec<String>,
     /// Profiles of clients. `*` also matches clients without a profile.
     pub profiles: Vec<String>,
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ActionKind>,
     /// Effective annotations that a tool must have. Only tools have any.
     pub annotations: Hints,
     /// Hints that the server must state in the tool's definition. A hint that is not stated is
@@ -39,13 +39,13 @@ pub struct RuleSpec {
     /// Exceptions: the rule does not apply if all of these hold.
     pub unless: Vec<ArgumentSpec>,
     /// For rules that ask: the least evidence that suffices, for any annotations of the tool.
-    pub min_evidence: Option<Evidence>,
+    pub min_evidence: Option<ApprovalEvidence>,
 }
 
 impl RuleSpec {
     /// Makes a rule about everything, for tests.
     #[cfg(any(test, feature = "testing"))]
-    pub fn new(id: &str, effect: Effect) -> Self {
+    pub fn new(id: &str, effect: RuleEffect) -> Self {
         Self {
             id: id.to_owned(),
             effect,
@@ -78,7 +78,7 @@ impl RuleSpec {
 /// The list of a rule or limit that a pattern belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
-pub enum Field {
+pub enum PatternField {
     Upstreams,
     Tools,
     Prompts,

@@ -3,23 +3,23 @@ use super::*;
 #[test]
 fn names_that_do_not_belong_to_their_upstream_are_no_subject() {
     let rows = [
-        ("tool", Kind::Tool, "a", "a__x", true),
-        ("odd tool name", Kind::Tool, "a", "a___+", true),
-        ("prompt", Kind::Prompt, "a", "a__x", true),
-        ("resource", Kind::Resource, "a", "a+x:y", true),
-        ("completion of a prompt", Kind::Completion, "a", "a__x", true),
-        ("completion of a template", Kind::Completion, "a", "a+x:{y}", true),
-        ("no upstream", Kind::Tool, "", "__x", false),
-        ("another upstream", Kind::Tool, "b", "a__x", false),
-        ("longer upstream", Kind::Tool, "a", "ab__x", false),
-        ("no name", Kind::Tool, "a", "a__", false),
-        ("no URI", Kind::Resource, "a", "a+", false),
-        ("tool with a URI", Kind::Tool, "a", "a+x:y", false),
-        ("resource with a name", Kind::Resource, "a", "a__x", false),
-        ("exposed name", Kind::Tool, "a", "x", false),
+        ("tool", ActionKind::Tool, "a", "a__x", true),
+        ("odd tool name", ActionKind::Tool, "a", "a___+", true),
+        ("prompt", ActionKind::Prompt, "a", "a__x", true),
+        ("resource", ActionKind::Resource, "a", "a+x:y", true),
+        ("completion of a prompt", ActionKind::Completion, "a", "a__x", true),
+        ("completion of a template", ActionKind::Completion, "a", "a+x:{y}", true),
+        ("no upstream", ActionKind::Tool, "", "__x", false),
+        ("another upstream", ActionKind::Tool, "b", "a__x", false),
+        ("longer upstream", ActionKind::Tool, "a", "ab__x", false),
+        ("no name", ActionKind::Tool, "a", "a__", false),
+        ("no URI", ActionKind::Resource, "a", "a+", false),
+        ("tool with a URI", ActionKind::Tool, "a", "a+x:y", false),
+        ("resource with a name", ActionKind::Resource, "a", "a__x", false),
+        ("exposed name", ActionKind::Tool, "a", "x", false),
     ];
     for (label, kind, upstream, canonical, expected) in rows {
-        assert_eq!(Subject::new(kind, upstream, canonical).is_some(), expected, "{label}");
+        assert_eq!(MatchedItem::new(kind, upstream, canonical).is_some(), expected, "{label}");
     }
 }
 
@@ -48,12 +48,12 @@ fn resource_patterns_hold_for_every_reading_of_a_uri() {
         ("template", "fs+file:///{path}", "file:///{path}", Truth::Yes),
     ];
     for (label, pattern, uri, expected) in rows {
-        let mut problems = Problems::default();
+        let mut problems = PolicyProblems::default();
         let texts = [pattern.to_owned()];
-        let patterns = Patterns::compile("", Field::Resources, &texts, &mut problems);
+        let patterns = PatternList::compile("", PatternField::Resources, &texts, &mut problems);
         assert!(problems.0.is_empty(), "{label}: {problems:?}");
         let canonical = format!("fs+{uri}");
-        let subject = Subject::new(Kind::Resource, "fs", &canonical).unwrap();
+        let subject = MatchedItem::new(ActionKind::Resource, "fs", &canonical).unwrap();
         assert_eq!(patterns.truth(&subject), expected, "{label}");
     }
 }

@@ -4,44 +4,44 @@ use super::*;
 
 #[test]
 fn a_uri_has_one_reading_two_or_too_many() {
-    let other = |text: &str| Reading::Other(text.to_owned());
+    let other = |text: &str| UriReading::Other(text.to_owned());
     let rows = [
-        ("file", "file:///srv/a.txt", Reading::Plain),
-        ("web", "https://example.com/a?b=//c#d", Reading::Plain),
-        ("opaque", "urn:isbn:0", Reading::Plain),
-        ("no scheme", "a/b", Reading::Plain),
-        ("app", "ui://widget/view.html", Reading::Plain),
-        ("template", "file:///{+path}{?q}", Reading::Plain),
-        ("not ASCII", "notes://caf\u{e9}", Reading::Plain),
-        ("URI in a path", "proxy://get/https://example.com/", Reading::Plain),
-        ("dots in a name", "file:///a..b/...", Reading::Plain),
-        ("case of an unknown host", "notes://Ann/A", Reading::Plain),
+        ("file", "file:///srv/a.txt", UriReading::Plain),
+        ("web", "https://example.com/a?b=//c#d", UriReading::Plain),
+        ("opaque", "urn:isbn:0", UriReading::Plain),
+        ("no scheme", "a/b", UriReading::Plain),
+        ("app", "ui://widget/view.html", UriReading::Plain),
+        ("template", "file:///{+path}{?q}", UriReading::Plain),
+        ("not ASCII", "notes://caf\u{e9}", UriReading::Plain),
+        ("URI in a path", "proxy://get/https://example.com/", UriReading::Plain),
+        ("dots in a name", "file:///a..b/...", UriReading::Plain),
+        ("case of an unknown host", "notes://Ann/A", UriReading::Plain),
         ("escaped space", "file:///a%20b", other("file:///a b")),
         ("escaped beyond ASCII", "x:%C3%A9", other("x:\u{e9}")),
         ("escaped slash", "x:a%2Fb", other("x:a/b")),
         ("case of the scheme", "X:A", other("x:A")),
         ("case of a host", "https://A.B/C", other("https://a.b/C")),
-        ("broken escape", "x:%zz", Reading::Unclear),
-        ("signed escape", "x:%+1", Reading::Unclear),
-        ("cut escape", "x:%2", Reading::Unclear),
-        ("escape before a wide character", "x:%2\u{e9}", Reading::Unclear),
-        ("escape of no text", "x:%ff", Reading::Unclear),
-        ("escape twice", "x:%2541", Reading::Unclear),
-        ("parent", "file:///a/../b", Reading::Unclear),
-        ("parent at the end", "file:///a/..", Reading::Unclear),
-        ("parent as host", "notes://../a", Reading::Unclear),
-        ("self", "file:///a/./b", Reading::Unclear),
-        ("half escaped parent", "file:///a/.%2E/b", Reading::Unclear),
-        ("parent in a query", "x://a?/../b", Reading::Unclear),
-        ("backslash", "file:///a\\b", Reading::Unclear),
-        ("escaped backslash", "file:///a%5cb", Reading::Unclear),
-        ("null byte", "file:///a%00", Reading::Unclear),
-        ("line break", "x:a\nb", Reading::Unclear),
-        ("double slash", "file:///a//b", Reading::Unclear),
-        ("slash before the path", "file:////a", Reading::Unclear),
-        ("short file", "file:/a", Reading::Unclear),
-        ("file with a host", "file://localhost/a", Reading::Unclear),
-        ("upper-case short file", "FILE:/a", Reading::Unclear),
+        ("broken escape", "x:%zz", UriReading::Unclear),
+        ("signed escape", "x:%+1", UriReading::Unclear),
+        ("cut escape", "x:%2", UriReading::Unclear),
+        ("escape before a wide character", "x:%2\u{e9}", UriReading::Unclear),
+        ("escape of no text", "x:%ff", UriReading::Unclear),
+        ("escape twice", "x:%2541", UriReading::Unclear),
+        ("parent", "file:///a/../b", UriReading::Unclear),
+        ("parent at the end", "file:///a/..", UriReading::Unclear),
+        ("parent as host", "notes://../a", UriReading::Unclear),
+        ("self", "file:///a/./b", UriReading::Unclear),
+        ("half escaped parent", "file:///a/.%2E/b", UriReading::Unclear),
+        ("parent in a query", "x://a?/../b", UriReading::Unclear),
+        ("backslash", "file:///a\\b", UriReading::Unclear),
+        ("escaped backslash", "file:///a%5cb", UriReading::Unclear),
+        ("null byte", "file:///a%00", UriReading::Unclear),
+        ("line break", "x:a\nb", UriReading::Unclear),
+        ("double slash", "file:///a//b", UriReading::Unclear),
+        ("slash before the path", "file:////a", UriReading::Unclear),
+        ("short file", "file:/a", UriReading::Unclear),
+        ("file with a host", "file://localhost/a", UriReading::Unclear),
+        ("upper-case short file", "FILE:/a", UriReading::Unclear),
     ];
     for (label, uri, expected) in rows {
         assert_eq!(read(uri), expected, "{label}");
@@ -73,6 +73,6 @@ proptest! {
 
     #[test]
     fn escapes_do_not_hide_dots(uri in "x:/[ab]/(\\.|%2e|%2E){2}/[ab]") {
-        prop_assert_eq!(read(&uri), Reading::Unclear);
+        prop_assert_eq!(read(&uri), UriReading::Unclear);
     }
 }

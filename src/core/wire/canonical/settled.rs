@@ -1,7 +1,7 @@
 //! Recognises texts that are canonical already, as the arguments of most calls are, so that nothing
 //! is written for them.
 
-use crate::wire::grammar::{DEEPEST, Place, Visit, walk};
+use crate::wire::grammar::{DEEPEST, TokenRange, TokenVisitor, walk};
 
 /// The length in bytes up to which an integer literal is known to be canonical without parsing it.
 const SHORT_NUMBER: usize = 15;
@@ -10,12 +10,12 @@ const SHORT_NUMBER: usize = 15;
 /// text, for instance one with fractions or with keys beyond ASCII.
 pub(super) fn is_canonical(text: &[u8]) -> bool {
     let keys = [&b""[..]; DEEPEST as usize];
-    let mut settled = Settled { text, end: 0, gap: 0, depth: 0, keys };
+    let mut settled = CanonicalCheck { text, end: 0, gap: 0, depth: 0, keys };
     walk(text, &mut settled).is_some() && settled.end == text.len()
 }
 
 /// A walk over a text that stops at the first byte that is not canonical.
-struct Settled<'t> {
+struct CanonicalCheck<'t> {
     text: &'t [u8],
     /// The end of the last token.
     end: usize,
@@ -27,7 +27,7 @@ struct Settled<'t> {
     keys: [&'t [u8]; DEEPEST as usize],
 }
 
-impl Settled<'_> {
+impl CanonicalCheck<'_> {
     /// Checks that a token begins right after the last one and `self.gap` bytes; then stores its
     /// end and the next gap.
     fn follows(&mut self, start: usize, end: usize, gap: usize) -> Option<()> {
@@ -37,7 +37,7 @@ impl Settled<'_> {
     }
 }
 
-impl Visit for Settled<'_> {
+impl TokenVisitor for CanonicalCheck<'_> {
     fn opens(&mut self, at: usize, _: bool) -> Option<()> {
         *self.keys.get_mut(self.depth)? = b"";
         self.depth += 1;
@@ -51,7 +51,7 @@ impl Visit for Settled<'_> {
         follows.then_some(())
     }
 
-    fn key(&mut self, place: Place, is_escaped: bool) -> Option<()> {
+    fn key(&mut self, place: TokenRange, is_escaped: bool) -> Option<()> {
         let key = place.of(self.text);
         let key = key.get(..key.len() - 1)?;
         // Beyond ASCII the order of bytes is not the order of UTF-16 units.
@@ -66,7 +66,7 @@ impl Visit for Settled<'_> {
         self.follows(place.start, place.end, 1)
     }
 
-    fn scalar(&mut self, place: Place) -> Option<()> {
+    fn scalar(&mut self, place: TokenRange) -> Option<()> {
         let text = place.of(self.text);
         let is_settled = match text.first()? {
             b'"' => memchr::memchr(b'\\', text).is_none(),
@@ -86,7 +86,7 @@ impl Visit for Settled<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::canonical::rewritten;
+    use crate::wire::canonical::rewrite;
     use crate::wire::grammar::tests::json;
     use crate::wire::raw::RawJson;
     use proptest::prelude::*;
@@ -129,7 +129,7 @@ mod tests {
             let short = text.replace(' ', "");
             for text in [text, short] {
                 if is_canonical(text.as_bytes()) {
-                    let written = rewritten(&RawJson::trusted(text.clone()));
+                    let written = rewrite(&RawJson::trusted(text.clone()));
                     prop_assert_eq!(written.unwrap(), text.into_bytes());
                 }
             }

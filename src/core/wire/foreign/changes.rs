@@ -13,17 +13,17 @@ pub const MAX_LINES: usize = 2000;
 
 /// Membership of a part of the texts: in both, in the old one, or in the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum TextChange {
     Kept,
     Removed,
     Added,
 }
 
 /// Returns the parts of both texts in order. Adjacent parts of one kind are joined.
-pub fn changes(old: &str, new: &str) -> Vec<(Change, String)> {
+pub fn changes(old: &str, new: &str) -> Vec<(TextChange, String)> {
     let (old, new) = (block(old), block(new));
-    let words = compared(&old.tokenize_words(), &new.tokenize_words(), &mut { MAX_WORDS });
-    let mut parts: Vec<(Change, String)> = Vec::new();
+    let words = compare(&old.tokenize_words(), &new.tokenize_words(), &mut { MAX_WORDS });
+    let mut parts: Vec<(TextChange, String)> = Vec::new();
     for (change, part) in words.unwrap_or_else(|| by_lines(&old, &new, &mut { MAX_LINES })) {
         match parts.last_mut() {
             Some((last, text)) if *last == change => text.push_str(part),
@@ -37,39 +37,39 @@ pub fn changes(old: &str, new: &str) -> Vec<(Change, String)> {
 /// spelled out. `room` is the number of lines that may still be compared, and shrinks by those that
 /// were. If it does not suffice, everything between the common beginning and the common end is
 /// returned as removed and added, and `room` stays.
-pub fn by_lines<'t>(old: &'t str, new: &'t str, room: &mut usize) -> Vec<(Change, &'t str)> {
+pub fn by_lines<'t>(old: &'t str, new: &'t str, room: &mut usize) -> Vec<(TextChange, &'t str)> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
-    compared(&old, &new, room).unwrap_or_else(|| {
-        let (head, old, new, tail) = ends(&old, &new);
-        all(Change::Kept, head)
-            .chain(all(Change::Removed, old))
-            .chain(all(Change::Added, new))
-            .chain(all(Change::Kept, tail))
+    compare(&old, &new, room).unwrap_or_else(|| {
+        let (head, old, new, tail) = split_common_ends(&old, &new);
+        pair_with_change(TextChange::Kept, head)
+            .chain(pair_with_change(TextChange::Removed, old))
+            .chain(pair_with_change(TextChange::Added, new))
+            .chain(pair_with_change(TextChange::Kept, tail))
             .collect()
     })
 }
 
 /// Returns the parts of both lists in order, and subtracts the compared ones from `room`; `None` if
 /// there is not enough room. Without a bound the time would grow with the square of the length.
-fn compared<'t>(old: &[&'t str], new: &[&'t str], room: &mut usize) -> Option<Vec<(Change, &'t str)>> {
-    let (head, old, new, tail) = ends(old, new);
+fn compare<'t>(old: &[&'t str], new: &[&'t str], room: &mut usize) -> Option<Vec<(TextChange, &'t str)>> {
+    let (head, old, new, tail) = split_common_ends(old, new);
     *room = room.checked_sub(old.len() + new.len())?;
-    let mut out: Vec<(Change, &'t str)> = all(Change::Kept, head).collect();
+    let mut out: Vec<(TextChange, &'t str)> = pair_with_change(TextChange::Kept, head).collect();
     for op in capture_diff_slices(Algorithm::Myers, old, new) {
         let (tag, was, is) = op.as_tag_tuple();
         let (was, is) = (old.get(was).unwrap_or_default(), new.get(is).unwrap_or_default());
         if tag == DiffTag::Equal {
-            out.extend(all(Change::Kept, was));
+            out.extend(pair_with_change(TextChange::Kept, was));
         } else {
-            out.extend(all(Change::Removed, was).chain(all(Change::Added, is)));
+            out.extend(pair_with_change(TextChange::Removed, was).chain(pair_with_change(TextChange::Added, is)));
         }
     }
-    out.extend(all(Change::Kept, tail));
+    out.extend(pair_with_change(TextChange::Kept, tail));
     Some(out)
 }
 
 /// Splits two lists into their common beginning, the rest of each, and their common end.
-fn ends<'l, 't>(
+fn split_common_ends<'l, 't>(
     old: &'l [&'t str],
     new: &'l [&'t str],
 ) -> (&'l [&'t str], &'l [&'t str], &'l [&'t str], &'l [&'t str]) {
@@ -83,7 +83,10 @@ fn ends<'l, 't>(
 }
 
 /// Pairs each part with one kind of change.
-fn all<'l, 't: 'l>(change: Change, parts: &'l [&'t str]) -> impl Iterator<Item = (Change, &'t str)> + use<'l, 't> {
+fn pair_with_change<'l, 't: 'l>(
+    change: TextChange,
+    parts: &'l [&'t str],
+) -> impl Iterator<Item = (TextChange, &'t str)> + use<'l, 't> {
     parts.iter().map(move |part| (change, *part))
 }
 
@@ -94,7 +97,7 @@ mod tests {
     #[test]
     fn words_that_changed_stand_beside_each_other() {
         let told = |old: &str, new: &str| -> String {
-            let tell = |(change, text): (Change, String)| format!("{change:?}<{text}>");
+            let tell = |(change, text): (TextChange, String)| format!("{change:?}<{text}>");
             changes(old, new).into_iter().map(tell).collect()
         };
         assert_eq!(
@@ -111,9 +114,9 @@ mod tests {
     fn lines_are_compared_as_they_are() {
         let told = |old: &str, new: &str| -> String {
             let sign = |change| match change {
-                Change::Kept => ' ',
-                Change::Removed => '-',
-                Change::Added => '+',
+                TextChange::Kept => ' ',
+                TextChange::Removed => '-',
+                TextChange::Added => '+',
             };
             by_lines(old, new, &mut { MAX_LINES })
                 .into_iter()
@@ -133,7 +136,10 @@ mod tests {
         }
         let (old, new) = ("x\n".repeat(MAX_LINES), "y\n".repeat(MAX_LINES));
         let all = by_lines(&old, &new, &mut { MAX_LINES });
-        assert_eq!((all.len(), all[0], all[MAX_LINES].0), (2 * MAX_LINES, (Change::Removed, "x\n"), Change::Added));
+        assert_eq!(
+            (all.len(), all[0], all[MAX_LINES].0),
+            (2 * MAX_LINES, (TextChange::Removed, "x\n"), TextChange::Added)
+        );
         let mut room = 5;
         let parts = ["b\na\n", "b\na\n"].map(|new| by_lines("a\nb\n", new, &mut room).len());
         assert_eq!((parts, room), ([3, 4], 1), "the second one is not compared");
@@ -146,7 +152,7 @@ mod tests {
             let side = |without| -> String {
                 parts.iter().filter(|(change, _)| *change != without).map(|(_, line)| *line).collect()
             };
-            let sides = (side(Change::Added), side(Change::Removed));
+            let sides = (side(TextChange::Added), side(TextChange::Removed));
             proptest::prop_assert_eq!((sides.0.as_str(), sides.1.as_str()), (old.as_str(), new.as_str()));
         }
     }

@@ -3,16 +3,16 @@
 
 use std::fmt;
 
-use super::{characters, spelled};
+use super::{characters, spell_character};
 
 /// A text in parts: each is plain text, or the escapes of hidden characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marked {
+pub struct MarkedText {
     parts: Vec<(bool, String)>,
     bytes: usize,
 }
 
-impl Marked {
+impl MarkedText {
     /// Creates a text from words of headend's own, without any escapes.
     pub fn own(text: &str) -> Self {
         let mut out = Self::default();
@@ -31,7 +31,7 @@ impl Marked {
     pub fn beginning(text: &str, most: usize) -> (Self, usize) {
         let (mut out, mut at) = (Self::default(), 0);
         for (c, hidden) in characters(text) {
-            let takes = if hidden { spelled(c).len() } else { c.len_utf8() };
+            let takes = if hidden { spell_character(c).len() } else { c.len_utf8() };
             if out.bytes + takes > most {
                 break;
             }
@@ -92,7 +92,7 @@ impl Marked {
     /// Appends a character, spelled out if it is hidden.
     fn add(&mut self, hidden: bool, c: char) {
         if hidden {
-            self.put(true, &spelled(c));
+            self.put(true, &spell_character(c));
         } else {
             self.put(false, c.encode_utf8(&mut [0; 4]));
         }
@@ -108,7 +108,7 @@ impl Marked {
     }
 }
 
-impl fmt::Display for Marked {
+impl fmt::Display for MarkedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.parts.iter().try_for_each(|(_, text)| f.write_str(text))
     }
@@ -120,16 +120,16 @@ mod tests {
 
     #[test]
     fn hidden_characters_are_parts_of_their_own_and_quotes_stay_closed() {
-        let told = |marked: &Marked| -> String {
+        let told = |marked: &MarkedText| -> String {
             marked.parts().map(|(hidden, text)| if hidden { format!("<{text}>") } else { text.to_owned() }).collect()
         };
-        assert_eq!(told(&Marked::of("a\u{202e}b\n\t语\u{3164}\r")), "a<\\u{202e}>b\n\t语<\\u{3164}\\r>");
-        let quoted = Marked::quoted("a\"b\\\n\t\u{200b}ß\\u{200b}");
+        assert_eq!(told(&MarkedText::of("a\u{202e}b\n\t语\u{3164}\r")), "a<\\u{202e}>b\n\t语<\\u{3164}\\r>");
+        let quoted = MarkedText::quoted("a\"b\\\n\t\u{200b}ß\\u{200b}");
         assert_eq!(told(&quoted), r#""a\"b\\\n\t<\u{200b}>ß\\u{200b}""#);
         assert_eq!((quoted.len(), quoted.is_empty()), (quoted.to_string().len(), false));
-        let (cut, at) = Marked::beginning("ab\u{202e}c", 9);
+        let (cut, at) = MarkedText::beginning("ab\u{202e}c", 9);
         assert_eq!((told(&cut).as_str(), at), ("ab", 2));
-        assert_eq!(Marked::beginning("ab\u{202e}c", 11).1, 6);
-        assert!(Marked::default().is_empty() && Marked::own("x").parts().eq([(false, "x")]));
+        assert_eq!(MarkedText::beginning("ab\u{202e}c", 11).1, 6);
+        assert!(MarkedText::default().is_empty() && MarkedText::own("x").parts().eq([(false, "x")]));
     }
 }

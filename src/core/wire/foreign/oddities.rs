@@ -7,8 +7,8 @@ use icu_properties::CodePointMapData;
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 use unicode_security::mixed_script::AugmentedScriptSet;
 
-use super::{hidden_in, quoted};
-use crate::wire::tokens::strings;
+use super::{count_hidden, quoted};
+use crate::wire::tokens::visit_strings;
 
 /// The limit of words that are listed; further ones are counted.
 const MAX_WORDS: usize = 3;
@@ -19,7 +19,7 @@ const MAX_WORD: usize = 48;
 
 /// The oddities of the texts that were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Oddities {
+pub struct TextOddities {
     /// The number of hidden characters.
     pub hidden: usize,
     /// Descriptions of the first words that mix scripts.
@@ -28,16 +28,16 @@ pub struct Oddities {
     more: usize,
 }
 
-impl Oddities {
+impl TextOddities {
     /// Adds the oddities of one more text.
     pub fn look_at(&mut self, text: &str) {
         // CR LF ends a line, so its CR is not counted as hidden.
-        self.hidden += hidden_in(text) - text.matches("\r\n").count();
+        self.hidden += count_hidden(text) - text.matches("\r\n").count();
         if text.is_ascii() {
             return;
         }
         for word in text.split(|c| !is_of_word(c)).filter(|word| !word.is_ascii()) {
-            let Some(told) = mixed(word) else { continue };
+            let Some(told) = describe_mixed_word(word) else { continue };
             if self.words.contains(&told) {
                 continue;
             }
@@ -47,7 +47,7 @@ impl Oddities {
 
     /// Adds the oddities of all strings of a JSON text, keys included.
     pub fn look_at_json(&mut self, json: &str) {
-        strings(json.as_bytes(), &mut |text| self.look_at(text));
+        visit_strings(json.as_bytes(), &mut |text| self.look_at(text));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -81,7 +81,7 @@ fn is_of_word(c: char) -> bool {
 /// Describes a word that mixes scripts, with its letters that are not Latin; `None` if it does not
 /// mix them. Latin letters beside Chinese, Japanese or Korean ones are ordinary. Source: UTS 39,
 /// "highly restrictive".
-fn mixed(word: &str) -> Option<String> {
+fn describe_mixed_word(word: &str) -> Option<String> {
     let latin = AugmentedScriptSet::for_char('a');
     let (mut all, mut others) = (AugmentedScriptSet::default(), AugmentedScriptSet::default());
     let mut letters: Vec<char> = Vec::new();
@@ -108,8 +108,8 @@ fn mixed(word: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> Oddities {
-        let mut oddities = Oddities::default();
+    fn found(text: &str) -> TextOddities {
+        let mut oddities = TextOddities::default();
         oddities.look_at(text);
         oddities
     }
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(told("a\rb"), Some("1 hidden character".to_owned()));
         assert_eq!(told("\u{3164}\u{202e}x\r\r\n"), Some("3 hidden characters".to_owned()));
         assert!(found("a 语 😀").is_empty() && !found("\u{200b}").is_empty());
-        let mut in_json = Oddities::default();
+        let mut in_json = TextOddities::default();
         in_json.look_at_json(r#"{"text":"one\nДва \u0430b","p\u0430y":[1]}"#);
         assert_eq!(in_json.words, ["\"\u{430}b\" (\u{430} is U+0430)", "\"p\u{430}y\" (\u{430} is U+0430)"]);
     }

@@ -37,7 +37,7 @@ fn what_no_reader_sees_is_spelled_out_and_every_script_stays() {
         assert_eq!(line(text), want, "{label}");
     }
     assert_eq!(block("a\n\tb\r\u{1b}"), "a\n\tb\\r\\u{1b}");
-    assert_eq!(hidden_in("a\nb\u{202e}\u{3164}❤\u{fe0f}"), 2);
+    assert_eq!(count_hidden("a\nb\u{202e}\u{3164}❤\u{fe0f}"), 2);
     assert_eq!(json("{\"a\":\"\u{202e}\u{e0041}\"}\n"), "{\"a\":\"\\u202e\\udb40\\udc41\"}\\u000a");
 }
 

@@ -10,8 +10,8 @@ use memchr::memmem;
 use serde_json::value::RawValue;
 
 use super::error::HeaderError;
-use crate::wire::raw::{self, twins};
-use crate::wire::tokens::{spells, unescaped};
+use crate::wire::raw::{self, has_duplicates};
+use crate::wire::tokens::{has_escaped_ascii, unescaped};
 
 const KEYWORD: &str = "x-mcp-header";
 
@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 64;
 const MAX_PARAMS: usize = 64;
 
 /// An argument that its tool wants mirrored in a header.
-pub(super) struct Annotation {
+pub(super) struct HeaderAnnotation {
     /// The header name without `Mcp-Param-`.
     pub(super) name: String,
     /// Property names from the arguments down to the value; never empty.
@@ -32,15 +32,15 @@ pub(super) struct Annotation {
 }
 
 /// Returns the annotations of `input_schema`, in its order.
-pub(super) fn annotations(input_schema: &str) -> Result<Vec<Annotation>, HeaderError> {
-    let mut walk = Walk { found: Vec::new(), path: Vec::new() };
-    walk.schema(input_schema.trim_ascii(), Place::Root, 0)?;
+pub(super) fn annotations(input_schema: &str) -> Result<Vec<HeaderAnnotation>, HeaderError> {
+    let mut walk = AnnotationWalk { found: Vec::new(), path: Vec::new() };
+    walk.schema(input_schema.trim_ascii(), SubschemaPath::Root, 0)?;
     Ok(walk.found)
 }
 
 /// The way by which a subschema was reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SubschemaPath {
     Root,
     /// Through `properties` only, so that a header can mirror its value.
     Property,
@@ -48,15 +48,15 @@ enum Place {
 }
 
 /// The state of a walk over a schema.
-struct Walk {
-    found: Vec<Annotation>,
+struct AnnotationWalk {
+    found: Vec<HeaderAnnotation>,
     /// The names of the properties from the root to the current subschema.
     path: Vec<String>,
 }
 
-impl Walk {
+impl AnnotationWalk {
     /// Walks one subschema; `place` is the way by which it was reached.
-    fn schema(&mut self, json: &str, place: Place, depth: usize) -> Result<(), HeaderError> {
+    fn schema(&mut self, json: &str, place: SubschemaPath, depth: usize) -> Result<(), HeaderError> {
         if !may_annotate(json) {
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl Walk {
         }
         if json.starts_with('[') {
             let items: Vec<&RawValue> = serde_json::from_str(json).map_err(|_| HeaderError::Schema)?;
-            return items.iter().try_for_each(|item| self.schema(item.get(), Place::Elsewhere, depth + 1));
+            return items.iter().try_for_each(|item| self.schema(item.get(), SubschemaPath::Elsewhere, depth + 1));
         }
         if !json.starts_with('{') {
             return Ok(());
@@ -79,30 +79,30 @@ impl Walk {
                 "properties" => self.properties(value, place, depth)?,
                 // Keys are names here too, but a value below is not reachable.
                 "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
-                    self.properties(value, Place::Elsewhere, depth)?;
+                    self.properties(value, SubschemaPath::Elsewhere, depth)?;
                 }
                 // Data, not schemas.
                 "default" | "const" | "enum" | "examples" => {}
-                _ => self.schema(value, Place::Elsewhere, depth + 1)?,
+                _ => self.schema(value, SubschemaPath::Elsewhere, depth + 1)?,
             }
         }
         annotation.map_or(Ok(()), |annotation| self.annotation(annotation, kind, place))
     }
 
     /// Walks an object that maps names to subschemas.
-    fn properties(&mut self, json: &str, place: Place, depth: usize) -> Result<(), HeaderError> {
+    fn properties(&mut self, json: &str, place: SubschemaPath, depth: usize) -> Result<(), HeaderError> {
         if !may_annotate(json) {
             return Ok(());
         }
         if !json.starts_with('{') {
-            return self.schema(json, Place::Elsewhere, depth + 1);
+            return self.schema(json, SubschemaPath::Elsewhere, depth + 1);
         }
         for (name, subschema) in members(json)? {
-            if place == Place::Elsewhere {
+            if place == SubschemaPath::Elsewhere {
                 self.schema(subschema, place, depth + 1)?;
             } else {
                 self.path.push(name.into_owned());
-                self.schema(subschema, Place::Property, depth + 1)?;
+                self.schema(subschema, SubschemaPath::Property, depth + 1)?;
                 self.path.pop();
             }
         }
@@ -110,8 +110,8 @@ impl Walk {
     }
 
     /// Validates one annotation and stores it.
-    fn annotation(&mut self, json: &str, kind: Option<&str>, place: Place) -> Result<(), HeaderError> {
-        if place != Place::Property {
+    fn annotation(&mut self, json: &str, kind: Option<&str>, place: SubschemaPath) -> Result<(), HeaderError> {
+        if place != SubschemaPath::Property {
             return Err(HeaderError::Unreachable);
         }
         let name = unescaped(json.as_bytes()).filter(|name| is_token(name)).ok_or(HeaderError::Name)?;
@@ -125,7 +125,7 @@ impl Walk {
         if self.found.len() == MAX_PARAMS {
             return Err(HeaderError::TooMany { limit: MAX_PARAMS });
         }
-        self.found.push(Annotation { name: name.into_owned(), path: self.path.clone() });
+        self.found.push(HeaderAnnotation { name: name.into_owned(), path: self.path.clone() });
         Ok(())
     }
 }
@@ -133,7 +133,7 @@ impl Walk {
 /// Reports whether `json` can hold the keyword, literally or with one of its characters escaped.
 fn may_annotate(json: &str) -> bool {
     memmem::find(json.as_bytes(), KEYWORD.as_bytes()).is_some()
-        || spells(json.as_bytes(), |c| KEYWORD.as_bytes().contains(&c))
+        || has_escaped_ascii(json.as_bytes(), |c| KEYWORD.as_bytes().contains(&c))
 }
 
 /// Reports whether a name is a `token`. Source: RFC 9110, 5.6.2.
@@ -146,7 +146,7 @@ fn is_token(name: &str) -> bool {
 fn members(json: &str) -> Result<Vec<(Cow<'_, str>, &str)>, HeaderError> {
     let members = raw::members(json).map_err(|_| HeaderError::Schema)?;
     let mut keys: Vec<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();
-    if twins(&mut keys) { Err(HeaderError::SchemaKey) } else { Ok(members) }
+    if has_duplicates(&mut keys) { Err(HeaderError::SchemaKey) } else { Ok(members) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
-use super::{KEEP_BYTES, Line, LineDecoder};
+use super::{KEEP_BYTES, LineDecoder, StreamLine};
 
 #[test]
 fn lines_are_split_trimmed_and_blank_ones_skipped() {
@@ -46,7 +46,7 @@ fn prefix_of_an_oversize_line_is_at_most_4_kib() {
     let mut input = vec![b'x'; 20_000];
     input.push(b'\n');
     let lines = feed(&mut decoder, &input);
-    let [Line::Oversize { prefix, bytes }] = lines.as_slice() else { panic!("one oversize line, got {lines:?}") };
+    let [StreamLine::Oversize { prefix, bytes }] = lines.as_slice() else { panic!("one oversize line, got {lines:?}") };
     assert_eq!((prefix.len(), *bytes), (4096, 20_000));
 }
 
@@ -83,7 +83,9 @@ fn endless_line_needs_bounded_memory() {
         }
     }
     let lines = feed(&mut decoder, b"\n{}\n");
-    assert!(matches!(lines.as_slice(), [Line::Oversize { bytes, .. }, Line::Full(_)] if *bytes == sent as u64));
+    assert!(
+        matches!(lines.as_slice(), [StreamLine::Oversize { bytes, .. }, StreamLine::Full(_)] if *bytes == sent as u64)
+    );
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn memory_of_a_long_line_is_given_back() {
         for part in input.chunks(10_000) {
             decoder.buffer().extend_from_slice(part);
             while let Some(line) = decoder.next_line() {
-                assert!(matches!(line, Line::Full(bytes) if bytes.len() == 3 * 1024 * 1024), "{label}");
+                assert!(matches!(line, StreamLine::Full(bytes) if bytes.len() == 3 * 1024 * 1024), "{label}");
             }
         }
         assert_eq!(decoder.buffer.len(), kept, "{label}");
@@ -110,7 +112,7 @@ fn a_line_is_a_slice_of_the_read_buffer() {
     decoder.buffer().extend_from_slice(b"first\nsecond\n");
     let range = decoder.buffer.as_ptr_range();
     while let Some(line) = decoder.next_line() {
-        let Line::Full(bytes) = line else { panic!("short lines") };
+        let StreamLine::Full(bytes) = line else { panic!("short lines") };
         assert!(range.contains(&bytes.as_ptr()));
     }
 }
@@ -124,8 +126,8 @@ fn a_line_after_a_much_longer_one_does_not_keep_its_memory() {
     }
     decoder.buffer().extend_from_slice(&input);
     let range = decoder.buffer.as_ptr_range();
-    let lines: Vec<Line> = std::iter::from_fn(|| decoder.next_line()).collect();
-    let within = lines.iter().map(|line| matches!(line, Line::Full(bytes) if range.contains(&bytes.as_ptr())));
+    let lines: Vec<StreamLine> = std::iter::from_fn(|| decoder.next_line()).collect();
+    let within = lines.iter().map(|line| matches!(line, StreamLine::Full(bytes) if range.contains(&bytes.as_ptr())));
     assert_eq!(within.collect::<Vec<bool>>(), [true, false, true], "large lines are not copied");
 }
 
@@ -169,44 +171,47 @@ proptest! {
 }
 
 /// Computes the expected lines for the whole input at once, and the length of the dropped rest.
-fn model(input: &[u8], limit: usize) -> (Vec<Line>, Option<usize>) {
+fn model(input: &[u8], limit: usize) -> (Vec<StreamLine>, Option<usize>) {
     let mut parts: Vec<_> = input.split(|byte| *byte == b'\n').collect();
     let partial = parts.pop().unwrap_or_default();
     let lines = parts.into_iter().filter_map(|line| {
         if line.len() > limit {
-            return Some(Line::Oversize { prefix: Bytes::copy_from_slice(&line[..limit]), bytes: line.len() as u64 });
+            return Some(StreamLine::Oversize {
+                prefix: Bytes::copy_from_slice(&line[..limit]),
+                bytes: line.len() as u64,
+            });
         }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        (!line.iter().all(u8::is_ascii_whitespace)).then(|| Line::Full(Bytes::copy_from_slice(line)))
+        (!line.iter().all(u8::is_ascii_whitespace)).then(|| StreamLine::Full(Bytes::copy_from_slice(line)))
     });
     (lines.collect(), (!partial.is_empty()).then_some(partial.len()))
 }
 
-fn feed(decoder: &mut LineDecoder, input: &[u8]) -> Vec<Line> {
+fn feed(decoder: &mut LineDecoder, input: &[u8]) -> Vec<StreamLine> {
     let buffer: &mut BytesMut = decoder.buffer();
     buffer.extend_from_slice(input);
     std::iter::from_fn(|| decoder.next_line()).collect()
 }
 
-fn full(line: &str) -> Line {
-    Line::Full(Bytes::copy_from_slice(line.as_bytes()))
+fn full(line: &str) -> StreamLine {
+    StreamLine::Full(Bytes::copy_from_slice(line.as_bytes()))
 }
 
-fn oversize(prefix: &str, bytes: u64) -> Line {
-    Line::Oversize { prefix: Bytes::copy_from_slice(prefix.as_bytes()), bytes }
+fn oversize(prefix: &str, bytes: u64) -> StreamLine {
+    StreamLine::Oversize { prefix: Bytes::copy_from_slice(prefix.as_bytes()), bytes }
 }
 
 #[test]
 fn the_last_line_of_a_stream_needs_no_newline() {
     let mut decoder = LineDecoder::new(8);
     decoder.buffer().extend_from_slice(b"one\ntwo\r");
-    assert_eq!(decoder.next_line(), Some(Line::Full(Bytes::from_static(b"one"))));
+    assert_eq!(decoder.next_line(), Some(StreamLine::Full(Bytes::from_static(b"one"))));
     assert_eq!(decoder.next_line(), None);
-    assert_eq!(decoder.last_line(), Some(Line::Full(Bytes::from_static(b"two"))));
+    assert_eq!(decoder.last_line(), Some(StreamLine::Full(Bytes::from_static(b"two"))));
     assert_eq!(decoder.last_line(), None);
     decoder.buffer().extend_from_slice(b"much too long");
     assert_eq!(decoder.next_line(), None);
-    assert!(matches!(decoder.last_line(), Some(Line::Oversize { bytes: 13, .. })));
+    assert!(matches!(decoder.last_line(), Some(StreamLine::Oversize { bytes: 13, .. })));
     decoder.buffer().extend_from_slice(b"  ");
     assert_eq!(decoder.last_line(), None, "a blank line is none");
 }

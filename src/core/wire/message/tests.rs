@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn frame(text: &str) -> Frame {
-    Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT).unwrap()
+    Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), JsonBounds::CLIENT).unwrap()
 }
 
 fn parse(text: &str) -> Result<Message, MessageError> {
@@ -41,7 +41,7 @@ fn messages_are_told_apart_by_their_members() {
 fn a_message_of_an_upstream_with_one_reading_is_read_so() {
     let read = |text: &str| {
         let frame = Frame::from_upstream(Bytes::copy_from_slice(text.as_bytes())).unwrap();
-        match Message::of_upstream(&frame, Bounds::CLIENT) {
+        match Message::of_upstream(&frame, JsonBounds::CLIENT) {
             Ok((message, _, quirk)) => (told(Ok(message)), quirk),
             Err(error) => (told(Err(error)), None),
         }
@@ -119,7 +119,7 @@ proptest! {
         let bytes = Bytes::from(text.clone());
         let frame = Frame::from_upstream(bytes.clone()).unwrap();
         prop_assert_eq!(told(Message::parse(&frame)), told(Message::read_whole(&bytes, false).map(|(message, _)| message)), "{}", text);
-        if let Ok(frame) = Frame::from_client(bytes.clone(), Bounds::CLIENT) {
+        if let Ok(frame) = Frame::from_client(bytes.clone(), JsonBounds::CLIENT) {
             prop_assert_eq!(told(Message::parse(&frame)), told(Message::read_whole(&bytes, false).map(|(message, _)| message)), "{}", text);
         }
     }

@@ -49,7 +49,7 @@ fn an_object_is_split_where_the_library_splits_it() {
         });
         let split = object(text).ok().map(|object| {
             let own =
-                |member: &Member| (unescaped(&member.key).unwrap().into_owned(), member.value.text().into_owned());
+                |member: &RawMember| (unescaped(&member.key).unwrap().into_owned(), member.value.text().into_owned());
             object.members.iter().map(own).collect::<Vec<_>>()
         });
         assert_eq!(split, want, "{text}");
@@ -93,7 +93,7 @@ fn strings_are_read_as_the_library_reads_them() {
         r#"["a"]"#,
     ] {
         let value = RawJson::trusted(text);
-        let object = RawObject { members: vec![Member::of("a", value)] };
+        let object = RawObject { members: vec![RawMember::of("a", value)] };
         assert_eq!(object.string("a"), serde_json::from_str::<String>(text).ok(), "{text:?}");
     }
 }

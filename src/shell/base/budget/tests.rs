@@ -10,7 +10,7 @@ fn bytes(kib: usize) -> Bytes {
 
 #[test]
 fn bytes_count_as_long_as_a_slice_of_them_lives() {
-    let budget = Budget::new(64 * KIB);
+    let budget = ByteBudget::new(64 * KIB);
     let first = budget.try_count(bytes(32)).unwrap();
     let second = budget.try_count(bytes(32)).unwrap();
     assert_eq!(budget.try_count(bytes(16)), Err(NoRoom));
@@ -27,15 +27,15 @@ fn bytes_count_as_long_as_a_slice_of_them_lives() {
 
 #[test]
 fn small_messages_are_not_counted() {
-    let budget = Budget::new(KIB);
+    let budget = ByteBudget::new(KIB);
     let kept = budget.try_count(bytes(15)).unwrap();
     assert_eq!((budget.used(), kept.len()), (0, 15 * KIB));
 }
 
 #[test]
 fn room_goes_over_to_the_bytes_that_it_was_taken_for() {
-    let budget = Budget::new(100 * KIB);
-    let mut room = Room::new(&budget);
+    let budget = ByteBudget::new(100 * KIB);
+    let mut room = BudgetRoom::new(&budget);
     room.try_grow_to(60 * KIB).unwrap();
     let kept = room.keep(bytes(40));
     assert_eq!(budget.used(), 60 * KIB, "the rest is held for what comes");
@@ -47,9 +47,9 @@ fn room_goes_over_to_the_bytes_that_it_was_taken_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_waits_for_room_and_not_for_ever() {
-    let budget = Budget::new(64 * KIB);
+    let budget = ByteBudget::new(64 * KIB);
     let held = budget.try_count(bytes(64)).unwrap();
-    let mut room = Room::new(&budget);
+    let mut room = BudgetRoom::new(&budget);
     let (grown, ()) = tokio::join!(room.grow_to(32 * KIB), async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert!(budget.is_short());
@@ -57,21 +57,21 @@ async fn a_message_waits_for_room_and_not_for_ever() {
     });
     assert_eq!(grown, Ok(()));
     let start = Instant::now();
-    assert_eq!(Room::new(&budget).grow_to(64 * KIB).await, Err(NoRoom));
+    assert_eq!(BudgetRoom::new(&budget).grow_to(64 * KIB).await, Err(NoRoom));
     assert_eq!(start.elapsed(), PATIENCE);
-    assert_eq!(Room::new(&budget).grow_to(65 * KIB).await, Err(NoRoom), "there will never be so much");
+    assert_eq!(BudgetRoom::new(&budget).grow_to(65 * KIB).await, Err(NoRoom), "there will never be so much");
     assert_eq!(start.elapsed(), PATIENCE);
 }
 
 #[test]
 fn a_message_that_is_printed_over_many_lines_takes_room_as_a_frame_too() {
-    let budget = Budget::new(64 * KIB);
+    let budget = ByteBudget::new(64 * KIB);
     let pretty = format!("{{\n{}}}", "\"a\": [\n\r\n1],\n".repeat(3 * KIB) + "\"b\": 2\n");
     for is_shared in [false, true] {
         let whole = Bytes::from(pretty.clone());
         let bytes = if is_shared { whole.slice(..) } else { whole };
         let length = bytes.len();
-        let mut room = Room::new(&budget);
+        let mut room = BudgetRoom::new(&budget);
         room.try_grow_to(length).unwrap();
         let frame = Frame::from_upstream(room.keep(bytes)).unwrap();
         assert_eq!(budget.used(), length, "{is_shared}");
@@ -83,8 +83,8 @@ fn a_message_that_is_printed_over_many_lines_takes_room_as_a_frame_too() {
 
 #[tokio::test(start_paused = true)]
 async fn of_those_that_hold_a_part_one_waits_and_gets_what_the_other_gives_back() {
-    let budget = Budget::new(64 * KIB);
-    let (mut first, mut second) = (Room::new(&budget), Room::new(&budget));
+    let budget = ByteBudget::new(64 * KIB);
+    let (mut first, mut second) = (BudgetRoom::new(&budget), BudgetRoom::new(&budget));
     first.try_grow_to(32 * KIB).unwrap();
     second.try_grow_to(32 * KIB).unwrap();
     let (grown, ()) = tokio::join!(first.grow_to(48 * KIB), async {
@@ -97,9 +97,9 @@ async fn of_those_that_hold_a_part_one_waits_and_gets_what_the_other_gives_back(
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_others_wait_behind_waits_briefly_and_once() {
-    let budget = Budget::new(64 * KIB);
+    let budget = ByteBudget::new(64 * KIB);
     let held = [budget.try_count(bytes(32)).unwrap(), budget.try_count(bytes(32)).unwrap()];
-    let mut room = Room::shared(&budget);
+    let mut room = BudgetRoom::shared(&budget);
     let start = Instant::now();
     for _ in 0..100 {
         assert_eq!(room.grow_to(48 * KIB).await, Err(NoRoom));
@@ -116,9 +116,9 @@ async fn a_connection_that_others_wait_behind_waits_briefly_and_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_dropped_and_made_anew_is_not_longer_for_it() {
-    let budget = Budget::new(64 * KIB);
+    let budget = ByteBudget::new(64 * KIB);
     let _held = budget.try_count(bytes(64)).unwrap();
-    let mut room = Room::new(&budget);
+    let mut room = BudgetRoom::new(&budget);
     let start = Instant::now();
     let mut tries = 0;
     while tokio::time::timeout(Duration::from_secs(3), room.grow_to(32 * KIB)).await.is_err() {
@@ -135,21 +135,21 @@ fn b() -> CallerNumber {
 }
 
 /// Creates a budget of 256 KiB that several callers share, so that each has 64 KiB.
-fn shared() -> Arc<Budget> {
-    let budget = Budget::new(256 * KIB);
+fn shared() -> Arc<ByteBudget> {
+    let budget = ByteBudget::new(256 * KIB);
     budget.set_shared(true);
     budget
 }
 
 /// Takes room for a request of a caller.
-fn request(budget: &Arc<Budget>, caller: &CallerNumber, kib: usize) -> Result<Room, NoRoom> {
-    let mut room = Room::of_request(budget, caller);
+fn request(budget: &Arc<ByteBudget>, caller: &CallerNumber, kib: usize) -> Result<BudgetRoom, NoRoom> {
+    let mut room = BudgetRoom::of_request(budget, caller);
     room.try_grow_to(kib * KIB).map(|()| room)
 }
 
 /// Takes room for an answer to a caller.
-fn answer(budget: &Arc<Budget>, caller: &CallerNumber, kib: usize) -> Result<Room, NoRoom> {
-    let mut room = Room::new(budget);
+fn answer(budget: &Arc<ByteBudget>, caller: &CallerNumber, kib: usize) -> Result<BudgetRoom, NoRoom> {
+    let mut room = BudgetRoom::new(budget);
     room.use_share_of(caller.clone());
     room.try_grow_to(kib * KIB).map(|()| room)
 }
@@ -163,7 +163,7 @@ fn each_of_several_callers_has_a_quarter_and_one_that_is_alone_has_all() {
     held.clear();
     assert!(request(&budget, &A, 200).is_ok(), "a message that its caller has no other beside");
     budget.set_shared(false);
-    let all: Result<Vec<Room>, NoRoom> = (0..4).map(|_| request(&budget, &A, 64)).collect();
+    let all: Result<Vec<BudgetRoom>, NoRoom> = (0..4).map(|_| request(&budget, &A, 64)).collect();
     assert!(all.is_ok() && request(&budget, &A, 16).is_err());
     drop(all);
     assert_eq!(budget.used(), 0);
@@ -195,7 +195,7 @@ fn requests_leave_a_quarter_to_answers_and_answers_have_a_sixteenth_more() {
     assert_eq!((requests.len(), budget.used()), (3, 192 * KIB));
     assert!(budget.is_short());
     let answered = answer(&budget, &callers[3], 64).unwrap();
-    let mut line = Room::shared(&budget);
+    let mut line = BudgetRoom::shared(&budget);
     line.try_grow_to(16 * KIB).unwrap();
     assert!(line.try_grow_to(17 * KIB).is_err() && !budget.is_overdrawn());
     drop((requests, answered));
@@ -227,7 +227,7 @@ async fn a_caller_that_waits_for_its_own_share_makes_room_short_for_no_other() {
     let budget = shared();
     let held = request(&budget, &A, 64).unwrap();
     assert!(budget.is_short_for(&A) && !budget.is_short_for(&b()));
-    let mut room = Room::new(&budget);
+    let mut room = BudgetRoom::new(&budget);
     room.use_share_of(A);
     let (grown, ()) = tokio::join!(room.grow_to(32 * KIB), async {
         tokio::time::sleep(Duration::from_secs(5)).await;

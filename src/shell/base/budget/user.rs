@@ -4,7 +4,7 @@ use crate::base::callers::CallerNumber;
 
 /// The user of a piece of room, which decides the bounds that apply to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum User {
+pub(super) enum RoomUser {
     /// The gateway itself, or an upstream.
     Gateway,
     /// A caller's request.
@@ -17,7 +17,7 @@ pub(super) enum User {
     Share(CallerNumber),
 }
 
-impl User {
+impl RoomUser {
     pub(super) const fn caller(&self) -> Option<&CallerNumber> {
         match self {
             Self::Request(caller) | Self::Share(caller) => Some(caller),

@@ -1,9 +1,9 @@
 //! Clocks for tests: simulated machines whose time and wall clock a test controls, and processes
 //! that run on them.
 //!
-//! A thread that has entered a [`Process`] reads the clock of that process; every other thread
+//! A thread that has entered a [`TestProcess`] reads the clock of that process; every other thread
 //! reads the real clocks. In the tests of this crate each thread is a process of its own from its
-//! start, on the real machine until it starts a process on a [`Machine`]. The thread of a store
+//! start, on the real machine until it starts a process on a [`TestMachine`]. The thread of a store
 //! belongs to the process that opened the store.
 
 use std::cell::RefCell;
@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::steady::{Reading, SteadyClock};
+use super::steady::{ClockReading, SteadyClock};
 
 thread_local! {
     static RANDOM: RefCell<Option<fastrand::Rng>> = const { RefCell::new(None) };
-    static PROCESS: RefCell<Option<Process>> = RefCell::new(cfg!(test).then(|| Process::new(None)));
+    static PROCESS: RefCell<Option<TestProcess>> = RefCell::new(cfg!(test).then(|| TestProcess::new(None)));
 }
 
 /// A simulated machine whose clocks a test sets.
 #[derive(Debug)]
-pub struct Machine(Mutex<Reading>);
+pub struct TestMachine(Mutex<ClockReading>);
 
-impl Machine {
+impl TestMachine {
     /// Creates a machine that has run for an hour and whose wall clock is right.
     pub fn new() -> Arc<Self> {
-        let reading = Reading { wall: played_reading().wall, machine: Duration::from_secs(3600) };
+        let reading = ClockReading { wall: played_reading().wall, machine: Duration::from_secs(3600) };
         Arc::new(Self(Mutex::new(reading)))
     }
 
@@ -51,8 +51,8 @@ impl Machine {
     }
 
     /// Starts a process on the machine and makes this thread a part of it.
-    pub fn start(self: &Arc<Self>) -> Process {
-        let process = Process::new(Some(Arc::clone(self)));
+    pub fn start(self: &Arc<Self>) -> TestProcess {
+        let process = TestProcess::new(Some(Arc::clone(self)));
         process.enter();
         process
     }
@@ -60,14 +60,14 @@ impl Machine {
 
 /// A process of a test: its clock, and the machine whose time it reads (`None`: the real one).
 #[derive(Clone, Debug)]
-pub struct Process {
-    machine: Option<Arc<Machine>>,
+pub struct TestProcess {
+    machine: Option<Arc<TestMachine>>,
     clock: Arc<SteadyClock>,
     is_staged: bool,
 }
 
 /// Fills the bytes from the stage's seeded source of randomness. Returns `false` without a stage.
-pub(super) fn drawn(bytes: &mut [u8]) -> bool {
+pub(super) fn fill_from_seed(bytes: &mut [u8]) -> bool {
     RANDOM.with_borrow_mut(|random| random.as_mut().map(|random| random.fill(bytes))).is_some()
 }
 
@@ -77,8 +77,8 @@ pub fn is_staged() -> bool {
     PROCESS.with_borrow(|process| process.as_ref().is_some_and(|process| process.is_staged))
 }
 
-impl Process {
-    fn new(machine: Option<Arc<Machine>>) -> Self {
+impl TestProcess {
+    fn new(machine: Option<Arc<TestMachine>>) -> Self {
         Self { machine, clock: Arc::new(SteadyClock::new()), is_staged: false }
     }
 
@@ -102,19 +102,19 @@ impl Process {
 
 /// Reads the real machine's clocks for a test. The wall clock advances with the monotonic clock,
 /// even while that one is paused or advanced by hand.
-fn played_reading() -> Reading {
+fn played_reading() -> ClockReading {
     static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (super::wall(), super::now()));
     let (wall, at) = *FIRST;
     let now = super::now();
     let wall = wall.saturating_add(now.saturating_duration_since(at));
-    Reading { wall: wall.saturating_sub(at.saturating_duration_since(now)), machine: super::uptime() }
+    ClockReading { wall: wall.saturating_sub(at.saturating_duration_since(now)), machine: super::uptime() }
 }
 
-pub(super) fn reading() -> Reading {
+pub(super) fn reading() -> ClockReading {
     PROCESS.with_borrow(|process| match process {
         None => super::real_reading(),
-        Some(Process { machine: Some(machine), .. }) => *machine.0.lock(),
-        Some(Process { machine: None, .. }) => played_reading(),
+        Some(TestProcess { machine: Some(machine), .. }) => *machine.0.lock(),
+        Some(TestProcess { machine: None, .. }) => played_reading(),
     })
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// One reading of the machine's clocks. The wall clock must be read first: a pause between the two
 /// readings then never sets the clock ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(super) struct ClockReading {
     /// Wall time since 1970; zero for a time before.
     pub(super) wall: Duration,
     /// Time on the monotonic clock, which never goes back.
@@ -32,7 +32,7 @@ impl SteadyClock {
 
     /// Returns the time since 1970 at this reading, and moves the clock forward if the wall clock
     /// is ahead.
-    pub(super) fn time(&self, reading: Reading) -> Duration {
+    pub(super) fn time(&self, reading: ClockReading) -> Duration {
         reading.machine.saturating_add(self.start_not_before(reading.wall, reading.machine))
     }
 
@@ -59,7 +59,7 @@ mod tests {
     fn times(clock: &SteadyClock, readings: &[(u64, u64)]) -> Vec<u64> {
         let read = |(wall, machine): &(u64, u64)| {
             let (wall, machine) = (Duration::from_secs(*wall), Duration::from_secs(*machine));
-            clock.time(Reading { wall, machine }).as_secs()
+            clock.time(ClockReading { wall, machine }).as_secs()
         };
         readings.iter().map(read).collect()
     }
@@ -95,7 +95,7 @@ mod tests {
         clock.advance(at(9100), at(40));
         assert_eq!(times(&clock, &[(1030, 50), (20_000, 60)]), [9110, 20_000]);
         clock.advance(Duration::MAX, at(60));
-        assert!(clock.time(Reading { wall: at(1), machine: Duration::MAX }) >= at(20_000), "no overflow");
+        assert!(clock.time(ClockReading { wall: at(1), machine: Duration::MAX }) >= at(20_000), "no overflow");
     }
 
     #[test]

@@ -5,22 +5,22 @@ use std::sync::atomic::AtomicU32;
 
 use crate::base::access::Access;
 use crate::base::clock;
-use crate::catalog::merge::Entry;
-use crate::engine::call::Progress;
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::fault::Fault;
-use crate::engine::state::{Carried, StateScope};
-use crate::gateway::answer::{Answer, CallLabels};
+use crate::catalog::merge::CatalogEntry;
+use crate::engine::call::CallProgress;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::fault::ProtocolFault;
+use crate::engine::state::{StatePayload, StateScope};
+use crate::gateway::answer::{CallLabels, RequestAnswer};
 use crate::gateway::call::event::ClientEvent;
 use crate::gateway::decision::prepared::InputContext;
 use crate::gateway::service::Service;
-use crate::gateway::snapshot::View;
-use crate::mcp::input::{ByKey, InputError, input_required};
-use crate::mcp::log::{LogLevel, shown};
+use crate::gateway::snapshot::CatalogView;
+use crate::mcp::input::{InputError, RequestsByKey, input_required};
+use crate::mcp::log::{LogLevel, write_for_client};
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{Action, Permit};
-use crate::upstream::session::handle::Handle;
-use crate::upstream::session::lane::Wants;
+use crate::policy::{Permit, PolicyAction};
+use crate::upstream::session::handle::UpstreamHandle;
+use crate::upstream::session::lane::LaneRequest;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
@@ -29,14 +29,14 @@ pub(super) struct CallContext {
     pub service: Arc<Service>,
     /// The caller's access; the call ends with it.
     pub access: Arc<Access>,
-    pub handle: Arc<Handle>,
+    pub handle: Arc<UpstreamHandle>,
     /// The client that a session is needed for.
-    pub wants: Wants,
-    pub view: Arc<View>,
+    pub wants: LaneRequest,
+    pub view: Arc<CatalogView>,
     /// Index of the item in the view's catalog.
     pub entry: usize,
     pub permit: Permit,
-    pub action: Action,
+    pub action: PolicyAction,
     /// Generation of the snapshot in which the action was decided.
     pub generation: u64,
     pub revision: Revision,
@@ -54,8 +54,8 @@ impl CallContext {
     ///
     /// # Errors
     /// The catalog is inconsistent.
-    pub(super) fn item(&self) -> Result<&Entry, Failure> {
-        self.view.item(self.entry).map(|(entry, _)| entry).ok_or_else(Failure::down)
+    pub(super) fn item(&self) -> Result<&CatalogEntry, CallFailure> {
+        self.view.item(self.entry).map(|(entry, _)| entry).ok_or_else(CallFailure::down)
     }
 
     /// Makes a notification for the client; `None` if the buffers have no room for it.
@@ -66,42 +66,42 @@ impl CallContext {
     }
 
     /// Translates the server's progress for the client and counts bad progress as a fault.
-    pub(super) fn progress(&self, progress: &mut Option<Progress>, params: &RawJson) -> Option<ClientEvent> {
+    pub(super) fn progress(&self, progress: &mut Option<CallProgress>, params: &RawJson) -> Option<ClientEvent> {
         let relayed = progress.as_mut().and_then(|progress| progress.relay(params));
-        if relayed.is_none() && progress.as_ref().is_none_or(Progress::is_fault) {
-            self.handle.metrics.fault(Fault::BadProgress);
+        if relayed.is_none() && progress.as_ref().is_none_or(CallProgress::is_fault) {
+            self.handle.metrics.fault(ProtocolFault::BadProgress);
         }
         self.notice("notifications/progress", &relayed?)
     }
 
     /// Translates the server's log message for the client; `None` below the client's level.
     pub(super) fn log(&self, params: &RawJson) -> Option<ClientEvent> {
-        let message = self.log_from.and_then(|least| shown(params, least, self.handle.name.as_str()))?;
+        let message = self.log_from.and_then(|least| write_for_client(params, least, self.handle.name.as_str()))?;
         self.notice("notifications/message", &message)
     }
 
     /// Seals the state with which the client continues this very call; `None` after too many
     /// rounds.
-    pub(super) fn sealed(&self, input: &InputContext, carried: Carried) -> Option<String> {
+    pub(super) fn sealed(&self, input: &InputContext, carried: StatePayload) -> Option<String> {
         let scope = StateScope { method: self.labels.method, action: &self.action, carrier: input.carrier };
         self.service.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())
     }
 
     /// Returns the answer that asks a modern client to open the pages without which its server did
     /// not take the call.
-    pub(super) fn pages(&self, wanted: &Result<ByKey, InputError>) -> Option<Answer> {
+    pub(super) fn pages(&self, wanted: &Result<RequestsByKey, InputError>) -> Option<RequestAnswer> {
         let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
         let pages = wanted.as_ref().ok()?;
         let keys = pages.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(" ");
-        let sealed = self.sealed(input, Carried::Pages(keys))?;
-        Some(Answer::ok(input_required(pages.iter().map(|(key, page)| (key, page)), &sealed)))
+        let sealed = self.sealed(input, StatePayload::Pages(keys))?;
+        Some(RequestAnswer::ok(input_required(pages.iter().map(|(key, page)| (key, page)), &sealed)))
     }
 }
 
 /// Returns the failure of a call whose caller's access has ended.
-pub fn given_up(access: &Access, executed: Executed) -> Failure {
+pub fn access_failure(access: &Access, executed: ExecutionDoubt) -> CallFailure {
     if access.is_withdrawn() {
-        return Failure::new(Reason::Denied, executed, "The access of this caller was withdrawn.");
+        return CallFailure::new(FailureReason::Denied, executed, "The access of this caller was withdrawn.");
     }
-    Failure::new(Reason::ShuttingDown, executed, "The gateway is shutting down.")
+    CallFailure::new(FailureReason::ShuttingDown, executed, "The gateway is shutting down.")
 }

@@ -4,24 +4,24 @@
 use std::sync::atomic::Ordering;
 
 use crate::base::clock;
-use crate::engine::fault::Fault;
+use crate::engine::fault::ProtocolFault;
 use crate::engine::state::MAX_ROUNDS;
-use crate::gateway::call::Call;
+use crate::gateway::call::PermittedCall;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::state::CallState;
-use crate::mcp::elicitation::Terms;
-use crate::mcp::input::{ByKey, InputError, declining, pages};
+use crate::mcp::elicitation::ElicitationTerms;
+use crate::mcp::input::{InputError, RequestsByKey, decline_all, read_pages};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Most declined questions of one call that are logged.
 const MAX_TOLD: u32 = 8;
 
-impl Call {
+impl PermittedCall {
     /// Continues the call as if the person had declined every question of this result, so that
     /// questions beside a forged one gain nothing. Returns false if the call cannot be continued.
     pub(super) fn decline_all(&mut self, raw: &RawJson) -> bool {
-        let (Some((responses, state)), Some(input)) = (declining(raw), &mut self.context.input) else { return false };
+        let (Some((responses, state)), Some(input)) = (decline_all(raw), &mut self.context.input) else { return false };
         input.round = input.round.saturating_add(1);
         if input.round > MAX_ROUNDS {
             return false;
@@ -34,10 +34,10 @@ impl Call {
 
 impl CallContext {
     /// Returns the terms on which the call's server may ask its client.
-    pub(super) fn terms(&self) -> Terms {
+    pub(super) fn terms(&self) -> ElicitationTerms {
         let spec = self.handle.spec.load();
         let (offered, is_here) = self.input.as_ref().map(|input| (input.offered, input.is_here)).unwrap_or_default();
-        Terms {
+        ElicitationTerms {
             upstream: self.handle.name.shared(),
             offered,
             elicit: spec.elicit.clone(),
@@ -48,7 +48,7 @@ impl CallContext {
 
     /// Counts a declined question as a fault, and logs why, up to [`MAX_TOLD`] times a call.
     pub(super) fn declined(&self, why: InputError) {
-        self.handle.metrics.fault(Fault::from(why));
+        self.handle.metrics.fault(ProtocolFault::from(why));
         if self.declines.fetch_add(1, Ordering::Relaxed) >= MAX_TOLD {
             return;
         }
@@ -62,13 +62,13 @@ impl CallContext {
     ///
     /// # Errors
     /// The error wants none, or pages that the client is not asked to open.
-    pub(super) fn pages_of(&self, raw: &RawJson) -> Result<ByKey, InputError> {
+    pub(super) fn pages_of(&self, raw: &RawJson) -> Result<RequestsByKey, InputError> {
         let error = RawObject::parse(raw).map_err(|_| InputError::Malformed)?;
         let code = error.get("code").and_then(|raw| raw.parse::<i64>().ok());
         if code != Some(code::URL_ELICITATION_REQUIRED) {
             return Err(InputError::Malformed);
         }
-        pages(&error, &self.terms()).inspect_err(|why| {
+        read_pages(&error, &self.terms()).inspect_err(|why| {
             if why.is_declined() {
                 self.declined(*why);
             }

@@ -3,32 +3,32 @@
 use std::sync::Arc;
 
 use crate::base::clock;
-use crate::engine::call::Outcome;
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::fault::Fault;
-use crate::gateway::answer::{Answer, refused};
-use crate::gateway::call::context::{CallContext, given_up};
+use crate::engine::call::CallOutcome;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::fault::ProtocolFault;
+use crate::gateway::answer::{RequestAnswer, refusal_answer};
+use crate::gateway::call::context::{CallContext, access_failure};
 use crate::gateway::call::outcome::{is_tool_error, translate};
 use crate::gateway::call::state::CallState;
-use crate::gateway::call::{Call, ClientEvent};
-use crate::gateway::decision::prepared::TaskWay;
+use crate::gateway::call::{ClientEvent, PermittedCall};
+use crate::gateway::decision::prepared::ClientTaskUse;
 use crate::mcp::method::Method;
 use crate::mcp::nulls;
 use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::Era;
-use crate::policy::{Entry, Event};
+use crate::policy::{AuditEntry, AuditEvent};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
-use crate::wire::unreadable::Unreadable;
+use crate::wire::unreadable::UnreadableBytes;
 
-impl Call {
+impl PermittedCall {
     /// Translates the outcome into the client's next event. Bytes that were rewritten are counted
     /// in the buffer budget. `None` if the call continues.
-    pub fn ended(&mut self, outcome: Outcome) -> Option<ClientEvent> {
+    pub fn ended(&mut self, outcome: CallOutcome) -> Option<ClientEvent> {
         let received = match &outcome {
-            Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
-            Outcome::Failed(_) => std::ptr::null(),
+            CallOutcome::Result { raw, .. } | CallOutcome::Error { raw } => raw.bytes().as_ptr(),
+            CallOutcome::Failed(_) => std::ptr::null(),
         };
         match self.finish(outcome)? {
             ClientEvent::Done(answer) if answer.bytes().as_ptr() != received => {
@@ -39,13 +39,13 @@ impl Call {
     }
 
     /// Chooses what becomes of an outcome: the answer, a question, a task, or a second attempt.
-    fn finish(&mut self, outcome: Outcome) -> Option<ClientEvent> {
+    fn finish(&mut self, outcome: CallOutcome) -> Option<ClientEvent> {
         let answer = match outcome {
-            Outcome::Failed(failure) => return Some(self.fail(&failure)),
-            Outcome::Result { raw, .. } if matches!(self.context.task_way(), Some(TaskWay::Named { .. })) => {
+            CallOutcome::Failed(failure) => return Some(self.fail(&failure)),
+            CallOutcome::Result { raw, .. } if matches!(self.context.task_way(), Some(ClientTaskUse::Named { .. })) => {
                 return Some(self.about_task(&raw));
             }
-            Outcome::Result { raw, era } => {
+            CallOutcome::Result { raw, era } => {
                 if era == Era::Modern && !is_complete(&raw) {
                     return if self.context.task_way().is_some() { self.became(&raw) } else { self.ask(&raw) };
                 }
@@ -55,15 +55,16 @@ impl Call {
                 let raw = self.context.without_nulls(self.context.without_null_content(raw, era));
                 let tool_error = self.context.labels.method == Method::ToolsCall && is_tool_error(&raw);
                 let whole = raw.clone();
-                let Some(shown) = project::result(self.context.labels.method, raw, era, self.context.revision) else {
+                let Some(shown) = project::project_result(self.context.labels.method, raw, era, self.context.revision)
+                else {
                     let why = "a member of the result stands twice";
-                    self.context.handle.health.flaws.unread(&Unreadable::new(whole.bytes(), why));
-                    return Some(self.fail(&Failure::malformed()));
+                    self.context.handle.health.flaws.unread(&UnreadableBytes::new(whole.bytes(), why));
+                    return Some(self.fail(&CallFailure::malformed()));
                 };
                 self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
-                Answer::ok(shown)
+                RequestAnswer::ok(shown)
             }
-            Outcome::Error { raw } => {
+            CallOutcome::Error { raw } => {
                 if self.retry_as_task(&raw) {
                     return None;
                 }
@@ -83,31 +84,33 @@ impl Call {
 
     /// Ends the call because the caller's access has ended.
     pub fn give_up(&mut self) -> ClientEvent {
-        let failure = self.context.given_up(Executed::Unknown);
+        let failure = self.context.given_up(ExecutionDoubt::Unknown);
         self.fail(&failure)
     }
 
     /// Ends the call with a failure: counts and records it.
-    pub fn fail(&mut self, failure: &Failure) -> ClientEvent {
+    pub fn fail(&mut self, failure: &CallFailure) -> ClientEvent {
         let outcome = match failure.reason {
-            Reason::UpstreamDown | Reason::ShuttingDown | Reason::DaemonAway => OutcomeLabel::UpstreamDown,
-            Reason::UpstreamCrashed => OutcomeLabel::Crashed,
-            Reason::UpstreamTimeout => OutcomeLabel::Timeout,
-            Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
-            Reason::Busy => OutcomeLabel::Busy,
-            Reason::Denied => OutcomeLabel::Denied,
-            Reason::Limited => OutcomeLabel::Limited,
-            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
-            Reason::NeedsLogin => OutcomeLabel::NeedsLogin,
-            Reason::Unrecorded => OutcomeLabel::Unrecorded,
+            FailureReason::UpstreamDown | FailureReason::ShuttingDown | FailureReason::DaemonAway => {
+                OutcomeLabel::UpstreamDown
+            }
+            FailureReason::UpstreamCrashed => OutcomeLabel::Crashed,
+            FailureReason::UpstreamTimeout => OutcomeLabel::Timeout,
+            FailureReason::UpstreamProtocol | FailureReason::ResultTooLarge => OutcomeLabel::Protocol,
+            FailureReason::Busy => OutcomeLabel::Busy,
+            FailureReason::Denied => OutcomeLabel::Denied,
+            FailureReason::Limited => OutcomeLabel::Limited,
+            FailureReason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            FailureReason::NeedsLogin => OutcomeLabel::NeedsLogin,
+            FailureReason::Unrecorded => OutcomeLabel::Unrecorded,
         };
         self.count(outcome);
         self.end();
-        let answer = if failure.reason == Reason::UpstreamProtocol {
+        let answer = if failure.reason == FailureReason::UpstreamProtocol {
             // A protocol violation of the server is not a tool's result.
-            Answer { outcome: Err(failure.error_object(self.context.labels.call)), status: None }
+            RequestAnswer { outcome: Err(failure.error_object(self.context.labels.call)), status: None }
         } else {
-            refused(failure, &self.context.labels, self.context.revision)
+            refusal_answer(failure, &self.context.labels, self.context.revision)
         };
         ClientEvent::Done(answer)
     }
@@ -119,14 +122,14 @@ impl Call {
         let upstream =
             if let CallState::Running(running) = &self.state { Some(now.duration_since(running.sent)) } else { None };
         self.context.handle.metrics.finished(self.context.labels.label, outcome, total, upstream);
-        let entry = Entry {
+        let entry = AuditEntry {
             call: Some(self.context.labels.call),
             caller: Some(self.context.action.caller.clone()),
             kind: Some(self.context.action.kind),
             item: Some(Arc::clone(&self.context.action.canonical)),
             result: outcome.into_str(),
             duration: Some(total),
-            ..Entry::new(Event::Outcome)
+            ..AuditEntry::new(AuditEvent::Outcome)
         };
         // No wait: the call has ended, and nothing depends on this record.
         drop(self.context.service.audit.record(entry, false));
@@ -146,17 +149,17 @@ impl Call {
 
 impl CallContext {
     /// Counts the rewritten bytes of an answer in the buffer budget.
-    pub(super) fn counted(&self, answer: Answer) -> Answer {
+    pub(super) fn counted(&self, answer: RequestAnswer) -> RequestAnswer {
         let (budget, caller) = (&self.service.budget, self.access.caller());
         let count = |raw: RawJson| RawJson::trusted(budget.count_rewritten(caller, raw.into_bytes()));
-        Answer { outcome: answer.outcome.map(count).map_err(count), status: answer.status }
+        RequestAnswer { outcome: answer.outcome.map(count).map_err(count), status: answer.status }
     }
 
     /// Removes optional members that are `null` from a result, since strict clients refuse them;
     /// counts the fault.
     fn without_nulls(&self, raw: RawJson) -> RawJson {
-        let Some(without) = nulls::without_in_result(self.labels.method, &raw) else { return raw };
-        self.handle.metrics.fault(Fault::Lenient);
+        let Some(without) = nulls::remove_nulls_of_result(self.labels.method, &raw) else { return raw };
+        self.handle.metrics.fault(ProtocolFault::Lenient);
         self.handle.health.flaws.read(Quirk::NullOptional);
         without
     }
@@ -170,7 +173,7 @@ impl CallContext {
         }
         let Some(without) = project::without_null_content(&raw) else { return raw };
         if era == Era::Legacy {
-            self.handle.metrics.fault(Fault::Lenient);
+            self.handle.metrics.fault(ProtocolFault::Lenient);
             self.handle.health.flaws.read(Quirk::NullContent);
             return without;
         }
@@ -179,13 +182,13 @@ impl CallContext {
         if is_wrapped() { raw } else { without }
     }
 
-    pub(super) fn too_large(&self) -> Failure {
+    pub(super) fn too_large(&self) -> CallFailure {
         let text = format!("The result is longer than {} bytes.", self.service.max_result_bytes());
-        Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)
+        CallFailure::new(FailureReason::ResultTooLarge, ExecutionDoubt::Unknown, text)
     }
 
     /// Returns the failure of a call whose caller's access has ended.
-    pub(super) fn given_up(&self, executed: Executed) -> Failure {
-        given_up(&self.access, executed)
+    pub(super) fn given_up(&self, executed: ExecutionDoubt) -> CallFailure {
+        access_failure(&self.access, executed)
     }
 }

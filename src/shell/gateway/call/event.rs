@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::gateway::answer::Answer;
+use crate::gateway::answer::RequestAnswer;
 
 /// An event of a call for its client.
 #[derive(Debug)]
@@ -11,5 +11,5 @@ pub enum ClientEvent {
     Notice(Bytes),
     /// An encoded request, which must reach the client: the call waits for the answer.
     Question(Bytes),
-    Done(Answer),
+    Done(RequestAnswer),
 }

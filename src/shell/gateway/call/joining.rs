@@ -1,20 +1,20 @@
 //! The state of a request that joins its parked call.
 
 use crate::base::clock;
-use crate::engine::askers::Item;
-use crate::engine::call::Deadline;
-use crate::engine::failure::Failure;
-use crate::engine::question::Gathered;
+use crate::engine::askers::DefinedItem;
+use crate::engine::call::CallDeadline;
+use crate::engine::failure::CallFailure;
+use crate::engine::question::GatheredQuestions;
 use crate::engine::question::park::ParkId;
-use crate::engine::turns::Passer;
+use crate::engine::turns::TurnKind;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::turn::SlotHold;
-use crate::gateway::decision::gate::Gate;
-use crate::upstream::call::exchange::Exchange;
-use crate::upstream::call::parked::{HeldExchange, ended};
+use crate::gateway::decision::gate::DiskGate;
+use crate::upstream::call::exchange::UpstreamExchange;
+use crate::upstream::call::parked::{ParkedExchange, ended};
 use crate::upstream::session::lane::LaneUse;
-use crate::upstream::turns::InTurn;
+use crate::upstream::turns::SharedCallTurn;
 use crate::wire::raw::RawJson;
 
 /// A request, with its slot, that is about to join a parked call.
@@ -22,19 +22,19 @@ pub(super) struct JoiningCall {
     id: ParkId,
     /// The client's answers to the questions of that call.
     answers: Option<RawJson>,
-    gate: Option<Gate>,
+    gate: Option<DiskGate>,
     hold: SlotHold,
 }
 
 /// A parked call that a request has joined.
 pub(super) struct JoinedCall {
-    exchange: HeldExchange,
+    exchange: ParkedExchange,
     lane: LaneUse,
-    turn: InTurn,
+    turn: SharedCallTurn,
 }
 
 impl JoiningCall {
-    pub(super) const fn new(id: ParkId, answers: Option<RawJson>, gate: Option<Gate>, hold: SlotHold) -> Self {
+    pub(super) const fn new(id: ParkId, answers: Option<RawJson>, gate: Option<DiskGate>, hold: SlotHold) -> Self {
         Self { id, answers, gate, hold }
     }
 
@@ -43,17 +43,17 @@ impl JoiningCall {
     ///
     /// # Errors
     /// The parked call has ended, or must not continue.
-    pub(super) async fn join(&mut self, context: &CallContext) -> Result<JoinedCall, Failure> {
+    pub(super) async fn join(&mut self, context: &CallContext) -> Result<JoinedCall, CallFailure> {
         let (parks, caller, id) = (&context.service.parks, &context.action.caller, &self.id);
         let lane = parks.lane(caller, id).ok_or_else(ended)?;
         // The call runs again, so it needs a turn again; a repeated request shares the turn of the
         // one before.
-        let item = context.item().ok().map(Item::of);
-        let asks = lane.news.turns.passer(item.as_ref()) == Some(Passer::Asker);
+        let item = context.item().ok().map(DefinedItem::of);
+        let asks = lane.news.turns.passer(item.as_ref()) == Some(TurnKind::Asker);
         let turn = match parks.turn(caller, id) {
             None if asks => {
                 let spec = context.handle.spec.load_full();
-                self.hold.turn(&lane, Passer::Returning, item, spec).await?
+                self.hold.turn(&lane, TurnKind::Returning, item, spec).await?
             }
             shared => shared,
         };
@@ -69,8 +69,9 @@ impl JoiningCall {
     pub(super) fn joined(self, context: &CallContext, joined: JoinedCall) -> RunningCall {
         let JoinedCall { exchange, lane, turn } = joined;
         let (sent, spec) = (clock::now(), context.handle.spec.load());
-        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
-        let (exchange, slot, gathered) = (Exchange::Held(exchange), self.hold.slot, Gathered::default());
+        let deadline = CallDeadline::new(sent, spec.call_timeout, spec.call_max);
+        let (exchange, slot, gathered) =
+            (UpstreamExchange::Held(exchange), self.hold.slot, GatheredQuestions::default());
         RunningCall { exchange, deadline, sent, lane, turn, slot, is_resumed: true, request: None, gathered }
     }
 }

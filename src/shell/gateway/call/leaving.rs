@@ -3,9 +3,9 @@
 use crate::base::clock;
 use crate::engine::question::AWAY;
 use crate::gateway::call::state::CallState;
-use crate::gateway::call::{Call, ClientEvent};
+use crate::gateway::call::{ClientEvent, PermittedCall};
 
-impl Call {
+impl PermittedCall {
     /// Cancels the call upstream because its client has withdrawn the request.
     pub fn withdraw(mut self) {
         if let CallState::Running(running) = &mut self.state {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 
 use crate::base::clock;
-use crate::engine::failure::Failure;
+use crate::engine::failure::CallFailure;
 use crate::gateway::call::context::CallContext;
 use crate::upstream::session::lane::LaneUse;
-use crate::upstream::session::link::Link;
+use crate::upstream::session::link::UpstreamLink;
 
 /// Time after which a client is first told what its call waits for, and the interval after that.
 const FIRST: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_secs(5);
 
 /// A session that is being opened for a call.
 pub(super) struct SessionOpening {
-    session: BoxFuture<'static, Result<(LaneUse, Link), Failure>>,
+    session: BoxFuture<'static, Result<(LaneUse, UpstreamLink), CallFailure>>,
     since: Instant,
     next_notice: Instant,
 }
@@ -24,7 +24,7 @@ pub(super) struct SessionOpening {
 /// The session in which a call is sent.
 pub(super) struct OpenSession {
     pub(super) lane: LaneUse,
-    pub(super) link: Link,
+    pub(super) link: UpstreamLink,
     /// Begin of the call's wait for it.
     pub(super) since: Instant,
 }
@@ -40,7 +40,7 @@ impl SessionOpening {
     ///
     /// # Errors
     /// The upstream did not start.
-    pub(super) async fn session(&mut self, is_told: bool) -> Result<Option<OpenSession>, Failure> {
+    pub(super) async fn session(&mut self, is_told: bool) -> Result<Option<OpenSession>, CallFailure> {
         tokio::select! {
             opened = &mut self.session => {
                 let (lane, link) = opened?;

@@ -4,15 +4,15 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use crate::gateway::answer::Answer;
-use crate::mcp::elicitation::bounded;
-use crate::mcp::input::{ByKey, InputError};
+use crate::gateway::answer::RequestAnswer;
+use crate::mcp::elicitation::bound_message;
+use crate::mcp::input::{InputError, RequestsByKey};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::tokens::spells;
+use crate::wire::tokens::has_escaped_ascii;
 
 /// Whether a tool's result says `"isError": true`.
 pub(super) fn is_tool_error(raw: &RawJson) -> bool {
@@ -24,7 +24,7 @@ pub(super) fn is_tool_error(raw: &RawJson) -> bool {
     // Written once and as false, as by most servers, it is false wherever it stands; no parse
     // needed.
     let is_denied = text.get(at..).is_some_and(|text| text.starts_with(br#""isError":false"#));
-    if is_denied && said.next().is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
+    if is_denied && said.next().is_none() && !has_escaped_ascii(text, |c| c.is_ascii_alphabetic()) {
         return false;
     }
     RawObject::parse(raw).is_ok_and(|o| o.is_true("isError"))
@@ -34,9 +34,14 @@ pub(super) fn is_tool_error(raw: &RawJson) -> bool {
 /// -32042 wants opened, or why they are not.
 ///
 /// Source: the error table of ARCHITECTURE.md.
-pub fn translate(method: Method, raw: &RawJson, revision: Revision, wanted: &Result<ByKey, InputError>) -> Answer {
+pub fn translate(
+    method: Method,
+    raw: &RawJson,
+    revision: Revision,
+    wanted: &Result<RequestsByKey, InputError>,
+) -> RequestAnswer {
     let Ok(mut object) = RawObject::parse(raw) else {
-        return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
+        return RequestAnswer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
     };
     let code = object.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
     let message = object.string("message").unwrap_or_else(|| "The server gave no message.".to_owned());
@@ -47,13 +52,13 @@ pub fn translate(method: Method, raw: &RawJson, revision: Revision, wanted: &Res
         _ if not_found => revision.features().resource_not_found,
         code::URL_ELICITATION_REQUIRED => {
             match wanted {
-                Ok(pages) if revision.features().elicitation_ids => return pages_wanted(&message, pages),
-                Err(why) if why.is_declined() => return Answer::error(code::INTERNAL, &why.to_string(), None),
+                Ok(pages) if revision.features().elicitation_ids => return url_elicitation_error(&message, pages),
+                Err(why) if why.is_declined() => return RequestAnswer::error(code::INTERNAL, &why.to_string(), None),
                 Ok(_) | Err(_) => {}
             }
             // Not the server's own words: they may hold the address too.
             let text = "A page must be opened first, which this client cannot be asked for.";
-            return impossible(method, text, None, revision);
+            return capability_answer(method, text, None, revision);
         }
         code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
         code => code::outward(code),
@@ -61,35 +66,38 @@ pub fn translate(method: Method, raw: &RawJson, revision: Revision, wanted: &Res
     object.retain(|name| matches!(name, "code" | "message" | "data"));
     object.set("code", RawJson::trusted(outward.to_string()));
     object.set("message", RawJson::string(&message));
-    Answer { outcome: Err(object.encode()), status: None }
+    RequestAnswer { outcome: Err(object.encode()), status: None }
 }
 
 /// Returns the error that wants pages opened, each checked and marked with its server's name.
-fn pages_wanted(message: &str, pages: &ByKey) -> Answer {
+fn url_elicitation_error(message: &str, pages: &RequestsByKey) -> RequestAnswer {
     let pages = RawJson::list(pages.iter().filter_map(|(_, page)| page.params.clone()));
     let data = RawJson::trusted(format!(r#"{{"elicitations":{}}}"#, pages.text()));
-    Answer { outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, &bounded(message), Some(&data))), status: None }
+    RequestAnswer {
+        outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, &bound_message(message), Some(&data))),
+        status: None,
+    }
 }
 
 /// Returns the error of an upstream that needs a client capability which is not relayed.
-fn missing_capability(method: Method, error: &RawObject, message: &str, revision: Revision) -> Answer {
+fn missing_capability(method: Method, error: &RawObject, message: &str, revision: Revision) -> RequestAnswer {
     if revision.era() == Era::Modern {
-        return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
+        return RequestAnswer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
     }
     let text = format!("The server needs a client capability for this call: {message}");
-    impossible(method, &text, error.get("data"), revision)
+    capability_answer(method, &text, error.get("data"), revision)
 }
 
 /// Returns the answer to a call whose need the client cannot meet: a tool error for a tool call, so
 /// that a model may find another way.
-fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
+fn capability_answer(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> RequestAnswer {
     if method == Method::ToolsCall {
         let text = RawJson::string(text);
         let head = revision.features().result_head;
         let result = format!(r#"{{{head}"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
-        return Answer::ok(RawJson::trusted(result));
+        return RequestAnswer::ok(RawJson::trusted(result));
     }
-    Answer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
+    RequestAnswer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
 }
 
 #[cfg(test)]
@@ -98,7 +106,7 @@ mod tests {
 
     const URL: &str = "javascript:alert(1)";
 
-    fn told(method: Method, error: &str, revision: Revision, wanted: &Result<ByKey, InputError>) -> String {
+    fn told(method: Method, error: &str, revision: Revision, wanted: &Result<RequestsByKey, InputError>) -> String {
         let answer = translate(method, &RawJson::trusted(error.to_owned()), revision, wanted);
         answer.outcome.unwrap_or_else(|error| error).text().into_owned()
     }

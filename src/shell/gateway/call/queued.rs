@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 
 use crate::base::clock;
-use crate::engine::call::Outgoing;
-use crate::engine::failure::Failure;
+use crate::engine::call::OutgoingCall;
+use crate::engine::failure::CallFailure;
 use crate::engine::question::park::ParkId;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::turn::SlotHold;
-use crate::gateway::decision::gate::Gate;
-use crate::upstream::session::handle::Slot;
+use crate::gateway::decision::gate::DiskGate;
+use crate::upstream::session::handle::CallSlot;
 use crate::wire::raw::RawJson;
 
 /// The way in which a call uses its slot.
 pub(super) enum CallRequest {
-    Send(Outgoing),
+    Send(OutgoingCall),
     /// Joins the parked call with the client's answers.
     Join {
         id: ParkId,
@@ -28,22 +28,22 @@ pub(super) enum CallRequest {
 }
 
 /// A call that waits for its slot.
-pub(super) struct QueuedCall {
+pub(super) struct SlotQueuedCall {
     pub(super) request: CallRequest,
     /// Writes that have to be on disk before the call is sent.
-    pub(super) gate: Option<Gate>,
+    pub(super) gate: Option<DiskGate>,
     /// The wait in the queue, if no slot was free.
     wait: Option<SlotWait>,
 }
 
 /// A call's wait in the queue for a slot.
 struct SlotWait {
-    slot: BoxFuture<'static, Result<Slot, Failure>>,
+    slot: BoxFuture<'static, Result<CallSlot, CallFailure>>,
     since: Instant,
 }
 
-impl QueuedCall {
-    pub(super) const fn new(request: CallRequest, gate: Option<Gate>) -> Self {
+impl SlotQueuedCall {
+    pub(super) const fn new(request: CallRequest, gate: Option<DiskGate>) -> Self {
         Self { request, gate, wait: None }
     }
 
@@ -51,7 +51,7 @@ impl QueuedCall {
     ///
     /// # Errors
     /// The wait was too long, or too many calls wait.
-    pub(super) async fn slot(&mut self, context: &CallContext) -> Result<SlotHold, Failure> {
+    pub(super) async fn slot(&mut self, context: &CallContext) -> Result<SlotHold, CallFailure> {
         let (handle, caller) = (&context.handle, context.access.caller());
         // A call in the queue keeps its position and takes no slot that became free.
         if self.wait.is_none()

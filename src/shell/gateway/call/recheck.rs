@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::catalog::merge::Entry;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::catalog::merge::CatalogEntry;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::gateway::call::context::CallContext;
-use crate::gateway::decision::gate::Gate;
-use crate::policy::consent::below::Given;
-use crate::policy::consent::{Asked, Grant};
-use crate::policy::{AGAIN_RULE, Action, Decision, decide_again, still_allowed};
+use crate::gateway::decision::gate::DiskGate;
+use crate::policy::consent::below::OutlinedArguments;
+use crate::policy::consent::{ApprovalGrant, ApprovalSubject};
+use crate::policy::{AGAIN_RULE, Decision, PolicyAction, decide_again, is_still_allowed};
 use crate::wire::raw::RawJson;
 
 impl CallContext {
     /// Gives back what the permit took from limits, since the call was refused before it was sent.
     pub(super) fn give_back(&mut self) {
         let snapshot = self.service.snapshots.load_full();
-        let Action { kind, upstream, canonical, .. } = &self.action;
+        let PolicyAction { kind, upstream, canonical, .. } = &self.action;
         let rules = snapshot.policy.item_rules(*kind, upstream, canonical);
         self.permit.give_back(&snapshot.limiter, &snapshot.policy, &rules, &self.action);
     }
@@ -24,7 +24,7 @@ impl CallContext {
     ///
     /// # Errors
     /// The call must not be made.
-    pub(super) async fn pass(&self, gate: &mut Option<Gate>, is_resumed: bool) -> Result<(), Failure> {
+    pub(super) async fn pass(&self, gate: &mut Option<DiskGate>, is_resumed: bool) -> Result<(), CallFailure> {
         if let Some(waiting) = gate {
             waiting.pass().await?;
             *gate = None;
@@ -34,11 +34,11 @@ impl CallContext {
 
     /// Refuses a call whose item was withdrawn or changed while it waited, whose access or approval
     /// was taken back, or that a rule now denies. Looks at the snapshot only if it is a new one.
-    pub(super) fn recheck(&self, is_resumed: bool) -> Result<(), Failure> {
-        let Action { kind, upstream, canonical, definition, .. } = &self.action;
-        let refused = |text: &str| Err(Failure::new(Reason::Denied, Executed::No, text));
+    pub(super) fn recheck(&self, is_resumed: bool) -> Result<(), CallFailure> {
+        let PolicyAction { kind, upstream, canonical, definition, .. } = &self.action;
+        let refused = |text: &str| Err(CallFailure::new(FailureReason::Denied, ExecutionDoubt::No, text));
         if self.access.is_withdrawn() {
-            return Err(self.given_up(Executed::No));
+            return Err(self.given_up(ExecutionDoubt::No));
         }
         // A once-grant is checked when it is used up.
         let lasting = self.permit.grant().filter(|grant| !grant.is_once());
@@ -51,7 +51,7 @@ impl CallContext {
         let snapshot = self.service.snapshots.load_full();
         let view = snapshot.view(self.action.profile.as_deref());
         let same = self.view.item(self.entry).zip(view).and_then(|((then, _), view)| {
-            let is_same = |entry: &&Entry| {
+            let is_same = |entry: &&CatalogEntry| {
                 entry.list == then.list && entry.canonical == then.canonical && entry.definition_digest == *definition
             };
             view.catalog.entries().iter().find(is_same)
@@ -61,7 +61,7 @@ impl CallContext {
         };
         let rules = snapshot.policy.item_rules(*kind, upstream, canonical);
         let (annotations, said, claims) = (entry.annotations, entry.said, entry.claims);
-        let action = Action { annotations, said, claims, ..self.action.clone() };
+        let action = PolicyAction { annotations, said, claims, ..self.action.clone() };
         // A continuation keeps its permit unless a deny rule was added since.
         let allowed = if is_resumed || **self.permit.rule() == *AGAIN_RULE {
             matches!(decide_again(&snapshot.policy, &rules, &action), Decision::Allow(_))
@@ -69,13 +69,13 @@ impl CallContext {
             // The rules may by now ask for more than the approval gave: another rule, or more
             // evidence.
             let (grants, text) = (self.service.approvals.grants(), action.arguments.as_ref().map(RawJson::text));
-            let given = text.as_deref().map(Given::new);
+            let given = text.as_deref().map(OutlinedArguments::new);
             let consented = |rule: &Arc<str>, need| {
-                let asked = Asked::new(&action, rule, need);
-                let covers = |grant: &Grant| grant.covers_call(&asked, given.as_ref(), grants.places());
+                let asked = ApprovalSubject::new(&action, rule, need);
+                let covers = |grant: &ApprovalGrant| grant.covers_call(&asked, given.as_ref(), grants.places());
                 self.permit.grant().is_some_and(|grant| covers(grant))
             };
-            still_allowed(&snapshot.policy, &rules, &action, &consented)
+            is_still_allowed(&snapshot.policy, &rules, &action, &consented)
         };
         if allowed { Ok(()) } else { refused("The policy does not allow this call any more.") }
     }

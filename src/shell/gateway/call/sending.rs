@@ -6,47 +6,47 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::base::clock;
-use crate::catalog::merge::Entry;
-use crate::engine::call::{Deadline, Outgoing, Progress};
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::Gathered;
+use crate::catalog::merge::CatalogEntry;
+use crate::engine::call::{CallDeadline, CallProgress, OutgoingCall};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::question::GatheredQuestions;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::event::ClientEvent;
 use crate::gateway::call::opening::{OpenSession, SessionOpening};
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::turn::SlotHold;
-use crate::gateway::decision::gate::Gate;
-use crate::gateway::decision::prepared::TaskWay;
+use crate::gateway::decision::gate::DiskGate;
+use crate::gateway::decision::prepared::ClientTaskUse;
 use crate::mcp::version::Era;
-use crate::upstream::call::exchange::Exchange;
-use crate::upstream::call::task::{Manner, TaskExchange};
-use crate::upstream::session::handle::Slot;
-use crate::upstream::turns::InTurn;
+use crate::upstream::call::exchange::UpstreamExchange;
+use crate::upstream::call::task::{TaskExchange, TaskRelation};
+use crate::upstream::session::handle::CallSlot;
+use crate::upstream::turns::SharedCallTurn;
 
 /// A call that has its slot and is not sent yet.
 pub(super) struct SendingCall {
-    request: Outgoing,
-    gate: Option<Gate>,
+    request: OutgoingCall,
+    gate: Option<DiskGate>,
     hold: SlotHold,
     /// The session that is being opened, if none was open.
     opening: Option<SessionOpening>,
 }
 
 /// Everything that a call waits for before it is written.
-pub(super) struct SendingReady<'c> {
+pub(super) struct ReadyCall<'c> {
     session: OpenSession,
-    turn: InTurn,
-    entry: &'c Entry,
+    turn: SharedCallTurn,
+    entry: &'c CatalogEntry,
 }
 
 impl SendingCall {
-    pub(super) const fn new(request: Outgoing, gate: Option<Gate>, hold: SlotHold) -> Self {
+    pub(super) const fn new(request: OutgoingCall, gate: Option<DiskGate>, hold: SlotHold) -> Self {
         Self { request, gate, hold, opening: None }
     }
 
     /// Prepares to send a call again whose server ended before reading a byte of it; the call waits
     /// for the next process.
-    pub(super) fn again(request: Outgoing, slot: Slot, context: &CallContext) -> Self {
+    pub(super) fn again(request: OutgoingCall, slot: CallSlot, context: &CallContext) -> Self {
         let hold = SlotHold::new(slot, Duration::ZERO);
         Self { request, gate: None, hold, opening: Some(SessionOpening::new(context, clock::now())) }
     }
@@ -59,9 +59,9 @@ impl SendingCall {
     pub(super) async fn ready<'c>(
         &mut self,
         context: &'c CallContext,
-        progress: &mut Option<Progress>,
+        progress: &mut Option<CallProgress>,
         since: Instant,
-    ) -> Result<ControlFlow<ClientEvent, SendingReady<'c>>, Failure> {
+    ) -> Result<ControlFlow<ClientEvent, ReadyCall<'c>>, CallFailure> {
         let mut session = match self.open_session(context, since) {
             Some(session) => session,
             // Boxed: this path is rare, and inlining it would grow every call's future.
@@ -87,9 +87,9 @@ impl SendingCall {
         let entry = context.item()?;
         if self.request.resumed && session.link.agreed().revision.era() == Era::Legacy {
             let text = "The server that asked for input was replaced; start the call again.";
-            return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
+            return Err(CallFailure::new(FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown, text));
         }
-        Ok(ControlFlow::Continue(SendingReady { session, turn, entry }))
+        Ok(ControlFlow::Continue(ReadyCall { session, turn, entry }))
     }
 
     /// Returns the session for the call if one is open and none is being opened.
@@ -104,9 +104,9 @@ impl SendingCall {
     async fn wait_for_session(
         &mut self,
         context: &CallContext,
-        progress: &mut Option<Progress>,
+        progress: &mut Option<CallProgress>,
         since: Instant,
-    ) -> Result<ControlFlow<ClientEvent, OpenSession>, Failure> {
+    ) -> Result<ControlFlow<ClientEvent, OpenSession>, CallFailure> {
         let opening = self.opening.get_or_insert_with(|| SessionOpening::new(context, since));
         loop {
             if let Some(session) = opening.session(progress.is_some()).await? {
@@ -125,25 +125,26 @@ impl SendingCall {
     }
 
     /// Sends the call and returns it as a running one.
-    pub(super) fn send(self, context: &CallContext, ready: SendingReady<'_>) -> RunningCall {
-        let SendingReady { session: OpenSession { lane, link, since }, turn, entry } = ready;
+    pub(super) fn send(self, context: &CallContext, ready: ReadyCall<'_>) -> RunningCall {
+        let ReadyCall { session: OpenSession { lane, link, since }, turn, entry } = ready;
         let (mut request, handle) = (self.request, &context.handle);
         request.party.in_turn = turn.is_some();
         let (sent, spec, is_resumed) = (clock::now(), handle.spec.load(), request.resumed);
         handle.metrics.queued(sent.duration_since(since));
-        let manner = Manner::of(&link, context.labels.method, entry, context.task_way() == Some(&TaskWay::Passes));
+        let manner =
+            TaskRelation::of(&link, context.labels.method, entry, context.task_way() == Some(&ClientTaskUse::Passes));
         // Kept: a call that may ask for input may have to continue without its client being asked.
-        let keeps = manner == Manner::Perhaps
+        let keeps = manner == TaskRelation::Perhaps
             || context.input.as_ref().is_some_and(|input| input.client_requests.is_some() || input.offered.any());
         let kept = keeps.then(|| request.clone());
-        let exchange = if manner == Manner::Required {
+        let exchange = if manner == TaskRelation::Required {
             let way = context.task_channel(link, lane.clone());
-            Exchange::Task(Box::new(TaskExchange::start(way, context.terms(), request, &entry.headers)))
+            UpstreamExchange::Task(Box::new(TaskExchange::start(way, context.terms(), request, &entry.headers)))
         } else {
-            Exchange::Sent(handle.call(&link, &context.permit, request, &entry.headers))
+            UpstreamExchange::Sent(handle.call(&link, &context.permit, request, &entry.headers))
         };
-        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
-        let (slot, gathered) = (self.hold.slot, Gathered::default());
+        let deadline = CallDeadline::new(sent, spec.call_timeout, spec.call_max);
+        let (slot, gathered) = (self.hold.slot, GatheredQuestions::default());
         RunningCall { exchange, deadline, sent, lane, turn, slot, is_resumed, request: kept, gathered }
     }
 }

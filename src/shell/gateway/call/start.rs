@@ -4,36 +4,36 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::base::clock;
-use crate::engine::call::Progress;
-use crate::engine::failure::{Executed, Failure};
+use crate::engine::call::CallProgress;
+use crate::engine::failure::{CallFailure, ExecutionDoubt};
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::sending::SendingCall;
 use crate::gateway::call::state::CallState;
-use crate::gateway::call::{Call, ClientEvent};
-use crate::gateway::client::admission::InFlight;
-use crate::upstream::call::exchange::Exchange;
+use crate::gateway::call::{ClientEvent, PermittedCall};
+use crate::gateway::client::admission::CallPlace;
+use crate::upstream::call::exchange::UpstreamExchange;
 
-impl Call {
+impl PermittedCall {
     /// Starts the call, or fails if the caller's access ends before that. Returns a notice for the
     /// client if the call still waits for the upstream.
-    pub async fn begin(&mut self) -> Result<Option<ClientEvent>, Failure> {
+    pub async fn begin(&mut self) -> Result<Option<ClientEvent>, CallFailure> {
         let access = Arc::clone(&self.context.access);
         tokio::select! {
             // In this order: nearly every call starts at once, and then does not look at the end of
             // the access.
             biased;
             started = self.start() => started,
-            () = access.ended() => Err(self.context.given_up(Executed::No)),
+            () = access.ended() => Err(self.context.given_up(ExecutionDoubt::No)),
         }
     }
 
     /// Sends the call once it has a place, a slot and a session, and all its writes are on disk.
     /// Returns early with a notice for a client whose call waits for the upstream. Can be cancelled
     /// and called again until the call is sent.
-    async fn start(&mut self) -> Result<Option<ClientEvent>, Failure> {
+    async fn start(&mut self) -> Result<Option<ClientEvent>, CallFailure> {
         let since = clock::now();
         let Self { context, state, progress, place, .. } = self;
-        if let InFlight::Queued(queued) = place {
+        if let CallPlace::Queued(queued) = place {
             // A call that reports progress may hold its place for this long.
             let longest = context.handle.spec.load().call_max;
             *place = Box::pin(context.service.admission.wait(queued, longest)).await?;
@@ -66,7 +66,7 @@ impl Call {
     }
 
     /// Continues the progress counter from the value the client saw while the call was held.
-    pub fn resume_progress(&mut self, progress: Option<Progress>) {
+    pub fn resume_progress(&mut self, progress: Option<CallProgress>) {
         if progress.is_some() {
             self.progress = progress;
         }
@@ -75,7 +75,7 @@ impl Call {
     /// Sends the call once more if its server ended before reading a byte of it: it waits for the
     /// next session. Returns false if the call was read or was sent again before.
     pub fn send_again(&mut self) -> bool {
-        let CallState::Running(RunningCall { exchange: Exchange::Sent(sent), .. }) = &mut self.state else {
+        let CallState::Running(RunningCall { exchange: UpstreamExchange::Sent(sent), .. }) = &mut self.state else {
             return false;
         };
         let Some(request) = sent.take_unsent().filter(|_| !self.is_retried) else { return false };

@@ -4,35 +4,36 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::task_id::TaskName;
-use crate::gateway::answer::Answer;
+use crate::gateway::answer::RequestAnswer;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::state::CallState;
-use crate::gateway::call::{Call, ClientEvent};
-use crate::gateway::decision::prepared::TaskWay;
+use crate::gateway::call::{ClientEvent, PermittedCall};
+use crate::gateway::decision::prepared::ClientTaskUse;
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::InputError;
 use crate::mcp::method::Method;
-use crate::mcp::task::Task;
+use crate::mcp::task::ServerTask;
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::upstream::call::exchange::Exchange;
-use crate::upstream::call::task::{Manner, TaskExchange, Way, decline_questions};
+use crate::upstream::call::exchange::UpstreamExchange;
+use crate::upstream::call::task::{CallRoute, TaskExchange, TaskRelation, decline_questions};
 use crate::upstream::session::lane::LaneUse;
-use crate::upstream::session::link::Link;
+use crate::upstream::session::link::UpstreamLink;
 use crate::wire::raw::RawJson;
 
-impl Call {
+impl PermittedCall {
     /// Sends the call again as one that may become a task, if its server accepts it only as such.
     /// Returns false if the error says otherwise or the call may not be sent again.
     pub(super) fn retry_as_task(&mut self, error: &RawJson) -> bool {
         let context = &self.context;
         let CallState::Running(running) = &mut self.state else { return false };
         let Some(request) = &running.request else { return false };
-        let is_first = !matches!(running.exchange, Exchange::Task(_));
+        let is_first = !matches!(running.exchange, UpstreamExchange::Task(_));
         let is_wanted = is_first && TASKS.alone_is_wanted(error);
         let Some(link) = running.lane.open_link().filter(|_| is_wanted) else { return false };
         let Ok(entry) = context.item() else { return false };
-        if Manner::of(&link, context.labels.method, entry, context.task_way().is_some()) != Manner::Perhaps {
+        if TaskRelation::of(&link, context.labels.method, entry, context.task_way().is_some()) != TaskRelation::Perhaps
+        {
             return false;
         }
         if context.recheck(false).is_err() {
@@ -40,14 +41,14 @@ impl Call {
         }
         let way = context.task_channel(link, running.lane.clone());
         let exchange = TaskExchange::start(way, context.terms(), request.clone(), &entry.headers);
-        running.exchange = Exchange::Task(Box::new(exchange));
+        running.exchange = UpstreamExchange::Task(Box::new(exchange));
         true
     }
 
     /// Answers with the task that the call became, under an id sealed for its caller; any other
     /// incomplete result is a request for input.
     pub(super) fn became(&mut self, raw: &RawJson) -> Option<ClientEvent> {
-        let Some(task) = Task::created(raw, false).filter(|_| self.context.input.is_some()) else {
+        let Some(task) = ServerTask::created(raw, false).filter(|_| self.context.input.is_some()) else {
             return self.ask(raw);
         };
         let (upstream, item) = (self.context.handle.name.to_string(), self.context.action.canonical.to_string());
@@ -66,7 +67,7 @@ impl Call {
         }
         self.count(OutcomeLabel::Task);
         self.end();
-        Some(ClientEvent::Done(Answer::ok(task.for_caller(&id))))
+        Some(ClientEvent::Done(RequestAnswer::ok(task.for_caller(&id))))
     }
 
     /// Declines, at the server, those questions of a task that the client is not shown.
@@ -79,7 +80,7 @@ impl Call {
 
     /// Returns the answer to a client's request about a task.
     pub(super) fn about_task(&mut self, raw: &RawJson) -> ClientEvent {
-        let Some(TaskWay::Named { theirs, ours }) = self.context.task_way() else {
+        let Some(ClientTaskUse::Named { theirs, ours }) = self.context.task_way() else {
             return self.misasked(InputError::Malformed);
         };
         let shown = if self.context.labels.method == Method::TasksGet {
@@ -100,7 +101,7 @@ impl Call {
             Ok(shown) => {
                 self.count(OutcomeLabel::Ok);
                 self.end();
-                ClientEvent::Done(Answer::ok(shown))
+                ClientEvent::Done(RequestAnswer::ok(shown))
             }
             Err(why) => self.misasked(why),
         }
@@ -109,13 +110,13 @@ impl Call {
 
 impl CallContext {
     /// Returns the request's relation to tasks, if its client knows them.
-    pub(super) fn task_way(&self) -> Option<&TaskWay> {
+    pub(super) fn task_way(&self) -> Option<&ClientTaskUse> {
         self.input.as_ref().and_then(|input| input.task.as_ref())
     }
 
     /// Returns the channel over which a call that may become a task is sent and followed.
-    pub(super) fn task_channel(&self, link: Link, lane: LaneUse) -> Way {
+    pub(super) fn task_channel(&self, link: UpstreamLink, lane: LaneUse) -> CallRoute {
         let (handle, tasks) = (Arc::clone(&self.handle), self.service.tasks.clone());
-        Way { handle, link, lane, permit: self.permit.onward(), tasks }
+        CallRoute { handle, link, lane, permit: self.permit.onward(), tasks }
     }
 }

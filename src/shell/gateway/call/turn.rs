@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::config::Upstream;
-use crate::engine::askers::Item;
-use crate::engine::failure::Failure;
-use crate::engine::turns::Passer;
-use crate::upstream::session::handle::Slot;
+use crate::config::UpstreamSettings;
+use crate::engine::askers::DefinedItem;
+use crate::engine::failure::CallFailure;
+use crate::engine::turns::TurnKind;
+use crate::upstream::session::handle::CallSlot;
 use crate::upstream::session::lane::{Lane, LaneUse};
-use crate::upstream::turns::InTurn;
+use crate::upstream::turns::SharedCallTurn;
 
 /// The slot of a call that is not sent yet, with the wait for its turn.
 pub(super) struct SlotHold {
-    pub slot: Slot,
+    pub slot: CallSlot,
     /// Time that the call waited for the slot. The wait for a turn is shorter by it.
     waited: Duration,
     wait: Option<TurnWait>,
@@ -25,12 +25,12 @@ pub(super) struct SlotHold {
 struct TurnWait {
     /// The session whose turn is awaited; another one may have replaced it.
     lane: LaneUse,
-    passer: Passer,
-    turn: BoxFuture<'static, Result<InTurn, Failure>>,
+    passer: TurnKind,
+    turn: BoxFuture<'static, Result<SharedCallTurn, CallFailure>>,
 }
 
 impl SlotHold {
-    pub(super) const fn new(slot: Slot, waited: Duration) -> Self {
+    pub(super) const fn new(slot: CallSlot, waited: Duration) -> Self {
         Self { slot, waited, wait: None }
     }
 
@@ -41,10 +41,10 @@ impl SlotHold {
     pub(super) async fn turn(
         &mut self,
         lane: &LaneUse,
-        passer: Passer,
-        item: Option<Item>,
-        spec: Arc<Upstream>,
-    ) -> Result<InTurn, Failure> {
+        passer: TurnKind,
+        item: Option<DefinedItem>,
+        spec: Arc<UpstreamSettings>,
+    ) -> Result<SharedCallTurn, CallFailure> {
         self.wait.take_if(|wait| !std::ptr::eq::<Lane>(&*wait.lane, &**lane));
         let wait = self.wait.get_or_insert_with(|| {
             let (at, waited) = (lane.clone(), self.waited);
@@ -57,7 +57,7 @@ impl SlotHold {
     }
 
     /// Returns the kind of the call that waits for its turn, if one waits.
-    pub(super) fn passer(&self) -> Option<Passer> {
+    pub(super) fn passer(&self) -> Option<TurnKind> {
         self.wait.as_ref().map(|wait| wait.passer)
     }
 }

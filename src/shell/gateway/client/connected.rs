@@ -11,12 +11,12 @@ use crate::mcp::client_name::ClientName;
 use crate::policy::Caller;
 
 /// A client's caller, and the name that the client gave itself, if any.
-pub type Named = (Caller, Option<ClientName>);
+pub type NamedClient = (Caller, Option<ClientName>);
 
 /// The clients on pipes and on HTTP connections of the modern era. Bounded by the number of
 /// connections. Clones share one table.
 #[derive(Clone, Debug, Default)]
-pub struct ConnectedClients(Arc<Mutex<HashMap<u64, Named, RandomState>>>);
+pub struct ConnectedClients(Arc<Mutex<HashMap<u64, NamedClient, RandomState>>>);
 
 impl ConnectedClients {
     /// Adds a client until the returned value is dropped.
@@ -28,7 +28,7 @@ impl ConnectedClients {
     }
 
     /// Counts the clients and `others` by caller and name, ordered by name and then caller.
-    pub fn counted(&self, others: Vec<Named>) -> Vec<(String, String, usize)> {
+    pub fn counted(&self, others: Vec<NamedClient>) -> Vec<(String, String, usize)> {
         let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (caller, name) in self.0.lock().values().cloned().chain(others) {
             let name = name.map(|name| name.to_string()).unwrap_or_default();

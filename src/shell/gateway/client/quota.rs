@@ -13,7 +13,7 @@ use crate::policy::Caller;
 
 /// The kind of resource that a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Good {
+pub enum QuotaKind {
     Connection,
     Call,
     Stream,
@@ -34,32 +34,32 @@ pub struct Quota {
     connections: AtomicUsize,
     calls: AtomicUsize,
     streams: AtomicUsize,
-    held: Mutex<HashMap<Caller, Arc<Held>, RandomState>>,
+    held: Mutex<HashMap<Caller, Arc<CallerUsage>, RandomState>>,
 }
 
 /// The number of each resource that one caller holds.
 #[derive(Debug, Default)]
-struct Held {
+struct CallerUsage {
     connections: AtomicUsize,
     calls: AtomicUsize,
     streams: AtomicUsize,
 }
 
-impl Held {
-    fn count(&self, good: Good) -> &AtomicUsize {
+impl CallerUsage {
+    fn count(&self, good: QuotaKind) -> &AtomicUsize {
         match good {
-            Good::Connection => &self.connections,
-            Good::Call => &self.calls,
-            Good::Stream => &self.streams,
+            QuotaKind::Connection => &self.connections,
+            QuotaKind::Call => &self.calls,
+            QuotaKind::Stream => &self.streams,
         }
     }
 }
 
 /// A slot held by one caller; released on drop. `None` for the local user, which has no quota.
 #[derive(Debug)]
-pub struct Place(Option<(Arc<Held>, Good)>);
+pub struct QuotaSlot(Option<(Arc<CallerUsage>, QuotaKind)>);
 
-impl Drop for Place {
+impl Drop for QuotaSlot {
     fn drop(&mut self) {
         if let Some((held, good)) = &self.0 {
             held.count(*good).fetch_sub(1, Ordering::Relaxed);
@@ -86,21 +86,21 @@ impl Quota {
     }
 
     /// Takes a slot for a caller; `None` if its quota is used up.
-    pub fn take(&self, caller: &Caller, good: Good) -> Option<Place> {
+    pub fn take(&self, caller: &Caller, good: QuotaKind) -> Option<QuotaSlot> {
         if caller.is_local() {
-            return Some(Place(None));
+            return Some(QuotaSlot(None));
         }
         let limit = match good {
-            Good::Connection => &self.connections,
-            Good::Call => &self.calls,
-            Good::Stream => &self.streams,
+            QuotaKind::Connection => &self.connections,
+            QuotaKind::Call => &self.calls,
+            QuotaKind::Stream => &self.streams,
         };
         let limit = limit.load(Ordering::Relaxed);
         let held = {
             let mut table = self.held.lock();
             Arc::clone(table.entry(caller.clone()).or_default())
         };
-        let place = Place(Some((Arc::clone(&held), good)));
+        let place = QuotaSlot(Some((Arc::clone(&held), good)));
         // The slot subtracts what this adds, also if it is refused.
         (held.count(good).fetch_add(1, Ordering::Relaxed) < limit).then_some(place)
     }
@@ -114,23 +114,23 @@ mod tests {
     fn a_caller_gets_its_share_and_no_more() {
         let quota = Quota::new(QuotaLimits { connections: 1, calls: 2, streams: 1 });
         let [ci, dev] = ["ci", "dev"].map(Caller::named);
-        let first = quota.take(&ci, Good::Call);
-        let second = quota.take(&ci, Good::Call);
+        let first = quota.take(&ci, QuotaKind::Call);
+        let second = quota.take(&ci, QuotaKind::Call);
         assert!(first.is_some() && second.is_some());
-        assert!(quota.take(&ci, Good::Call).is_none());
-        assert!(quota.take(&ci, Good::Stream).is_some());
-        assert!(quota.take(&dev, Good::Call).is_some());
+        assert!(quota.take(&ci, QuotaKind::Call).is_none());
+        assert!(quota.take(&ci, QuotaKind::Stream).is_some());
+        assert!(quota.take(&dev, QuotaKind::Call).is_some());
         drop(first);
-        assert!(quota.take(&ci, Good::Call).is_some());
+        assert!(quota.take(&ci, QuotaKind::Call).is_some());
         quota.set_limits(QuotaLimits { connections: 1, calls: 1, streams: 1 });
-        assert!(quota.take(&ci, Good::Call).is_none(), "one is held");
+        assert!(quota.take(&ci, QuotaKind::Call).is_none(), "one is held");
         drop(second);
-        assert!(quota.take(&ci, Good::Call).is_some());
+        assert!(quota.take(&ci, QuotaKind::Call).is_some());
     }
 
     #[test]
     fn the_local_user_has_no_share() {
         let quota = Quota::new(QuotaLimits { connections: 0, calls: 0, streams: 0 });
-        assert!(quota.take(Caller::local(), Good::Call).is_some());
+        assert!(quota.take(Caller::local(), QuotaKind::Call).is_some());
     }
 }

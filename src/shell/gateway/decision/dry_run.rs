@@ -6,18 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::catalog::filter::Filter;
+use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::merge::{Annotate as _, Annotated, Catalog, Entry, Filters, NamingRules, Source, merge};
-use crate::catalog::name::{MAX_LENGTH, UpstreamName};
-use crate::config::{self, Config, Uris};
-use crate::mcp::method::List;
-use crate::policy::{
-    Action, Annotations, Annotator, Considered, Decision, Facts, Hints, Kind, Limiter, Policy, Said, Standing,
-    considered, decide,
+use crate::catalog::merge::{
+    Catalog, CatalogEntry, HintJudge as _, ItemFilters, JudgedHints, MergeSource, NamingRules, merge,
 };
-use crate::store::directory::Store;
-use crate::store::pins::Pins;
+use crate::catalog::name::{MAX_LENGTH, UpstreamName};
+use crate::config::{self, Config, UriExposure};
+use crate::mcp::method::ItemList;
+use crate::policy::{
+    ActionKind, Annotations, Decision, Hints, Limiter, OperatorHints, PinStatus, Policy, PolicyAction, RuleMatch,
+    StatedHints, ToolFacts, decide, matching_rules,
+};
+use crate::store::directory::StateDir;
+use crate::store::pins::PinRegistry;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// The input of a dry run.
@@ -25,7 +27,7 @@ use crate::wire::raw::{RawJson, RawObject};
 pub struct DryRun<'a> {
     pub caller: &'a str,
     pub profile: Option<&'a str>,
-    pub list: List,
+    pub list: ItemList,
     /// The exposed or canonical name of the item.
     pub name: &'a str,
     pub arguments: Option<RawJson>,
@@ -35,13 +37,13 @@ pub struct DryRun<'a> {
 
 /// The result of a dry run.
 #[derive(Debug)]
-pub struct Verdict {
-    pub action: Action,
+pub struct DryRunResult {
+    pub action: PolicyAction,
     /// True if the item was listed in an earlier run.
     pub known: bool,
     pub decision: Decision,
     /// All rules about the item, caller and view, in order of precedence.
-    pub rules: Vec<Considered>,
+    pub rules: Vec<RuleMatch>,
     /// Median time of one decision, if it was measured.
     pub took: Option<Duration>,
 }
@@ -51,7 +53,7 @@ pub struct Verdict {
 ///
 /// # Errors
 /// A sentence when there is no such profile or item.
-pub fn decide_once(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<Verdict, String> {
+pub fn decide_once(config: &Config, store: Option<&StateDir>, dry_run: &DryRun<'_>) -> Result<DryRunResult, String> {
     let policy = Policy::build(&config.policy)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
     let (action, known) = find(config, store, dry_run)?;
@@ -61,17 +63,17 @@ pub fn decide_once(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>)
     let limiter = Limiter::new(&policy);
     let decision = once(&limiter);
     let took = (dry_run.repeat > 0).then(|| median_time(dry_run.repeat, &|| drop(once(&limiter))));
-    let rules = considered(&policy, &rules, &action);
-    Ok(Verdict { action, known, decision, rules, took })
+    let rules = matching_rules(&policy, &rules, &action);
+    Ok(DryRunResult { action, known, decision, rules, took })
 }
 
 /// An item as its upstream listed it last.
 #[derive(Debug)]
-pub struct Offered {
-    pub kind: Kind,
+pub struct ListedItem {
+    pub kind: ActionKind,
     pub upstream: Arc<str>,
     pub canonical: Arc<str>,
-    pub facts: Facts,
+    pub facts: ToolFacts,
     /// Names of all arguments; `None` if the definition does not name all.
     pub arguments: Option<Vec<String>>,
 }
@@ -80,23 +82,23 @@ pub struct Offered {
 ///
 /// # Errors
 /// A sentence when the configuration's filters cannot be read.
-pub fn offered(config: &Config, store: Option<&Store>) -> Result<Vec<Offered>, String> {
-    let (inventories, standings) = remembered(config, store);
+pub fn list_items(config: &Config, store: Option<&StateDir>) -> Result<Vec<ListedItem>, String> {
+    let (inventories, standings) = read_last_lists(config, store);
     let catalog = catalog(config, None, &inventories, &standings)?;
-    let offered = |entry: &Entry| Offered {
-        kind: Kind::from(entry.list),
+    let offered = |entry: &CatalogEntry| ListedItem {
+        kind: ActionKind::from(entry.list),
         upstream: entry.upstream_name.shared(),
         canonical: Arc::clone(&entry.canonical),
-        facts: Facts::from(entry),
+        facts: ToolFacts::from(entry),
         arguments: arguments(entry),
     };
-    Ok(catalog.entries().iter().filter(|entry| entry.list != List::Templates).map(offered).collect())
+    Ok(catalog.entries().iter().filter(|entry| entry.list != ItemList::Templates).map(offered).collect())
 }
 
 /// Returns the names of a definition's arguments; `None` if its schema says more than a list of
 /// properties.
-fn arguments(entry: &Entry) -> Option<Vec<String>> {
-    if entry.list == List::Prompts {
+fn arguments(entry: &CatalogEntry) -> Option<Vec<String>> {
+    if entry.list == ItemList::Prompts {
         let list = entry.definition.list("arguments").unwrap_or_default();
         return list.iter().map(|one| RawObject::parse(one).ok()?.string("name")).collect();
     }
@@ -110,18 +112,21 @@ fn arguments(entry: &Entry) -> Option<Vec<String>> {
 }
 
 /// Reads the inventories and the pins' standings of the last run.
-fn remembered<'c>(config: &'c Config, store: Option<&Store>) -> (HashMap<&'c UpstreamName, Inventory>, Standings) {
+fn read_last_lists<'c>(
+    config: &'c Config,
+    store: Option<&StateDir>,
+) -> (HashMap<&'c UpstreamName, Inventory>, UpstreamStandings) {
     let inventories: HashMap<&UpstreamName, Inventory> = config
         .upstreams
         .iter()
         .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.inventory_key())?.inventory)))
         .collect();
     // Without pins no tool counts as known, so no rule about claims allows anything.
-    let pins = store.filter(|store| store.has_db()).and_then(|store| Pins::open(store.db().ok()?).ok());
+    let pins = store.filter(|store| store.has_db()).and_then(|store| PinRegistry::open(store.db().ok()?).ok());
     let known = inventories.iter().filter_map(|(name, inventory)| {
-        Some((UpstreamName::clone(name), pins.as_ref()?.standings(name, inventory.items(List::Tools))))
+        Some((UpstreamName::clone(name), pins.as_ref()?.standings(name, inventory.items(ItemList::Tools))))
     });
-    let standings: Standings = known.collect();
+    let standings: UpstreamStandings = known.collect();
     (inventories, standings)
 }
 
@@ -141,43 +146,48 @@ fn median_time(repeat: usize, run: &dyn Fn()) -> Duration {
 
 /// Finds the item in the lists of the last run, or assumes one by its canonical name. Returns its
 /// action and whether the item was listed.
-fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<(Action, bool), String> {
+fn find(config: &Config, store: Option<&StateDir>, dry_run: &DryRun<'_>) -> Result<(PolicyAction, bool), String> {
     let profile = dry_run.profile.map(|name| {
         let profile = config.profiles.iter().find(|profile| profile.name == name);
         profile.ok_or_else(|| format!("there is no profile `{name}`"))
     });
     let profile = profile.transpose()?;
-    let (inventories, standings) = remembered(config, store);
+    let (inventories, standings) = read_last_lists(config, store);
     let catalog = catalog(config, profile, &inventories, &standings)?;
     let named = catalog.entries().iter().filter(|entry| entry.list == dry_run.list);
     let exact = || named.clone().find(|entry| *entry.canonical == *dry_run.name);
     let by_name = || catalog.entry(catalog.find(dry_run.list, dry_run.name)?);
-    let known = |canonical: &str, entry: &Entry| {
+    let known = |canonical: &str, entry: &CatalogEntry| {
         let action = action(dry_run, entry.upstream_name.as_str(), canonical, (entry.annotations, entry.said));
-        Ok((Action { claims: entry.claims, ..action }, true))
+        Ok((PolicyAction { claims: entry.claims, ..action }, true))
     };
     if let Some(entry) = by_name().or_else(exact) {
         return known(&entry.canonical, entry);
     }
-    if dry_run.list == List::Resources
+    if dry_run.list == ItemList::Resources
         && let Some(entry) = catalog.find_template(dry_run.name).and_then(|at| catalog.entry(at))
     {
         let prefix = format!("{}+", entry.upstream_name);
         let uri = dry_run.name.strip_prefix(&prefix).unwrap_or(dry_run.name);
         return known(&format!("{prefix}{uri}"), entry);
     }
-    unseen(config, dry_run).map(|action| (action, false))
+    assume_item(config, dry_run).map(|action| (action, false))
 }
 
-fn action(dry_run: &DryRun<'_>, upstream: &str, canonical: &str, (annotations, said): (Annotations, Said)) -> Action {
-    let kind = Kind::from(dry_run.list);
-    Action {
+fn action(
+    dry_run: &DryRun<'_>,
+    upstream: &str,
+    canonical: &str,
+    (annotations, said): (Annotations, StatedHints),
+) -> PolicyAction {
+    let kind = ActionKind::from(dry_run.list);
+    PolicyAction {
         profile: dry_run.profile.map(Arc::from),
         kind,
         annotations,
         said,
-        arguments: dry_run.arguments.clone().filter(|_| kind != Kind::Resource),
-        ..Action::stand_in(dry_run.caller, upstream, canonical)
+        arguments: dry_run.arguments.clone().filter(|_| kind != ActionKind::Resource),
+        ..PolicyAction::stand_in(dry_run.caller, upstream, canonical)
     }
 }
 
@@ -186,8 +196,8 @@ fn action(dry_run: &DryRun<'_>, upstream: &str, canonical: &str, (annotations, s
 ///
 /// # Errors
 /// A sentence when the name has no upstream of the configuration.
-fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Action, String> {
-    let between = if dry_run.list == List::Resources { "+" } else { "__" };
+fn assume_item(config: &Config, dry_run: &DryRun<'_>) -> Result<PolicyAction, String> {
+    let between = if dry_run.list == ItemList::Resources { "+" } else { "__" };
     let owner = config.upstreams.iter().find_map(|upstream| {
         let rest = dry_run.name.strip_prefix(upstream.name.as_str())?.strip_prefix(between)?;
         (!rest.is_empty()).then_some((upstream, rest))
@@ -203,36 +213,36 @@ fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Action, String> {
             dry_run.name
         )
     })?;
-    let annotator = Annotator::build(upstream.trust, &upstream.annotations)?;
-    let Annotated { effective, said, .. } = match dry_run.list {
-        List::Tools => annotator.annotate(original, &Hints::default(), false),
-        List::Prompts | List::Resources | List::Templates => Annotated::default(),
+    let annotator = OperatorHints::build(upstream.trust, &upstream.annotations)?;
+    let JudgedHints { effective, said, .. } = match dry_run.list {
+        ItemList::Tools => annotator.annotate(original, &Hints::default(), false),
+        ItemList::Prompts | ItemList::Resources | ItemList::Templates => JudgedHints::default(),
     };
     Ok(action(dry_run, upstream.name.as_str(), dry_run.name, (effective, said)))
 }
 
 /// The standing of each upstream's tools, from their pins.
-type Standings = HashMap<UpstreamName, HashMap<String, Standing>>;
+type UpstreamStandings = HashMap<UpstreamName, HashMap<String, PinStatus>>;
 
 /// Merges the catalog of a view from what the upstreams listed last.
 fn catalog(
     config: &Config,
     profile: Option<&config::Profile>,
     inventories: &HashMap<&UpstreamName, Inventory>,
-    standings: &Standings,
+    standings: &UpstreamStandings,
 ) -> Result<Catalog, String> {
     let empty = Inventory::default();
     let mut parts = Vec::new();
     for upstream in &config.upstreams {
-        let annotator = Annotator::build(upstream.trust, &upstream.annotations)?;
+        let annotator = OperatorHints::build(upstream.trust, &upstream.annotations)?;
         parts.push((upstream, filters([&upstream.tools, &upstream.prompts, &upstream.resources])?, annotator));
     }
     let shown = |name: &UpstreamName| profile.is_none_or(|profile| profile.upstreams.contains(name));
-    let sources: Vec<Source<'_>> = parts
+    let sources: Vec<MergeSource<'_>> = parts
         .iter()
         .enumerate()
         .filter(|(_, (upstream, ..))| shown(&upstream.name))
-        .map(|(index, (upstream, filters, annotator))| Source {
+        .map(|(index, (upstream, filters, annotator))| MergeSource {
             upstream: &upstream.name,
             prefix: &upstream.prefix,
             inventory: inventories.get(&upstream.name).unwrap_or(&empty),
@@ -248,7 +258,7 @@ fn catalog(
         profile.map(|profile| filters([&profile.tools, &profile.prompts, &profile.resources])).transpose()?;
     let naming = NamingRules {
         max_length: MAX_LENGTH,
-        prefix_uris: config.naming.uris == Uris::Prefix,
+        prefix_uris: config.naming.uris == UriExposure::Prefix,
         transparent: profile.is_some_and(|profile| profile.transparent),
         // Hints do not matter: no client sees this catalog.
         tightened: false,
@@ -257,8 +267,8 @@ fn catalog(
     Ok(merge(&sources, naming).0)
 }
 
-fn filters(lists: [&config::Filter; 3]) -> Result<Filters, String> {
-    let build = |filter: &config::Filter| Filter::build(&filter.allow, &filter.deny, &filter.rename);
+fn filters(lists: [&config::FilterSettings; 3]) -> Result<ItemFilters, String> {
+    let build = |filter: &config::FilterSettings| ItemFilter::build(&filter.allow, &filter.deny, &filter.rename);
     let [tools, prompts, resources] = lists;
-    Ok(Filters { tools: build(tools)?, prompts: build(prompts)?, resources: build(resources)? })
+    Ok(ItemFilters { tools: build(tools)?, prompts: build(prompts)?, resources: build(resources)? })
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::catalog::merge::Entry;
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::route::{RouteError, Routed, route, shown};
-use crate::gateway::answer::{Answer, refused, unroutable};
+use crate::catalog::merge::CatalogEntry;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::route::{RouteError, RoutedRequest, route, shorten};
+use crate::gateway::answer::{RequestAnswer, refusal_answer, unknown_item_answer};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
-use crate::gateway::snapshot::{Snapshot, View};
+use crate::gateway::snapshot::{CatalogView, Snapshot};
 use crate::mcp::meta::Meta;
-use crate::mcp::method::{List, Method};
-use crate::policy::{Action, ItemRules, Kind};
-use crate::upstream::session::handle::Handle;
+use crate::mcp::method::{ItemList, Method};
+use crate::policy::{ActionKind, ItemRules, PolicyAction};
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 
@@ -22,20 +22,20 @@ use crate::wire::raw::RawObject;
 pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// An item found for a request, with its rules, its upstream and its snapshot.
-pub struct Found<'s> {
+pub struct FoundItem<'s> {
     pub snapshot: &'s Snapshot,
-    pub view: &'s Arc<View>,
+    pub view: &'s Arc<CatalogView>,
     /// Index in the view's catalog.
     pub at: usize,
-    pub entry: &'s Entry,
+    pub entry: &'s CatalogEntry,
     /// The rules about calls of the item.
     pub rules: &'s ItemRules,
-    pub handle: &'s Arc<Handle>,
+    pub handle: &'s Arc<UpstreamHandle>,
 }
 
-impl<'s> Found<'s> {
+impl<'s> FoundItem<'s> {
     /// Looks up an item by its index in a view; `None` if the index or its upstream does not exist.
-    pub fn new(snapshot: &'s Snapshot, view: &'s Arc<View>, at: usize) -> Option<Self> {
+    pub fn new(snapshot: &'s Snapshot, view: &'s Arc<CatalogView>, at: usize) -> Option<Self> {
         let (entry, rules) = view.item(at)?;
         let handle = snapshot.handles.get(entry.upstream)?;
         Some(Self { snapshot, view, at, entry, rules, handle })
@@ -43,7 +43,7 @@ impl<'s> Found<'s> {
 
     /// Makes the policy's action for a request about the item. `uri` is the canonical name of an
     /// unlisted resource, if the item is a template.
-    pub fn action(&self, client: &ClientContext, kind: Kind, uri: Option<String>) -> Action {
+    pub fn action(&self, client: &ClientContext, kind: ActionKind, uri: Option<String>) -> PolicyAction {
         let mut action = client.action(self.entry, kind, self.handle.launch());
         if let Some(uri) = uri {
             action.canonical = Arc::from(uri);
@@ -56,21 +56,21 @@ impl<'s> Found<'s> {
     pub fn unknown(&self, params: &RawObject) -> RouteError {
         let exposed = || self.entry.exposed.to_string();
         match self.entry.list {
-            List::Tools => RouteError::UnknownTool(exposed()),
-            List::Prompts => RouteError::UnknownPrompt(exposed()),
-            List::Resources | List::Templates => {
+            ItemList::Tools => RouteError::UnknownTool(exposed()),
+            ItemList::Prompts => RouteError::UnknownPrompt(exposed()),
+            ItemList::Resources | ItemList::Templates => {
                 // A completion names its item inside `ref`.
                 let uri = params.string("uri").filter(|_| params.get("ref").is_none());
                 let uri = uri.unwrap_or_else(exposed);
-                RouteError::UnknownResource(shown(&uri))
+                RouteError::UnknownResource(shorten(&uri))
             }
         }
     }
 
     /// Returns the rules about an action if they are not those of the item's calls: actions such as
     /// completions have their own, and so has a URI that a template covers.
-    pub fn own_rules(&self, action: &Action) -> Option<ItemRules> {
-        let is_call = action.kind == Kind::from(self.entry.list);
+    pub fn own_rules(&self, action: &PolicyAction) -> Option<ItemRules> {
+        let is_call = action.kind == ActionKind::from(self.entry.list);
         let is_listed = Arc::ptr_eq(&action.canonical, &self.entry.canonical);
         (!is_call || !is_listed)
             .then(|| self.snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical))
@@ -90,9 +90,9 @@ impl Service {
         method: Method,
         params: &RawObject,
         meta: Meta,
-    ) -> Result<(Found<'s>, Routed), Answer> {
+    ) -> Result<(FoundItem<'s>, RoutedRequest), RequestAnswer> {
         let Some(view) = snapshot.view(client.profile.as_deref()) else {
-            return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
+            return Err(RequestAnswer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
         };
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         let unkept =
@@ -109,10 +109,10 @@ impl Service {
                 }
                 self.turned_away.tell(snapshot, client, method, params);
             }
-            unroutable(&error, params, client.revision)
+            unknown_item_answer(&error, params, client.revision)
         })?;
-        let found = Found::new(snapshot, view, routed.entry);
-        let found = found.ok_or_else(|| Answer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
+        let found = FoundItem::new(snapshot, view, routed.entry);
+        let found = found.ok_or_else(|| RequestAnswer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
         Ok((found, routed))
     }
 
@@ -120,16 +120,16 @@ impl Service {
     fn unkept(
         &self,
         snapshot: &Snapshot,
-        view: &View,
+        view: &CatalogView,
         client: &ClientContext,
         method: Method,
         params: &RawObject,
         meta: Meta,
-    ) -> Option<Answer> {
+    ) -> Option<RequestAnswer> {
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         route(&view.catalog, method, params, meta, visible).ok()?;
         let text = "The definition of this item is new and cannot be recorded at the moment, so the call was not made.";
-        let failure = Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT);
-        Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
+        let failure = CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT);
+        Some(refusal_answer(&failure, &self.labels(method, clock::now()), client.revision))
     }
 }

@@ -5,39 +5,39 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::state::StateUse;
-use crate::policy::Lease;
-use crate::policy::consent::Grant;
+use crate::policy::LimitLease;
+use crate::policy::consent::ApprovalGrant;
 use crate::store::approvals::Approvals;
-use crate::store::audit::Recorded;
+use crate::store::audit::RecordState;
 use crate::store::leases::Leases;
 use crate::store::states::UsedStates;
 
 /// The writes that a call waits for. A cancelled wait can be started again and continues. Dropped
 /// before the writes are done, it gives a once-grant back: a refused call uses nothing up.
-pub(crate) struct Gate {
-    work: BoxFuture<'static, Result<(), Failure>>,
-    once: Option<Arc<Grant>>,
+pub(crate) struct DiskGate {
+    work: BoxFuture<'static, Result<(), CallFailure>>,
+    once: Option<Arc<ApprovalGrant>>,
 }
 
-impl Gate {
+impl DiskGate {
     /// Collects a call's writes; `None` if it has none to wait for.
     pub(crate) fn new(
         approvals: &Arc<Approvals>,
-        recorded: Recorded,
-        grant: Option<&Arc<Grant>>,
-        lease: Option<(Leases, Lease)>,
+        recorded: RecordState,
+        grant: Option<&Arc<ApprovalGrant>>,
+        lease: Option<(Leases, LimitLease)>,
         state: Option<(UsedStates, StateUse)>,
     ) -> Option<Self> {
         let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(approvals), Arc::clone(grant)));
-        if once.is_none() && lease.is_none() && state.is_none() && matches!(recorded, Recorded::Accepted) {
+        if once.is_none() && lease.is_none() && state.is_none() && matches!(recorded, RecordState::Accepted) {
             return None;
         }
         let kept = once.as_ref().map(|(_, grant)| Arc::clone(grant));
-        let used = grant.cloned().filter(|_| matches!(recorded, Recorded::Pending(_)));
+        let used = grant.cloned().filter(|_| matches!(recorded, RecordState::Pending(_)));
         let work = Box::pin(async move {
-            let unrecorded = |text: &str| Failure::new(Reason::Unrecorded, Executed::No, text);
+            let unrecorded = |text: &str| CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text);
             if let Some((leases, lease)) = &lease {
                 leases.settle(lease).await?;
             }
@@ -68,14 +68,14 @@ impl Gate {
     /// Waits until everything is on disk. After an error the call must not be made.
     ///
     /// # Errors
-    /// [`Reason::Unrecorded`], [`Reason::Limited`] if other processes have used a limit up, or
-    /// [`Reason::Denied`] if one has used the state.
-    pub(crate) async fn pass(&mut self) -> Result<(), Failure> {
+    /// [`FailureReason::Unrecorded`], [`FailureReason::Limited`] if other processes have used a limit up, or
+    /// [`FailureReason::Denied`] if one has used the state.
+    pub(crate) async fn pass(&mut self) -> Result<(), CallFailure> {
         (&mut self.work).await
     }
 }
 
-impl Drop for Gate {
+impl Drop for DiskGate {
     fn drop(&mut self) {
         if let Some(grant) = &self.once {
             grant.give_back();

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use crate::base::clock;
-use crate::catalog::filter::Filter as Patterns;
-use crate::catalog::name::canonical;
-use crate::config::{Filter, Upstream};
-use crate::gateway::answer::{Answer, refused};
+use crate::catalog::filter::ItemFilter as Patterns;
+use crate::catalog::name::canonical_name;
+use crate::config::{FilterSettings, UpstreamSettings};
+use crate::gateway::answer::{RequestAnswer, refusal_answer};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::Method;
-use crate::policy::{Facts, Kind};
+use crate::policy::{ActionKind, ToolFacts};
 use crate::wire::raw::RawObject;
 
 impl Service {
@@ -25,34 +25,34 @@ impl Service {
         client: &ClientContext,
         method: Method,
         params: &RawObject,
-    ) -> Option<Answer> {
+    ) -> Option<RequestAnswer> {
         let name = params.said("name").filter(|_| method == Method::ToolsCall)?;
         let unlisted = snapshot.handles.iter().zip(&snapshot.unlisted).filter(|(_, unlisted)| **unlisted);
         let failure = unlisted.into_iter().find_map(|(handle, _)| {
             let spec = handle.spec.load();
             handle.main.starting(&spec).filter(|_| may_show(snapshot, client, &spec, &name))
         })?;
-        Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
+        Some(refusal_answer(&failure, &self.labels(method, clock::now()), client.revision))
     }
 }
 
 /// Whether the upstream could show the client a tool of that exposed name.
-fn may_show(snapshot: &Snapshot, client: &ClientContext, spec: &Upstream, name: &str) -> bool {
+fn may_show(snapshot: &Snapshot, client: &ClientContext, spec: &UpstreamSettings, name: &str) -> bool {
     let profile = client.profile.as_deref().and_then(|name| snapshot.config.profiles.iter().find(|p| p.name == name));
     let prefix = if profile.is_some_and(|profile| profile.transparent) { "" } else { spec.prefix.as_str() };
     let Some(local) = name.strip_prefix(prefix).filter(|local| !local.is_empty()) else { return false };
     let renamed = spec.tools.rename.iter().find(|(_, own)| own == local).map(|(original, _)| original.as_str());
     let original = renamed.unwrap_or(local);
-    let canonical = canonical(&spec.name, original);
-    let rules = snapshot.policy.item_rules(Kind::Tool, spec.name.as_str(), &canonical);
+    let canonical = canonical_name(&spec.name, original);
+    let rules = snapshot.policy.item_rules(ActionKind::Tool, spec.name.as_str(), &canonical);
     let view = client.profile.as_deref().unwrap_or_default();
     let in_profile =
         profile.is_none_or(|profile| profile.upstreams.contains(&spec.name) && admits(&profile.tools, &canonical));
     in_profile
         && admits(&spec.tools, original)
-        && !snapshot.policy.hidden(&rules, &client.caller, view, Facts::default())
+        && !snapshot.policy.hidden(&rules, &client.caller, view, ToolFacts::default())
 }
 
-fn admits(filter: &Filter, name: &str) -> bool {
+fn admits(filter: &FilterSettings, name: &str) -> bool {
     Patterns::build(&filter.allow, &filter.deny, &[]).is_ok_and(|patterns| patterns.admits(name))
 }

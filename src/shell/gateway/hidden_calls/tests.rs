@@ -5,65 +5,65 @@ use std::sync::atomic::AtomicUsize;
 use arc_swap::ArcSwapOption;
 
 use super::*;
-use crate::base::budget::Budget;
+use crate::base::budget::ByteBudget;
 use crate::base::callers::CallerCounts;
 use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::merge::{Filters, NamingRules, Source, merge};
+use crate::catalog::merge::{ItemFilters, MergeSource, NamingRules, merge};
 use crate::catalog::name::UpstreamName;
 use crate::config;
 use crate::gateway::client::ClientContext;
-use crate::gateway::client::admission::Admission;
+use crate::gateway::client::admission::RequestAdmission;
 use crate::gateway::client::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::role::GatewayRole;
-use crate::gateway::snapshot::{Snapshot, View};
-use crate::gateway::supervisor::{self, Parts, Supervised};
+use crate::gateway::snapshot::{CatalogView, Snapshot};
+use crate::gateway::supervisor::{self, SupervisorHandle, SupervisorServices};
 use crate::gateway::turned_away::MAX_NAME;
-use crate::gateway::waiting::client_call::Handled;
+use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::mcp::item::Definition;
 use crate::mcp::meta::Meta;
-use crate::mcp::method::{List, Method};
+use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
-use crate::policy::{Caller, Effect, Limiter, Policy, PolicySpec, RuleSpec};
+use crate::policy::{Caller, Limiter, Policy, PolicySpec, RuleEffect, RuleSpec};
 use crate::store::approvals::Approvals;
-use crate::store::audit::Audit;
+use crate::store::audit::AuditLog;
 use crate::store::leases::Leases;
-use crate::store::pins::Pins;
-use crate::store::recent::Recent;
+use crate::store::pins::PinRegistry;
+use crate::store::recent::RecentDecisions;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::call::parks::Parks;
-use crate::upstream::login::parts::LoginParts;
+use crate::upstream::call::parks::ParkedCalls;
+use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
-use crate::upstream::process::mark::Marks;
-use crate::upstream::spawner::Intake;
+use crate::upstream::process::mark::OwnerMarks;
+use crate::upstream::spawner::IntakeLimits;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Makes a gateway without upstreams whose catalog has the tools `fx__open` and `fx__hidden`.
 struct Gateway {
     service: Arc<Service>,
-    _supervised: Supervised,
+    _supervised: SupervisorHandle,
 }
 
 fn gateway() -> Gateway {
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let (config, _) = config::parse("", "test.toml", &|_| None, &no_file).unwrap_or_else(|why| panic!("{why}"));
     let (metrics, limits) = (Metrics::new().unwrap(), config.server.limits.clone());
-    let budget = Budget::new(limits.buffered_bytes);
+    let budget = ByteBudget::new(limits.buffered_bytes);
     let leases = Leases::new(None, metrics.clone());
-    let parts = Parts {
+    let parts = SupervisorServices {
         role: GatewayRole::Serve,
         metrics: metrics.clone(),
         store: None,
         http: HttpClient::new(),
-        intake: Intake::new(Arc::clone(&budget), &limits),
-        logins: LoginParts::new(None, Audit::none()),
+        intake: IntakeLimits::new(Arc::clone(&budget), &limits),
+        logins: LoginServices::new(None, AuditLog::none()),
         leases: leases.clone(),
-        pins: Pins::memory(),
+        pins: PinRegistry::memory(),
         times: StopTimes::DAEMON,
-        marks: Marks::claim(None),
+        marks: OwnerMarks::claim(None),
     };
     let approvals = Arc::new(Approvals::memory(&config.consent));
     let supervised = supervisor::start(config, parts).unwrap();
@@ -78,8 +78,8 @@ fn gateway() -> Gateway {
         generation: supervised.generation.clone(),
         settled: supervised.settled.clone(),
         metrics,
-        audit: Audit::none(),
-        parks: Parks::new(tasks.clone(), draining.clone()),
+        audit: AuditLog::none(),
+        parks: ParkedCalls::new(tasks.clone(), draining.clone()),
         approvals,
         leases,
         tasks,
@@ -88,12 +88,12 @@ fn gateway() -> Gateway {
         keys: Keys::open(None).unwrap().unwrap(),
         max_result_bytes: AtomicUsize::new(limits.result_bytes),
         budget,
-        admission: Admission::new(&limits),
+        admission: RequestAdmission::new(&limits),
         held: HeldCalls::default(),
         calls: AtomicU64::new(0),
         calls_of: CallerCounts::default(),
         clients: ConnectedClients::default(),
-        recent: Recent::default(),
+        recent: RecentDecisions::default(),
         console: OnceLock::new(),
         ports: OnceLock::new(),
         refused_reload: ArcSwapOption::empty(),
@@ -102,23 +102,23 @@ fn gateway() -> Gateway {
     supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
     let mut inventory = Inventory::default();
     let tools = [r#"{"name":"open"}"#, r#"{"name":"hidden"}"#]
-        .map(|text| Definition::read(List::Tools, &RawJson::trusted(text)).unwrap());
-    inventory.replace(List::Tools, tools.into());
-    let source = Source {
+        .map(|text| Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap());
+    inventory.replace(ItemList::Tools, tools.into());
+    let source = MergeSource {
         upstream: &UpstreamName::parse("fx").unwrap(),
         prefix: "fx__",
         inventory: &inventory,
-        filters: &Filters::default(),
-        annotate: &policy::Annotator::default(),
+        filters: &ItemFilters::default(),
+        annotate: &policy::OperatorHints::default(),
         needs_headers: false,
         standings: None,
         withheld: None,
         index: 0,
     };
     let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
-    let mut rule = RuleSpec::new("no", Effect::Deny);
+    let mut rule = RuleSpec::new("no", RuleEffect::Deny);
     rule.tools = vec!["fx__hidden".to_owned()];
-    let spec = PolicySpec { default: Effect::Allow, rules: vec![rule], limits: Vec::new() };
+    let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], limits: Vec::new() };
     let policy = Arc::new(Policy::build(&spec).unwrap());
     let old = service.snapshots.load_full();
     service.snapshots.store(Arc::new(Snapshot {
@@ -130,7 +130,7 @@ fn gateway() -> Gateway {
         tasks: Vec::new(),
         unlisted: Vec::new(),
         input: Vec::new(),
-        whole: Arc::new(View::new("", merge(&[source], rules).0, &policy)),
+        whole: Arc::new(CatalogView::new("", merge(&[source], rules).0, &policy)),
         profiles: std::collections::HashMap::new(),
         unkept: std::collections::HashMap::new(),
         limiter: Arc::new(Limiter::new(&policy)),
@@ -152,7 +152,7 @@ fn params(name: &str) -> RawObject {
 
 fn call(service: &Arc<Service>, client: &ClientContext, params: &RawObject) {
     let handled = service.call(client, Method::ToolsCall, params, Meta::default(), clock::now());
-    assert!(matches!(&handled, Handled::Answer(answer) if answer.outcome.is_err()));
+    assert!(matches!(&handled, RequestOutcome::Answer(answer) if answer.outcome.is_err()));
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn hidden_and_unknown_calls_are_handed_over_alike_and_told_apart_later() {
     for name in ["fx__hidden", "fx__absent"] {
         turned_away.tell(&snapshot, &client(), Method::ToolsCall, &params(name));
     }
-    let calls: Vec<Call> = std::iter::from_fn(|| watch.calls.try_recv().ok()).collect();
+    let calls: Vec<UnknownCall> = std::iter::from_fn(|| watch.calls.try_recv().ok()).collect();
     assert_eq!(calls.len(), 2, "the request does not look whether the item exists");
     let kept: Vec<_> = calls.iter().map(|call| call.kept_back().map(|(action, rule)| (action.listed, rule))).collect();
     assert_eq!(kept, [Some((Arc::from("fx__hidden"), Arc::from("no"))), None]);
@@ -208,7 +208,7 @@ async fn the_time_of_an_answer_does_not_tell_hidden_from_unknown() {
     let (gateway, client) = (gateway(), client());
     let names = [params("fx__hidden"), params("fx__absent")];
     // So that both calls look into the lists that the client was shown.
-    assert!(gateway.service.list(&client, List::Tools, &RawObject::default()).outcome.is_ok());
+    assert!(gateway.service.list(&client, ItemList::Tools, &RawObject::default()).outcome.is_ok());
     let mut times: [Vec<f64>; 2] = Default::default();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     while times.iter().any(|times| times.len() < CALLS) {

@@ -9,7 +9,7 @@ pub(super) const TIME: Duration = Duration::from_secs(10);
 /// The reason why a notice failed. No text contains any part of the notice, of an answer or of a
 /// secret.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failed {
+pub(super) enum NoticeError {
     #[error("{0}")]
     Start(String),
     #[error("the program ended with {0}")]

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use crate::policy::consent::ApprovalView;
-use crate::policy::consent::view::Paint;
+use crate::policy::consent::view::ViewColours;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -29,7 +29,7 @@ pub(super) fn notice(listed: &[ApprovalView], more: usize, open: usize, argument
 }
 
 /// Returns a test notice, marked as one, with an approval that does not exist.
-pub(super) fn trial(page: Option<&str>) -> Bytes {
+pub(super) fn test_notice(page: Option<&str>) -> Bytes {
     let texts = [("caller", "local"), ("item", "headend__test"), ("effect", "none: this is a test of `notify`")];
     let mut approval = RawObject::of_strings(&texts);
     approval.set("age", RawJson::number(0_u8));
@@ -55,7 +55,7 @@ fn approval(view: &ApprovalView, arguments: bool, page: Option<&str>) -> RawJson
             out.set("arguments", RawJson::trusted(foreign::json(&json.text())));
         }
         _ => {
-            let whole = view.arguments_view(ARGUMENTS).map(|whole| whole.told(&Paint::NONE));
+            let whole = view.arguments_view(ARGUMENTS).map(|whole| whole.told(&ViewColours::NONE));
             let told = whole.as_deref().or(view.arguments_beginning.as_deref()).unwrap_or_default();
             let end = told.char_indices().map(|(at, _)| at).take_while(|at| *at <= ARGUMENTS).last().unwrap_or(0);
             let beginning = if told.len() > ARGUMENTS { told.get(..end).unwrap_or_default() } else { told };
@@ -83,35 +83,38 @@ mod tests {
 
     use super::*;
     use crate::mcp::client_name::ClientName;
-    use crate::policy::consent::{AgentWait, Asked, Places, Prompt, PromptId, Shown};
-    use crate::policy::{Caller, Digest, Evidence, Kind, Said};
+    use crate::policy::consent::{AgentWait, ApprovalId, ApprovalSubject, CallDetails, OpenApproval, ReservedFolders};
+    use crate::policy::{ActionKind, ApprovalEvidence, Caller, Digest, StatedHints};
 
-    fn prompt(number: u8, arguments: &str) -> Prompt {
+    fn prompt(number: u8, arguments: &str) -> OpenApproval {
         let text: Arc<str> = Arc::from("x");
         let digest = Digest::of(b"");
-        let asked = Asked {
+        let asked = ApprovalSubject {
             caller: Caller::named(&text),
             session: None,
             upstream: Arc::clone(&text),
-            kind: Kind::Tool,
+            kind: ActionKind::Tool,
             item: Arc::from("x__\u{202e}y"),
             definition: digest,
             launch: digest,
             arguments: digest,
             rule: text,
-            need: Evidence::Client,
+            need: ApprovalEvidence::Client,
             destructive: false,
         };
         let name = ClientName::read(&RawJson::trusted(r#"{"name":"ed\u001b[2J"}"#));
         let arguments = RawJson::trusted(arguments.to_owned());
-        let shown = Shown::new("y", Said::default(), Some(&arguments)).asked_by(name);
-        Prompt { id: PromptId::new([number; 16]), asked, shown, opened_at: 40, until: 900 }
+        let shown = CallDetails::new("y", StatedHints::default(), Some(&arguments)).asked_by(name);
+        OpenApproval { id: ApprovalId::new([number; 16]), asked, shown, opened_at: 40, until: 900 }
     }
 
-    fn read(prompts: &[Prompt], arguments: bool, page: Option<&str>) -> Value {
-        let wait =
-            |prompt: &Prompt| if prompt.until > 900 { AgentWait::Waits { left: None } } else { AgentWait::Stopped };
-        let view = |prompt: &Prompt| ApprovalView::new(prompt, &Places::default()).at(42).with_wait(wait(prompt));
+    fn read(prompts: &[OpenApproval], arguments: bool, page: Option<&str>) -> Value {
+        let wait = |prompt: &OpenApproval| {
+            if prompt.until > 900 { AgentWait::Waits { left: None } } else { AgentWait::Stopped }
+        };
+        let view = |prompt: &OpenApproval| {
+            ApprovalView::new(prompt, &ReservedFolders::default()).at(42).with_wait(wait(prompt))
+        };
         let listed: Vec<ApprovalView> = prompts.iter().take(LISTED).map(view).collect();
         let line = notice(&listed, prompts.len() - listed.len(), 30, arguments, page);
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
@@ -121,13 +124,13 @@ mod tests {
     #[test]
     fn a_notice_has_the_facts_with_foreign_text_spelled_out() {
         let told = read(&[prompt(1, r#"{"a":"\u202eb","c":[1]}"#)], false, Some("http://127.0.0.1:1"));
-        let page = format!("http://127.0.0.1:1/approvals/{}", PromptId::new([1; 16]));
+        let page = format!("http://127.0.0.1:1/approvals/{}", ApprovalId::new([1; 16]));
         let approval = json!({"caller": "x", "item": r"x__\u{202e}y", "effect": "the server says nothing",
             "client": r"ed\u{1b}[2J", "age": 2, "waits": false, "after-a-yes": ADVICE, "page": page});
         assert_eq!(told, json!({"open": 30, "more": 0, "page": "http://127.0.0.1:1", "approvals": [approval]}));
         let bare = read(&[prompt(1, "{}")], false, None);
         assert_eq!((bare.get("page"), bare["approvals"][0].get("page")), (None, None));
-        let waiting = read(&[Prompt { until: 901, ..prompt(1, "{}") }], false, None);
+        let waiting = read(&[OpenApproval { until: 901, ..prompt(1, "{}") }], false, None);
         let waiting = &waiting["approvals"][0];
         assert_eq!((&waiting["waits"], waiting.get("after-a-yes")), (&json!(true), None));
     }
@@ -146,10 +149,10 @@ mod tests {
 
     #[test]
     fn of_many_approvals_twenty_are_listed() {
-        let all: Vec<Prompt> = (0..30).map(|number| prompt(number, "{}")).collect();
+        let all: Vec<OpenApproval> = (0..30).map(|number| prompt(number, "{}")).collect();
         let told = read(&all, true, None);
         assert_eq!((told["approvals"].as_array().map(Vec::len), &told["more"]), (Some(20), &json!(10)));
-        let test: Value = serde_json::from_slice(&trial(None)).unwrap();
+        let test: Value = serde_json::from_slice(&test_notice(None)).unwrap();
         assert_eq!((&test["test"], &test["approvals"][0]["item"]), (&json!(true), &json!("headend__test")));
     }
 }

@@ -24,9 +24,9 @@ use hyper_util::rt::TokioExecutor;
 use tower_service::Service;
 use url::{Host, Url};
 
-use super::failed::Failed;
-use crate::base::slots::Slot;
-use crate::config::{Hook, is_public};
+use super::failed::NoticeError;
+use crate::base::slots::PoolSlot;
+use crate::config::{NotifyHook, is_public};
 use crate::upstream::login::fetcher::LOOK_UP_TIME;
 use crate::upstream::net::connector::{Connector, ProxyError};
 use crate::upstream::net::trust::tls_config;
@@ -39,12 +39,17 @@ const MAX_WHY: usize = 200;
 
 /// The TLS configuration, made at the first notice: loading the system's certificates takes a
 /// moment.
-pub(super) type Tls = OnceLock<rustls::ClientConfig>;
+pub(super) type SharedTlsConfig = OnceLock<rustls::ClientConfig>;
 
 /// Sends the notice. A name look-up that outlives the call keeps the notice's slot until the system
 /// ends it.
-pub(super) async fn post(hook: &Hook, notice: Bytes, tls: &Tls, place: Slot) -> Result<(), Failed> {
-    let unreached = |why: &dyn std::fmt::Display| Failed::Unreached(why.to_string());
+pub(super) async fn post(
+    hook: &NotifyHook,
+    notice: Bytes,
+    tls: &SharedTlsConfig,
+    place: PoolSlot,
+) -> Result<(), NoticeError> {
+    let unreached = |why: &dyn std::fmt::Display| NoticeError::Unreached(why.to_string());
     let config = match tls.get() {
         Some(config) => config.clone(),
         None => {
@@ -65,43 +70,44 @@ pub(super) async fn post(hook: &Hook, notice: Bytes, tls: &Tls, place: Slot) -> 
     let tls = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
     let place = Arc::new(place);
     let url = Url::parse(hook.url.expose()).map_err(|error| unreached(&error))?;
-    let status = match hook.proxy.route(&url).map_err(Failed::Unreached)? {
+    let status = match hook.proxy.route(&url).map_err(NoticeError::Unreached)? {
         Some(proxy) => {
-            judge(&url, Arc::clone(&place)).await.map_err(|error| unreached(&error))?;
+            check_proxied_name(&url, Arc::clone(&place)).await.map_err(|error| unreached(&error))?;
             send(tls.wrap_connector(Connector::new(Some(Arc::clone(proxy)))), request).await?
         }
         None => {
-            let mut tcp = HttpConnector::new_with_resolver(Judged { is_here: hook.is_here, place: Arc::clone(&place) });
+            let mut tcp =
+                HttpConnector::new_with_resolver(CheckedResolver { is_here: hook.is_here, place: Arc::clone(&place) });
             tcp.enforce_http(false);
             send(tls.wrap_connector(tcp), request).await?
         }
     };
-    if status.is_success() { Ok(()) } else { Err(Failed::Answer(status.as_u16())) }
+    if status.is_success() { Ok(()) } else { Err(NoticeError::Answer(status.as_u16())) }
 }
 
 /// Sends one request on a connection of its own.
-async fn send<C>(connector: C, request: Request<Full<Bytes>>) -> Result<StatusCode, Failed>
+async fn send<C>(connector: C, request: Request<Full<Bytes>>) -> Result<StatusCode, NoticeError>
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
     let client =
         Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).http1_max_buf_size(HEAD).build(connector);
-    let answer = client.request(request).await.map_err(|error| Failed::Unreached(cause(&error)))?;
+    let answer = client.request(request).await.map_err(|error| NoticeError::Unreached(cause(&error)))?;
     Ok(answer.status())
 }
 
 /// Refuses a URL that would go to a proxy if its name resolves here to an address that is not on
 /// the internet. A name that does not resolve here is left to the proxy; literal addresses were
 /// checked with the configuration.
-async fn judge(url: &Url, place: Arc<Slot>) -> io::Result<()> {
+async fn check_proxied_name(url: &Url, place: Arc<PoolSlot>) -> io::Result<()> {
     let Some(Host::Domain(name)) = url.host() else { return Ok(()) };
     let found = tokio::time::timeout(LOOK_UP_TIME, look_up(name.to_owned(), place)).await;
     let found = found.ok().and_then(Result::ok).unwrap_or_default();
-    judged(found, false).map(drop)
+    check_addresses(found, false).map(drop)
 }
 
 /// Looks a name up; the slot stays taken until the system ends the look-up.
-async fn look_up(name: String, place: Arc<Slot>) -> io::Result<Vec<SocketAddr>> {
+async fn look_up(name: String, place: Arc<PoolSlot>) -> io::Result<Vec<SocketAddr>> {
     let look_up = move || {
         let found = (name.as_str(), 0).to_socket_addrs().map(Iterator::collect);
         drop(place);
@@ -124,12 +130,12 @@ fn cause(error: &(dyn Error + 'static)) -> String {
 
 /// A resolver that returns addresses only if all of them are allowed.
 #[derive(Clone)]
-struct Judged {
+struct CheckedResolver {
     is_here: bool,
-    place: Arc<Slot>,
+    place: Arc<PoolSlot>,
 }
 
-impl Service<Name> for Judged {
+impl Service<Name> for CheckedResolver {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
@@ -140,12 +146,12 @@ impl Service<Name> for Judged {
 
     fn call(&mut self, name: Name) -> Self::Future {
         let Self { is_here, place } = self.clone();
-        Box::pin(async move { judged(look_up(name.as_str().to_owned(), place).await?, is_here) })
+        Box::pin(async move { check_addresses(look_up(name.as_str().to_owned(), place).await?, is_here) })
     }
 }
 
 /// Returns the addresses if all of them are on this machine (`is_here`) or all on the internet.
-fn judged(found: Vec<SocketAddr>, is_here: bool) -> io::Result<std::vec::IntoIter<SocketAddr>> {
+fn check_addresses(found: Vec<SocketAddr>, is_here: bool) -> io::Result<std::vec::IntoIter<SocketAddr>> {
     let is_allowed = |address: &SocketAddr| {
         let address = address.ip().to_canonical();
         if is_here { address.is_loopback() } else { is_public(address) }
@@ -168,7 +174,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::base::slots::Slots;
+    use crate::base::slots::SlotPool;
     use crate::base::task_group::TaskGroup;
     use crate::config::ProxySettings;
     use crate::config::secret::Secret;
@@ -177,7 +183,7 @@ mod tests {
     fn a_name_is_as_good_as_the_worst_of_its_addresses() {
         let of = |found: &[&str], is_here: bool| {
             let found = found.iter().map(|address| format!("{address}:0").parse().unwrap()).collect();
-            judged(found, is_here).map(|found| found.len()).ok()
+            check_addresses(found, is_here).map(|found| found.len()).ok()
         };
         assert_eq!(of(&["1.1.1.1", "[2606:4700::1111]"], false), Some(2));
         assert_eq!(of(&["127.0.0.1", "[::1]"], true), Some(2));
@@ -211,15 +217,15 @@ mod tests {
         (url, requests)
     }
 
-    fn hook(url: &str, is_here: bool, headers: &[(&str, &str)]) -> Hook {
+    fn hook(url: &str, is_here: bool, headers: &[(&str, &str)]) -> NotifyHook {
         let secret = |text: &str| Secret::new(text.to_owned());
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), secret(value))).collect();
-        Hook { url: secret(url), origin: String::new(), is_here, headers, proxy: ProxySettings::Direct }
+        NotifyHook { url: secret(url), origin: String::new(), is_here, headers, proxy: ProxySettings::Direct }
     }
 
-    async fn send_to(hook: &Hook) -> Result<(), Failed> {
-        let (slots, notice) = (Slots::new(1), Bytes::from_static(b"notice"));
-        post(hook, notice, &Tls::new(), slots.take().await).await
+    async fn send_to(hook: &NotifyHook) -> Result<(), NoticeError> {
+        let (slots, notice) = (SlotPool::new(1), Bytes::from_static(b"notice"));
+        post(hook, notice, &SharedTlsConfig::new(), slots.take().await).await
     }
 
     #[tokio::test]
@@ -240,7 +246,7 @@ mod tests {
         for (answer, status) in [(redirect, 302), ("HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", 500)] {
             let (url, mut requests) = server(answer).await;
             let failed = send_to(&hook(&url, true, &[])).await.unwrap_err();
-            assert!(matches!(failed, Failed::Answer(found) if found == status), "{failed}");
+            assert!(matches!(failed, NoticeError::Answer(found) if found == status), "{failed}");
             assert!(requests.recv().await.is_some() && requests.try_recv().is_err(), "it is sent once");
         }
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
@@ -253,18 +259,21 @@ mod tests {
         ];
         for hook in unreached {
             let failed = send_to(&hook).await.unwrap_err();
-            assert!(matches!(failed, Failed::Unreached(_)) && !failed.to_string().contains("secret-path"), "{failed}");
+            assert!(
+                matches!(failed, NoticeError::Unreached(_)) && !failed.to_string().contains("secret-path"),
+                "{failed}"
+            );
         }
     }
 
     #[tokio::test]
     async fn a_name_of_this_machine_is_not_sent_to_a_proxy() {
-        let slots = Slots::new(3);
+        let slots = SlotPool::new(3);
         for (url, is_sent) in
             [("https://localhost/", false), ("https://name.invalid/", true), ("https://1.1.1.1/", true)]
         {
             let place = Arc::new(slots.take().await);
-            assert_eq!(judge(&Url::parse(url).unwrap(), place).await.is_ok(), is_sent, "{url}");
+            assert_eq!(check_proxied_name(&Url::parse(url).unwrap(), place).await.is_ok(), is_sent, "{url}");
         }
     }
 }

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
-use super::failed::{Failed, TIME};
+use super::failed::{NoticeError, TIME};
 use crate::base::clock;
 use crate::base::stop::StopTimes;
 #[cfg(any(test, feature = "testing"))]
-use crate::stage::program::Keeper;
+use crate::stage::program::ProgramHandle;
 #[cfg(not(any(test, feature = "testing")))]
-use crate::upstream::process::guard::Keeper;
+use crate::upstream::process::guard::GuardedChild;
 use crate::upstream::process::launch::Launch;
 
 /// Output that is discarded from each pipe, in bytes. A program that writes more blocks until its
@@ -23,13 +23,14 @@ const OUTPUT: u64 = 1 << 20;
 const END: StopTimes = StopTimes { polite: Duration::ZERO, firm: Duration::from_millis(500), ..StopTimes::DAEMON };
 
 /// Runs the program with the notice on its standard input, for [`TIME`] at most.
-pub(super) async fn run(command: &[String], notice: Bytes, stop: &CancellationToken) -> Result<(), Failed> {
+pub(super) async fn run(command: &[String], notice: Bytes, stop: &CancellationToken) -> Result<(), NoticeError> {
     let begun = clock::now();
     let launch = Launch::bare(command);
     // An abandoned start is ended by its guard.
-    let started = tokio::time::timeout(TIME, Keeper::start("notify", &launch)).await.map_err(|_| Failed::Late)?;
+    let started =
+        tokio::time::timeout(TIME, ProgramHandle::start("notify", &launch)).await.map_err(|_| NoticeError::Late)?;
     let (mut keeper, (mut stdin, mut stdout, mut stderr)) =
-        started.map_err(|error| Failed::Start(error.to_string()))?;
+        started.map_err(|error| NoticeError::Start(error.to_string()))?;
     let served = async {
         let told = async {
             // The program may end without reading the notice.
@@ -42,14 +43,14 @@ pub(super) async fn run(command: &[String], notice: Bytes, stop: &CancellationTo
     let ended = tokio::select! {
         status = keeper.exited() => Ok(status),
         () = served => Ok(None),
-        () = clock::sleep_until(Some(begun + TIME)) => Err(Failed::Late),
-        () = stop.cancelled() => Err(Failed::Stopped),
+        () = clock::sleep_until(Some(begun + TIME)) => Err(NoticeError::Late),
+        () = stop.cancelled() => Err(NoticeError::Stopped),
     };
     keeper.stop(&END).await;
     match ended? {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(Failed::Status(status)),
-        None => Err(Failed::Start("the program was lost".to_owned())),
+        Some(status) => Err(NoticeError::Status(status)),
+        None => Err(NoticeError::Start("the program was lost".to_owned())),
     }
 }
 

@@ -5,29 +5,29 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::base::clock;
-use crate::engine::askers::Party;
-use crate::engine::call::Outgoing;
+use crate::engine::askers::CallOrigin;
+use crate::engine::call::OutgoingCall;
 use crate::engine::task_id::TaskName;
-use crate::gateway::answer::{Answer, refused};
+use crate::gateway::answer::{RequestAnswer, refusal_answer};
 use crate::gateway::client::ClientContext;
-use crate::gateway::client::quota::Good;
-use crate::gateway::decision::found::Found;
-use crate::gateway::decision::prepared::{InputContext, Prepared, TaskWay};
-use crate::gateway::decision::{GoingOn, RecordedRefusal};
+use crate::gateway::client::quota::QuotaKind;
+use crate::gateway::decision::found::FoundItem;
+use crate::gateway::decision::prepared::{ClientTaskUse, InputContext, PreparedCall};
+use crate::gateway::decision::{CallContinuation, RecordedRefusal};
 use crate::gateway::service::Service;
-use crate::gateway::waiting::client_call::Handled;
+use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::mcp::extension::TASKS;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 use crate::mcp::meta::Meta;
-use crate::mcp::method::{List, Method};
-use crate::policy::Kind;
+use crate::mcp::method::{ItemList, Method};
+use crate::policy::ActionKind;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Returns the answer to an id that names no task of this caller. All such ids get the same answer,
 /// so a client cannot learn ids by trying.
-pub(super) fn unknown() -> Answer {
-    Answer::error(code::INVALID_PARAMS, "Unknown task", None)
+pub(super) fn unknown() -> RequestAnswer {
+    RequestAnswer::error(code::INVALID_PARAMS, "Unknown task", None)
 }
 
 impl Service {
@@ -40,24 +40,28 @@ impl Service {
         params: &RawObject,
         meta: Meta,
         arrived: Instant,
-    ) -> Handled {
+    ) -> RequestOutcome {
         if !meta.declares(&TASKS) {
             let text = "this method needs the tasks extension";
-            let answer = Answer::error(code::MISSING_CAPABILITY, text, Some(&TASKS.required_data()));
-            return Handled::Answer(answer.with_status(400));
+            let answer = RequestAnswer::error(code::MISSING_CAPABILITY, text, Some(&TASKS.required_data()));
+            return RequestOutcome::Answer(answer.with_status(400));
         }
         let Some(ours) = params.string("taskId") else {
-            return Handled::Answer(Answer::error(code::INVALID_PARAMS, "params lacks `taskId`", None));
+            return RequestOutcome::Answer(RequestAnswer::error(code::INVALID_PARAMS, "params lacks `taskId`", None));
         };
         let responses = params.get("inputResponses").filter(|raw| raw.is_object());
         if method == Method::TasksUpdate && responses.is_none() {
-            return Handled::Answer(Answer::error(code::INVALID_PARAMS, "params lacks `inputResponses`", None));
+            return RequestOutcome::Answer(RequestAnswer::error(
+                code::INVALID_PARAMS,
+                "params lacks `inputResponses`",
+                None,
+            ));
         }
         let Some(name) = self.keys.task_ids.open(&client.caller, &ours, clock::uptime()) else {
-            return Handled::Answer(unknown());
+            return RequestOutcome::Answer(unknown());
         };
         let responses = responses.filter(|_| method == Method::TasksUpdate);
-        let outgoing = about(method, &name, responses, meta);
+        let outgoing = task_request(method, &name, responses, meta);
         self.send_on(client, outgoing, &name, ours, arrived)
     }
 
@@ -66,23 +70,27 @@ impl Service {
     fn send_on(
         self: &Arc<Self>,
         client: &ClientContext,
-        mut outgoing: Outgoing,
+        mut outgoing: OutgoingCall,
         name: &TaskName,
         ours: String,
         arrived: Instant,
-    ) -> Handled {
+    ) -> RequestOutcome {
         let snapshot = self.snapshots.load_full();
-        let Some(view) = snapshot.view(client.profile.as_deref()) else { return Handled::Answer(unknown()) };
+        let Some(view) = snapshot.view(client.profile.as_deref()) else { return RequestOutcome::Answer(unknown()) };
         let at = view.catalog.entries().iter().position(|entry| {
-            entry.list == List::Tools && *entry.canonical == *name.item && entry.upstream_name.as_str() == name.upstream
+            entry.list == ItemList::Tools
+                && *entry.canonical == *name.item
+                && entry.upstream_name.as_str() == name.upstream
         });
-        let found = at.and_then(|at| Found::new(&snapshot, view, at));
-        let Some(found) = found else { return Handled::Answer(unknown()) };
-        let Some(share) = self.admission.quota.take(&client.caller, Good::Call) else { return Handled::Overloaded };
-        let action = found.action(client, Kind::Task, None);
+        let found = at.and_then(|at| FoundItem::new(&snapshot, view, at));
+        let Some(found) = found else { return RequestOutcome::Answer(unknown()) };
+        let Some(share) = self.admission.quota.take(&client.caller, QuotaKind::Call) else {
+            return RequestOutcome::Overloaded;
+        };
+        let action = found.action(client, ActionKind::Task, None);
         let labels = self.labels(outgoing.method, arrived);
         self.withhold(&mut outgoing, &found, client);
-        let offered = Kinds::of(outgoing.capabilities.as_ref());
+        let offered = InputKinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {
             offered,
@@ -91,36 +99,36 @@ impl Service {
             carrier: client.carrier(),
             client_requests: None,
             parked: None,
-            task: Some(TaskWay::Named { theirs: name.id.clone(), ours }),
+            task: Some(ClientTaskUse::Named { theirs: name.id.clone(), ours }),
         });
-        let prepared = Prepared {
+        let prepared = PreparedCall {
             client,
             found,
             action,
             labels,
             outgoing,
             token: None,
-            going_on: GoingOn::Permitted(None),
-            asks: Kinds::default(),
+            going_on: CallContinuation::Permitted(None),
+            asks: InputKinds::default(),
             input: Some(input),
             share,
         };
-        let Some(place) = self.enter(client) else { return Handled::Overloaded };
+        let Some(place) = self.enter(client) else { return RequestOutcome::Overloaded };
         match self.decide(&prepared.found, &prepared.action, &prepared.going_on, labels.call) {
             Ok(permit) => self.permitted(prepared, permit, place),
             Err(RecordedRefusal { refusal, recorded }) => {
-                let told = |failure| refused(&failure, &labels, client.revision);
-                Handled::Answer(refusal.failure().map_or_else(unknown, told)).after(recorded)
+                let told = |failure| refusal_answer(&failure, &labels, client.revision);
+                RequestOutcome::Answer(refusal.failure().map_or_else(unknown, told)).after(recorded)
             }
         }
     }
 }
 
 /// Builds the request for the upstream, with the upstream's own task id.
-fn about(method: Method, name: &TaskName, responses: Option<&RawJson>, meta: Meta) -> Outgoing {
+fn task_request(method: Method, name: &TaskName, responses: Option<&RawJson>, meta: Meta) -> OutgoingCall {
     let mut body = RawObject::of_strings(&[("taskId", &name.id)]);
     body.set_some("inputResponses", responses.cloned());
-    Outgoing {
+    OutgoingCall {
         method,
         body,
         wants_progress: false,
@@ -129,7 +137,7 @@ fn about(method: Method, name: &TaskName, responses: Option<&RawJson>, meta: Met
         capabilities: meta.input_capabilities(),
         can_be_asked: false,
         log_level: None,
-        party: Party::default(),
+        party: CallOrigin::default(),
         meta,
     }
 }

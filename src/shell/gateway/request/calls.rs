@@ -6,31 +6,31 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::base::clock;
-use crate::engine::call::Outgoing;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::call::OutgoingCall;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::{approval, login};
-use crate::engine::route::{Resume, RouteError, Routed};
-use crate::engine::state::{Carried, StateScope, StateUse};
-use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
-use crate::gateway::call::Call;
+use crate::engine::route::{CallResumption, RouteError, RoutedRequest};
+use crate::engine::state::{StatePayload, StateScope, StateUse};
+use crate::gateway::answer::{RequestAnswer, method_not_found, no_completions, refusal_answer, unknown_item_answer};
+use crate::gateway::call::PermittedCall;
 use crate::gateway::client::ClientContext;
-use crate::gateway::client::admission::InFlight;
-use crate::gateway::client::quota::Good;
-use crate::gateway::decision::found::Found;
-use crate::gateway::decision::prepared::{InputContext, Prepared, TaskWay};
-use crate::gateway::decision::{GatedPermit, GoingOn, RecordedRefusal, Refusal};
+use crate::gateway::client::admission::CallPlace;
+use crate::gateway::client::quota::QuotaKind;
+use crate::gateway::decision::found::FoundItem;
+use crate::gateway::decision::prepared::{ClientTaskUse, InputContext, PreparedCall};
+use crate::gateway::decision::{CallContinuation, DecisionRefusal, GatedPermit, RecordedRefusal};
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::waiting::channel::PriorWaits;
-use crate::gateway::waiting::client_call::{ClientCall, Handled};
+use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::{Roots, all_accepted};
-use crate::mcp::kinds::{Kinds, without};
+use crate::mcp::kinds::{InputKinds, remove_capabilities};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::policy::consent::PromptId;
-use crate::policy::{Action, Kind, Record};
+use crate::policy::consent::ApprovalId;
+use crate::policy::{ActionKind, DecisionRecord, PolicyAction};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -43,7 +43,7 @@ impl Service {
         params: &RawObject,
         meta: Meta,
         arrived: Instant,
-    ) -> Handled {
+    ) -> RequestOutcome {
         self.calls_of.of(client.access.caller()).fetch_add(1, Ordering::Relaxed);
         self.call_after(client, method, params, meta, arrived, PriorWaits::default())
     }
@@ -58,18 +58,18 @@ impl Service {
         meta: Meta,
         arrived: Instant,
         waits: PriorWaits,
-    ) -> Handled {
+    ) -> RequestOutcome {
         let snapshot = self.snapshots.load_full();
         let mut prepared = match self.prepare(&snapshot, client, method, params, meta, arrived) {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
-        if let (Some(prompt), GoingOn::Anew) = (waits.approval, &prepared.going_on) {
-            prepared.going_on = GoingOn::Consent { prompt, answer: None };
+        if let (Some(prompt), CallContinuation::Anew) = (waits.approval, &prepared.going_on) {
+            prepared.going_on = CallContinuation::Consent { prompt, answer: None };
         }
         // Before the decision, so that a call refused for want of a place takes nothing from its
         // limits.
-        let Some(place) = self.enter(client) else { return Handled::Overloaded };
+        let Some(place) = self.enter(client) else { return RequestOutcome::Overloaded };
         let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
         let RecordedRefusal { refusal, recorded } = match decided {
             Ok(permitted) => {
@@ -86,14 +86,16 @@ impl Service {
             Err(refusal) => refusal,
         };
         let handled = match refusal {
-            Refusal::Ask { rule, need } => self.ask(params, prepared, &rule, need),
-            Refusal::Told(failure) => {
-                let is_limited = failure.reason == Reason::Limited;
+            DecisionRefusal::Ask { rule, need } => self.ask(params, prepared, &rule, need),
+            DecisionRefusal::Told(failure) => {
+                let is_limited = failure.reason == FailureReason::Limited;
                 let outcome = if is_limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
                 prepared.found.handle.metrics.count(prepared.labels.label, outcome);
-                Handled::Answer(refused(&failure, &prepared.labels, client.revision))
+                RequestOutcome::Answer(refusal_answer(&failure, &prepared.labels, client.revision))
             }
-            Refusal::Hidden => Handled::Answer(unroutable(&prepared.found.unknown(params), params, client.revision)),
+            DecisionRefusal::Hidden => {
+                RequestOutcome::Answer(unknown_item_answer(&prepared.found.unknown(params), params, client.revision))
+            }
         };
         handled.after(recorded)
     }
@@ -101,11 +103,16 @@ impl Service {
     /// Returns the permitted call, ready to be run.
     pub(super) fn permitted(
         self: &Arc<Self>,
-        prepared: Prepared<'_>,
+        prepared: PreparedCall<'_>,
         permitted: GatedPermit,
-        place: InFlight,
-    ) -> Handled {
-        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permitted, place))))
+        place: CallPlace,
+    ) -> RequestOutcome {
+        RequestOutcome::Call(Box::new(ClientCall::Permitted(PermittedCall::new(
+            Arc::clone(self),
+            prepared,
+            permitted,
+            place,
+        ))))
     }
 
     /// Finds the item, takes a slot among its caller's calls, and gathers everything that the call
@@ -121,46 +128,47 @@ impl Service {
         params: &RawObject,
         meta: Meta,
         arrived: Instant,
-    ) -> Result<Prepared<'s>, Handled> {
+    ) -> Result<PreparedCall<'s>, RequestOutcome> {
         if method == Method::Complete && client.revision.era() == Era::Modern && !snapshot.completes() {
             // Not declared at present, so the method is unknown to a modern client. A legacy client
             // was told that it exists.
-            return Err(Handled::Answer(not_found(method.as_str(), Era::Modern)));
+            return Err(RequestOutcome::Answer(method_not_found(method.as_str(), Era::Modern)));
         }
-        let (found, routed) = self.find(snapshot, client, method, params, meta).map_err(Handled::Answer)?;
-        let Routed { canonical, mut outgoing, token, resume, .. } = routed;
-        let nothing = || Handled::Answer(Answer::ok(no_completions(client.revision)));
+        let (found, routed) = self.find(snapshot, client, method, params, meta).map_err(RequestOutcome::Answer)?;
+        let RoutedRequest { canonical, mut outgoing, token, resume, .. } = routed;
+        let nothing = || RequestOutcome::Answer(RequestAnswer::ok(no_completions(client.revision)));
         if method == Method::Complete && !snapshot.completes.get(found.entry.upstream).copied().unwrap_or_default() {
             return Err(nothing());
         }
-        let share = self.admission.quota.take(&client.caller, Good::Call).ok_or(Handled::Overloaded)?;
+        let share = self.admission.quota.take(&client.caller, QuotaKind::Call).ok_or(RequestOutcome::Overloaded)?;
         let labels = self.labels(method, arrived);
-        let found_action = found.action(client, Kind::of(method), canonical);
-        let action = Action {
+        let found_action = found.action(client, ActionKind::of(method), canonical);
+        let action = PolicyAction {
             arguments: outgoing.body.get("arguments").cloned(),
             // A legacy client gives its name once, a modern one in each request.
             client: client.name.clone().or_else(|| outgoing.meta.client_name()),
             ..found_action
         };
         outgoing.party.caller = Some(action.caller.clone());
-        if action.kind == Kind::Completion
+        if action.kind == ActionKind::Completion
             && let Some(asks) = self.keeps_completions(&found, &action)
         {
             let why = "answered empty: calls of this item have no lasting grant";
-            let recorded = self.write_down(&Record { why, ..Record::new(&action, &asks) }, Some(labels.call));
+            let recorded =
+                self.write_down(&DecisionRecord { why, ..DecisionRecord::new(&action, &asks) }, Some(labels.call));
             return Err(nothing().after(recorded));
         }
         let (asks, mut input) = self.complete(&mut outgoing, &found, client, &action);
         let resumed = resume.map(|resume| self.resume(&resume, &mut outgoing, input.as_deref_mut(), &action));
-        let going_on = resumed.unwrap_or(Ok(GoingOn::Anew)).map_err(|error| {
-            Handled::Answer(if error == RouteError::PageDeclined {
-                let failure = Failure::new(Reason::Denied, Executed::No, error.to_string());
-                refused(&failure, &labels, client.revision)
+        let going_on = resumed.unwrap_or(Ok(CallContinuation::Anew)).map_err(|error| {
+            RequestOutcome::Answer(if error == RouteError::PageDeclined {
+                let failure = CallFailure::new(FailureReason::Denied, ExecutionDoubt::No, error.to_string());
+                refusal_answer(&failure, &labels, client.revision)
             } else {
-                unroutable(&error, params, client.revision)
+                unknown_item_answer(&error, params, client.revision)
             })
         })?;
-        Ok(Prepared { client, found, action, labels, outgoing, token, going_on, asks, input, share })
+        Ok(PreparedCall { client, found, action, labels, outgoing, token, going_on, asks, input, share })
     }
 
     /// Adds the client's capabilities to the outgoing request. Returns the kinds of question that
@@ -168,39 +176,39 @@ impl Service {
     /// on.
     fn complete(
         &self,
-        outgoing: &mut Outgoing,
-        found: &Found<'_>,
+        outgoing: &mut OutgoingCall,
+        found: &FoundItem<'_>,
         client: &ClientContext,
-        action: &Action,
-    ) -> (Kinds, Option<Box<InputContext>>) {
+        action: &PolicyAction,
+    ) -> (InputKinds, Option<Box<InputContext>>) {
         self.declare(outgoing, client);
         // Before rules take capabilities away: the gateway's own questions are not the upstream's.
-        let own = Kinds::of(outgoing.capabilities.as_ref());
+        let own = InputKinds::of(outgoing.capabilities.as_ref());
         self.withhold(outgoing, found, client);
-        let passes_tasks = action.kind == Kind::Tool
+        let passes_tasks = action.kind == ActionKind::Tool
             && found.snapshot.tasks.get(found.entry.upstream).copied().unwrap_or_default()
             && outgoing.meta.declares(&TASKS);
         let can_ask = client.client_requests.is_some() || client.revision.era() == Era::Modern;
-        let input = (action.kind != Kind::Completion && can_ask).then(|| {
+        let input = (action.kind != ActionKind::Completion && can_ask).then(|| {
             Box::new(InputContext {
-                offered: Kinds::of(outgoing.capabilities.as_ref()),
+                offered: InputKinds::of(outgoing.capabilities.as_ref()),
                 is_here: client.is_here,
                 round: 0,
                 carrier: client.carrier(),
                 client_requests: client.client_requests.clone(),
                 parked: None,
-                task: passes_tasks.then_some(TaskWay::Passes),
+                task: passes_tasks.then_some(ClientTaskUse::Passes),
             })
         });
         if passes_tasks {
             outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         }
         outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
-        (if input.is_some() { own } else { Kinds::default() }, input)
+        (if input.is_some() { own } else { InputKinds::default() }, input)
     }
 
     /// Sets the client's capabilities and log level in the outgoing request, for a legacy client.
-    fn declare(&self, outgoing: &mut Outgoing, client: &ClientContext) {
+    fn declare(&self, outgoing: &mut OutgoingCall, client: &ClientContext) {
         if let Some(client_requests) = &client.client_requests {
             outgoing.capabilities = Some(client_requests.capabilities.clone());
         }
@@ -211,7 +219,7 @@ impl Service {
 
     /// Removes capabilities that the upstream may not use with this caller: roots unless the
     /// operator passes the client's, sampling and elicitation if a rule denies them.
-    pub(super) fn withhold(&self, outgoing: &mut Outgoing, found: &Found<'_>, client: &ClientContext) {
+    pub(super) fn withhold(&self, outgoing: &mut OutgoingCall, found: &FoundItem<'_>, client: &ClientContext) {
         if outgoing.capabilities.is_none() {
             return;
         }
@@ -224,7 +232,8 @@ impl Service {
             names.extend(input.denied(&found.snapshot.policy, &client.caller, profile));
         }
         if !names.is_empty() {
-            outgoing.capabilities = outgoing.capabilities.take().as_ref().and_then(|raw| without(raw, &names));
+            outgoing.capabilities =
+                outgoing.capabilities.take().as_ref().and_then(|raw| remove_capabilities(raw, &names));
         }
     }
 
@@ -235,11 +244,11 @@ impl Service {
     /// The state is unknown, or the client opened no page that the upstream wanted.
     fn resume(
         &self,
-        resume: &Resume,
-        outgoing: &mut Outgoing,
+        resume: &CallResumption,
+        outgoing: &mut OutgoingCall,
         input: Option<&mut InputContext>,
-        action: &Action,
-    ) -> Result<GoingOn, RouteError> {
+        action: &PolicyAction,
+    ) -> Result<CallContinuation, RouteError> {
         // A legacy client was never given a state.
         let input = input.filter(|input| input.client_requests.is_none()).ok_or(RouteError::State)?;
         let scope = StateScope { method: outgoing.method, action, carrier: input.carrier };
@@ -247,27 +256,27 @@ impl Service {
         let (opened, state) = opened.ok_or(RouteError::State)?;
         input.round = opened.round;
         match opened.carried {
-            Carried::Parked(id) => {
+            StatePayload::Parked(id) => {
                 // The request joins the running call and starts none, however often it is repeated.
                 input.parked = Some((id, resume.responses.clone()));
-                return Ok(GoingOn::Permitted(None));
+                return Ok(CallContinuation::Permitted(None));
             }
-            Carried::Consent(prompt) => {
+            StatePayload::Consent(prompt) => {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
                 let answer = responses.and_then(|responses| responses.get(approval::KEY).cloned());
-                return Ok(GoingOn::Consent { prompt: PromptId::new(prompt), answer });
+                return Ok(CallContinuation::Consent { prompt: ApprovalId::new(prompt), answer });
             }
-            Carried::Login => {
+            StatePayload::Login => {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
-                return Ok(GoingOn::Login(responses.and_then(|responses| responses.get(login::KEY).cloned())));
+                return Ok(CallContinuation::Login(responses.and_then(|responses| responses.get(login::KEY).cloned())));
             }
-            Carried::Upstream(theirs) => outgoing.body.set("requestState", RawJson::string(&theirs)),
-            Carried::Pages(keys) => {
+            StatePayload::Upstream(theirs) => outgoing.body.set("requestState", RawJson::string(&theirs)),
+            StatePayload::Pages(keys) => {
                 // The server refused the call before executing it, so this is its first execution.
                 let accepted = resume.responses.as_ref().is_some_and(|r| all_accepted(r, keys.split(' ')));
                 return if accepted { Ok(self.continued(state)) } else { Err(RouteError::PageDeclined) };
             }
-            Carried::Nothing => {}
+            StatePayload::Nothing => {}
         }
         outgoing.body.set_some("inputResponses", resume.responses.clone());
         outgoing.resumed = true;
@@ -276,7 +285,7 @@ impl Service {
 
     /// Returns the continuation for a state, which proves its permit once. Sent a second time, the
     /// request is a new call and decided as one.
-    fn continued(&self, state: StateUse) -> GoingOn {
-        if self.keys.used.is_first(state) { GoingOn::Permitted(Some(state)) } else { GoingOn::Anew }
+    fn continued(&self, state: StateUse) -> CallContinuation {
+        if self.keys.used.is_first(state) { CallContinuation::Permitted(Some(state)) } else { CallContinuation::Anew }
     }
 }

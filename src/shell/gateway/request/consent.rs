@@ -44,25 +44,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{self, AnswerEffect, AnswerTiming, QuestionKind, elsewhere, form, judge, page};
-use crate::engine::state::{Carried, StateScope};
-use crate::gateway::answer::refused;
-use crate::gateway::client::quota::Place;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::question::approval::{
+    self, AnswerEffect, AnswerTiming, ApprovalQuestionKind, form, held_call_form, judge, page,
+};
+use crate::engine::state::{StatePayload, StateScope};
+use crate::gateway::answer::refusal_answer;
+use crate::gateway::client::quota::QuotaSlot;
 use crate::gateway::decision::found::STORE_WAIT;
-use crate::gateway::decision::prepared::{InputContext, Prepared};
-use crate::gateway::held::Hold;
+use crate::gateway::decision::prepared::{InputContext, PreparedCall};
+use crate::gateway::held::HoldSlot;
 use crate::gateway::service::Service;
 use crate::gateway::waiting::approval::PendingApproval;
-use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, WaitPlace};
-use crate::gateway::waiting::client_call::{ClientCall, Handled};
+use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, WaitSlots};
+use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
 use crate::gateway::waiting::{AwaitedAct, WaitingCall};
 use crate::mcp::input::{InputRequest, input_required, is_accepted};
 use crate::mcp::version::Era;
-use crate::policy::consent::hold::NotHeld;
-use crate::policy::consent::{Answer as Agreed, Asked, PromptId, Refused, Shown};
-use crate::policy::{Action, Event, Evidence};
-use crate::store::approvals::{Seat, Span};
+use crate::policy::consent::hold::HoldRefusal;
+use crate::policy::consent::{ApprovalId, ApprovalRefusal, ApprovalSubject, CallDetails, PersonAnswer as Agreed};
+use crate::policy::{ApprovalEvidence, AuditEvent, PolicyAction};
+use crate::store::approvals::{ApprovalLife, ApprovalWait};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -78,14 +80,14 @@ const AWAITING: &str = "This call was not made: it waits for a person's approval
 /// A call whose approval is open, with the slot that it holds among its caller's calls.
 struct CallToApprove {
     request: OriginalRequest,
-    seat: Seat,
-    share: Place,
+    seat: ApprovalWait,
+    share: QuotaSlot,
 }
 
 /// The gateway's question about an approval to a modern client, sent as a result.
 struct ResultQuestion {
     question: InputRequest,
-    kind: QuestionKind,
+    kind: ApprovalQuestionKind,
     /// The timing of an answer that arrives now.
     timing: AnswerTiming,
 }
@@ -93,9 +95,9 @@ struct ResultQuestion {
 impl CallToApprove {
     /// Answers the request with our question; the approval stays open for the client's repeated
     /// request.
-    fn ask_again(self, result: RawJson) -> Handled {
+    fn ask_again(self, result: RawJson) -> RequestOutcome {
         self.seat.carry();
-        Handled::Answer(self.request.ask_again(result))
+        RequestOutcome::Answer(self.request.ask_again(result))
     }
 }
 
@@ -105,27 +107,28 @@ impl Service {
     pub(super) fn ask(
         self: &Arc<Self>,
         params: &RawObject,
-        prepared: Prepared<'_>,
+        prepared: PreparedCall<'_>,
         rule: &Arc<str>,
-        need: Evidence,
-    ) -> Handled {
-        let Prepared { client, found, action, labels, outgoing, going_on, asks: offered, input, share, .. } = prepared;
-        let asked = Asked::new(&action, rule, need);
-        let entry = action.entry(Event::Prompt, Some(labels.call));
-        let shown = Shown::new(&found.entry.exposed, action.said, action.arguments.as_ref())
+        need: ApprovalEvidence,
+    ) -> RequestOutcome {
+        let PreparedCall { client, found, action, labels, outgoing, going_on, asks: offered, input, share, .. } =
+            prepared;
+        let asked = ApprovalSubject::new(&action, rule, need);
+        let entry = action.entry(AuditEvent::Prompt, Some(labels.call));
+        let shown = CallDetails::new(&found.entry.exposed, action.said, action.arguments.as_ref())
             .described(found.entry.definition.string("description"))
             .asked_by(action.client.clone());
         let request = OriginalRequest::new(client, params, outgoing.meta, labels, &found.handle.metrics);
         let era = client.revision.era();
         // A form suffices if the client's own word does; otherwise the person answers on the
         // approval's page.
-        let is_form = offered.form && need == Evidence::Client;
+        let is_form = offered.form && need == ApprovalEvidence::Client;
         let is_unattended = self.held.is_unattended(&request.host());
         let asked_at = going_on.prompt().and_then(|prompt| self.approvals.asked_at(prompt));
         let span = match (is_form && !is_unattended, era) {
-            (true, Era::Legacy) => Span::Client,
-            (true, Era::Modern) => Span::Person(ROUND),
-            (false, _) => Span::Person(Duration::MAX),
+            (true, Era::Legacy) => ApprovalLife::Client,
+            (true, Era::Modern) => ApprovalLife::Person(ROUND),
+            (false, _) => ApprovalLife::Person(Duration::MAX),
         };
         let seat = match self.approvals.ask_for(asked, shown, span, going_on.prompt(), entry) {
             Ok(seat) => seat,
@@ -136,16 +139,16 @@ impl Service {
         let url = self.page_of(&prompt).filter(|_| offered.url);
         let call = CallToApprove { request, seat, share };
         let (question, kind) = match url {
-            _ if is_form => (form(&message, client.tag.is_some()), QuestionKind::Form),
-            Some(url) => (page(&message, &url), QuestionKind::Page),
+            _ if is_form => (form(&message, client.tag.is_some()), ApprovalQuestionKind::Form),
+            Some(url) => (page(&message, &url), ApprovalQuestionKind::Page),
             None => {
                 // A modern client's form would end its request, which could then not be held.
                 let notice = (offered.form && era == Era::Legacy).then(|| {
-                    let console = self.console.get().filter(|_| need <= Evidence::Page);
-                    elsewhere(action.kind, &action.canonical, &action.upstream, console.map(String::as_str))
+                    let console = self.console.get().filter(|_| need <= ApprovalEvidence::Page);
+                    held_call_form(action.kind, &action.canonical, &action.upstream, console.map(String::as_str))
                 });
                 let notice =
-                    notice.and_then(|form| OwnQuestion::new(client, form, QuestionKind::Notice, String::new()));
+                    notice.and_then(|form| OwnQuestion::new(client, form, ApprovalQuestionKind::Notice, String::new()));
                 return self.hold_for_approval(call, notice);
             }
         };
@@ -167,9 +170,9 @@ impl Service {
         call: CallToApprove,
         asked: &ResultQuestion,
         comeback: Option<Option<&RawJson>>,
-        action: &Action,
+        action: &PolicyAction,
         input: Option<&InputContext>,
-    ) -> Handled {
+    ) -> RequestOutcome {
         let ResultQuestion { question, kind, timing } = asked;
         let effect = comeback.flatten().map(|answer| self.hear(&call.request, *kind, Some(answer), *timing));
         let is_decided = matches!(effect, Some(AnswerEffect::Answer(_)));
@@ -178,7 +181,7 @@ impl Service {
             call.seat.hand_over();
             return self.hold_for_approval(call, None);
         }
-        let carried = Carried::Consent(call.seat.prompt().bytes());
+        let carried = StatePayload::Consent(call.seat.prompt().bytes());
         let again = self.input_result(action, &call.request, input, carried, (approval::KEY, question));
         match (again, comeback, effect) {
             (None, ..) => self.hold_for_approval(call, None),
@@ -187,11 +190,11 @@ impl Service {
                 self.wait_asked(call, ClientChannel::Answered(answer))
             }
             (Some(again), Some(answer), _) => {
-                let has_opened = *kind == QuestionKind::Page && answer.is_some_and(is_accepted);
+                let has_opened = *kind == ApprovalQuestionKind::Page && answer.is_some_and(is_accepted);
                 match self.hold(&call.request) {
                     Ok(hold) => self.wait_for_approval(call, ClientChannel::Repeated(again), hold),
-                    Err(NotHeld::NoTime) if has_opened => self.wait_asked(call, ClientChannel::Repeated(again)),
-                    Err(NotHeld::NoTime | NotHeld::Full) => call.ask_again(again),
+                    Err(HoldRefusal::NoTime) if has_opened => self.wait_asked(call, ClientChannel::Repeated(again)),
+                    Err(HoldRefusal::NoTime | HoldRefusal::Full) => call.ask_again(again),
                 }
             }
         }
@@ -199,24 +202,29 @@ impl Service {
 
     /// Makes a call wait for its approval while its client is asked; refuses it if too many calls
     /// wait.
-    fn wait_asked(self: &Arc<Self>, call: CallToApprove, channel: ClientChannel) -> Handled {
-        let Some(asking) = self.admission.ask() else { return Handled::Overloaded };
+    fn wait_asked(self: &Arc<Self>, call: CallToApprove, channel: ClientChannel) -> RequestOutcome {
+        let Some(asking) = self.admission.ask() else { return RequestOutcome::Overloaded };
         let approval = AwaitedAct::Approval(PendingApproval::new(self, call.seat));
-        self.wait(call.request, approval, channel, WaitPlace::Asked { _share: call.share, _asking: asking })
+        self.wait(call.request, approval, channel, WaitSlots::Asked { _share: call.share, _asking: asking })
     }
 
     /// Makes a held call wait for its approval.
-    fn wait_for_approval(self: &Arc<Self>, call: CallToApprove, channel: ClientChannel, hold: Hold) -> Handled {
+    fn wait_for_approval(
+        self: &Arc<Self>,
+        call: CallToApprove,
+        channel: ClientChannel,
+        hold: HoldSlot,
+    ) -> RequestOutcome {
         let approval = AwaitedAct::Approval(PendingApproval::new(self, call.seat));
-        self.wait(call.request, approval, channel, WaitPlace::Held(hold))
+        self.wait(call.request, approval, channel, WaitSlots::Held(hold))
     }
 
     /// Holds a call whose client cannot give the approval, or refuses it at once if it may not be
     /// held.
-    fn hold_for_approval(self: &Arc<Self>, call: CallToApprove, question: Option<OwnQuestion>) -> Handled {
+    fn hold_for_approval(self: &Arc<Self>, call: CallToApprove, question: Option<OwnQuestion>) -> RequestOutcome {
         match self.hold(&call.request) {
             Ok(hold) => self.wait_for_approval(call, ClientChannel::Elsewhere(question), hold),
-            Err(NotHeld::NoTime | NotHeld::Full) => {
+            Err(HoldRefusal::NoTime | HoldRefusal::Full) => {
                 let refusal = self.awaiting(&call.seat.prompt());
                 self.refuse(&call.request, &refusal, OutcomeLabel::AwaitingApproval)
             }
@@ -229,10 +237,10 @@ impl Service {
         request: OriginalRequest,
         awaited: AwaitedAct,
         channel: ClientChannel,
-        place: WaitPlace,
-    ) -> Handled {
+        place: WaitSlots,
+    ) -> RequestOutcome {
         let waiting = WaitingCall::new(Arc::clone(self), request, awaited, channel, place);
-        Handled::Call(Box::new(ClientCall::Waiting(Box::new(waiting))))
+        RequestOutcome::Call(Box::new(ClientCall::Waiting(Box::new(waiting))))
     }
 
     /// Judges a client's answer to the gateway's question, and records whether a person is at its
@@ -240,7 +248,7 @@ impl Service {
     pub fn hear(
         &self,
         request: &OriginalRequest,
-        kind: QuestionKind,
+        kind: ApprovalQuestionKind,
         answer: Option<&RawJson>,
         timing: AnswerTiming,
     ) -> AnswerEffect {
@@ -259,10 +267,10 @@ impl Service {
     ///
     /// # Errors
     /// Why the call is not held.
-    pub fn hold(&self, request: &OriginalRequest) -> Result<Hold, NotHeld> {
+    pub fn hold(&self, request: &OriginalRequest) -> Result<HoldSlot, HoldRefusal> {
         let client = &request.client;
         if !client.can_wait || self.draining.is_cancelled() {
-            return Err(NotHeld::NoTime);
+            return Err(HoldRefusal::NoTime);
         }
         let snapshot = self.snapshots.load();
         let (consent, arrived) = (&snapshot.config.consent, request.labels.arrived);
@@ -274,10 +282,10 @@ impl Service {
     /// not again.
     pub fn input_result(
         &self,
-        action: &Action,
+        action: &PolicyAction,
         request: &OriginalRequest,
         input: Option<&InputContext>,
-        carried: Carried,
+        carried: StatePayload,
         question: (&str, &InputRequest),
     ) -> Option<RawJson> {
         let input = input?;
@@ -288,74 +296,76 @@ impl Service {
 
     /// Returns the refusal of a call whose client cannot be asked. It tells the model to stop and
     /// the client's program where a person can approve; the call can be made again then.
-    pub fn awaiting(&self, prompt: &PromptId) -> Failure {
-        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING);
+    pub fn awaiting(&self, prompt: &ApprovalId) -> CallFailure {
+        let failure = CallFailure::new(FailureReason::AwaitingApproval, ExecutionDoubt::No, AWAITING);
         failure.approval(prompt.to_string(), self.page_of(prompt))
     }
 
     /// Returns the URL of the approval's page, if the console is on.
-    fn page_of(&self, prompt: &PromptId) -> Option<String> {
+    fn page_of(&self, prompt: &ApprovalId) -> Option<String> {
         self.console.get().map(|base| format!("{base}/approvals/{prompt}"))
     }
 
     /// Refuses a call for which no approval is opened, with the reason.
-    fn unasked(&self, request: &OriginalRequest, why: &Refused) -> Handled {
+    fn unasked(&self, request: &OriginalRequest, why: &ApprovalRefusal) -> RequestOutcome {
         let failure = match why {
-            Refused::Declined => Failure::new(
-                Reason::Denied,
-                Executed::No,
+            ApprovalRefusal::Declined => CallFailure::new(
+                FailureReason::Denied,
+                ExecutionDoubt::No,
                 "A person denied the same call in the last 10 minutes, so it is refused. Do not work around this.",
             ),
-            Refused::Embargo { unanswered, until } => {
+            ApprovalRefusal::Embargo { unanswered, until } => {
                 let text = format!(
                     "The last {unanswered} approvals of this item for this client were declined or not answered, so its calls are \
                      refused for a while. Tell the user, who can end this in headend."
                 );
                 let wait = Duration::from_secs(until.saturating_sub(self.approvals.wall()));
-                let failure = Failure::new(Reason::Denied, Executed::No, text).retry_after(wait);
+                let failure = CallFailure::new(FailureReason::Denied, ExecutionDoubt::No, text).retry_after(wait);
                 failure.counted([("unanswered-in-a-row", u64::from(*unanswered))])
             }
-            Refused::Unanswered { unanswered, per_minute, retry } => {
+            ApprovalRefusal::Unanswered { unanswered, per_minute, retry } => {
                 let text = format!(
                     "This call was not made: {unanswered} approvals of this client were not answered within the last \
                      minute. Stop here and tell the user that headend waits for their approval. Do not work around \
                      this."
                 );
-                let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
+                let failure =
+                    CallFailure::new(FailureReason::AwaitingApproval, ExecutionDoubt::No, text).retry_after(*retry);
                 failure.counted([("unanswered-in-a-minute", count(*unanswered)), ("per-minute", count(*per_minute))])
             }
-            Refused::TooManyOpen { open, max_open, retry } => {
+            ApprovalRefusal::TooManyOpen { open, max_open, retry } => {
                 let text = format!(
                     "This call was not made: {open} calls of this caller wait for a person's approval in headend already. \
                      Stop here and tell the user that headend waits for their approval. Do not work around this."
                 );
-                let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
+                let failure =
+                    CallFailure::new(FailureReason::AwaitingApproval, ExecutionDoubt::No, text).retry_after(*retry);
                 failure.counted([("open", count(*open)), ("max-open", count(*max_open))])
             }
-            Refused::Full { retry } => {
+            ApprovalRefusal::Full { retry } => {
                 let text = "This call was not made: too many calls of all callers wait for a person's approval. Stop here and \
                             tell the user that headend waits for approvals.";
-                Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry)
+                CallFailure::new(FailureReason::AwaitingApproval, ExecutionDoubt::No, text).retry_after(*retry)
             }
-            Refused::NotKept => {
+            ApprovalRefusal::NotKept => {
                 let text = "This call needs an approval, and none can be kept at the moment, so it was not made.";
-                Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT)
+                CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT)
             }
         };
         let outcome = match why {
-            Refused::Declined | Refused::Embargo { .. } => OutcomeLabel::Denied,
-            Refused::Unanswered { .. } | Refused::TooManyOpen { .. } | Refused::Full { .. } => {
+            ApprovalRefusal::Declined | ApprovalRefusal::Embargo { .. } => OutcomeLabel::Denied,
+            ApprovalRefusal::Unanswered { .. } | ApprovalRefusal::TooManyOpen { .. } | ApprovalRefusal::Full { .. } => {
                 OutcomeLabel::AwaitingApproval
             }
-            Refused::NotKept => OutcomeLabel::Unrecorded,
+            ApprovalRefusal::NotKept => OutcomeLabel::Unrecorded,
         };
         self.refuse(request, &failure, outcome)
     }
 
     /// Counts the refusal and answers the request with it.
-    fn refuse(&self, request: &OriginalRequest, failure: &Failure, outcome: OutcomeLabel) -> Handled {
+    fn refuse(&self, request: &OriginalRequest, failure: &CallFailure, outcome: OutcomeLabel) -> RequestOutcome {
         request.metrics.count(request.labels.label, outcome);
-        Handled::Answer(refused(failure, &request.labels, request.client.revision))
+        RequestOutcome::Answer(refusal_answer(failure, &request.labels, request.client.revision))
     }
 }
 

@@ -17,21 +17,21 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
-use crate::engine::question::approval::{QuestionKind, is_declined};
+use crate::engine::question::approval::{ApprovalQuestionKind, is_declined};
 use crate::engine::question::login::{KEY, page};
-use crate::engine::state::Carried;
-use crate::gateway::client::quota::Good;
-use crate::gateway::decision::GoingOn;
-use crate::gateway::decision::prepared::Prepared;
+use crate::engine::state::StatePayload;
+use crate::gateway::client::quota::QuotaKind;
+use crate::gateway::decision::CallContinuation;
+use crate::gateway::decision::prepared::PreparedCall;
 use crate::gateway::service::Service;
 use crate::gateway::waiting::AwaitedAct;
-use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitPlace};
-use crate::gateway::waiting::client_call::Handled;
+use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitSlots};
+use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::gateway::waiting::login::PendingLogin;
 use crate::mcp::input::is_accepted;
 use crate::mcp::version::Era;
-use crate::policy::{Action, Caller, Kind, Permit};
-use crate::upstream::session::handle::Handle;
+use crate::policy::{ActionKind, Caller, Permit, PolicyAction};
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::wire::raw::RawObject;
 
 impl Service {
@@ -41,16 +41,18 @@ impl Service {
     pub(super) fn await_login(
         self: &Arc<Self>,
         params: &RawObject,
-        prepared: &Prepared<'_>,
+        prepared: &PreparedCall<'_>,
         waited: PriorWaits,
-    ) -> Option<Handled> {
-        let Prepared { client, found, action, going_on, outgoing, labels, .. } = prepared;
+    ) -> Option<RequestOutcome> {
+        let PreparedCall { client, found, action, going_on, outgoing, labels, .. } = prepared;
         let (handle, input) = (found.handle, prepared.input.as_deref());
-        let may_wait = !waited.login && action.kind != Kind::Completion && !matches!(going_on, GoingOn::Permitted(_));
+        let may_wait = !waited.login
+            && action.kind != ActionKind::Completion
+            && !matches!(going_on, CallContinuation::Permitted(_));
         if !may_wait || !handle.health.standing().awaits_login() || handle.main.open_link().is_some() {
             return None;
         }
-        if let GoingOn::Login(Some(answer)) = going_on
+        if let CallContinuation::Login(Some(answer)) = going_on
             && !is_accepted(answer)
         {
             if is_declined(answer) {
@@ -65,22 +67,24 @@ impl Service {
             (None, _) => (ClientChannel::Elsewhere(None), None),
             (Some(question), Era::Legacy) => {
                 let id = data_encoding::HEXLOWER.encode(&clock::random::<16>());
-                let question = OwnQuestion::new(client, question, QuestionKind::Page, id);
+                let question = OwnQuestion::new(client, question, ApprovalQuestionKind::Page, id);
                 match question.zip(handle.login_link.turn()) {
                     Some((question, turn)) => (ClientChannel::OnStream(question), Some(turn)),
                     None => (ClientChannel::Elsewhere(None), None),
                 }
             }
             (Some(question), Era::Modern) => {
-                match self.input_result(action, &request, input, Carried::Login, (KEY, &question)) {
+                match self.input_result(action, &request, input, StatePayload::Login, (KEY, &question)) {
                     None => (ClientChannel::Elsewhere(None), None),
-                    Some(again) if matches!(going_on, GoingOn::Login(_)) => (ClientChannel::Repeated(again), None),
-                    Some(again) => return Some(Handled::Answer(request.ask_again(again))),
+                    Some(again) if matches!(going_on, CallContinuation::Login(_)) => {
+                        (ClientChannel::Repeated(again), None)
+                    }
+                    Some(again) => return Some(RequestOutcome::Answer(request.ask_again(again))),
                 }
             }
         };
         let place = match &channel {
-            ClientChannel::Elsewhere(_) => self.hold(&request).ok().map(WaitPlace::Held),
+            ClientChannel::Elsewhere(_) => self.hold(&request).ok().map(WaitSlots::Held),
             ClientChannel::OnStream(_) | ClientChannel::Answered(_) | ClientChannel::Repeated(_) => {
                 self.asked_place(&request)
             }
@@ -96,15 +100,15 @@ impl Service {
     }
 
     /// Takes the places of a call whose client is asked; `None` if it cannot wait.
-    fn asked_place(&self, request: &OriginalRequest) -> Option<WaitPlace> {
+    fn asked_place(&self, request: &OriginalRequest) -> Option<WaitSlots> {
         let can_wait = request.client.can_wait && !self.draining.is_cancelled();
-        let share = can_wait.then(|| self.admission.quota.take(&request.client.caller, Good::Call)).flatten()?;
-        Some(WaitPlace::Asked { _share: share, _asking: self.admission.ask()? })
+        let share = can_wait.then(|| self.admission.quota.take(&request.client.caller, QuotaKind::Call)).flatten()?;
+        Some(WaitSlots::Asked { _share: share, _asking: self.admission.ask()? })
     }
 
     /// Returns the URL of the page where the caller's person can log in; `None` if this caller is
     /// not led there.
-    fn link_for(&self, handle: &Handle, caller: &Caller) -> Option<String> {
+    fn link_for(&self, handle: &UpstreamHandle, caller: &Caller) -> Option<String> {
         let is_alone = caller.is_local() && !self.snapshots.load().config.has_many_callers();
         let is_offered = is_alone
             && handle.keeper.as_ref().is_some_and(|keeper| keeper.takes_person())
@@ -122,7 +126,7 @@ impl Service {
     }
 
     /// Gives back what a permit took from limits, for a call that is not made now.
-    pub(super) fn give_back(&self, mut permit: Permit, action: &Action) {
+    pub(super) fn give_back(&self, mut permit: Permit, action: &PolicyAction) {
         let snapshot = self.snapshots.load();
         let rules = snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical);
         permit.give_back(&snapshot.limiter, &snapshot.policy, &rules, action);

@@ -6,7 +6,7 @@
 use tokio::sync::oneshot;
 
 use super::Supervisor;
-use super::made::{Made, Making};
+use super::made::{PendingSnapshot, SnapshotResult};
 use crate::base::aside::begin_aside;
 
 impl Supervisor {
@@ -23,13 +23,13 @@ impl Supervisor {
         let Some(is_forced) = self.wanted.take() else { return };
         let draft = self.draft(is_forced);
         let afterwards = std::mem::take(&mut self.afterwards);
-        self.making = Some(Making { made: begin_aside(move || draft.make()), afterwards });
+        self.making = Some(PendingSnapshot { made: begin_aside(move || draft.make()), afterwards });
     }
 
     /// Puts the finished snapshot in force and sends the replies that waited for it. If the
     /// configuration or the upstreams have changed meanwhile, requests another one instead.
-    pub(super) fn made(&mut self, made: Option<Made>) {
-        let Some(Making { mut afterwards, .. }) = self.making.take() else { return };
+    pub(super) fn made(&mut self, made: Option<SnapshotResult>) {
+        let Some(PendingSnapshot { mut afterwards, .. }) = self.making.take() else { return };
         let Some(made) = made else {
             tracing::error!("a snapshot could not be made; clients see the one before");
             afterwards.append(&mut self.afterwards);

@@ -7,27 +7,27 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-use super::Managed;
-use super::draft::Draft;
-use crate::catalog::inventory::{Gap, Inventory};
-use crate::catalog::merge::Dropped;
+use super::ManagedUpstream;
+use super::draft::SnapshotDraft;
+use crate::catalog::inventory::{Inventory, ListGap};
+use crate::catalog::merge::WithheldItem;
 use crate::catalog::name::{ItemKind, MAX_LENGTH, UpstreamName, expose};
-use crate::config::Upstream;
+use crate::config::UpstreamSettings;
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::item::Definition;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
-use crate::policy::likeness::{Looks, Markers, shared_titles, skeleton};
-use crate::policy::{Askers, PinState, Reading, Standing, Trust};
-use crate::store::pins::{Judged, ListedItems, Tier};
+use crate::policy::likeness::{ForeignMarkers, NameSkeletons, shared_titles, skeleton};
+use crate::policy::{AskerListing, PinState, PinStatus, ToolListing, UpstreamTrust};
+use crate::store::pins::{ItemVerdict, ListedItems, PinTier};
 use crate::wire::foreign;
 
 /// The items of one upstream that may be shown, and those that are withheld.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct PinnedInventory {
     pub(super) inventory: Inventory,
     /// Withheld items with the reasons, for the operator.
-    pub(super) withheld: Vec<Dropped>,
+    pub(super) withheld: Vec<WithheldItem>,
     /// Items withheld because their pins cannot be stored at present.
     pub(super) unkept: Inventory,
     /// URIs of the withheld resources.
@@ -35,10 +35,10 @@ pub(super) struct Shown {
     /// Number of items that wait for the operator.
     pub(super) waiting: usize,
     /// The standing of each shown tool by name, from its pin.
-    pub(super) standings: HashMap<String, Standing>,
+    pub(super) standings: HashMap<String, PinStatus>,
 }
 
-impl Shown {
+impl PinnedInventory {
     /// Withholds an item. `exposed` is its name for clients, `pin` the state of a pin that
     /// withholds it.
     fn keep_back(
@@ -49,47 +49,48 @@ impl Shown {
         pin: Option<&'static str>,
         why: String,
     ) {
-        if item.list == List::Resources {
+        if item.list == ItemList::Resources {
             self.uris.insert(item.key.clone());
         }
         let (list, item) = (Some(item.list), foreign::line(&item.key).into_owned());
-        self.withheld.push(Dropped { upstream: upstream.clone(), list, item, exposed, pin, why });
+        self.withheld.push(WithheldItem { upstream: upstream.clone(), list, item, exposed, pin, why });
     }
 }
 
-impl Managed {
+impl ManagedUpstream {
     /// Describes the reading of the tool list; `None` if this launch has not read it to the end.
-    fn reading(&self, inventory: &Inventory) -> Option<Reading> {
-        let askers = match inventory.gap(List::Tools) {
-            None => Askers::Read,
-            Some(Gap::Askers) if inventory.awaits_askers => Askers::Awaited,
-            Some(Gap::Askers) => Askers::Failed,
-            Some(Gap::Awaited | Gap::Unread) => return None,
+    fn reading(&self, inventory: &Inventory) -> Option<ToolListing> {
+        let askers = match inventory.gap(ItemList::Tools) {
+            None => AskerListing::Read,
+            Some(ListGap::Askers) if inventory.awaits_askers => AskerListing::Awaited,
+            Some(ListGap::Askers) => AskerListing::Failed,
+            Some(ListGap::Awaited | ListGap::Unread) => return None,
         };
-        self.is_read.then(|| Reading { launch: self.gate.digest(), askers })
+        self.is_read.then(|| ToolListing { launch: self.gate.digest(), askers })
     }
 }
 
-impl Draft {
+impl SnapshotDraft {
     /// Applies pins to each inventory, in the order of the upstreams. `old` is the snapshot that
     /// clients see now. Of two new names that look alike, the upstream configured first gets to
     /// show its own.
     pub(super) fn shown(
         &self,
-        managed: &[&Managed],
-        order: &[&Upstream],
+        managed: &[&ManagedUpstream],
+        order: &[&UpstreamSettings],
         known: &[Option<&(Inventory, Revision)>],
         old: &Snapshot,
-    ) -> Vec<Shown> {
+    ) -> Vec<PinnedInventory> {
         // Built at the first name that has to be compared.
-        let looks: RefCell<Option<Looks>> = RefCell::default();
-        let mut shown: Vec<Shown> = Vec::with_capacity(managed.len());
+        let looks: RefCell<Option<NameSkeletons>> = RefCell::default();
+        let mut shown: Vec<PinnedInventory> = Vec::with_capacity(managed.len());
         for ((m, spec), known) in managed.iter().zip(order).zip(known) {
             let imitated = |name: &str| {
                 let mut looks = looks.borrow_mut();
                 let looks = looks.get_or_insert_with(|| {
                     let entries = old.whole.catalog.entries().iter();
-                    let mut looks = Looks::of(entries.map(|entry| (&entry.upstream_name, entry.exposed.as_ref())));
+                    let mut looks =
+                        NameSkeletons::of(entries.map(|entry| (&entry.upstream_name, entry.exposed.as_ref())));
                     for ((m, spec), earlier) in managed.iter().zip(order).zip(&shown) {
                         self.add_names(m, spec, earlier, &mut looks);
                     }
@@ -98,9 +99,9 @@ impl Draft {
                 looks.imitated(&spec.name, name).map(str::to_owned)
             };
             let next = match (m.gate.shut(), known) {
-                (Some(why), _) => kept_back(spec, why),
+                (Some(why), _) => withhold_all(spec, why),
                 (None, Some((inventory, _))) => self.pinned(m, spec, inventory, &imitated),
-                (None, None) => Shown::default(),
+                (None, None) => PinnedInventory::default(),
             };
             if let Some(looks) = &mut *looks.borrow_mut() {
                 self.add_names(m, spec, &next, looks);
@@ -112,8 +113,14 @@ impl Draft {
     }
 
     /// Adds an upstream's shown names to the ones that later upstreams are compared with.
-    fn add_names(&self, managed: &Managed, spec: &Upstream, shown: &Shown, looks: &mut Looks) {
-        let items = List::ALL.iter().flat_map(|list| shown.inventory.items(*list));
+    fn add_names(
+        &self,
+        managed: &ManagedUpstream,
+        spec: &UpstreamSettings,
+        shown: &PinnedInventory,
+        looks: &mut NameSkeletons,
+    ) {
+        let items = ItemList::ALL.iter().flat_map(|list| shown.inventory.items(*list));
         items.filter_map(|item| self.exposed(managed, spec, item)).for_each(|name| looks.add(&spec.name, &name));
     }
 
@@ -121,14 +128,14 @@ impl Draft {
     /// shown and withheld ones.
     fn pinned(
         &self,
-        managed: &Managed,
-        spec: &Upstream,
+        managed: &ManagedUpstream,
+        spec: &UpstreamSettings,
         inventory: &Inventory,
         imitated: &dyn Fn(&str) -> Option<String>,
-    ) -> Shown {
+    ) -> PinnedInventory {
         let offered = |item: &&Definition| managed.filters.of(item.list).admits(&item.key);
         // A faulty definition is not pinned; once mended it counts as seen for the first time.
-        let (faulty, items): (Vec<&Definition>, Vec<&Definition>) = List::ALL
+        let (faulty, items): (Vec<&Definition>, Vec<&Definition>) = ItemList::ALL
             .iter()
             .flat_map(|list| inventory.items(*list))
             .filter(offered)
@@ -138,11 +145,11 @@ impl Draft {
             if item.hides {
                 return Some("it has hidden characters outside of its title and description".to_owned());
             }
-            if spec.trust == Trust::Trusted {
+            if spec.trust == UpstreamTrust::Trusted {
                 return None;
             }
             let markers = markers.get_or_init(|| {
-                Markers::new(&spec.name, self.config.upstreams.iter().map(|u| (&u.name, u.prefix.as_str())))
+                ForeignMarkers::new(&spec.name, self.config.upstreams.iter().map(|u| (&u.name, u.prefix.as_str())))
             });
             if let Some(marker) = markers.named_in(item) {
                 return Some(format!("it speaks of another upstream's `{marker}`"));
@@ -152,7 +159,7 @@ impl Draft {
             Some(format!("its name looks like `{other}`"))
         };
         // Pins for a full list, and as many again for items that are gone.
-        let tier = Tier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
+        let tier = PinTier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
         let listed = ListedItems {
             items: &items,
             is_recalled: !managed.is_read,
@@ -160,7 +167,7 @@ impl Draft {
             reading: managed.reading(inventory),
         };
         let judged = self.pins.judge(&spec.name, tier, listed, &doubt);
-        let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
+        let mut shown = PinnedInventory { inventory: inventory.without_items(), ..PinnedInventory::default() };
         for item in faulty {
             let why = item.fault.unwrap_or_default().to_owned();
             shown.keep_back(&spec.name, item, self.exposed(managed, spec, item), None, why);
@@ -169,36 +176,36 @@ impl Draft {
         let mut unkept: Vec<Definition> = Vec::new();
         for (item, judged) in items.into_iter().zip(judged) {
             let away = match judged {
-                Judged::Shown => {
+                ItemVerdict::Shown => {
                     kept.push(item.clone());
                     continue;
                 }
-                Judged::AsPinned(item) => {
+                ItemVerdict::AsPinned(item) => {
                     kept.push(*item);
                     continue;
                 }
-                Judged::Away(away) => away,
+                ItemVerdict::Away(away) => away,
             };
             shown.waiting += usize::from(away.waits());
             unkept.extend(away.is_unkept.then(|| item.clone()));
             let pin = away.state.filter(|state| *state != PinState::Pinned).map(|state| state.into_str());
             shown.keep_back(&spec.name, item, self.exposed(managed, spec, item), pin, away.why);
         }
-        for list in List::ALL {
+        for list in ItemList::ALL {
             let of = |items: &[Definition]| items.iter().filter(|item| item.list == list).cloned().collect();
             shown.inventory.replace(list, of(&kept));
             shown.unkept.replace(list, of(&unkept));
         }
-        shown.standings = self.pins.standings(&spec.name, shown.inventory.items(List::Tools));
+        shown.standings = self.pins.standings(&spec.name, shown.inventory.items(ItemList::Tools));
         shown
     }
 
     /// Returns the name of a tool or prompt as clients would see it; `None` for resources.
-    fn exposed(&self, managed: &Managed, spec: &Upstream, item: &Definition) -> Option<String> {
+    fn exposed(&self, managed: &ManagedUpstream, spec: &UpstreamSettings, item: &Definition) -> Option<String> {
         let kind = match item.list {
-            List::Tools => ItemKind::Tool,
-            List::Prompts => ItemKind::Prompt,
-            List::Resources | List::Templates => return None,
+            ItemList::Tools => ItemKind::Tool,
+            ItemList::Prompts => ItemKind::Prompt,
+            ItemList::Resources | ItemList::Templates => return None,
         };
         let local = managed.filters.of(item.list).local(&item.key);
         expose(&spec.prefix, &spec.name, kind, local, MAX_LENGTH).ok()
@@ -206,15 +213,15 @@ impl Draft {
 }
 
 /// Withholds everything of an upstream whose launch is not approved.
-fn kept_back(spec: &Upstream, why: String) -> Shown {
+fn withhold_all(spec: &UpstreamSettings, why: String) -> PinnedInventory {
     let item = "(all)".to_owned();
-    let withheld = Dropped { upstream: spec.name.clone(), list: None, item, exposed: None, pin: None, why };
-    Shown { withheld: vec![withheld], waiting: 1, ..Shown::default() }
+    let withheld = WithheldItem { upstream: spec.name.clone(), list: None, item, exposed: None, pin: None, why };
+    PinnedInventory { withheld: vec![withheld], waiting: 1, ..PinnedInventory::default() }
 }
 
 /// Prefixes a title with its upstream's name if the title looks like one of another upstream or
 /// begins with another's name. Titles of trusted upstreams stay.
-fn name_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
+fn name_shared_titles(shown: &mut [PinnedInventory], order: &[&UpstreamSettings]) {
     if shown.iter().filter(|shown| !shown.inventory.is_empty()).count() < 2 {
         return;
     }
@@ -222,20 +229,20 @@ fn name_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
         .iter()
         .zip(order)
         .flat_map(|(shown, spec)| {
-            let items = List::ALL.iter().flat_map(|list| shown.inventory.items(*list));
+            let items = ItemList::ALL.iter().flat_map(|list| shown.inventory.items(*list));
             items.flat_map(Definition::titles).map(|title| (&spec.name, skeleton(&title)))
         })
         .collect();
     let shared = shared_titles(titles.iter().map(|(upstream, title)| (*upstream, title.as_str())));
     let heads: Vec<(&UpstreamName, String)> =
         order.iter().map(|spec| (&spec.name, skeleton(&format!("{}: ", spec.name)))).collect();
-    for (shown, spec) in shown.iter_mut().zip(order).filter(|(_, spec)| spec.trust != Trust::Trusted) {
+    for (shown, spec) in shown.iter_mut().zip(order).filter(|(_, spec)| spec.trust != UpstreamTrust::Trusted) {
         let imitates = |title: &str| {
             let title = skeleton(&title.to_lowercase());
             heads.iter().any(|(name, head)| **name != spec.name && title.starts_with(head))
         };
         let is_anothers = |title: String| shared.contains(&skeleton(&title)) || imitates(&title);
-        for list in List::ALL {
+        for list in ItemList::ALL {
             let mut items = shown.inventory.items(list).to_vec();
             for item in &mut items {
                 if item.titles().any(&is_anothers) {

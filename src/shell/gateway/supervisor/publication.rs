@@ -1,42 +1,42 @@
 //! Makes snapshots from what every upstream lists, and is the only place that puts one in force.
 //!
-//! Judging and merging large inventories takes long, so a snapshot is made from a [`Draft`] on a
-//! blocking thread, while the supervisor goes on.
+//! Judging and merging large inventories takes long, so a snapshot is made from a [`SnapshotDraft`]
+//! on a blocking thread, while the supervisor goes on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::draft::Draft;
-use super::made::Made;
-use super::pinned::Shown;
-use super::{Managed, Supervisor, TTL_DEGRADED_MS};
+use super::draft::SnapshotDraft;
+use super::made::SnapshotResult;
+use super::pinned::PinnedInventory;
+use super::{ManagedUpstream, Supervisor, TTL_DEGRADED_MS};
 use crate::base::clock;
-use crate::catalog::filter::Filter;
+use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
+use crate::catalog::merge::{Catalog, ItemFilters, MergeSource, NamingRules, WithheldItem, merge};
 use crate::catalog::name::{MAX_LENGTH, UpstreamName};
-use crate::config::{ShownHints, Target, Upstream, Uris};
-use crate::gateway::snapshot::{InputRules, Snapshot, View};
-use crate::mcp::method::List;
+use crate::config::{ShownHints, UpstreamSettings, UpstreamTarget, UriExposure};
+use crate::gateway::snapshot::{CatalogView, InputRules, Snapshot};
+use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{Annotator, MAX_SINGLE_CHANGES};
-use crate::upstream::session::handle::Handle;
+use crate::policy::{MAX_SINGLE_CHANGES, OperatorHints};
+use crate::upstream::session::handle::UpstreamHandle;
 
 /// How long the items of a dead upstream stay listed.
 const GRACE: Duration = Duration::from_secs(600);
 /// Freshness of lists told to modern clients while all is well, in milliseconds.
 const TTL_MS: u32 = 60_000;
 
-impl Draft {
+impl SnapshotDraft {
     /// Judges all inventories, stores new pins, and makes a snapshot of what clients may see.
     /// Blocks.
-    pub(super) fn make(self) -> Made {
+    pub(super) fn make(self) -> SnapshotResult {
         let (old, now) = (Arc::clone(&self.old), clock::now());
         let config = Arc::clone(&self.config);
-        let managed: Vec<&Managed> = self.managed.iter().collect();
-        let is_managed = |spec: &&Upstream| managed.iter().any(|m| m.handle.name == spec.name);
-        let order: Vec<&Upstream> = config.upstreams.iter().filter(is_managed).collect();
+        let managed: Vec<&ManagedUpstream> = self.managed.iter().collect();
+        let is_managed = |spec: &&UpstreamSettings| managed.iter().any(|m| m.handle.name == spec.name);
+        let order: Vec<&UpstreamSettings> = config.upstreams.iter().filter(is_managed).collect();
         let known: Vec<Option<&(Inventory, Revision)>> = managed
             .iter()
             .map(|m| {
@@ -48,17 +48,18 @@ impl Draft {
             })
             .collect();
         let mut shown = self.shown(&managed, &order, &known, &old);
-        let annotator = |spec: &&Upstream| Annotator::build(spec.trust, &spec.annotations).unwrap_or_default();
-        let annotators: Vec<Annotator> = order.iter().map(annotator).collect();
-        let unknown = Annotator::default();
-        let sources: Vec<Source<'_>> = managed
+        let annotator =
+            |spec: &&UpstreamSettings| OperatorHints::build(spec.trust, &spec.annotations).unwrap_or_default();
+        let annotators: Vec<OperatorHints> = order.iter().map(annotator).collect();
+        let unknown = OperatorHints::default();
+        let sources: Vec<MergeSource<'_>> = managed
             .iter()
             .enumerate()
             .zip(&order)
             .zip(known.iter().zip(&shown))
             .map(|(((index, m), spec), (known, shown))| {
-                let is_http = matches!(spec.target, Target::Http { .. });
-                Source {
+                let is_http = matches!(spec.target, UpstreamTarget::Http { .. });
+                MergeSource {
                     upstream: &spec.name,
                     prefix: &spec.prefix,
                     inventory: &shown.inventory,
@@ -73,7 +74,7 @@ impl Draft {
             .collect();
         let naming = NamingRules {
             max_length: MAX_LENGTH,
-            prefix_uris: self.config.naming.uris == Uris::Prefix,
+            prefix_uris: self.config.naming.uris == UriExposure::Prefix,
             transparent: false,
             tightened: false,
             profile: None,
@@ -106,10 +107,11 @@ impl Draft {
                 .all(|(name, catalog)| old.profiles.get(name).is_some_and(|v| catalog.same_as(&v.catalog)));
         let waiting = shown.iter().map(|shown| shown.waiting).collect();
         if same && !self.is_forced {
-            return Made { snapshot: None, waiting, judged: self.judged(clock::now().duration_since(now)) };
+            return SnapshotResult { snapshot: None, waiting, judged: self.judged(clock::now().duration_since(now)) };
         }
         let policy = &self.policy;
-        let profiles = profiles.into_iter().map(|(n, c)| (n.clone(), Arc::new(View::new(&n, c, policy)))).collect();
+        let profiles =
+            profiles.into_iter().map(|(n, c)| (n.clone(), Arc::new(CatalogView::new(&n, c, policy)))).collect();
         let snapshot = Snapshot {
             generation: old.generation + 1,
             config: Arc::clone(&self.config),
@@ -119,7 +121,7 @@ impl Draft {
             tasks,
             unlisted,
             input: managed.iter().map(|m| InputRules::new(policy, m.handle.name.as_str())).collect(),
-            whole: Arc::new(View::new("", whole, policy)),
+            whole: Arc::new(CatalogView::new("", whole, policy)),
             profiles,
             unkept,
             policy: Arc::clone(policy),
@@ -127,12 +129,12 @@ impl Draft {
             dropped,
             ttl_ms,
         };
-        Made { snapshot: Some(snapshot), waiting, judged: self.judged(clock::now().duration_since(now)) }
+        SnapshotResult { snapshot: Some(snapshot), waiting, judged: self.judged(clock::now().duration_since(now)) }
     }
 
     /// Divides the judging time among the freshly read upstreams, by their share of all items.
-    fn judged(&self, took: Duration) -> Vec<(Arc<Handle>, Duration)> {
-        let size = |managed: &Managed| managed.inventory.as_ref().map_or(0, |known| known.0.len());
+    fn judged(&self, took: Duration) -> Vec<(Arc<UpstreamHandle>, Duration)> {
+        let size = |managed: &ManagedUpstream| managed.inventory.as_ref().map_or(0, |known| known.0.len());
         let number = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
         let all = number(self.managed.iter().map(size).sum()).max(1);
         let fresh = self.managed.iter().filter(|managed| managed.is_fresh);
@@ -141,27 +143,34 @@ impl Draft {
 
     /// Returns, by profile, the items that stay hidden because their pins cannot be stored; empty
     /// while the store takes writes.
-    fn unkept(&self, sources: &[Source<'_>], shown: &[Shown], naming: NamingRules<'_>) -> HashMap<String, Arc<View>> {
+    fn unkept(
+        &self,
+        sources: &[MergeSource<'_>],
+        shown: &[PinnedInventory],
+        naming: NamingRules<'_>,
+    ) -> HashMap<String, Arc<CatalogView>> {
         if shown.iter().all(|shown| shown.unkept.is_empty()) {
             return HashMap::new();
         }
         let sources = sources.iter().zip(shown);
-        let sources: Vec<Source<'_>> =
-            sources.map(|(source, shown)| Source { inventory: &shown.unkept, withheld: None, ..*source }).collect();
+        let sources: Vec<MergeSource<'_>> = sources
+            .map(|(source, shown)| MergeSource { inventory: &shown.unkept, withheld: None, ..*source })
+            .collect();
         let whole = (String::new(), merge(&sources, naming).0);
         let views = self.profiles(&sources, naming).into_iter().chain([whole]);
-        views.map(|(name, catalog)| (name.clone(), Arc::new(View::new(&name, catalog, &self.policy)))).collect()
+        views.map(|(name, catalog)| (name.clone(), Arc::new(CatalogView::new(&name, catalog, &self.policy)))).collect()
     }
 
     /// Merges the catalog of each profile.
-    fn profiles(&self, sources: &[Source<'_>], naming: NamingRules<'_>) -> Vec<(String, Catalog)> {
+    fn profiles(&self, sources: &[MergeSource<'_>], naming: NamingRules<'_>) -> Vec<(String, Catalog)> {
         let mut out = Vec::new();
         for profile in &self.config.profiles {
-            let compiled = [&profile.tools, &profile.prompts, &profile.resources]
-                .map(|filter| Filter::build(&filter.allow, &filter.deny, &[]).unwrap_or_else(|_| Filter::nothing()));
+            let compiled = [&profile.tools, &profile.prompts, &profile.resources].map(|filter| {
+                ItemFilter::build(&filter.allow, &filter.deny, &[]).unwrap_or_else(|_| ItemFilter::nothing())
+            });
             let [tools, prompts, resources] = compiled;
-            let filters = Filters { tools, prompts, resources };
-            let chosen: Vec<Source<'_>> =
+            let filters = ItemFilters { tools, prompts, resources };
+            let chosen: Vec<MergeSource<'_>> =
                 sources.iter().filter(|s| profile.upstreams.contains(s.upstream)).copied().collect();
             let rules = NamingRules {
                 transparent: profile.transparent,
@@ -177,14 +186,14 @@ impl Draft {
 
 impl Supervisor {
     /// Copies the supervisor's state for a snapshot, and resets the per-draft counts of upstreams.
-    pub(super) fn draft(&mut self, is_forced: bool) -> Draft {
+    pub(super) fn draft(&mut self, is_forced: bool) -> SnapshotDraft {
         let mut in_order = Vec::with_capacity(self.managed.len());
         for spec in &self.config.upstreams {
             let Some(managed) = self.managed.get_mut(&spec.name) else { continue };
             in_order.push(managed.clone());
             (managed.removed, managed.is_fresh) = (0, false);
         }
-        Draft {
+        SnapshotDraft {
             config: Arc::clone(&self.config),
             policy: Arc::clone(&self.policy),
             limiter: Arc::clone(&self.limiter),
@@ -197,7 +206,7 @@ impl Supervisor {
 
     /// Whether a snapshot was made from the current configuration and upstreams.
     pub(super) fn is_current(&self, snapshot: &Snapshot) -> bool {
-        let is_managed = |handle: &Arc<Handle>| {
+        let is_managed = |handle: &Arc<UpstreamHandle>| {
             self.managed.get(&handle.name).is_some_and(|managed| Arc::ptr_eq(&managed.handle, handle))
         };
         Arc::ptr_eq(&snapshot.config, &self.config)
@@ -208,17 +217,17 @@ impl Supervisor {
     /// Puts a snapshot in force, then announces its generation, so that a client that asks again
     /// sees the new lists. Also logs newly withheld items, sets the gauges, and tells each upstream
     /// its part of the judging time, from which its next reading is delayed.
-    pub(super) fn put(&self, made: Made) {
-        let Made { snapshot, waiting, judged } = made;
+    pub(super) fn put(&self, made: SnapshotResult) {
+        let SnapshotResult { snapshot, waiting, judged } = made;
         if let Some(snapshot) = snapshot {
             self.warn_of_dropped(&snapshot.dropped, &self.snapshots.load().dropped);
-            let mut counts: HashMap<(&UpstreamName, List), usize> = HashMap::new();
+            let mut counts: HashMap<(&UpstreamName, ItemList), usize> = HashMap::new();
             for entry in snapshot.whole.catalog.entries() {
                 *counts.entry((&entry.upstream_name, entry.list)).or_default() += 1;
             }
             for (handle, waiting) in snapshot.handles.iter().zip(waiting) {
                 let count = |list| counts.get(&(&handle.name, list)).copied().unwrap_or_default();
-                handle.metrics.items(List::ALL.map(count));
+                handle.metrics.items(ItemList::ALL.map(count));
                 handle.metrics.pins_waiting(waiting);
             }
             let generation = snapshot.generation;
@@ -231,9 +240,9 @@ impl Supervisor {
     }
 
     /// Logs the items that are withheld now and were not before.
-    fn warn_of_dropped(&self, dropped: &[Dropped], before: &[Dropped]) {
-        let before: HashSet<&Dropped> = before.iter().collect();
-        let mut news: BTreeMap<&UpstreamName, Vec<&Dropped>> = BTreeMap::new();
+    fn warn_of_dropped(&self, dropped: &[WithheldItem], before: &[WithheldItem]) {
+        let before: HashSet<&WithheldItem> = before.iter().collect();
+        let mut news: BTreeMap<&UpstreamName, Vec<&WithheldItem>> = BTreeMap::new();
         for item in dropped.iter().filter(|item| !before.contains(item)) {
             news.entry(&item.upstream).or_default().push(item);
         }

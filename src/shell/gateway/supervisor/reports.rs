@@ -7,25 +7,26 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Supervisor;
-use super::made::Afterwards;
-use super::room::{refuse, too_many_bytes};
+use super::made::SnapshotCallback;
+use super::room::{set_list_trouble, too_many_bytes};
 use crate::base::aside::{MANY_ITEMS, begin_aside, run_aside_if};
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::policy::MAX_SINGLE_CHANGES;
-use crate::upstream::actor::context::{News, Report};
+use crate::upstream::actor::context::{ActorNews, ActorReport};
 use crate::upstream::session::link::LinkState;
 
 impl Supervisor {
     /// Takes reports and requests a snapshot; a large inventory is taken on a blocking thread.
     /// Tasks that wait to see their report in force are told by that snapshot.
-    pub(super) fn take_reports(&mut self, news: &mut Vec<Report>) {
-        let is_large = |report: &Report| matches!(&report.news, News::Inventory(i, _) if i.len() >= MANY_ITEMS);
+    pub(super) fn take_reports(&mut self, news: &mut Vec<ActorReport>) {
+        let is_large =
+            |report: &ActorReport| matches!(&report.news, ActorNews::Inventory(i, _) if i.len() >= MANY_ITEMS);
         let is_large = news.iter().any(is_large);
         run_aside_if(is_large, || self.reports(news.drain(..)));
     }
 
-    fn reports(&mut self, news: impl Iterator<Item = Report>) {
+    fn reports(&mut self, news: impl Iterator<Item = ActorReport>) {
         let shown: Vec<_> = news
             .filter_map(|mut report| {
                 let shown = report.shown.take();
@@ -37,26 +38,26 @@ impl Supervisor {
         let tell = |shown: oneshot::Sender<()>| {
             Box::new(move || {
                 let _waits_no_more = shown.send(());
-            }) as Afterwards
+            }) as SnapshotCallback
         };
         self.afterwards.extend(shown.into_iter().map(tell));
     }
 
     /// Takes one report: replaces the inventory unless all inventories would be too large, and
     /// notes whether the upstream is up. A report of a replaced handle is ignored.
-    pub(super) fn report(&mut self, report: Report) {
+    pub(super) fn report(&mut self, report: ActorReport) {
         let room = self.inventory_room(&report.upstream);
         let Some(managed) = self.managed.get_mut(&report.upstream) else { return };
         if !Arc::ptr_eq(&managed.handle, &report.handle) {
             return;
         }
         match report.news {
-            News::Inventory(mut inventory, agreed) => {
+            ActorNews::Inventory(mut inventory, agreed) => {
                 let most = managed.handle.spec.load().max_inventory;
                 managed.inventory.iter().for_each(|known| inventory.keep(&known.0, most));
                 managed.heard = true;
                 let bytes = inventory.bytes();
-                refuse(&managed.handle, &inventory, (bytes > room).then(|| too_many_bytes(bytes)));
+                set_list_trouble(&managed.handle, &inventory, (bytes > room).then(|| too_many_bytes(bytes)));
                 if bytes > room {
                     return;
                 }
@@ -79,7 +80,7 @@ impl Supervisor {
                 (managed.is_read, managed.is_fresh) = (true, true);
                 self.unsaved.insert(report.upstream);
             }
-            News::State => {}
+            ActorNews::State => {}
         }
         match &*managed.handle.main.state() {
             LinkState::Down { .. } => {

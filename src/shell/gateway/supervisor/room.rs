@@ -2,10 +2,10 @@
 
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
-use crate::engine::lists::Trouble;
-use crate::mcp::method::List;
-use crate::upstream::session::handle::Handle;
-use crate::upstream::state::unread::Readers;
+use crate::engine::lists::ListTrouble;
+use crate::mcp::method::ItemList;
+use crate::upstream::session::handle::UpstreamHandle;
+use crate::upstream::state::unread::ListReaders;
 
 /// Bound on the size of all inventories together, in bytes.
 pub(super) const MAX_INVENTORY_BYTES: usize = 256 << 20;
@@ -20,11 +20,11 @@ pub(super) fn too_many_bytes(bytes: usize) -> String {
 }
 
 /// Sets the trouble of an upstream's longest list to `why`, or clears that of all lists if `None`.
-pub(super) fn refuse(handle: &Handle, inventory: &Inventory, why: Option<String>) {
-    let trouble = why.map(|why| Trouble { why, attempts: 1, again: clock::now() });
+pub(super) fn set_list_trouble(handle: &UpstreamHandle, inventory: &Inventory, why: Option<String>) {
+    let trouble = why.map(|why| ListTrouble { why, attempts: 1, again: clock::now() });
     let refused = inventory.longest();
-    for list in List::ALL {
+    for list in ItemList::ALL {
         let trouble = trouble.clone().filter(|_| list == refused);
-        handle.unread.told(list, Readers::Gateway, trouble, &handle.health);
+        handle.unread.told(list, ListReaders::Gateway, trouble, &handle.health);
     }
 }

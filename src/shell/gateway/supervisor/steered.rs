@@ -5,42 +5,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Supervisor;
-use super::order::Order;
+use super::order::SupervisorOrder;
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
-use crate::upstream::session::handle::Handle;
+use crate::upstream::session::handle::UpstreamHandle;
 
 impl Supervisor {
     /// Carries out an order and replies once clients see its effect.
-    pub(super) fn order(&mut self, order: Order) {
+    pub(super) fn order(&mut self, order: SupervisorOrder) {
         // Set aside: an order that changes nothing must not wait for a snapshot requested earlier.
         let earlier = self.wanted.take();
         self.carry_out(order);
         earlier.into_iter().for_each(|is_forced| self.publish(is_forced));
     }
 
-    fn carry_out(&mut self, order: Order) {
+    fn carry_out(&mut self, order: SupervisorOrder) {
         match order {
-            Order::Apply { config, reply } => {
+            SupervisorOrder::Apply { config, reply } => {
                 // Upstreams that are switched off stay off across reloads.
                 let off = self.config.off.clone();
                 let outcome = self.enforce(*config, &off);
                 self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
                 self.answer(reply, outcome);
             }
-            Order::Review { reply } => {
+            SupervisorOrder::Review { reply } => {
                 self.review();
                 self.answer(reply, ());
             }
-            Order::Restart { name, reply } => {
+            SupervisorOrder::Restart { name, reply } => {
                 let outcome = self.restart(&name);
                 self.answer(reply, outcome);
             }
-            Order::Login { name, lists_anew, reply } => {
+            SupervisorOrder::Login { name, lists_anew, reply } => {
                 let outcome = self.logged_in(&name, lists_anew);
                 self.answer(reply, outcome);
             }
-            Order::Disable { name, reply } => {
+            SupervisorOrder::Disable { name, reply } => {
                 let outcome = self.switch(&name, false);
                 self.answer(reply, outcome);
             }
@@ -48,7 +48,7 @@ impl Supervisor {
     }
 
     /// Restarts an upstream for the operator, or switches it on if it is off.
-    pub(super) fn restart(&mut self, name: &str) -> Result<Arc<Handle>, String> {
+    pub(super) fn restart(&mut self, name: &str) -> Result<Arc<UpstreamHandle>, String> {
         if !self.is_off(name) {
             return self.anew(name, false);
         }
@@ -61,7 +61,7 @@ impl Supervisor {
 
     /// Restarts an upstream after its login has changed; a switched-off one stays off. `lists_anew`
     /// forgets the lists of the account before.
-    pub(super) fn logged_in(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
+    pub(super) fn logged_in(&mut self, name: &str, lists_anew: bool) -> Result<Arc<UpstreamHandle>, String> {
         if !self.is_off(name) {
             return self.anew(name, lists_anew);
         }
@@ -78,7 +78,7 @@ impl Supervisor {
 
     /// Starts a new instance of an upstream while the old one finishes its calls. Listed items
     /// stay, unless `lists_anew`, which also forgets them on disk.
-    fn anew(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
+    fn anew(&mut self, name: &str, lists_anew: bool) -> Result<Arc<UpstreamHandle>, String> {
         let unknown = || unknown(name);
         let name = UpstreamName::parse(name).map_err(|_| unknown())?;
         let mut old = self.managed.remove(&name).ok_or_else(unknown)?;

@@ -3,33 +3,35 @@
 use std::sync::mpsc as blocking;
 
 use super::*;
-use crate::base::budget::Budget;
-use crate::engine::handshake::{Agreed, Offers};
+use crate::base::budget::ByteBudget;
+use crate::engine::handshake::{HandshakeAgreement, ServerOffers};
 use crate::mcp::item::Definition;
-use crate::mcp::method::List;
-use crate::store::audit::Audit;
-use crate::upstream::actor::context::News;
+use crate::mcp::method::ItemList;
+use crate::store::audit::AuditLog;
+use crate::upstream::actor::context::ActorNews;
 use crate::wire::raw::RawJson;
 
 /// Makes a supervisor of lazy upstreams with these names.
-fn supervisor(names: &[&str]) -> (Supervisor, mpsc::Receiver<Report>, mpsc::Receiver<Order>, Supervised) {
+fn supervisor(
+    names: &[&str],
+) -> (Supervisor, mpsc::Receiver<ActorReport>, mpsc::Receiver<SupervisorOrder>, SupervisorHandle) {
     let tables = names.iter().map(|name| format!("[upstreams.{name}]\ncommand = [\"/bin/true\"]\nstart = \"lazy\"\n"));
     let text: String = tables.collect();
     let nothing = std::io::ErrorKind::NotFound;
     let (config, _) = config::parse(&text, "test", &|_| None, &|_| Err(nothing.into())).unwrap();
     let metrics = Metrics::new().unwrap();
     let limits = &config.server.limits;
-    let parts = Parts {
+    let parts = SupervisorServices {
         role: GatewayRole::Serve,
         metrics: metrics.clone(),
         store: None,
         http: HttpClient::new(),
-        intake: Intake::new(Budget::new(limits.buffered_bytes), limits),
-        logins: LoginParts::new(None, Audit::none()),
+        intake: IntakeLimits::new(ByteBudget::new(limits.buffered_bytes), limits),
+        logins: LoginServices::new(None, AuditLog::none()),
         leases: Leases::new(None, metrics),
-        pins: Pins::memory(),
+        pins: PinRegistry::memory(),
         times: StopTimes::DAEMON,
-        marks: Marks::claim(None),
+        marks: OwnerMarks::claim(None),
     };
     build(config, parts).unwrap()
 }
@@ -37,21 +39,21 @@ fn supervisor(names: &[&str]) -> (Supervisor, mpsc::Receiver<Report>, mpsc::Rece
 fn tools(count: usize, description: &str) -> Inventory {
     let tool = |n| {
         let text = format!(r#"{{"name":"t{n}","description":"{description}","inputSchema":{{"type":"object"}}}}"#);
-        Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+        Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap()
     };
     let mut inventory = Inventory::default();
-    inventory.replace(List::Tools, (0..count).map(tool).collect());
+    inventory.replace(ItemList::Tools, (0..count).map(tool).collect());
     inventory
 }
 
-fn report(supervisor: &Supervisor, name: &str, inventory: Inventory) -> Report {
+fn report(supervisor: &Supervisor, name: &str, inventory: Inventory) -> ActorReport {
     let name = UpstreamName::parse(name).unwrap();
     let handle = Arc::clone(&supervisor.managed[&name].handle);
-    let agreed = Agreed { revision: Revision::V2025_06_18, offers: Offers::default() };
-    Report { upstream: name, handle, news: News::Inventory(inventory, agreed), shown: None }
+    let agreed = HandshakeAgreement { revision: Revision::V2025_06_18, offers: ServerOffers::default() };
+    ActorReport { upstream: name, handle, news: ActorNews::Inventory(inventory, agreed), shown: None }
 }
 
-fn shown(supervised: &Supervised) -> usize {
+fn shown(supervised: &SupervisorHandle) -> usize {
     supervised.snapshots.load().whole.catalog.entries().len()
 }
 
@@ -102,9 +104,9 @@ async fn the_supervisor_takes_orders_and_reports_while_a_reading_is_judged() {
     let other = report(&supervisor, "small", tools(1, "one"));
     let reports_in = supervisor.reports.clone();
     supervised.tasks.spawn("supervisor", supervisor.run(reports, orders));
-    let told = |report: Report| {
+    let told = |report: ActorReport| {
         let (told, shown) = oneshot::channel();
-        (Report { shown: Some(told), ..report }, shown)
+        (ActorReport { shown: Some(told), ..report }, shown)
     };
     let (first, is_shown) = told(first);
     reports_in.send(first).await.unwrap();
@@ -115,7 +117,7 @@ async fn the_supervisor_takes_orders_and_reports_while_a_reading_is_judged() {
     tokio::task::spawn_blocking(move || is_entered.recv().unwrap()).await.unwrap();
     // The only thread of this runtime is free, and with it the supervisor.
     let (reply, answer) = oneshot::channel();
-    supervised.orders.send(Order::Restart { name: "nobody".to_owned(), reply }).await.unwrap();
+    supervised.orders.send(SupervisorOrder::Restart { name: "nobody".to_owned(), reply }).await.unwrap();
     assert!(answer.await.unwrap().is_err(), "the order is answered");
     let (other, mut is_other_shown) = told(other);
     reports_in.send(other).await.unwrap();

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use super::approval::PendingApproval;
-use super::channel::{ClientChannel, WaitPlace};
+use super::channel::{ClientChannel, WaitSlots};
 use super::{AwaitedAct, LATE, WaitOutcome, WaitingCall};
 use crate::base::clock;
-use crate::engine::failure::{Executed, Reason};
-use crate::engine::question::approval::{AnswerEffect, AnswerTiming, QuestionKind};
-use crate::gateway::call::{ClientEvent, given_up};
-use crate::policy::consent::hold::Ended;
-use crate::policy::consent::{CannotAnswer, Closed};
+use crate::engine::failure::{ExecutionDoubt, FailureReason};
+use crate::engine::question::approval::{AnswerEffect, AnswerTiming, ApprovalQuestionKind};
+use crate::gateway::call::{ClientEvent, access_failure};
+use crate::policy::consent::hold::HoldEnd;
+use crate::policy::consent::{AnswerError, ApprovalEnd};
 use crate::wire::raw::RawJson;
 
 /// Text for a model whose client's yes could not be stored.
@@ -21,7 +21,7 @@ const TIMED_OUT: &str = "This call was not approved in time, so it was not made.
 impl WaitingCall {
     /// Judges the client's answer to a question of that kind: begins to store a yes or no, waits
     /// on, or hands the call over if its host has no person. `sent` is the time of the question.
-    pub fn approval_answered(&mut self, kind: QuestionKind, answer: Option<&RawJson>, sent: Option<Instant>) {
+    pub fn approval_answered(&mut self, kind: ApprovalQuestionKind, answer: Option<&RawJson>, sent: Option<Instant>) {
         let is_unattended = self.service.held.is_unattended(&self.request.host());
         let waited = sent.map(|sent| clock::now().duration_since(sent));
         let timing = AnswerTiming { waited, is_unattended };
@@ -44,7 +44,7 @@ impl WaitingCall {
         }
         match self.service.hold(&self.request) {
             Ok(hold) => {
-                self.place = Some(WaitPlace::Held(hold));
+                self.place = Some(WaitSlots::Held(hold));
                 (self.is_told, self.channel, self.page_id) = (true, ClientChannel::Elsewhere(None), None);
                 self.note_wait();
             }
@@ -57,18 +57,18 @@ impl WaitingCall {
 
     /// Takes the store's result for the client's answer: ends the wait, or waits on if the answer
     /// did not suffice.
-    pub fn answer_taken(&mut self, closed: Result<Closed, CannotAnswer>) -> Option<ClientEvent> {
+    pub fn answer_taken(&mut self, closed: Result<ApprovalEnd, AnswerError>) -> Option<ClientEvent> {
         let AwaitedAct::Approval(approval) = &mut self.awaited else { return None };
         approval.answering = None;
         match closed {
             Ok(closed) => self.conclude(closed),
             // Another answer came first and counts, or this one does not suffice.
-            Err(CannotAnswer::Unknown) => None,
+            Err(AnswerError::Unknown) => None,
             Err(why) => {
                 self.service.approvals.unanswered(&approval.prompt);
                 // Logged only: reasons name commands and files, which a model must not read.
                 tracing::warn!(why = %why, "an approval did not count");
-                self.outcome = Some(self.refuse(Reason::Denied, UNTAKEN));
+                self.outcome = Some(self.refuse(FailureReason::Denied, UNTAKEN));
                 None
             }
         }
@@ -87,38 +87,42 @@ impl WaitingCall {
         }
         // An answer may just have come; then it counts for the next call.
         self.service.approvals.unanswered(prompt);
-        self.refuse(Reason::Denied, TIMED_OUT)
+        self.refuse(FailureReason::Denied, TIMED_OUT)
     }
 
     /// Ends the wait for a closed approval: the call is decided again if granted, else refused with
     /// the reason.
-    pub fn conclude(&mut self, closed: Closed) -> Option<ClientEvent> {
+    pub fn conclude(&mut self, closed: ApprovalEnd) -> Option<ClientEvent> {
         self.leave(match closed {
-            Closed::Granted | Closed::Denied | Closed::Declined | Closed::Dismissed => Ended::Answered,
-            Closed::TimedOut | Closed::Superseded => Ended::Over,
+            ApprovalEnd::Granted | ApprovalEnd::Denied | ApprovalEnd::Declined | ApprovalEnd::Dismissed => {
+                HoldEnd::Answered
+            }
+            ApprovalEnd::TimedOut | ApprovalEnd::Superseded => HoldEnd::Over,
         });
         let text = match closed {
             // The next decision finds the grant.
-            Closed::Granted => "",
-            Closed::Denied => {
+            ApprovalEnd::Granted => "",
+            ApprovalEnd::Denied => {
                 "A person denied this call, so it was not made. The same call stays refused for 10 minutes. Do not work around \
                  this."
             }
-            Closed::Declined => "The client declined this call.",
-            Closed::Dismissed => "The client closed the approval of this call without an answer, so it was not made.",
-            Closed::TimedOut => TIMED_OUT,
-            Closed::Superseded => "The item of this call has changed meanwhile; make the call again.",
+            ApprovalEnd::Declined => "The client declined this call.",
+            ApprovalEnd::Dismissed => {
+                "The client closed the approval of this call without an answer, so it was not made."
+            }
+            ApprovalEnd::TimedOut => TIMED_OUT,
+            ApprovalEnd::Superseded => "The item of this call has changed meanwhile; make the call again.",
         };
         let access = &self.request.client.access;
         let outcome = if access.is_withdrawn() {
             // The approvals of a withdrawn access are closed with it.
-            let failure = given_up(access, Executed::No);
+            let failure = access_failure(access, ExecutionDoubt::No);
             self.refusal(&failure)
-        } else if closed == Closed::Granted {
+        } else if closed == ApprovalEnd::Granted {
             WaitOutcome::DecideAgain
         } else {
-            self.refuse(Reason::Denied, text)
+            self.refuse(FailureReason::Denied, text)
         };
-        self.end(outcome, if closed == Closed::TimedOut { LATE } else { "answered elsewhere" })
+        self.end(outcome, if closed == ApprovalEnd::TimedOut { LATE } else { "answered elsewhere" })
     }
 }

@@ -3,38 +3,38 @@
 use futures_util::future::BoxFuture;
 
 use crate::gateway::service::Service;
-use crate::policy::Evidence;
-use crate::policy::consent::{Answer, CannotAnswer, Closed, PromptId};
-use crate::store::approvals::Seat;
+use crate::policy::ApprovalEvidence;
+use crate::policy::consent::{AnswerError, ApprovalEnd, ApprovalId, PersonAnswer};
+use crate::store::approvals::ApprovalWait;
 
 /// An open approval, seen from the call that waits for it.
 pub struct PendingApproval {
-    pub prompt: PromptId,
+    pub prompt: ApprovalId,
     /// The call's claim on the approval, held until the call is decided again: until then a
     /// once-grant is reserved for this call.
-    pub seat: Option<Seat>,
+    pub seat: Option<ApprovalWait>,
     /// The store's pending result for the client's answer.
-    pub answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
-    closed: BoxFuture<'static, Closed>,
+    pub answering: Option<BoxFuture<'static, Result<ApprovalEnd, AnswerError>>>,
+    closed: BoxFuture<'static, ApprovalEnd>,
 }
 
 impl PendingApproval {
     /// Takes the call's claim on an approval and watches for its end.
-    pub fn new(service: &Service, seat: Seat) -> Self {
+    pub fn new(service: &Service, seat: ApprovalWait) -> Self {
         let (approvals, prompt) = (service.approvals.clone(), seat.prompt());
         let closed = Box::pin(async move { approvals.settled(&prompt).await });
         Self { prompt, seat: Some(seat), answering: None, closed }
     }
 
     /// Waits until the approval is closed. Must not be called again after that.
-    pub async fn wait_until_closed(&mut self) -> Closed {
+    pub async fn wait_until_closed(&mut self) -> ApprovalEnd {
         (&mut self.closed).await
     }
 
     /// Begins to store the client's own answer to the approval.
-    pub fn answer(&mut self, service: &Service, answer: Answer) {
+    pub fn answer(&mut self, service: &Service, answer: PersonAnswer) {
         let (approvals, prompt) = (service.approvals.clone(), self.prompt);
         self.answering =
-            Some(Box::pin(async move { approvals.answer(&prompt, answer, Evidence::Client, "client").await }));
+            Some(Box::pin(async move { approvals.answer(&prompt, answer, ApprovalEvidence::Client, "client").await }));
     }
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::engine::question::approval::QuestionKind;
-use crate::gateway::answer::{Answer, CallLabels};
+use crate::engine::question::approval::ApprovalQuestionKind;
+use crate::gateway::answer::{CallLabels, RequestAnswer};
 use crate::gateway::client::ClientContext;
-use crate::gateway::client::quota::Place;
+use crate::gateway::client::quota::QuotaSlot;
 use crate::gateway::client_requests::ClientRequests;
-use crate::gateway::held::Hold;
+use crate::gateway::held::HoldSlot;
 use crate::mcp::input::InputRequest;
 use crate::mcp::meta::Meta;
-use crate::policy::consent::hold::Holder;
+use crate::policy::consent::hold::ClientKey;
 use crate::policy::consent::unattended::AskingHost;
-use crate::policy::consent::{Answer as ApprovalAnswer, PromptId};
+use crate::policy::consent::{ApprovalId, PersonAnswer as ApprovalAnswer};
 use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -22,7 +22,7 @@ use crate::wire::raw::{RawJson, RawObject};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PriorWaits {
     /// The approval that the call has waited for.
-    pub approval: Option<PromptId>,
+    pub approval: Option<ApprovalId>,
     /// True if the call has waited for a login; it does not wait for one again.
     pub login: bool,
 }
@@ -55,14 +55,19 @@ impl ClientChannel {
 pub struct OwnQuestion {
     pub client_requests: Arc<ClientRequests>,
     pub request: InputRequest,
-    pub kind: QuestionKind,
+    pub kind: ApprovalQuestionKind,
     /// Id of a page's question, for a client of 2025-11-25.
     pub page_id: String,
 }
 
 impl OwnQuestion {
     /// Writes the question for the client's revision; `None` if the client cannot be asked it.
-    pub fn new(client: &ClientContext, request: InputRequest, kind: QuestionKind, page_id: String) -> Option<Self> {
+    pub fn new(
+        client: &ClientContext,
+        request: InputRequest,
+        kind: ApprovalQuestionKind,
+        page_id: String,
+    ) -> Option<Self> {
         let client_requests = client.client_requests.clone()?;
         let request = request.for_revision(client.revision, || page_id.clone()).ok()?;
         Some(Self { client_requests, request, kind, page_id })
@@ -70,11 +75,11 @@ impl OwnQuestion {
 }
 
 /// The slots that a call takes while it waits for a person. Released before the call is decided.
-pub enum WaitPlace {
+pub enum WaitSlots {
     /// A slot among the caller's calls, and one among all calls whose client is asked.
-    Asked { _share: Place, _asking: OwnedSemaphorePermit },
+    Asked { _share: QuotaSlot, _asking: OwnedSemaphorePermit },
     /// A slot among the held calls.
-    Held(Hold),
+    Held(HoldSlot),
 }
 
 /// A client's request, kept to be decided again.
@@ -104,9 +109,9 @@ impl OriginalRequest {
     }
 
     /// Counts the call as one that asks for input, and returns the answer that asks.
-    pub fn ask_again(&self, result: RawJson) -> Answer {
+    pub fn ask_again(&self, result: RawJson) -> RequestAnswer {
         self.metrics.count(self.labels.label, OutcomeLabel::InputRequired);
-        Answer::ok(result)
+        RequestAnswer::ok(result)
     }
 
     /// Returns the client's host, for the record of hosts without a person.
@@ -115,9 +120,9 @@ impl OriginalRequest {
     }
 
     /// Returns the caller and client name for which the call is held.
-    pub fn holder(&self) -> Holder {
+    pub fn holder(&self) -> ClientKey {
         let ClientContext { caller, name, .. } = &self.client;
         let name = name.clone().or_else(|| self.meta.client_name());
-        Holder { caller: caller.clone(), client: name.map_or_else(|| Arc::from(""), |said| said.name) }
+        ClientKey { caller: caller.clone(), client: name.map_or_else(|| Arc::from(""), |said| said.name) }
     }
 }

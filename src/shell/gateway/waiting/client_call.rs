@@ -3,28 +3,28 @@
 
 use futures_util::future::BoxFuture;
 
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::gateway::answer::{Answer, refused};
-use crate::gateway::call::{Call, ClientEvent};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::gateway::answer::{RequestAnswer, refusal_answer};
+use crate::gateway::call::{ClientEvent, PermittedCall};
 use crate::gateway::waiting::channel::OriginalRequest;
-use crate::gateway::waiting::{WaitStep, WaitingCall};
-use crate::store::audit::Recorded;
+use crate::gateway::waiting::{WaitEvent, WaitingCall};
+use crate::store::audit::RecordState;
 use crate::telemetry::metrics::OutcomeLabel;
 
 /// The gateway's response to a request.
-pub enum Handled {
-    Answer(Answer),
+pub enum RequestOutcome {
+    Answer(RequestAnswer),
     Call(Box<ClientCall>),
     /// An answer that has to be waited for.
-    Later(BoxFuture<'static, Answer>),
+    Later(BoxFuture<'static, RequestAnswer>),
     /// The gateway is full; HTTP answers 503.
     Overloaded,
 }
 
-impl Handled {
+impl RequestOutcome {
     /// Delays an answer until its record has a place in the audit log's queue, so that no client is
     /// faster than the log.
-    pub fn after(self, recorded: Recorded) -> Self {
+    pub fn after(self, recorded: RecordState) -> Self {
         match self {
             Self::Answer(answer) if recorded.waits_for_place() => Self::Later(Box::pin(async move {
                 recorded.placed().await;
@@ -39,12 +39,12 @@ impl Handled {
 #[expect(clippy::large_enum_variant, reason = "nearly every call is of the large kind, and in a box already")]
 pub enum ClientCall {
     Waiting(Box<WaitingCall>),
-    Permitted(Call),
+    Permitted(PermittedCall),
 }
 
 impl ClientCall {
     /// Waits for the next event for the client; a call whose wait has ended is decided again on the
-    /// way. Cancel-safe in the way of [`Call::next`].
+    /// way. Cancel-safe in the way of [`PermittedCall::next`].
     pub async fn next(&mut self) -> ClientEvent {
         loop {
             let waiting = match self {
@@ -53,8 +53,8 @@ impl ClientCall {
             };
             // Boxed: this path is rare, and inlining it would grow every call's future.
             match Box::pin(waiting.next()).await {
-                WaitStep::Event(event) => return event,
-                WaitStep::DecideAgain => {
+                WaitEvent::Event(event) => return event,
+                WaitEvent::DecideAgain => {
                     let decided = Box::pin(waiting.decide()).await;
                     match decided {
                         Ok(call) => *self = *call,
@@ -106,23 +106,23 @@ impl WaitingCall {
     ///
     /// # Errors
     /// The answer, if the call is not made.
-    async fn decide(&mut self) -> Result<Box<ClientCall>, Answer> {
+    async fn decide(&mut self) -> Result<Box<ClientCall>, RequestAnswer> {
         let OriginalRequest { client, params, meta, labels, metrics } = self.request.clone();
         let waits = self.prior_waits();
         match self.service.clone().call_after(&client, labels.method, &params, meta, labels.arrived, waits) {
-            Handled::Call(mut call) => {
+            RequestOutcome::Call(mut call) => {
                 match &mut *call {
                     ClientCall::Permitted(call) => call.resume_progress(self.progress.take()),
                     ClientCall::Waiting(waiting) => waiting.resume(self),
                 }
                 Ok(call)
             }
-            Handled::Answer(answer) => Err(answer),
-            Handled::Later(answer) => Err(answer.await),
-            Handled::Overloaded => {
+            RequestOutcome::Answer(answer) => Err(answer),
+            RequestOutcome::Later(answer) => Err(answer.await),
+            RequestOutcome::Overloaded => {
                 metrics.count(labels.label, OutcomeLabel::Busy);
-                let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
-                Err(refused(&busy, &labels, client.revision))
+                let busy = CallFailure::new(FailureReason::Busy, ExecutionDoubt::No, "The gateway is busy.");
+                Err(refusal_answer(&busy, &labels, client.revision))
             }
         }
     }

@@ -13,8 +13,8 @@ use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
-use crate::policy::consent::PromptId;
-use crate::upstream::session::handle::Handle;
+use crate::policy::consent::ApprovalId;
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::link::LinkState;
 
 /// How long to wait for the call's item once its upstream has listed others. A new account may not
@@ -24,7 +24,7 @@ const LISTED: Duration = Duration::from_secs(2);
 /// A login that an upstream needs, seen from the call that waits for it.
 pub struct PendingLogin {
     /// The approval that the call has waited for before.
-    pub approval: Option<PromptId>,
+    pub approval: Option<ApprovalId>,
     pub upstream: UpstreamName,
     /// Canonical name of the call's item, which may be unlisted until the upstream has listed anew.
     pub item: Arc<str>,
@@ -61,7 +61,7 @@ impl PendingLogin {
 
     /// Whether the wait is over: the upstream lists the call's item, or listed without it for
     /// [`LISTED`], or is down for another reason than a login.
-    fn is_back(&mut self, snapshot: &Snapshot, handle: &Handle, request: &OriginalRequest) -> bool {
+    fn is_back(&mut self, snapshot: &Snapshot, handle: &UpstreamHandle, request: &OriginalRequest) -> bool {
         if handle.health.standing().awaits_login() {
             return false;
         }

@@ -3,25 +3,25 @@ use crate::engine::replay::{KEPT, MAX_BYTES, MAX_EVENTS};
 
 const LONG: Duration = Duration::from_secs(3600);
 
-fn streams(revision: Revision) -> Streams {
-    Streams::new(revision, kept())
+fn streams(revision: Revision) -> SessionStreams {
+    SessionStreams::new(revision, kept())
 }
 
-fn kept() -> Arc<Kept> {
-    Kept::new(Budget::new(4 * ALL_BYTES))
+fn kept() -> Arc<RecordedBytes> {
+    RecordedBytes::new(ByteBudget::new(4 * ALL_BYTES))
 }
 
-fn message(text: &str) -> Pieces {
+fn message(text: &str) -> MessageSlices {
     Bytes::from(text.to_owned()).into()
 }
 
-async fn text(reader: &mut Reader) -> Option<String> {
+async fn text(reader: &mut RecordingReader) -> Option<String> {
     let event = reader.next(LONG).await?;
     Some(event.slices().map(|slice| String::from_utf8(slice.to_vec()).unwrap()).collect())
 }
 
 /// Returns the messages that a client reads until nothing is left.
-async fn rest(reader: &mut Reader) -> Vec<String> {
+async fn rest(reader: &mut RecordingReader) -> Vec<String> {
     let mut messages = Vec::new();
     while let Some(event) = text(reader).await {
         let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or_default();
@@ -30,10 +30,10 @@ async fn rest(reader: &mut Reader) -> Vec<String> {
     messages
 }
 
-fn call_of(resumed: Option<Resumed>) -> Option<Reader> {
+fn call_of(resumed: Option<ResumedStream>) -> Option<RecordingReader> {
     match resumed? {
-        Resumed::Call(reader) => Some(reader),
-        Resumed::Own(..) => None,
+        ResumedStream::Call(reader) => Some(reader),
+        ResumedStream::Own(..) => None,
     }
 }
 
@@ -156,9 +156,9 @@ async fn an_answer_over_the_bounds_reaches_its_reader_and_is_not_kept() {
 #[test]
 fn a_session_keeps_so_much_and_the_oldest_goes_first() {
     let all = kept();
-    let streams = Streams::new(Revision::V2025_11_25, Arc::clone(&all));
+    let streams = SessionStreams::new(Revision::V2025_11_25, Arc::clone(&all));
     let half = Bytes::from(vec![b'x'; MAX_BYTES / 2]);
-    let ended: Vec<Arc<Recording>> = (0..12)
+    let ended: Vec<Arc<SessionRecording>> = (0..12)
         .map(|_| {
             let (recording, _) = streams.open();
             streams.push(&recording, half.clone().into(), false);
@@ -197,7 +197,7 @@ async fn a_sessions_own_stream_is_resumed_like_any_other() {
     let (own, reader) = streams.open_own();
     streams.push(&own.recording, message("changed"), true);
     drop(reader);
-    let Some(Resumed::Own(again, mut reader)) = streams.resume(&own.recording.id(0)) else { panic!("unknown") };
+    let Some(ResumedStream::Own(again, mut reader)) = streams.resume(&own.recording.id(0)) else { panic!("unknown") };
     assert!(Arc::ptr_eq(&own, &again));
     again.recording.end();
     assert_eq!(rest(&mut reader).await, ["changed"]);

@@ -1,11 +1,11 @@
 //! The outcome of an operator's answer, as the process that has the approval writes it for others.
 
-use crate::policy::consent::Closed;
+use crate::policy::consent::ApprovalEnd;
 
 /// The end of an approval by an operator's answer.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AnswerOutcome {
-    /// The word of a [`Closed`].
+    /// The word of a [`ApprovalEnd`].
     #[serde(rename = "outcome")]
     pub word: String,
     /// True if the call was allowed after the agent had been told to stop.
@@ -17,7 +17,7 @@ impl AnswerOutcome {
     /// Suffix of the word of a late outcome in the store.
     const LATE: &str = " late";
 
-    pub fn of(how: Closed, is_late: bool) -> Self {
+    pub fn of(how: ApprovalEnd, is_late: bool) -> Self {
         Self { word: how.into_str().to_owned(), is_late }
     }
 
@@ -30,7 +30,9 @@ impl AnswerOutcome {
     /// not count.
     pub fn parse(text: &str) -> Option<Self> {
         let (word, is_late) = text.strip_suffix(Self::LATE).map_or((text, false), |word| (word, true));
-        let is_good = [Closed::Granted, Closed::Denied, Closed::Dismissed].iter().any(|how| how.into_str() == word);
+        let is_good = [ApprovalEnd::Granted, ApprovalEnd::Denied, ApprovalEnd::Dismissed]
+            .iter()
+            .any(|how| how.into_str() == word);
         is_good.then(|| Self { word: word.to_owned(), is_late })
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::AnswerOutcome;
-use super::journal::revocation;
-use super::{Approvals, Wish};
+use super::journal::revocation_entry;
+use super::{Approvals, OperatorAnswer};
 use crate::base::clock;
-use crate::policy::consent::{ApprovalView, CannotAnswer, Prompt, PromptId, Wall};
-use crate::policy::{Digest, Entry, Evidence};
+use crate::policy::consent::{AnswerError, ApprovalId, ApprovalView, OpenApproval, SteadySeconds};
+use crate::policy::{ApprovalEvidence, AuditEntry, Digest};
 use crate::store::db::{Db, DbError};
 use crate::store::lock;
-use crate::store::port::{Answered, Revoked};
+use crate::store::port::{ForeignAnswer, RevokedGrant};
 
 /// Longest time in which the owner of an approval must take an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -30,7 +30,7 @@ impl Approvals {
         };
         let row = |row: ApprovalView| {
             // Only the process that asked knows whether the agent waits.
-            let own = PromptId::parse(&row.id).filter(|id| self.prompt(id).is_some());
+            let own = ApprovalId::parse(&row.id).filter(|id| self.prompt(id).is_some());
             let row = row.at(now);
             own.map_or(row.clone(), |id| row.with_wait(self.agent_wait(&id)))
         };
@@ -45,11 +45,11 @@ impl Approvals {
     }
 
     /// Returns everything about an open approval of this process.
-    pub fn view(&self, id: &PromptId) -> Option<ApprovalView> {
+    pub fn view(&self, id: &ApprovalId) -> Option<ApprovalView> {
         self.prompt(id).map(|prompt| self.view_of(&prompt))
     }
 
-    fn view_of(&self, prompt: &Prompt) -> ApprovalView {
+    fn view_of(&self, prompt: &OpenApproval) -> ApprovalView {
         let view = ApprovalView::new(prompt, self.grants().places());
         view.at(self.wall()).with_wait(self.agent_wait(&prompt.id))
     }
@@ -61,7 +61,7 @@ impl Approvals {
     /// When the database cannot be read.
     pub async fn show(&self, id: &str) -> Result<Option<ApprovalView>, DbError> {
         let now = self.wall();
-        if let Some(view) = PromptId::parse(id).and_then(|id| self.view(&id)) {
+        if let Some(view) = ApprovalId::parse(id).and_then(|id| self.view(&id)) {
             return Ok(Some(view));
         }
         let Some(db) = &self.inner.db else { return Ok(None) };
@@ -80,29 +80,29 @@ impl Approvals {
         &self,
         id: &str,
         shown: Option<Digest>,
-        wish: Wish,
+        wish: OperatorAnswer,
         by: &str,
     ) -> Result<AnswerOutcome, String> {
-        let known = PromptId::parse(id).ok_or_else(|| CannotAnswer::Unknown.to_string())?;
+        let known = ApprovalId::parse(id).ok_or_else(|| AnswerError::Unknown.to_string())?;
         if self.prompt(&known).is_some() || self.is_denied(&known) {
             let answer = wish.answer(self.wall());
             let closed = match shown {
-                Some(shown) => self.answer_shown(&(known, shown), answer, Evidence::Operator, by).await,
-                None => self.answer(&known, answer, Evidence::Operator, by).await,
+                Some(shown) => self.answer_shown(&(known, shown), answer, ApprovalEvidence::Operator, by).await,
+                None => self.answer(&known, answer, ApprovalEvidence::Operator, by).await,
             };
             return closed.map(|how| AnswerOutcome::of(how, self.was_late(&known))).map_err(|why| why.to_string());
         }
         match &self.inner.db {
-            Some(db) => answer(db, id, shown, wish, by).await,
-            None => Err(CannotAnswer::Unknown.to_string()),
+            Some(db) => leave_answer(db, id, shown, wish, by).await,
+            None => Err(AnswerError::Unknown.to_string()),
         }
     }
 }
 
 /// Returns the time of a store without a daemon, in seconds since 1970: no earlier than any of its
 /// processes has seen. Blocks.
-fn now(db: &Db) -> Result<Wall, DbError> {
-    clock::not_before(db.latest_time().run_now()?);
+fn advance_and_read_clock(db: &Db) -> Result<SteadySeconds, DbError> {
+    clock::advance_clock(db.latest_time().run_now()?);
     Ok(clock::since_1970().as_secs())
 }
 
@@ -111,9 +111,9 @@ fn now(db: &Db) -> Result<Wall, DbError> {
 ///
 /// # Errors
 /// When the database cannot be read.
-pub fn prompts(db: &Db) -> Result<Vec<ApprovalView>, DbError> {
-    let now = now(db)?;
-    let without_daemons = lock::while_free(db.dir(), || db.prompts(now, false).run_now());
+pub fn stored_approvals(db: &Db) -> Result<Vec<ApprovalView>, DbError> {
+    let now = advance_and_read_clock(db)?;
+    let without_daemons = lock::run_while_unlocked(db.dir(), || db.prompts(now, false).run_now());
     let rows = without_daemons.unwrap_or_else(|| db.prompts(now, true).run_now());
     Ok(rows?.into_iter().map(|row| row.at(now)).collect())
 }
@@ -123,10 +123,10 @@ pub fn prompts(db: &Db) -> Result<Vec<ApprovalView>, DbError> {
 ///
 /// # Errors
 /// When the database cannot be read.
-pub fn show(db: &Db, id: &str) -> Result<Option<ApprovalView>, DbError> {
-    let Some(row) = prompts(db)?.into_iter().find(|row| row.id == id) else { return Ok(None) };
+pub fn details_of(db: &Db, id: &str) -> Result<Option<ApprovalView>, DbError> {
+    let Some(row) = stored_approvals(db)?.into_iter().find(|row| row.id == id) else { return Ok(None) };
     let details = db.prompt_details(id.to_owned()).run_now()?;
-    Ok(Some(details.unwrap_or(row).at(now(db)?)))
+    Ok(Some(details.unwrap_or(row).at(advance_and_read_clock(db)?)))
 }
 
 /// Leaves the operator's answer to an approval of another process in the store, waits a few seconds
@@ -134,13 +134,19 @@ pub fn show(db: &Db, id: &str) -> Result<Option<ApprovalView>, DbError> {
 ///
 /// # Errors
 /// The reason why the answer does not count, or that the other process did not take it.
-pub async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &str) -> Result<AnswerOutcome, String> {
+pub async fn leave_answer(
+    db: &Db,
+    id: &str,
+    shown: Option<Digest>,
+    wish: OperatorAnswer,
+    by: &str,
+) -> Result<AnswerOutcome, String> {
     let answer = shown.map_or_else(|| wish.to_string(), |shown| format!("{wish} {}", shown.hex()));
-    let answered = Answered { prompt: id.to_owned(), answer, by: by.to_owned() };
+    let answered = ForeignAnswer { prompt: id.to_owned(), answer, by: by.to_owned() };
     let told = |error: DbError| error.to_string();
-    clock::not_before(db.latest_time().run().await.map_err(told)?);
+    clock::advance_clock(db.latest_time().run().await.map_err(told)?);
     if !db.leave_answer(answered, clock::since_1970().as_secs()).run().await.map_err(told)? {
-        return Err(CannotAnswer::Unknown.to_string());
+        return Err(AnswerError::Unknown.to_string());
     }
     let deadline = clock::now() + PATIENCE;
     while clock::now() < deadline {
@@ -158,12 +164,12 @@ pub async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &s
 ///
 /// # Errors
 /// When the store cannot be written.
-pub fn revoke(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<Entry>, DbError> {
-    let revoked = db.revoke_grants(id.map(str::to_owned), now(db)?).run_now()?;
+pub fn revoke_stored(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<AuditEntry>, DbError> {
+    let revoked = db.revoke_grants(id.map(str::to_owned), advance_and_read_clock(db)?).run_now()?;
     let by: Arc<str> = Arc::from(by);
-    let told = |revoked: &Revoked| {
+    let told = |revoked: &RevokedGrant| {
         let asked = revoked.row.as_ref().map(|row| &row.asked);
-        revocation(asked, &revoked.id, &by)
+        revocation_entry(asked, &revoked.id, &by)
     };
     Ok(revoked.iter().map(told).collect())
 }

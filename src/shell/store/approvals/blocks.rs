@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::Approvals;
-use crate::policy::consent::{CallBlock, PromptId};
+use crate::policy::consent::{ApprovalId, CallBlock};
 
 impl Approvals {
     /// Returns true if a person denied that approval of this process and the denial still blocks
     /// its action.
-    pub(super) fn is_denied(&self, id: &PromptId) -> bool {
+    pub(super) fn is_denied(&self, id: &ApprovalId) -> bool {
         let now = self.wall();
         self.inner.lock().desk.denial(id, now).is_some()
     }
@@ -23,7 +23,7 @@ impl Approvals {
     /// Ends a block of this process for the person `by`, and records that. Returns the block, or
     /// `None` if there is none.
     pub fn unblock(&self, id: &str, by: &str) -> Option<CallBlock> {
-        let id = PromptId::parse(id)?;
+        let id = ApprovalId::parse(id)?;
         let now = self.wall();
         let ended = self.inner.lock().desk.end_block(&id, now)?;
         self.inner.unblocked(&ended, &Arc::from(by));

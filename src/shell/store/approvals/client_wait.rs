@@ -4,41 +4,41 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Approvals, Open, Span, unlisted};
+use super::{ApprovalLife, Approvals, OpenState, unlisted};
 use crate::policy::Caller;
-use crate::policy::consent::{AgentWait, ApprovalView, Closed, Grant, Lifetime, PromptId};
+use crate::policy::consent::{AgentWait, ApprovalEnd, ApprovalGrant, ApprovalId, ApprovalView, GrantLifetime};
 
 impl Approvals {
     /// Returns the time since 1970 at which the client of an approval was asked in the answer of
     /// its call; `None` if the client has come back since, or was not asked that way.
-    pub fn asked_at(&self, id: &PromptId) -> Option<Duration> {
+    pub fn asked_at(&self, id: &ApprovalId) -> Option<Duration> {
         self.inner.lock().desk.asked_at(id)
     }
 
     /// Leaves an approval to the console and the terminal: it stays open as long as they may take,
     /// in the store's list too.
-    pub(super) fn hand_over(&self, id: &PromptId) {
+    pub(super) fn hand_over(&self, id: &ApprovalId) {
         let inner = &self.inner;
         let mut open = inner.lock();
-        let Open { desk, waiting, consent, .. } = &mut *open;
+        let OpenState { desk, waiting, consent, .. } = &mut *open;
         let Some(waiting) = waiting.get_mut(id) else { return };
-        waiting.span = Span::Person(Duration::MAX);
+        waiting.span = ApprovalLife::Person(Duration::MAX);
         let Some(prompt) = desk.extend(id, waiting.span.life(consent)) else { return };
         if let Some(db) = &inner.db {
             let view = ApprovalView::new(prompt, inner.grants.load().places());
-            db.enter_prompt(inner.owner(), view).then(unlisted::unlisted);
+            db.enter_prompt(inner.owner(), view).then(unlisted::log_unlisted);
         }
         inner.tell();
     }
 
     /// Returns whether the agent of an open approval of this process still waits.
-    pub fn agent_wait(&self, id: &PromptId) -> AgentWait {
+    pub fn agent_wait(&self, id: &ApprovalId) -> AgentWait {
         let now = self.wall();
         self.inner.lock().desk.agent_wait(id, now)
     }
 
     /// Returns true if the approval was allowed after its agent had been told to stop.
-    pub fn was_late(&self, id: &PromptId) -> bool {
+    pub fn was_late(&self, id: &ApprovalId) -> bool {
         let open = self.inner.lock();
         open.closed.iter().rev().find(|ending| ending.id == *id).is_some_and(|ending| ending.is_late)
     }
@@ -48,7 +48,9 @@ impl Approvals {
         let inner = &self.inner;
         let mut open = inner.lock();
         open.desk.session_ended(session);
-        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && grant.asked().session == Some(session);
+        let over = |grant: &ApprovalGrant| {
+            grant.lifetime() == GrantLifetime::Session && grant.asked().session == Some(session)
+        };
         let grants = inner.grants.load();
         if grants.iter().any(|grant| over(grant)) {
             inner.grants.store(Arc::new(grants.without(over)));
@@ -63,8 +65,9 @@ impl Approvals {
         let inner = &self.inner;
         let mut open = inner.lock();
         let closed = open.desk.supersede(|prompt| prompt.asked.caller == *caller);
-        closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
-        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && grant.asked().caller == *caller;
+        closed.iter().for_each(|id| inner.close(&mut open, id, ApprovalEnd::Superseded, None));
+        let over =
+            |grant: &ApprovalGrant| grant.lifetime() == GrantLifetime::Session && grant.asked().caller == *caller;
         let grants = inner.grants.load();
         if grants.iter().any(|grant| over(grant)) {
             grants.iter().filter(|grant| over(grant)).for_each(|grant| inner.invalidated(grant));

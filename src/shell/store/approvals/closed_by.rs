@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::policy::Evidence;
-use crate::policy::consent::Grant;
+use crate::policy::ApprovalEvidence;
+use crate::policy::consent::ApprovalGrant;
 
 /// The person or client that closed an approval, and the channel's evidence.
 #[derive(Debug)]
-pub(super) struct By {
-    pub(super) evidence: Evidence,
+pub(super) struct ApprovalCloser {
+    pub(super) evidence: ApprovalEvidence,
     /// Name of the person or client.
     pub(super) who: Arc<str>,
     /// Id of the grant, if there is one.
@@ -19,9 +19,9 @@ pub(super) struct By {
     pub(super) is_recorded: bool,
 }
 
-impl By {
+impl ApprovalCloser {
     /// The author of a grant.
-    pub(super) fn of(grant: &Grant) -> Self {
+    pub(super) fn of(grant: &ApprovalGrant) -> Self {
         Self {
             evidence: grant.evidence(),
             who: Arc::clone(grant.by()),

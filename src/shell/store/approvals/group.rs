@@ -4,30 +4,30 @@
 use futures_util::future::join_all;
 
 use super::Approvals;
-use crate::policy::consent::{Answer, CannotAnswer, Closed, Lifetime, Prompt, PromptId};
-use crate::policy::{Digest, Evidence};
+use crate::policy::consent::{AnswerError, ApprovalEnd, ApprovalId, GrantLifetime, OpenApproval, PersonAnswer};
+use crate::policy::{ApprovalEvidence, Digest};
 
 /// Most approvals in one answer; no caller has more open.
 const MAX_MEMBERS: usize = 100;
 
 /// An approval, and the digest of the text that was shown of it.
-pub(super) type Member = (PromptId, Digest);
+pub(super) type ShownApprovalId = (ApprovalId, Digest);
 
 impl Approvals {
     /// Answers an approval of this process if its text is still the one that was shown.
     ///
     /// # Errors
-    /// [`CannotAnswer`], if the answer does not count.
+    /// [`AnswerError`], if the answer does not count.
     pub async fn answer_shown(
         &self,
-        (id, shown): &Member,
-        answer: Answer,
-        evidence: Evidence,
+        (id, shown): &ShownApprovalId,
+        answer: PersonAnswer,
+        evidence: ApprovalEvidence,
         by: &str,
-    ) -> Result<Closed, CannotAnswer> {
+    ) -> Result<ApprovalEnd, AnswerError> {
         match self.prompt(id) {
-            None => Err(CannotAnswer::Unknown),
-            Some(prompt) if prompt.digest() != *shown => Err(CannotAnswer::NotShown),
+            None => Err(AnswerError::Unknown),
+            Some(prompt) if prompt.digest() != *shown => Err(AnswerError::NotShown),
             Some(_) => self.answer(id, answer, evidence, by).await,
         }
     }
@@ -36,22 +36,22 @@ impl Approvals {
     /// itself; those not named stay open. The results are in the order of `members`.
     ///
     /// # Errors
-    /// [`CannotAnswer`], if the whole answer is refused: it is no once or deny, or the approvals
+    /// [`AnswerError`], if the whole answer is refused: it is no once or deny, or the approvals
     /// are not of one caller and item.
     pub async fn answer_group(
         &self,
-        members: &[Member],
-        answer: Answer,
-        evidence: Evidence,
+        members: &[ShownApprovalId],
+        answer: PersonAnswer,
+        evidence: ApprovalEvidence,
         by: &str,
-    ) -> Result<Vec<Result<Closed, CannotAnswer>>, CannotAnswer> {
-        if !matches!(answer, Answer::Deny | Answer::Allow(Lifetime::Once)) {
-            return Err(CannotAnswer::OnlyOnce);
+    ) -> Result<Vec<Result<ApprovalEnd, AnswerError>>, AnswerError> {
+        if !matches!(answer, PersonAnswer::Deny | PersonAnswer::Allow(GrantLifetime::Once)) {
+            return Err(AnswerError::OnlyOnce);
         }
-        let open: Vec<Prompt> = members.iter().filter_map(|(id, _)| self.prompt(id)).collect();
-        let is_one = open.iter().zip(open.iter().skip(1)).all(|(one, next)| is_of_one_group(one, next));
+        let open: Vec<OpenApproval> = members.iter().filter_map(|(id, _)| self.prompt(id)).collect();
+        let is_one = open.iter().zip(open.iter().skip(1)).all(|(one, next)| is_same_group(one, next));
         if !is_one || members.len() > MAX_MEMBERS {
-            return Err(CannotAnswer::NotAGroup);
+            return Err(AnswerError::NotAGroup);
         }
         Ok(self.answer_each(members, &answer, evidence, by).await)
     }
@@ -60,16 +60,16 @@ impl Approvals {
     /// one that the operator saw.
     pub async fn answer_each(
         &self,
-        members: &[Member],
-        answer: &Answer,
-        evidence: Evidence,
+        members: &[ShownApprovalId],
+        answer: &PersonAnswer,
+        evidence: ApprovalEvidence,
         by: &str,
-    ) -> Vec<Result<Closed, CannotAnswer>> {
+    ) -> Vec<Result<ApprovalEnd, AnswerError>> {
         join_all(members.iter().map(|member| self.answer_shown(member, answer.clone(), evidence, by))).await
     }
 }
 
-fn is_of_one_group(one: &Prompt, next: &Prompt) -> bool {
+fn is_same_group(one: &OpenApproval, next: &OpenApproval) -> bool {
     let (one, next) = (&one.asked, &next.asked);
     one.caller == next.caller && one.kind == next.kind && one.item == next.item
 }

@@ -11,18 +11,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::closed_by::By;
+use super::closed_by::ApprovalCloser;
 use super::journal;
-use super::unlisted::unlisted;
-use super::{AnswerOutcome, Approvals, Inner, Spent, Wish};
+use super::unlisted::log_unlisted;
+use super::{AnswerOutcome, Approvals, ApprovalsState, GrantUseError, OperatorAnswer};
 use crate::base::clock;
-use crate::base::tally::Tally;
-use crate::config::Operator;
-use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
-use crate::policy::{Digest, Evidence};
-use crate::store::audit::{RecordSlot, Unrecorded};
+use crate::base::tally::LogTally;
+use crate::config::OperatorAccess;
+use crate::policy::consent::{AnswerError, ApprovalEnd, ApprovalGrant, ApprovalId, GrantLifetime, GrantRow};
+use crate::policy::{ApprovalEvidence, Digest};
+use crate::store::audit::{RecordSlot, UnrecordedError};
 use crate::store::db::{Db, DbError};
-use crate::store::port::{Answered, ApprovalChanges, Used};
+use crate::store::port::{ApprovalChanges, ForeignAnswer, UnwrittenGrantUses};
 
 /// Time between two looks for other processes' changes while an approval is open.
 const SOON: Duration = Duration::from_millis(250);
@@ -31,20 +31,25 @@ const LATER: Duration = Duration::from_secs(2);
 /// Time between two writes of grants' uses and of the time.
 const SETTLE: Duration = Duration::from_secs(60);
 /// Rate limit of log lines about changes that cannot be read.
-static UNREAD: Tally = Tally::of(1);
+static UNREAD: LogTally = LogTally::of(1);
 
 impl Approvals {
     /// Records a grant in `slot`. Once the record is on disk, writes the grant, puts it in force
     /// and closes its approval. A crash in between leaves a record without a grant.
-    pub(super) async fn keep(&self, id: PromptId, grant: Arc<Grant>, slot: RecordSlot) -> Result<Closed, CannotAnswer> {
-        let entry = journal::answer(&id, grant.asked(), Closed::Granted, Some(By::of(&grant)));
+    pub(super) async fn keep(
+        &self,
+        id: ApprovalId,
+        grant: Arc<ApprovalGrant>,
+        slot: RecordSlot,
+    ) -> Result<ApprovalEnd, AnswerError> {
+        let entry = journal::end_entry(&id, grant.asked(), ApprovalEnd::Granted, Some(ApprovalCloser::of(&grant)));
         let (done, closed) = oneshot::channel();
         let (inner, granted) = (Arc::clone(&self.inner), Arc::clone(&grant));
         slot.record_before(entry, move |recorded| inner.keep(id, granted, recorded, done));
         // The log or the database ended before it answered.
-        let ended = |_| self.inner.kept(&id, &grant, Err(Unrecorded.to_string()));
+        let ended = |_| self.inner.kept(&id, &grant, Err(UnrecordedError.to_string()));
         let closed = closed.await.unwrap_or_else(ended);
-        if closed == Ok(Closed::Superseded)
+        if closed == Ok(ApprovalEnd::Superseded)
             && let Some(db) = &self.inner.db
         {
             // The grant is undone once this has run.
@@ -56,8 +61,8 @@ impl Approvals {
     /// Uses up a once-grant in the store.
     ///
     /// # Errors
-    /// [`Spent`], if it is used up there, or the use cannot be written.
-    pub(super) async fn consume_row(&self, id: Arc<str>) -> Result<(), Spent> {
+    /// [`GrantUseError`], if it is used up there, or the use cannot be written.
+    pub(super) async fn consume_row(&self, id: Arc<str>) -> Result<(), GrantUseError> {
         let Some(db) = &self.inner.db else { return Ok(()) };
         let now = self.wall();
         let inner = Arc::clone(&self.inner);
@@ -69,8 +74,8 @@ impl Approvals {
         });
         match consumed.await.and_then(|outcome| outcome) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Spent::Already),
-            Err(error) => Err(Spent::NotKept(error.to_string())),
+            Ok(false) => Err(GrantUseError::Already),
+            Err(error) => Err(GrantUseError::NotKept(error.to_string())),
         }
     }
 
@@ -145,7 +150,7 @@ impl Approvals {
     fn close_all(&self) {
         let mut open = self.inner.lock();
         let closed = open.desk.supersede(|_| true);
-        closed.iter().for_each(|id| self.inner.close(&mut open, id, Closed::Superseded, None));
+        closed.iter().for_each(|id| self.inner.close(&mut open, id, ApprovalEnd::Superseded, None));
     }
 
     /// Reads and applies the changes that other processes made in the database.
@@ -154,7 +159,7 @@ impl Approvals {
         self.end_undone(db);
         let inner = Arc::clone(&self.inner);
         let changed = db.approvals_changed(inner.owner(), inner.version.load(Ordering::Relaxed));
-        let followed = changed.run_with(move |found| -> Result<Vec<Answered>, DbError> {
+        let followed = changed.run_with(move |found| -> Result<Vec<ForeignAnswer>, DbError> {
             let Some(ApprovalChanges { version, live, answers }) = found? else { return Ok(Vec::new()) };
             inner.follow(live);
             inner.version.store(version, Ordering::Relaxed);
@@ -189,16 +194,18 @@ impl Approvals {
 
     /// Applies an answer that another process left in the store, and writes the outcome there. The
     /// answer counts as the operator's, since only the operator can write the file.
-    pub(super) async fn take(&self, answered: Answered) {
-        let outcome = match read(&answered) {
-            _ if self.operator() == Operator::None => {
+    pub(super) async fn take(&self, answered: ForeignAnswer) {
+        let outcome = match parse_left_answer(&answered) {
+            _ if self.operator() == OperatorAccess::None => {
                 "this gateway takes answers on its console's page alone".to_owned()
             }
             Some((id, shown, wish)) => {
                 let answer = wish.answer(self.wall());
                 let closed = match shown {
-                    Some(shown) => self.answer_shown(&(id, shown), answer, Evidence::Operator, &answered.by).await,
-                    None => self.answer(&id, answer, Evidence::Operator, &answered.by).await,
+                    Some(shown) => {
+                        self.answer_shown(&(id, shown), answer, ApprovalEvidence::Operator, &answered.by).await
+                    }
+                    None => self.answer(&id, answer, ApprovalEvidence::Operator, &answered.by).await,
                 };
                 let told = |how| AnswerOutcome::of(how, self.was_late(&id)).written();
                 closed.map_or_else(|why| why.to_string(), told)
@@ -222,12 +229,16 @@ impl Approvals {
         if !db.health().is_writable() {
             return;
         }
-        let kept = grants.iter().filter(|grant| grant.lifetime() != Lifetime::Session && !grant.is_once());
-        let used: Vec<(Arc<Grant>, u64)> =
+        let kept = grants.iter().filter(|grant| grant.lifetime() != GrantLifetime::Session && !grant.is_once());
+        let used: Vec<(Arc<ApprovalGrant>, u64)> =
             kept.map(|grant| (Arc::clone(grant), grant.unwritten())).filter(|(_, more)| *more > 0).collect();
-        let rows: Vec<Used> = used
+        let rows: Vec<UnwrittenGrantUses> = used
             .iter()
-            .map(|(grant, more)| Used { id: Arc::clone(grant.id()), more: *more, last_used: grant.last_used() })
+            .map(|(grant, more)| UnwrittenGrantUses {
+                id: Arc::clone(grant.id()),
+                more: *more,
+                last_used: grant.last_used(),
+            })
             .collect();
         match db.settle_approvals(rows, unused, now).run().await {
             Ok(()) => used.iter().for_each(|(grant, more)| grant.written(*more)),
@@ -238,18 +249,18 @@ impl Approvals {
 
 /// Parses an answer as it was left: the approval, the digest of the text that was shown, and the
 /// wish.
-fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
+fn parse_left_answer(answered: &ForeignAnswer) -> Option<(ApprovalId, Option<Digest>, OperatorAnswer)> {
     let with_digest = |(wish, shown)| Some((wish, Digest::from_hex(shown)?));
     let (wish, shown) = match answered.answer.rsplit_once(' ').and_then(with_digest) {
         Some((wish, shown)) => (wish, Some(shown)),
         None => (answered.answer.as_str(), None),
     };
-    Some((PromptId::parse(&answered.prompt)?, shown, Wish::parse(wish)?))
+    Some((ApprovalId::parse(&answered.prompt)?, shown, OperatorAnswer::parse(wish)?))
 }
 
-impl Inner {
+impl ApprovalsState {
     /// Drops the grants for which `gone` returns true from memory.
-    pub(super) fn drop_grants(&self, gone: impl Fn(&Grant) -> bool) {
+    pub(super) fn drop_grants(&self, gone: impl Fn(&ApprovalGrant) -> bool) {
         let open = self.lock();
         let grants = self.grants.load();
         if grants.iter().any(|grant| gone(grant)) {
@@ -263,12 +274,12 @@ impl Inner {
     /// outcome to `done`.
     fn keep(
         self: Arc<Self>,
-        id: PromptId,
-        grant: Arc<Grant>,
-        recorded: Result<(), Unrecorded>,
-        done: oneshot::Sender<Result<Closed, CannotAnswer>>,
+        id: ApprovalId,
+        grant: Arc<ApprovalGrant>,
+        recorded: Result<(), UnrecordedError>,
+        done: oneshot::Sender<Result<ApprovalEnd, AnswerError>>,
     ) {
-        let db = self.db.clone().filter(|_| grant.lifetime() != Lifetime::Session);
+        let db = self.db.clone().filter(|_| grant.lifetime() != GrantLifetime::Session);
         let row = grant.row();
         // The task that answered may be gone.
         let kept = move |outcome| drop(done.send(self.kept(&id, &grant, outcome)));
@@ -285,34 +296,39 @@ impl Inner {
     /// Applies the outcome of a grant's write: puts the grant in force and closes its approval;
     /// undoes the write if the grant was revoked meanwhile; or dismisses the approval if the write
     /// failed.
-    fn kept(&self, id: &PromptId, grant: &Arc<Grant>, outcome: Result<(), String>) -> Result<Closed, CannotAnswer> {
+    fn kept(
+        &self,
+        id: &ApprovalId,
+        grant: &Arc<ApprovalGrant>,
+        outcome: Result<(), String>,
+    ) -> Result<ApprovalEnd, AnswerError> {
         let mut open = self.lock();
         let alive = open.writing.remove(grant.id()).is_some();
         match outcome {
             Ok(()) if alive => {
                 self.add(Arc::clone(grant));
-                self.close(&mut open, id, Closed::Granted, Some(By::of(grant).recorded()));
+                self.close(&mut open, id, ApprovalEnd::Granted, Some(ApprovalCloser::of(grant).recorded()));
                 self.release(&mut open, grant);
-                Ok(Closed::Granted)
+                Ok(ApprovalEnd::Granted)
             }
             Ok(()) => {
-                self.close(&mut open, id, Closed::Superseded, None);
+                self.close(&mut open, id, ApprovalEnd::Superseded, None);
                 drop(open);
                 self.undo(grant);
-                Ok(Closed::Superseded)
+                Ok(ApprovalEnd::Superseded)
             }
             Err(error) => {
-                self.close(&mut open, id, Closed::Dismissed, None);
-                Err(CannotAnswer::NotKept(error))
+                self.close(&mut open, id, ApprovalEnd::Dismissed, None);
+                Err(AnswerError::NotKept(error))
             }
         }
     }
 
     /// Ends a stored grant that was revoked or invalidated while it was written.
-    fn undo(&self, grant: &Grant) {
+    fn undo(&self, grant: &ApprovalGrant) {
         let (dead, now) = (vec![Arc::clone(grant.id())], clock::since_1970().as_secs());
         if let Some(db) = &self.db {
-            db.invalidate_grants(dead, now).then(unlisted);
+            db.invalidate_grants(dead, now).then(log_unlisted);
         }
     }
 
@@ -321,8 +337,8 @@ impl Inner {
     fn follow(&self, live: Vec<GrantRow>) {
         let mut open = self.lock();
         let before = self.grants.load();
-        let known: HashMap<&str, &Arc<Grant>> = before.iter().map(|grant| (&**grant.id(), grant)).collect();
-        let mut grants = before.without(|grant| grant.lifetime() != Lifetime::Session);
+        let known: HashMap<&str, &Arc<ApprovalGrant>> = before.iter().map(|grant| (&**grant.id(), grant)).collect();
+        let mut grants = before.without(|grant| grant.lifetime() != GrantLifetime::Session);
         let mut fresh = Vec::new();
         for row in live.into_iter().filter(|row| !open.undone.contains(&row.id)) {
             let grant = match known.get(&*row.id) {
@@ -331,7 +347,7 @@ impl Inner {
                     Arc::clone(grant)
                 }
                 None => {
-                    let grant = Arc::new(Grant::new(row));
+                    let grant = Arc::new(ApprovalGrant::new(row));
                     fresh.push(Arc::clone(&grant));
                     grant
                 }

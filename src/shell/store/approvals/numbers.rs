@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::closed_by::By;
-use super::{Approvals, Inner};
+use super::closed_by::ApprovalCloser;
+use super::{Approvals, ApprovalsState};
 use crate::base::clock;
-use crate::policy::consent::{Closed, Lifetime};
+use crate::policy::consent::{ApprovalEnd, GrantLifetime};
 use crate::telemetry::metrics::{ApprovalMetrics, ApprovalNumbers};
 
 /// One lifetime of each kind. The time in it has no meaning.
-const LIFETIMES: [Lifetime; 4] = [Lifetime::Once, Lifetime::Session, Lifetime::Until(0), Lifetime::UntilChanged];
+const LIFETIMES: [GrantLifetime; 4] =
+    [GrantLifetime::Once, GrantLifetime::Session, GrantLifetime::Until(0), GrantLifetime::UntilChanged];
 
 impl Approvals {
     /// Counts each end of an approval from here on. Only the first call has an effect.
@@ -38,9 +39,9 @@ impl Approvals {
     }
 }
 
-impl Inner {
+impl ApprovalsState {
     /// Counts the end of an approval that was opened at that time.
-    pub(super) fn count_end(&self, how: Closed, by: Option<&By>, opened: Instant) {
+    pub(super) fn count_end(&self, how: ApprovalEnd, by: Option<&ApprovalCloser>, opened: Instant) {
         if let Some(metrics) = self.metrics.get() {
             metrics.ended(how, by.map(|by| by.evidence), clock::now().duration_since(opened));
         }

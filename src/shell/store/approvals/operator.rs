@@ -3,21 +3,21 @@
 
 use std::sync::Arc;
 
-use super::unlisted::unlisted;
-use super::{Approvals, Inner};
-use crate::config::Operator;
-use crate::store::port::{DAEMON, Keeper};
+use super::unlisted::log_unlisted;
+use super::{Approvals, ApprovalsState};
+use crate::config::OperatorAccess;
+use crate::store::port::{DAEMON, SettingOwner};
 
 impl Approvals {
     /// Stores the setting, now and after each change. Only the first keeper counts. A daemon, which
     /// has the lock of the state directory, also ends and records the open approvals of earlier
     /// daemons, whose calls ended with them.
-    pub fn keep_operator(&self, keeper: Keeper) {
+    pub fn keep_operator(&self, keeper: SettingOwner) {
         let _first_stays = self.inner.keeper.set(keeper);
-        if let (Some(db), Keeper::Daemon) = (&self.inner.db, keeper) {
+        if let (Some(db), SettingOwner::Daemon) = (&self.inner.db, keeper) {
             let inner = Arc::clone(&self.inner);
             db.remove_prompts_of_daemons().then(move |removed| {
-                unlisted(removed.map(|rows| rows.iter().for_each(|row| inner.superseded(row))));
+                log_unlisted(removed.map(|rows| rows.iter().for_each(|row| inner.superseded(row))));
             });
         }
         self.write_operator();
@@ -27,21 +27,21 @@ impl Approvals {
     pub(super) fn write_operator(&self) {
         let inner = &self.inner;
         if let (Some(db), Some(keeper)) = (&inner.db, inner.keeper.get()) {
-            db.keep_operator(*keeper, self.operator().number()).then(unlisted);
+            db.keep_operator(*keeper, self.operator().number()).then(log_unlisted);
         }
     }
 
-    pub(super) fn operator(&self) -> Operator {
+    pub(super) fn operator(&self) -> OperatorAccess {
         self.inner.lock().consent.operator
     }
 }
 
-impl Inner {
+impl ApprovalsState {
     /// Returns the name of this process in the store's rows of open approvals.
     pub(super) fn owner(&self) -> String {
         match self.keeper.get() {
-            Some(Keeper::Daemon) => format!("{DAEMON}{}", self.owner),
-            Some(Keeper::Alone) | None => self.owner.clone(),
+            Some(SettingOwner::Daemon) => format!("{DAEMON}{}", self.owner),
+            Some(SettingOwner::Alone) | None => self.owner.clone(),
         }
     }
 }

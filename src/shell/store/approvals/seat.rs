@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Approvals, Open, Span};
+use super::{ApprovalLife, Approvals, OpenState};
 use crate::base::clock;
-use crate::policy::Entry;
-use crate::policy::consent::{Asked, Grant, PromptId, Refused, Shown};
+use crate::policy::AuditEntry;
+use crate::policy::consent::{ApprovalGrant, ApprovalId, ApprovalRefusal, ApprovalSubject, CallDetails};
 
 /// A call's hold on its open approval while the call waits. No equal call joins the approval
 /// meanwhile, and a once-grant from it is for this call alone. Dropping it leaves the approval open
 /// without a waiting call.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ApprovalWait {
     approvals: Approvals,
-    prompt: PromptId,
+    prompt: ApprovalId,
     /// Whether the client comes back with the answer.
     is_carried: bool,
 }
@@ -24,15 +24,15 @@ impl Approvals {
     /// action.
     ///
     /// # Errors
-    /// [`Refused`], if the call is refused without an approval.
+    /// [`ApprovalRefusal`], if the call is refused without an approval.
     #[cfg(any(test, feature = "testing"))]
-    pub fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
+    pub fn ask(&self, asked: ApprovalSubject, shown: CallDetails) -> Result<ApprovalId, ApprovalRefusal> {
         let seat = self.ask_for(
             asked,
             shown,
-            Span::Person(std::time::Duration::from_secs(900)),
+            ApprovalLife::Person(std::time::Duration::from_secs(900)),
             None,
-            Entry::new(crate::policy::Event::Prompt),
+            AuditEntry::new(crate::policy::AuditEvent::Prompt),
         )?;
         Ok(seat.prompt())
     }
@@ -42,22 +42,22 @@ impl Approvals {
     /// describes the call in the audit log.
     ///
     /// # Errors
-    /// [`Refused`], if the call is refused without an approval.
+    /// [`ApprovalRefusal`], if the call is refused without an approval.
     pub fn ask_for(
         &self,
-        asked: Asked,
-        shown: Shown,
-        span: Span,
-        own: Option<&PromptId>,
-        entry: Entry,
-    ) -> Result<Seat, Refused> {
+        asked: ApprovalSubject,
+        shown: CallDetails,
+        span: ApprovalLife,
+        own: Option<&ApprovalId>,
+        entry: AuditEntry,
+    ) -> Result<ApprovalWait, ApprovalRefusal> {
         let prompt = self.open_prompt(asked, shown, span, own, entry)?;
-        Ok(Seat { approvals: self.clone(), prompt, is_carried: false })
+        Ok(ApprovalWait { approvals: self.clone(), prompt, is_carried: false })
     }
 }
 
-impl Seat {
-    pub const fn prompt(&self) -> PromptId {
+impl ApprovalWait {
+    pub const fn prompt(&self) -> ApprovalId {
         self.prompt
     }
 
@@ -80,7 +80,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ApprovalWait {
     fn drop(&mut self) {
         let now = clock::since_1970();
         let mut open = self.approvals.inner.lock();
@@ -99,10 +99,10 @@ impl Drop for Seat {
     }
 }
 
-impl Open {
+impl OpenState {
     /// Remembers the once-grant of a call that still waits, to be released for equal calls when it
     /// no longer does.
-    pub(super) fn reserve(&mut self, id: &PromptId, grant: &Arc<Grant>) {
+    pub(super) fn reserve(&mut self, id: &ApprovalId, grant: &Arc<ApprovalGrant>) {
         if grant.is_reserved() {
             self.reserved.insert(*id, Arc::clone(grant));
         }

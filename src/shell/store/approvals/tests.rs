@@ -1,7 +1,7 @@
 use super::*;
-use crate::base::clock::played::Machine;
+use crate::base::clock::played::TestMachine;
 use crate::mcp::client_name::ClientName;
-use crate::policy::{Caller, Digest, Entry, Event, Kind, Said};
+use crate::policy::{ActionKind, AuditEntry, AuditEvent, Caller, Digest, StatedHints};
 use crate::store::lock::StateLock;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::raw::RawJson;
@@ -13,58 +13,58 @@ mod no_record;
 mod numbers;
 mod steps;
 
-pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> Asked {
-    Asked {
+pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> ApprovalSubject {
+    ApprovalSubject {
         caller: Caller::named(caller),
         session: Some(7),
         upstream: Arc::from("fx"),
-        kind: Kind::Tool,
+        kind: ActionKind::Tool,
         item: Arc::from(item),
         definition: Digest::of(b"definition"),
         launch: Digest::of(b"launch"),
         arguments: Digest::of(arguments.as_bytes()),
         rule: Arc::from("ask-all"),
-        need: Evidence::Client,
+        need: ApprovalEvidence::Client,
         destructive: false,
     }
 }
 
-fn shown() -> Shown {
-    Shown::new("echo", Said::default(), None)
+fn shown() -> CallDetails {
+    CallDetails::new("echo", StatedHints::default(), None)
 }
 
-fn limits() -> Consent {
-    Consent { per_minute: 100, ..Consent::default() }
+fn limits() -> ApprovalSettings {
+    ApprovalSettings { per_minute: 100, ..ApprovalSettings::default() }
 }
 
 fn kept(dir: &tempfile::TempDir) -> Approvals {
     Approvals::open(Db::open(dir.path()).unwrap(), &limits()).unwrap()
 }
 
-async fn allow(approvals: &Approvals, asked: &Asked, lifetime: Lifetime) -> Closed {
+async fn allow(approvals: &Approvals, asked: &ApprovalSubject, lifetime: GrantLifetime) -> ApprovalEnd {
     let id = approvals.ask(asked.clone(), shown()).unwrap();
-    approvals.answer(&id, Answer::Allow(lifetime), Evidence::Operator, "uid:1").await.unwrap()
+    approvals.answer(&id, PersonAnswer::Allow(lifetime), ApprovalEvidence::Operator, "uid:1").await.unwrap()
 }
 
 #[tokio::test]
 async fn a_caller_that_lost_its_access_loses_its_open_prompts_and_session_grants() {
-    let approvals = Approvals::memory(&Consent { max_open: 9, per_minute: 9, ..Consent::default() });
+    let approvals = Approvals::memory(&ApprovalSettings { max_open: 9, per_minute: 9, ..ApprovalSettings::default() });
     let ask = |caller: &str, item: &str| approvals.ask(asked(caller, item, "{}"), shown()).unwrap();
-    allow(&approvals, &asked("ci", "session", "{}"), Lifetime::Session).await;
-    allow(&approvals, &asked("ci", "always", "{}"), Lifetime::UntilChanged).await;
+    allow(&approvals, &asked("ci", "session", "{}"), GrantLifetime::Session).await;
+    allow(&approvals, &asked("ci", "always", "{}"), GrantLifetime::UntilChanged).await;
     let (ours, theirs) = (ask("ci", "open"), ask("dev", "open"));
     approvals.caller_left(&Caller::named("ci"));
-    assert_eq!(approvals.settled(&ours).await, Closed::Superseded);
+    assert_eq!(approvals.settled(&ours).await, ApprovalEnd::Superseded);
     assert!(approvals.prompt(&theirs).is_some());
-    let left: Vec<Lifetime> = approvals.grants().iter().map(|grant| grant.lifetime()).collect();
-    assert_eq!(left, [Lifetime::UntilChanged]);
+    let left: Vec<GrantLifetime> = approvals.grants().iter().map(|grant| grant.lifetime()).collect();
+    assert_eq!(left, [GrantLifetime::UntilChanged]);
 }
 
 /// Opens an approval in a daemon and one in another process on the store. Returns the second
 /// process.
 async fn opened_by_a_daemon_and_another(dir: &tempfile::TempDir) -> Approvals {
     let (daemon, alone) = (kept(dir), kept(dir));
-    daemon.keep_operator(Keeper::Daemon);
+    daemon.keep_operator(SettingOwner::Daemon);
     for (approvals, item) in [(&daemon, "fx__daemon"), (&alone, "fx__alone")] {
         approvals.ask(asked("ci", item, "{}"), shown()).unwrap();
         approvals.inner.db.as_ref().unwrap().all_so_far().run().await.unwrap();
@@ -73,7 +73,7 @@ async fn opened_by_a_daemon_and_another(dir: &tempfile::TempDir) -> Approvals {
 }
 
 fn listed(dir: &tempfile::TempDir) -> Vec<String> {
-    let rows = beside::prompts(&Db::open(dir.path()).unwrap()).unwrap();
+    let rows = beside::stored_approvals(&Db::open(dir.path()).unwrap()).unwrap();
     rows.into_iter().map(|row| row.item).collect()
 }
 
@@ -96,7 +96,7 @@ async fn a_new_daemon_ends_the_approvals_of_one_that_was_killed() {
     let db = next.inner.db.clone().unwrap();
     let audit = full_queue::log(dir.path(), db.clone(), &Metrics::new().unwrap());
     next.record_in(audit.clone());
-    next.keep_operator(Keeper::Daemon);
+    next.keep_operator(SettingOwner::Daemon);
     db.all_so_far().run().await.unwrap();
     audit.flush().await;
     let [(event, prompt, result)] = full_queue::records(dir.path()).try_into().unwrap();
@@ -112,12 +112,12 @@ async fn a_grant_outlives_the_process_except_that_of_a_session() {
     let approvals = kept(&dir);
     let until = approvals.wall() + 3600;
     for (item, lifetime) in [
-        ("fx__once", Lifetime::Once),
-        ("fx__session", Lifetime::Session),
-        ("fx__until", Lifetime::Until(until)),
-        ("fx__always", Lifetime::UntilChanged),
+        ("fx__once", GrantLifetime::Once),
+        ("fx__session", GrantLifetime::Session),
+        ("fx__until", GrantLifetime::Until(until)),
+        ("fx__always", GrantLifetime::UntilChanged),
     ] {
-        assert_eq!(allow(&approvals, &asked("ci", item, "{}"), lifetime).await, Closed::Granted);
+        assert_eq!(allow(&approvals, &asked("ci", item, "{}"), lifetime).await, ApprovalEnd::Granted);
         assert!(approvals.grants().claim(&asked("ci", item, "{}"), approvals.wall(), None).is_some(), "{item}");
     }
     drop(approvals);
@@ -133,13 +133,13 @@ async fn a_once_grant_is_consumed_once_over_processes_and_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let (one, other) = (kept(&dir), kept(&dir));
     let action = asked("ci", "fx__echo", "{}");
-    allow(&one, &action, Lifetime::Once).await;
+    allow(&one, &action, GrantLifetime::Once).await;
     other.follow().await;
     let first = one.grants().claim(&action, one.wall(), None).unwrap().spend();
     let second = other.grants().claim(&action, other.wall(), None).unwrap().spend();
     let outcomes = tokio::join!(one.consume(&first), other.consume(&second));
     assert!(outcomes.0.is_ok() != outcomes.1.is_ok(), "{outcomes:?}");
-    assert_eq!(one.consume(&first).await, Err(Spent::Already));
+    assert_eq!(one.consume(&first).await, Err(GrantUseError::Already));
     for approvals in [one, other, kept(&dir)] {
         assert!(approvals.grants().claim(&action, approvals.wall(), None).is_none());
     }
@@ -155,23 +155,23 @@ async fn equal_calls_that_wait_have_a_grant_each() {
                 .ask_for(
                     action.clone(),
                     shown(),
-                    Span::Person(Duration::from_secs(900)),
+                    ApprovalLife::Person(Duration::from_secs(900)),
                     None,
-                    Entry::new(Event::Prompt),
+                    AuditEntry::new(AuditEvent::Prompt),
                 )
                 .unwrap()
         };
-        let seats: Vec<Seat> = (0..6).map(|_| ask()).collect();
+        let seats: Vec<ApprovalWait> = (0..6).map(|_| ask()).collect();
         assert_eq!(approvals.prompts().len(), 6);
-        let claim = |own: Option<PromptId>| {
+        let claim = |own: Option<ApprovalId>| {
             let claimed = approvals.grants().claim(&action, approvals.wall(), own.as_ref());
             claimed.map(|consented| consented.spend())
         };
         for n in [1, 4] {
-            let once = Answer::Allow(Lifetime::Once);
-            approvals.answer(&seats[n].prompt(), once, Evidence::Operator, "uid:1").await.unwrap();
+            let once = PersonAnswer::Allow(GrantLifetime::Once);
+            approvals.answer(&seats[n].prompt(), once, ApprovalEvidence::Operator, "uid:1").await.unwrap();
         }
-        approvals.answer(&seats[2].prompt(), Answer::Deny, Evidence::Operator, "uid:1").await.unwrap();
+        approvals.answer(&seats[2].prompt(), PersonAnswer::Deny, ApprovalEvidence::Operator, "uid:1").await.unwrap();
         assert!(claim(None).is_none() && claim(Some(seats[0].prompt())).is_none(), "both have a call that waits");
         let own = claim(Some(seats[4].prompt())).unwrap();
         assert!(approvals.consume(&own).await.is_ok());
@@ -188,7 +188,7 @@ async fn equal_calls_that_wait_have_a_grant_each() {
 #[tokio::test]
 async fn arguments_swapped_between_consent_and_retry_are_refused() {
     let approvals = Approvals::memory(&limits());
-    allow(&approvals, &asked("ci", "fx__pay", r#"{"to":"a"}"#), Lifetime::Once).await;
+    allow(&approvals, &asked("ci", "fx__pay", r#"{"to":"a"}"#), GrantLifetime::Once).await;
     let swapped = asked("ci", "fx__pay", r#"{"to":"b"}"#);
     assert!(approvals.grants().claim(&swapped, approvals.wall(), None).is_none());
     assert!(approvals.grants().claim(&asked("ci", "fx__pay", r#"{"to":"a"}"#), approvals.wall(), None).is_some());
@@ -198,32 +198,33 @@ async fn arguments_swapped_between_consent_and_retry_are_refused() {
 async fn whoever_waits_for_a_prompt_learns_how_it_ended() {
     let approvals = Approvals::memory(&limits());
     let cases = [
-        (Answer::Allow(Lifetime::Once), Closed::Granted),
-        (Answer::Deny, Closed::Denied),
-        (Answer::Decline, Closed::Declined),
-        (Answer::Dismiss, Closed::Dismissed),
+        (PersonAnswer::Allow(GrantLifetime::Once), ApprovalEnd::Granted),
+        (PersonAnswer::Deny, ApprovalEnd::Denied),
+        (PersonAnswer::Decline, ApprovalEnd::Declined),
+        (PersonAnswer::Dismiss, ApprovalEnd::Dismissed),
     ];
     for (n, (answer, closed)) in cases.into_iter().enumerate() {
         let id = approvals.ask(asked("ci", &format!("fx__{n}"), "{}"), shown()).unwrap();
-        let answering = approvals.answer(&id, answer.clone(), Evidence::Page, "page");
+        let answering = approvals.answer(&id, answer.clone(), ApprovalEvidence::Page, "page");
         let (settled, answered) = tokio::join!(approvals.settled(&id), answering);
         assert_eq!((settled, answered), (closed, Ok(closed)));
         assert_eq!(approvals.settled(&id).await, closed, "also afterwards");
-        assert_eq!(approvals.answer(&id, answer, Evidence::Page, "page").await, Err(CannotAnswer::Unknown));
+        assert_eq!(approvals.answer(&id, answer, ApprovalEvidence::Page, "page").await, Err(AnswerError::Unknown));
     }
-    assert_eq!(approvals.settled(&PromptId::new([0; 16])).await, Closed::Superseded);
+    assert_eq!(approvals.settled(&ApprovalId::new([0; 16])).await, ApprovalEnd::Superseded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_nobody_answers_times_out() {
-    let machine = Machine::new();
+    let machine = TestMachine::new();
     machine.start();
     let approvals = Approvals::memory(&limits());
     let id = approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
     machine.pass(901);
-    assert_eq!(approvals.settled(&id).await, Closed::TimedOut);
-    let late = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
-    assert_eq!(late, Err(CannotAnswer::Unknown));
+    assert_eq!(approvals.settled(&id).await, ApprovalEnd::TimedOut);
+    let late =
+        approvals.answer(&id, PersonAnswer::Allow(GrantLifetime::Once), ApprovalEvidence::Operator, "uid:1").await;
+    assert_eq!(late, Err(AnswerError::Unknown));
 }
 
 #[tokio::test]
@@ -234,11 +235,12 @@ async fn a_prompt_whose_call_waits_no_longer_has_timed_out_and_counts_as_a_strik
         let id = approvals.ask(action.clone(), shown()).unwrap();
         approvals.unanswered(&id);
         approvals.unanswered(&id);
-        assert_eq!(approvals.settled(&id).await, Closed::TimedOut);
-        let late = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
-        assert_eq!(late, Err(CannotAnswer::Unknown));
+        assert_eq!(approvals.settled(&id).await, ApprovalEnd::TimedOut);
+        let late =
+            approvals.answer(&id, PersonAnswer::Allow(GrantLifetime::Once), ApprovalEvidence::Operator, "uid:1").await;
+        assert_eq!(late, Err(AnswerError::Unknown));
     }
-    assert!(matches!(approvals.ask(action, shown()), Err(Refused::Embargo { .. })));
+    assert!(matches!(approvals.ask(action, shown()), Err(ApprovalRefusal::Embargo { .. })));
 }
 
 #[tokio::test]
@@ -246,12 +248,12 @@ async fn what_changed_takes_its_grants_and_prompts_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let approvals = kept(&dir);
     let action = asked("ci", "fx__echo", "{}");
-    allow(&approvals, &action, Lifetime::UntilChanged).await;
+    allow(&approvals, &action, GrantLifetime::UntilChanged).await;
     let id = approvals.ask(asked("dev", "fx__echo", "{}"), shown()).unwrap();
     approvals.invalidate(|asked| *asked.upstream == *"other");
     assert_eq!((approvals.grants().len(), approvals.prompts().len()), (1, 1));
     approvals.invalidate(|asked| *asked.upstream == *"fx");
-    assert_eq!(approvals.settled(&id).await, Closed::Superseded);
+    assert_eq!(approvals.settled(&id).await, ApprovalEnd::Superseded);
     assert_eq!(approvals.grants().len(), 0);
     // Jobs run in order: everything sent before this one is on disk after it.
     approvals.inner.db.as_ref().unwrap().all_so_far().run().await.unwrap();
@@ -264,26 +266,27 @@ async fn a_grant_that_is_revoked_while_it_is_written_is_none() {
     let dir = tempfile::tempdir().unwrap();
     let approvals = kept(&dir);
     let id = approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
-    let answering = approvals.answer(&id, Answer::Allow(Lifetime::UntilChanged), Evidence::Operator, "uid:1");
+    let answering =
+        approvals.answer(&id, PersonAnswer::Allow(GrantLifetime::UntilChanged), ApprovalEvidence::Operator, "uid:1");
     let changing = async { approvals.invalidate(|_| true) };
     let (closed, ()) = tokio::join!(biased; answering, changing);
-    assert_eq!(closed, Ok(Closed::Superseded));
-    assert_eq!(approvals.settled(&id).await, Closed::Superseded);
+    assert_eq!(closed, Ok(ApprovalEnd::Superseded));
+    assert_eq!(approvals.settled(&id).await, ApprovalEnd::Superseded);
     drop(approvals);
     assert_eq!(kept(&dir).grants().len(), 0);
 }
 
 #[tokio::test]
 async fn an_answer_that_comes_while_a_yes_is_written_takes_nothing_of_it_away() {
-    for late in [Answer::Deny, Answer::Decline, Answer::Dismiss] {
+    for late in [PersonAnswer::Deny, PersonAnswer::Decline, PersonAnswer::Dismiss] {
         let dir = tempfile::tempdir().unwrap();
         let approvals = kept(&dir);
         let id = approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
-        let yes = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1");
-        let other = approvals.answer(&id, late.clone(), Evidence::Client, "client");
+        let yes = approvals.answer(&id, PersonAnswer::Allow(GrantLifetime::Once), ApprovalEvidence::Operator, "uid:1");
+        let other = approvals.answer(&id, late.clone(), ApprovalEvidence::Client, "client");
         let (heard, closed, other) = tokio::join!(biased; approvals.settled(&id), yes, other);
-        assert_eq!((closed, other), (Ok(Closed::Granted), Err(CannotAnswer::Unknown)), "{late:?}");
-        assert_eq!(heard, Closed::Granted, "{late:?}: the call that waits hears of the yes");
+        assert_eq!((closed, other), (Ok(ApprovalEnd::Granted), Err(AnswerError::Unknown)), "{late:?}");
+        assert_eq!(heard, ApprovalEnd::Granted, "{late:?}: the call that waits hears of the yes");
     }
 }
 
@@ -291,7 +294,8 @@ async fn an_answer_that_comes_while_a_yes_is_written_takes_nothing_of_it_away() 
 async fn revoked_grants_are_gone_here_elsewhere_and_afterwards() {
     let dir = tempfile::tempdir().unwrap();
     let (one, other) = (kept(&dir), kept(&dir));
-    for (item, lifetime) in [("fx__a", Lifetime::UntilChanged), ("fx__b", Lifetime::Once), ("fx__c", Lifetime::Session)]
+    for (item, lifetime) in
+        [("fx__a", GrantLifetime::UntilChanged), ("fx__b", GrantLifetime::Once), ("fx__c", GrantLifetime::Session)]
     {
         allow(&one, &asked("ci", item, "{}"), lifetime).await;
     }
@@ -309,24 +313,25 @@ async fn revoked_grants_are_gone_here_elsewhere_and_afterwards() {
 async fn a_session_takes_its_grants_with_it() {
     let approvals = Approvals::memory(&limits());
     let action = asked("ci", "fx__echo", "{}");
-    allow(&approvals, &action, Lifetime::Session).await;
+    allow(&approvals, &action, GrantLifetime::Session).await;
     let id = approvals.ask(asked("ci", "fx__other", "{}"), shown()).unwrap();
     approvals.session_ended(8);
     assert!(approvals.grants().claim(&action, approvals.wall(), None).is_some());
     approvals.session_ended(7);
     assert!(approvals.grants().claim(&action, approvals.wall(), None).is_none());
-    let late = approvals.answer(&id, Answer::Allow(Lifetime::Session), Evidence::Client, "client").await;
-    assert_eq!(late, Err(CannotAnswer::NoSession));
+    let late =
+        approvals.answer(&id, PersonAnswer::Allow(GrantLifetime::Session), ApprovalEvidence::Client, "client").await;
+    assert_eq!(late, Err(AnswerError::NoSession));
 }
 
 #[tokio::test]
 async fn time_does_not_go_back_over_a_restart_and_unused_grants_are_over() {
-    let (machine, dir) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, dir) = (TestMachine::new(), tempfile::tempdir().unwrap());
     machine.start();
     let approvals = kept(&dir);
-    allow(&approvals, &asked("ci", "fx__idle", "{}"), Lifetime::UntilChanged).await;
+    allow(&approvals, &asked("ci", "fx__idle", "{}"), GrantLifetime::UntilChanged).await;
     let used = asked("ci", "fx__used", "{}");
-    allow(&approvals, &used, Lifetime::UntilChanged).await;
+    allow(&approvals, &used, GrantLifetime::UntilChanged).await;
     machine.pass(89 * 24 * 3600);
     drop(approvals.grants().claim(&used, approvals.wall(), None).unwrap().spend());
     machine.pass(24 * 3600);
@@ -343,19 +348,19 @@ async fn time_does_not_go_back_over_a_restart_and_unused_grants_are_over() {
 async fn an_answer_that_another_process_left_counts_as_the_operators() {
     let dir = tempfile::tempdir().unwrap();
     let approvals = kept(&dir);
-    let action = Asked { need: Evidence::Operator, ..asked("ci", "fx__echo", "{}") };
+    let action = ApprovalSubject { need: ApprovalEvidence::Operator, ..asked("ci", "fx__echo", "{}") };
     let name = ClientName::read(&RawJson::trusted(r#"{"name":"claude-code","version":"2.1"}"#));
     let arguments = RawJson::trusted(r#"{ "text" : "x" }"#);
-    let shown = Shown::new("echo", Said::default(), Some(&arguments)).asked_by(name);
+    let shown = CallDetails::new("echo", StatedHints::default(), Some(&arguments)).asked_by(name);
     let id = approvals.ask(action.clone(), shown).unwrap();
     // Operations run in order, so the answer is in the store after this one.
     approvals.settle().await;
     let beside = Db::open(dir.path()).unwrap();
-    let listed = beside::prompts(&beside).unwrap();
+    let listed = beside::stored_approvals(&beside).unwrap();
     let own = approvals.view(&id).unwrap();
     assert_eq!(own.waits, Some(false), "no call waits for it");
     assert_eq!(listed, [ApprovalView { waits: None, ..own.clone().row() }]);
-    let (there, here) = (beside::show(&beside, &id.to_string()), approvals.show(&id.to_string()).await);
+    let (there, here) = (beside::details_of(&beside, &id.to_string()), approvals.show(&id.to_string()).await);
     let (there, here) = (there.unwrap().unwrap(), here.unwrap().unwrap());
     assert_eq!(here, own);
     assert_eq!(there, ApprovalView { waits: None, said: there.said, oddities: there.oddities.clone(), ..here });
@@ -364,17 +369,19 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     assert!(own.left > 0 && !own.message.is_empty());
     let stop = tokio_util::sync::CancellationToken::new();
     let (ran, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
-        let other = beside::answer(&beside, &id.to_string(), Some(Digest::of(b"x")), Wish::Always, "uid:1").await;
+        let other =
+            beside::leave_answer(&beside, &id.to_string(), Some(Digest::of(b"x")), OperatorAnswer::Always, "uid:1")
+                .await;
         assert!(other.is_err_and(|why| why.contains("not what was shown")));
         let shown = Digest::from_hex(&listed[0].digest);
-        let outcome = beside::answer(&beside, &id.to_string(), shown, Wish::Always, "uid:1").await;
+        let outcome = beside::leave_answer(&beside, &id.to_string(), shown, OperatorAnswer::Always, "uid:1").await;
         stop.cancel();
         outcome
     });
     // No call waits for the approval.
-    assert_eq!((ran, outcome), ((), Ok(AnswerOutcome::of(Closed::Granted, true))));
+    assert_eq!((ran, outcome), ((), Ok(AnswerOutcome::of(ApprovalEnd::Granted, true))));
     let grant = approvals.grants().claim(&action, approvals.wall(), None).unwrap().spend();
-    assert_eq!((grant.evidence(), &**grant.by()), (Evidence::Operator, "uid:1"));
+    assert_eq!((grant.evidence(), &**grant.by()), (ApprovalEvidence::Operator, "uid:1"));
     assert_eq!(approvals.all_prompts().await.unwrap(), []);
 }
 
@@ -388,9 +395,15 @@ async fn an_answer_to_a_process_that_is_gone_grants_nothing() {
     gone.settle().await;
     drop(gone);
     assert_eq!(approvals.all_prompts().await.unwrap().len(), 1);
-    assert!(approvals.operator_answers(&id, None, Wish::Once, "uid:1").await.unwrap_err().contains("did not take"));
+    assert!(
+        approvals
+            .operator_answers(&id, None, OperatorAnswer::Once, "uid:1")
+            .await
+            .unwrap_err()
+            .contains("did not take")
+    );
     assert_eq!(approvals.grants().len(), 0);
-    assert!(approvals.operator_answers("nonsense", None, Wish::Once, "uid:1").await.is_err());
+    assert!(approvals.operator_answers("nonsense", None, OperatorAnswer::Once, "uid:1").await.is_err());
 }
 
 #[tokio::test]
@@ -399,22 +412,26 @@ async fn nobody_is_asked_while_the_answer_could_not_be_kept_and_what_was_revoked
     let db = Db::open(dir.path()).unwrap();
     let approvals = Approvals::open(db.clone(), &limits()).unwrap();
     let other = kept(&dir);
-    let until = Lifetime::Until(approvals.wall() + 3600);
+    let until = GrantLifetime::Until(approvals.wall() + 3600);
     let (revoked, changed, once) = (asked("ci", "fx__a", "{}"), asked("ci", "fx__b", "{}"), asked("ci", "fx__c", "{}"));
     allow(&approvals, &revoked, until).await;
     allow(&approvals, &changed, until).await;
-    allow(&approvals, &once, Lifetime::Once).await;
+    allow(&approvals, &once, GrantLifetime::Once).await;
     approvals.follow().await;
-    let holds = |action: &Asked| approvals.grants().claim(action, approvals.wall(), None).is_some();
-    let id =
-        |action: &Asked| approvals.grants().iter().find(|g| g.asked().item == action.item).unwrap().id().to_string();
+    let holds = |action: &ApprovalSubject| approvals.grants().claim(action, approvals.wall(), None).is_some();
+    let id = |action: &ApprovalSubject| {
+        approvals.grants().iter().find(|g| g.asked().item == action.item).unwrap().id().to_string()
+    };
 
     db.refuse_writes(true);
     let grant = approvals.grants().claim(&once, approvals.wall(), None).unwrap().spend();
-    assert!(matches!(approvals.consume(&grant).await, Err(Spent::NotKept(_))), "a use that is not kept does not count");
+    assert!(
+        matches!(approvals.consume(&grant).await, Err(GrantUseError::NotKept(_))),
+        "a use that is not kept does not count"
+    );
     assert!(approvals.revoke(Some(&id(&revoked)), "uid:1").await.is_err(), "it says that it is not kept");
     approvals.invalidate(|asked| asked.item == changed.item);
-    assert_eq!(approvals.ask(asked("ci", "fx__d", "{}"), shown()), Err(Refused::NotKept));
+    assert_eq!(approvals.ask(asked("ci", "fx__d", "{}"), shown()), Err(ApprovalRefusal::NotKept));
     assert!(!holds(&revoked) && !holds(&changed));
 
     // Another process writes meanwhile, so that this one reads the grants again.
@@ -444,17 +461,17 @@ async fn nobody_is_asked_while_the_answer_could_not_be_kept_and_what_was_revoked
 async fn a_yes_is_late_once_the_agent_was_told_to_stop() {
     let approvals = Approvals::memory(&limits());
     let ask = |item: &str| {
-        let span = Span::Person(Duration::from_secs(900));
-        approvals.ask_for(asked("ci", item, "{}"), shown(), span, None, Entry::new(Event::Prompt)).unwrap()
+        let span = ApprovalLife::Person(Duration::from_secs(900));
+        approvals.ask_for(asked("ci", item, "{}"), shown(), span, None, AuditEntry::new(AuditEvent::Prompt)).unwrap()
     };
     let (held, left) = (ask("fx__held"), ask("fx__left"));
-    let [held_id, left_id] = [&held, &left].map(Seat::prompt);
+    let [held_id, left_id] = [&held, &left].map(ApprovalWait::prompt);
     held.waits_until(clock::now() + Duration::from_secs(31));
     assert!(matches!(approvals.agent_wait(&held_id), AgentWait::Waits { left: Some(30 | 31) }));
     drop(left);
     assert_eq!(approvals.agent_wait(&left_id), AgentWait::Stopped);
     for (id, is_late) in [(held_id, false), (left_id, true)] {
-        let outcome = approvals.operator_answers(&id.to_string(), None, Wish::Once, "uid:1").await.unwrap();
+        let outcome = approvals.operator_answers(&id.to_string(), None, OperatorAnswer::Once, "uid:1").await.unwrap();
         assert_eq!((outcome.word.as_str(), outcome.is_late), ("granted", is_late));
     }
 }
@@ -465,13 +482,14 @@ async fn a_denied_call_is_allowed_once_after_all_and_both_are_kept() {
     for approvals in [Approvals::memory(&limits()), kept(&dir)] {
         let action = asked("ci", "fx__echo", "{}");
         let id = approvals.ask(action.clone(), shown()).unwrap();
-        approvals.answer(&id, Answer::Deny, Evidence::Page, "console").await.unwrap();
-        assert_eq!(approvals.ask(action.clone(), shown()), Err(Refused::Declined));
-        let by_client = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Client, "client").await;
-        assert_eq!(by_client, Err(CannotAnswer::Unknown));
-        let always = approvals.operator_answers(&id.to_string(), None, Wish::Always, "uid:1").await;
+        approvals.answer(&id, PersonAnswer::Deny, ApprovalEvidence::Page, "console").await.unwrap();
+        assert_eq!(approvals.ask(action.clone(), shown()), Err(ApprovalRefusal::Declined));
+        let by_client =
+            approvals.answer(&id, PersonAnswer::Allow(GrantLifetime::Once), ApprovalEvidence::Client, "client").await;
+        assert_eq!(by_client, Err(AnswerError::Unknown));
+        let always = approvals.operator_answers(&id.to_string(), None, OperatorAnswer::Always, "uid:1").await;
         assert!(always.unwrap_err().contains("was denied"));
-        let outcome = approvals.operator_answers(&id.to_string(), None, Wish::Once, "uid:1").await.unwrap();
+        let outcome = approvals.operator_answers(&id.to_string(), None, OperatorAnswer::Once, "uid:1").await.unwrap();
         assert_eq!((outcome.word.as_str(), outcome.is_late), ("granted", true));
         assert!(approvals.blocks().is_empty() && approvals.inner.lock().waiting.is_empty());
         let grant = approvals.grants().claim(&action, approvals.wall(), None).unwrap().spend();
@@ -484,7 +502,7 @@ async fn a_denial_that_is_taken_back_asks_again() {
     let approvals = Approvals::memory(&limits());
     let action = asked("ci", "fx__echo", "{}");
     let id = approvals.ask(action.clone(), shown()).unwrap();
-    approvals.answer(&id, Answer::Deny, Evidence::Operator, "uid:1").await.unwrap();
+    approvals.answer(&id, PersonAnswer::Deny, ApprovalEvidence::Operator, "uid:1").await.unwrap();
     let [block] = &approvals.blocks()[..] else { panic!("one block") };
     assert_eq!((block.id, &*block.denial.as_ref().unwrap().by), (id, "uid:1"));
     assert!(approvals.unblock(&id.to_string(), "uid:1").is_some());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{duration_text, parse_duration};
-use crate::policy::consent::{Answer, Lifetime, Wall};
+use crate::policy::consent::{GrantLifetime, PersonAnswer, SteadySeconds};
 
 /// Longest time of a grant; for a longer one, `always` has to be said.
 const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -17,7 +17,7 @@ const BELOW: &str = "always below ";
 /// An operator's answer. A time starts when the answer counts.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Wish {
+pub enum OperatorAnswer {
     Deny,
     Once,
     Session,
@@ -29,7 +29,7 @@ pub enum Wish {
     Below(Arc<str>),
 }
 
-impl Wish {
+impl OperatorAnswer {
     /// Parses the text of a person or of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -45,19 +45,19 @@ impl Wish {
     }
 
     /// Converts to the answer of an approval. The time of a grant starts at `now`.
-    pub fn answer(&self, now: Wall) -> Answer {
+    pub fn answer(&self, now: SteadySeconds) -> PersonAnswer {
         match self {
-            Self::Deny => Answer::Deny,
-            Self::Once => Answer::Allow(Lifetime::Once),
-            Self::Session => Answer::Allow(Lifetime::Session),
-            Self::For(time) => Answer::Allow(Lifetime::Until(now + time.as_secs())),
-            Self::Always => Answer::Allow(Lifetime::UntilChanged),
-            Self::Below(base) => Answer::AllowBelow(Arc::clone(base)),
+            Self::Deny => PersonAnswer::Deny,
+            Self::Once => PersonAnswer::Allow(GrantLifetime::Once),
+            Self::Session => PersonAnswer::Allow(GrantLifetime::Session),
+            Self::For(time) => PersonAnswer::Allow(GrantLifetime::Until(now + time.as_secs())),
+            Self::Always => PersonAnswer::Allow(GrantLifetime::UntilChanged),
+            Self::Below(base) => PersonAnswer::AllowBelow(Arc::clone(base)),
         }
     }
 }
 
-impl TryFrom<String> for Wish {
+impl TryFrom<String> for OperatorAnswer {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -66,13 +66,13 @@ impl TryFrom<String> for Wish {
     }
 }
 
-impl From<Wish> for String {
-    fn from(wish: Wish) -> Self {
+impl From<OperatorAnswer> for String {
+    fn from(wish: OperatorAnswer) -> Self {
         wish.to_string()
     }
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for OperatorAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deny => f.write_str("deny"),
@@ -92,11 +92,11 @@ mod tests {
     #[test]
     fn wishes_read_back_as_written() {
         for text in ["deny", "once", "session", "always", "90s", "8h", "30d", "always below /srv/a b"] {
-            let wish = Wish::parse(text).unwrap();
-            assert_eq!(Wish::parse(&wish.to_string()), Some(wish), "{text}");
+            let wish = OperatorAnswer::parse(text).unwrap();
+            assert_eq!(OperatorAnswer::parse(&wish.to_string()), Some(wish), "{text}");
         }
         for text in ["", "never", "0s", "500ms", "367d", "8", "Once", "once ", "always /srv", "always below"] {
-            assert_eq!(Wish::parse(text), None, "{text:?}");
+            assert_eq!(OperatorAnswer::parse(text), None, "{text:?}");
         }
     }
 }

@@ -12,11 +12,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::Audit;
+use super::AuditLog;
 use super::queue::RecordSlot;
-use super::ticket::Unrecorded;
+use super::ticket::UnrecordedError;
 use crate::base::task_group::TaskGroup;
-use crate::policy::{Entry, Event, OperatorAction};
+use crate::policy::{AuditEntry, AuditEvent, OperatorAction};
 
 /// Length limit of names and outcomes in a record, in characters.
 const MAX_TEXT: usize = 400;
@@ -27,46 +27,46 @@ const STRANGER: &str = "unknown";
 
 /// Builds the record of an action that has ended. `outcome` is a few words for people: `Ok` for an
 /// action that was done, `Err` for one that was refused.
-pub fn entry(action: OperatorAction, by: &str, name: Option<&str>, outcome: Result<&str, &str>) -> Entry {
+pub fn ended_entry(action: OperatorAction, by: &str, name: Option<&str>, outcome: Result<&str, &str>) -> AuditEntry {
     let (result, why) = match outcome {
         Ok(why) => ("done", why),
         Err(why) => ("refused", why),
     };
-    let why = shortened(why);
-    Entry { result, why: why.into(), ..begun(action, by, name) }
+    let why = shorten(why);
+    AuditEntry { result, why: why.into(), ..begun_entry(action, by, name) }
 }
 
 /// Builds the record of an action whose outcome is not known yet.
-fn begun(action: OperatorAction, by: &str, name: Option<&str>) -> Entry {
-    let name = name.map(|name| Arc::from(shortened(name)));
-    Entry { action: Some(action), name, by: Some(Arc::from(by)), ..Entry::new(Event::Action) }
+fn begun_entry(action: OperatorAction, by: &str, name: Option<&str>) -> AuditEntry {
+    let name = name.map(|name| Arc::from(shorten(name)));
+    AuditEntry { action: Some(action), name, by: Some(Arc::from(by)), ..AuditEntry::new(AuditEvent::Action) }
 }
 
 /// Returns the first line of a text, cut to [`MAX_TEXT`] characters.
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let short: String = line.chars().take(MAX_TEXT).collect();
     if short.len() < text.trim_end().len() { short + "…" } else { short }
 }
 
-impl Audit {
+impl AuditLog {
     /// Begins an action of the person or cause `by`: waits for the place of its record, unless the
     /// action takes effect at once.
     ///
     /// # Errors
-    /// [`Unrecorded`], if the action must not happen: it opens something while the log takes no
+    /// [`UnrecordedError`], if the action must not happen: it opens something while the log takes no
     /// records and calls are refused for that, or there is no writer.
     pub async fn begin(
         &self,
         action: OperatorAction,
         by: &str,
         name: Option<&str>,
-    ) -> Result<ActionRecord, Unrecorded> {
+    ) -> Result<ActionRecord, UnrecordedError> {
         if action.opens() && self.trouble().is_some_and(|(_, stops_calls)| stops_calls) {
-            return Err(Unrecorded);
+            return Err(UnrecordedError);
         }
         let slot = if action.is_immediate() { None } else { Some(self.reserve().await?) };
-        Ok(ActionRecord { audit: self.clone(), slot, entry: Some(Box::new(begun(action, by, name))) })
+        Ok(ActionRecord { audit: self.clone(), slot, entry: Some(Box::new(begun_entry(action, by, name))) })
     }
 }
 
@@ -75,10 +75,10 @@ impl Audit {
 #[derive(Debug)]
 #[must_use = "it is written with the outcome of the action"]
 pub struct ActionRecord {
-    audit: Audit,
+    audit: AuditLog,
     slot: Option<RecordSlot>,
     /// The record until it is written.
-    entry: Option<Box<Entry>>,
+    entry: Option<Box<AuditEntry>>,
 }
 
 impl ActionRecord {
@@ -94,7 +94,7 @@ impl ActionRecord {
 
     /// Sets the name of the action's subject, if it is known only now.
     pub fn set_name(&mut self, name: &str) {
-        self.change(|entry| entry.name = Some(Arc::from(shortened(name))));
+        self.change(|entry| entry.name = Some(Arc::from(shorten(name))));
     }
 
     /// Sets the number of approvals, grants or pins that the action covers.
@@ -102,7 +102,7 @@ impl ActionRecord {
         self.change(|entry| entry.count = u64::try_from(count).ok());
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Entry)) {
+    fn change(&mut self, change: impl FnOnce(&mut AuditEntry)) {
         if let Some(entry) = &mut self.entry {
             change(entry);
         }
@@ -112,7 +112,7 @@ impl ActionRecord {
     pub fn end(mut self, outcome: Result<&str, &str>) {
         self.change(|entry| {
             entry.result = if outcome.is_ok() { "done" } else { "refused" };
-            entry.why = Cow::Owned(shortened(outcome.unwrap_or_else(|why| why)));
+            entry.why = Cow::Owned(shorten(outcome.unwrap_or_else(|why| why)));
         });
         self.write();
     }
@@ -147,7 +147,7 @@ impl Drop for ActionRecord {
 #[derive(Clone, Debug)]
 pub struct WrongAttempts {
     action: OperatorAction,
-    audit: Audit,
+    audit: AuditLog,
     tasks: TaskGroup,
     stop: CancellationToken,
     /// Attempts since the last record; `None` if the last minute had none.
@@ -157,7 +157,7 @@ pub struct WrongAttempts {
 impl WrongAttempts {
     /// Creates a counter for one kind of attempt. When `stop` fires, the attempts so far are
     /// recorded.
-    pub fn new(action: OperatorAction, audit: Audit, tasks: TaskGroup, stop: CancellationToken) -> Self {
+    pub fn new(action: OperatorAction, audit: AuditLog, tasks: TaskGroup, stop: CancellationToken) -> Self {
         Self { action, audit, tasks, stop, count: Arc::default() }
     }
 
@@ -195,8 +195,8 @@ impl WrongAttempts {
     }
 
     fn record(&self, count: u64) {
-        let entry = entry(self.action, STRANGER, None, Err("wrong"));
-        self.audit.record_done(Entry { count: Some(count), ..entry });
+        let entry = ended_entry(self.action, STRANGER, None, Err("wrong"));
+        self.audit.record_done(AuditEntry { count: Some(count), ..entry });
     }
 }
 

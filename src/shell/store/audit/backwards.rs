@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
-use super::files::{Folder, Segment};
+use super::files::{LogFolder, LogSegment};
 use crate::policy::chain::date_of;
 
 /// Bytes of one read.
@@ -17,26 +17,26 @@ const BEGIN: u64 = 256;
 
 /// The place of a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub segment: Segment,
+pub struct LinePlace {
+    pub segment: LogSegment,
     /// Offset of the line in the segment, in bytes.
     pub offset: u64,
 }
 
 /// The place at which backward reading begins.
 #[derive(Clone, Debug)]
-pub(super) enum From {
+pub(super) enum BackwardStart {
     /// The last line of the chain.
     End,
     /// The line before the one at that place.
-    Before(Place),
+    Before(LinePlace),
     /// The last line before the first line with that date or a later one.
     Date(String),
 }
 
 /// The range in the buffer of the line that was read last.
 #[derive(Debug)]
-struct Taken {
+struct LineRange {
     from: usize,
     to: usize,
     is_whole: bool,
@@ -44,10 +44,10 @@ struct Taken {
 
 /// A backward reader of one chain.
 #[derive(Debug)]
-pub(super) struct Backwards {
+pub(super) struct BackwardReader {
     /// Segments still to be read, the latest last.
-    older: Vec<Segment>,
-    open: Option<(Segment, File)>,
+    older: Vec<LogSegment>,
+    open: Option<(LogSegment, File)>,
     /// Offset of `buffer` in the file.
     start: u64,
     buffer: Vec<u8>,
@@ -55,25 +55,25 @@ pub(super) struct Backwards {
     end: usize,
     /// True while the beginning of a line that is too long is skipped.
     skips: bool,
-    taken: Option<Taken>,
+    taken: Option<LineRange>,
     /// Bytes read so far.
     pub(super) bytes: u64,
 }
 
-impl Backwards {
+impl BackwardReader {
     /// Opens a reader of one chain; `segments` are all of its segments, in order.
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub(super) fn begin(folder: &Folder, mut segments: Vec<Segment>, from: &From) -> io::Result<Self> {
+    pub(super) fn begin(folder: &LogFolder, mut segments: Vec<LogSegment>, from: &BackwardStart) -> io::Result<Self> {
         let mut end = None;
         match from {
-            From::End => {}
-            From::Before(place) => {
+            BackwardStart::End => {}
+            BackwardStart::Before(place) => {
                 segments.retain(|segment| *segment <= place.segment);
                 end = segments.last().filter(|last| **last == place.segment).map(|_| place.offset);
             }
-            From::Date(date) => {
+            BackwardStart::Date(date) => {
                 while let Some(last) = segments.last() {
                     let mut first = Vec::new();
                     folder.read(last)?.take(BEGIN).read_to_end(&mut first)?;
@@ -98,7 +98,7 @@ impl Backwards {
             return Ok(this);
         }
         this.previous_segment(folder, end)?;
-        if let From::Date(date) = from {
+        if let BackwardStart::Date(date) = from {
             this.before_date(date)?;
         }
         Ok(this)
@@ -106,7 +106,7 @@ impl Backwards {
 
     /// Opens the previous segment, to be read up to the offset `end`, else up to its last newline.
     /// Returns false if there is none.
-    fn previous_segment(&mut self, folder: &Folder, end: Option<u64>) -> io::Result<bool> {
+    fn previous_segment(&mut self, folder: &LogFolder, end: Option<u64>) -> io::Result<bool> {
         self.open = None;
         let Some(segment) = self.older.pop() else { return Ok(false) };
         let file = match folder.read(&segment) {
@@ -189,7 +189,7 @@ impl Backwards {
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub(super) fn step(&mut self, folder: &Folder) -> io::Result<bool> {
+    pub(super) fn step(&mut self, folder: &LogFolder) -> io::Result<bool> {
         self.taken = None;
         loop {
             if self.open.is_none() {
@@ -208,7 +208,7 @@ impl Backwards {
             let is_whole = !self.skips;
             if let Some(from) = before.map(|at| at + 1).or_else(|| (self.start == 0).then_some(0)) {
                 let to = if is_whole { self.end.saturating_sub(1) } else { from };
-                self.taken = Some(Taken { from, to, is_whole });
+                self.taken = Some(LineRange { from, to, is_whole });
                 (self.end, self.skips) = (from, false);
                 return Ok(true);
             }
@@ -230,8 +230,8 @@ impl Backwards {
     }
 
     /// Returns the place of the current line.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<LinePlace> {
         let (taken, (segment, _)) = (self.taken.as_ref()?, self.open.as_ref()?);
-        Some(Place { segment: segment.clone(), offset: self.start + taken.from as u64 })
+        Some(LinePlace { segment: segment.clone(), offset: self.start + taken.from as u64 })
     }
 }

@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 
 use super::files::MAIN;
 use super::queue::{QUEUE, RESERVE};
-use super::recover::{self, Start};
-use super::ticket::{Job, Setting, Ticket, Unrecorded};
+use super::recover::{self, ChainStart};
+use super::ticket::{RecordTicket, UnrecordedError, WriterJob, WriterResources};
 use crate::base::clock;
 
 /// Time between two attempts to open the folder while no record comes.
@@ -17,13 +17,13 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Returns true if a failed opening may succeed later by itself: the operating system refused it,
 /// not a check of ours.
-pub(super) fn passes(error: &io::Error) -> bool {
+pub(super) fn is_transient(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }
 
 /// Creates the folder and continues the chain, or begins it. For the daemon's chain, locks the
 /// folder first.
-pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
+pub(super) fn open_log(setting: &mut WriterResources) -> io::Result<ChainStart> {
     setting.folder.make()?;
     if setting.options.chain == MAIN && setting.lock.is_none() {
         setting.lock = setting.folder.lock(Some(setting.db.dir()))?;
@@ -32,17 +32,20 @@ pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
 }
 
 /// A log that opened late.
-pub(super) struct Opened {
-    pub(super) start: Start,
+pub(super) struct LateLog {
+    pub(super) start: ChainStart,
     /// Number of records lost before the log opened.
     pub(super) lost: u64,
     /// Records of events that took effect before the log opened, the oldest first.
-    pub(super) backlog: Vec<Ticket>,
+    pub(super) backlog: Vec<RecordTicket>,
 }
 
 /// Answers queued records as lost, and tries to open the log after each batch and each second,
 /// until it opens. Returns `None` if all senders are gone.
-pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) -> Option<Opened> {
+pub(super) async fn wait_until_open(
+    setting: &mut WriterResources,
+    jobs: &mut mpsc::Receiver<WriterJob>,
+) -> Option<LateLog> {
     let mut lost = 0;
     let mut backlog = Vec::new();
     let mut batch = Vec::with_capacity(QUEUE / 4);
@@ -54,31 +57,31 @@ pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) 
         setting.taken.send_replace(());
         // Opening precedes the refusals below: a record that is refused is never in a log that
         // opened before it came.
-        let opened = open(setting);
+        let opened = open_log(setting);
         for job in batch.drain(..) {
             match job {
-                Job::Record(ticket) if ticket.is_done && backlog.len() < RESERVE => backlog.push(ticket),
-                Job::Record(ticket) => {
+                WriterJob::Record(ticket) if ticket.is_done && backlog.len() < RESERVE => backlog.push(ticket),
+                WriterJob::Record(ticket) => {
                     lost += 1;
                     setting.metrics.failed(1);
                     setting.shared.note_losses(1, clock::uptime());
-                    let answer = if setting.options.deny { Err(Unrecorded) } else { Ok(()) };
+                    let answer = if setting.options.deny { Err(UnrecordedError) } else { Ok(()) };
                     ticket.waiter.into_iter().for_each(|waiter| waiter.tell(answer.clone()));
                 }
-                Job::Change(settings) => setting.change(settings),
+                WriterJob::Change(settings) => setting.change(settings),
                 // Only the writer of an open log looks for old files.
-                Job::Retire(_) => {}
+                WriterJob::Retire(_) => {}
                 // No record is on its way to the disk.
-                Job::Flush(done) => done.send(()).unwrap_or_default(),
+                WriterJob::Flush(done) => done.send(()).unwrap_or_default(),
                 #[cfg(any(test, feature = "testing"))]
-                Job::Hold(begun, held) => {
+                WriterJob::Hold(begun, held) => {
                     begun.send(()).unwrap_or_default();
                     let _released = held.recv();
                 }
             }
         }
         match opened {
-            Ok(start) => return Some(Opened { start, lost, backlog }),
+            Ok(start) => return Some(LateLog { start, lost, backlog }),
             Err(error) => tracing::debug!(error = %error, "the audit log still takes no records"),
         }
     }

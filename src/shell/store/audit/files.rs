@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::guard;
-use crate::policy::chain::{Piece, date_of, timestamp};
+use crate::policy::chain::{LogPiece, date_of, timestamp};
 
 /// Name of the daemon's chain.
 pub const MAIN: &str = "main";
@@ -27,19 +27,19 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The folder of the audit log.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct LogFolder {
     path: PathBuf,
 }
 
 /// A segment, by its place in the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Segment {
+pub struct LogSegment {
     pub chain: String,
     /// Number in the chain, from one.
     pub number: u32,
 }
 
-impl Segment {
+impl LogSegment {
     pub fn name(&self) -> String {
         format!("audit-{}-{:06}{EXTENSION}", self.chain, self.number)
     }
@@ -52,7 +52,7 @@ impl Segment {
     }
 }
 
-impl Folder {
+impl LogFolder {
     /// The folder at this path, which need not exist.
     pub fn at(path: PathBuf) -> Self {
         Self { path }
@@ -62,7 +62,7 @@ impl Folder {
     /// not owned by other users.
     pub(super) fn make(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
-        guard::directory(&self.path, false).map_err(guard::refusal)
+        guard::check_directory(&self.path, false).map_err(guard::refusal_error)
     }
 
     /// Locks the folder for a daemon until the returned file is closed: two daemons would write the
@@ -99,14 +99,14 @@ impl Folder {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn chains(&self) -> io::Result<BTreeMap<String, Vec<Segment>>> {
-        let mut chains: BTreeMap<String, Vec<Segment>> = BTreeMap::new();
+    pub fn chains(&self) -> io::Result<BTreeMap<String, Vec<LogSegment>>> {
+        let mut chains: BTreeMap<String, Vec<LogSegment>> = BTreeMap::new();
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(chains),
             entries => entries?,
         };
         for entry in entries {
-            if let Some(segment) = entry?.file_name().to_str().and_then(Segment::parse) {
+            if let Some(segment) = entry?.file_name().to_str().and_then(LogSegment::parse) {
                 chains.entry(segment.chain.clone()).or_default().push(segment);
             }
         }
@@ -119,12 +119,12 @@ impl Folder {
     ///
     /// # Errors
     /// When the file cannot be opened, is a symbolic link, or is not a regular file.
-    pub fn read(&self, segment: &Segment) -> io::Result<File> {
+    pub fn read(&self, segment: &LogSegment) -> io::Result<File> {
         // NONBLOCK: opening a pipe would block without it.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path.join(segment.name());
         let file =
-            File::from(rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| guard::opening(&path, error))?);
+            File::from(rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| guard::open_error(&path, error))?);
         if file.metadata()?.is_file() {
             Ok(file)
         } else {
@@ -134,7 +134,7 @@ impl Folder {
 
     /// Calls `each` with every line of a segment without its newline, and true; then with the bytes
     /// behind the last newline, if any, and false.
-    pub(super) fn lines(&self, segment: &Segment, mut each: impl FnMut(&[u8], bool)) -> io::Result<()> {
+    pub(super) fn lines(&self, segment: &LogSegment, mut each: impl FnMut(&[u8], bool)) -> io::Result<()> {
         let mut file = BufReader::with_capacity(1 << 16, self.read(segment)?);
         let mut text = Vec::new();
         loop {
@@ -151,28 +151,28 @@ impl Folder {
 
     /// Opens a segment for appending, and locks it. Other users must not be able to write or own
     /// it.
-    pub(super) fn append(&self, segment: &Segment) -> io::Result<File> {
+    pub(super) fn append(&self, segment: &LogSegment) -> io::Result<File> {
         self.write(segment, OFlags::empty())
     }
 
     /// Creates a segment, which must not exist, and locks it. Syncs the folder, so that the file
     /// survives a power failure.
-    pub(super) fn create(&self, segment: &Segment) -> io::Result<File> {
+    pub(super) fn create(&self, segment: &LogSegment) -> io::Result<File> {
         let file = self.write(segment, OFlags::CREATE | OFlags::EXCL)?;
         File::open(&self.path)?.sync_all()?;
         Ok(file)
     }
 
     /// Returns the size of a segment and the time of its last write.
-    pub(super) fn piece(&self, segment: &Segment) -> io::Result<Piece> {
+    pub(super) fn piece(&self, segment: &LogSegment) -> io::Result<LogPiece> {
         let data = fs::symlink_metadata(self.path.join(segment.name()))?;
         let last = data.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(Piece { bytes: data.len(), last: u64::try_from(last.as_millis()).unwrap_or(u64::MAX) })
+        Ok(LogPiece { bytes: data.len(), last: u64::try_from(last.as_millis()).unwrap_or(u64::MAX) })
     }
 
     /// Returns true if a segment's first record has the same date as `now`, in milliseconds since
     /// 1970.
-    pub(super) fn is_of(&self, segment: &Segment, now: u64) -> bool {
+    pub(super) fn is_of(&self, segment: &LogSegment, now: u64) -> bool {
         let mut begin = Vec::new();
         let read = self.read(segment).and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
         let today = timestamp(now);
@@ -180,7 +180,7 @@ impl Folder {
     }
 
     /// Removes segments, the first one first, and syncs the folder. Missing files do not matter.
-    pub(super) fn remove(&self, segments: &[Segment]) -> io::Result<()> {
+    pub(super) fn remove(&self, segments: &[LogSegment]) -> io::Result<()> {
         for segment in segments {
             match fs::remove_file(self.path.join(segment.name())) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -192,7 +192,7 @@ impl Folder {
 
     /// Opens a segment for writing, and locks it: the lock shows other processes that the chain has
     /// not ended.
-    fn write(&self, segment: &Segment, flags: OFlags) -> io::Result<File> {
+    fn write(&self, segment: &LogSegment, flags: OFlags) -> io::Result<File> {
         let path = self.path.join(segment.name());
         let file = guard::open(&path, OFlags::RDWR | OFlags::APPEND | flags, guard::SHARED)?;
         // On a file system without locks this fails, and so does the other processes' test, which

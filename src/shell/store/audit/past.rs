@@ -8,16 +8,16 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::backwards::{Backwards, From, Place};
-use super::files::{Folder, Segment};
-use crate::policy::chain::{Line, date_of, timestamp};
+use super::backwards::{BackwardReader, BackwardStart, LinePlace};
+use super::files::{LogFolder, LogSegment};
+use crate::policy::chain::{AuditLine, date_of, timestamp};
 
 /// Most chains that are open at once; further ones are skipped and counted.
 const MAX_CHAINS: usize = 64;
 
 /// The amount that was read, and the damage that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReadingTally {
     pub bytes: u64,
     pub lines: u64,
     /// Lines that are no valid records.
@@ -32,85 +32,88 @@ pub struct Tally {
 
 /// The beginning of a reading.
 #[derive(Clone, Debug)]
-pub enum Begin {
+pub enum ReadingStart {
     /// The latest record.
     Latest,
     /// The last record before this date, in the format of records.
     Before(String),
     /// The place where another reading stopped.
-    After(Cursor),
+    After(LogCursor),
 }
 
 /// The place where a reading stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub struct LogCursor {
     /// Date of the last record that was read.
     pub date: String,
     /// Place of the last line that was read in each open chain.
-    pub places: Vec<Place>,
+    pub places: Vec<LinePlace>,
 }
 
 /// A line of the log.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and nearly all are records")]
-pub enum Found<'l> {
-    Record { line: Line<'l>, chain: &'l str },
+pub enum FoundLine<'l> {
+    Record { line: AuditLine<'l>, chain: &'l str },
     Damaged,
 }
 
 /// A chain, open or not.
 #[derive(Debug)]
-struct Chain {
+struct ChainPosition {
     name: String,
-    segments: Vec<Segment>,
-    from: From,
-    reader: Option<Backwards>,
+    segments: Vec<LogSegment>,
+    from: BackwardStart,
+    reader: Option<BackwardReader>,
     /// Upper bound of the dates of its remaining records.
     date: String,
 }
 
 /// A reading of the log, backwards.
 #[derive(Debug)]
-pub struct Past {
-    folder: Folder,
+pub struct LogReading {
+    folder: LogFolder,
     /// The chains with lines left, in no order.
-    chains: Vec<Chain>,
+    chains: Vec<ChainPosition>,
     /// Bytes read from chains that have ended.
     bytes: u64,
     /// Index of the chain of the current line.
     at: Option<usize>,
-    tally: Tally,
+    tally: ReadingTally,
 }
 
-impl Past {
+impl LogReading {
     /// Begins a reading. A missing folder has no records.
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn begin(folder: Folder, begin: &Begin) -> io::Result<Self> {
+    pub fn begin(folder: LogFolder, begin: &ReadingStart) -> io::Result<Self> {
         let mut chains = Vec::new();
         for (name, segments) in folder.chains()? {
             let written = segments.last().and_then(|last| folder.piece(last).ok()).map_or(u64::MAX, |piece| piece.last);
             // A file's time is that of the kernel's last tick, so it may be slightly early.
             let mut date = timestamp(written.saturating_add(1000));
             let from = match begin {
-                Begin::Latest => From::End,
-                Begin::Before(before) => From::Date(before.clone()),
-                Begin::After(cursor) => {
+                ReadingStart::Latest => BackwardStart::End,
+                ReadingStart::Before(before) => BackwardStart::Date(before.clone()),
+                ReadingStart::After(cursor) => {
                     let place = cursor.places.iter().find(|place| place.segment.chain == name);
-                    place.map_or_else(|| From::Date(cursor.date.clone()), |place| From::Before(place.clone()))
+                    place.map_or_else(
+                        || BackwardStart::Date(cursor.date.clone()),
+                        |place| BackwardStart::Before(place.clone()),
+                    )
                 }
             };
-            if let Begin::Before(before) | Begin::After(Cursor { date: before, .. }) = begin {
+            if let ReadingStart::Before(before) | ReadingStart::After(LogCursor { date: before, .. }) = begin {
                 date = date.min(before.clone());
             }
-            chains.push(Chain { name, segments, from, reader: None, date });
+            chains.push(ChainPosition { name, segments, from, reader: None, date });
         }
-        Ok(Self { folder, chains, bytes: 0, at: None, tally: Tally::default() })
+        Ok(Self { folder, chains, bytes: 0, at: None, tally: ReadingTally::default() })
     }
 
     /// Moves to the next line, the latest of all that are left, and returns it; `None` at the
     /// beginning of the log. Damaged lines are counted.
-    pub fn next(&mut self) -> Option<Found<'_>> {
+    pub fn next(&mut self) -> Option<FoundLine<'_>> {
         if let Some(at) = self.at.take() {
             self.step(at);
         }
@@ -126,8 +129,8 @@ impl Past {
         self.tally.lines += 1;
         let chain = self.chains.get(at)?;
         let reader = chain.reader.as_ref()?;
-        Some(match Line::read(reader.line()) {
-            Some(line) => Found::Record { line, chain: &chain.name },
+        Some(match AuditLine::read(reader.line()) {
+            Some(line) => FoundLine::Record { line, chain: &chain.name },
             None => {
                 self.tally.damaged += 1;
                 if self.tally.example.is_none() {
@@ -135,7 +138,7 @@ impl Past {
                     self.tally.example =
                         place.map(|place| format!("{}, at byte {}", place.segment.name(), place.offset));
                 }
-                Found::Damaged
+                FoundLine::Damaged
             }
         })
     }
@@ -149,7 +152,7 @@ impl Past {
             let why = format!("more than {MAX_CHAINS} chains were written at the same time");
             return self.leave(at, Some(why));
         }
-        match Backwards::begin(&self.folder, std::mem::take(&mut chain.segments), &chain.from) {
+        match BackwardReader::begin(&self.folder, std::mem::take(&mut chain.segments), &chain.from) {
             Ok(reader) => {
                 chain.reader = Some(reader);
                 self.step(at);
@@ -168,14 +171,14 @@ impl Past {
                 Ok(true) => {
                     // A line without a date keeps its neighbour's date.
                     if let Some(date) = date_of(reader.line()) {
-                        if let From::Date(before) = &chain.from
+                        if let BackwardStart::Date(before) = &chain.from
                             && date >= before.as_str()
                         {
                             continue;
                         }
                         // The date filter is done: only the first lines that are read can have that
                         // date or a later one.
-                        chain.from = From::End;
+                        chain.from = BackwardStart::End;
                         date.clone_into(&mut chain.date);
                     }
                     return;
@@ -200,9 +203,9 @@ impl Past {
     }
 
     /// Returns the counts so far.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> ReadingTally {
         let open = self.chains.iter().filter_map(|chain| chain.reader.as_ref());
-        Tally { bytes: self.bytes + open.map(|reader| reader.bytes).sum::<u64>(), ..self.tally.clone() }
+        ReadingTally { bytes: self.bytes + open.map(|reader| reader.bytes).sum::<u64>(), ..self.tally.clone() }
     }
 
     /// Returns the bytes read so far.
@@ -217,11 +220,11 @@ impl Past {
     }
 
     /// Returns the place from which another reading continues behind the current line.
-    pub fn cursor(&self) -> Option<Cursor> {
+    pub fn cursor(&self) -> Option<LogCursor> {
         let date = self.date()?.to_owned();
-        let mut places: BTreeMap<String, Place> = BTreeMap::new();
+        let mut places: BTreeMap<String, LinePlace> = BTreeMap::new();
         for (at, chain) in self.chains.iter().enumerate() {
-            let Some(mut place) = chain.reader.as_ref().and_then(Backwards::place) else { continue };
+            let Some(mut place) = chain.reader.as_ref().and_then(BackwardReader::place) else { continue };
             if Some(at) != self.at {
                 // The current line of every other chain is still to be read, so the cursor includes
                 // it.
@@ -230,18 +233,18 @@ impl Past {
             }
             places.insert(place.segment.chain.clone(), place);
         }
-        Some(Cursor { date, places: places.into_values().collect() })
+        Some(LogCursor { date, places: places.into_values().collect() })
     }
 }
 
-impl Cursor {
+impl LogCursor {
     /// Most chains in an encoded cursor; further chains continue by its date.
     const MOST: usize = 8;
 
     /// Encodes the cursor for the address of a page.
     pub fn encode(&self) -> String {
         let mut out = self.date.clone();
-        for Place { segment, offset } in self.places.iter().take(Self::MOST) {
+        for LinePlace { segment, offset } in self.places.iter().take(Self::MOST) {
             out.push_str(&format!("~{}.{}.{offset}", segment.chain, segment.number));
         }
         out
@@ -255,8 +258,8 @@ impl Cursor {
         let place = |part: &str| {
             let mut words = part.rsplitn(3, '.');
             let (offset, number, chain) = (words.next()?, words.next()?, words.next()?);
-            let segment = Segment { chain: chain.to_owned(), number: number.parse().ok()? };
-            Some(Place { segment, offset: offset.parse().ok()? })
+            let segment = LogSegment { chain: chain.to_owned(), number: number.parse().ok()? };
+            Some(LinePlace { segment, offset: offset.parse().ok()? })
         };
         let places = parts.take(Self::MOST).map(place).collect::<Option<_>>()?;
         Some(Self { date, places })

@@ -5,8 +5,8 @@
 //! There is one queue, so the log has the records in the order in which they got their places.
 //!
 //! - Up to [`QUEUE`] records, no task waits. Decisions about calls have no further places: beyond
-//!   that, the task of the call keeps its record and waits ([`Recorded::written`],
-//!   [`Recorded::placed`]).
+//!   that, the task of the call keeps its record and waits ([`RecordState::written`],
+//!   [`RecordState::placed`]).
 //! - [`BACKLOG`] more places are for events that have taken effect: ends of calls, changes of pins,
 //!   sums of calls of hidden items.
 //! - [`RESERVE`] more places are for answers, revocations, operators' actions and the gateway
@@ -29,10 +29,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use super::ticket::{Job, Shared, Ticket, Unrecorded, Waiter};
+use super::ticket::{RecordTicket, RecordWaiter, UnrecordedError, WriterJob, WriterStatus};
 use crate::base::clock;
-use crate::base::tally::Tally;
-use crate::policy::{Entry, Event};
+use crate::base::tally::LogTally;
+use crate::policy::{AuditEntry, AuditEvent};
 use crate::telemetry::metrics::AuditMetrics;
 
 /// Records that may be queued before calls wait.
@@ -47,24 +47,24 @@ const CAUGHT_UP: usize = BACKLOG + RESERVE;
 /// Time for which a loss is shown after the last lost record.
 pub(super) const LOSS_SHOWN: Duration = Duration::from_secs(600);
 /// Rate limit of log lines about lost records.
-static LOST: Tally = Tally::of(1);
+static LOST: LogTally = LogTally::of(1);
 
 /// The sending end of the queue.
 #[derive(Debug)]
 pub(super) struct RecordQueue {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<WriterJob>,
     taken: watch::Receiver<()>,
-    shared: Arc<Shared>,
+    shared: Arc<WriterStatus>,
     metrics: AuditMetrics,
 }
 
 impl RecordQueue {
     /// Creates an empty queue. Also returns its receiving end, and the sender by which the writer
     /// signals that it has taken records.
-    pub(super) fn new(deny: bool, metrics: AuditMetrics) -> (Arc<Self>, mpsc::Receiver<Job>, watch::Sender<()>) {
+    pub(super) fn new(deny: bool, metrics: AuditMetrics) -> (Arc<Self>, mpsc::Receiver<WriterJob>, watch::Sender<()>) {
         let (jobs, received) = mpsc::channel(QUEUE + CAUGHT_UP);
         let (says, taken) = watch::channel(());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WriterStatus {
             healthy: AtomicBool::new(true),
             trouble: Mutex::default(),
             urgent: Notify::new(),
@@ -76,11 +76,11 @@ impl RecordQueue {
         (Arc::new(Self { jobs, taken, shared, metrics }), received, says)
     }
 
-    pub(super) const fn shared(&self) -> &Arc<Shared> {
+    pub(super) const fn shared(&self) -> &Arc<WriterStatus> {
         &self.shared
     }
 
-    pub(super) fn downgrade(&self) -> mpsc::WeakSender<Job> {
+    pub(super) fn downgrade(&self) -> mpsc::WeakSender<WriterJob> {
         self.jobs.downgrade()
     }
 
@@ -119,9 +119,9 @@ impl RecordQueue {
     /// Waits for a place for a job, and sends it to the writer.
     ///
     /// # Errors
-    /// [`Unrecorded`], if the writer has ended.
-    pub(super) async fn send(&self, job: Job) -> Result<(), Unrecorded> {
-        self.jobs.send(job).await.map_err(|_| Unrecorded)?;
+    /// [`UnrecordedError`], if the writer has ended.
+    pub(super) async fn send(&self, job: WriterJob) -> Result<(), UnrecordedError> {
+        self.jobs.send(job).await.map_err(|_| UnrecordedError)?;
         self.shared.urgent.notify_one();
         Ok(())
     }
@@ -129,28 +129,28 @@ impl RecordQueue {
     /// Queues a record if there is a place; otherwise the returned value keeps it and waits. A
     /// record that `is_durable` is answered once it is on disk, and so is any record while the disk
     /// takes none and `on-failure` is `"deny"`.
-    pub(super) fn record(self: &Arc<Self>, entry: Entry, is_durable: bool) -> Recorded {
+    pub(super) fn record(self: &Arc<Self>, entry: AuditEntry, is_durable: bool) -> RecordState {
         let waits = is_durable || (self.denies() && !self.is_healthy());
         let (waiter, answered) = waits.then(oneshot::channel).unzip();
-        let spared = spared_by(entry.event);
-        let waiter = waiter.map(Waiter::Task);
-        let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, is_done: false, waiter };
-        let unsent = self.place(Job::Record(ticket), spared).err();
+        let spared = spared_places(entry.event);
+        let waiter = waiter.map(RecordWaiter::Task);
+        let ticket = RecordTicket { entry, at: clock::unix_millis(), durable: waits, is_done: false, waiter };
+        let unsent = self.place(WriterJob::Record(ticket), spared).err();
         let places = self.jobs.capacity();
         if waits || places < CAUGHT_UP + QUEUE / 2 {
             self.shared.urgent.notify_one();
         }
         if unsent.is_none() && answered.is_none() && places >= CAUGHT_UP {
-            return Recorded::Accepted;
+            return RecordState::Accepted;
         }
-        Recorded::Pending(Box::new(Pending { queue: Arc::clone(self), unsent, spared, answered }))
+        RecordState::Pending(Box::new(PendingRecord { queue: Arc::clone(self), unsent, spared, answered }))
     }
 
     /// Queues the record of an event that has taken effect, or counts it as lost. Never waits. The
     /// writer keeps the record while the disk takes none.
-    pub(super) fn record_done(&self, entry: Entry) {
-        let spared = spared_by(entry.event);
-        match self.place(Job::Record(Ticket::done(entry)), spared) {
+    pub(super) fn record_done(&self, entry: AuditEntry) {
+        let spared = spared_places(entry.event);
+        match self.place(WriterJob::Record(RecordTicket::done(entry)), spared) {
             Ok(()) => self.shared.urgent.notify_one(),
             Err(_) => self.lose(),
         }
@@ -159,7 +159,7 @@ impl RecordQueue {
     /// Queues a job if more than `spared` places are free, else returns it. Tasks that do this at
     /// the same moment may each take one place more.
     #[expect(clippy::result_large_err, reason = "the record itself, which is moved on")]
-    fn place(&self, job: Job, spared: usize) -> Result<(), Job> {
+    fn place(&self, job: WriterJob, spared: usize) -> Result<(), WriterJob> {
         if self.jobs.capacity() <= spared {
             return Err(job);
         }
@@ -169,11 +169,11 @@ impl RecordQueue {
     /// Waits for a place for one record, and reserves it.
     ///
     /// # Errors
-    /// [`Unrecorded`], if the writer has ended and `on-failure` is `"deny"`.
-    pub(super) async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
+    /// [`UnrecordedError`], if the writer has ended and `on-failure` is `"deny"`.
+    pub(super) async fn reserve(&self) -> Result<RecordSlot, UnrecordedError> {
         match self.jobs.clone().reserve_owned().await {
             Ok(place) => Ok(RecordSlot(Some((place, Arc::clone(&self.shared))))),
-            Err(_) if self.denies() => Err(Unrecorded),
+            Err(_) if self.denies() => Err(UnrecordedError),
             Err(_) => Ok(RecordSlot::default()),
         }
     }
@@ -185,17 +185,17 @@ impl RecordQueue {
     /// Waits until at least `places` places are free.
     ///
     /// # Errors
-    /// [`Unrecorded`], if the writer has ended.
-    async fn has_places(&self, places: usize) -> Result<(), Unrecorded> {
+    /// [`UnrecordedError`], if the writer has ended.
+    async fn has_places(&self, places: usize) -> Result<(), UnrecordedError> {
         let mut taken = self.taken.clone();
         loop {
             taken.mark_unchanged();
             // Records that an ended writer left behind are gone with it.
-            taken.has_changed().map_err(|_| Unrecorded)?;
+            taken.has_changed().map_err(|_| UnrecordedError)?;
             if self.jobs.capacity() >= places {
                 return Ok(());
             }
-            taken.changed().await.map_err(|_| Unrecorded)?;
+            taken.changed().await.map_err(|_| UnrecordedError)?;
         }
     }
 
@@ -213,31 +213,36 @@ impl RecordQueue {
 }
 
 /// Returns the number of free places that records of this event leave to others.
-const fn spared_by(event: Event) -> usize {
+const fn spared_places(event: AuditEvent) -> usize {
     match event {
-        Event::Decision => CAUGHT_UP,
-        Event::Outcome | Event::Refusals | Event::Pin | Event::Launch => RESERVE,
-        Event::Prompt | Event::Answer | Event::Grant | Event::Revoke | Event::Gateway | Event::Action => 0,
+        AuditEvent::Decision => CAUGHT_UP,
+        AuditEvent::Outcome | AuditEvent::Refusals | AuditEvent::Pin | AuditEvent::Launch => RESERVE,
+        AuditEvent::Prompt
+        | AuditEvent::Answer
+        | AuditEvent::Grant
+        | AuditEvent::Revoke
+        | AuditEvent::Gateway
+        | AuditEvent::Action => 0,
     }
 }
 
 /// The state of a record that was handed over.
 #[derive(Debug)]
 #[must_use = "a call waits for its record; drop it where nothing waits"]
-pub enum Recorded {
+pub enum RecordState {
     /// The record is queued, and no task waits for it.
     Accepted,
     /// The record has to be awaited by a task that can wait.
-    Pending(Box<Pending>),
+    Pending(Box<PendingRecord>),
 }
 
-impl Recorded {
+impl RecordState {
     /// Waits until the record is on disk if it has to be; else until it is in the queue of a writer
     /// that has caught up.
     ///
     /// # Errors
-    /// [`Unrecorded`], if the record was not written and `on-failure` is `"deny"`.
-    pub async fn written(self) -> Result<(), Unrecorded> {
+    /// [`UnrecordedError`], if the record was not written and `on-failure` is `"deny"`.
+    pub async fn written(self) -> Result<(), UnrecordedError> {
         match self {
             Self::Accepted => Ok(()),
             Self::Pending(pending) => pending.written().await,
@@ -266,19 +271,19 @@ impl Recorded {
 
 /// A record that is not queued yet, or not on disk yet.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingRecord {
     queue: Arc<RecordQueue>,
     /// The record, if it found no place.
-    unsent: Option<Job>,
+    unsent: Option<WriterJob>,
     /// Free places that the record leaves to others.
     spared: usize,
     /// Receives the outcome of a record that has to be on disk.
-    answered: Option<oneshot::Receiver<Result<(), Unrecorded>>>,
+    answered: Option<oneshot::Receiver<Result<(), UnrecordedError>>>,
 }
 
-impl Pending {
-    async fn written(mut self) -> Result<(), Unrecorded> {
-        let failed = if self.queue.denies() { Err(Unrecorded) } else { Ok(()) };
+impl PendingRecord {
+    async fn written(mut self) -> Result<(), UnrecordedError> {
+        let failed = if self.queue.denies() { Err(UnrecordedError) } else { Ok(()) };
         while let Some(job) = self.unsent.take() {
             // The record stays in `self` during the wait, so that it is counted as lost if the task
             // is dropped.
@@ -295,7 +300,7 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingRecord {
     fn drop(&mut self) {
         if self.unsent.is_some() {
             self.queue.lose();
@@ -306,40 +311,40 @@ impl Drop for Pending {
 /// A reserved place in the queue for one record; released on drop.
 #[derive(Debug, Default)]
 #[must_use = "the place is for a record"]
-pub struct RecordSlot(Option<(mpsc::OwnedPermit<Job>, Arc<Shared>)>);
+pub struct RecordSlot(Option<(mpsc::OwnedPermit<WriterJob>, Arc<WriterStatus>)>);
 
 impl RecordSlot {
     /// Queues the record of an event that has taken effect. Never waits; the record is on disk
     /// soon.
-    pub fn record(self, entry: Entry) {
-        self.submit(Ticket::done(entry));
+    pub fn record(self, entry: AuditEntry) {
+        self.submit(RecordTicket::done(entry));
     }
 
     /// Queues a record, and starts `work` once the record is on disk or cannot be written. `work`
     /// runs on the writer's thread and must not block; it is dropped if the writer ends.
-    pub fn record_before(self, entry: Entry, work: impl FnOnce(Result<(), Unrecorded>) + Send + 'static) {
+    pub fn record_before(self, entry: AuditEntry, work: impl FnOnce(Result<(), UnrecordedError>) + Send + 'static) {
         if self.0.is_none() {
             return work(Ok(()));
         }
-        self.submit(Ticket::awaited(entry, Waiter::Work(Box::new(work))));
+        self.submit(RecordTicket::awaited(entry, RecordWaiter::Work(Box::new(work))));
     }
 
     /// Queues a record, and waits until it is on disk.
     ///
     /// # Errors
-    /// [`Unrecorded`], if the record was not written and `on-failure` is `"deny"`.
-    pub async fn written(self, entry: Entry) -> Result<(), Unrecorded> {
+    /// [`UnrecordedError`], if the record was not written and `on-failure` is `"deny"`.
+    pub async fn written(self, entry: AuditEntry) -> Result<(), UnrecordedError> {
         let Some((_, shared)) = &self.0 else { return Ok(()) };
         let shared = Arc::clone(shared);
         let (waiter, outcome) = oneshot::channel();
-        self.submit(Ticket::awaited(entry, Waiter::Task(waiter)));
-        let failed = || if shared.deny.load(Ordering::Relaxed) { Err(Unrecorded) } else { Ok(()) };
+        self.submit(RecordTicket::awaited(entry, RecordWaiter::Task(waiter)));
+        let failed = || if shared.deny.load(Ordering::Relaxed) { Err(UnrecordedError) } else { Ok(()) };
         outcome.await.unwrap_or_else(|_| failed())
     }
 
-    fn submit(self, ticket: Ticket) {
+    fn submit(self, ticket: RecordTicket) {
         let Some((place, shared)) = self.0 else { return };
-        drop(place.send(Job::Record(ticket)));
+        drop(place.send(WriterJob::Record(ticket)));
         shared.urgent.notify_one();
     }
 }

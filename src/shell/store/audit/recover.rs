@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
-use super::files::{Folder, Segment};
-use crate::policy::Entry;
-use crate::policy::chain::{Chain, Head, Reader};
+use super::files::{LogFolder, LogSegment};
+use crate::policy::AuditEntry;
+use crate::policy::chain::{ChainHead, ChainVerifier, ChainWriter};
 use crate::store::port::AuditHead;
 
 /// Bytes at the end of the last segment that are verified at the start; several times the longest
@@ -15,21 +15,21 @@ const TAIL: u64 = 4 << 20;
 
 /// A log that is ready to be written.
 #[derive(Debug)]
-pub(super) struct Start {
-    pub(super) chain: Chain,
-    pub(super) segment: Segment,
+pub(super) struct ChainStart {
+    pub(super) chain: ChainWriter,
+    pub(super) segment: LogSegment,
     pub(super) file: File,
     /// Bytes in the segment.
     pub(super) length: u64,
     /// Records of the log about its own state, to be written first.
-    pub(super) notes: Vec<Entry>,
+    pub(super) notes: Vec<AuditEntry>,
 }
 
 /// The verified end of one segment.
 #[derive(Debug)]
-struct Scan {
+struct SegmentScan {
     /// Last record of the sound part; `None` if it has none.
-    head: Option<Head>,
+    head: Option<ChainHead>,
     /// Offset of the end of that record.
     sound: u64,
     length: u64,
@@ -40,37 +40,37 @@ struct Scan {
 }
 
 /// Finds the end of a chain, or begins it.
-pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&AuditHead>) -> io::Result<Start> {
+pub(super) fn resume(folder: &LogFolder, chain: &str, kept: Option<&AuditHead>) -> io::Result<ChainStart> {
     let segments = folder.chains()?.remove(chain).unwrap_or_default();
     let Some(last) = segments.last() else {
         return match kept {
-            None => fresh(folder, chain, 1, Head::none(chain), Vec::new()),
-            Some(kept) => anew(folder, chain, 0, Head::none(chain), kept),
+            None => create_segment(folder, chain, 1, ChainHead::none(chain), Vec::new()),
+            Some(kept) => begin_after_damage(folder, chain, 0, ChainHead::none(chain), kept),
         };
     };
-    let mut scan = scan(folder, last, kept)?;
+    let mut scan = verify_tail(folder, last, kept)?;
     let mut head = scan.head;
     // A segment that was created and never written: the chain's end is in an earlier one.
     for earlier in segments.iter().rev().skip(1) {
         if head.is_some() {
             break;
         }
-        let before = self::scan(folder, earlier, kept)?;
+        let before = verify_tail(folder, earlier, kept)?;
         head = before.head;
         scan.has_kept |= before.has_kept;
     }
-    let head = head.unwrap_or_else(|| Head::none(chain));
+    let head = head.unwrap_or_else(|| ChainHead::none(chain));
     // Everything up to the kept record was synced to disk, so a crash does not explain its absence.
     if let Some(kept) = kept
         && !scan.has_kept
-        && (head.seq < kept.head.seq || !stands_in_its_segment(folder, kept)?)
+        && (head.seq < kept.head.seq || !is_in_its_segment(folder, kept)?)
     {
-        return anew(folder, chain, last.number, head, kept);
+        return begin_after_damage(folder, chain, last.number, head, kept);
     }
     let mut notes = Vec::new();
     if kept.is_none() && head.seq != 0 {
         let why = format!("nothing is known of records after {}: the store kept no head", head.seq);
-        notes.push(Entry::gateway("no-head", why));
+        notes.push(AuditEntry::gateway("no-head", why));
     }
     let over = scan.length.saturating_sub(scan.sound);
     if over == 0 || scan.torn || kept.is_some() {
@@ -78,20 +78,26 @@ pub(super) fn resume(folder: &Folder, chain: &str, kept: Option<&AuditHead>) -> 
         if over != 0 {
             file.set_len(scan.sound)?;
             tracing::warn!(segment = %last.name(), bytes = over, "a torn record was cut off the audit log");
-            notes.push(Entry::gateway("recovered", format!("recovered a torn record: {over} bytes were cut off")));
+            notes.push(AuditEntry::gateway("recovered", format!("recovered a torn record: {over} bytes were cut off")));
         }
-        let chain = Chain::after(head);
-        return Ok(Start { chain, segment: last.clone(), file, length: scan.sound, notes });
+        let chain = ChainWriter::after(head);
+        return Ok(ChainStart { chain, segment: last.clone(), file, length: scan.sound, notes });
     }
     tracing::error!(segment = %last.name(), "the end of the audit log was changed; `headend audit verify` names the record");
-    notes.push(Entry::gateway("damaged", format!("records after {} are not what was written", head.seq)));
-    fresh(folder, chain, last.number + 1, head, notes)
+    notes.push(AuditEntry::gateway("damaged", format!("records after {} are not what was written", head.seq)));
+    create_segment(folder, chain, last.number + 1, head, notes)
 }
 
 /// The log is not the one that was left. What is there stays as it is; the chain goes on with what
 /// the store expected, which no record of the log fits.
-fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &AuditHead) -> io::Result<Start> {
-    let expected = Head { seq: kept.head.seq.max(head.seq), hash: kept.head.hash };
+fn begin_after_damage(
+    folder: &LogFolder,
+    chain: &str,
+    last: u32,
+    head: ChainHead,
+    kept: &AuditHead,
+) -> io::Result<ChainStart> {
+    let expected = ChainHead { seq: kept.head.seq.max(head.seq), hash: kept.head.hash };
     tracing::error!(
         audit.chain = chain,
         expected = %kept.head,
@@ -99,18 +105,24 @@ fn anew(folder: &Folder, chain: &str, last: u32, head: Head, kept: &AuditHead) -
         "the audit log was cut, changed or rolled back; `headend audit verify` names the place"
     );
     let why = format!("the log was cut, changed or rolled back: it ends at {head}, where {} was known", kept.head);
-    let number = Segment::parse(&kept.segment).map_or(0, |segment| segment.number).max(last);
-    fresh(folder, chain, number + 1, expected, vec![Entry::gateway("cut", why)])
+    let number = LogSegment::parse(&kept.segment).map_or(0, |segment| segment.number).max(last);
+    create_segment(folder, chain, number + 1, expected, vec![AuditEntry::gateway("cut", why)])
 }
 
 /// Creates a segment that continues a chain after `head`.
-fn fresh(folder: &Folder, chain: &str, number: u32, head: Head, notes: Vec<Entry>) -> io::Result<Start> {
-    let segment = Segment { chain: chain.to_owned(), number };
+fn create_segment(
+    folder: &LogFolder,
+    chain: &str,
+    number: u32,
+    head: ChainHead,
+    notes: Vec<AuditEntry>,
+) -> io::Result<ChainStart> {
+    let segment = LogSegment { chain: chain.to_owned(), number };
     let file = folder.create(&segment)?;
-    Ok(Start { chain: Chain::after(head), segment, file, length: 0, notes })
+    Ok(ChainStart { chain: ChainWriter::after(head), segment, file, length: 0, notes })
 }
 
-fn scan(folder: &Folder, segment: &Segment, kept: Option<&AuditHead>) -> io::Result<Scan> {
+fn verify_tail(folder: &LogFolder, segment: &LogSegment, kept: Option<&AuditHead>) -> io::Result<SegmentScan> {
     let mut file = folder.read(segment)?;
     let length = file.metadata()?.len();
     let mut from = length.saturating_sub(TAIL);
@@ -123,8 +135,8 @@ fn scan(folder: &Folder, segment: &Segment, kept: Option<&AuditHead>) -> io::Res
         rest = rest.get(skipped..).unwrap_or_default();
         from += skipped as u64;
     }
-    let mut reader = Reader::new(&segment.chain, Vec::new()).beginning_anywhere();
-    let mut scan = Scan { head: None, sound: from, length, torn: true, has_kept: false };
+    let mut reader = ChainVerifier::new(&segment.chain, Vec::new()).beginning_anywhere();
+    let mut scan = SegmentScan { head: None, sound: from, length, torn: true, has_kept: false };
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         reader.line(rest.get(..end).unwrap_or_default());
         if reader.is_broken() {
@@ -141,11 +153,11 @@ fn scan(folder: &Folder, segment: &Segment, kept: Option<&AuditHead>) -> io::Res
 }
 
 /// Whether the kept record is where it was; for logs that grew by much after it was kept.
-fn stands_in_its_segment(folder: &Folder, kept: &AuditHead) -> io::Result<bool> {
+fn is_in_its_segment(folder: &LogFolder, kept: &AuditHead) -> io::Result<bool> {
     if kept.head.seq == 0 {
         return Ok(true);
     }
-    let Some(segment) = Segment::parse(&kept.segment).filter(|segment| segment.chain == kept.chain) else {
+    let Some(segment) = LogSegment::parse(&kept.segment).filter(|segment| segment.chain == kept.chain) else {
         return Ok(false);
     };
     let mut text = Vec::new();
@@ -155,5 +167,5 @@ fn stands_in_its_segment(folder: &Folder, kept: &AuditHead) -> io::Result<bool> 
             file?.read_to_end(&mut text)?;
         }
     }
-    Ok(text.split(|byte| *byte == b'\n').any(|line| Head::of_line(line) == Some(kept.head)))
+    Ok(text.split(|byte| *byte == b'\n').any(|line| ChainHead::of_line(line) == Some(kept.head)))
 }

@@ -13,10 +13,10 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::files::Folder;
-use super::past::{Begin, Cursor, Found, Past, Tally};
+use super::files::LogFolder;
+use super::past::{FoundLine, LogCursor, LogReading, ReadingStart, ReadingTally};
 use crate::base::clock;
-use crate::policy::chain::{Line, timestamp};
+use crate::policy::chain::{AuditLine, timestamp};
 
 /// Most decisions on one page.
 pub const ROWS: usize = 50;
@@ -38,7 +38,7 @@ const MAX_SHOWN: usize = 4096;
 /// The filter of a search. An empty text matches all; caller, client, item and rule match parts of
 /// names, ignoring case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query {
+pub struct DecisionQuery {
     pub caller: String,
     pub client: String,
     pub item: String,
@@ -50,12 +50,12 @@ pub struct Query {
     /// Day in UTC, such as `2026-11-23`.
     pub day: String,
     /// The end of the previous page.
-    pub after: Option<Cursor>,
+    pub after: Option<LogCursor>,
 }
 
 /// A decision as a search returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct DecisionRow {
     pub date: String,
     pub call: String,
     pub caller: String,
@@ -80,18 +80,18 @@ pub struct Row {
 
 /// A page of decisions.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
-    pub rows: Vec<Row>,
-    pub tally: Tally,
+pub struct DecisionPage {
+    pub rows: Vec<DecisionRow>,
+    pub tally: ReadingTally,
     /// The beginning of the next page; `None` at the beginning of the log.
-    pub next: Option<Cursor>,
+    pub next: Option<LogCursor>,
     /// True if a bound in bytes or time ended the page before it was full.
     pub is_cut: bool,
 }
 
 /// The reason why a search failed.
 #[derive(Debug, thiserror::Error)]
-pub enum CannotSearch {
+pub enum SearchError {
     #[error("no audit log is kept")]
     NoLog,
     #[error("other searches run at this moment")]
@@ -102,13 +102,13 @@ pub enum CannotSearch {
 
 /// The bounds of one page.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct PageBounds {
     rows: usize,
     bytes: u64,
     time: Duration,
 }
 
-impl Default for Bounds {
+impl Default for PageBounds {
     fn default() -> Self {
         Self { rows: ROWS, bytes: MAX_BYTES, time: MAX_TIME }
     }
@@ -117,20 +117,20 @@ impl Default for Bounds {
 /// Outcomes of calls and approvals that were met before their decisions. A key is a chain and a
 /// call's number, or an approval's id.
 #[derive(Debug, Default)]
-struct Ends {
-    by_key: HashMap<String, End>,
+struct KnownEnds {
+    by_key: HashMap<String, KnownEnd>,
     order: VecDeque<String>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct End {
+struct KnownEnd {
     word: String,
     by: String,
     us: Option<u64>,
 }
 
-impl Ends {
-    fn add(&mut self, key: String, end: End) {
+impl KnownEnds {
+    fn add(&mut self, key: String, end: KnownEnd) {
         if self.by_key.insert(key.clone(), end).is_none() {
             self.order.push_back(key);
         }
@@ -140,22 +140,25 @@ impl Ends {
     }
 
     /// Remembers the outcome that a record tells about an earlier call or approval.
-    fn learn(&mut self, line: &Line<'_>, chain: &str) {
+    fn learn(&mut self, line: &AuditLine<'_>, chain: &str) {
         let text = |text: &Option<std::borrow::Cow<'_, str>>| text.as_deref().unwrap_or_default().to_owned();
         match &*line.event {
             "outcome" => {
                 let Some(call) = &line.call else { return };
-                self.add(format!("{chain} {call}"), End { word: text(&line.result), by: String::new(), us: line.us });
+                self.add(
+                    format!("{chain} {call}"),
+                    KnownEnd { word: text(&line.result), by: String::new(), us: line.us },
+                );
             }
             "answer" => {
                 let Some(prompt) = &line.prompt else { return };
-                self.add(prompt.to_string(), End { word: text(&line.result), by: text(&line.by), us: None });
+                self.add(prompt.to_string(), KnownEnd { word: text(&line.result), by: text(&line.by), us: None });
             }
             // A call that needed approval ends as its approval did.
             "prompt" => {
                 let (Some(prompt), Some(call)) = (&line.prompt, &line.call) else { return };
                 let end = self.by_key.remove(&**prompt);
-                let end = end.unwrap_or_else(|| End { word: "unanswered".to_owned(), ..End::default() });
+                let end = end.unwrap_or_else(|| KnownEnd { word: "unanswered".to_owned(), ..KnownEnd::default() });
                 self.add(format!("{chain} {call}"), end);
             }
             // Numbers of calls start again with each process.
@@ -166,7 +169,7 @@ impl Ends {
         }
     }
 
-    fn take(&mut self, chain: &str, call: Option<&str>) -> Option<End> {
+    fn take(&mut self, chain: &str, call: Option<&str>) -> Option<KnownEnd> {
         self.by_key.remove(&format!("{chain} {}", call?))
     }
 }
@@ -175,31 +178,31 @@ impl Ends {
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn search(folder: &Folder, query: &Query, bounds: Bounds) -> io::Result<Page> {
+pub fn search(folder: &LogFolder, query: &DecisionQuery, bounds: PageBounds) -> io::Result<DecisionPage> {
     let begun = clock::now();
-    let (first, end) = day(&query.day);
+    let (first, end) = day_bounds(&query.day);
     let begin = match (&query.after, end) {
-        (Some(cursor), _) => Begin::After(cursor.clone()),
-        (None, Some(end)) => Begin::Before(end),
-        (None, None) => Begin::Latest,
+        (Some(cursor), _) => ReadingStart::After(cursor.clone()),
+        (None, Some(end)) => ReadingStart::Before(end),
+        (None, None) => ReadingStart::Latest,
     };
-    let mut ends = Ends::default();
-    if let Begin::After(Cursor { date, .. }) | Begin::Before(date) = &begin {
-        lead_in(folder, date, &mut ends)?;
+    let mut ends = KnownEnds::default();
+    if let ReadingStart::After(LogCursor { date, .. }) | ReadingStart::Before(date) = &begin {
+        read_later_ends(folder, date, &mut ends)?;
     }
-    let wanted = Wanted::new(query);
-    let mut past = Past::begin(folder.clone(), &begin)?;
-    let mut page = Page::default();
+    let wanted = QueryMatcher::new(query);
+    let mut past = LogReading::begin(folder.clone(), &begin)?;
+    let mut page = DecisionPage::default();
     let mut records = 0_u64;
     while let Some(found) = past.next() {
         records += 1;
-        if let Found::Record { line, chain } = found {
+        if let FoundLine::Record { line, chain } = found {
             if first.as_ref().is_some_and(|first| *line.ts < **first) {
                 page.tally = past.tally();
                 return Ok(page);
             }
             ends.learn(&line, chain);
-            page.rows.extend(Row::of(&line, chain, &mut ends, &wanted));
+            page.rows.extend(DecisionRow::of(&line, chain, &mut ends, &wanted));
         }
         if page.rows.len() >= bounds.rows {
             page.next = past.cursor();
@@ -216,14 +219,14 @@ pub fn search(folder: &Folder, query: &Query, bounds: Bounds) -> io::Result<Page
 
 /// Learns the outcomes of calls that were decided before that date, from the records of the
 /// following minute.
-fn lead_in(folder: &Folder, date: &str, ends: &mut Ends) -> io::Result<()> {
+fn read_later_ends(folder: &LogFolder, date: &str, ends: &mut KnownEnds) -> io::Result<()> {
     let Ok(from) = OffsetDateTime::parse(date, &Rfc3339) else { return Ok(()) };
     let until = (from + LEAD_TIME).unix_timestamp_nanos() / 1_000_000;
     let until = timestamp(u64::try_from(until).unwrap_or(0));
-    let mut past = Past::begin(folder.clone(), &Begin::Before(until))?;
+    let mut past = LogReading::begin(folder.clone(), &ReadingStart::Before(until))?;
     let mut records = 0;
     while let Some(found) = past.next() {
-        let Found::Record { line, chain } = found else { continue };
+        let FoundLine::Record { line, chain } = found else { continue };
         records += 1;
         if *line.ts < *date || records > LEAD_IN {
             break;
@@ -237,7 +240,7 @@ fn lead_in(folder: &Folder, date: &str, ends: &mut Ends) -> io::Result<()> {
 }
 
 /// Returns the first date of a day and that of the next day; `None` for a text that is no day.
-fn day(day: &str) -> (Option<String>, Option<String>) {
+fn day_bounds(day: &str) -> (Option<String>, Option<String>) {
     let date = format!("{day}T00:00:00.000Z");
     let Ok(begin) = OffsetDateTime::parse(&date, &Rfc3339) else { return (None, None) };
     let next = begin.unix_timestamp() + 86_400;
@@ -245,23 +248,23 @@ fn day(day: &str) -> (Option<String>, Option<String>) {
 }
 
 /// A query with its texts in lower case.
-struct Wanted<'q> {
-    query: &'q Query,
+struct QueryMatcher<'q> {
+    query: &'q DecisionQuery,
     caller: String,
     client: String,
     item: String,
     rule: String,
 }
 
-impl<'q> Wanted<'q> {
-    fn new(query: &'q Query) -> Self {
-        let Query { caller, client, item, rule, .. } = query;
+impl<'q> QueryMatcher<'q> {
+    fn new(query: &'q DecisionQuery) -> Self {
+        let DecisionQuery { caller, client, item, rule, .. } = query;
         let [caller, client, item, rule] = [caller, client, item, rule].map(|text| text.to_lowercase());
         Self { query, caller, client, item, rule }
     }
 
     /// Returns true if a decision matches, apart from its outcome.
-    fn takes(&self, line: &Line<'_>) -> bool {
+    fn takes(&self, line: &AuditLine<'_>) -> bool {
         let has = |text: Option<&str>, part: &str| {
             part.is_empty() || text.is_some_and(|text| text.to_lowercase().contains(part))
         };
@@ -274,9 +277,9 @@ impl<'q> Wanted<'q> {
     }
 }
 
-impl Row {
+impl DecisionRow {
     /// Builds the row of a record; `None` if the record is no decision or does not match.
-    fn of(line: &Line<'_>, chain: &str, ends: &mut Ends, wanted: &Wanted<'_>) -> Option<Self> {
+    fn of(line: &AuditLine<'_>, chain: &str, ends: &mut KnownEnds, wanted: &QueryMatcher<'_>) -> Option<Self> {
         if !matches!(&*line.event, "decision" | "refusals") {
             return None;
         }
@@ -300,14 +303,14 @@ impl Row {
             by: if end.by.is_empty() { text(&line.by) } else { end.by },
             outcome: end.word,
             us: end.us,
-            arguments: line.shown_arguments().map(shortened),
+            arguments: line.shown_arguments().map(shorten_arguments),
             count: line.count,
         })
     }
 }
 
 /// Cuts a text to [`MAX_SHOWN`] bytes and says how long it is.
-fn shortened(text: &str) -> String {
+fn shorten_arguments(text: &str) -> String {
     if text.len() <= MAX_SHOWN {
         return text.to_owned();
     }

@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
-use super::files::{Folder, Segment};
+use super::files::{LogFolder, LogSegment};
 
 /// Bytes of one read.
 const CHUNK: u64 = 1 << 20;
 
 /// A follower of all chains of a log.
 #[derive(Debug)]
-pub struct Tail {
-    folder: Folder,
+pub struct LogTail {
+    folder: LogFolder,
     /// The place up to which each chain was read.
-    read: BTreeMap<String, (Segment, u64)>,
+    read: BTreeMap<String, (LogSegment, u64)>,
 }
 
-impl Tail {
+impl LogTail {
     /// Reads the last lines that match `wanted`, at most `count` of each chain, chain by chain.
     /// Following continues behind the last whole line.
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub fn begin(folder: Folder, count: usize, wanted: &dyn Fn(&str) -> bool) -> io::Result<(Self, Vec<String>)> {
+    pub fn begin(folder: LogFolder, count: usize, wanted: &dyn Fn(&str) -> bool) -> io::Result<(Self, Vec<String>)> {
         let mut tail = Self { folder, read: BTreeMap::new() };
         let mut lines = Vec::new();
         for (chain, segments) in tail.folder.chains()? {
@@ -70,7 +70,7 @@ impl Tail {
 }
 
 /// Reads whole lines from the offset `from` on; returns their length in bytes.
-fn whole_lines(folder: &Folder, segment: &Segment, from: u64, lines: &mut Vec<String>) -> io::Result<u64> {
+fn whole_lines(folder: &LogFolder, segment: &LogSegment, from: u64, lines: &mut Vec<String>) -> io::Result<u64> {
     let mut file = folder.read(segment)?;
     file.seek(SeekFrom::Start(from))?;
     let mut length = 0;

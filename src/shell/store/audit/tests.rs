@@ -1,14 +1,14 @@
-use super::files::Segment;
+use super::files::LogSegment;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::verify::{Anchor, verify};
+use super::verify::{KnownRecord, verify};
 use super::*;
-use crate::policy::chain::Retain;
-use crate::policy::{Caller, Event};
+use crate::policy::chain::RetentionBounds;
+use crate::policy::{AuditEvent, Caller};
 use crate::telemetry::metrics::Metrics;
 
 mod crash;
@@ -22,36 +22,37 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
-    pub(super) fn options(&self) -> Options {
-        Options {
+    pub(super) fn options(&self) -> AuditLogOptions {
+        AuditLogOptions {
             folder: self.0.path().join("audit"),
             chain: MAIN.to_owned(),
             arguments: false,
             strict: false,
             deny: true,
             max_segment: 64 << 20,
-            retain: Retain::default(),
+            retain: RetentionBounds::default(),
         }
     }
 
-    pub(super) fn open(&self, options: Options) -> Audit {
-        Audit::open(options, self.db(), Metrics::new().unwrap().audit()).unwrap()
+    pub(super) fn open(&self, options: AuditLogOptions) -> AuditLog {
+        AuditLog::open(options, self.db(), Metrics::new().unwrap().audit()).unwrap()
     }
 
     fn db(&self) -> Db {
         Db::open(self.0.path()).unwrap()
     }
 
-    pub(super) fn folder(&self) -> Folder {
-        Folder::at(self.0.path().join("audit"))
+    pub(super) fn folder(&self) -> LogFolder {
+        LogFolder::at(self.0.path().join("audit"))
     }
 
     /// Verifies the log: returns one line for each chain, with the head's number or the defect.
     fn verdict(&self) -> String {
-        let known: Vec<Anchor> = self.db().audit_heads().run_now().unwrap().into_iter().map(Anchor::from).collect();
-        let form = Form::new(&self.db().installation_key().run_now().unwrap(), false);
+        let known: Vec<KnownRecord> =
+            self.db().audit_heads().run_now().unwrap().into_iter().map(KnownRecord::from).collect();
+        let form = LogSettings::new(&self.db().installation_key().run_now().unwrap(), false);
         let reports = verify(&self.folder(), &known, Some(&form), false).unwrap();
-        let one = |report: &verify::Report| match &report.verdict {
+        let one = |report: &verify::ChainReport| match &report.verdict {
             Ok(sound) => format!("{} {}", report.chain, sound.head.seq),
             Err(bad) => format!("{} {bad}", report.chain),
         };
@@ -65,16 +66,16 @@ impl Place {
     }
 
     fn segment(&self, number: u32) -> PathBuf {
-        self.0.path().join("audit").join(Segment { chain: MAIN.to_owned(), number }.name())
+        self.0.path().join("audit").join(LogSegment { chain: MAIN.to_owned(), number }.name())
     }
 }
 
-fn entry(call: u64) -> Entry {
-    Entry { call: Some(call), caller: Some(Caller::named("ci")), ..Entry::new(Event::Decision) }
+fn entry(call: u64) -> AuditEntry {
+    AuditEntry { call: Some(call), caller: Some(Caller::named("ci")), ..AuditEntry::new(AuditEvent::Decision) }
 }
 
 /// Writes that many records and closes the log, as a process does.
-async fn session(place: &Place, options: Options, records: u64) {
+async fn session(place: &Place, options: AuditLogOptions, records: u64) {
     let audit = place.open(options);
     for call in 0..records {
         audit.record(entry(call), false).written().await.unwrap();
@@ -100,8 +101,8 @@ async fn a_second_daemon_is_refused_the_folder_of_another_one() {
     let link = second.0.path().join("link");
     std::os::unix::fs::symlink(first.folder().path(), &link).unwrap();
     let open = |folder: &Path, chain: &str| {
-        let options = Options { folder: folder.to_owned(), chain: chain.to_owned(), ..second.options() };
-        Audit::open(options, second.db(), Metrics::new().unwrap().audit())
+        let options = AuditLogOptions { folder: folder.to_owned(), chain: chain.to_owned(), ..second.options() };
+        AuditLog::open(options, second.db(), Metrics::new().unwrap().audit())
     };
     for folder in [first.folder().path(), &link] {
         let text = open(folder, MAIN).unwrap_err().to_string();
@@ -120,7 +121,7 @@ async fn a_second_daemon_is_refused_the_folder_of_another_one() {
 async fn a_plain_record_and_its_head_are_on_disk_soon() {
     let place = Place::new();
     let audit = place.open(place.options());
-    assert!(matches!(audit.record(entry(1), false), Recorded::Accepted));
+    assert!(matches!(audit.record(entry(1), false), RecordState::Accepted));
     let deadline = clock::now() + Duration::from_secs(10);
     while place.db().audit_heads().run_now().unwrap().first().is_none_or(|kept| kept.head.seq != 1) {
         assert!(clock::now() < deadline, "{}", place.text());
@@ -133,12 +134,12 @@ async fn of_many_writers_every_record_is_there_and_each_ones_in_order() {
     const TASKS: u64 = 16;
     const RECORDS: u64 = 1500;
     let place = Place::new();
-    let audit = place.open(Options { max_segment: 1 << 20, ..place.options() });
+    let audit = place.open(AuditLogOptions { max_segment: 1 << 20, ..place.options() });
     let write = |task: u64| {
         let audit = audit.clone();
         async move {
             for n in 0..RECORDS {
-                let entry = Entry { session: Some(task), ..entry(n) };
+                let entry = AuditEntry { session: Some(task), ..entry(n) };
                 audit.record(entry, n % 100 == 0).written().await.unwrap();
             }
         }
@@ -165,12 +166,12 @@ async fn of_many_writers_every_record_is_there_and_each_ones_in_order() {
 async fn a_restart_goes_on_with_the_chain_and_starts_a_segment_where_one_is_full() {
     let place = Place::new();
     for _ in 0..3 {
-        session(&place, Options { max_segment: 100, ..place.options() }, 1).await;
+        session(&place, AuditLogOptions { max_segment: 100, ..place.options() }, 1).await;
     }
     session(&place, place.options(), 5).await;
     assert_eq!(place.verdict(), "main 8");
     assert_eq!(place.folder().chains().unwrap()[MAIN].len(), 3);
-    let other = Options { chain: chain_of_its_own(), ..place.options() };
+    let other = AuditLogOptions { chain: new_chain_name(), ..place.options() };
     session(&place, other, 2).await;
     assert!(place.verdict().starts_with("main 8; s-"), "{}", place.verdict());
 }
@@ -233,7 +234,7 @@ async fn a_log_that_was_tampered_with_stays_bad_whatever_is_written_after() {
 async fn files_that_are_gone_are_missed() {
     let place = Place::new();
     for _ in 0..4 {
-        session(&place, Options { max_segment: 100, ..place.options() }, 1).await;
+        session(&place, AuditLogOptions { max_segment: 100, ..place.options() }, 1).await;
     }
     let text = fs::read(place.segment(2)).unwrap();
     fs::remove_file(place.segment(2)).unwrap();
@@ -253,22 +254,22 @@ async fn files_that_are_gone_are_missed() {
 #[tokio::test]
 async fn what_cannot_be_recorded_is_refused_until_it_can() {
     let place = Place::new();
-    let audit = place.open(Options { max_segment: 1, ..place.options() });
+    let audit = place.open(AuditLogOptions { max_segment: 1, ..place.options() });
     audit.record(entry(0), true).written().await.unwrap();
     // The next record needs a new segment.
     let (folder, aside) = (place.0.path().join("audit"), place.0.path().join("aside"));
     fs::rename(&folder, &aside).unwrap();
-    assert_eq!(audit.record(entry(1), true).written().await, Err(Unrecorded));
+    assert_eq!(audit.record(entry(1), true).written().await, Err(UnrecordedError));
     for call in 2..5 {
         assert_eq!(
             audit.record(entry(call), false).written().await,
-            Err(Unrecorded),
+            Err(UnrecordedError),
             "plain ones wait for proof as well"
         );
     }
     fs::rename(&aside, &folder).unwrap();
     audit.record(entry(5), false).written().await.unwrap();
-    assert!(matches!(audit.record(entry(6), false), Recorded::Accepted), "nobody waits any more");
+    assert!(matches!(audit.record(entry(6), false), RecordState::Accepted), "nobody waits any more");
     audit.flush().await;
     assert_eq!(place.verdict(), "main 4");
     assert!(place.text().contains("4 records before this one could not be written"), "{}", place.text());
@@ -278,17 +279,17 @@ async fn what_cannot_be_recorded_is_refused_until_it_can() {
 async fn events_that_have_taken_effect_are_recorded_when_the_disk_takes_records_again() {
     let place = Place::new();
     let metrics = Metrics::new().unwrap();
-    let options = Options { max_segment: 1, ..place.options() };
-    let audit = Audit::open(options, place.db(), metrics.audit()).unwrap();
+    let options = AuditLogOptions { max_segment: 1, ..place.options() };
+    let audit = AuditLog::open(options, place.db(), metrics.audit()).unwrap();
     audit.record(entry(0), true).written().await.unwrap();
     let (folder, aside) = (place.0.path().join("audit"), place.0.path().join("aside"));
     fs::rename(&folder, &aside).unwrap();
-    let done = |call: u64| Entry { event: Event::Revoke, ..entry(call) };
+    let done = |call: u64| AuditEntry { event: AuditEvent::Revoke, ..entry(call) };
     audit.record_done(done(1));
     audit.flush().await;
-    assert_eq!(audit.record(entry(2), false).written().await, Err(Unrecorded));
+    assert_eq!(audit.record(entry(2), false).written().await, Err(UnrecordedError));
     audit.reserve().await.unwrap().record(done(3));
-    assert_eq!(audit.reserve().await.unwrap().written(entry(4)).await, Err(Unrecorded));
+    assert_eq!(audit.reserve().await.unwrap().written(entry(4)).await, Err(UnrecordedError));
     let lost = audit.loss();
     fs::rename(&aside, &folder).unwrap();
     audit.flush().await;
@@ -307,13 +308,13 @@ async fn events_that_have_taken_effect_are_recorded_when_the_disk_takes_records_
 async fn calls_go_on_unrecorded_where_the_operator_says_so() {
     let place = Place::new();
     let metrics = Metrics::new().unwrap();
-    let options = Options { max_segment: 1, deny: false, ..place.options() };
-    let audit = Audit::open(options, place.db(), metrics.audit()).unwrap();
+    let options = AuditLogOptions { max_segment: 1, deny: false, ..place.options() };
+    let audit = AuditLog::open(options, place.db(), metrics.audit()).unwrap();
     audit.record(entry(0), true).written().await.unwrap();
     let (folder, aside) = (place.0.path().join("audit"), place.0.path().join("aside"));
     fs::rename(&folder, &aside).unwrap();
     audit.record(entry(1), true).written().await.unwrap();
-    assert!(matches!(audit.record(entry(2), false), Recorded::Accepted));
+    assert!(matches!(audit.record(entry(2), false), RecordState::Accepted));
     audit.record(entry(3), true).written().await.unwrap();
     fs::rename(&aside, &folder).unwrap();
     audit.record(entry(4), true).written().await.unwrap();
@@ -329,9 +330,9 @@ async fn calls_wait_for_a_writer_that_is_behind_and_ends_of_calls_keep_their_pla
     let audit = place.open(place.options());
     let writer = audit.hold().await;
     for call in 0..1024 {
-        assert!(matches!(audit.record(entry(call), false), Recorded::Accepted), "{call}");
+        assert!(matches!(audit.record(entry(call), false), RecordState::Accepted), "{call}");
     }
-    drop(audit.record(Entry { event: Event::Outcome, ..entry(1024) }, false));
+    drop(audit.record(AuditEntry { event: AuditEvent::Outcome, ..entry(1024) }, false));
     let [allowed, refused, durable] = [false, false, true].map(|durable| audit.record(entry(1025), durable));
     assert!(allowed.waits_for_place() && refused.waits_for_place() && durable.waits_for_place());
     let slot = audit.reserve().await.unwrap();
@@ -354,7 +355,7 @@ async fn calls_wait_for_a_writer_that_is_behind_and_ends_of_calls_keep_their_pla
 async fn nothing_waits_for_a_writer_that_is_gone() {
     for deny in [true, false] {
         let (queue, jobs, says) = RecordQueue::new(deny, Metrics::new().unwrap().audit());
-        while let Recorded::Accepted = queue.record(entry(0), false) {}
+        while let RecordState::Accepted = queue.record(entry(0), false) {}
         let behind = queue.record(entry(1), false);
         drop((jobs, says));
         let late = queue.record(entry(2), true);
@@ -372,28 +373,28 @@ async fn links_and_pipes_are_no_segments() {
     let real = place.0.path().join("elsewhere");
     fs::rename(place.segment(1), &real).unwrap();
     std::os::unix::fs::symlink(&real, place.segment(1)).unwrap();
-    let opened = Audit::open(place.options(), place.db(), Metrics::new().unwrap().audit());
-    assert!(matches!(opened, Err(OpenError::Folder { .. })), "{opened:?}");
+    let opened = AuditLog::open(place.options(), place.db(), Metrics::new().unwrap().audit());
+    assert!(matches!(opened, Err(AuditOpenError::Folder { .. })), "{opened:?}");
     fs::remove_file(place.segment(1)).unwrap();
     std::process::Command::new("mkfifo").arg(place.segment(1)).status().unwrap();
-    let opened = Audit::open(place.options(), place.db(), Metrics::new().unwrap().audit());
-    assert!(matches!(opened, Err(OpenError::Folder { .. })), "{opened:?}");
+    let opened = AuditLog::open(place.options(), place.db(), Metrics::new().unwrap().audit());
+    assert!(matches!(opened, Err(AuditOpenError::Folder { .. })), "{opened:?}");
 }
 
 #[tokio::test]
 async fn a_log_is_followed_over_its_segments() {
     let place = Place::new();
-    session(&place, Options { max_segment: 100, ..place.options() }, 3).await;
-    let (mut tail, lines) = tail::Tail::begin(place.folder(), 2, &|_| true).unwrap();
+    session(&place, AuditLogOptions { max_segment: 100, ..place.options() }, 3).await;
+    let (mut tail, lines) = tail::LogTail::begin(place.folder(), 2, &|_| true).unwrap();
     assert_eq!(lines.len(), 2);
     assert_eq!(tail.more().unwrap(), Vec::<String>::new());
-    let audit = place.open(Options { max_segment: 100, ..place.options() });
+    let audit = place.open(AuditLogOptions { max_segment: 100, ..place.options() });
     for call in 0..4 {
         audit.record(entry(call), true).written().await.unwrap();
     }
     let calls: Vec<String> =
         tail.more().unwrap().iter().map(|line| line.split('"').nth(15).unwrap().to_owned()).collect();
     assert_eq!(calls, ["0", "1", "2", "3"]);
-    let (_, lines) = tail::Tail::begin(place.folder(), 100, &|line| line.contains(r#""call":"3""#)).unwrap();
+    let (_, lines) = tail::LogTail::begin(place.folder(), 100, &|line| line.contains(r#""call":"3""#)).unwrap();
     assert_eq!(lines.len(), 1);
 }

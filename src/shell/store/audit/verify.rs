@@ -3,9 +3,9 @@
 use std::io;
 use std::str::FromStr;
 
-use super::files::{Folder, Segment};
-use crate::policy::chain::{Bad, Form, Head, Reader, Sound, What};
-use crate::policy::{Digest, Removal};
+use super::files::{LogFolder, LogSegment};
+use crate::policy::chain::{BadRecord, ChainHead, ChainVerifier, LogSettings, RecordDefect, SoundLog};
+use crate::policy::{Digest, RecordRemoval};
 use crate::store::port::AuditHead;
 
 /// Most readings of a chain whose oldest files are removed meanwhile.
@@ -13,12 +13,12 @@ const REMOVALS: usize = 50;
 
 /// A record that is known from elsewhere, written as `CHAIN:SEQ:HASH`; the log must have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Anchor {
+pub struct KnownRecord {
     chain: String,
-    head: Head,
+    head: ChainHead,
 }
 
-impl FromStr for Anchor {
+impl FromStr for KnownRecord {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -27,7 +27,7 @@ impl FromStr for Anchor {
         let seq = parts.next().and_then(|seq| seq.parse().ok());
         match (parts.next(), seq, hash) {
             (Some(chain), Some(seq), Some(hash)) if !chain.is_empty() => {
-                Ok(Self { chain: chain.to_owned(), head: Head { seq, hash } })
+                Ok(Self { chain: chain.to_owned(), head: ChainHead { seq, hash } })
             }
             _ => {
                 Err("write CHAIN:SEQ:HASH, as the journal's line has it: main:1000:<64 hexadecimal digits>".to_owned())
@@ -36,7 +36,7 @@ impl FromStr for Anchor {
     }
 }
 
-impl From<AuditHead> for Anchor {
+impl From<AuditHead> for KnownRecord {
     fn from(kept: AuditHead) -> Self {
         Self { chain: kept.chain, head: kept.head }
     }
@@ -44,14 +44,14 @@ impl From<AuditHead> for Anchor {
 
 /// The verdict on one chain.
 #[derive(Debug)]
-pub struct Report {
+pub struct ChainReport {
     pub chain: String,
     pub segments: usize,
     /// Removals of old records that the chain tells of, its own and those of other chains, oldest
     /// first.
-    pub removals: Vec<Removal>,
+    pub removals: Vec<RecordRemoval>,
     /// The sound chain, or its first bad record.
-    pub verdict: Result<Sound, Bad>,
+    pub verdict: Result<SoundLog, BadRecord>,
 }
 
 /// Verifies every chain of the log. `anchors` must have been read before the call, so that they are
@@ -64,7 +64,12 @@ pub struct Report {
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn verify(folder: &Folder, anchors: &[Anchor], form: Option<&Form>, archived: bool) -> io::Result<Vec<Report>> {
+pub fn verify(
+    folder: &LogFolder,
+    anchors: &[KnownRecord],
+    form: Option<&LogSettings>,
+    archived: bool,
+) -> io::Result<Vec<ChainReport>> {
     let mut chains = folder.chains()?;
     for anchor in anchors {
         // A chain that is known and has no files left is reported as missing, unless all of it may
@@ -73,24 +78,24 @@ pub fn verify(folder: &Folder, anchors: &[Anchor], form: Option<&Form>, archived
             chains.entry(anchor.chain.clone()).or_default();
         }
     }
-    let known_of = |chain: &str| -> Vec<Head> {
+    let known_of = |chain: &str| -> Vec<ChainHead> {
         anchors.iter().filter(|anchor| anchor.chain == chain).map(|anchor| anchor.head).collect()
     };
     let mut reports = Vec::new();
     for (chain, segments) in chains {
-        reports.push(settled(folder, &chain, segments, (&known_of(&chain), form), archived)?);
+        reports.push(verify_chain(folder, &chain, segments, (&known_of(&chain), form), archived)?);
     }
-    let is_known = |report: &&Report| report.verdict.is_ok() && !known_of(&report.chain).is_empty();
-    let told: Vec<Removal> = reports.iter().filter(is_known).flat_map(|report| report.removals.clone()).collect();
-    for report in reports.iter_mut().filter(|report| is_begin(report)) {
+    let is_known = |report: &&ChainReport| report.verdict.is_ok() && !known_of(&report.chain).is_empty();
+    let told: Vec<RecordRemoval> = reports.iter().filter(is_known).flat_map(|report| report.removals.clone()).collect();
+    for report in reports.iter_mut().filter(|report| lacks_its_beginning(report)) {
         let of_chain = told.iter().filter(|removal| removal.chain == report.chain);
-        let removed: Vec<Head> = of_chain.map(head_of).collect();
+        let removed: Vec<ChainHead> = of_chain.map(removal_head).collect();
         if removed.is_empty() {
             continue;
         }
-        let reader = Reader::new(&report.chain, known_of(&report.chain)).beginning_after(removed);
+        let reader = ChainVerifier::new(&report.chain, known_of(&report.chain)).beginning_after(removed);
         let segments = folder.chains()?.remove(&report.chain).unwrap_or_default();
-        *report = read(folder, &report.chain, &segments, form, reader)?;
+        *report = read_segments(folder, &report.chain, &segments, form, reader)?;
     }
     explain_gone(&mut reports, &told, &known_of);
     Ok(reports)
@@ -98,23 +103,23 @@ pub fn verify(folder: &Folder, anchors: &[Anchor], form: Option<&Form>, archived
 
 /// Marks a chain without files as sound if its last known record is covered by a removal that
 /// another chain tells of.
-fn explain_gone(reports: &mut [Report], told: &[Removal], known_of: &dyn Fn(&str) -> Vec<Head>) {
+fn explain_gone(reports: &mut [ChainReport], told: &[RecordRemoval], known_of: &dyn Fn(&str) -> Vec<ChainHead>) {
     for report in reports.iter_mut().filter(|report| report.segments == 0) {
         let known = known_of(&report.chain);
-        let covers = |removal: &&Removal| {
-            let last = head_of(removal);
+        let covers = |removal: &&RecordRemoval| {
+            let last = removal_head(removal);
             removal.chain == report.chain && known.iter().all(|known| known.seq < last.seq || *known == last)
         };
         if let Some(removal) = told.iter().find(covers) {
-            let head = head_of(removal);
-            report.verdict = Ok(Sound { head, torn: false, after: Some(head) });
+            let head = removal_head(removal);
+            report.verdict = Ok(SoundLog { head, torn: false, after: Some(head) });
             report.removals.push(removal.clone());
         }
     }
 }
 
-fn head_of(removal: &Removal) -> Head {
-    Head { seq: removal.until, hash: removal.hash }
+fn removal_head(removal: &RecordRemoval) -> ChainHead {
+    ChainHead { seq: removal.until, hash: removal.hash }
 }
 
 /// Verifies one chain, which may be written meanwhile.
@@ -122,16 +127,16 @@ fn head_of(removal: &Removal) -> Head {
 /// A first defect may be half a write or its undoing, so the chain is read a second time. It is
 /// read again as long as its oldest files are removed meanwhile, [`REMOVALS`] times at most. A real
 /// defect stays.
-fn settled(
-    folder: &Folder,
+fn verify_chain(
+    folder: &LogFolder,
     chain: &str,
-    mut segments: Vec<Segment>,
-    known: (&[Head], Option<&Form>),
+    mut segments: Vec<LogSegment>,
+    known: (&[ChainHead], Option<&LogSettings>),
     archived: bool,
-) -> io::Result<Report> {
+) -> io::Result<ChainReport> {
     let mut is_second = false;
     for _ in 0..REMOVALS {
-        let report = one(folder, chain, &segments, known, archived);
+        let report = verify_once(folder, chain, &segments, known, archived);
         let is_final = match &report {
             Ok(report) => report.verdict.is_ok(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
@@ -146,46 +151,54 @@ fn settled(
         is_second = true;
         segments = newest;
     }
-    one(folder, chain, &segments, known, archived)
+    verify_once(folder, chain, &segments, known, archived)
 }
 
 /// Verifies one chain by one reading; allows it to begin after removals that the chain itself
 /// records.
-fn one(
-    folder: &Folder,
+fn verify_once(
+    folder: &LogFolder,
     chain: &str,
-    segments: &[Segment],
-    (known, form): (&[Head], Option<&Form>),
+    segments: &[LogSegment],
+    (known, form): (&[ChainHead], Option<&LogSettings>),
     archived: bool,
-) -> io::Result<Report> {
-    let reader = Reader::new(chain, known.to_vec());
+) -> io::Result<ChainReport> {
+    let reader = ChainVerifier::new(chain, known.to_vec());
     let reader = if archived { reader.beginning_anywhere() } else { reader };
-    let report = read(folder, chain, segments, form, reader)?;
-    let removed: Vec<Head> = report.removals.iter().filter(|removal| removal.chain == chain).map(head_of).collect();
-    let begins_later = report.verdict.as_ref().is_err_and(|bad| bad.line == 1 && bad.what == What::Removed { from: 1 });
+    let report = read_segments(folder, chain, segments, form, reader)?;
+    let removed: Vec<ChainHead> =
+        report.removals.iter().filter(|removal| removal.chain == chain).map(removal_head).collect();
+    let begins_later =
+        report.verdict.as_ref().is_err_and(|bad| bad.line == 1 && bad.what == RecordDefect::Removed { from: 1 });
     if !begins_later || removed.is_empty() {
         return Ok(report);
     }
     // The second verdict includes that the records of the removals belong to the chain.
-    let again = read(folder, chain, segments, form, Reader::new(chain, known.to_vec()).beginning_after(removed))?;
-    Ok(if again.verdict.is_ok() || !is_begin(&again) { again } else { report })
+    let again = read_segments(
+        folder,
+        chain,
+        segments,
+        form,
+        ChainVerifier::new(chain, known.to_vec()).beginning_after(removed),
+    )?;
+    Ok(if again.verdict.is_ok() || !lacks_its_beginning(&again) { again } else { report })
 }
 
 /// Returns true if the defect is that the chain begins later than with its first record.
-fn is_begin(report: &Report) -> bool {
-    report.verdict.as_ref().is_err_and(|bad| bad.what == What::Removed { from: 1 })
+fn lacks_its_beginning(report: &ChainReport) -> bool {
+    report.verdict.as_ref().is_err_and(|bad| bad.what == RecordDefect::Removed { from: 1 })
 }
 
 /// Reads segments with a verifier, and collects the removals that they tell of.
-fn read(
-    folder: &Folder,
+fn read_segments(
+    folder: &LogFolder,
     chain: &str,
-    segments: &[Segment],
-    form: Option<&Form>,
-    mut reader: Reader,
-) -> io::Result<Report> {
+    segments: &[LogSegment],
+    form: Option<&LogSettings>,
+    mut reader: ChainVerifier,
+) -> io::Result<ChainReport> {
     if segments.is_empty() {
-        reader.segment(&Segment { chain: chain.to_owned(), number: 1 }.name());
+        reader.segment(&LogSegment { chain: chain.to_owned(), number: 1 }.name());
     }
     let mut removals = Vec::new();
     for segment in segments {
@@ -194,10 +207,10 @@ fn read(
             if !is_whole {
                 return reader.rest(line);
             }
-            let removal = Removal::of_line(line);
+            let removal = RecordRemoval::of_line(line);
             removals.extend(removal.filter(|removal| form.is_none_or(|form| form.vouches(removal))));
             reader.line(line);
         })?;
     }
-    Ok(Report { chain: chain.to_owned(), segments: segments.len(), removals, verdict: reader.end() })
+    Ok(ChainReport { chain: chain.to_owned(), segments: segments.len(), removals, verdict: reader.end() })
 }

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::dormant::{self, Opened};
-use super::files::Segment;
+use super::dormant::{self, LateLog};
+use super::files::LogSegment;
 use super::queue::{QUEUE, RESERVE};
-use super::recover::Start;
-use super::retention::{self, Retired};
-use super::ticket::{Job, Setting, Ticket, Unrecorded};
+use super::recover::ChainStart;
+use super::retention::{self, RetiredFiles};
+use super::ticket::{RecordTicket, UnrecordedError, WriterJob, WriterResources};
 use crate::base::clock;
-use crate::policy::chain::{Chain, Head};
-use crate::policy::{Entry, Removal};
+use crate::policy::chain::{ChainHead, ChainWriter};
+use crate::policy::{AuditEntry, RecordRemoval};
 use crate::store::port::AuditHead;
 
 /// Longest time from handing over a plain record until it is on disk and the head is stored.
@@ -36,7 +36,7 @@ fn today() -> u64 {
 }
 
 /// Notes that the log takes no records; logs it if it took the last one.
-fn refused(setting: &Setting, error: &io::Error) {
+fn note_failure(setting: &WriterResources, error: &io::Error) {
     *setting.shared.trouble.lock() = error.to_string();
     if setting.shared.healthy.swap(false, Ordering::AcqRel) {
         let what = if setting.options.deny { "calls are refused until it does" } else { "calls go on unrecorded" };
@@ -46,8 +46,8 @@ fn refused(setting: &Setting, error: &io::Error) {
 
 /// A position in the chain, with the counts up to it.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
-    chain: Chain,
+struct ChainMark {
+    chain: ChainWriter,
     /// Bytes of the segment up to there.
     length: u64,
     /// Records since the start, except those of the log about itself.
@@ -57,16 +57,16 @@ struct Mark {
 }
 
 /// The state of the writer's thread.
-pub(super) struct Writer {
-    setting: Setting,
-    segment: Segment,
+pub(super) struct LogWriter {
+    setting: WriterResources,
+    segment: LogSegment,
     file: File,
     /// Position behind everything that was written.
-    written: Mark,
+    written: ChainMark,
     /// Position behind everything that is on disk for certain; in the same segment as `written`.
-    synced: Mark,
+    synced: ChainMark,
     /// The head that the store has.
-    kept: Option<Head>,
+    kept: Option<ChainHead>,
     /// Number of the record that the journal was told last.
     anchored: u64,
     /// True if the file may have bytes behind `written`, from an attempt that failed.
@@ -75,9 +75,9 @@ pub(super) struct Writer {
     lost: u64,
     /// Records of events that have taken effect and that the disk did not take yet; [`RESERVE`] at
     /// most.
-    backlog: Vec<Ticket>,
+    backlog: Vec<RecordTicket>,
     /// Records of such events that are written and not synced yet.
-    unsynced: Vec<Ticket>,
+    unsynced: Vec<RecordTicket>,
     /// Deadline for the next sync and for storing the head.
     due: Option<Instant>,
     /// Whether a failure to store the head was logged.
@@ -87,23 +87,23 @@ pub(super) struct Writer {
     text: Vec<u8>,
 }
 
-impl Writer {
+impl LogWriter {
     /// Starts the thread. `start` is the open log, or the error why it is not open; then the thread
     /// opens it as soon as that works.
     pub(super) fn start(
-        mut setting: Setting,
-        start: io::Result<Start>,
-        mut jobs: mpsc::Receiver<Job>,
+        mut setting: WriterResources,
+        start: io::Result<ChainStart>,
+        mut jobs: mpsc::Receiver<WriterJob>,
     ) -> io::Result<()> {
         if let Err(error) = &start {
-            refused(&setting, error);
+            note_failure(&setting, error);
         }
         let work = async move {
             let opened = match start {
-                Ok(start) => Some(Opened { start, lost: 0, backlog: Vec::new() }),
-                Err(_) => dormant::wait(&mut setting, &mut jobs).await,
+                Ok(start) => Some(LateLog { start, lost: 0, backlog: Vec::new() }),
+                Err(_) => dormant::wait_until_open(&mut setting, &mut jobs).await,
             };
-            let Some(Opened { start, lost, backlog }) = opened else { return };
+            let Some(LateLog { start, lost, backlog }) = opened else { return };
             let (mut writer, notes) = Self::new(setting, start);
             (writer.lost, writer.backlog) = (lost, backlog);
             writer.begin(notes);
@@ -121,9 +121,9 @@ impl Writer {
     }
 
     /// Creates a writer that continues an open log; also returns the log's records about itself.
-    fn new(setting: Setting, start: Start) -> (Self, Vec<Entry>) {
-        let Start { chain, segment, file, length, notes } = start;
-        let mark = Mark { chain, length, records: 0, told: 0 };
+    fn new(setting: WriterResources, start: ChainStart) -> (Self, Vec<AuditEntry>) {
+        let ChainStart { chain, segment, file, length, notes } = start;
+        let mark = ChainMark { chain, length, records: 0, told: 0 };
         let kept = setting.kept.as_ref().map(|kept| kept.head);
         // A segment of another day is replaced at the first record, if files are kept by the day.
         let is_of_today = length == 0 || setting.folder.is_of(&segment, clock::unix_millis());
@@ -150,31 +150,32 @@ impl Writer {
 
     /// Writes the first records. For a log that opened late this also ends the state of taking no
     /// records.
-    fn begin(&mut self, notes: Vec<Entry>) {
+    fn begin(&mut self, notes: Vec<AuditEntry>) {
         let is_late = !self.setting.shared.healthy.load(Ordering::Acquire);
         if is_late || !notes.is_empty() {
-            self.commit(notes.into_iter().map(Ticket::done).collect());
+            self.commit(notes.into_iter().map(RecordTicket::done).collect());
         }
         self.look_for_old();
     }
 
-    /// Starts a thread that finds old files and hands them back as [`Job::Retire`], unless one is
-    /// at work.
+    /// Starts a thread that finds old files and hands them back as [`WriterJob::Retire`], unless
+    /// one is at work.
     fn look_for_old(&self) {
-        let Setting { options, folder, shared, queue, .. } = &self.setting;
+        let WriterResources { options, folder, shared, queue, .. } = &self.setting;
         if options.retain.is_everything() || shared.retiring.swap(true, Ordering::AcqRel) {
             return;
         }
         let (folder, retain, current) = (folder.clone(), options.retain, self.segment.clone());
         let (done, queue) = (Arc::clone(shared), queue.clone());
         let work = move || {
-            let found = retention::retired(&folder, &retain, &current, clock::unix_millis()).unwrap_or_else(|error| {
-                tracing::warn!(error = %error, "old files of the audit log cannot be read, so they stay");
-                Vec::new()
-            });
+            let found =
+                retention::find_retired(&folder, &retain, &current, clock::unix_millis()).unwrap_or_else(|error| {
+                    tracing::warn!(error = %error, "old files of the audit log cannot be read, so they stay");
+                    Vec::new()
+                });
             // Without a sender the log is ending, and the next start looks again.
             if let Some(queue) = queue.upgrade() {
-                drop(queue.blocking_send(Job::Retire(found)));
+                drop(queue.blocking_send(WriterJob::Retire(found)));
                 done.urgent.notify_one();
             }
         };
@@ -185,13 +186,13 @@ impl Writer {
     }
 
     /// Records the removal of files, and removes them once the record and the head are on disk.
-    fn retire(&mut self, retired: &Retired) {
-        let Removal { chain, from, until, files, .. } = &retired.removal;
+    fn retire(&mut self, retired: &RetiredFiles) {
+        let RecordRemoval { chain, from, until, files, .. } = &retired.removal;
         let mut removal = retired.removal.clone();
         self.setting.form.vouch(&mut removal);
-        let entry = Entry::removal(removal);
+        let entry = AuditEntry::removal(removal);
         // If this fails the files stay, so the record is not kept for later.
-        let ticket = Ticket { is_done: false, ..Ticket::done(entry) };
+        let ticket = RecordTicket { is_done: false, ..RecordTicket::done(entry) };
         self.commit(vec![ticket]);
         self.settle();
         // The record was not written, or the store does not have the newest head and would miss one
@@ -220,7 +221,7 @@ impl Writer {
     }
 
     /// Takes batches from the queue until all senders are gone, then flushes.
-    async fn run(&mut self, jobs: &mut mpsc::Receiver<Job>) {
+    async fn run(&mut self, jobs: &mut mpsc::Receiver<WriterJob>) {
         let mut batch = Vec::with_capacity(QUEUE / 4);
         loop {
             let received = tokio::select! {
@@ -248,23 +249,23 @@ impl Writer {
     }
 
     /// Processes all queued jobs. Records are committed together.
-    fn batch(&mut self, jobs: &mut Vec<Job>) {
+    fn batch(&mut self, jobs: &mut Vec<WriterJob>) {
         let mut tickets = Vec::with_capacity(jobs.len());
         let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
         let mut retired = Vec::new();
         for job in jobs.drain(..) {
             match job {
-                Job::Record(ticket) => tickets.push(ticket),
-                Job::Change(settings) => {
+                WriterJob::Record(ticket) => tickets.push(ticket),
+                WriterJob::Change(settings) => {
                     if !tickets.is_empty() {
                         self.commit(std::mem::take(&mut tickets));
                     }
                     self.setting.change(settings);
                 }
-                Job::Retire(old) => retired.push(old),
-                Job::Flush(done) => flushes.push(done),
+                WriterJob::Retire(old) => retired.push(old),
+                WriterJob::Flush(done) => flushes.push(done),
                 #[cfg(any(test, feature = "testing"))]
-                Job::Hold(begun, held) => {
+                WriterJob::Hold(begun, held) => {
                     begun.send(()).unwrap_or_default();
                     let _released = held.recv();
                 }
@@ -286,7 +287,7 @@ impl Writer {
 
     /// Writes records, all or none, syncs if one of them is durable, and tells their waiters the
     /// outcome.
-    fn commit(&mut self, mut tickets: Vec<Ticket>) {
+    fn commit(&mut self, mut tickets: Vec<RecordTicket>) {
         let healthy = self.setting.shared.healthy.load(Ordering::Acquire);
         let durable = !healthy || tickets.iter().any(|ticket| ticket.durable);
         let outcome = self.write(&mut tickets).and_then(|()| if durable { self.sync() } else { Ok(()) });
@@ -297,8 +298,8 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
-                refused(&self.setting, error);
-                if self.setting.options.deny { Err(Unrecorded) } else { Ok(()) }
+                note_failure(&self.setting, error);
+                if self.setting.options.deny { Err(UnrecordedError) } else { Ok(()) }
             }
         };
         tickets.into_iter().filter_map(|ticket| ticket.waiter).for_each(|waiter| waiter.tell(answer.clone()));
@@ -327,7 +328,7 @@ impl Writer {
 
     /// Keeps records of events that have taken effect until the disk takes records; counts those
     /// without room as lost.
-    fn keep(&mut self, done: Vec<Ticket>) {
+    fn keep(&mut self, done: Vec<RecordTicket>) {
         let room = RESERVE.saturating_sub(self.backlog.len());
         self.lose(done.len().saturating_sub(room) as u64);
         self.backlog.extend(done.into_iter().take(room));
@@ -335,7 +336,7 @@ impl Writer {
 
     /// Writes records. Removes those of events that have taken effect from `tickets`, and keeps
     /// them until they are synced.
-    fn write(&mut self, tickets: &mut Vec<Ticket>) -> io::Result<()> {
+    fn write(&mut self, tickets: &mut Vec<RecordTicket>) -> io::Result<()> {
         self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
         let outcome = self.try_write(tickets);
         let (done, others) = std::mem::take(tickets).into_iter().partition(|ticket| ticket.is_done);
@@ -351,7 +352,7 @@ impl Writer {
 
     /// Writes the backlog, the number of lost records, and `tickets` with one call; starts a new
     /// segment first if one is due.
-    fn try_write(&mut self, tickets: &[Ticket]) -> io::Result<()> {
+    fn try_write(&mut self, tickets: &[RecordTicket]) -> io::Result<()> {
         if self.must_cut {
             self.file.set_len(self.written.length)?;
             self.must_cut = false;
@@ -368,7 +369,7 @@ impl Writer {
         }
         if self.lost != 0 {
             let why = format!("{} records before this one could not be written", self.lost);
-            chain.append(&Entry::gateway("lost", why), clock::unix_millis(), &self.setting.form, &mut self.text);
+            chain.append(&AuditEntry::gateway("lost", why), clock::unix_millis(), &self.setting.form, &mut self.text);
         }
         for ticket in tickets {
             chain.append(&ticket.entry, ticket.at, &self.setting.form, &mut self.text);
@@ -377,7 +378,7 @@ impl Writer {
         self.must_cut = true;
         self.file.write_all(&self.text)?;
         self.must_cut = false;
-        self.written = Mark {
+        self.written = ChainMark {
             chain,
             length: self.written.length + self.text.len() as u64,
             records: self.written.records + (self.backlog.len() + tickets.len()) as u64,
@@ -418,7 +419,7 @@ impl Writer {
     fn next_segment(&mut self) -> io::Result<()> {
         self.sync()?;
         let number = self.segment.number + 1;
-        let segment = Segment { chain: self.segment.chain.clone(), number };
+        let segment = LogSegment { chain: self.segment.chain.clone(), number };
         let file = match self.setting.folder.create(&segment) {
             // An empty file of a failed attempt; only this process writes the chain.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -456,7 +457,7 @@ impl Writer {
             self.retry();
         }
         if let Err(error) = self.sync() {
-            refused(&self.setting, &error);
+            note_failure(&self.setting, &error);
         }
         let head = self.synced.chain.head();
         if self.kept == Some(head) || head.seq == 0 {
@@ -481,7 +482,7 @@ impl Writer {
     }
 
     /// Writes the head of the log to the journal, which is stored elsewhere than the audit log.
-    fn anchor(&mut self, head: Head) {
+    fn anchor(&mut self, head: ChainHead) {
         if head.seq != self.anchored {
             self.anchored = head.seq;
             tracing::info!(

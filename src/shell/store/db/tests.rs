@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::*;
 use crate::engine::state::{StateId, StateUse};
 use crate::policy::Digest;
-use crate::policy::chain::Head;
+use crate::policy::chain::ChainHead;
 use crate::store::port::AuditHead;
 
 mod approvals;
@@ -57,7 +57,7 @@ fn requests_of_one_process_are_done_and_answered_in_the_order_in_which_they_were
                 db.forget_audit_head(chain.clone()).then(|outcome| outcome.unwrap());
                 model.remove(&chain);
             } else {
-                let head = Head { seq: *seq, hash: Digest::of(b"x") };
+                let head = ChainHead { seq: *seq, hash: Digest::of(b"x") };
                 let kept = AuditHead { chain: chain.clone(), head, segment: "s".to_owned() };
                 db.keep_audit_head(kept.clone()).then(|outcome| outcome.unwrap());
                 model.insert(chain, kept);
@@ -109,7 +109,7 @@ fn sign_ins_are_those_by_one_token_and_the_latest_of_them() {
     play((0..4_u8, 0..6_u8, 0..2_u8), |[db, _], events| {
         let mut model = BTreeMap::new();
         for (what, id, token) in events {
-            let sign_in = SignIn { id: key(*id), until: 100 + u64::from(*id), last: 200 };
+            let sign_in = ConsoleSignIn { id: key(*id), until: 100 + u64::from(*id), last: 200 };
             match what {
                 0 => {
                     db.end_sign_in(key(*id)).run_now().unwrap();

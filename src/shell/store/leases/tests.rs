@@ -1,5 +1,7 @@
 use super::*;
-use crate::policy::{Action, Decision, Effect, KeyPart, Kind, LimitSpec, Per, Permit, PolicySpec, Rate, decide};
+use crate::policy::{
+    ActionKind, Decision, KeyPart, LimitSpec, Permit, PolicyAction, PolicySpec, Rate, RateUnit, RuleEffect, decide,
+};
 
 /// Two limits on all calls of one caller: a burst and a number a day.
 fn policy(burst: u32, per_day: u32) -> Policy {
@@ -15,8 +17,8 @@ fn policy(burst: u32, per_day: u32) -> Policy {
         per_day,
     };
     let limits =
-        vec![limit("burst", Some(Rate { count: 1, per: Per::Hour }), None), limit("daily", None, Some(per_day))];
-    Policy::build(&PolicySpec { default: Effect::Allow, rules: Vec::new(), limits }).unwrap()
+        vec![limit("burst", Some(Rate { count: 1, per: RateUnit::Hour }), None), limit("daily", None, Some(per_day))];
+    Policy::build(&PolicySpec { default: RuleEffect::Allow, rules: Vec::new(), limits }).unwrap()
 }
 
 /// A process with a database, or without one.
@@ -35,8 +37,8 @@ impl Life {
     }
 
     fn decide(&self, now: Duration) -> Result<Permit, Decision> {
-        let item = self.policy.item_rules(Kind::Tool, "a", "a__x");
-        let action = Action::stand_in("local", "a", "a__x");
+        let item = self.policy.item_rules(ActionKind::Tool, "a", "a__x");
+        let action = PolicyAction::stand_in("local", "a", "a__x");
         match decide(&self.policy, &item, &action, &|_, _| None, &self.limiter, now) {
             Decision::Allow(permit) => Ok(permit),
             other @ (Decision::Deny { .. } | Decision::Ask { .. } | Decision::Limit { .. }) => Err(other),
@@ -113,7 +115,7 @@ async fn a_store_that_fails_refuses_the_call_and_burns_nothing() {
     for _ in 0..5 {
         let permit = life.decide(clock::since_1970()).unwrap();
         let refusal = life.leases.settle(permit.lease().unwrap()).await.unwrap_err();
-        assert_eq!((refusal.reason, refusal.executed), (Reason::Unrecorded, Executed::No));
+        assert_eq!((refusal.reason, refusal.executed), (FailureReason::Unrecorded, ExecutionDoubt::No));
         assert!(life.leases.settle(permit.lease().unwrap()).await.is_err(), "asked again");
     }
     db.damage("ALTER TABLE elsewhere RENAME TO limits");
@@ -129,7 +131,7 @@ async fn a_clock_that_was_set_back_gives_nothing() {
     let db = Db::open(dir.path()).unwrap();
     let kept = db.latest_time().run_now().unwrap();
     assert!(Duration::from_secs(kept.as_secs()) <= clock::since_1970() && !kept.is_zero());
-    clock::not_before(kept);
+    clock::advance_clock(kept);
     assert!(kept <= clock::since_1970());
 }
 

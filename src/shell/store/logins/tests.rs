@@ -1,12 +1,12 @@
 use super::*;
-use crate::login::hidden::Hidden;
-use crate::login::server::Server;
-use crate::login::token::Tokens;
+use crate::login::hidden::SecretText;
+use crate::login::server::AuthorizationServer;
+use crate::login::token::LoginTokens;
 
-fn login(refresh: &str) -> Login {
+fn login(refresh: &str) -> UpstreamLogin {
     let url = |path: &str| url::Url::parse(&format!("https://as.example/{path}")).unwrap();
-    Login {
-        server: Server {
+    UpstreamLogin {
+        server: AuthorizationServer {
             issuer: "https://as.example".to_owned(),
             authorization_endpoint: Some(url("authorize")),
             token_endpoint: url("token"),
@@ -21,9 +21,9 @@ fn login(refresh: &str) -> Login {
         registration: None,
         client_id: "me".to_owned(),
         resource: None,
-        tokens: Tokens {
-            access: Hidden::new("canary-access".to_owned()),
-            refresh: Some(Hidden::new(refresh.to_owned())),
+        tokens: LoginTokens {
+            access: SecretText::new("canary-access".to_owned()),
+            refresh: Some(SecretText::new(refresh.to_owned())),
             expires: Some(1),
             scopes: vec!["a".to_owned()],
         },
@@ -36,14 +36,14 @@ fn key(upstream: &str) -> LoginKey {
 }
 
 /// Stores a login that began before any other; returns its version.
-async fn keep(logins: &Logins, key: &LoginKey, login: &Login) -> u64 {
+async fn keep(logins: &Logins, key: &LoginKey, login: &UpstreamLogin) -> u64 {
     match logins.keep(key, login, None).await.unwrap() {
-        Keeping::Kept(version) => version,
-        Keeping::OtherIssuer(other) => panic!("{other}"),
+        KeepOutcome::Kept(version) => version,
+        KeepOutcome::OtherIssuer(other) => panic!("{other}"),
     }
 }
 
-fn refresh(held: &Held) -> &str {
+fn refresh(held: &StoredLogin) -> &str {
     held.login.tokens.refresh.as_ref().unwrap().expose()
 }
 
@@ -55,19 +55,19 @@ async fn of_several_processes_one_renews_and_the_others_see_its_row() {
     let version = keep(&one, &key("a"), &login("r1")).await;
     assert_eq!(refresh(&two.get(&key("a")).await.unwrap().unwrap()), "r1");
     assert!(two.get(&key("b")).await.unwrap().is_none());
-    let Claiming::Mine(claimed) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
+    let ClaimAttempt::Mine(claimed) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
     assert!(!claimed.was_tried);
-    assert!(matches!(two.claim(&key("a"), version).await.unwrap(), Claiming::Busy));
+    assert!(matches!(two.claim(&key("a"), version).await.unwrap(), ClaimAttempt::Busy));
     let next = claimed.renewed(&login("r2")).await.unwrap().unwrap();
     assert!(
-        matches!(two.claim(&key("a"), version).await.unwrap(), Claiming::Moved),
+        matches!(two.claim(&key("a"), version).await.unwrap(), ClaimAttempt::Moved),
         "the verdict is about another row"
     );
     assert!(!two.expire(&key("a"), version).await.unwrap(), "a late refusal of the old token ends nothing");
     let held = two.get(&key("a")).await.unwrap().unwrap();
     assert_eq!((refresh(&held), held.version, held.is_expired), ("r2", next, false));
     assert!(two.expire(&key("a"), next).await.unwrap() && one.get(&key("a")).await.unwrap().unwrap().is_expired);
-    assert!(matches!(one.claim(&key("a"), next).await.unwrap(), Claiming::Moved), "an ended login is not renewed");
+    assert!(matches!(one.claim(&key("a"), next).await.unwrap(), ClaimAttempt::Moved), "an ended login is not renewed");
     assert!(two.forget(&key("a")).await.unwrap() && !one.forget(&key("a")).await.unwrap());
 }
 
@@ -76,17 +76,17 @@ async fn a_process_that_ends_in_the_middle_leaves_a_mark_and_no_lock() {
     let dir = tempfile::tempdir().unwrap();
     let [one, two] = [(); 2].map(|()| Logins::new(Db::open(dir.path()).unwrap()));
     let version = keep(&one, &key("a"), &login("r1")).await;
-    let Claiming::Mine(gone) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
+    let ClaimAttempt::Mine(gone) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
     // The process has ended, and its claim has expired.
     drop(gone);
     two.db.damage("UPDATE logins SET claimed_until = 1");
-    let Claiming::Mine(claimed) = two.claim(&key("a"), version).await.unwrap() else { panic!("not free") };
+    let ClaimAttempt::Mine(claimed) = two.claim(&key("a"), version).await.unwrap() else { panic!("not free") };
     assert!(claimed.was_tried);
     claimed.release(false).await;
-    let Claiming::Mine(again) = one.claim(&key("a"), version).await.unwrap() else { panic!("not given back") };
+    let ClaimAttempt::Mine(again) = one.claim(&key("a"), version).await.unwrap() else { panic!("not given back") };
     assert!(again.was_tried, "that nothing was sent this time says nothing of the first time");
     let next = again.renewed(&login("r2")).await.unwrap().unwrap();
-    let Claiming::Mine(fresh) = two.claim(&key("a"), next).await.unwrap() else { panic!("not free") };
+    let ClaimAttempt::Mine(fresh) = two.claim(&key("a"), next).await.unwrap() else { panic!("not free") };
     assert!(!fresh.was_tried, "the mark belongs to the old token");
 }
 
@@ -97,7 +97,7 @@ async fn nothing_of_a_login_lies_in_the_clear() {
     keep(&logins, &key("a"), &login("canary-refresh")).await;
     let made =
         r#"{"issuer":"https://as.example","redirect_url":"http://127.0.0.1/cb","id":"x","secret":"canary-secret"}"#;
-    let made: Registration = serde_json::from_str(made).unwrap();
+    let made: ClientRegistration = serde_json::from_str(made).unwrap();
     logins.keep_registration(&key("a"), &made).await.unwrap();
     assert_eq!(logins.registrations(&key("a")).await.unwrap(), [made]);
     for file in std::fs::read_dir(dir.path()).unwrap() {
@@ -133,16 +133,16 @@ async fn a_login_that_began_before_another_one_does_not_replace_its_issuer() {
     };
     let (a, e) = ("https://a.example", "https://e.example");
     let key = key("a");
-    assert!(matches!(logins.keep(&key, &at(a), None).await.unwrap(), Keeping::Kept(_)));
-    assert_eq!(logins.keep(&key, &at(e), None).await.unwrap(), Keeping::OtherIssuer(a.to_owned()));
+    assert!(matches!(logins.keep(&key, &at(a), None).await.unwrap(), KeepOutcome::Kept(_)));
+    assert_eq!(logins.keep(&key, &at(e), None).await.unwrap(), KeepOutcome::OtherIssuer(a.to_owned()));
     assert_eq!(logins.issuer(&key).await.unwrap().as_deref(), Some(a));
     assert_eq!(refresh(&logins.get(&key).await.unwrap().unwrap()), a, "the tokens stay as well");
     assert!(logins.forget(&key).await.unwrap());
     let late = logins.keep(&key, &at(e), None).await.unwrap();
-    assert_eq!(late, Keeping::OtherIssuer(a.to_owned()), "the issuer outlives its login");
+    assert_eq!(late, KeepOutcome::OtherIssuer(a.to_owned()), "the issuer outlives its login");
     // Two logins at one issuer, and one that the operator moves to another.
-    assert!(matches!(logins.keep(&key, &at(a), None).await.unwrap(), Keeping::Kept(_)));
-    assert!(matches!(logins.keep(&key, &at(e), Some(a)).await.unwrap(), Keeping::Kept(_)));
+    assert!(matches!(logins.keep(&key, &at(a), None).await.unwrap(), KeepOutcome::Kept(_)));
+    assert!(matches!(logins.keep(&key, &at(e), Some(a)).await.unwrap(), KeepOutcome::Kept(_)));
     assert_eq!(logins.issuer(&key).await.unwrap().as_deref(), Some(e));
 }
 

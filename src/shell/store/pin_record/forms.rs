@@ -8,20 +8,20 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::mcp::item::Definition;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 use crate::policy::Digest;
 use crate::wire::raw::RawJson;
 
 /// The parts of a listed item that are compared with its pin.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed {
-    pub list: List,
+pub struct ListedDefinition {
+    pub list: ItemList,
     pub digest: Digest,
     /// Digest that includes the order.
     pub exact: Digest,
 }
 
-impl Listed {
+impl ListedDefinition {
     pub fn of(item: &Definition) -> Self {
         Self { list: item.list, digest: item.digest, exact: item.exact }
     }
@@ -29,22 +29,22 @@ impl Listed {
 
 /// Results of parsing the approved and the waiting text of a pin.
 #[derive(Clone, Debug, Default)]
-pub struct Forms {
-    approved: Form,
-    waiting: Form,
+pub struct PinTextForms {
+    approved: PinTextForm,
+    waiting: PinTextForm,
 }
 
 /// Results of parsing one text, each computed at first use.
 #[derive(Clone, Debug, Default)]
-struct Form {
+struct PinTextForm {
     /// Digest of the text as it is stored.
     bytes: OnceLock<Digest>,
-    read: OnceLock<Option<Read>>,
+    read: OnceLock<Option<ParsedPinText>>,
 }
 
 /// The digests of a text, parsed as a definition is today.
 #[derive(Clone, Copy, Debug)]
-struct Read {
+struct ParsedPinText {
     /// Digest as release 0.1.0 computed it.
     plain: Digest,
     digest: Digest,
@@ -53,24 +53,24 @@ struct Read {
 
 /// A stored text, which may be missing, with the results of parsing it.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept<'r> {
+pub struct ComparedPinText<'r> {
     text: Option<&'r Arc<str>>,
-    form: &'r Form,
+    form: &'r PinTextForm,
 }
 
-impl Forms {
-    pub fn approved<'r>(&'r self, text: Option<&'r Arc<str>>) -> Kept<'r> {
-        Kept { text, form: &self.approved }
+impl PinTextForms {
+    pub fn approved<'r>(&'r self, text: Option<&'r Arc<str>>) -> ComparedPinText<'r> {
+        ComparedPinText { text, form: &self.approved }
     }
 
-    pub fn waiting<'r>(&'r self, text: Option<&'r Arc<str>>) -> Kept<'r> {
-        Kept { text, form: &self.waiting }
+    pub fn waiting<'r>(&'r self, text: Option<&'r Arc<str>>) -> ComparedPinText<'r> {
+        ComparedPinText { text, form: &self.waiting }
     }
 }
 
-impl Kept<'_> {
+impl ComparedPinText<'_> {
     /// Returns true if an item is this text, including the order.
-    pub fn is_exactly(self, listed: Listed) -> bool {
+    pub fn is_exactly(self, listed: ListedDefinition) -> bool {
         let Some(text) = self.text else { return false };
         // Texts are stored in their canonical form.
         *self.form.bytes.get_or_init(|| Digest::of(text.as_bytes())) == listed.exact
@@ -79,7 +79,7 @@ impl Kept<'_> {
 
     /// Returns true if an item is this text without regard to order and repairs. `digest` is the
     /// digest under which the text was stored.
-    pub fn is_of(self, digest: Digest, listed: Listed) -> bool {
+    pub fn is_of(self, digest: Digest, listed: ListedDefinition) -> bool {
         if digest == listed.digest {
             return true;
         }
@@ -88,11 +88,11 @@ impl Kept<'_> {
         read.is_some_and(|read| read.digest == listed.digest && [read.plain, read.digest].contains(&digest))
     }
 
-    fn read(self, list: List) -> Option<Read> {
+    fn read(self, list: ItemList) -> Option<ParsedPinText> {
         let read = || {
             let raw = RawJson::checked(self.text?.to_string()).ok()?;
             let item = Definition::read(list, &raw).ok()?;
-            Some(Read { plain: Digest::of_json(&raw), digest: item.digest, exact: item.exact })
+            Some(ParsedPinText { plain: Digest::of_json(&raw), digest: item.digest, exact: item.exact })
         };
         *self.form.read.get_or_init(read)
     }

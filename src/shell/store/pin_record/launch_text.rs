@@ -3,16 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{Target, Upstream, is_same_place};
-use crate::wire::canonical::canonical;
+use crate::config::{UpstreamSettings, UpstreamTarget, is_same_place};
+use crate::wire::canonical::canonicalize;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Builds the canonical text of a launch: the words of the configuration, and the program that they
 /// lead to.
-pub(in crate::store) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
+pub(in crate::store) fn describe_launch(spec: &UpstreamSettings, program: Option<&Path>) -> String {
     let mut out = RawObject::default();
     match &spec.target {
-        Target::Stdio { command, .. } => {
+        UpstreamTarget::Stdio { command, .. } => {
             out.set("command", RawJson::list(command.iter().map(|word| RawJson::string(word.written()))));
             if let Some(program) = program {
                 let word = command.first().filter(|word| spec.target.hides_program(word));
@@ -20,7 +20,7 @@ pub(in crate::store) fn describe(spec: &Upstream, program: Option<&Path>) -> Str
                 out.set("program", RawJson::string(&program));
             }
         }
-        Target::Http { transport, .. } => {
+        UpstreamTarget::Http { transport, .. } => {
             out.set("transport", RawJson::string(transport.into_str()));
             out.set("url", RawJson::string(&spec.target.shown_url().unwrap_or_default()));
         }
@@ -30,7 +30,7 @@ pub(in crate::store) fn describe(spec: &Upstream, program: Option<&Path>) -> Str
 
 fn text(object: &RawObject) -> String {
     let encoded = object.encode();
-    let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text.into_owned()).ok());
+    let canonical = canonicalize(&encoded).ok().and_then(|text| String::from_utf8(text.into_owned()).ok());
     canonical.unwrap_or_else(|| encoded.text().into_owned())
 }
 
@@ -40,7 +40,7 @@ fn read(launch: &str) -> Option<RawObject> {
 }
 
 /// Returns the part of a launch's text that comes from the configuration.
-pub(in crate::store) fn words(launch: &str) -> String {
+pub(in crate::store) fn configured_part(launch: &str) -> String {
     read(launch).map_or_else(
         || launch.to_owned(),
         |mut object| {
@@ -52,10 +52,10 @@ pub(in crate::store) fn words(launch: &str) -> String {
 
 /// Returns true if two launches have the same words and lead to the same program, or to versions of
 /// it below one of the folders.
-pub(super) fn is_same(one: &str, other: &str, folders: &[PathBuf]) -> bool {
+pub(super) fn is_equivalent(one: &str, other: &str, folders: &[PathBuf]) -> bool {
     let program = |launch: &str| read(launch).and_then(|object| object.string("program"));
     let (Some(from), Some(to)) = (program(one), program(other)) else { return false };
-    words(one) == words(other) && is_same_place(Path::new(&*from), Path::new(&*to), folders)
+    configured_part(one) == configured_part(other) && is_same_place(Path::new(&*from), Path::new(&*to), folders)
 }
 
 /// Returns true if a launch's text must be sealed: the query of a URL may hold a secret.

@@ -6,35 +6,35 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::news::{PinChange, PinNews, Stored};
-use super::{PinKind, Pins};
+use super::news::{PinChange, PinNews, StoredPin};
+use super::{PinKind, PinRegistry};
 use crate::base::clock;
-use crate::base::tally::Tally;
+use crate::base::tally::LogTally;
 use crate::catalog::name::UpstreamName;
 use crate::policy::{Digest, ListChanges, MAX_SINGLE_CHANGES, PinState};
 use crate::wire::foreign;
 
-impl Pins {
+impl PinRegistry {
     /// Logs changes and passes them to the hook. `by` is the person who decided, if there is one.
     /// `removed` is the number of items that were in the last reading and are not in this one;
     /// `None` if the changes come from no reading.
-    pub(super) fn tell(&self, stored: &[Stored], by: Option<&Arc<str>>, removed: Option<u64>) {
-        if !stored.iter().any(Stored::is_change) {
+    pub(super) fn tell(&self, stored: &[StoredPin], by: Option<&Arc<str>>, removed: Option<u64>) {
+        if !stored.iter().any(StoredPin::is_change) {
             return;
         }
-        let mut groups: BTreeMap<&UpstreamName, Vec<&Stored>> = BTreeMap::new();
+        let mut groups: BTreeMap<&UpstreamName, Vec<&StoredPin>> = BTreeMap::new();
         for one in stored.iter().filter(|one| one.is_logged()) {
             groups.entry(&one.key.upstream).or_default().push(one);
         }
         for (upstream, group) in groups {
-            let (launches, items): (Vec<&Stored>, Vec<&Stored>) =
+            let (launches, items): (Vec<&StoredPin>, Vec<&StoredPin>) =
                 group.into_iter().partition(|one| one.key.kind == PinKind::Launch);
             let news = items.iter().filter(|one| one.is_news()).count();
             let summary = removed
                 .filter(|_| news > MAX_SINGLE_CHANGES)
                 .map(|removed| ListChanges::new(items.iter().map(|one| one.listed()).collect(), removed));
             match &summary {
-                Some(summary) => log_many(upstream, summary),
+                Some(summary) => log_reading(upstream, summary),
                 None => items.iter().for_each(|one| log(one)),
             }
             launches.iter().for_each(|one| log(one));
@@ -48,7 +48,7 @@ impl Pins {
     fn call_hook(
         &self,
         upstream: &UpstreamName,
-        stored: &[&Stored],
+        stored: &[&StoredPin],
         by: Option<&Arc<str>>,
         summary: Option<ListChanges>,
     ) {
@@ -63,10 +63,10 @@ impl Pins {
 
 /// Rate limit of log lines about changed definitions, which a server can change as often as it
 /// likes.
-static CHANGED: Tally = Tally::of(200);
+static CHANGED: LogTally = LogTally::of(200);
 
 /// Logs one change, with digests and without texts.
-fn log(Stored { key, old, new }: &Stored) {
+fn log(StoredPin { key, old, new }: &StoredPin) {
     let name = key.canonical();
     let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
     let (approved, waiting) = (short(new.pin.approved()), short(new.pin.waiting()));
@@ -86,7 +86,7 @@ fn log(Stored { key, old, new }: &Stored) {
 }
 
 /// Logs all changes of one reading in one line, at a bounded rate.
-fn log_many(upstream: &UpstreamName, changes: &ListChanges) {
+fn log_reading(upstream: &UpstreamName, changes: &ListChanges) {
     let ListChanges { added, changed, withheld, removed, digest } = changes;
     if let Some(count) = CHANGED.count(clock::uptime()) {
         tracing::warn!(

@@ -3,37 +3,37 @@
 use std::collections::HashMap;
 
 use crate::catalog::name::UpstreamName;
-use crate::store::pin_record::{PinKey, PinKind, Record};
+use crate::store::pin_record::{PinKey, PinKind, PinRecord};
 
 /// All records in memory, by key.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    records: HashMap<UpstreamName, HashMap<PinKind, HashMap<String, Record>>>,
+pub(super) struct PinRecords {
+    records: HashMap<UpstreamName, HashMap<PinKind, HashMap<String, PinRecord>>>,
     /// Number of the last change in the store that the records include.
     pub(super) epoch: u64,
 }
 
-impl Book {
-    pub(super) fn get(&self, upstream: &UpstreamName, kind: PinKind, name: &str) -> Option<&Record> {
+impl PinRecords {
+    pub(super) fn get(&self, upstream: &UpstreamName, kind: PinKind, name: &str) -> Option<&PinRecord> {
         self.records.get(upstream)?.get(&kind)?.get(name)
     }
 
-    pub(super) fn of(&self, key: &PinKey) -> Option<&Record> {
+    pub(super) fn of(&self, key: &PinKey) -> Option<&PinRecord> {
         self.get(&key.upstream, key.kind, &key.name)
     }
 
     /// Returns the launch record of an upstream.
-    pub(super) fn launch(&self, upstream: &UpstreamName) -> Option<&Record> {
+    pub(super) fn launch(&self, upstream: &UpstreamName) -> Option<&PinRecord> {
         self.get(upstream, PinKind::Launch, "")
     }
 
     /// Returns the launch record of a tool's upstream; `None` for other kinds of pins, which are
     /// never new.
-    pub(super) fn launch_of_tool(&self, key: &PinKey) -> Option<&Record> {
+    pub(super) fn launch_of_tool(&self, key: &PinKey) -> Option<&PinRecord> {
         self.launch(&key.upstream).filter(|_| key.kind == PinKind::Tool)
     }
 
-    pub(super) fn put(&mut self, key: PinKey, record: Record) -> Option<Record> {
+    pub(super) fn put(&mut self, key: PinKey, record: PinRecord) -> Option<PinRecord> {
         self.records.entry(key.upstream).or_default().entry(key.kind).or_default().insert(key.name, record)
     }
 
@@ -44,11 +44,11 @@ impl Book {
     }
 
     /// Returns the records of one kind of an upstream, by name.
-    pub(super) fn kind(&self, upstream: &UpstreamName, kind: PinKind) -> impl Iterator<Item = (&String, &Record)> {
+    pub(super) fn kind(&self, upstream: &UpstreamName, kind: PinKind) -> impl Iterator<Item = (&String, &PinRecord)> {
         self.records.get(upstream).and_then(|kinds| kinds.get(&kind)).into_iter().flatten()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (PinKey, &Record)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PinKey, &PinRecord)> {
         self.records.iter().flat_map(|(upstream, kinds)| {
             kinds.iter().flat_map(move |(kind, names)| {
                 names.iter().map(move |(name, record)| {

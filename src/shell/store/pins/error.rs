@@ -1,6 +1,6 @@
 //! Errors of decisions about pins.
 
-use crate::policy::Undecided;
+use crate::policy::PinDecisionError;
 use crate::store::db::DbError;
 
 /// The reason why an operator's decision did not apply.
@@ -11,7 +11,7 @@ pub enum PinError {
     #[error("{0:?} is the name of several things; say which with --kind")]
     Several(String),
     #[error(transparent)]
-    Undecided(#[from] Undecided),
+    Undecided(#[from] PinDecisionError),
     #[error(transparent)]
     Db(#[from] DbError),
 }

@@ -1,21 +1,21 @@
 //! Judges the items that an upstream lists by their pins. The work is done in pieces of [`PIECE`]
 //! items, so that other tasks go on meanwhile: no store operation covers more, and no lock is held
-//! for more except in [`Pins::make_room`].
+//! for more except in [`PinRegistry::make_room`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use strum::VariantArray as _;
 
-use super::book::Book;
-use super::news::Stored;
-use super::{Away, Judged, PinKey, PinKind, Pins, Tier};
+use super::book::PinRecords;
+use super::news::StoredPin;
+use super::{HiddenReason, ItemVerdict, PinKey, PinKind, PinRegistry, PinTier};
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
-use crate::mcp::method::List;
-use crate::policy::{Digest, OnChange, PinState, Reading};
+use crate::mcp::method::ItemList;
+use crate::policy::{ChangePolicy, Digest, PinState, ToolListing};
 use crate::store::db::DbError;
-use crate::store::pin_record::{Listed, Record, Step, Text};
+use crate::store::pin_record::{ListedDefinition, PinRecord, PinStep, PinText};
 
 /// Most items that one lock or one store operation covers.
 const PIECE: usize = 256;
@@ -30,20 +30,20 @@ pub struct ListedItems<'i> {
     /// Number of items that were in the last reading and are not in this one.
     pub removed: u64,
     /// The complete reading of the tools; `None` if the tools among the items may not be all.
-    pub reading: Option<Reading>,
+    pub reading: Option<ToolListing>,
 }
 
-impl Pins {
+impl PinRegistry {
     /// Judges the items that an upstream lists; the verdicts are in the order of the items. New and
     /// changed items are stored first, and the changes are announced. `doubt` returns a reason
     /// against an item; it is called only for items that need a decision. Blocks.
     pub fn judge(
         &self,
         upstream: &UpstreamName,
-        tier: Tier,
+        tier: PinTier,
         listed: ListedItems<'_>,
         doubt: &dyn Fn(&Definition) -> Option<String>,
-    ) -> Vec<Judged> {
+    ) -> Vec<ItemVerdict> {
         let ListedItems { items, is_recalled, removed, .. } = listed;
         // The reading matters only if it confirms something for the launch.
         let reading = listed.reading.filter(|reading| {
@@ -52,18 +52,18 @@ impl Pins {
         let mut unsettled: Vec<&Definition> = Vec::new();
         for piece in items.chunks(PIECE) {
             let book = self.book();
-            let is_first = |item: &Definition, record: &Record| {
-                let confirms = |(launch, reading): (&Record, Reading)| {
+            let is_first = |item: &Definition, record: &PinRecord| {
+                let confirms = |(launch, reading): (&PinRecord, ToolListing)| {
                     launch.takes(reading, item.audience.is_all()) && !record.confirmed.is_for(reading.launch)
                 };
-                item.list == List::Tools && book.launch(upstream).zip(reading).is_some_and(confirms)
+                item.list == ItemList::Tools && book.launch(upstream).zip(reading).is_some_and(confirms)
             };
             let known = |item: &&&Definition| {
                 let record = book.get(upstream, PinKind::of(item.list), &item.key);
                 record.is_some_and(|record| {
-                    let digest = record.known_as(Listed::of(item));
+                    let digest = record.known_as(ListedDefinition::of(item));
                     let is_stale = is_recalled && record.pin.approved() == Some(digest);
-                    is_stale || settled(record, digest, tier) && !is_first(item, record)
+                    is_stale || needs_no_decision(record, digest, tier) && !is_first(item, record)
                 })
             };
             unsettled.extend(piece.iter().filter(|item| !known(item)).copied());
@@ -74,32 +74,32 @@ impl Pins {
             let (forget, left_out) = self.make_room(upstream, tier.most, items, &unsettled);
             let taken = |item: &&&Definition| !left_out.contains(&(PinKind::of(item.list), item.key.as_str()));
             let steps = unsettled.iter().filter(taken).map(|item| {
-                let text = Text { digest: item.digest, text: Arc::from(item.canonical_text()) };
-                let (listed, doubt) = (Listed::of(item), doubt(item));
+                let text = PinText { digest: item.digest, text: Arc::from(item.canonical_text()) };
+                let (listed, doubt) = (ListedDefinition::of(item), doubt(item));
                 let (trust, on_change, is_for_all) = (tier.trust, tier.on_change, item.audience.is_all());
-                let step = Step::Seen { text, listed, trust, on_change, doubt, reading, is_for_all };
-                (key(upstream, item), step)
+                let step = PinStep::Seen { text, listed, trust, on_change, doubt, reading, is_for_all };
+                (pin_key(upstream, item), step)
             });
             // The launch counts as listed only after all of its tools are stored.
-            let launch = reading.map(|reading| (PinKey::launch(upstream), Step::Listed(reading)));
+            let launch = reading.map(|reading| (PinKey::launch(upstream), PinStep::Listed(reading)));
             let (stored, outcome) = self.take_in_pieces(steps.chain(launch), forget);
             self.tell(&stored, None, Some(removed));
             outcome.err()
         };
-        let judge = |book: &Book, item: &Definition| {
+        let judge = |book: &PinRecords, item: &Definition| {
             let record = book.get(upstream, PinKind::of(item.list), &item.key);
-            let digest = record.map(|record| record.known_as(Listed::of(item)));
+            let digest = record.map(|record| record.known_as(ListedDefinition::of(item)));
             match record.zip(digest) {
                 Some((record, digest)) if record.pin.shows(digest) => {
-                    record.shown(item, digest).map_or(Judged::Shown, |item| Judged::AsPinned(Box::new(item)))
+                    record.shown(item, digest).map_or(ItemVerdict::Shown, |item| ItemVerdict::AsPinned(Box::new(item)))
                 }
-                Some((record, _)) => Judged::Away(away(record, trouble.as_ref())),
+                Some((record, _)) => ItemVerdict::Away(hidden_reason(record, trouble.as_ref())),
                 None => {
                     let why = trouble.as_ref().map_or_else(
                         || format!("{} items of its kind were seen, more are not taken", tier.most),
                         |error| format!("its pin cannot be kept: {error}"),
                     );
-                    Judged::Away(Away { why, state: None, is_unkept: trouble.is_some() })
+                    ItemVerdict::Away(HiddenReason { why, state: None, is_unkept: trouble.is_some() })
                 }
             }
         };
@@ -115,9 +115,9 @@ impl Pins {
     /// Returns the stored records and the error. Blocks if there is a store.
     fn take_in_pieces(
         &self,
-        steps: impl Iterator<Item = (PinKey, Step)>,
+        steps: impl Iterator<Item = (PinKey, PinStep)>,
         forget: Vec<PinKey>,
-    ) -> (Vec<Stored>, Result<(), DbError>) {
+    ) -> (Vec<StoredPin>, Result<(), DbError>) {
         let (mut steps, mut forget, mut stored) = (steps.peekable(), forget, Vec::new());
         while steps.peek().is_some() || !forget.is_empty() {
             let piece = steps.by_ref().take(PIECE).collect();
@@ -152,7 +152,7 @@ impl Pins {
             }
             let listed: HashSet<&str> =
                 items.iter().filter(|item| PinKind::of(item.list) == kind).map(|item| item.key.as_str()).collect();
-            let gone = |(name, record): &(&String, &Record)| {
+            let gone = |(name, record): &(&String, &PinRecord)| {
                 record.pin.state() == PinState::Pinned && !listed.contains(name.as_str())
             };
             let mut old: Vec<(u64, &String)> =
@@ -169,20 +169,20 @@ impl Pins {
 
 /// Returns true if an item with that digest needs no decision: it is shown, or waits and is not
 /// accepted by `on-change`.
-fn settled(record: &Record, digest: Digest, tier: Tier) -> bool {
+fn needs_no_decision(record: &PinRecord, digest: Digest, tier: PinTier) -> bool {
     if record.pin.shows(digest) {
         return true;
     }
-    let accepts = tier.on_change == OnChange::Accept && record.pin.state() == PinState::Changed;
+    let accepts = tier.on_change == ChangePolicy::Accept && record.pin.state() == PinState::Changed;
     record.pin.waiting() == Some(digest) && !accepts
 }
 
-fn key(upstream: &UpstreamName, item: &Definition) -> PinKey {
+fn pin_key(upstream: &UpstreamName, item: &Definition) -> PinKey {
     PinKey { upstream: upstream.clone(), kind: PinKind::of(item.list), name: item.key.clone() }
 }
 
 /// Builds the reason why an item with this record is hidden.
-fn away(record: &Record, trouble: Option<&DbError>) -> Away {
+fn hidden_reason(record: &PinRecord, trouble: Option<&DbError>) -> HiddenReason {
     let state = record.pin.state();
     let why = match (state, trouble) {
         (PinState::Changed, _) => "its definition changed".to_owned(),
@@ -192,5 +192,5 @@ fn away(record: &Record, trouble: Option<&DbError>) -> Away {
         (PinState::Pinned, Some(error)) => format!("its definition changed, and its pin cannot be kept: {error}"),
         (PinState::Pinned, None) => "its definition changed".to_owned(),
     };
-    Away { why, state: Some(state), is_unkept: false }
+    HiddenReason { why, state: Some(state), is_unkept: false }
 }

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{PinError, PinView, Pins};
+use super::{PinError, PinRegistry, PinView};
 use crate::base::clock;
 use crate::catalog::glob::glob;
 use crate::policy::Digest;
 use crate::store::db::DbError;
-use crate::store::pin_record::{PinKey, PinKind, Step};
+use crate::store::pin_record::{PinKey, PinKind, PinStep};
 
 /// A pin, and the digest of the text that the operator was shown of it.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Decision {
+pub struct PinDecision {
     pub name: String,
     pub kind: PinKind,
     #[serde(rename = "digest")]
@@ -23,12 +23,12 @@ pub struct Decision {
 ///
 /// # Errors
 /// A sentence about the mistake in the pattern.
-pub fn matcher(pattern: &str) -> Result<impl Fn(&str) -> bool + use<>, String> {
+pub fn compile_pattern(pattern: &str) -> Result<impl Fn(&str) -> bool + use<>, String> {
     let matcher = glob(pattern)?.compile_matcher();
     Ok(move |name: &str| matcher.is_match(name))
 }
 
-impl Pins {
+impl PinRegistry {
     /// Returns the pins with these names, in that order; names without a pin are left out.
     pub fn views(&self, wanted: &[(String, PinKind)]) -> Vec<PinView> {
         let keys = self.keys_of(wanted.iter().map(|(name, kind)| (name.as_str(), *kind)));
@@ -45,20 +45,20 @@ impl Pins {
     /// When the store cannot be read or written; then nothing is decided.
     pub async fn decide_all(
         &self,
-        decisions: &[Decision],
+        decisions: &[PinDecision],
         approve: bool,
         by: &str,
     ) -> Result<Vec<Result<PinView, PinError>>, DbError> {
         self.refresh().await?;
         let by: Arc<str> = Arc::from(by);
         let keys = self.keys_of(decisions.iter().map(|decision| (decision.name.as_str(), decision.kind)));
-        let key = |decision: &Decision| keys.get(&(decision.name.as_str(), decision.kind)).cloned();
-        let step = |decision: &Decision| {
+        let key = |decision: &PinDecision| keys.get(&(decision.name.as_str(), decision.kind)).cloned();
+        let step = |decision: &PinDecision| {
             let (shown, by) = (decision.shown, Arc::clone(&by));
-            let step = if approve { Step::Approve { shown, by } } else { Step::Reject { shown, by } };
+            let step = if approve { PinStep::Approve { shown, by } } else { PinStep::Reject { shown, by } };
             Some((key(decision)?, step))
         };
-        let steps: Vec<(PinKey, Step)> = decisions.iter().filter_map(step).collect();
+        let steps: Vec<(PinKey, PinStep)> = decisions.iter().filter_map(step).collect();
         let now = clock::unix_seconds();
         let taken = match &self.0.db {
             Some(db) => db.take_steps(steps, Vec::new(), now).run().await?,
@@ -66,7 +66,7 @@ impl Pins {
         };
         self.tell(&self.put(&taken, &[]), Some(&by), None);
         let mut stepped = taken.stepped.into_iter();
-        let told = |decision: &Decision| {
+        let told = |decision: &PinDecision| {
             let unknown = || PinError::Unknown(decision.name.clone());
             key(decision).ok_or_else(unknown)?;
             let (key, after) = stepped.next().ok_or_else(unknown)?;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Digest, Entry, Event, ListChange, ListChanges, PinState};
-use crate::store::pin_record::{PinKey, PinKind, Record};
+use crate::policy::{AuditEntry, AuditEvent, Digest, ListChange, ListChanges, PinState};
+use crate::store::pin_record::{PinKey, PinKind, PinRecord};
 
 /// A changed or new pin.
 #[derive(Clone, Debug)]
@@ -24,16 +24,16 @@ pub struct PinChange {
 
 impl PinChange {
     /// Builds the audit record of the change.
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> AuditEntry {
         let is_launch = self.key.kind == PinKind::Launch;
-        Entry {
+        AuditEntry {
             upstream: Some(self.key.upstream.shared()),
             item: Some(Arc::from(self.key.canonical())),
             definition: self.digest,
             result: self.state.into_str(),
             by: self.by.clone(),
             why: self.why.to_string().into(),
-            ..Entry::new(if is_launch { Event::Launch } else { Event::Pin })
+            ..AuditEntry::new(if is_launch { AuditEvent::Launch } else { AuditEvent::Pin })
         }
     }
 }
@@ -49,9 +49,9 @@ pub struct PinNews {
 
 impl PinNews {
     /// Builds the audit records of the changes.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<AuditEntry> {
         match self.summary {
-            Some(summary) => vec![Entry::relisted(self.upstream.shared(), summary)],
+            Some(summary) => vec![AuditEntry::relisted(self.upstream.shared(), summary)],
             None => self.changes.iter().map(PinChange::entry).collect(),
         }
     }
@@ -68,15 +68,15 @@ pub type PinHook = Box<dyn Fn(&PinNews) + Send + Sync>;
 
 /// A stored record, and the record before it.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredPin {
     pub(super) key: PinKey,
-    pub(super) old: Option<Record>,
-    pub(super) new: Record,
+    pub(super) old: Option<PinRecord>,
+    pub(super) new: PinRecord,
 }
 
-impl Stored {
+impl StoredPin {
     /// Returns the record before if the pin itself has not changed.
-    fn same(&self) -> Option<&Record> {
+    fn same(&self) -> Option<&PinRecord> {
         self.old.as_ref().filter(|old| old.pin == self.new.pin)
     }
 
@@ -105,7 +105,7 @@ impl Stored {
     pub(super) fn change(&self, by: Option<&Arc<str>>) -> PinChange {
         let Self { key, old, new } = self;
         let pinned = new.visible();
-        let over = old.as_ref().and_then(Record::visible).filter(|was| pinned != Some(*was));
+        let over = old.as_ref().and_then(PinRecord::visible).filter(|was| pinned != Some(*was));
         let digest = new.pin.waiting().or(new.pin.approved());
         let (state, why) = (new.pin.state(), Arc::clone(&new.by));
         PinChange { key: key.clone(), over, state, digest, why, by: by.cloned() }

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::Pins;
+use super::PinRegistry;
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
-use crate::policy::Standing;
+use crate::policy::PinStatus;
 use crate::store::pin_record::PinKind;
 
-impl Pins {
+impl PinRegistry {
     /// Returns what the pins say about each of an upstream's tools, by name: whether the tool is
     /// new, and whether its text is in doubt.
-    pub fn standings(&self, upstream: &UpstreamName, tools: &[Definition]) -> HashMap<String, Standing> {
+    pub fn standings(&self, upstream: &UpstreamName, tools: &[Definition]) -> HashMap<String, PinStatus> {
         let book = self.book();
         let launch = book.launch(upstream);
         let standing = |tool: &Definition| {

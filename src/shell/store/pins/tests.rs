@@ -3,17 +3,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::catalog::name::UpstreamName;
 use crate::mcp::kinds::Audience;
-use crate::mcp::method::List;
-use crate::policy::Reading;
-use crate::policy::{Askers, Undecided};
-use crate::store::pin_record::Text;
+use crate::mcp::method::ItemList;
+use crate::policy::ToolListing;
+use crate::policy::{AskerListing, PinDecisionError};
+use crate::store::pin_record::PinText;
 use crate::wire::raw::RawJson;
 
 mod many_changes;
 
 const MOST: usize = 200;
-const TIER: Tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: MOST };
-const UNTRUSTED: Tier = Tier { trust: Trust::Untrusted, ..TIER };
+const TIER: PinTier = PinTier { trust: UpstreamTrust::Standard, on_change: ChangePolicy::Quarantine, most: MOST };
+const UNTRUSTED: PinTier = PinTier { trust: UpstreamTrust::Untrusted, ..TIER };
 
 fn name() -> UpstreamName {
     UpstreamName::parse("fx").unwrap()
@@ -21,12 +21,12 @@ fn name() -> UpstreamName {
 
 fn tool(key: &str, description: &str) -> Definition {
     let text = format!(r#"{{"name":"{key}","description":"{description}"}}"#);
-    Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+    Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap()
 }
 
 fn resource(n: usize) -> Definition {
     let text = format!(r#"{{"uri":"fx://{n}","name":"n"}}"#);
-    Definition::read(List::Resources, &RawJson::trusted(text)).unwrap()
+    Definition::read(ItemList::Resources, &RawJson::trusted(text)).unwrap()
 }
 
 fn of_items<'i>(items: &'i [&'i Definition]) -> ListedItems<'i> {
@@ -34,23 +34,23 @@ fn of_items<'i>(items: &'i [&'i Definition]) -> ListedItems<'i> {
 }
 
 /// Judges the items; returns for each whether it is shown.
-fn shown(pins: &Pins, tier: Tier, items: &[Definition]) -> Vec<bool> {
+fn shown(pins: &PinRegistry, tier: PinTier, items: &[Definition]) -> Vec<bool> {
     let items: Vec<&Definition> = items.iter().collect();
     pins.judge(&name(), tier, of_items(&items), &|_| None)
         .iter()
-        .map(|judged| !matches!(judged, Judged::Away(_)))
+        .map(|judged| !matches!(judged, ItemVerdict::Away(_)))
         .collect()
 }
 
 #[tokio::test]
 async fn a_hint_that_loosens_waits_even_where_changes_are_accepted() {
-    let accept = Tier { on_change: OnChange::Accept, ..TIER };
+    let accept = PinTier { on_change: ChangePolicy::Accept, ..TIER };
     let hinted = |description: &str, hints: &str| {
         let text = format!(r#"{{"name":"a","description":"{description}","annotations":{{{hints}}}}}"#);
-        Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+        Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap()
     };
-    for tier in [accept, Tier { trust: Trust::Trusted, ..accept }] {
-        let pins = Pins::memory();
+    for tier in [accept, PinTier { trust: UpstreamTrust::Trusted, ..accept }] {
+        let pins = PinRegistry::memory();
         let sees = |item: &Definition| shown(&pins, tier, std::slice::from_ref(item)) == [true];
         assert!(sees(&hinted("one", r#""readOnlyHint":false"#)));
         assert!(sees(&hinted("two", r#""readOnlyHint":false,"destructiveHint":true"#)), "it tightens");
@@ -68,7 +68,7 @@ async fn a_hint_that_loosens_waits_even_where_changes_are_accepted() {
 
 #[tokio::test]
 async fn a_change_waits_until_what_was_shown_is_approved() {
-    let pins = Pins::memory();
+    let pins = PinRegistry::memory();
     let (calls, persons) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (counted, named) = (Arc::clone(&calls), Arc::clone(&persons));
     pins.on_change(Box::new(move |news| {
@@ -90,7 +90,7 @@ async fn a_change_waits_until_what_was_shown_is_approved() {
     assert!(view.approved.unwrap().contains("one") && view.waiting.unwrap().contains("two"));
     assert_eq!(shown(&pins, TIER, std::slice::from_ref(&three)), [false]);
     let late = pins.approve("fx__a", None, two.digest, "local").await;
-    assert!(matches!(late, Err(PinError::Undecided(Undecided::ChangedSince))), "{late:?}");
+    assert!(matches!(late, Err(PinError::Undecided(PinDecisionError::ChangedSince))), "{late:?}");
     pins.approve("fx__a", None, three.digest, "uid:1").await.unwrap();
     assert_eq!(*persons.lock(), [None, None, Some(Arc::from("uid:1"))], "a change of a server has no person");
     assert_eq!(shown(&pins, TIER, &[three]), [true]);
@@ -101,7 +101,7 @@ async fn a_change_waits_until_what_was_shown_is_approved() {
 #[tokio::test]
 async fn pins_outlive_the_process_and_are_shared_with_others() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let open = || PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap();
     let (first, second) = (open(), open());
     let (one, two) = (tool("a", "one"), tool("a", "two"));
     assert_eq!(shown(&first, TIER, std::slice::from_ref(&one)), [true]);
@@ -125,8 +125,8 @@ async fn pins_outlive_the_process_and_are_shared_with_others() {
 
 #[test]
 fn an_untrusted_upstream_shows_nothing_by_itself_and_kinds_are_told_apart() {
-    let pins = Pins::memory();
-    let prompt = Definition::read(List::Prompts, &RawJson::trusted(r#"{"name":"a"}"#)).unwrap();
+    let pins = PinRegistry::memory();
+    let prompt = Definition::read(ItemList::Prompts, &RawJson::trusted(r#"{"name":"a"}"#)).unwrap();
     assert_eq!(shown(&pins, UNTRUSTED, &[tool("a", "one"), prompt]), [false, false]);
     assert!(matches!(pins.find("fx__a", None), Err(PinError::Several(_))));
     assert_eq!(pins.find("fx__a", Some(PinKind::Prompt)).unwrap().state, PinState::Quarantined);
@@ -135,7 +135,7 @@ fn an_untrusted_upstream_shows_nothing_by_itself_and_kinds_are_told_apart() {
 
 #[test]
 fn resources_come_and_go_but_a_tools_pin_is_never_pushed_out() {
-    let pins = Pins::memory();
+    let pins = PinRegistry::memory();
     let many: Vec<Definition> = (0..MOST).map(resource).collect();
     assert!(shown(&pins, TIER, &many).iter().all(|shown| *shown));
     let more: Vec<Definition> = (MOST..MOST + 10).map(resource).collect();
@@ -144,7 +144,7 @@ fn resources_come_and_go_but_a_tools_pin_is_never_pushed_out() {
     let tools: Vec<Definition> = (0..MOST).map(|n| tool(&format!("t{n}"), "one")).collect();
     assert!(shown(&pins, TIER, &tools).iter().all(|shown| *shown));
     assert_eq!(shown(&pins, TIER, &[tool("new", "x")]), [false]);
-    let roomier = Tier { most: MOST + 1, ..TIER };
+    let roomier = PinTier { most: MOST + 1, ..TIER };
     let in_order = shown(&pins, roomier, &[tool("one", "x"), tool("t1", "one"), tool("two", "x")]);
     assert_eq!(in_order, [true, true, false], "the last ones find no room");
     assert_eq!(shown(&pins, TIER, &[tool("t0", "two")]), [false], "it was not forgotten");
@@ -156,12 +156,12 @@ async fn new_launches_are_pinned_together_and_another_process_may_reject_one() {
     let nothing = std::io::ErrorKind::NotFound;
     let (config, _) = crate::config::parse(text, "test", &|_| None, &|_| Err(nothing.into())).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let pins = Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let pins = PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap();
     pins.pin_new_launches(config.upstreams.iter());
     let shown: Vec<String> = pins.list().iter().map(|pin| format!("{} {:?}", pin.name, pin.state)).collect();
     assert_eq!(shown, ["one Pinned", "two Pinned"]);
 
-    let other = Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let other = PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap();
     let launch = other.find("one", None).unwrap().shown().unwrap();
     other.reject("one", None, launch, "local").await.unwrap();
     let passes: Vec<bool> =
@@ -174,37 +174,37 @@ fn ordered(names: &str, words: &str) -> Definition {
     let text = format!(
         r#"{{"name":"a","inputSchema":{{"required":[{names}],"properties":{{"x":{{"default":"{words}"}}}}}}}}"#
     );
-    Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+    Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap()
 }
 
 #[tokio::test]
 async fn order_that_means_nothing_changes_no_pin_and_clients_get_the_pinned_bytes() {
     let dir = tempfile::tempdir().unwrap();
-    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+    for pins in [PinRegistry::memory(), PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap()] {
         let (one, two) = (ordered(r#""b","a""#, "z,y,x"), ordered(r#""a","b""#, "x,y,z"));
         let judged = |item: &Definition| pins.judge(&name(), TIER, of_items(&[item]), &|_| None).pop().unwrap();
-        assert!(matches!(judged(&one), Judged::Shown));
+        assert!(matches!(judged(&one), ItemVerdict::Shown));
         let changes = *pins.changes().borrow();
-        let Judged::AsPinned(shown) = judged(&two) else { panic!("it is shown in another order") };
+        let ItemVerdict::AsPinned(shown) = judged(&two) else { panic!("it is shown in another order") };
         assert_eq!((shown.raw, shown.digest), (one.raw.clone(), one.digest));
-        assert!(matches!(judged(&one), Judged::Shown));
+        assert!(matches!(judged(&one), ItemVerdict::Shown));
         assert_eq!(*pins.changes().borrow(), changes, "nothing is to be told");
-        assert!(matches!(judged(&ordered(r#""a","c""#, "x,y,z")), Judged::Away(_)));
+        assert!(matches!(judged(&ordered(r#""a","c""#, "x,y,z")), ItemVerdict::Away(_)));
         pins.reject("fx__a", None, pins.find("fx__a", None).unwrap().shown().unwrap(), "local").await.unwrap();
-        assert!(matches!(judged(&ordered(r#""c","a""#, "y,x,z")), Judged::Away(_)));
+        assert!(matches!(judged(&ordered(r#""c","a""#, "y,x,z")), ItemVerdict::Away(_)));
         assert_eq!(pins.find("fx__a", None).unwrap().state, PinState::Rejected, "any order of it is rejected");
-        assert!(matches!(judged(&two), Judged::AsPinned(_)), "the pin holds");
+        assert!(matches!(judged(&two), ItemVerdict::AsPinned(_)), "the pin holds");
     }
 }
 
 #[tokio::test]
 async fn a_list_of_an_earlier_run_does_not_take_a_change_back() {
     let dir = tempfile::tempdir().unwrap();
-    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+    for pins in [PinRegistry::memory(), PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap()] {
         let judged = |item: &Definition, is_recalled| {
             matches!(
                 pins.judge(&name(), TIER, ListedItems { is_recalled, ..of_items(&[item]) }, &|_| None)[..],
-                [Judged::Shown]
+                [ItemVerdict::Shown]
             )
         };
         let (approved, changed) = (tool("a", "one"), tool("a", "two"));
@@ -220,12 +220,12 @@ async fn a_list_of_an_earlier_run_does_not_take_a_change_back() {
 #[tokio::test]
 async fn one_decision_about_many_covers_what_was_shown_and_no_more() {
     let dir = tempfile::tempdir().unwrap();
-    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+    for pins in [PinRegistry::memory(), PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap()] {
         let of = |text: &str| ["a", "b", "c"].map(|key| tool(key, text));
         shown(&pins, TIER, &of("one"));
         let second = of("two");
         assert_eq!(shown(&pins, TIER, &second), [false; 3]);
-        let decision = |key: &str, shown| Decision { name: format!("fx__{key}"), kind: PinKind::Tool, shown };
+        let decision = |key: &str, shown| PinDecision { name: format!("fx__{key}"), kind: PinKind::Tool, shown };
         let wanted = ["a", "b", "nobody"].map(|key| (format!("fx__{key}"), PinKind::Tool));
         let views: Vec<_> = pins.views(&wanted).into_iter().map(|view| (view.name, view.waiting_digest)).collect();
         let want = [("a", 0), ("b", 1)].map(|(key, at)| (format!("fx__{key}"), Some(second[at].digest)));
@@ -254,22 +254,22 @@ async fn one_decision_about_many_covers_what_was_shown_and_no_more() {
 }
 
 /// Pins the launch of `fx` by that program, as an operator's configuration does.
-fn launched(pins: &Pins, program: &str) -> Digest {
+fn launched(pins: &PinRegistry, program: &str) -> Digest {
     let words = format!(r#"{{"command":["{program}"]}}"#);
-    let text = Text { digest: Digest::of(words.as_bytes()), text: Arc::from(words.as_str()) };
+    let text = PinText { digest: Digest::of(words.as_bytes()), text: Arc::from(words.as_str()) };
     let digest = text.digest;
-    let step = Step::Started { text, words, trust: Trust::Standard, folders: Vec::new() };
+    let step = PinStep::Started { text, words, trust: UpstreamTrust::Standard, folders: Vec::new() };
     pins.take_now(vec![(PinKey::launch(&name()), step)]).unwrap();
     digest
 }
 
 /// Lists these tools; returns the names of the new ones and of those in doubt.
-fn listed(pins: &Pins, reading: Option<Reading>, tools: &[Definition], doubtful: &str) -> (String, String) {
+fn listed(pins: &PinRegistry, reading: Option<ToolListing>, tools: &[Definition], doubtful: &str) -> (String, String) {
     let items: Vec<&Definition> = tools.iter().collect();
     let doubt = |item: &Definition| (item.key == doubtful).then(|| "it looks odd".to_owned());
     pins.judge(&name(), TIER, ListedItems { reading, ..of_items(&items) }, &doubt);
     let standings = pins.standings(&name(), tools);
-    let with = |test: fn(&crate::policy::Standing) -> bool| {
+    let with = |test: fn(&crate::policy::PinStatus) -> bool| {
         let keys = tools.iter().map(|tool| tool.key.as_str()).filter(|key| test(&standings[*key]));
         keys.collect::<Vec<_>>().join(" ")
     };
@@ -279,14 +279,14 @@ fn listed(pins: &Pins, reading: Option<Reading>, tools: &[Definition], doubtful:
 #[tokio::test]
 async fn a_tool_is_new_unless_the_first_inventory_of_its_launch_had_it_or_an_operator_confirmed_it() {
     let dir = tempfile::tempdir().unwrap();
-    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+    for pins in [PinRegistry::memory(), PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap()] {
         let of = |names: &str| names.split(' ').map(|key| tool(key, "one")).collect::<Vec<_>>();
         let new = |reading, tools: &[Definition]| listed(&pins, reading, tools, "").0;
         assert_eq!(new(None, &of("a")), "a", "without a launch nothing is known");
         let launch = launched(&pins, "one");
-        let read = |askers| Some(Reading { launch, askers });
+        let read = |askers| Some(ToolListing { launch, askers });
         assert_eq!(new(None, &of("a b")), "a b", "the list was not read to its end");
-        let other = Some(Reading { launch: Digest::of(b"other"), askers: Askers::Read });
+        let other = Some(ToolListing { launch: Digest::of(b"other"), askers: AskerListing::Read });
         assert_eq!(new(other, &of("a b")), "a b", "the list is that of another launch");
         let asked = |key: &str| {
             let mut tool = tool(key, "one");
@@ -294,35 +294,35 @@ async fn a_tool_is_new_unless_the_first_inventory_of_its_launch_had_it_or_an_ope
             tool
         };
         let few = asked("few");
-        assert_eq!(new(read(Askers::Awaited), &of("a b")), "");
-        assert_eq!(new(read(Askers::Awaited), &of("a b c")), "c");
+        assert_eq!(new(read(AskerListing::Awaited), &of("a b")), "");
+        assert_eq!(new(read(AskerListing::Awaited), &of("a b c")), "c");
         let with_few = [of("a b c d"), vec![few.clone()]].concat();
-        assert_eq!(new(read(Askers::Read), &with_few), "c d");
-        assert_eq!(new(read(Askers::Read), &[few, asked("later")]), "later");
+        assert_eq!(new(read(AskerListing::Read), &with_few), "c d");
+        assert_eq!(new(read(AskerListing::Read), &[few, asked("later")]), "later");
         assert_eq!(new(None, &of("a c")), "c", "a remembered list changes nothing");
 
         let changes = *pins.changes().borrow();
         let shown = tool("c", "one").digest;
         let wrong = pins.approve("fx__c", None, Digest::of(b"x"), "local").await;
-        assert!(matches!(wrong, Err(PinError::Undecided(Undecided::ChangedSince))), "{wrong:?}");
+        assert!(matches!(wrong, Err(PinError::Undecided(PinDecisionError::ChangedSince))), "{wrong:?}");
         assert!(pins.find("fx__c", None).unwrap().is_new && !pins.find("fx__a", None).unwrap().is_new);
         let view = pins.approve("fx__c", None, shown, "uid:1").await.unwrap();
         assert!(!view.is_new && view.by == "uid:1" && *pins.changes().borrow() > changes);
         let again = pins.approve("fx__c", None, shown, "uid:1").await;
-        assert!(matches!(again, Err(PinError::Undecided(Undecided::NothingWaits))), "{again:?}");
-        assert_eq!(new(read(Askers::Read), &of("a c d")), "d");
+        assert!(matches!(again, Err(PinError::Undecided(PinDecisionError::NothingWaits))), "{again:?}");
+        assert_eq!(new(read(AskerListing::Read), &of("a c d")), "d");
 
         // Another program has a first inventory of its own, and confirmations were for the old one.
         let launch = launched(&pins, "two");
         assert_eq!(new(None, &of("a b c d")), "a b c d");
-        assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a d")), "");
-        assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a b c d")), "b c");
+        assert_eq!(new(Some(ToolListing { launch, askers: AskerListing::Read }), &of("a d")), "");
+        assert_eq!(new(Some(ToolListing { launch, askers: AskerListing::Read }), &of("a b c d")), "b c");
         // A launch that comes back was listed already, and keeps its confirmations.
         let launch = launched(&pins, "one");
-        assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a b c d e")), "d e");
+        assert_eq!(new(Some(ToolListing { launch, askers: AskerListing::Read }), &of("a b c d e")), "d e");
         launched(&pins, "two");
     }
-    let reopened = Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let reopened = PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap();
     let tools = ["a", "b", "c", "d"].map(|key| tool(key, "one"));
     assert_eq!(listed(&reopened, None, &tools, "").0, "b c", "after a restart");
 }
@@ -330,11 +330,11 @@ async fn a_tool_is_new_unless_the_first_inventory_of_its_launch_had_it_or_an_ope
 #[tokio::test]
 async fn of_two_processes_one_takes_the_first_inventory() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let open = || PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap();
     let first = open();
     let launch = launched(&first, "one");
     let second = open();
-    let reading = Some(Reading { launch, askers: Askers::Read });
+    let reading = Some(ToolListing { launch, askers: AskerListing::Read });
     assert_eq!(listed(&first, reading, &[tool("a", "one")], "").0, "");
     assert_eq!(listed(&second, reading, &[tool("a", "one"), tool("b", "one")], "").0, "b", "it was too late");
 }
@@ -342,8 +342,8 @@ async fn of_two_processes_one_takes_the_first_inventory() {
 #[tokio::test]
 async fn a_doubt_is_one_of_the_text_and_outlives_its_approval() {
     let dir = tempfile::tempdir().unwrap();
-    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
-        let reading = Some(Reading { launch: launched(&pins, "one"), askers: Askers::Read });
+    for pins in [PinRegistry::memory(), PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap()] {
+        let reading = Some(ToolListing { launch: launched(&pins, "one"), askers: AskerListing::Read });
         let (odd, plain) = (tool("a", "odd"), tool("a", "plain"));
         let doubtful = |text: &Definition, doubt| listed(&pins, reading, std::slice::from_ref(text), doubt).1;
         assert_eq!(doubtful(&odd, "a"), "a");

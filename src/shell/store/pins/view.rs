@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::policy::{Digest, PinState};
-use crate::store::pin_record::{PinKey, PinKind, Record};
+use crate::store::pin_record::{PinKey, PinKind, PinRecord};
 
 /// One pin. Texts are an upstream's and must be escaped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub struct PinView {
 impl PinView {
     /// Builds the view of a record. `launch` is the launch record of a tool's upstream; a pinned
     /// tool that is not confirmed for it is shown as new.
-    pub(super) fn new(key: &PinKey, record: &Record, launch: Option<&Record>) -> Self {
+    pub(super) fn new(key: &PinKey, record: &PinRecord, launch: Option<&PinRecord>) -> Self {
         let is_pinned_tool = key.kind == PinKind::Tool && record.pin.state() == PinState::Pinned;
         Self {
             is_new: is_pinned_tool && record.awaits_confirmation(launch),

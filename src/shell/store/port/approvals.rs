@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::error::DbError;
-use super::operation::Operation;
-use crate::policy::consent::{ApprovalView, GrantRow, Wall};
+use super::operation::DbOperation;
+use crate::policy::consent::{ApprovalView, GrantRow, SteadySeconds};
 
 /// Beginning of a daemon's name among the owners of open approvals.
 pub const DAEMON: &str = "daemon-";
@@ -13,7 +13,7 @@ pub const DAEMON: &str = "daemon-";
 /// the stricter of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str)]
-pub enum Keeper {
+pub enum SettingOwner {
     #[strum(serialize = "operator")]
     Daemon,
     /// A gateway of `headend stdio`, which serves without the daemon.
@@ -23,7 +23,7 @@ pub enum Keeper {
 
 /// An operator's answer that another process left in the store.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct ForeignAnswer {
     pub prompt: String,
     /// A `Wish`; after a space the digest of the text that was shown, if the answer has it.
     pub answer: String,
@@ -32,15 +32,15 @@ pub struct Answered {
 
 /// A grant's uses that are not written yet.
 #[derive(Clone, Debug)]
-pub struct Used {
+pub struct UnwrittenGrantUses {
     pub id: Arc<str>,
     pub more: u64,
-    pub last_used: Wall,
+    pub last_used: SteadySeconds,
 }
 
 /// A grant that was revoked.
 #[derive(Debug)]
-pub struct Revoked {
+pub struct RevokedGrant {
     pub id: Arc<str>,
     /// The grant's row; `None` if it could not be read.
     pub row: Option<GrantRow>,
@@ -53,7 +53,7 @@ pub struct ApprovalChanges {
     pub version: i64,
     pub live: Vec<GrantRow>,
     /// Answers that the owner of their approvals has not judged.
-    pub answers: Vec<Answered>,
+    pub answers: Vec<ForeignAnswer>,
 }
 
 /// Operations on grants and open approvals together.
@@ -64,32 +64,37 @@ pub trait ApprovalOperations {
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn open_approvals(&self, unused: Wall, now: Wall) -> Result<Vec<GrantRow>, DbError>;
+    fn open_approvals(&self, unused: SteadySeconds, now: SteadySeconds) -> Result<Vec<GrantRow>, DbError>;
 
     /// Enters a live grant and removes the approval that it answers.
-    fn keep_grant(&self, row: GrantRow, prompt: String) -> Operation<'_, ()>;
+    fn keep_grant(&self, row: GrantRow, prompt: String) -> DbOperation<'_, ()>;
 
     /// Returns the changes for the process `owner`, if another process has changed the store since
     /// `version`.
-    fn approvals_changed(&self, owner: String, version: i64) -> Operation<'_, Option<ApprovalChanges>>;
+    fn approvals_changed(&self, owner: String, version: i64) -> DbOperation<'_, Option<ApprovalChanges>>;
 
     /// Adds uses, ends expired grants and drops old ones, once a minute.
-    fn settle_approvals(&self, used: Vec<Used>, unused: Wall, now: Wall) -> Operation<'_, ()>;
+    fn settle_approvals(
+        &self,
+        used: Vec<UnwrittenGrantUses>,
+        unused: SteadySeconds,
+        now: SteadySeconds,
+    ) -> DbOperation<'_, ()>;
 }
 
 /// Operations on grants. Every process enters and ends them.
 pub trait GrantOperations {
     /// Returns all live grants. A malformed row covers nothing.
-    fn grants(&self) -> Operation<'_, Vec<GrantRow>>;
+    fn grants(&self) -> DbOperation<'_, Vec<GrantRow>>;
 
     /// Takes the one use of a once-grant: true for exactly one caller over all processes.
-    fn consume_grant(&self, id: Arc<str>, now: Wall) -> Operation<'_, bool>;
+    fn consume_grant(&self, id: Arc<str>, now: SteadySeconds) -> DbOperation<'_, bool>;
 
     /// Ends one live grant, or all, and returns the ended grants, whether or not they can be read.
-    fn revoke_grants(&self, id: Option<String>, now: Wall) -> Operation<'_, Vec<Revoked>>;
+    fn revoke_grants(&self, id: Option<String>, now: SteadySeconds) -> DbOperation<'_, Vec<RevokedGrant>>;
 
     /// Ends grants whose definition or launch has changed.
-    fn invalidate_grants(&self, ids: Vec<Arc<str>>, now: Wall) -> Operation<'_, ()>;
+    fn invalidate_grants(&self, ids: Vec<Arc<str>>, now: SteadySeconds) -> DbOperation<'_, ()>;
 }
 
 /// Operations on open approvals and the answers of operators. By these a process can show and
@@ -101,36 +106,36 @@ pub trait GrantOperations {
 /// details, which have the arguments in them, are sealed.
 pub trait PromptOperations {
     /// Enters an open approval of the process `owner`.
-    fn enter_prompt(&self, owner: String, view: ApprovalView) -> Operation<'_, ()>;
+    fn enter_prompt(&self, owner: String, view: ApprovalView) -> DbOperation<'_, ()>;
 
     /// Returns all stored data of an open approval of any process; `None` if there is no such
     /// approval, its data does not open, or a process of an earlier release wrote it.
-    fn prompt_details(&self, id: String) -> Operation<'_, Option<ApprovalView>>;
+    fn prompt_details(&self, id: String) -> DbOperation<'_, Option<ApprovalView>>;
 
     /// Removes a closed approval.
-    fn remove_prompt(&self, id: String) -> Operation<'_, ()>;
+    fn remove_prompt(&self, id: String) -> DbOperation<'_, ()>;
 
     /// Removes the open approvals of all daemons, and returns them with an empty message. The
     /// caller must hold the lock of the state directory and must not have opened an approval.
-    fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<ApprovalView>>;
+    fn remove_prompts_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>>;
 
     /// Returns the open approvals, oldest first: of all processes, or without those of daemons, for
     /// commands that know that no daemon runs. An approval whose message does not open is left out.
-    fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<ApprovalView>>;
+    fn prompts(&self, now: SteadySeconds, with_daemons: bool) -> DbOperation<'_, Vec<ApprovalView>>;
 
     /// Leaves an answer for the owner of an open approval; false if there is no such approval. A
     /// second answer replaces one that was not taken.
-    fn leave_answer(&self, answered: Answered, now: Wall) -> Operation<'_, bool>;
+    fn leave_answer(&self, answered: ForeignAnswer, now: SteadySeconds) -> DbOperation<'_, bool>;
 
     /// Returns the owner's verdict about an answer, once there is one.
-    fn outcome(&self, prompt: String) -> Operation<'_, Option<String>>;
+    fn outcome(&self, prompt: String) -> DbOperation<'_, Option<String>>;
 
     /// Reports the outcome to the process that left an answer.
-    fn tell_outcome(&self, prompt: String, outcome: String) -> Operation<'_, ()>;
+    fn tell_outcome(&self, prompt: String, outcome: String) -> DbOperation<'_, ()>;
 
     /// Keeps a gateway's setting for the operator's commands.
-    fn keep_operator(&self, keeper: Keeper, setting: u64) -> Operation<'_, ()>;
+    fn keep_operator(&self, keeper: SettingOwner, setting: u64) -> DbOperation<'_, ()>;
 
     /// Returns the strictest setting of the gateways that ran last; 0 without one.
-    fn operator(&self) -> Operation<'_, u64>;
+    fn operator(&self) -> DbOperation<'_, u64>;
 }

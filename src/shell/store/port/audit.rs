@@ -1,14 +1,14 @@
 //! Operations on the store's knowledge of the audit log: the last record of each chain is kept
 //! outside of the log, so that a log that was cut or rolled back is noticed.
 
-use super::operation::Operation;
-use crate::policy::chain::Head;
+use super::operation::DbOperation;
+use crate::policy::chain::ChainHead;
 
 /// The last record of a chain that is known to be on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditHead {
     pub chain: String,
-    pub head: Head,
+    pub head: ChainHead,
     /// Name of the file with the record.
     pub segment: String,
 }
@@ -17,14 +17,14 @@ pub struct AuditHead {
 /// installation.
 pub trait AuditOperations {
     /// Returns the heads of all chains.
-    fn audit_heads(&self) -> Operation<'_, Vec<AuditHead>>;
+    fn audit_heads(&self) -> DbOperation<'_, Vec<AuditHead>>;
 
     /// Replaces the head of a chain.
-    fn keep_audit_head(&self, kept: AuditHead) -> Operation<'_, ()>;
+    fn keep_audit_head(&self, kept: AuditHead) -> DbOperation<'_, ()>;
 
     /// Removes the head of a chain that has no records left.
-    fn forget_audit_head(&self, chain: String) -> Operation<'_, ()>;
+    fn forget_audit_head(&self, chain: String) -> DbOperation<'_, ()>;
 
     /// Returns the secret of the installation, 32 random bytes that are made with the store.
-    fn installation_key(&self) -> Operation<'_, [u8; 32]>;
+    fn installation_key(&self) -> DbOperation<'_, [u8; 32]>;
 }

@@ -10,30 +10,30 @@ use crate::base::clock;
 
 /// Whether the store takes writes. Shared by the engine, which alone changes it, and its readers.
 #[derive(Debug, Default)]
-pub struct Health {
+pub struct StoreHealth {
     unwritable: AtomicBool,
     /// Number of connections that the engine has opened so far. Values that belong to one
     /// connection are told apart by it.
     connections: AtomicU64,
-    trouble: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<StoreTrouble>>,
 }
 
 /// The reason why the store takes no writes.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub struct StoreTrouble {
     pub why: String,
     /// Time of the first failed write, in seconds since 1970.
     pub since: u64,
 }
 
-impl Health {
+impl StoreHealth {
     /// Returns whether the last attempt to write succeeded.
     pub fn is_writable(&self) -> bool {
         !self.unwritable.load(Ordering::Acquire)
     }
 
     /// Returns the reason why the store takes no writes, while that is so.
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub fn trouble(&self) -> Option<StoreTrouble> {
         self.trouble.lock().clone()
     }
 
@@ -48,7 +48,7 @@ impl Health {
     /// Notes that a write failed, and logs that if the last write did not fail.
     pub(in crate::store) fn failed(&self, error: &DbError) {
         if !self.unwritable.swap(true, Ordering::AcqRel) {
-            *self.trouble.lock() = Some(Trouble { why: error.to_string(), since: clock::unix_seconds() });
+            *self.trouble.lock() = Some(StoreTrouble { why: error.to_string(), since: clock::unix_seconds() });
             tracing::error!(
                 error = %error,
                 "the store takes no writes: what it holds stays in force, and what would have to be written is refused until it does"

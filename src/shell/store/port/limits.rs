@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::error::DbError;
-use super::operation::Operation;
-use crate::policy::{Granted, Lease, Overdrawn, RowId, Stored, Used};
+use super::operation::DbOperation;
+use crate::policy::{BucketRow, LeaseBound, LimitLease, OverdrawnLimit, StoredBucket, UsedBucket};
 
 /// Operations on the bounds of limits, one for each bucket.
 pub trait LimitOperations {
@@ -15,13 +15,17 @@ pub trait LimitOperations {
     ///
     /// # Errors
     /// When they cannot be read.
-    fn limits(&self, now: Duration) -> Result<HashMap<RowId, Stored>, DbError>;
+    fn limits(&self, now: Duration) -> Result<HashMap<BucketRow, StoredBucket>, DbError>;
 
     /// Reads, extends and writes the bounds of all buckets that a call drew from, so that the call
     /// may be sent. `sweeps` removes buckets that are full again as well.
-    fn extend_lease(&self, lease: Lease, now: Duration, sweeps: bool)
-    -> Operation<'_, Result<Vec<Granted>, Overdrawn>>;
+    fn extend_lease(
+        &self,
+        lease: LimitLease,
+        now: Duration,
+        sweeps: bool,
+    ) -> DbOperation<'_, Result<Vec<LeaseBound>, OverdrawnLimit>>;
 
     /// Writes the exact use. If another process has drawn as well, its bound stays.
-    fn keep_used(&self, used: Vec<Used>, now: Duration) -> Operation<'_, ()>;
+    fn keep_used(&self, used: Vec<UsedBucket>, now: Duration) -> DbOperation<'_, ()>;
 }

@@ -7,17 +7,17 @@ use tokio::sync::oneshot;
 use super::error::DbError;
 
 /// The function that takes the outcome of an operation, once it is in the store or has failed.
-pub type Reply<T> = Box<dyn FnOnce(Result<T, DbError>) + Send>;
+pub type DbReply<T> = Box<dyn FnOnce(Result<T, DbError>) + Send>;
 
 /// An operation that has not begun. Its writes are on disk when its outcome is known; one that
 /// fails has written nothing.
 #[must_use = "an operation does nothing until it is run"]
-pub struct Operation<'s, T>(Box<dyn FnOnce(Reply<T>) + Send + 's>);
+pub struct DbOperation<'s, T>(Box<dyn FnOnce(DbReply<T>) + Send + 's>);
 
-impl<'s, T: Send + 'static> Operation<'s, T> {
+impl<'s, T: Send + 'static> DbOperation<'s, T> {
     /// Makes an operation, without beginning it. `begin` hands the request to the engine with the
     /// reply to call.
-    pub fn new(begin: impl FnOnce(Reply<T>) + Send + 's) -> Self {
+    pub fn new(begin: impl FnOnce(DbReply<T>) + Send + 's) -> Self {
         Self(Box::new(begin))
     }
 
@@ -62,7 +62,7 @@ impl<'s, T: Send + 'static> Operation<'s, T> {
     }
 }
 
-impl<T> std::fmt::Debug for Operation<'_, T> {
+impl<T> std::fmt::Debug for DbOperation<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Operation")
     }

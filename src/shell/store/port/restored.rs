@@ -2,7 +2,7 @@
 //! store. A backup has the mark from the beginning; the first start of a daemon on it and the
 //! operator's review change it.
 
-use super::operation::Operation;
+use super::operation::DbOperation;
 
 /// A restore that no person has reviewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,19 +26,19 @@ pub struct BackupRows {
 /// Operations on the mark of a restore and the identity of the store.
 pub trait RestoreOperations {
     /// Returns the restore that waits for a review.
-    fn restore_mark(&self) -> Operation<'_, Option<RestoreMark>>;
+    fn restore_mark(&self) -> DbOperation<'_, Option<RestoreMark>>;
 
     /// Gives the store a new identity, so that two restores of one backup have nothing in common.
-    fn renew_identity(&self) -> Operation<'_, ()>;
+    fn renew_identity(&self) -> DbOperation<'_, ()>;
 
     /// Notes that the restore is in the audit log.
-    fn note_restore_recorded(&self) -> Operation<'_, ()>;
+    fn note_restore_recorded(&self) -> DbOperation<'_, ()>;
 
     /// Removes the mark, and gives the store a new identity if no daemon has. Returns the time of
     /// the backup, or `None` if there was no mark.
-    fn end_restore_review(&self) -> Operation<'_, Option<u64>>;
+    fn end_restore_review(&self) -> DbOperation<'_, Option<u64>>;
 
     /// Returns the secret of this store beside its key: that of the installation, or of the
     /// restored backup.
-    fn identity(&self) -> Operation<'_, [u8; 32]>;
+    fn identity(&self) -> DbOperation<'_, [u8; 32]>;
 }

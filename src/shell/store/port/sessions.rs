@@ -2,8 +2,8 @@
 //! HTTP. Every process may remove those of ids that have expired.
 
 use super::error::DbError;
-use super::operation::Operation;
-use crate::engine::ended::{Ended, EndedSession, Floor};
+use super::operation::DbOperation;
+use crate::engine::ended::{EndedSession, EndedSessions, SessionFloor};
 use crate::engine::session_id::SessionName;
 
 /// The stored part of a session besides its id.
@@ -18,33 +18,33 @@ pub struct SessionRows {
 pub trait SessionOperations {
     /// Notes that a session has ended, and drops its stored part. A floor replaces the notes below
     /// it.
-    fn end_session(&self, session: EndedSession, floor: Option<Floor>) -> Operation<'_, ()>;
+    fn end_session(&self, session: EndedSession, floor: Option<SessionFloor>) -> DbOperation<'_, ()>;
 
     /// Notes that the oldest sessions of a caller have ended, because there are too many. A floor
     /// replaces the notes below it.
-    fn end_sessions_below(&self, floor: Floor) -> Operation<'_, ()>;
+    fn end_sessions_below(&self, floor: SessionFloor) -> DbOperation<'_, ()>;
 
     /// Returns the ended sessions whose ids have not expired, and removes the rows of others, if
     /// the store takes writes. Blocks.
     ///
     /// # Errors
     /// When they cannot be read.
-    fn ended_sessions(&self, now: u64) -> Result<Ended, DbError>;
+    fn ended_sessions(&self, now: u64) -> Result<EndedSessions, DbError>;
 
     /// Removes the rows of sessions whose ids have expired.
-    fn sweep_sessions(&self, now: u64) -> Operation<'_, ()>;
+    fn sweep_sessions(&self, now: u64) -> DbOperation<'_, ()>;
 
     /// Keeps the log level of a session, unless that has ended meanwhile.
-    fn keep_level(&self, session: EndedSession, level: &'static str) -> Operation<'_, ()>;
+    fn keep_level(&self, session: EndedSession, level: &'static str) -> DbOperation<'_, ()>;
 
     /// Keeps a resource that a session watches, at that place, unless the session has ended
     /// meanwhile.
-    fn keep_resource(&self, session: EndedSession, slot: u64, uri: String) -> Operation<'_, ()>;
+    fn keep_resource(&self, session: EndedSession, slot: u64, uri: String) -> DbOperation<'_, ()>;
 
     /// Drops a resource that a session watches no longer.
-    fn drop_resource(&self, name: SessionName, slot: u64) -> Operation<'_, ()>;
+    fn drop_resource(&self, name: SessionName, slot: u64) -> DbOperation<'_, ()>;
 
     /// Returns the stored part of a session; `None` if any of it does not open, since its key is
     /// gone.
-    fn kept_session(&self, name: SessionName) -> Operation<'_, Option<SessionRows>>;
+    fn kept_session(&self, name: SessionName) -> DbOperation<'_, Option<SessionRows>>;
 }

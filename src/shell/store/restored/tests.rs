@@ -18,9 +18,9 @@ fn restored() -> (TempDir, Db) {
     (place, db)
 }
 
-fn open_log(db: &Db) -> Audit {
+fn open_log(db: &Db) -> AuditLog {
     let metrics = Metrics::new().unwrap().audit();
-    audit::open_in(db.dir(), db, &config::Audit::default(), MAIN, metrics).unwrap()
+    audit::open_in(db.dir(), db, &config::AuditSettings::default(), MAIN, metrics).unwrap()
 }
 
 /// Repeats the steps of a daemon's start.

@@ -8,11 +8,13 @@ use rusqlite::Connection;
 use super::grants::{self, live};
 use super::{Sqlite, meta, prompts};
 use crate::base::clock;
-use crate::policy::consent::{GrantRow, Wall};
-use crate::store::port::{ApprovalChanges, ApprovalOperations, DbError, Operation, Store as _, Used};
+use crate::policy::consent::{GrantRow, SteadySeconds};
+use crate::store::port::{
+    ApprovalChanges, ApprovalOperations, DbError, DbOperation, StoreEngine as _, UnwrittenGrantUses,
+};
 
 impl ApprovalOperations for Sqlite {
-    fn open_approvals(&self, unused: Wall, now: Wall) -> Result<Vec<GrantRow>, DbError> {
+    fn open_approvals(&self, unused: SteadySeconds, now: SteadySeconds) -> Result<Vec<GrantRow>, DbError> {
         let seals = self.seals.clone();
         let opened = self
             .write(move |connection| {
@@ -31,7 +33,7 @@ impl ApprovalOperations for Sqlite {
         Ok(grants)
     }
 
-    fn keep_grant(&self, row: GrantRow, prompt: String) -> Operation<'_, ()> {
+    fn keep_grant(&self, row: GrantRow, prompt: String) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             grants::insert(connection, &row)?;
             prompts::delete(connection, &prompt)?;
@@ -39,7 +41,7 @@ impl ApprovalOperations for Sqlite {
         })
     }
 
-    fn approvals_changed(&self, owner: String, version: i64) -> Operation<'_, Option<ApprovalChanges>> {
+    fn approvals_changed(&self, owner: String, version: i64) -> DbOperation<'_, Option<ApprovalChanges>> {
         let health = Arc::clone(self.health());
         self.read(move |connection| {
             let now: i64 = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
@@ -50,18 +52,28 @@ impl ApprovalOperations for Sqlite {
             }
             // A process whose clock is behind would let the grants of the others live longer than
             // they promised.
-            clock::not_before(Duration::from_secs(meta::number(connection, meta::LATEST_TIME)?));
+            clock::advance_clock(Duration::from_secs(meta::number(connection, meta::LATEST_TIME)?));
             let (live, answers) = (live(connection)?, prompts::answers(connection, &owner)?);
             Ok(Some(ApprovalChanges { version: now, live, answers }))
         })
     }
 
-    fn settle_approvals(&self, used: Vec<Used>, unused: Wall, now: Wall) -> Operation<'_, ()> {
+    fn settle_approvals(
+        &self,
+        used: Vec<UnwrittenGrantUses>,
+        unused: SteadySeconds,
+        now: SteadySeconds,
+    ) -> DbOperation<'_, ()> {
         self.write(move |connection| settle(connection, &used, unused, now))
     }
 }
 
-fn settle(connection: &Connection, used: &[Used], unused: Wall, now: Wall) -> rusqlite::Result<()> {
+fn settle(
+    connection: &Connection,
+    used: &[UnwrittenGrantUses],
+    unused: SteadySeconds,
+    now: SteadySeconds,
+) -> rusqlite::Result<()> {
     grants::settle(connection, used, unused, now)?;
     prompts::sweep(connection, now)?;
     meta::saw(connection, now)

@@ -5,11 +5,11 @@ use rusqlite::params;
 
 use super::Sqlite;
 use crate::policy::Digest;
-use crate::policy::chain::Head;
-use crate::store::port::{AuditHead, AuditOperations, Operation};
+use crate::policy::chain::ChainHead;
+use crate::store::port::{AuditHead, AuditOperations, DbOperation};
 
 impl AuditOperations for Sqlite {
-    fn audit_heads(&self) -> Operation<'_, Vec<AuditHead>> {
+    fn audit_heads(&self) -> DbOperation<'_, Vec<AuditHead>> {
         self.read(|connection| {
             let mut query = connection.prepare("SELECT chain, seq, hash, segment FROM audit_heads ORDER BY chain")?;
             let rows = query.query_map([], |row| {
@@ -17,13 +17,13 @@ impl AuditOperations for Sqlite {
                 // of skipping the head.
                 let hash = Digest::from_bytes(&row.get::<_, Vec<u8>>(2)?).unwrap_or_else(|| Digest::of(b""));
                 let seq = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(u64::MAX);
-                Ok(AuditHead { chain: row.get(0)?, head: Head { seq, hash }, segment: row.get(3)? })
+                Ok(AuditHead { chain: row.get(0)?, head: ChainHead { seq, hash }, segment: row.get(3)? })
             })?;
             rows.collect()
         })
     }
 
-    fn keep_audit_head(&self, kept: AuditHead) -> Operation<'_, ()> {
+    fn keep_audit_head(&self, kept: AuditHead) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             let AuditHead { chain, head, segment } = kept;
             let mut replace = connection.prepare_cached(
@@ -34,11 +34,11 @@ impl AuditOperations for Sqlite {
         })
     }
 
-    fn forget_audit_head(&self, chain: String) -> Operation<'_, ()> {
+    fn forget_audit_head(&self, chain: String) -> DbOperation<'_, ()> {
         self.write(move |connection| connection.execute("DELETE FROM audit_heads WHERE chain = ?1", [chain]).map(drop))
     }
 
-    fn installation_key(&self) -> Operation<'_, [u8; 32]> {
+    fn installation_key(&self) -> DbOperation<'_, [u8; 32]> {
         self.read(|connection| {
             connection.query_row("SELECT value FROM meta WHERE key = 'key'", [], |row| row.get::<_, [u8; 32]>(0))
         })

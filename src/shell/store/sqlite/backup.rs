@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::error::told;
+use super::error::describe_error;
 use super::{FILE, open, restored};
 use crate::store::port::{BackupRows, DbError};
 
@@ -39,7 +39,7 @@ UPDATE logins SET claimed_by = NULL, claimed_until = NULL;
 pub fn back_up(state: &Path, to: &Path, now: u64) -> Result<BackupRows, DbError> {
     let (from, to) = (state.join(FILE), to.join(FILE));
     let snapshot = open::snapshot(&from)?;
-    let rows = strip(&snapshot, now).map_err(|error| told(&from, &error))?;
+    let rows = strip(&snapshot, now).map_err(|error| describe_error(&from, &error))?;
     write(&snapshot, &to)?;
     open::check_copy(&to)?;
     Ok(rows)
@@ -69,6 +69,6 @@ fn write(copy: &Connection, to: &Path) -> Result<(), DbError> {
     // `VACUUM INTO` takes an empty file, and keeps its mode.
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
     let file = file.map_err(|error| failed(error.to_string()))?;
-    copy.execute("VACUUM INTO ?1", [name]).map_err(|error| told(to, &error))?;
+    copy.execute("VACUUM INTO ?1", [name]).map_err(|error| describe_error(to, &error))?;
     file.sync_all().map_err(|error| failed(error.to_string()))
 }

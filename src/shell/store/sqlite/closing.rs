@@ -10,23 +10,23 @@ use parking_lot::{Condvar, Mutex};
 
 /// Threads of databases that have not ended.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningThreads {
     number: Mutex<usize>,
     fewer: Condvar,
 }
 
 /// Counts one thread until it is dropped.
-pub(super) struct Run<'r>(&'r Running);
+pub(super) struct ThreadCount<'r>(&'r RunningThreads);
 
-impl Running {
+impl RunningThreads {
     pub(super) const fn new() -> Self {
         Self { number: Mutex::new(0), fewer: Condvar::new() }
     }
 
     /// Counts one more thread.
-    pub(super) fn begin(&self) -> Run<'_> {
+    pub(super) fn begin(&self) -> ThreadCount<'_> {
         *self.number.lock() += 1;
-        Run(self)
+        ThreadCount(self)
     }
 
     /// Waits until no thread is left, no longer than `most`; returns whether none is.
@@ -36,7 +36,7 @@ impl Running {
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for ThreadCount<'_> {
     fn drop(&mut self) {
         *self.0.number.lock() -= 1;
         self.0.fewer.notify_all();
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_each_thread_and_for_none_without_end() {
-        let threads = Running::new();
+        let threads = RunningThreads::new();
         assert!(threads.wait(Duration::ZERO), "there is none");
         let (one, other) = (threads.begin(), threads.begin());
         drop(one);

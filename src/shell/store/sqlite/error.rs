@@ -7,7 +7,7 @@ use rusqlite::{ErrorCode, ffi};
 use crate::store::port::DbError;
 
 /// Returns the meaning of a `SQLite` error for the operator.
-pub(super) fn told(path: &Path, error: &rusqlite::Error) -> DbError {
+pub(super) fn describe_error(path: &Path, error: &rusqlite::Error) -> DbError {
     let (path, why) = (path.to_owned(), error.to_string());
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => DbError::Corrupt { path, why },

@@ -7,22 +7,24 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row, named_params, params};
 
 use super::{Sqlite, meta, signed, unsigned};
-use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime, ONCE_LIFE, Wall, askable};
-use crate::policy::{Caller, Digest, Evidence};
-use crate::store::port::{GrantOperations, Operation, Revoked, Used};
+use crate::policy::consent::{
+    ApprovalSubject, GrantArguments, GrantLifetime, GrantRow, ONCE_LIFE, SteadySeconds, parse_askable_kind,
+};
+use crate::policy::{ApprovalEvidence, Caller, Digest};
+use crate::store::port::{DbOperation, GrantOperations, RevokedGrant, UnwrittenGrantUses};
 
 /// Time for which ended grants are kept for inspection, in seconds.
-const KEPT: Wall = 90 * 24 * 3600;
+const KEPT: SteadySeconds = 90 * 24 * 3600;
 
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
                        below, lifetime, until, evidence, by, granted_at, last_used, uses";
 
 impl GrantOperations for Sqlite {
-    fn grants(&self) -> Operation<'_, Vec<GrantRow>> {
+    fn grants(&self) -> DbOperation<'_, Vec<GrantRow>> {
         self.read(live)
     }
 
-    fn consume_grant(&self, id: Arc<str>, now: Wall) -> Operation<'_, bool> {
+    fn consume_grant(&self, id: Arc<str>, now: SteadySeconds) -> DbOperation<'_, bool> {
         self.write(move |connection| {
             let sql = "UPDATE grants SET state = 'consumed', ended_at = ?2, last_used = ?2, uses = uses + 1 \
                        WHERE id = ?1 AND state = 'live' AND lifetime = 'once'";
@@ -30,7 +32,7 @@ impl GrantOperations for Sqlite {
         })
     }
 
-    fn revoke_grants(&self, id: Option<String>, now: Wall) -> Operation<'_, Vec<Revoked>> {
+    fn revoke_grants(&self, id: Option<String>, now: SteadySeconds) -> DbOperation<'_, Vec<RevokedGrant>> {
         self.write(move |connection| {
             let now = signed(meta::not_before(connection, now)?);
             let sql = format!(
@@ -38,13 +40,13 @@ impl GrantOperations for Sqlite {
                  RETURNING {COLUMNS}"
             );
             let mut statement = connection.prepare_cached(&sql)?;
-            let rows =
-                statement.query_map(params![id, now], |row| Ok(Revoked { id: id_of(row)?, row: readable(row)? }))?;
+            let rows = statement
+                .query_map(params![id, now], |row| Ok(RevokedGrant { id: id_of(row)?, row: readable(row)? }))?;
             rows.collect()
         })
     }
 
-    fn invalidate_grants(&self, ids: Vec<Arc<str>>, now: Wall) -> Operation<'_, ()> {
+    fn invalidate_grants(&self, ids: Vec<Arc<str>>, now: SteadySeconds) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             let sql = "UPDATE grants SET state = 'invalidated', ended_at = ?2 WHERE state = 'live' AND id = ?1";
             let mut statement = connection.prepare_cached(sql)?;
@@ -100,17 +102,17 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
     let text = |name: &str| row.get::<_, String>(name);
     let id = text("id")?;
     let until = row.get::<_, Option<i64>>("until")?.map(unsigned);
-    let asked = || -> rusqlite::Result<Option<Asked>> {
+    let asked = || -> rusqlite::Result<Option<ApprovalSubject>> {
         let digest = |name: &str| text(name).map(|hex| Digest::from_hex(&hex));
-        let kind = askable(&text("kind")?);
-        let need = text("need")?.parse::<Evidence>().ok();
+        let kind = parse_askable_kind(&text("kind")?);
+        let need = text("need")?.parse::<ApprovalEvidence>().ok();
         let caller = Caller::from_key(&text("caller")?);
         let (Some(kind), Some(need), Some(caller)) = (kind, need, caller) else { return Ok(None) };
         let (definition, launch, arguments) = (digest("definition")?, digest("launch")?, digest("arguments")?);
         let (Some(definition), Some(launch), Some(arguments)) = (definition, launch, arguments) else {
             return Ok(None);
         };
-        Ok(Some(Asked {
+        Ok(Some(ApprovalSubject {
             caller,
             session: None,
             upstream: Arc::from(text("upstream")?),
@@ -126,9 +128,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
     };
     let parts = (
         asked()?,
-        Arguments::parse(&text("scope")?, row.get::<_, Option<String>>("below")?.as_deref()),
-        Lifetime::parse(&text("lifetime")?, until).filter(|lifetime| *lifetime != Lifetime::Session),
-        text("evidence")?.parse::<Evidence>().ok(),
+        GrantArguments::parse(&text("scope")?, row.get::<_, Option<String>>("below")?.as_deref()),
+        GrantLifetime::parse(&text("lifetime")?, until).filter(|lifetime| *lifetime != GrantLifetime::Session),
+        text("evidence")?.parse::<ApprovalEvidence>().ok(),
     );
     let (Some(asked), Some(arguments), Some(lifetime), Some(evidence)) = parts else { return Ok(None) };
     Ok(Some(GrantRow {
@@ -145,7 +147,12 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
 }
 
 /// Adds uses, ends expired grants, removes old ones.
-pub(super) fn settle(connection: &Connection, used: &[Used], unused: Wall, now: Wall) -> rusqlite::Result<()> {
+pub(super) fn settle(
+    connection: &Connection,
+    used: &[UnwrittenGrantUses],
+    unused: SteadySeconds,
+    now: SteadySeconds,
+) -> rusqlite::Result<()> {
     let sql = "UPDATE grants SET uses = uses + ?2, last_used = max(last_used, ?3) WHERE id = ?1 AND state = 'live'";
     let mut statement = connection.prepare_cached(sql)?;
     for one in used {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::error::told;
-use crate::store::port::{DbError, Reply};
+use super::error::describe_error;
+use crate::store::port::{DbError, DbReply};
 
 /// Whether an operation needs a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum Transaction {
 }
 
 /// An operation as a trait object, independent of its result's type.
-pub(super) trait Job: Send {
+pub(super) trait DbJob: Send {
     fn transaction(&self) -> Transaction;
     /// Runs the operation and keeps the outcome. Returns the error of an operation that failed and
     /// must be undone.
@@ -27,27 +27,27 @@ pub(super) trait Job: Send {
 }
 
 /// An operation that waits for the thread.
-pub(super) struct Begun<T, W> {
+pub(super) struct QueuedOperation<T, W> {
     transaction: Transaction,
     work: Option<W>,
     outcome: Result<T, DbError>,
-    reply: Reply<T>,
+    reply: DbReply<T>,
 }
 
-impl<T, W> Begun<T, W> {
-    pub(super) fn new(transaction: Transaction, work: W, reply: Reply<T>) -> Self {
+impl<T, W> QueuedOperation<T, W> {
+    pub(super) fn new(transaction: Transaction, work: W, reply: DbReply<T>) -> Self {
         Self { transaction, work: Some(work), outcome: Err(DbError::Closed), reply }
     }
 }
 
-impl<T: Send, W: FnOnce(&Connection) -> rusqlite::Result<T> + Send> Job for Begun<T, W> {
+impl<T: Send, W: FnOnce(&Connection) -> rusqlite::Result<T> + Send> DbJob for QueuedOperation<T, W> {
     fn transaction(&self) -> Transaction {
         self.transaction
     }
 
     fn run(&mut self, connection: &Connection, path: &Path) -> Result<(), DbError> {
         if let Some(work) = self.work.take() {
-            self.outcome = work(connection).map_err(|error| told(path, &error));
+            self.outcome = work(connection).map_err(|error| describe_error(path, &error));
         }
         self.outcome.as_ref().map(drop).map_err(Clone::clone)
     }

@@ -7,18 +7,18 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Sqlite, meta};
-use crate::policy::{Granted, Lease, Overdrawn, RowId, Stored, Used, day_of};
-use crate::store::port::{DbError, LimitOperations, Operation};
+use crate::policy::{BucketRow, LeaseBound, LimitLease, OverdrawnLimit, StoredBucket, UsedBucket, day_of};
+use crate::store::port::{DbError, DbOperation, LimitOperations};
 
 impl LimitOperations for Sqlite {
-    fn limits(&self, now: Duration) -> Result<HashMap<RowId, Stored>, DbError> {
+    fn limits(&self, now: Duration) -> Result<HashMap<BucketRow, StoredBucket>, DbError> {
         let swept = self.write(move |connection| sweep(connection, now)).run_now();
         swept.or_else(|error| if error.is_unwritable() { Ok(()) } else { Err(error) })?;
         let all = self.read(|connection| {
             let mut select = connection.prepare("SELECT limit_id, bucket, day, state FROM limits")?;
             let rows = select.query_map([], |row| {
-                let id = RowId { limit: row.get(0)?, bucket: row.get(1)? };
-                Ok((id, Stored { day: row.get(2)?, state: row.get(3)? }))
+                let id = BucketRow { limit: row.get(0)?, bucket: row.get(1)? };
+                Ok((id, StoredBucket { day: row.get(2)?, state: row.get(3)? }))
             })?;
             rows.collect()
         });
@@ -27,10 +27,10 @@ impl LimitOperations for Sqlite {
 
     fn extend_lease(
         &self,
-        lease: Lease,
+        lease: LimitLease,
         now: Duration,
         sweeps: bool,
-    ) -> Operation<'_, Result<Vec<Granted>, Overdrawn>> {
+    ) -> DbOperation<'_, Result<Vec<LeaseBound>, OverdrawnLimit>> {
         self.write(move |connection| {
             if sweeps {
                 sweep(connection, now)?;
@@ -39,7 +39,7 @@ impl LimitOperations for Sqlite {
         })
     }
 
-    fn keep_used(&self, used: Vec<Used>, now: Duration) -> Operation<'_, ()> {
+    fn keep_used(&self, used: Vec<UsedBucket>, now: Duration) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             let sql = "UPDATE limits SET day = ?3, state = ?4 \
                        WHERE limit_id = ?1 AND bucket = ?2 AND day = ?5 AND state = ?6";
@@ -54,7 +54,11 @@ impl LimitOperations for Sqlite {
     }
 }
 
-fn extend(connection: &Connection, lease: &Lease, now: Duration) -> rusqlite::Result<Result<Vec<Granted>, Overdrawn>> {
+fn extend(
+    connection: &Connection,
+    lease: &LimitLease,
+    now: Duration,
+) -> rusqlite::Result<Result<Vec<LeaseBound>, OverdrawnLimit>> {
     let mut all = Vec::new();
     let mut wrote = false;
     for claim in lease.claims() {
@@ -63,7 +67,7 @@ fn extend(connection: &Connection, lease: &Lease, now: Duration) -> rusqlite::Re
             Ok(granted) => granted,
             Err(overdrawn) => return Ok(Err(overdrawn)),
         };
-        if let Some(Stored { day, state }) = granted.write {
+        if let Some(StoredBucket { day, state }) = granted.write {
             let sql = "INSERT INTO limits (limit_id, bucket, day, state) VALUES (?1, ?2, ?3, ?4) \
                        ON CONFLICT (limit_id, bucket) DO UPDATE SET day = excluded.day, state = excluded.state";
             connection.prepare_cached(sql)?.execute(params![row.limit, row.bucket, day, state])?;
@@ -77,10 +81,10 @@ fn extend(connection: &Connection, lease: &Lease, now: Duration) -> rusqlite::Re
     Ok(Ok(all))
 }
 
-fn stored(connection: &Connection, row: &RowId) -> rusqlite::Result<Option<Stored>> {
+fn stored(connection: &Connection, row: &BucketRow) -> rusqlite::Result<Option<StoredBucket>> {
     let sql = "SELECT day, state FROM limits WHERE limit_id = ?1 AND bucket = ?2";
     let mut select = connection.prepare_cached(sql)?;
-    let read = |row: &rusqlite::Row<'_>| Ok(Stored { day: row.get(0)?, state: row.get(1)? });
+    let read = |row: &rusqlite::Row<'_>| Ok(StoredBucket { day: row.get(0)?, state: row.get(1)? });
     select.query_row([&row.limit, &row.bucket], read).optional()
 }
 

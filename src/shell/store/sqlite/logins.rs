@@ -4,11 +4,11 @@
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Sqlite, no_key, signed, unsigned};
-use crate::store::port::{Claim, Claimant, KeptLogin, LoginKey, LoginOperations, MadeLogin, Operation};
-use crate::store::seal::{Opened, Seals};
+use crate::store::port::{ClaimKey, DbOperation, KeptLogin, LoginKey, LoginOperations, LoginRowClaim, NewLogin};
+use crate::store::seal::{Seals, UnsealedValue};
 
 impl LoginOperations for Sqlite {
-    fn login(&self, key: LoginKey) -> Operation<'_, Option<KeptLogin>> {
+    fn login(&self, key: LoginKey) -> DbOperation<'_, Option<KeptLogin>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = "SELECT version, state = 'expired', value FROM logins WHERE upstream = ?1 AND launch = ?2";
@@ -17,18 +17,18 @@ impl LoginOperations for Sqlite {
             });
             let Some((version, is_expired, stored)) = row.optional()? else { return Ok(None) };
             let value = match seals.open(&login_place(&key), &stored) {
-                Opened::Text { text, .. } => Some(text),
+                UnsealedValue::Text { text, .. } => Some(text),
                 // A login is never written in the clear.
-                Opened::Clear | Opened::Lost => None,
+                UnsealedValue::Clear | UnsealedValue::Lost => None,
             };
             Ok(Some(KeptLogin { version: unsigned(version), is_expired, value }))
         })
     }
 
-    fn keep_login(&self, made: MadeLogin) -> Operation<'_, Option<String>> {
+    fn keep_login(&self, made: NewLogin) -> DbOperation<'_, Option<String>> {
         let seals = self.seals.clone();
         self.write(move |connection| {
-            let MadeLogin { key, issuer, issuer_before, version, value } = made;
+            let NewLogin { key, issuer, issuer_before, version, value } = made;
             let kept = issuer_of(connection, &key)?;
             if kept != issuer_before
                 && let Some(kept) = kept
@@ -47,11 +47,11 @@ impl LoginOperations for Sqlite {
         })
     }
 
-    fn login_issuer(&self, key: LoginKey) -> Operation<'_, Option<String>> {
+    fn login_issuer(&self, key: LoginKey) -> DbOperation<'_, Option<String>> {
         self.read(move |connection| issuer_of(connection, &key))
     }
 
-    fn has_unowned_logins(&self) -> Operation<'_, bool> {
+    fn has_unowned_logins(&self) -> DbOperation<'_, bool> {
         self.read(|connection| {
             let sql = "SELECT EXISTS (SELECT 1 FROM logins WHERE upstream = '') \
                        OR EXISTS (SELECT 1 FROM registrations WHERE upstream = '')";
@@ -59,20 +59,20 @@ impl LoginOperations for Sqlite {
         })
     }
 
-    fn adopt_logins(&self, keys: Vec<LoginKey>) -> Operation<'_, ()> {
+    fn adopt_logins(&self, keys: Vec<LoginKey>) -> DbOperation<'_, ()> {
         let seals = self.seals.clone();
         self.write(move |connection| {
             for launch in unowned(connection, "logins")? {
                 match owner(&keys, &launch) {
-                    Owner::Unknown => {}
-                    Owner::One(key) => adopt_login(connection, &seals, key)?,
-                    Owner::Several => remove_unowned(connection, "logins", &launch)?,
+                    AdoptingUpstream::Unknown => {}
+                    AdoptingUpstream::One(key) => adopt_login(connection, &seals, key)?,
+                    AdoptingUpstream::Several => remove_unowned(connection, "logins", &launch)?,
                 }
             }
             // A login has its registration in it. Without an old one, the next login registers
             // headend again.
             for launch in unowned(connection, "registrations")? {
-                if !matches!(owner(&keys, &launch), Owner::Unknown) {
+                if !matches!(owner(&keys, &launch), AdoptingUpstream::Unknown) {
                     remove_unowned(connection, "registrations", &launch)?;
                 }
             }
@@ -80,7 +80,7 @@ impl LoginOperations for Sqlite {
         })
     }
 
-    fn claim_login(&self, who: Claimant, now: u64, until: u64) -> Operation<'_, Claim> {
+    fn claim_login(&self, who: ClaimKey, now: u64, until: u64) -> DbOperation<'_, LoginRowClaim> {
         self.write(move |connection| {
             let sql = "SELECT tried, claimed_by, claimed_until FROM logins \
                        WHERE upstream = ?1 AND launch = ?2 AND version = ?3 AND state = 'live'";
@@ -90,21 +90,21 @@ impl LoginOperations for Sqlite {
                     Ok((row.get(0)?, row.get(1)?, row.get(2)?))
                 })
                 .optional()?;
-            let Some((was_tried, claimed_by, claimed_until)) = row else { return Ok(Claim::Moved) };
+            let Some((was_tried, claimed_by, claimed_until)) = row else { return Ok(LoginRowClaim::Moved) };
             let is_claimed = claimed_until.is_some_and(|end| unsigned(end) > now);
             if is_claimed && claimed_by.is_some_and(|by| by != signed(who.by)) {
-                return Ok(Claim::Busy);
+                return Ok(LoginRowClaim::Busy);
             }
             let sql = "UPDATE logins SET claimed_by = ?4, claimed_until = ?5, tried = 1 \
                        WHERE upstream = ?1 AND launch = ?2 AND version = ?3";
             let LoginKey { upstream, launch } = who.key;
             let values = params![upstream, launch, signed(who.version), signed(who.by), signed(until)];
             connection.prepare_cached(sql)?.execute(values)?;
-            Ok(Claim::Mine { was_tried })
+            Ok(LoginRowClaim::Mine { was_tried })
         })
     }
 
-    fn renew_login(&self, who: Claimant, version: u64, value: String) -> Operation<'_, bool> {
+    fn renew_login(&self, who: ClaimKey, version: u64, value: String) -> DbOperation<'_, bool> {
         let seals = self.seals.clone();
         self.write(move |connection| {
             let value = seals.seal(&login_place(&who.key), &value).ok_or_else(no_key)?;
@@ -116,7 +116,7 @@ impl LoginOperations for Sqlite {
         })
     }
 
-    fn release_login(&self, who: Claimant, tried: bool) -> Operation<'_, ()> {
+    fn release_login(&self, who: ClaimKey, tried: bool) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             let sql = "UPDATE logins SET claimed_by = NULL, claimed_until = NULL, tried = ?5 \
                        WHERE upstream = ?1 AND launch = ?2 AND version = ?3 AND claimed_by = ?4";
@@ -126,7 +126,7 @@ impl LoginOperations for Sqlite {
         })
     }
 
-    fn expire_login(&self, key: LoginKey, version: u64) -> Operation<'_, bool> {
+    fn expire_login(&self, key: LoginKey, version: u64) -> DbOperation<'_, bool> {
         self.write(move |connection| {
             let sql = "UPDATE logins SET state = 'expired', claimed_by = NULL, claimed_until = NULL \
                        WHERE upstream = ?1 AND launch = ?2 AND version = ?3";
@@ -134,14 +134,14 @@ impl LoginOperations for Sqlite {
         })
     }
 
-    fn forget_login(&self, key: LoginKey) -> Operation<'_, bool> {
+    fn forget_login(&self, key: LoginKey) -> DbOperation<'_, bool> {
         self.write(move |connection| {
             let sql = "DELETE FROM logins WHERE upstream = ?1 AND launch = ?2";
             Ok(connection.prepare_cached(sql)?.execute([key.upstream, key.launch])? > 0)
         })
     }
 
-    fn registrations(&self, key: LoginKey) -> Operation<'_, Vec<String>> {
+    fn registrations(&self, key: LoginKey) -> DbOperation<'_, Vec<String>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = "SELECT issuer, value FROM registrations WHERE upstream = ?1 AND launch = ?2";
@@ -152,7 +152,7 @@ impl LoginOperations for Sqlite {
             let mut found = Vec::new();
             for row in rows {
                 let (issuer, stored) = row?;
-                if let Opened::Text { text, .. } = seals.open(&registration_place(&key, &issuer), &stored) {
+                if let UnsealedValue::Text { text, .. } = seals.open(&registration_place(&key, &issuer), &stored) {
                     found.push(text);
                 }
             }
@@ -160,7 +160,7 @@ impl LoginOperations for Sqlite {
         })
     }
 
-    fn keep_registration(&self, key: LoginKey, issuer: String, value: String) -> Operation<'_, ()> {
+    fn keep_registration(&self, key: LoginKey, issuer: String, value: String) -> DbOperation<'_, ()> {
         let seals = self.seals.clone();
         self.write(move |connection| {
             let value = seals.seal(&registration_place(&key, &issuer), &value).ok_or_else(no_key)?;
@@ -170,7 +170,7 @@ impl LoginOperations for Sqlite {
         })
     }
 
-    fn forget_registrations(&self, key: LoginKey) -> Operation<'_, ()> {
+    fn forget_registrations(&self, key: LoginKey) -> DbOperation<'_, ()> {
         self.write(move |connection| forget_registrations(connection, &key))
     }
 }
@@ -186,19 +186,19 @@ fn forget_registrations(connection: &Connection, key: &LoginKey) -> rusqlite::Re
 }
 
 /// The upstream that adopts what was kept for a launch.
-enum Owner<'k> {
+enum AdoptingUpstream<'k> {
     /// No upstream of now has that launch.
     Unknown,
     One(&'k LoginKey),
     Several,
 }
 
-fn owner<'k>(keys: &'k [LoginKey], launch: &str) -> Owner<'k> {
+fn owner<'k>(keys: &'k [LoginKey], launch: &str) -> AdoptingUpstream<'k> {
     let mut owners = keys.iter().filter(|key| key.launch == launch);
     match (owners.next(), owners.next()) {
-        (None, _) => Owner::Unknown,
-        (Some(key), None) => Owner::One(key),
-        (Some(_), Some(_)) => Owner::Several,
+        (None, _) => AdoptingUpstream::Unknown,
+        (Some(key), None) => AdoptingUpstream::One(key),
+        (Some(_), Some(_)) => AdoptingUpstream::Several,
     }
 }
 
@@ -220,7 +220,7 @@ fn adopt_login(connection: &Connection, seals: &Seals, key: &LoginKey) -> rusqli
         connection.query_row(sql, [&key.launch], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let old = LoginKey { upstream: String::new(), launch: key.launch.clone() };
     // Without its key the login cannot be read, now or later.
-    if let Opened::Text { text, .. } = seals.open(&login_place(&old), &stored) {
+    if let UnsealedValue::Text { text, .. } = seals.open(&login_place(&old), &stored) {
         let value = seals.seal(&login_place(key), &text).ok_or_else(no_key)?;
         let sql = "UPDATE OR IGNORE logins SET upstream = ?1, value = ?2 WHERE upstream = '' AND launch = ?3";
         connection.execute(sql, [&key.upstream, &value, &key.launch])?;

@@ -16,7 +16,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::error::told;
+use super::error::describe_error;
 use super::schema;
 use crate::base::clock;
 use crate::config::guard;
@@ -36,32 +36,32 @@ const COPIES: usize = 5;
 const PAGES: std::ffi::c_int = 1024;
 
 /// Opens and judges the file for reading and writing, made if it is missing.
-pub(super) fn writing(path: &Path) -> Result<Connection, DbError> {
+pub(super) fn open_for_writing(path: &Path) -> Result<Connection, DbError> {
     make_file(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| told(path, &error))?;
-    prepare(&connection).map_err(|error| told(path, &error))?;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| describe_error(path, &error))?;
+    prepare(&connection).map_err(|error| describe_error(path, &error))?;
     schema::migrate(&mut connection, &clock::random()).map_err(|obstacle| stopped(path, obstacle))?;
-    connection.busy_timeout(BUSY).map_err(|error| told(path, &error))?;
+    connection.busy_timeout(BUSY).map_err(|error| describe_error(path, &error))?;
     Ok(connection)
 }
 
 /// Makes a database without a file.
 #[cfg(test)]
 pub(super) fn in_memory(path: &Path) -> Result<Connection, DbError> {
-    let mut connection = Connection::open_in_memory().map_err(|error| told(path, &error))?;
-    harden(&connection).map_err(|error| told(path, &error))?;
+    let mut connection = Connection::open_in_memory().map_err(|error| describe_error(path, &error))?;
+    harden(&connection).map_err(|error| describe_error(path, &error))?;
     schema::migrate(&mut connection, &clock::random()).map_err(|obstacle| stopped(path, obstacle))?;
     Ok(connection)
 }
 
-fn stopped(path: &Path, obstacle: schema::Obstacle) -> DbError {
+fn stopped(path: &Path, obstacle: schema::SchemaObstacle) -> DbError {
     match obstacle {
-        schema::Obstacle::Newer(found) => DbError::Newer { path: path.to_owned(), found, known: schema::VERSION },
-        schema::Obstacle::Foreign => {
+        schema::SchemaObstacle::Newer(found) => DbError::Newer { path: path.to_owned(), found, known: schema::VERSION },
+        schema::SchemaObstacle::Foreign => {
             DbError::Corrupt { path: path.to_owned(), why: "its tables are not ours".to_owned() }
         }
-        schema::Obstacle::Sql(error) => told(path, &error),
+        schema::SchemaObstacle::Sql(error) => describe_error(path, &error),
     }
 }
 
@@ -92,7 +92,7 @@ fn make_file(path: &Path) -> Result<(), DbError> {
         Err(error) => return Err(failed(path, &error)),
     }
     let [file, ..] = files(path);
-    if judged(path)?.permissions().mode() & guard::SECRET != 0 {
+    if check_files(path)?.permissions().mode() & guard::SECRET != 0 {
         let alone = fs::Permissions::from_mode(0o600);
         fs::set_permissions(&file, alone).map_err(|error| failed(&file, &error))?;
     }
@@ -100,16 +100,16 @@ fn make_file(path: &Path) -> Result<(), DbError> {
 }
 
 /// Judges the file, which is there, and those beside it.
-fn judged(path: &Path) -> Result<fs::Metadata, DbError> {
+fn check_files(path: &Path) -> Result<fs::Metadata, DbError> {
     let refused = |path: &Path, error: io::Error| DbError::Refused { path: path.to_owned(), why: error.to_string() };
     let [file, others @ ..] = files(path);
     for other in others {
-        match guard::look(&other, guard::SHARED) {
+        match guard::check_path(&other, guard::SHARED) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refused(&other, error)),
             _ => {}
         }
     }
-    guard::look(&file, guard::SHARED).map_err(|error| refused(&file, error))
+    guard::check_path(&file, guard::SHARED).map_err(|error| refused(&file, error))
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
@@ -153,9 +153,9 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
 
 /// A fingerprint of the file and its log: their lengths and modification times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp([Option<(u64, SystemTime)>; 2]);
+pub(super) struct FileStamp([Option<(u64, SystemTime)>; 2]);
 
-impl Stamp {
+impl FileStamp {
     pub(super) fn of(path: &Path) -> Self {
         let one = |path: PathBuf| {
             let data = fs::symlink_metadata(path).ok()?;
@@ -174,29 +174,29 @@ impl Stamp {
 
 /// A copy of the file's content in memory, which takes no writes.
 #[derive(Debug)]
-pub(super) struct Copied {
+pub(super) struct ReadOnlyCopy {
     pub(super) connection: Connection,
     /// The fingerprint of the file when it was copied.
-    pub(super) stamp: Stamp,
+    pub(super) stamp: FileStamp,
 }
 
 /// Copies a file of this program's version. Nothing on the disk changes.
 ///
 /// # Errors
 /// When not all that was committed can be read.
-pub(super) fn copied(path: &Path) -> Result<Copied, DbError> {
-    let sql = |error: rusqlite::Error| told(path, &error);
+pub(super) fn copy_to_memory(path: &Path) -> Result<ReadOnlyCopy, DbError> {
+    let sql = |error: rusqlite::Error| describe_error(path, &error);
     for _ in 0..COPIES {
-        judged(path)?;
-        let stamp = Stamp::of(path);
+        check_files(path)?;
+        let stamp = FileStamp::of(path);
         let connection = copy(path, stamp)?;
-        if Stamp::of(path) != stamp {
+        if FileStamp::of(path) != stamp {
             continue;
         }
         harden(&connection).map_err(sql)?;
         judge_version(&connection, path)?;
         connection.pragma_update(None, "query_only", true).map_err(sql)?;
-        return Ok(Copied { connection, stamp });
+        return Ok(ReadOnlyCopy { connection, stamp });
     }
     Err(DbError::Busy { path: path.to_owned() })
 }
@@ -207,24 +207,24 @@ pub(super) fn copied(path: &Path) -> Result<Copied, DbError> {
 /// # Errors
 /// When not all that was committed can be read.
 pub(super) fn snapshot(path: &Path) -> Result<Connection, DbError> {
-    judged(path)?;
+    check_files(path)?;
     let source = match source(path) {
         Ok(source) => source,
         // The disk takes no writes, not even those of a reader.
         Err(error) if error.is_unwritable() => {
-            let Copied { connection, .. } = copied(path)?;
-            connection.pragma_update(None, "query_only", false).map_err(|error| told(path, &error))?;
+            let ReadOnlyCopy { connection, .. } = copy_to_memory(path)?;
+            connection.pragma_update(None, "query_only", false).map_err(|error| describe_error(path, &error))?;
             return Ok(connection);
         }
         Err(error) => return Err(error),
     };
-    let copy = whole(&source).map_err(|error| told(path, &error))?;
+    let copy = copy_in_one_step(&source).map_err(|error| describe_error(path, &error))?;
     copy.ok_or_else(|| DbError::Busy { path: path.to_owned() })
 }
 
 /// Opens the file to read it beside other processes. Closing it leaves its log.
 fn source(path: &Path) -> Result<Connection, DbError> {
-    let sql = |error: rusqlite::Error| told(path, &error);
+    let sql = |error: rusqlite::Error| describe_error(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let source = Connection::open_with_flags(path, flags).map_err(sql)?;
     source.busy_timeout(OPENING).map_err(sql)?;
@@ -235,7 +235,7 @@ fn source(path: &Path) -> Result<Connection, DbError> {
 }
 
 /// Copies a database in one step, which is one moment of it; `None` if it was locked for too long.
-fn whole(source: &Connection) -> rusqlite::Result<Option<Connection>> {
+fn copy_in_one_step(source: &Connection) -> rusqlite::Result<Option<Connection>> {
     let until = clock::now() + OPENING;
     let mut copy = Connection::open_in_memory()?;
     let is_done = {
@@ -258,9 +258,9 @@ fn whole(source: &Connection) -> rusqlite::Result<Option<Connection>> {
 /// # Errors
 /// What is wrong with it.
 pub(super) fn check_copy(path: &Path) -> Result<(), DbError> {
-    let copy = as_it_lies(path).map_err(|error| told(path, &error))?;
+    let copy = open_without_log(path).map_err(|error| describe_error(path, &error))?;
     let verdict = copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
-    let verdict = verdict.map_err(|error| told(path, &error))?;
+    let verdict = verdict.map_err(|error| describe_error(path, &error))?;
     if verdict != "ok" {
         let why = format!("the copy is not what was written: {verdict}");
         return Err(DbError::Failed { path: path.to_owned(), why });
@@ -270,7 +270,7 @@ pub(super) fn check_copy(path: &Path) -> Result<(), DbError> {
 
 /// Refuses a file of another version: reading it must not change it.
 fn judge_version(connection: &Connection, path: &Path) -> Result<(), DbError> {
-    let taken = schema::taken(connection, schema::VERSION).map_err(|obstacle| stopped(path, obstacle))?;
+    let taken = schema::count_taken_steps(connection, schema::VERSION).map_err(|obstacle| stopped(path, obstacle))?;
     if taken != schema::VERSION {
         let why = "it was not made whole, or by an older headend, and has to be written first".to_owned();
         return Err(DbError::Failed { path: path.to_owned(), why });
@@ -278,30 +278,30 @@ fn judge_version(connection: &Connection, path: &Path) -> Result<(), DbError> {
     Ok(())
 }
 
-fn copy(path: &Path, stamp: Stamp) -> Result<Connection, DbError> {
+fn copy(path: &Path, stamp: FileStamp) -> Result<Connection, DbError> {
     let failed = |why: String| DbError::Failed { path: path.to_owned(), why };
     let journal = beside(path, "-journal");
     if fs::symlink_metadata(&journal).is_ok_and(|data| data.len() != 0) {
         return Err(failed("an earlier write has to be undone first".to_owned()));
     }
-    let source = if stamp.has_log() { alone(path) } else { as_it_lies(path) };
+    let source = if stamp.has_log() { open_exclusively(path) } else { open_without_log(path) };
     let copy = source.and_then(|source| {
         let mut copy = Connection::open_in_memory()?;
         Backup::new(&source, &mut copy)?.run_to_completion(PAGES, Duration::ZERO, None)?;
         Ok(copy)
     });
-    copy.map_err(|error| told(path, &error))
+    copy.map_err(|error| describe_error(path, &error))
 }
 
 /// Returns the file without its log, which is empty.
-fn as_it_lies(path: &Path) -> rusqlite::Result<Connection> {
+fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(address(path), flags)
 }
 
 /// Returns the file with its log, which no other process has open: the log's index is in memory
 /// then. Closing it leaves the log.
-fn alone(path: &Path) -> rusqlite::Result<Connection> {
+fn open_exclusively(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;

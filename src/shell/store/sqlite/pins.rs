@@ -8,10 +8,10 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{Sqlite, meta, no_key};
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Confirmed, Digest, Pin, PinState};
-use crate::store::pin_record::{Forms, PinKey, PinKind, Record, Step, is_private};
-use crate::store::port::{DbError, Operation, PinOperations, PinTable, Taken};
-use crate::store::seal::{Opened, Seals};
+use crate::policy::{ConfirmedLaunches, Digest, Pin, PinState};
+use crate::store::pin_record::{PinKey, PinKind, PinRecord, PinStep, PinTextForms, is_private};
+use crate::store::port::{DbError, DbOperation, PinOperations, PinStepResults, PinTable};
+use crate::store::seal::{Seals, UnsealedValue};
 
 /// The number of changes so far.
 const EPOCH: &str = "pins_epoch";
@@ -35,7 +35,7 @@ impl PinOperations for Sqlite {
         Ok(table)
     }
 
-    fn pins_changed(&self, known: u64) -> Operation<'_, Option<PinTable>> {
+    fn pins_changed(&self, known: u64) -> DbOperation<'_, Option<PinTable>> {
         let seals = self.seals.clone();
         self.read(
             move |connection| {
@@ -44,7 +44,12 @@ impl PinOperations for Sqlite {
         )
     }
 
-    fn take_steps(&self, steps: Vec<(PinKey, Step)>, forget: Vec<PinKey>, now: u64) -> Operation<'_, Taken> {
+    fn take_steps(
+        &self,
+        steps: Vec<(PinKey, PinStep)>,
+        forget: Vec<PinKey>,
+        now: u64,
+    ) -> DbOperation<'_, PinStepResults> {
         let seals = self.seals.clone();
         self.write(move |connection| take(connection, steps, &forget, now, &seals))
     }
@@ -59,7 +64,7 @@ fn load(connection: &Connection, seals: &Seals) -> rusqlite::Result<PinTable> {
     Ok((epoch, rows))
 }
 
-fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result<Option<Record>> {
+fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result<Option<PinRecord>> {
     let query = format!("SELECT {COLUMNS} FROM pins WHERE upstream = ?1 AND kind = ?2 AND name = ?3");
     let mut statement = connection.prepare_cached(&query)?;
     let place = params![key.upstream.as_str(), key.kind.into_str(), key.name];
@@ -109,9 +114,9 @@ fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
         for ((text, digest), column) in columns.into_iter().zip(["approved", "waiting"]) {
             let Some((text, digest)) = text.zip(digest) else { continue };
             let text = match seals.open(&place(&upstream, &digest), &text) {
-                Opened::Clear if is_private(&text) => text,
-                Opened::Text { text, current: false } => text,
-                Opened::Clear | Opened::Text { current: true, .. } | Opened::Lost => continue,
+                UnsealedValue::Clear if is_private(&text) => text,
+                UnsealedValue::Text { text, current: false } => text,
+                UnsealedValue::Clear | UnsealedValue::Text { current: true, .. } | UnsealedValue::Lost => continue,
             };
             let sealed = seals.seal(&place(&upstream, &digest), &text).ok_or_else(no_key)?;
             let query = format!("UPDATE pins SET {column} = ?2 WHERE upstream = ?1 AND kind = 'launch' AND name = ''");
@@ -122,7 +127,7 @@ fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     Ok(any)
 }
 
-fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
+fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, PinRecord)> {
     let text = |at: usize| row.get::<_, Option<String>>(at);
     let digest = |at: usize| Ok::<_, rusqlite::Error>(text(at)?.as_deref().and_then(Digest::from_hex));
     let upstream = UpstreamName::parse(&text(0)?.unwrap_or_default()).ok();
@@ -137,22 +142,22 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
         let words = text(at)?.unwrap_or_default();
         Ok::<_, rusqlite::Error>(words.split_whitespace().filter_map(Digest::from_hex).collect::<Vec<_>>())
     };
-    let record = Record {
+    let record = PinRecord {
         pin,
         approved: opened(seals, &key, text(4)?, digest(5)?),
         waiting: opened(seals, &key, text(6)?, digest(7)?),
         by: Arc::from(text(8)?.unwrap_or_default()),
         at: u64::try_from(row.get::<_, i64>(9)?).unwrap_or_default(),
-        confirmed: Confirmed::restore(digests(10)?.into_iter(), row.get(11)?),
+        confirmed: ConfirmedLaunches::restore(digests(10)?.into_iter(), row.get(11)?),
         doubted: digests(12)?,
-        forms: Forms::default(),
+        forms: PinTextForms::default(),
     };
     Ok((key, record))
 }
 
 /// Stores a record. A text sealed with a missing key does not open; its stored value stays while
 /// its digest does, so that a command without the key loses nothing.
-fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -> rusqlite::Result<()> {
+fn save(connection: &Connection, key: &PinKey, record: &PinRecord, seals: &Seals) -> rusqlite::Result<()> {
     let kept = |column: &str| {
         format!(
             "{column} = CASE WHEN excluded.{column} IS NOT NULL THEN excluded.{column}
@@ -192,11 +197,11 @@ fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -
 
 fn take(
     connection: &Connection,
-    steps: Vec<(PinKey, Step)>,
+    steps: Vec<(PinKey, PinStep)>,
     forget: &[PinKey],
     now: u64,
     seals: &Seals,
-) -> rusqlite::Result<Taken> {
+) -> rusqlite::Result<PinStepResults> {
     let epoch = meta::number(connection, EPOCH)?;
     let mut wrote = !forget.is_empty();
     for key in forget {
@@ -205,7 +210,7 @@ fn take(
     }
     let mut out = Vec::with_capacity(steps.len());
     // The launch pin of the last tool's upstream.
-    let mut launch: Option<(PinKey, Option<Record>)> = None;
+    let mut launch: Option<(PinKey, Option<PinRecord>)> = None;
     for (key, step) in steps {
         let before = one(connection, &key, seals)?;
         let place = PinKey::launch(&key.upstream);
@@ -217,7 +222,7 @@ fn take(
             launch = None;
         }
         let known = launch.as_ref().filter(|_| is_tool).and_then(|(_, record)| record.as_ref());
-        let after = Record::step(before.as_ref(), known, &step, now);
+        let after = PinRecord::step(before.as_ref(), known, &step, now);
         if let Ok(record) = &after
             && before.is_none_or(|before| before.differs(record))
         {
@@ -230,7 +235,7 @@ fn take(
     if wrote {
         meta::raise(connection, EPOCH, after)?;
     }
-    Ok(Taken { stepped: out, before: epoch, after })
+    Ok(PinStepResults { stepped: out, before: epoch, after })
 }
 
 #[cfg(test)]
@@ -240,7 +245,7 @@ mod tests {
     use crate::store::seal::KeySource;
 
     /// Returns the records as a process that has the key, or has not, reads and writes them.
-    fn at(dir: &tempfile::TempDir, seals: &Seals, change: impl FnOnce(&mut Record) + Send + 'static) -> Record {
+    fn at(dir: &tempfile::TempDir, seals: &Seals, change: impl FnOnce(&mut PinRecord) + Send + 'static) -> PinRecord {
         let (db, seals) = (open(dir.path()).unwrap(), seals.clone());
         let changed = db.write(move |connection| {
             let (key, mut record) = load(connection, &seals)?.1.pop().unwrap();
@@ -260,10 +265,10 @@ mod tests {
         let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));
         let key = PinKey { upstream: UpstreamName::parse("fx").unwrap(), kind: PinKind::Launch, name: String::new() };
         let pin = Pin::restore(Some(old), Some(new), false).unwrap();
-        let (by, forms) = (Arc::from("x"), Forms::default());
-        let (confirmed, doubted) = (Confirmed::restore([new, old].into_iter(), true), vec![old, new]);
+        let (by, forms) = (Arc::from("x"), PinTextForms::default());
+        let (confirmed, doubted) = (ConfirmedLaunches::restore([new, old].into_iter(), true), vec![old, new]);
         let record =
-            Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by, at: 1, confirmed, doubted, forms };
+            PinRecord { pin, approved: Some(text(1)), waiting: Some(text(2)), by, at: 1, confirmed, doubted, forms };
         let (db, first) = (open(dir.path()).unwrap(), seals.clone());
         db.write(move |connection| save(connection, &key, &record, &first)).run_now().unwrap();
         drop(db);

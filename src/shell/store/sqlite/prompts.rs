@@ -4,19 +4,19 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use strum::VariantArray as _;
 
 use super::{Sqlite, meta, no_key, signed, unsigned};
-use crate::policy::consent::{ApprovalView, Wall};
+use crate::policy::consent::{ApprovalView, SteadySeconds};
 use crate::policy::{Caller, Digest};
-use crate::store::port::{Answered, DAEMON, Keeper, Operation, PromptOperations};
-use crate::store::seal::{Opened, Seals};
+use crate::store::port::{DAEMON, DbOperation, ForeignAnswer, PromptOperations, SettingOwner};
+use crate::store::seal::{Seals, UnsealedValue};
 
 /// Time for which unclaimed answers are kept, in seconds.
-const KEPT: Wall = 3600;
+const KEPT: SteadySeconds = 3600;
 /// Columns of a row of the list.
 const COLUMNS: &str =
     "id, caller, upstream, kind, item, exposed, rule, need, destructive, session, message, opened_at, until";
 
 impl PromptOperations for Sqlite {
-    fn enter_prompt(&self, owner: String, view: ApprovalView) -> Operation<'_, ()> {
+    fn enter_prompt(&self, owner: String, view: ApprovalView) -> DbOperation<'_, ()> {
         let seals = self.seals.clone();
         self.write(move |connection| {
             insert(connection, &owner, &view, &seals)?;
@@ -24,7 +24,7 @@ impl PromptOperations for Sqlite {
         })
     }
 
-    fn prompt_details(&self, id: String) -> Operation<'_, Option<ApprovalView>> {
+    fn prompt_details(&self, id: String) -> DbOperation<'_, Option<ApprovalView>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = "SELECT details FROM prompts WHERE id = ?1";
@@ -35,11 +35,11 @@ impl PromptOperations for Sqlite {
         })
     }
 
-    fn remove_prompt(&self, id: String) -> Operation<'_, ()> {
+    fn remove_prompt(&self, id: String) -> DbOperation<'_, ()> {
         self.write(move |connection| delete(connection, &id))
     }
 
-    fn remove_prompts_of_daemons(&self) -> Operation<'_, Vec<ApprovalView>> {
+    fn remove_prompts_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>> {
         self.write(move |connection| {
             let sql = format!("DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
             let mut statement = connection.prepare(&sql)?;
@@ -48,7 +48,7 @@ impl PromptOperations for Sqlite {
         })
     }
 
-    fn prompts(&self, now: Wall, with_daemons: bool) -> Operation<'_, Vec<ApprovalView>> {
+    fn prompts(&self, now: SteadySeconds, with_daemons: bool) -> DbOperation<'_, Vec<ApprovalView>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = format!(
@@ -62,38 +62,38 @@ impl PromptOperations for Sqlite {
         })
     }
 
-    fn leave_answer(&self, answered: Answered, now: Wall) -> Operation<'_, bool> {
+    fn leave_answer(&self, answered: ForeignAnswer, now: SteadySeconds) -> DbOperation<'_, bool> {
         self.write(move |connection| {
             let sql = "INSERT INTO answers (prompt, answer, by, at) SELECT id, ?2, ?3, ?4 FROM prompts WHERE id = ?1 AND until > ?4 \
                        ON CONFLICT (prompt) DO UPDATE SET answer = excluded.answer, by = excluded.by, at = excluded.at, \
                        outcome = NULL";
             let now = signed(meta::not_before(connection, now)?);
-            let Answered { prompt, answer, by } = answered;
+            let ForeignAnswer { prompt, answer, by } = answered;
             Ok(connection.execute(sql, params![prompt, answer, by, now])? == 1)
         })
     }
 
-    fn outcome(&self, prompt: String) -> Operation<'_, Option<String>> {
+    fn outcome(&self, prompt: String) -> DbOperation<'_, Option<String>> {
         self.read(move |connection| {
             let sql = "SELECT outcome FROM answers WHERE prompt = ?1";
             Ok(connection.query_row(sql, [prompt], |row| row.get(0)).optional()?.flatten())
         })
     }
 
-    fn keep_operator(&self, keeper: Keeper, setting: u64) -> Operation<'_, ()> {
+    fn keep_operator(&self, keeper: SettingOwner, setting: u64) -> DbOperation<'_, ()> {
         self.write(move |connection| meta::put(connection, keeper.into_str(), setting))
     }
 
-    fn operator(&self) -> Operation<'_, u64> {
+    fn operator(&self) -> DbOperation<'_, u64> {
         self.read(|connection| {
-            let stricter = |strictest: u64, keeper: &Keeper| {
+            let stricter = |strictest: u64, keeper: &SettingOwner| {
                 meta::number(connection, keeper.into_str()).map(|setting| strictest.max(setting))
             };
-            Keeper::VARIANTS.iter().try_fold(0, stricter)
+            SettingOwner::VARIANTS.iter().try_fold(0, stricter)
         })
     }
 
-    fn tell_outcome(&self, prompt: String, outcome: String) -> Operation<'_, ()> {
+    fn tell_outcome(&self, prompt: String, outcome: String) -> DbOperation<'_, ()> {
         let sql = "UPDATE answers SET outcome = ?2 WHERE prompt = ?1";
         self.write(move |connection| connection.execute(sql, [prompt, outcome]).map(drop))
     }
@@ -119,9 +119,9 @@ pub(crate) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result
         let update = format!("UPDATE prompts SET {column} = ?2 WHERE id = ?1");
         for (id, stored) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
             let text = match seals.open(&place(column, &id), &stored) {
-                Opened::Clear => stored,
-                Opened::Text { text, current: false } => text,
-                Opened::Text { current: true, .. } | Opened::Lost => continue,
+                UnsealedValue::Clear => stored,
+                UnsealedValue::Text { text, current: false } => text,
+                UnsealedValue::Text { current: true, .. } | UnsealedValue::Lost => continue,
             };
             connection.execute(&update, [&id, &sealed(seals, column, &id, &text)?])?;
             any = true;
@@ -197,17 +197,17 @@ fn caller(row: &Row<'_>) -> rusqlite::Result<Caller> {
 }
 
 /// Answers for the prompts of the process `owner` that it has not judged.
-pub(crate) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<Vec<Answered>> {
+pub(crate) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<Vec<ForeignAnswer>> {
     let sql = "SELECT answers.prompt, answers.answer, answers.by FROM answers JOIN prompts ON prompts.id = answers.prompt \
                WHERE prompts.owner = ?1 AND answers.outcome IS NULL ORDER BY answers.at, answers.prompt";
     let mut statement = connection.prepare_cached(sql)?;
-    let read = |row: &Row<'_>| Ok(Answered { prompt: row.get(0)?, answer: row.get(1)?, by: row.get(2)? });
+    let read = |row: &Row<'_>| Ok(ForeignAnswer { prompt: row.get(0)?, answer: row.get(1)?, by: row.get(2)? });
     statement.query_map([owner], read)?.collect()
 }
 
 /// Drops expired rows, also those of processes that ended without doing so. The next daemon ends
 /// and records those of daemons.
-pub(crate) fn sweep(connection: &Connection, now: Wall) -> rusqlite::Result<()> {
+pub(crate) fn sweep(connection: &Connection, now: SteadySeconds) -> rusqlite::Result<()> {
     let sql = "DELETE FROM prompts WHERE until <= ?1 AND substr(owner, 1, length(?2)) <> ?2";
     connection.execute(sql, params![signed(now), DAEMON])?;
     connection.execute("DELETE FROM answers WHERE at <= ?1", [signed(now.saturating_sub(KEPT))]).map(|_| ())

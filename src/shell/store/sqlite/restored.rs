@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{Sqlite, meta};
 use crate::base::clock;
-use crate::store::port::{Operation, RestoreMark, RestoreOperations};
+use crate::store::port::{DbOperation, RestoreMark, RestoreOperations};
 
 /// Time of the backup, in seconds since 1970; there until a person has reviewed the store.
 const BACKUP_TIME: &str = "backup_time";
@@ -14,7 +14,7 @@ const RECORDED: &str = "restore_recorded";
 const IDENTITY: &str = "identity";
 
 impl RestoreOperations for Sqlite {
-    fn restore_mark(&self) -> Operation<'_, Option<RestoreMark>> {
+    fn restore_mark(&self) -> DbOperation<'_, Option<RestoreMark>> {
         self.read(|connection| {
             let backup_time = meta::number(connection, BACKUP_TIME)?;
             let is_recorded = meta::number(connection, RECORDED)? != 0;
@@ -22,15 +22,15 @@ impl RestoreOperations for Sqlite {
         })
     }
 
-    fn renew_identity(&self) -> Operation<'_, ()> {
+    fn renew_identity(&self) -> DbOperation<'_, ()> {
         self.write(set_identity)
     }
 
-    fn note_restore_recorded(&self) -> Operation<'_, ()> {
+    fn note_restore_recorded(&self) -> DbOperation<'_, ()> {
         self.write(|connection| meta::put(connection, RECORDED, 1))
     }
 
-    fn end_restore_review(&self) -> Operation<'_, Option<u64>> {
+    fn end_restore_review(&self) -> DbOperation<'_, Option<u64>> {
         self.write(|connection| {
             let backup_time = meta::number(connection, BACKUP_TIME)?;
             if backup_time != 0 && meta::number(connection, RECORDED)? == 0 {
@@ -41,7 +41,7 @@ impl RestoreOperations for Sqlite {
         })
     }
 
-    fn identity(&self) -> Operation<'_, [u8; 32]> {
+    fn identity(&self) -> DbOperation<'_, [u8; 32]> {
         self.read(|connection| {
             let read = |key: &str| {
                 let sql = "SELECT value FROM meta WHERE key = ?1";

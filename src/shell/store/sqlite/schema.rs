@@ -209,7 +209,7 @@ UPDATE prompts SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:
 
 /// A reason not to use a file.
 #[derive(Debug)]
-pub(super) enum Obstacle {
+pub(super) enum SchemaObstacle {
     /// A file of a newer version of this program.
     Newer(i64),
     /// A database of another program.
@@ -217,7 +217,7 @@ pub(super) enum Obstacle {
     Sql(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Obstacle {
+impl From<rusqlite::Error> for SchemaObstacle {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
@@ -225,17 +225,17 @@ impl From<rusqlite::Error> for Obstacle {
 
 /// Takes the steps that the file lacks. One of several processes takes them, the others find them
 /// taken. `key` is the secret of a new installation.
-pub(super) fn migrate(connection: &mut Connection, key: &[u8; 32]) -> Result<(), Obstacle> {
+pub(super) fn migrate(connection: &mut Connection, key: &[u8; 32]) -> Result<(), SchemaObstacle> {
     take(connection, STEPS, key)
 }
 
-fn take(connection: &mut Connection, steps: &[&str], key: &[u8; 32]) -> Result<(), Obstacle> {
-    if taken(connection, steps.len())? == steps.len() {
+fn take(connection: &mut Connection, steps: &[&str], key: &[u8; 32]) -> Result<(), SchemaObstacle> {
+    if count_taken_steps(connection, steps.len())? == steps.len() {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have been first.
-    let before = taken(&transaction, steps.len())?;
+    let before = count_taken_steps(&transaction, steps.len())?;
     for step in steps.iter().skip(before) {
         transaction.execute_batch(step)?;
     }
@@ -248,14 +248,14 @@ fn take(connection: &mut Connection, steps: &[&str], key: &[u8; 32]) -> Result<(
 
 /// Returns how many of so many steps the file has taken. One statement sees one state of the file:
 /// between two statements, another process may make the tables.
-pub(super) fn taken(connection: &Connection, steps: usize) -> Result<usize, Obstacle> {
+pub(super) fn count_taken_steps(connection: &Connection, steps: usize) -> Result<usize, SchemaObstacle> {
     let state = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version";
     let (version, tables): (i64, i64) = connection.query_row(state, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     match usize::try_from(version) {
-        Ok(newer) if newer > steps => Err(Obstacle::Newer(version)),
+        Ok(newer) if newer > steps => Err(SchemaObstacle::Newer(version)),
         // Nothing is there yet, or the tables of a version are.
         Ok(taken) if (taken == 0) == (tables == 0) => Ok(taken),
-        _ => Err(Obstacle::Foreign),
+        _ => Err(SchemaObstacle::Foreign),
     }
 }
 

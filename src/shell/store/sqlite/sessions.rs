@@ -5,14 +5,14 @@ use data_encoding::HEXLOWER;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{Sqlite, meta, no_key, signed, unsigned};
-use crate::engine::ended::{Ended, EndedSession, Floor};
+use crate::engine::ended::{EndedSession, EndedSessions, SessionFloor};
 use crate::engine::session_id::SessionName;
 use crate::policy::Caller;
-use crate::store::port::{DbError, Operation, SessionOperations, SessionRows};
-use crate::store::seal::Opened;
+use crate::store::port::{DbError, DbOperation, SessionOperations, SessionRows};
+use crate::store::seal::UnsealedValue;
 
 impl SessionOperations for Sqlite {
-    fn end_session(&self, session: EndedSession, floor: Option<Floor>) -> Operation<'_, ()> {
+    fn end_session(&self, session: EndedSession, floor: Option<SessionFloor>) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             forget(connection, &session.name)?;
             let EndedSession { caller, name, opened, until } = session;
@@ -23,20 +23,20 @@ impl SessionOperations for Sqlite {
         })
     }
 
-    fn end_sessions_below(&self, floor: Floor) -> Operation<'_, ()> {
+    fn end_sessions_below(&self, floor: SessionFloor) -> DbOperation<'_, ()> {
         self.write(move |connection| raise(connection, &floor))
     }
 
-    fn ended_sessions(&self, now: u64) -> Result<Ended, DbError> {
+    fn ended_sessions(&self, now: u64) -> Result<EndedSessions, DbError> {
         let swept = self.sweep_sessions(now).run_now();
         swept.or_else(|error| if error.is_unwritable() { Ok(()) } else { Err(error) })?;
         let read = self.read(move |connection| {
-            let mut ended = Ended::default();
+            let mut ended = EndedSessions::default();
             let mut select = connection.prepare("SELECT caller, opened, until FROM ended_floors WHERE until > ?1")?;
             let mut rows = select.query([signed(now)])?;
             while let Some(row) = rows.next()? {
                 let Some(caller) = caller(row)? else { continue };
-                ended.raise(Floor { caller, opened: unsigned(row.get(1)?), until: unsigned(row.get(2)?) });
+                ended.raise(SessionFloor { caller, opened: unsigned(row.get(1)?), until: unsigned(row.get(2)?) });
             }
             let mut select =
                 connection.prepare("SELECT caller, opened, name, until FROM ended_sessions WHERE until > ?1")?;
@@ -57,7 +57,7 @@ impl SessionOperations for Sqlite {
         read.run_now()
     }
 
-    fn sweep_sessions(&self, now: u64) -> Operation<'_, ()> {
+    fn sweep_sessions(&self, now: u64) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             let mut gone = 0;
             for table in ["ended_sessions", "ended_floors", "session_levels", "session_resources"] {
@@ -68,7 +68,7 @@ impl SessionOperations for Sqlite {
         })
     }
 
-    fn keep_level(&self, session: EndedSession, level: &'static str) -> Operation<'_, ()> {
+    fn keep_level(&self, session: EndedSession, level: &'static str) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             if is_over(connection, &session)? {
                 return Ok(());
@@ -78,7 +78,7 @@ impl SessionOperations for Sqlite {
         })
     }
 
-    fn keep_resource(&self, session: EndedSession, slot: u64, uri: String) -> Operation<'_, ()> {
+    fn keep_resource(&self, session: EndedSession, slot: u64, uri: String) -> DbOperation<'_, ()> {
         let seals = self.seals.clone();
         self.write(move |connection| {
             if is_over(connection, &session)? {
@@ -91,14 +91,14 @@ impl SessionOperations for Sqlite {
         })
     }
 
-    fn drop_resource(&self, name: SessionName, slot: u64) -> Operation<'_, ()> {
+    fn drop_resource(&self, name: SessionName, slot: u64) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             let sql = "DELETE FROM session_resources WHERE name = ?1 AND slot = ?2";
             connection.prepare_cached(sql)?.execute(params![&name[..], signed(slot)]).map(drop)
         })
     }
 
-    fn kept_session(&self, name: SessionName) -> Operation<'_, Option<SessionRows>> {
+    fn kept_session(&self, name: SessionName) -> DbOperation<'_, Option<SessionRows>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = "SELECT level FROM session_levels WHERE name = ?1";
@@ -110,7 +110,7 @@ impl SessionOperations for Sqlite {
             for row in rows {
                 let (slot, stored): (i64, String) = row?;
                 let slot = unsigned(slot);
-                let Opened::Text { text, .. } = seals.open(&as_strs(&place(&name, slot)), &stored) else {
+                let UnsealedValue::Text { text, .. } = seals.open(&as_strs(&place(&name, slot)), &stored) else {
                     return Ok(None);
                 };
                 resources.push((slot, text));
@@ -142,8 +142,8 @@ fn is_over(connection: &Connection, session: &EndedSession) -> rusqlite::Result<
     connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))
 }
 
-fn raise(connection: &Connection, floor: &Floor) -> rusqlite::Result<()> {
-    let Floor { caller, opened, until } = floor;
+fn raise(connection: &Connection, floor: &SessionFloor) -> rusqlite::Result<()> {
+    let SessionFloor { caller, opened, until } = floor;
     let sql = "INSERT INTO ended_floors (caller, opened, until) VALUES (?1, ?2, ?3) ON CONFLICT (caller) DO UPDATE \
                SET opened = max(opened, excluded.opened), until = max(until, excluded.until)";
     connection.execute(sql, params![caller.key(), signed(*opened), signed(*until)])?;

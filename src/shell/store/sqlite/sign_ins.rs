@@ -3,10 +3,10 @@
 use rusqlite::{Connection, params};
 
 use super::{Sqlite, meta, signed, unsigned};
-use crate::store::port::{Key, Operation, SignIn, SignInOperations};
+use crate::store::port::{ConsoleSignIn, DbOperation, SecretDigest, SignInOperations};
 
 impl SignInOperations for Sqlite {
-    fn sign_ins(&self, token: Key, now: u64) -> Operation<'_, Vec<SignIn>> {
+    fn sign_ins(&self, token: SecretDigest, now: u64) -> DbOperation<'_, Vec<ConsoleSignIn>> {
         self.write(move |connection| {
             let now = meta::not_before(connection, now)?;
             let sql = "DELETE FROM sign_ins WHERE token <> ?1 OR until <= ?2";
@@ -19,14 +19,14 @@ impl SignInOperations for Sqlite {
             let read = |row: rusqlite::Result<(Vec<u8>, i64, i64)>| {
                 let (id, until, last) = row?;
                 // No digest has another length.
-                let id = Key::try_from(id).ok();
-                Ok(id.map(|id| SignIn { id, until: unsigned(until), last: unsigned(last) }))
+                let id = SecretDigest::try_from(id).ok();
+                Ok(id.map(|id| ConsoleSignIn { id, until: unsigned(until), last: unsigned(last) }))
             };
             rows.filter_map(|row| read(row).transpose()).collect()
         })
     }
 
-    fn keep_sign_in(&self, one: SignIn, token: Key, most: usize) -> Operation<'_, ()> {
+    fn keep_sign_in(&self, one: ConsoleSignIn, token: SecretDigest, most: usize) -> DbOperation<'_, ()> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.write(move |connection| {
             let sql = "INSERT OR REPLACE INTO sign_ins (id, token, until, last) VALUES (?1, ?2, ?3, ?4)";
@@ -36,15 +36,15 @@ impl SignInOperations for Sqlite {
         })
     }
 
-    fn end_sign_in(&self, id: Key) -> Operation<'_, ()> {
+    fn end_sign_in(&self, id: SecretDigest) -> DbOperation<'_, ()> {
         self.write(move |connection| remove(connection, "WHERE id = ?1", &id))
     }
 
-    fn end_other_sign_ins(&self, token: Key) -> Operation<'_, ()> {
+    fn end_other_sign_ins(&self, token: SecretDigest) -> DbOperation<'_, ()> {
         self.write(move |connection| remove(connection, "WHERE token <> ?1", &token))
     }
 }
 
-fn remove(connection: &Connection, of: &str, key: &Key) -> rusqlite::Result<()> {
+fn remove(connection: &Connection, of: &str, key: &SecretDigest) -> rusqlite::Result<()> {
     connection.execute(&format!("DELETE FROM sign_ins {of}"), [&key[..]]).map(drop)
 }

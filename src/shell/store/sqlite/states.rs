@@ -6,10 +6,10 @@ use rusqlite::{Connection, params};
 
 use super::{Sqlite, meta, signed, unsigned};
 use crate::engine::state::StateUse;
-use crate::store::port::{Operation, StateOperations};
+use crate::store::port::{DbOperation, StateOperations};
 
 impl StateOperations for Sqlite {
-    fn use_state(&self, state: StateUse, now: u64) -> Operation<'_, bool> {
+    fn use_state(&self, state: StateUse, now: u64) -> DbOperation<'_, bool> {
         self.write(move |connection| {
             let now = meta::not_before(connection, now)?;
             if state.until <= now {
@@ -22,7 +22,7 @@ impl StateOperations for Sqlite {
         })
     }
 
-    fn used_states(&self, now: u64, most: usize) -> Operation<'_, Vec<StateUse>> {
+    fn used_states(&self, now: u64, most: usize) -> DbOperation<'_, Vec<StateUse>> {
         let most = signed(u64::try_from(most).unwrap_or(u64::MAX));
         self.read(move |connection| {
             let sql = "SELECT id, until FROM used_states WHERE until > ?1 ORDER BY until LIMIT ?2";

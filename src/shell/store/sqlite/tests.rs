@@ -8,8 +8,8 @@ use rusqlite::TransactionBehavior;
 
 use super::open::BUSY;
 use super::*;
-use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime};
-use crate::policy::{Action, Evidence};
+use crate::policy::consent::{ApprovalSubject, GrantArguments, GrantLifetime, GrantRow};
+use crate::policy::{ApprovalEvidence, PolicyAction};
 use crate::store::port::{ApprovalOperations as _, AuditOperations as _, GrantOperations as _};
 use crate::store::seal::KeySource;
 
@@ -120,13 +120,17 @@ fn jobs_that_wait_share_one_transaction_and_fail_alone() {
 }
 
 fn grant(id: &str) -> GrantRow {
-    let asked = Asked::new(&Action::stand_in("ci", "fx", "fx__echo"), &Arc::from("ask-all"), Evidence::Client);
+    let asked = ApprovalSubject::new(
+        &PolicyAction::stand_in("ci", "fx", "fx__echo"),
+        &Arc::from("ask-all"),
+        ApprovalEvidence::Client,
+    );
     GrantRow {
         id: Arc::from(id),
         asked,
-        arguments: Arguments::Any,
-        lifetime: Lifetime::UntilChanged,
-        evidence: Evidence::Operator,
+        arguments: GrantArguments::Any,
+        lifetime: GrantLifetime::UntilChanged,
+        evidence: ApprovalEvidence::Operator,
         by: Arc::from("uid:1"),
         granted_at: 1,
         last_used: 1,
@@ -223,7 +227,7 @@ fn a_store_that_another_process_makes_meanwhile_is_never_taken_for_a_foreign_one
         let reader = Connection::open(file(&dir)).unwrap();
         reader.busy_timeout(BUSY).unwrap();
         while !done.load(Ordering::Acquire) {
-            schema::taken(&reader, schema::VERSION).unwrap();
+            schema::count_taken_steps(&reader, schema::VERSION).unwrap();
         }
     });
 }

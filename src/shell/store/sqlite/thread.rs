@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use parking_lot::ReentrantMutex;
 use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
 
-use super::error::told;
-use super::job::{Job, Transaction};
+use super::error::describe_error;
+use super::job::{DbJob, Transaction};
 use super::meta;
-use super::open::{self, Copied, Stamp};
+use super::open::{self, FileStamp, ReadOnlyCopy};
 use crate::base::clock;
-use crate::store::port::{DbError, Health};
+use crate::store::port::{DbError, StoreHealth};
 
 /// Operations in one transaction.
 const BATCH: usize = 256;
@@ -31,28 +31,28 @@ const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The thread's work: everything but the channel.
-pub(super) struct Thread {
+pub(super) struct DbThread {
     path: PathBuf,
     connection: Connection,
     /// The fingerprint of the copied file, if the connection is to a copy in memory.
-    copy_of: Option<Stamp>,
-    health: Arc<Health>,
+    copy_of: Option<FileStamp>,
+    health: Arc<StoreHealth>,
     /// The pause and the time of the next try, while the file takes no writes.
     again: Option<(Duration, Instant)>,
 }
 
-impl Thread {
+impl DbThread {
     /// Opens the file, for reading alone where it takes no writes.
     ///
     /// # Errors
     /// When it can be neither written nor read, or is not to be used.
-    pub(super) fn open(path: PathBuf, health: Arc<Health>) -> Result<Self, DbError> {
-        let error = match open::writing(&path) {
+    pub(super) fn open(path: PathBuf, health: Arc<StoreHealth>) -> Result<Self, DbError> {
+        let error = match open::open_for_writing(&path) {
             Ok(connection) => return Ok(Self { path, connection, copy_of: None, health, again: None }),
             Err(error) if error.is_unwritable() => error,
             Err(error) => return Err(error),
         };
-        let Copied { connection, stamp } = open::copied(&path).map_err(|also| match (&error, also) {
+        let ReadOnlyCopy { connection, stamp } = open::copy_to_memory(&path).map_err(|also| match (&error, also) {
             (
                 DbError::NotWritable { path, why },
                 DbError::NotWritable { why: also, .. } | DbError::Failed { why: also, .. },
@@ -72,12 +72,12 @@ impl Thread {
         Ok(Self { path, connection, copy_of: None, health: Arc::default(), again: None })
     }
 
-    pub(super) const fn health(&self) -> &Arc<Health> {
+    pub(super) const fn health(&self) -> &Arc<StoreHealth> {
         &self.health
     }
 
     /// Runs operations until the last sender is gone, then closes the file.
-    pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
+    pub(super) fn run(mut self, inbox: &Receiver<Box<dyn DbJob>>) {
         while let Some(first) = self.next(inbox) {
             self.batch(first, inbox);
         }
@@ -86,7 +86,7 @@ impl Thread {
     }
 
     /// Runs an operation together with those that wait behind it.
-    fn batch(&mut self, first: Box<dyn Job>, inbox: &Receiver<Box<dyn Job>>) {
+    fn batch(&mut self, first: Box<dyn DbJob>, inbox: &Receiver<Box<dyn DbJob>>) {
         let mut jobs = vec![first];
         while jobs.len() < BATCH
             && let Ok(next) = inbox.try_recv()
@@ -104,7 +104,7 @@ impl Thread {
     }
 
     /// Waits for the next operation; tries to write meanwhile, if that is due.
-    fn next(&mut self, inbox: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
+    fn next(&mut self, inbox: &Receiver<Box<dyn DbJob>>) -> Option<Box<dyn DbJob>> {
         loop {
             let Some((pause, due)) = self.again else { return inbox.recv().ok() };
             let wait = due.saturating_duration_since(clock::now());
@@ -135,10 +135,10 @@ impl Thread {
     fn try_again(&mut self) -> Result<(), DbError> {
         let is_able = self.copy_of.is_none() && self.connection.is_readonly(MAIN_DB).is_ok_and(|readonly| !readonly);
         if is_able {
-            return touch(&mut self.connection).map_err(|error| told(&self.path, &error));
+            return touch(&mut self.connection).map_err(|error| describe_error(&self.path, &error));
         }
-        let fresh = open::writing(&self.path).and_then(|mut fresh| {
-            touch(&mut fresh).map_err(|error| told(&self.path, &error))?;
+        let fresh = open::open_for_writing(&self.path).and_then(|mut fresh| {
+            touch(&mut fresh).map_err(|error| describe_error(&self.path, &error))?;
             Ok(fresh)
         });
         match fresh {
@@ -155,16 +155,16 @@ impl Thread {
 
     /// Copies the file again if another process has changed it.
     fn follow(&mut self) {
-        if self.copy_of.is_none_or(|stamp| stamp == Stamp::of(&self.path)) {
+        if self.copy_of.is_none_or(|stamp| stamp == FileStamp::of(&self.path)) {
             return;
         }
-        match open::copied(&self.path) {
-            Ok(Copied { connection, stamp }) => self.replace(connection, Some(stamp)),
+        match open::copy_to_memory(&self.path) {
+            Ok(ReadOnlyCopy { connection, stamp }) => self.replace(connection, Some(stamp)),
             Err(error) => tracing::debug!(error = %error, "the store's file has changed and cannot be read"),
         }
     }
 
-    fn replace(&mut self, connection: Connection, copy_of: Option<Stamp>) {
+    fn replace(&mut self, connection: Connection, copy_of: Option<FileStamp>) {
         self.health.connected();
         self.copy_of = copy_of;
         drop(std::mem::replace(&mut self.connection, connection).close());
@@ -179,7 +179,7 @@ impl Thread {
 
     /// Runs operations one by one without a transaction: those that only read, and on a copy those
     /// that find nothing to write.
-    fn read(&mut self, jobs: Vec<Box<dyn Job>>) {
+    fn read(&mut self, jobs: Vec<Box<dyn DbJob>>) {
         for mut job in jobs {
             // Nothing was undone, and nothing had to be: the outcome is the job's own.
             drop(job.run(&self.connection, &self.path));
@@ -188,7 +188,7 @@ impl Thread {
     }
 
     /// Runs the operations on a file that takes no writes, as queries alone.
-    fn look(&mut self, jobs: Vec<Box<dyn Job>>, error: &DbError) {
+    fn look(&mut self, jobs: Vec<Box<dyn DbJob>>, error: &DbError) {
         let before = self.connection.pragma_query_value(None, "query_only", |row| row.get::<_, bool>(0));
         let (Ok(before), Ok(())) = (before, self.connection.pragma_update(None, "query_only", true)) else {
             return jobs.into_iter().for_each(|job| job.finish(Err(error.clone())));
@@ -200,9 +200,9 @@ impl Thread {
         }
     }
 
-    fn transact(&mut self, jobs: Vec<Box<dyn Job>>) {
+    fn transact(&mut self, jobs: Vec<Box<dyn DbJob>>) {
         let before = self.connection.total_changes();
-        let (done, committed) = match together(&mut self.connection, &self.path, jobs) {
+        let (done, committed) = match run_in_transaction(&mut self.connection, &self.path, jobs) {
             Ok(together) => together,
             Err((error, jobs)) if error.is_unwritable() => {
                 self.failed(&error);
@@ -228,14 +228,14 @@ impl Thread {
 /// A database without a thread of its own: the caller that begins an operation runs it, with all
 /// that wait.
 #[cfg(any(test, feature = "testing"))]
-pub(super) struct Unthreaded(ReentrantMutex<RefCell<(Thread, Inbox)>>);
+pub(super) struct InlineDb(ReentrantMutex<RefCell<(DbThread, JobReceiver)>>);
 
 #[cfg(any(test, feature = "testing"))]
-type Inbox = Receiver<Box<dyn Job>>;
+type JobReceiver = Receiver<Box<dyn DbJob>>;
 
 #[cfg(any(test, feature = "testing"))]
-impl Unthreaded {
-    pub(super) fn new(work: Thread, inbox: Inbox) -> Self {
+impl InlineDb {
+    pub(super) fn new(work: DbThread, inbox: JobReceiver) -> Self {
         Self(ReentrantMutex::new(RefCell::new((work, inbox))))
     }
 
@@ -252,42 +252,43 @@ impl Unthreaded {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl std::fmt::Debug for Unthreaded {
+impl std::fmt::Debug for InlineDb {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Unthreaded")
     }
 }
 
 /// Operations, each with its outcome, and the outcome of their transaction.
-type Together = (Vec<(Box<dyn Job>, Result<(), DbError>)>, Result<(), DbError>);
+type BatchOutcome = (Vec<(Box<dyn DbJob>, Result<(), DbError>)>, Result<(), DbError>);
 
 /// Runs operations in one transaction. An operation that fails is undone alone.
 ///
 /// # Errors
 /// When no transaction can be begun; the operations are given back.
-fn together(
+fn run_in_transaction(
     connection: &mut Connection,
     path: &Path,
-    jobs: Vec<Box<dyn Job>>,
-) -> Result<Together, (DbError, Vec<Box<dyn Job>>)> {
+    jobs: Vec<Box<dyn DbJob>>,
+) -> Result<BatchOutcome, (DbError, Vec<Box<dyn DbJob>>)> {
     let mut transaction = match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
         Ok(transaction) => transaction,
-        Err(error) => return Err((told(path, &error), jobs)),
+        Err(error) => return Err((describe_error(path, &error), jobs)),
     };
     let mut done = Vec::with_capacity(jobs.len());
     for mut job in jobs {
         let savepoint = match transaction.savepoint() {
             Ok(savepoint) => savepoint,
             Err(error) => {
-                job.finish(Err(told(path, &error)));
+                job.finish(Err(describe_error(path, &error)));
                 continue;
             }
         };
         // A savepoint that is not committed is undone when it is dropped.
-        let kept = job.run(&savepoint, path).and_then(|()| savepoint.commit().map_err(|error| told(path, &error)));
+        let kept =
+            job.run(&savepoint, path).and_then(|()| savepoint.commit().map_err(|error| describe_error(path, &error)));
         done.push((job, kept));
     }
-    let committed = transaction.commit().map_err(|error| told(path, &error));
+    let committed = transaction.commit().map_err(|error| describe_error(path, &error));
     Ok((done, committed))
 }
 

@@ -21,7 +21,7 @@ async fn a_state_is_used_once_over_processes_and_restarts() {
     assert_eq!(one.keep(state(1)).await, Ok(()));
     // Another process does not know the use from memory, and learns it from the store.
     assert!(beside.is_first(state(1)));
-    assert_eq!(beside.keep(state(1)).await.unwrap_err().reason, Reason::Denied);
+    assert_eq!(beside.keep(state(1)).await.unwrap_err().reason, FailureReason::Denied);
     assert!(!beside.is_first(state(1)), "nor does it go on with it later");
     drop((one, beside));
     let later = open();
@@ -37,7 +37,7 @@ async fn a_use_that_cannot_be_written_refuses_the_call_and_can_be_made_again() {
     db.refuse_writes(true);
     assert!(used.is_first(state(1)));
     let refused = used.keep(state(1)).await.unwrap_err();
-    assert_eq!((refused.reason, refused.executed), (Reason::Unrecorded, Executed::No));
+    assert_eq!((refused.reason, refused.executed), (FailureReason::Unrecorded, ExecutionDoubt::No));
     db.refuse_writes(false);
     assert!(used.is_first(state(1)));
     assert_eq!(used.keep(state(1)).await, Ok(()));

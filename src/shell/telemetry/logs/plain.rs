@@ -11,9 +11,9 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
 /// The formatter of lines like `time LEVEL target: message key=value ...`, with strings in quotes.
-pub(super) struct Plain;
+pub(super) struct PlainFormat;
 
-impl<S, N> FormatEvent<S, N> for Plain
+impl<S, N> FormatEvent<S, N> for PlainFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -26,7 +26,7 @@ where
         for part in [gap, metadata.level().as_str(), " ", metadata.target(), ":"] {
             out.write_str(part)?;
         }
-        let mut fields = Fields { out, result: Ok(()) };
+        let mut fields = FieldWriter { out, result: Ok(()) };
         event.record(&mut fields);
         fields.result?;
         fields.out.write_str("\n")
@@ -34,12 +34,12 @@ where
 }
 
 /// A visitor that writes the fields of an event and keeps the first error.
-struct Fields<'w> {
+struct FieldWriter<'w> {
     out: Writer<'w>,
     result: fmt::Result,
 }
 
-impl Fields<'_> {
+impl FieldWriter<'_> {
     /// Writes one field, unless an earlier one has failed.
     fn write(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
         if self.result.is_err() {
@@ -54,7 +54,7 @@ impl Fields<'_> {
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for FieldWriter<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'));
         self.write(field, |out| match plain {
@@ -96,7 +96,7 @@ mod tests {
     fn a_line_has_time_level_target_message_and_fields() {
         let page = Page::default();
         let writer = page.clone();
-        let layer = tracing_subscriber::fmt::layer().event_format(Plain).with_writer(move || writer.clone());
+        let layer = tracing_subscriber::fmt::layer().event_format(PlainFormat).with_writer(move || writer.clone());
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(target: "audit", caller = "a\"b", count = 3, error = %"x y", "decision");

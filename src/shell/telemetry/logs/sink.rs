@@ -28,24 +28,24 @@ pub(super) fn dropped() -> u64 {
 
 /// Lines that have not been written yet.
 #[derive(Debug, Default)]
-struct Waiting {
+struct BufferedLines {
     bytes: Vec<u8>,
     /// Lines dropped since the last write.
     dropped: u64,
     /// True while the thread waits for the first line.
     asleep: bool,
-    /// True once the sink's [`Flusher`] is being dropped.
+    /// True once the sink's [`LogFlusher`] is being dropped.
     closed: bool,
 }
 
 /// The shared buffer of log lines. Clones write to the same buffer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sink(Arc<Shared>);
+pub(super) struct LogBuffer(Arc<LogBufferState>);
 
 /// The state that the sink and its thread share.
 #[derive(Debug, Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct LogBufferState {
+    waiting: Mutex<BufferedLines>,
     /// Signals the first line, or the end, to the thread.
     news: Condvar,
 }
@@ -53,18 +53,18 @@ struct Shared {
 /// A handle to the writing thread. Dropping it ends the thread after a last write, for which it
 /// waits half a second at most.
 #[derive(Debug)]
-pub(super) struct Flusher {
-    shared: Arc<Shared>,
+pub(super) struct LogFlusher {
+    shared: Arc<LogBufferState>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Sink {
+impl LogBuffer {
     /// Starts the thread that writes to `out`.
-    pub(super) fn start(out: impl Write + Send + 'static) -> (Self, Flusher) {
+    pub(super) fn start(out: impl Write + Send + 'static) -> (Self, LogFlusher) {
         let sink = Self::default();
         let shared = Arc::clone(&sink.0);
         let thread = thread::Builder::new().name("logs".to_owned()).spawn(move || drain(&shared, out)).ok();
-        let flusher = Flusher { shared: Arc::clone(&sink.0), thread };
+        let flusher = LogFlusher { shared: Arc::clone(&sink.0), thread };
         (sink, flusher)
     }
 
@@ -84,7 +84,7 @@ impl Sink {
     }
 }
 
-impl Write for Sink {
+impl Write for LogBuffer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.line(line);
         Ok(line.len())
@@ -96,7 +96,7 @@ impl Write for Sink {
 }
 
 /// Writes lines until the sink is closed and empty.
-fn drain(shared: &Shared, mut out: impl Write) {
+fn drain(shared: &LogBufferState, mut out: impl Write) {
     let mut batch = Vec::new();
     loop {
         let (dropped, closed) = {
@@ -123,7 +123,7 @@ fn drain(shared: &Shared, mut out: impl Write) {
     }
 }
 
-impl Drop for Flusher {
+impl Drop for LogFlusher {
     fn drop(&mut self) {
         self.shared.waiting.lock().closed = true;
         self.shared.news.notify_one();
@@ -170,7 +170,7 @@ mod tests {
     fn a_stuck_reader_costs_lines_and_never_a_caller() {
         let (tell, go) = mpsc::channel();
         let page = Arc::new(Mutex::new(Vec::new()));
-        let (sink, flusher) = Sink::start(Slow { go, page: Arc::clone(&page) });
+        let (sink, flusher) = LogBuffer::start(Slow { go, page: Arc::clone(&page) });
         let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
         // The thread may have taken one batch before it was blocked.
         for _ in 0..3 * CAPACITY / line.len() {

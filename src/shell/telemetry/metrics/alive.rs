@@ -8,13 +8,13 @@ use super::usage::UsageMetrics;
 
 /// A client's connection, counted until it is dropped.
 #[derive(Debug)]
-pub struct Connected {
+pub struct CountedConnection {
     pub(super) open: IntGauge,
     pub(super) received: IntCounter,
     pub(super) sent: IntCounter,
 }
 
-impl Connected {
+impl CountedConnection {
     /// Returns the counter of bytes read from the client.
     pub fn received(&self) -> IntCounter {
         self.received.clone()
@@ -26,7 +26,7 @@ impl Connected {
     }
 }
 
-impl Drop for Connected {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.open.dec();
     }
@@ -34,14 +34,14 @@ impl Drop for Connected {
 
 /// A process of an upstream, counted until it is dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct CountedProcess {
     pub(super) open: IntGauge,
     /// Number of the process's guard, if it has one.
     pub(super) guard: Option<u32>,
     pub(super) usage: Arc<UsageMetrics>,
 }
 
-impl Drop for Running {
+impl Drop for CountedProcess {
     fn drop(&mut self) {
         self.open.dec();
         self.guard.into_iter().for_each(|guard| self.usage.remove_guard(guard));

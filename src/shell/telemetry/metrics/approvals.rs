@@ -7,16 +7,16 @@ use strum::VariantArray as _;
 
 use super::family::signed;
 use super::table::Families;
-use crate::policy::Evidence;
-use crate::policy::consent::Closed;
+use crate::policy::ApprovalEvidence;
+use crate::policy::consent::ApprovalEnd;
 
 /// Channel label of an approval that ended without an answer.
 const NO_CHANNEL: &str = "none";
 
 /// Answers that have a series from the start, so that a rate includes the first of them.
-const ANSWERS: [Closed; 3] = [Closed::Granted, Closed::Denied, Closed::Dismissed];
+const ANSWERS: [ApprovalEnd; 3] = [ApprovalEnd::Granted, ApprovalEnd::Denied, ApprovalEnd::Dismissed];
 /// Ends without an answer that have a series from the start.
-const ENDS: [Closed; 2] = [Closed::TimedOut, Closed::Superseded];
+const ENDS: [ApprovalEnd; 2] = [ApprovalEnd::TimedOut, ApprovalEnd::Superseded];
 
 /// Numbers of approvals and grants at the moment of a scrape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct ApprovalMetrics(Arc<Families>);
 
 impl ApprovalMetrics {
     pub(super) fn new(families: Arc<Families>) -> Self {
-        for channel in Evidence::VARIANTS.iter().copied().map(channel) {
+        for channel in ApprovalEvidence::VARIANTS.iter().copied().map(channel) {
             families.answer_durations.with_label_values(&[channel]);
             ANSWERS.iter().for_each(|how| drop(families.answers.with_label_values(&[how.into_str(), channel])));
         }
@@ -45,7 +45,7 @@ impl ApprovalMetrics {
     }
 
     /// Counts the end of an approval. `evidence` is that of the answer, if there was one.
-    pub fn ended(&self, how: Closed, evidence: Option<Evidence>, waited: Duration) {
+    pub fn ended(&self, how: ApprovalEnd, evidence: Option<ApprovalEvidence>, waited: Duration) {
         let channel = evidence.map_or(NO_CHANNEL, channel);
         self.0.answers.with_label_values(&[how.into_str(), channel]).inc();
         if evidence.is_some() {
@@ -65,11 +65,11 @@ impl ApprovalMetrics {
 }
 
 /// Returns the label of the channel whose answers have this evidence.
-const fn channel(evidence: Evidence) -> &'static str {
+const fn channel(evidence: ApprovalEvidence) -> &'static str {
     match evidence {
-        Evidence::Client => "client",
-        Evidence::Page => "console",
-        Evidence::Operator => "operator",
+        ApprovalEvidence::Client => "client",
+        ApprovalEvidence::Page => "console",
+        ApprovalEvidence::Operator => "operator",
     }
 }
 
@@ -85,9 +85,9 @@ mod tests {
         has(r#"headend_approval_answers_total{channel="operator",result="denied"} 0"#);
         has(r#"headend_approval_answer_duration_seconds_count{channel="client"} 0"#);
         let approvals = metrics.approvals();
-        approvals.ended(Closed::Dismissed, Some(Evidence::Client), Duration::from_millis(9));
-        approvals.ended(Closed::Granted, Some(Evidence::Page), Duration::from_secs(40));
-        approvals.ended(Closed::TimedOut, None, Duration::from_secs(900));
+        approvals.ended(ApprovalEnd::Dismissed, Some(ApprovalEvidence::Client), Duration::from_millis(9));
+        approvals.ended(ApprovalEnd::Granted, Some(ApprovalEvidence::Page), Duration::from_secs(40));
+        approvals.ended(ApprovalEnd::TimedOut, None, Duration::from_secs(900));
         has(r#"headend_approval_answers_total{channel="client",result="dismissed"} 1"#);
         has(r#"headend_approval_answers_total{channel="console",result="granted"} 1"#);
         has(r#"headend_approval_answers_total{channel="none",result="timed-out"} 1"#);

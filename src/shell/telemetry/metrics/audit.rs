@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prometheus::IntCounter;
 
-use crate::policy::Event;
+use crate::policy::AuditEvent;
 
 /// The series of the audit log.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct AuditMetrics {
 
 impl AuditMetrics {
     /// Counts a written record.
-    pub fn recorded(&self, event: Event) {
+    pub fn recorded(&self, event: AuditEvent) {
         if let Some(counter) = self.records.get(event as usize) {
             counter.inc();
         }

@@ -15,7 +15,7 @@ const UPSTREAM: &str = "upstream";
 
 /// A row of the table of metrics.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct MetricRow {
     pub(super) name: &'static str,
     #[cfg(test)]
     pub(super) kind: &'static str,
@@ -39,13 +39,13 @@ pub(super) trait Family: Collector + Clone + 'static {
     ///
     /// # Errors
     /// The name in the row is not valid.
-    fn build(row: &Row) -> prometheus::Result<Self>;
+    fn build(row: &MetricRow) -> prometheus::Result<Self>;
 
     /// Creates the family and adds it to the registry.
     ///
     /// # Errors
     /// The name in the row is not valid, or is taken already.
-    fn register(row: &Row, registry: &Registry) -> prometheus::Result<Self> {
+    fn register(row: &MetricRow, registry: &Registry) -> prometheus::Result<Self> {
         let family = Self::build(row)?;
         registry.register(Box::new(family.clone()))?;
         Ok(family)
@@ -61,7 +61,7 @@ macro_rules! families_without_labels {
             #[cfg(test)]
             const KIND: &'static str = $kind;
 
-            fn build(row: &Row) -> prometheus::Result<Self> {
+            fn build(row: &MetricRow) -> prometheus::Result<Self> {
                 Self::new(row.name, row.help)
             }
         }
@@ -74,7 +74,7 @@ macro_rules! families_with_labels {
             #[cfg(test)]
             const KIND: &'static str = $kind;
 
-            fn build(row: &Row) -> prometheus::Result<Self> {
+            fn build(row: &MetricRow) -> prometheus::Result<Self> {
                 Self::new(Opts::new(row.name, row.help), row.labels)
             }
 
@@ -94,7 +94,7 @@ impl Family for HistogramVec {
     #[cfg(test)]
     const KIND: &'static str = "histogram";
 
-    fn build(row: &Row) -> prometheus::Result<Self> {
+    fn build(row: &MetricRow) -> prometheus::Result<Self> {
         Self::new(HistogramOpts::new(row.name, row.help).buckets(row.buckets.to_vec()), row.labels)
     }
 
@@ -118,7 +118,7 @@ fn remove_series<B: MetricVecBuilder>(family: &MetricVec<B>, upstream: &str) {
 /// The families of a table of rows.
 pub(super) trait FamilyTable: Sized {
     /// All rows, in the order of the table.
-    const ROWS: &[Row];
+    const ROWS: &[MetricRow];
 
     /// Creates all families and adds them to the registry.
     ///
@@ -159,7 +159,7 @@ macro_rules! families {
                 $(self.$field.forget(upstream);)*
             }
 
-            const ROWS: &[Row] = &[$(Row {
+            const ROWS: &[MetricRow] = &[$(MetricRow {
                 name: $name,
                 #[cfg(test)]
                 kind: <$family as Family>::KIND,

@@ -50,7 +50,7 @@ pub enum OutcomeLabel {
 /// The label for the outcome of an attempt to renew a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "snake_case")]
-pub enum Renewal {
+pub enum RenewalLabel {
     Renewed,
     /// The server could not be asked, or gave no usable answer; the login stays valid.
     Failed,

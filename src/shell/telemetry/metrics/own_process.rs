@@ -11,7 +11,7 @@ use prometheus::{Counter, Gauge, Registry};
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-use super::family::{Family, FamilyTable, Row, families};
+use super::family::{Family, FamilyTable, MetricRow, families};
 
 families! {
     /// The numbers that the system keeps about this process.
@@ -35,7 +35,7 @@ pub(super) struct OwnProcess {
 
 /// The fields of `/proc/self/stat` that are exported.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat {
+struct ProcessStat {
     /// User and system time, in clock ticks.
     ticks: u64,
     threads: u64,
@@ -45,7 +45,7 @@ struct Stat {
     resident_pages: u64,
 }
 
-impl Stat {
+impl ProcessStat {
     fn parse(text: &str) -> Option<Self> {
         // The name in parentheses may contain anything, parentheses too.
         let (_, rest) = text.rsplit_once(')')?;
@@ -92,7 +92,7 @@ impl OwnProcess {
     /// Reads the values into the families; `None` if the system has no `/proc`.
     fn look(&self) -> Option<()> {
         let own = &self.families;
-        let stat = Stat::parse(&fs::read_to_string("/proc/self/stat").ok()?)?;
+        let stat = ProcessStat::parse(&fs::read_to_string("/proc/self/stat").ok()?)?;
         let seconds = |ticks| number(ticks) / number(clock_ticks_per_second());
         // Two scrapes at once may both have read the older value.
         own.cpu_seconds.inc_by((seconds(stat.ticks) - own.cpu_seconds.get()).max(0.0));
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn a_line_of_the_system_is_read_whatever_the_name_is() {
         let line = "7 (a) b) S 5 7 7 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 9 0 4711 8192 3 18446744073709551615 1";
-        let stat = Stat { ticks: 42, threads: 9, started: 4711, virtual_bytes: 8192, resident_pages: 3 };
-        assert_eq!(Stat::parse(line), Some(stat));
-        assert_eq!(Stat::parse("7 (a) S 1"), None);
-        assert_eq!(Stat::parse(""), None);
+        let stat = ProcessStat { ticks: 42, threads: 9, started: 4711, virtual_bytes: 8192, resident_pages: 3 };
+        assert_eq!(ProcessStat::parse(line), Some(stat));
+        assert_eq!(ProcessStat::parse("7 (a) S 1"), None);
+        assert_eq!(ProcessStat::parse(""), None);
     }
 
     #[test]

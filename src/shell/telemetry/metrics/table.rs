@@ -5,7 +5,7 @@ use prometheus::{
     CounterVec, Gauge, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
 
-use super::family::{Family, FamilyTable, Row, families};
+use super::family::{Family, FamilyTable, MetricRow, families};
 
 /// Bucket bounds in seconds, from half a millisecond to the longest call that a configuration
 /// usually allows.

@@ -2,9 +2,9 @@ use std::collections::HashMap;
 
 use expect_test::expect_file;
 
-use super::family::Row;
+use super::family::MetricRow;
 use super::*;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 
 #[test]
 fn a_call_is_counted_and_its_time_is_split() -> Result<(), prometheus::Error> {
@@ -34,8 +34,8 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.excess(5);
     upstream.repairs(6);
     upstream.unread_lists(1);
-    upstream.fault(Fault::Garbage);
-    upstream.reserved(Taken { keys: 2, errors: 1 });
+    upstream.fault(ProtocolFault::Garbage);
+    upstream.reserved(RemovedWords { keys: 2, errors: 1 });
     assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));
     upstream.sent(1);
     upstream.sessions(3);
@@ -51,8 +51,8 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.items([0, 0, 0, 0]);
     upstream.pins_waiting(1);
     upstream.unread_lists(1);
-    upstream.fault(Fault::Garbage);
-    upstream.reserved(Taken { keys: 2, errors: 1 });
+    upstream.fault(ProtocolFault::Garbage);
+    upstream.reserved(RemovedWords { keys: 2, errors: 1 });
     upstream.finished(MethodLabel::ToolsCall, OutcomeLabel::Ok, Duration::ZERO, None);
     upstream.sessions(2);
     upstream.started(Duration::from_secs(1));
@@ -93,7 +93,7 @@ fn one_state_at_a_time() -> Result<(), prometheus::Error> {
 
 #[test]
 fn kinds_stand_in_the_order_of_the_lists() {
-    let lists = List::ALL.map(|list| format!("{list:?}").trim_end_matches('s').to_lowercase());
+    let lists = ItemList::ALL.map(|list| format!("{list:?}").trim_end_matches('s').to_lowercase());
     assert_eq!(lists, KINDS);
 }
 
@@ -106,18 +106,18 @@ fn a_token_has_a_series_while_it_has_an_end_and_a_removed_upstream_has_none() {
     assert!(metrics.render().contains(series), "{}", metrics.render());
     upstream.token_expires(None);
     assert!(!metrics.render().contains("headend_login_token_expiry"), "{}", metrics.render());
-    upstream.renewal(Renewal::Failed);
-    upstream.renewal(Renewal::Failed);
+    upstream.renewal(RenewalLabel::Failed);
+    upstream.renewal(RenewalLabel::Failed);
     let series = "headend_login_renewals_total{result=\"failed\",upstream=\"docs\"} 2\n";
     assert!(metrics.render().contains(series), "{}", metrics.render());
     upstream.retire(false);
     metrics.forget_upstream("docs");
-    upstream.renewal(Renewal::Expired);
+    upstream.renewal(RenewalLabel::Expired);
     assert!(!metrics.render().contains("headend_login"), "{}", metrics.render());
 }
 
 /// Returns the line of the documentation for a row.
-fn line(row: &Row) -> String {
+fn line(row: &MetricRow) -> String {
     let (labels, text) = (row.labels.join(", "), row.doc.unwrap_or(row.help.trim_end_matches('.')));
     format!("| `{}` | {} | {labels} | {text} |\n", row.name, row.kind)
 }

@@ -12,79 +12,80 @@ use std::future::Future;
 
 use futures_util::{StreamExt as _, stream};
 
-use crate::catalog::inventory::{Gap, Inventory};
+use crate::catalog::inventory::{Inventory, ListGap};
 use crate::mcp::input::Roots;
 use crate::mcp::item::Definition;
-use crate::mcp::kinds::{Audience, Kinds};
-use crate::mcp::method::List;
+use crate::mcp::kinds::{Audience, InputKinds};
+use crate::mcp::method::ItemList;
 
 /// Each list as a client with some capabilities sees it, or the reason why it is unknown: `None` if
 /// the list takes long, or the server does not open such a session, which some servers never do.
-pub(super) type Seen = [Result<Vec<Definition>, Option<String>>; 4];
+pub(super) type VisibleLists = [Result<Vec<Definition>, Option<String>>; 4];
 
 /// For each list, its items for the clients of each audience, fewer capabilities first.
-pub(super) type ForAskers = [(List, Result<Vec<(Audience, Vec<Definition>)>, Option<String>>); 4];
+pub(super) type AskerItems = [(ItemList, Result<Vec<(Audience, Vec<Definition>)>, Option<String>>); 4];
 
 /// Returns that all lists are unknown for this reason.
-pub(super) fn unseen(why: Option<&str>) -> Seen {
-    List::ALL.map(|_| Err(why.map(str::to_owned)))
+pub(super) fn unseen(why: Option<&str>) -> VisibleLists {
+    ItemList::ALL.map(|_| Err(why.map(str::to_owned)))
 }
 
 /// Converts an inventory. `why` returns the reason why a list was not read.
-pub(super) fn seen(inventory: &Inventory, why: impl Fn(List) -> String) -> Seen {
-    List::ALL.map(|list| match inventory.gap(list) {
+pub(super) fn seen(inventory: &Inventory, why: impl Fn(ItemList) -> String) -> VisibleLists {
+    ItemList::ALL.map(|list| match inventory.gap(list) {
         None => Ok(inventory.items(list).to_vec()),
         // The list takes long, as it does for everyone: this part of it follows with the rest.
-        Some(Gap::Awaited) => Err(None),
-        Some(Gap::Unread | Gap::Askers) => Err(Some(why(list))),
+        Some(ListGap::Awaited) => Err(None),
+        Some(ListGap::Unread | ListGap::Askers) => Err(Some(why(list))),
     })
 }
 
 /// Returns all kinds of input that a client can be asked for, within what the operator reveals to
 /// the server.
-fn everything(roots: &Roots) -> Kinds {
+fn everything(roots: &Roots) -> InputKinds {
     let roots = matches!(roots, Roots::Client);
-    Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots }
+    InputKinds { form: true, url: true, sampling: true, sampling_tools: true, roots }
 }
 
 /// Returns the sets of capabilities that suffice for most tools, smaller ones first.
-fn parts(roots: &Roots) -> Vec<Kinds> {
-    let none = Kinds::default();
+fn parts(roots: &Roots) -> Vec<InputKinds> {
+    let none = InputKinds::default();
     // Fixed roots are available to clients that offer nothing, too.
     let first = matches!(roots, Roots::Fixed(_)).then_some(none);
-    let last = matches!(roots, Roots::Client).then_some(Kinds { roots: true, ..none });
-    let middle = [Kinds { form: true, ..none }, Kinds { url: true, ..none }, Kinds { sampling: true, ..none }];
+    let last = matches!(roots, Roots::Client).then_some(InputKinds { roots: true, ..none });
+    let middle =
+        [InputKinds { form: true, ..none }, InputKinds { url: true, ..none }, InputKinds { sampling: true, ..none }];
     first.into_iter().chain(middle).chain(last).collect()
 }
 
 /// Returns sets of capabilities that real clients have, for tools that need more than one
 /// capability.
-fn combined() -> [Kinds; 3] {
-    let sampling = Kinds { sampling: true, ..Kinds::default() };
-    let both = Kinds { form: true, ..sampling };
-    [Kinds { sampling_tools: true, ..sampling }, both, Kinds { url: true, ..both }]
+fn combined() -> [InputKinds; 3] {
+    let sampling = InputKinds { sampling: true, ..InputKinds::default() };
+    let both = InputKinds { form: true, ..sampling };
+    [InputKinds { sampling_tools: true, ..sampling }, both, InputKinds { url: true, ..both }]
 }
 
 /// Reads the lists as clients see them beyond `plain`, with this many sessions at once. Most
 /// servers show the same to everyone, which takes one session.
-pub(super) async fn for_askers<F: Future<Output = Seen>>(
+pub(super) async fn for_askers<F: Future<Output = VisibleLists>>(
     plain: &Inventory,
     roots: &Roots,
     at_once: usize,
-    read: impl Fn(Kinds) -> F,
-) -> ForAskers {
+    read: impl Fn(InputKinds) -> F,
+) -> AskerItems {
     let all = everything(roots);
     let most = read(all).await;
-    let lists = || List::ALL.into_iter().zip(&most);
+    let lists = || ItemList::ALL.into_iter().zip(&most);
     let hides = lists().any(|(list, seen)| seen.as_ref().is_ok_and(|items| plain.lacks(list, items)));
-    let mut readings: Vec<(Kinds, Seen)> = Vec::new();
+    let mut readings: Vec<(InputKinds, VisibleLists)> = Vec::new();
     if hides {
         readings = read_all(parts(roots), at_once, &read).await;
         let is_shown = |at: usize, item: &Definition| {
             let mut seen = readings.iter().filter_map(|(_, seen)| seen.get(at)?.as_ref().ok());
             seen.any(|items| items.iter().any(|other| other.key == item.key))
         };
-        let is_missing = |(at, (list, seen)): (usize, (List, &Result<Vec<Definition>, _>))| {
+        let is_missing = |(at, (list, seen)): (usize, (ItemList, &Result<Vec<Definition>, _>))| {
             let items = seen.as_deref().unwrap_or_default();
             items.iter().any(|item| plain.lacks(list, std::slice::from_ref(item)) && !is_shown(at, item))
         };
@@ -94,8 +95,8 @@ pub(super) async fn for_askers<F: Future<Output = Seen>>(
         }
     }
     readings.push((all, most));
-    let mut at = 0..List::ALL.len();
-    List::ALL.map(|list| {
+    let mut at = 0..ItemList::ALL.len();
+    ItemList::ALL.map(|list| {
         let at = at.next().unwrap_or_default();
         let shown = readings.iter_mut().filter_map(|(kinds, seen)| Some((Audience::with(*kinds), seen.get_mut(at)?)));
         let items = shown.map(|(audience, seen)| std::mem::replace(seen, Err(None)).map(|items| (audience, items)));
@@ -104,11 +105,11 @@ pub(super) async fn for_askers<F: Future<Output = Seen>>(
 }
 
 /// Reads the lists once for each set of capabilities, this many at once.
-async fn read_all<F: Future<Output = Seen>>(
-    sets: Vec<Kinds>,
+async fn read_all<F: Future<Output = VisibleLists>>(
+    sets: Vec<InputKinds>,
     at_once: usize,
-    read: &impl Fn(Kinds) -> F,
-) -> Vec<(Kinds, Seen)> {
+    read: &impl Fn(InputKinds) -> F,
+) -> Vec<(InputKinds, VisibleLists)> {
     let readings: Vec<_> = sets.into_iter().map(|kinds| async move { (kinds, read(kinds).await) }).collect();
     stream::iter(readings).buffered(at_once).collect().await
 }
@@ -116,7 +117,7 @@ async fn read_all<F: Future<Output = Seen>>(
 /// Adds the items that only clients with input see, up to `most` items in a list. Returns the lists
 /// for which these items are unknown, with the reason; they are marked as a gap, so that known
 /// items stay.
-pub(super) fn add(news: &mut Inventory, shown: ForAskers, most: usize) -> Vec<(List, Option<String>)> {
+pub(super) fn add(news: &mut Inventory, shown: AskerItems, most: usize) -> Vec<(ItemList, Option<String>)> {
     let mut unknown = Vec::new();
     for (list, shown) in shown {
         match shown {
@@ -124,7 +125,7 @@ pub(super) fn add(news: &mut Inventory, shown: ForAskers, most: usize) -> Vec<(L
             _ if news.gap(list).is_some() => {}
             Ok(shown) => shown.into_iter().for_each(|(audience, items)| news.add_for(audience, list, items, most)),
             Err(why) => {
-                news.set_gap(list, Some(Gap::Askers));
+                news.set_gap(list, Some(ListGap::Askers));
                 unknown.push((list, why));
             }
         }
@@ -140,12 +141,13 @@ mod tests {
     use crate::wire::raw::RawJson;
 
     fn tools(names: &[&str]) -> Vec<Definition> {
-        let tool = |name: &&str| Definition::read(List::Tools, &RawJson::trusted(format!(r#"{{"name":"{name}"}}"#)));
+        let tool =
+            |name: &&str| Definition::read(ItemList::Tools, &RawJson::trusted(format!(r#"{{"name":"{name}"}}"#)));
         names.iter().map(|name| tool(name).unwrap()).collect()
     }
 
     /// Returns the tools of a server that shows each to clients with these capabilities.
-    fn shown(kinds: Kinds) -> Vec<&'static str> {
+    fn shown(kinds: InputKinds) -> Vec<&'static str> {
         let all: [(&str, bool); 6] = [
             ("plain", true),
             ("forms", kinds.form),
@@ -159,17 +161,18 @@ mod tests {
 
     #[tokio::test]
     async fn each_item_is_for_those_whose_capabilities_were_enough() {
-        let none = Kinds::default();
+        let none = InputKinds::default();
         let mut plain = Inventory::default();
-        plain.replace(List::Tools, tools(&shown(none)));
-        let seen = |kinds: Kinds| [Ok(tools(&shown(kinds))), Ok(vec![]), Ok(vec![]), Err(Some("no".to_owned()))];
+        plain.replace(ItemList::Tools, tools(&shown(none)));
+        let seen = |kinds: InputKinds| [Ok(tools(&shown(kinds))), Ok(vec![]), Ok(vec![]), Err(Some("no".to_owned()))];
         let found = for_askers(&plain, &Roots::Hidden, 2, |kinds| std::future::ready(seen(kinds))).await;
-        assert_eq!(add(&mut plain, found, 100), [(List::Templates, Some("no".to_owned()))]);
-        assert_eq!(plain.gap(List::Templates), Some(Gap::Askers));
+        assert_eq!(add(&mut plain, found, 100), [(ItemList::Templates, Some("no".to_owned()))]);
+        assert_eq!(plain.gap(ItemList::Templates), Some(ListGap::Askers));
         for bits in 0..32_u8 {
             let has = |at: u8| bits >> at & 1 == 1;
-            let kinds = Kinds { form: has(0), url: has(1), sampling: has(2), sampling_tools: has(3), roots: has(4) };
-            let items = plain.items(List::Tools).iter().filter(|item| item.audience.has(kinds));
+            let kinds =
+                InputKinds { form: has(0), url: has(1), sampling: has(2), sampling_tools: has(3), roots: has(4) };
+            let items = plain.items(ItemList::Tools).iter().filter(|item| item.audience.has(kinds));
             let mut names: Vec<&str> = items.map(|item| item.key.as_str()).collect();
             let mut want = shown(kinds);
             names.sort_unstable();
@@ -181,10 +184,10 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_shows_all_to_everyone_is_read_once_more() {
         let mut plain = Inventory::default();
-        plain.replace(List::Tools, tools(&["a"]));
+        plain.replace(ItemList::Tools, tools(&["a"]));
         for (shown, sessions) in [(&["a"][..], 1), (&["a", "b"], 5)] {
             let asked = RefCell::new(Vec::new());
-            let read = |kinds: Kinds| {
+            let read = |kinds: InputKinds| {
                 asked.borrow_mut().push(kinds);
                 std::future::ready([Ok(tools(shown)), Ok(vec![]), Ok(vec![]), Ok(vec![])])
             };
@@ -203,6 +206,6 @@ mod tests {
         let read = |_| std::future::ready([Ok(tools(&["roots"])), Ok(vec![]), Ok(vec![]), Ok(vec![])]);
         let found = for_askers(&plain, &roots, 1, read).await;
         add(&mut plain, found, 100);
-        assert!(plain.items(List::Tools)[0].audience.is_all());
+        assert!(plain.items(ItemList::Tools)[0].audience.is_all());
     }
 }

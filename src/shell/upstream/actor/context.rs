@@ -9,39 +9,39 @@ use tokio::sync::{mpsc, oneshot};
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::UpstreamName;
 use crate::config::EraChoice;
-use crate::engine::handshake::{Agreed, EraHint};
-use crate::upstream::session::handle::Handle;
+use crate::engine::handshake::{EraHint, HandshakeAgreement};
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::lane::Lane;
-use crate::upstream::session::link::{Link, LinkState};
+use crate::upstream::session::link::{LinkState, UpstreamLink};
 use crate::upstream::spawner::Spawner;
 
 /// A report of an actor to the supervisor.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct ActorReport {
     pub upstream: UpstreamName,
     /// The actor's handle: reports of a handle that was replaced meanwhile are dropped.
-    pub handle: Arc<Handle>,
-    pub news: News,
+    pub handle: Arc<UpstreamHandle>,
+    pub news: ActorNews,
     /// Notified once clients see the reported state.
     pub shown: Option<oneshot::Sender<()>>,
 }
 
 /// The content of a report.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ActorNews {
     /// The upstream's lists, as far as they could be read, and the terms agreed with it.
-    Inventory(Inventory, Agreed),
+    Inventory(Inventory, HandshakeAgreement),
     /// The link went up or down.
     State,
 }
 
 /// Everything that an actor works with.
 #[derive(Clone)]
-pub(crate) struct Context {
-    pub handle: Arc<Handle>,
+pub(crate) struct ActorContext {
+    pub handle: Arc<UpstreamHandle>,
     pub lane: Arc<Lane>,
     /// The receiver of reports; `None` except for the main session.
-    pub reports: Option<mpsc::Sender<Report>>,
+    pub reports: Option<mpsc::Sender<ActorReport>>,
     pub spawner: Spawner,
     /// The era that the last run of this program found.
     pub remembered: Option<EraHint>,
@@ -52,8 +52,8 @@ pub(crate) struct Context {
     pub lists_first: bool,
 }
 
-impl Context {
-    pub(crate) async fn report(&self, news: News) {
+impl ActorContext {
+    pub(crate) async fn report(&self, news: ActorNews) {
         self.send(news, None).await;
     }
 
@@ -62,18 +62,18 @@ impl Context {
     pub(crate) async fn report_lists(
         &self,
         inventory: Inventory,
-        agreed: Agreed,
+        agreed: HandshakeAgreement,
         is_whole: bool,
     ) -> oneshot::Receiver<()> {
         let (told, shown) = oneshot::channel();
-        self.send(News::Inventory(inventory, agreed), Some(told)).await;
+        self.send(ActorNews::Inventory(inventory, agreed), Some(told)).await;
         self.lane.listed.store(is_whole, Ordering::Relaxed);
         shown
     }
 
-    async fn send(&self, news: News, shown: Option<oneshot::Sender<()>>) {
+    async fn send(&self, news: ActorNews, shown: Option<oneshot::Sender<()>>) {
         let Some(reports) = &self.reports else { return };
-        let report = Report { upstream: self.handle.name.clone(), handle: Arc::clone(&self.handle), news, shown };
+        let report = ActorReport { upstream: self.handle.name.clone(), handle: Arc::clone(&self.handle), news, shown };
         // The supervisor outlives its actors, except in the last moments of a shutdown.
         drop(reports.send(report).await);
     }
@@ -97,7 +97,7 @@ impl Context {
 
 /// The result of one life: why it ended, and how to ask for the era next.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct LifeResult {
     pub why: String,
     pub next: Option<EraHint>,
     /// How long the upstream was ready; `None` if it never was.
@@ -105,7 +105,7 @@ pub(crate) struct Run {
 }
 
 /// Logs that a session is open.
-pub(crate) fn ready(context: &Context, agreed: &Agreed) {
+pub(crate) fn ready(context: &ActorContext, agreed: &HandshakeAgreement) {
     let (upstream, revision) = (&context.handle.name, agreed.revision);
     if context.lane.is_main() {
         tracing::info!(upstream.name = %upstream, revision = %revision, "upstream ready");
@@ -115,13 +115,13 @@ pub(crate) fn ready(context: &Context, agreed: &Agreed) {
 }
 
 /// Lets calls pass on a new link, and subscribes to watched resources again.
-pub(crate) async fn open(context: &Context, link: Link) {
+pub(crate) async fn open(context: &ActorContext, link: UpstreamLink) {
     context.lane.set_state(LinkState::Ready(link.clone()));
     restore(context, link);
-    context.report(News::State).await;
+    context.report(ActorNews::State).await;
 }
 
-fn restore(context: &Context, link: Link) {
+fn restore(context: &ActorContext, link: UpstreamLink) {
     let (handle, lane) = (Arc::clone(&context.handle), Arc::clone(&context.lane));
     context.spawner.tasks.spawn("restore", async move { lane.news.updates.restore(&handle, &link).await });
 }

@@ -13,23 +13,23 @@ use crate::base::aside::{MANY_ITEMS, run_aside_if};
 use crate::base::clock;
 use crate::base::never::or_never;
 use crate::base::stop;
-use crate::catalog::inventory::{Gap, Inventory, ListBounds};
-use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
+use crate::catalog::inventory::{Inventory, ListBounds, ListGap};
+use crate::engine::fault::ProtocolFault;
+use crate::engine::handshake::{EraHint, HandshakeAgreement, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
 #[cfg(any(test, feature = "testing"))]
-use crate::stage::program::Keeper;
-use crate::upstream::actor::context::{Context, Run, open, ready};
-use crate::upstream::actor::listing::Listing;
-use crate::upstream::line::connection::{self, Ended, Refused, StdioNews, StdioOptions};
+use crate::stage::program::ProgramHandle;
+use crate::upstream::actor::context::{ActorContext, LifeResult, open, ready};
+use crate::upstream::actor::listing::LineLists;
+use crate::upstream::line::connection::{self, ConnectionEnd, RefusedRequest, StdioNews, StdioOptions};
 #[cfg(not(any(test, feature = "testing")))]
-use crate::upstream::process::guard::Keeper;
+use crate::upstream::process::guard::GuardedChild;
 use crate::upstream::process::launch::Launch;
 use crate::upstream::process::stderr;
-use crate::upstream::session::link::{Link, LinkState};
+use crate::upstream::session::link::{LinkState, UpstreamLink};
 use crate::upstream::spawner::Spawner;
 use crate::upstream::state::last_words::LastWords;
-use crate::upstream::state::unread::Readers;
+use crate::upstream::state::unread::ListReaders;
 use crate::wire::foreign;
 
 /// How long to wait for the rest of stderr after a child has exited.
@@ -37,11 +37,11 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Starts a child and converses with it until it ends. Explains its end with exit status and last
 /// words.
-pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHint) -> Run {
+pub(super) async fn serve_process(context: &ActorContext, launch: Launch, hint: EraHint) -> LifeResult {
     let handle = &context.handle;
     let Spawner { stop, tasks, times, .. } = &context.spawner;
     let started = tokio::select! {
-        started = Keeper::start(handle.name.as_str(), &launch) => started.map_err(Some),
+        started = ProgramHandle::start(handle.name.as_str(), &launch) => started.map_err(Some),
         () = stop.cancelled() => Err(None),
     };
     let (mut keeper, (stdin, stdout, stderr)) = match started {
@@ -53,9 +53,9 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
             if let Some(remedy) = error.remedy() {
                 handle.health.lasts(remedy);
             }
-            return Run { why: error.to_string(), next: None, served: None };
+            return LifeResult { why: error.to_string(), next: None, served: None };
         }
-        Err(None) => return Run { why: "stopped".to_owned(), next: None, served: None },
+        Err(None) => return LifeResult { why: "stopped".to_owned(), next: None, served: None },
     };
     let _running = handle.metrics.process(keeper.number());
     let hidden: Vec<_> = launch.env.iter().chain(&launch.expanded).cloned().collect();
@@ -75,7 +75,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     });
     let (begun, start) = (clock::now(), handle.start_limit());
     let context =
-        Context { spawner: Spawner { stop: stop.child_token(), ..context.spawner.clone() }, ..context.clone() };
+        ActorContext { spawner: Spawner { stop: stop.child_token(), ..context.spawner.clone() }, ..context.clone() };
     let talk = converse(&context, (hint, start), stdin, stdout, None);
     tokio::pin!(talk);
     let mut lost = None;
@@ -117,19 +117,19 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         why = format!("{why}; last line of stderr: {}", foreign::short(&line, 200));
     }
     handle.health.heard(words.all());
-    Run { why, next: ended.next, served }
+    LifeResult { why, next: ended.next, served }
 }
 
 /// Converses over a pair of line streams, and reports to the supervisor what it learns. Returns why
 /// it ended, and for how long the server was ready. `start` says how to ask for the era, and how
 /// long the handshake may take. `refusals` are messages that a carrier could not deliver.
 pub(crate) async fn converse(
-    context: &Context,
+    context: &ActorContext,
     start: (EraHint, Duration),
     writer: impl AsyncWrite + Unpin,
     reader: impl AsyncRead + Unpin,
-    refusals: Option<mpsc::Receiver<Refused>>,
-) -> (Ended, Option<Duration>) {
+    refusals: Option<mpsc::Receiver<RefusedRequest>>,
+) -> (ConnectionEnd, Option<Duration>) {
     let (handle, lane) = (&context.handle, &context.lane);
     let Spawner { stop, intake, .. } = &context.spawner;
     let peer = PeerOptions {
@@ -148,13 +148,13 @@ pub(crate) async fn converse(
     let mut tell = |news: StdioNews| match news {
         StdioNews::Fault(fault) => handle.metrics.fault(fault),
         StdioNews::Quirk(quirk) => {
-            handle.metrics.fault(Fault::Lenient);
+            handle.metrics.fault(ProtocolFault::Lenient);
             handle.health.flaws.read(quirk);
         }
         StdioNews::Unreadable(message) => handle.health.flaws.unread(&message),
         StdioNews::List(list, trouble) => {
             if lane.is_main() {
-                handle.unread.told(list, Readers::Everyone, trouble, &handle.health);
+                handle.unread.told(list, ListReaders::Everyone, trouble, &handle.health);
             }
         }
         StdioNews::Unclaimed(notice) => lane.news.tell(notice),
@@ -168,9 +168,9 @@ pub(crate) async fn converse(
     let ended = {
         let connection = connection::run((writer, reader), refusals, options, &handle.metrics, stop, &mut tell);
         tokio::pin!(connection);
-        let mut agreed: Option<Agreed> = None;
-        let (mut held, mut shown): (Option<Link>, Option<oneshot::Receiver<()>>) = (None, None);
-        let mut listing = Listing::new(handle);
+        let mut agreed: Option<HandshakeAgreement> = None;
+        let (mut held, mut shown): (Option<UpstreamLink>, Option<oneshot::Receiver<()>>) = (None, None);
+        let mut listing = LineLists::new(handle);
         loop {
             tokio::select! {
                 biased;
@@ -179,7 +179,7 @@ pub(crate) async fn converse(
                         agreed = Some(link.agreed);
                         ready_at = Some(clock::now());
                         ready(context, &link.agreed);
-                        let link = Link::Stdio(link);
+                        let link = UpstreamLink::Stdio(link);
                         if context.lists_first {
                             held = Some(link);
                         } else {
@@ -226,12 +226,12 @@ pub(crate) async fn converse(
 /// Reports lists to the supervisor. If no more lists are awaited for now, returns a receiver that
 /// resolves once clients see them.
 async fn report(
-    context: &Context,
+    context: &ActorContext,
     inventory: Inventory,
-    agreed: Agreed,
+    agreed: HandshakeAgreement,
     awaits_more: bool,
 ) -> Option<oneshot::Receiver<()>> {
-    let is_whole = !inventory.has_gap(Gap::Awaited) && !awaits_more;
+    let is_whole = !inventory.has_gap(ListGap::Awaited) && !awaits_more;
     let told = context.report_lists(inventory, agreed, is_whole).await;
     is_whole.then_some(told)
 }

@@ -10,23 +10,23 @@ use tokio::sync::Notify;
 
 use crate::base::clock;
 use crate::base::never::or_never;
-use crate::catalog::inventory::Gap;
-use crate::engine::ask::Declared;
-use crate::engine::handshake::{EraHint, LEGACY_ADVICE, Question, listen_params};
-use crate::engine::lost::{Verdict, judge};
+use crate::catalog::inventory::ListGap;
+use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::handshake::{EraHint, HandshakeQuestion, LEGACY_ADVICE, listen_params};
+use crate::engine::lost::{SessionVerdict, judge_status};
 use crate::engine::stream_pace::{SHORTEST, StreamPace};
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::upstream::actor::context::{self, Context, Run, ready};
-use crate::upstream::actor::http_lists::{HttpLists, Step};
+use crate::upstream::actor::context::{self, ActorContext, LifeResult, ready};
+use crate::upstream::actor::http_lists::{HttpLists, ListStep};
 use crate::upstream::actor::sse;
-use crate::upstream::http::answer::{Gauge, Reader, drain, is_event_stream};
+use crate::upstream::http::answer::{AnswerReader, AnswerRules, drain, is_event_stream};
 use crate::upstream::http::exchange::HttpLink;
-use crate::upstream::http::initialize::Unopened;
-use crate::upstream::http::parts::{Fields, LinkParts};
-use crate::upstream::http::remote::Remote;
+use crate::upstream::http::initialize::HandshakeFailure;
+use crate::upstream::http::parts::{HeaderFields, LinkParts};
+use crate::upstream::http::remote::RemoteServer;
 use crate::upstream::line::connection::next_judged;
-use crate::upstream::session::link::Link;
+use crate::upstream::session::link::UpstreamLink;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::state::http_error::HttpError;
 use crate::wire::message::{self, Message};
@@ -44,15 +44,15 @@ const SIGN_TIME: Duration = Duration::from_secs(5);
 const SIGN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves an HTTP upstream until it cannot be reached any more or the gateway stops.
-pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint) -> Run {
+pub(crate) async fn serve(context: &ActorContext, remote: &Arc<RemoteServer>, hint: EraHint) -> LifeResult {
     let (handle, lane) = (&context.handle, &context.lane);
     let Spawner { stop, tasks, intake, .. } = &context.spawner;
-    let down = |why: String, served| Run { why, next: None, served };
+    let down = |why: String, served| LifeResult { why, next: None, served };
     handle.health.flaws.hide_given(&handle.spec.load());
     let parts = LinkParts {
         remote: Arc::clone(remote),
         tasks: tasks.clone(),
-        gauge: Gauge {
+        gauge: AnswerRules {
             ear: intake.ear(&handle.name),
             metrics: handle.metrics.clone(),
             flaws: Arc::clone(&handle.health.flaws),
@@ -73,14 +73,14 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     };
     let link = match opened {
         Ok(Ok(link)) => link,
-        Ok(Err(Unopened::Older(why))) => {
+        Ok(Err(HandshakeFailure::Older(why))) => {
             let left = limit.saturating_sub(clock::now().duration_since(begun));
             let run = Box::pin(sse::serve(context, remote, left)).await;
             // A wrong URL fails both ways, and the operator should see both errors.
             let why = if run.served.is_none() { format!("{why}; over HTTP+SSE: {}", run.why) } else { run.why };
-            return Run { why, ..run };
+            return LifeResult { why, ..run };
         }
-        Ok(Err(Unopened::Failed(why))) => return down(why, None),
+        Ok(Err(HandshakeFailure::Failed(why))) => return down(why, None),
         Err(_) => {
             handle.health.ran_out();
             let advice = if remote.is_probing.swap(false, Ordering::Relaxed) { LEGACY_ADVICE } else { "" };
@@ -112,7 +112,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     }
     let ready_at = clock::now();
     ready(context, &link.agreed);
-    context::open(context, Link::Http(Arc::clone(&link))).await;
+    context::open(context, UpstreamLink::Http(Arc::clone(&link))).await;
     let why = tokio::select! {
         why = following => why,
         () = stop.cancelled() => "stopped".to_owned(),
@@ -125,7 +125,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
 
 /// Passes on all messages of a stream until its end, and skips unreadable events. Sets `has_lived`
 /// when a message arrives. Cancel-safe.
-async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader, has_lived: &mut bool) {
+async fn follow_stream(link: &Arc<HttpLink>, reader: &mut AnswerReader, has_lived: &mut bool) {
     let is_modern = link.agreed.revision.era() == Era::Modern;
     loop {
         match reader.next().await {
@@ -153,7 +153,7 @@ fn is_acknowledgement(message: &Message) -> bool {
 /// Follows the session's stream; notifies `opened` when it is open, or known not to open. On the
 /// main lane also reads the lists, again whenever the upstream says so, and notifies `listed` when
 /// clients see them. Returns the reason why the connection is given up.
-async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed: &Notify) -> String {
+async fn follow(context: &ActorContext, link: &Arc<HttpLink>, opened: &Notify, listed: &Notify) -> String {
     let (is_main, health) = (context.lane.is_main(), &context.handle.health);
     let mut asked = clock::now();
     // The stream is opened before the lists are read, so that no change is missed in between.
@@ -210,16 +210,16 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
             }
             took = next_judged(&mut judged) => lists.iter_mut().for_each(|lists| lists.judged(took)),
             step = or_never(lists.as_mut().map(HttpLists::next)) => match step {
-                Step::News(news) => {
-                    let is_awaited = news.has_gap(Gap::Awaited);
+                ListStep::News(news) => {
+                    let is_awaited = news.has_gap(ListGap::Awaited);
                     let shown = context.report_lists(news, link.agreed, !is_awaited).await;
                     if context.lists_first && !is_awaited {
                         let _supervisor_is_gone = shown.await;
                         listed.notify_one();
                     }
                 }
-                Step::Doubt => doubt = true,
-                Step::Lost(why) => return why,
+                ListStep::Doubt => doubt = true,
+                ListStep::Lost(why) => return why,
             },
         }
         if doubt {
@@ -250,10 +250,13 @@ async fn seek_session(link: &Arc<HttpLink>) {
 
 /// Asks the server for a sign of life, which any answer is except a server error. Returns the
 /// reason if it counts as dead.
-async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<String> {
+async fn no_sign_of_life(context: &ActorContext, link: &Arc<HttpLink>) -> Option<String> {
     let revision = link.agreed.revision;
     let (method, params) = match revision.era() {
-        Era::Modern => (Method::Discover, Question::Discover(revision).params(link.hop(), &Declared::default())),
+        Era::Modern => (
+            Method::Discover,
+            HandshakeQuestion::Discover(revision).params(link.hop(), &DeclaredCapabilities::default()),
+        ),
         Era::Legacy => (Method::Ping, RawJson::EMPTY_OBJECT),
     };
     let limit = context.handle.spec.load().call_timeout.min(SIGN_TIME);
@@ -266,9 +269,9 @@ async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<Stri
 }
 
 /// The state of the upstream's stream of changes.
-enum Changes {
+enum ChangeStream {
     /// The stream is open; the flag says whether it has brought a message.
-    Stream(Box<Reader>, bool),
+    Stream(Box<AnswerReader>, bool),
     /// The stream could not be opened this time.
     Failed,
     /// The server refuses the stream in a way that may mean that it does not know the session.
@@ -277,12 +280,12 @@ enum Changes {
     None,
 }
 
-impl Changes {
+impl ChangeStream {
     /// Follows the stream to its end. Never resolves if there is no stream, because only another
     /// session may have one. Cancel-safe.
     async fn hear(&mut self, link: &Arc<HttpLink>) {
         match self {
-            Self::Stream(reader, has_lived) => hear_all(link, reader, has_lived).await,
+            Self::Stream(reader, has_lived) => follow_stream(link, reader, has_lived).await,
             Self::Failed => {}
             Self::Refused | Self::None => std::future::pending().await,
         }
@@ -316,18 +319,18 @@ impl Changes {
 }
 
 /// Opens the stream: by GET at a legacy server, by `subscriptions/listen` at a modern one.
-async fn open_changes(link: &Arc<HttpLink>) -> Changes {
+async fn open_changes(link: &Arc<HttpLink>) -> ChangeStream {
     let modern = link.agreed.revision.era() == Era::Modern;
     if modern && !link.agreed.offers.changes {
-        return Changes::None;
+        return ChangeStream::None;
     }
     let request = if modern {
         let params = listen_params(link.hop(), link.agreed.revision);
         let id = RawJson::trusted("\"listen\"");
         let body = message::encode_request(&id, Method::Listen.as_str(), Some(&params));
-        link.request(HttpMethod::POST, body, &Fields::of(Method::Listen, None))
+        link.request(HttpMethod::POST, body, &HeaderFields::of(Method::Listen, None))
     } else {
-        link.request(HttpMethod::GET, bytes::Bytes::new(), &Fields::default())
+        link.request(HttpMethod::GET, bytes::Bytes::new(), &HeaderFields::default())
     };
     // A server may send the head of the stream only together with its first event; that must not
     // delay the lists.
@@ -335,20 +338,25 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             tracing::debug!(error = %error, "change stream not opened");
-            return Changes::Failed;
+            return ChangeStream::Failed;
         }
-        Err(_) => return Changes::None,
+        Err(_) => return ChangeStream::None,
     };
     if response.status() != StatusCode::OK || !is_event_stream(&response) {
         let status = response.status();
         drain(response.into_body()).await;
-        return match judge(status.as_u16()) {
+        return match judge_status(status.as_u16()) {
             // A server without such a stream answers 405.
-            Verdict::Doubtful if status == StatusCode::METHOD_NOT_ALLOWED => Changes::None,
-            Verdict::Lost | Verdict::ByBody | Verdict::Doubtful if !modern => Changes::Refused,
-            Verdict::Failing => Changes::Failed,
-            Verdict::Lost | Verdict::ByBody | Verdict::Doubtful | Verdict::Answer => Changes::None,
+            SessionVerdict::Doubtful if status == StatusCode::METHOD_NOT_ALLOWED => ChangeStream::None,
+            SessionVerdict::Lost | SessionVerdict::ByBody | SessionVerdict::Doubtful if !modern => {
+                ChangeStream::Refused
+            }
+            SessionVerdict::Failing => ChangeStream::Failed,
+            SessionVerdict::Lost | SessionVerdict::ByBody | SessionVerdict::Doubtful | SessionVerdict::Answer => {
+                ChangeStream::None
+            }
         };
     }
-    Reader::of(response, link.gauge()).map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader), false))
+    AnswerReader::of(response, link.gauge())
+        .map_or(ChangeStream::Failed, |reader| ChangeStream::Stream(Box::new(reader), false))
 }

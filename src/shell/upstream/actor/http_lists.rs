@@ -10,21 +10,21 @@ use futures_util::future::BoxFuture;
 
 use crate::base::aside::{LONG_TEXT, run_aside_if};
 use crate::base::clock;
-use crate::catalog::inventory::{Inventory, ListBounds, Reading};
-use crate::config::Instance;
-use crate::engine::ask::Declared;
-use crate::engine::fault::Fault;
+use crate::catalog::inventory::{Inventory, ListBounds, ListReading};
+use crate::config::InstanceScope;
+use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::EraHint;
-use crate::engine::lists::{Lists, PATIENCE, Page};
+use crate::engine::lists::{DuePage, PATIENCE, UpstreamLists};
 use crate::mcp::input::Roots;
-use crate::mcp::kinds::Kinds;
-use crate::mcp::method::List;
+use crate::mcp::kinds::InputKinds;
+use crate::mcp::method::ItemList;
 use crate::mcp::version::Era;
-use crate::upstream::actor::askers::{self, ForAskers, Seen, for_askers, seen, unseen};
-use crate::upstream::actor::context::Context;
+use crate::upstream::actor::askers::{self, AskerItems, VisibleLists, for_askers, seen, unseen};
+use crate::upstream::actor::context::ActorContext;
 use crate::upstream::http::exchange::HttpLink;
 use crate::upstream::state::http_error::HttpError;
-use crate::upstream::state::unread::Readers;
+use crate::upstream::state::unread::ListReaders;
 use crate::wire::raw::RawJson;
 
 /// How long the session that reads the lists for clients with input may take to open.
@@ -34,7 +34,7 @@ const SESSIONS: usize = 4;
 const LATE: &str = "not answered within `start-timeout`";
 
 /// The action to take after reading lists.
-pub(super) enum Step {
+pub(super) enum ListStep {
     /// Publish these lists to clients.
     News(Inventory),
     /// Check whether the server is still there.
@@ -44,51 +44,51 @@ pub(super) enum Step {
     Lost(String),
 }
 
-type Answer = Result<Result<RawJson, RawJson>, HttpError>;
+type PageAnswer = Result<Result<RawJson, RawJson>, HttpError>;
 
 /// A page that was requested.
-struct Asked {
-    list: List,
+struct RequestedPage {
+    list: ItemList,
     begun: Instant,
     /// Deadline of the answer; `None` after it has passed, although the answer is still used.
     until: Option<Instant>,
-    answer: BoxFuture<'static, (Reading, Answer)>,
+    answer: BoxFuture<'static, (ListReading, PageAnswer)>,
 }
 
 /// The result of a request.
-enum Read {
-    Page(Box<Reading>, Answer),
+enum ListResult {
+    Page(Box<ListReading>, PageAnswer),
     /// The lists, and the additions that only clients with input see.
-    ForAskers(Box<(Inventory, ForAskers)>),
+    ForAskers(Box<(Inventory, AskerItems)>),
 }
 
 /// The state of reading the lists of one session.
 pub(super) struct HttpLists<'a> {
-    context: &'a Context,
+    context: &'a ActorContext,
     link: Arc<HttpLink>,
-    lists: Lists,
+    lists: UpstreamLists,
     /// At most two requests for each list: a late one, and another attempt.
-    asked: Vec<Asked>,
+    asked: Vec<RequestedPage>,
     /// True once the server has answered a page, so that the credentials are known to be accepted.
     admitted: bool,
     /// Set while the lists are read again as a client that can be asked for input; they are
     /// published after that.
-    for_askers: Option<(Inventory, BoxFuture<'static, ForAskers>)>,
+    for_askers: Option<(Inventory, BoxFuture<'static, AskerItems>)>,
     /// True for the lists that clients see, false for those of a session that reads for clients
     /// with input.
     is_main: bool,
 }
 
 impl<'a> HttpLists<'a> {
-    pub(super) fn new(context: &'a Context, link: &Arc<HttpLink>, is_main: bool) -> Self {
-        let mut lists = Lists::new(ListBounds::of(context.handle.spec.load().max_inventory));
+    pub(super) fn new(context: &'a ActorContext, link: &Arc<HttpLink>, is_main: bool) -> Self {
+        let mut lists = UpstreamLists::new(ListBounds::of(context.handle.spec.load().max_inventory));
         lists.begin(link.agreed.offers);
         let link = Arc::clone(link);
         Self { context, link, lists, asked: Vec::new(), admitted: false, for_askers: None, is_main }
     }
 
     /// Records lists that have changed according to the server.
-    pub(super) fn changed(&mut self, lists: &[List]) {
+    pub(super) fn changed(&mut self, lists: &[ItemList]) {
         self.lists.changed(lists);
     }
 
@@ -103,7 +103,7 @@ impl<'a> HttpLists<'a> {
     }
 
     /// Reads lists as they are due, until there is something to do. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Step {
+    pub(super) async fn next(&mut self) -> ListStep {
         let (context, is_main) = (self.context, self.is_main);
         loop {
             let now = clock::now();
@@ -131,8 +131,8 @@ impl<'a> HttpLists<'a> {
             tokio::select! {
                 read = poll_fn(|polled| self.poll(polled)) => {
                     let step = match read {
-                        Read::Page(reading, answer) => self.heard(*reading, answer),
-                        Read::ForAskers(read) => Some(self.tell_with(read.0, read.1)),
+                        ListResult::Page(reading, answer) => self.heard(*reading, answer),
+                        ListResult::ForAskers(read) => Some(self.tell_with(read.0, read.1)),
                     };
                     if let Some(step) = step {
                         return step;
@@ -145,7 +145,7 @@ impl<'a> HttpLists<'a> {
     }
 
     /// Requests a page of a list.
-    fn ask(&mut self, page: Page, now: Instant) {
+    fn ask(&mut self, page: DuePage, now: Instant) {
         let link = Arc::clone(&self.link);
         let list = page.reading.list;
         // Legacy servers want an object even if it is empty.
@@ -153,11 +153,11 @@ impl<'a> HttpLists<'a> {
         let reading = page.reading;
         let answer = Box::pin(async move { (reading, link.ask(list.method(), Some(&params)).await) });
         let until = Some(now + self.context.handle.spec.load().start_timeout);
-        self.asked.push(Asked { list, begun: now, until, answer });
+        self.asked.push(RequestedPage { list, begun: now, until, answer });
     }
 
     /// Polls all requests for the next page or the additional lists that are ready.
-    fn poll(&mut self, polled: &mut Polled<'_>) -> Poll<Read> {
+    fn poll(&mut self, polled: &mut Polled<'_>) -> Poll<ListResult> {
         let ready =
             self.asked.iter_mut().enumerate().find_map(|(at, asked)| match asked.answer.as_mut().poll(polled) {
                 Poll::Ready(answer) => Some((at, answer)),
@@ -165,16 +165,16 @@ impl<'a> HttpLists<'a> {
             });
         if let Some((at, (reading, answer))) = ready {
             self.asked.swap_remove(at);
-            return Poll::Ready(Read::Page(Box::new(reading), answer));
+            return Poll::Ready(ListResult::Page(Box::new(reading), answer));
         }
         let Some((_, reading)) = &mut self.for_askers else { return Poll::Pending };
         let Poll::Ready(shown) = reading.as_mut().poll(polled) else { return Poll::Pending };
         let news = self.for_askers.take().map(|(news, _)| news).unwrap_or_default();
-        Poll::Ready(Read::ForAskers(Box::new((news, shown))))
+        Poll::Ready(ListResult::ForAskers(Box::new((news, shown))))
     }
 
     /// Processes a page; returns an action if the connection may be lost.
-    fn heard(&mut self, reading: Reading, answer: Answer) -> Option<Step> {
+    fn heard(&mut self, reading: ListReading, answer: PageAnswer) -> Option<ListStep> {
         let (list, now, metrics) = (reading.list, clock::now(), &self.context.handle.metrics);
         let error = match answer {
             Ok(answer) => {
@@ -183,7 +183,7 @@ impl<'a> HttpLists<'a> {
                 let (next, fault) = run_aside_if(is_long, || self.lists.answered(reading, answer, now));
                 fault.into_iter().for_each(|fault| metrics.fault(fault));
                 for quirk in self.lists.take_quirks() {
-                    metrics.fault(Fault::Lenient);
+                    metrics.fault(ProtocolFault::Lenient);
                     self.context.handle.health.flaws.read(quirk);
                 }
                 next.into_iter().for_each(|page| self.ask(page, now));
@@ -193,32 +193,32 @@ impl<'a> HttpLists<'a> {
                 self.lists.no_room(list);
                 return None;
             }
-            Err(error @ HttpError::Connect(_)) => return Some(Step::Lost(error.to_string())),
+            Err(error @ HttpError::Connect(_)) => return Some(ListStep::Lost(error.to_string())),
             // Once a list was read, the credentials are valid, and are refused only for this list.
             Err(error @ (HttpError::Unadmitted(..) | HttpError::MoreScopes(_) | HttpError::NoToken(_)))
                 if !self.admitted =>
             {
-                return Some(Step::Lost(error.to_string()));
+                return Some(ListStep::Lost(error.to_string()));
             }
             Err(error) => error,
         };
-        metrics.fault(Fault::BadList);
+        metrics.fault(ProtocolFault::BadList);
         self.lists.failed(list, &error.to_string(), now);
-        error.is_of_a_dead_server().then_some(Step::Doubt)
+        error.is_of_a_dead_server().then_some(ListStep::Doubt)
     }
 
     /// Gives up requests that were not answered in time. The last late answer of each list is still
     /// used.
     fn late(&mut self) {
         let now = clock::now();
-        let late = |asked: &Asked| asked.until.is_some_and(|until| until <= now);
-        for list in List::ALL {
+        let late = |asked: &RequestedPage| asked.until.is_some_and(|until| until <= now);
+        for list in ItemList::ALL {
             if !self.asked.iter().any(|asked| asked.list == list && late(asked)) {
                 continue;
             }
             self.asked.retain(|asked| asked.list != list || asked.until.is_some());
             self.asked.iter_mut().filter(|asked| asked.list == list).for_each(|asked| asked.until = None);
-            self.context.handle.metrics.fault(Fault::BadList);
+            self.context.handle.metrics.fault(ProtocolFault::BadList);
             self.lists.failed(list, LATE, now);
         }
     }
@@ -230,19 +230,19 @@ impl<'a> HttpLists<'a> {
         }
         let handle = &self.context.handle;
         while let Some((list, trouble)) = self.lists.told() {
-            handle.unread.told(list, Readers::Everyone, trouble, &handle.health);
+            handle.unread.told(list, ListReaders::Everyone, trouble, &handle.health);
         }
     }
 
-    fn tell(&mut self, news: Inventory) -> Step {
+    fn tell(&mut self, news: Inventory) -> ListStep {
         self.told();
-        Step::News(news)
+        ListStep::News(news)
     }
 
     /// Starts to read the lists once more as clients that can be asked for input, if their view may
     /// differ.
-    fn askers(&self, plain: &Inventory) -> Option<BoxFuture<'static, ForAskers>> {
-        let is_shared = self.context.handle.spec.load().instance == Instance::Shared;
+    fn askers(&self, plain: &Inventory) -> Option<BoxFuture<'static, AskerItems>> {
+        let is_shared = self.context.handle.spec.load().instance == InstanceScope::Shared;
         let is_wanted = self.is_main && !is_shared && self.link.agreed.revision.era() == Era::Legacy;
         let (context, link, plain) = (self.context.clone(), Arc::clone(&self.link), plain.clone());
         is_wanted.then(|| {
@@ -255,7 +255,7 @@ impl<'a> HttpLists<'a> {
 
     /// Adds the items that only clients with input see. If they are unknown now, those known before
     /// stay.
-    fn tell_with(&mut self, mut news: Inventory, shown: ForAskers) -> Step {
+    fn tell_with(&mut self, mut news: Inventory, shown: AskerItems) -> ListStep {
         let (now, most) = (clock::now(), self.context.handle.spec.load().max_inventory);
         let mut is_whole = true;
         for (list, why) in askers::add(&mut news, shown, most) {
@@ -269,8 +269,8 @@ impl<'a> HttpLists<'a> {
 }
 
 /// Reads the lists as a client with these capabilities sees them, in a session of its own.
-async fn seen_with(context: &Context, link: &HttpLink, kinds: Kinds) -> Seen {
-    let parts = link.parts_with(Declared::new(kinds, &Roots::Hidden));
+async fn seen_with(context: &ActorContext, link: &HttpLink, kinds: InputKinds) -> VisibleLists {
+    let parts = link.parts_with(DeclaredCapabilities::new(kinds, &Roots::Hidden));
     let opened = tokio::time::timeout(OPEN_TIME, HttpLink::open(&parts, EraHint::Legacy)).await;
     let Ok(Ok(other)) = opened else { return unseen(None) };
     let mut lists = HttpLists::new(context, &other, false);
@@ -279,9 +279,9 @@ async fn seen_with(context: &Context, link: &HttpLink, kinds: Kinds) -> Seen {
     let read = tokio::time::timeout(limit, async {
         loop {
             match lists.next().await {
-                Step::News(news) => return Ok(news),
-                Step::Lost(why) => return Err(why),
-                Step::Doubt => {}
+                ListStep::News(news) => return Ok(news),
+                ListStep::Lost(why) => return Err(why),
+                ListStep::Doubt => {}
             }
         }
     });
@@ -291,7 +291,7 @@ async fn seen_with(context: &Context, link: &HttpLink, kinds: Kinds) -> Seen {
             while let Some((list, trouble)) = lists.lists.told() {
                 whys.extend(trouble.map(|trouble| (list, trouble.why)));
             }
-            let why = |list: List| whys.iter().find(|(of, _)| *of == list).map(|(_, why)| why.clone());
+            let why = |list: ItemList| whys.iter().find(|(of, _)| *of == list).map(|(_, why)| why.clone());
             seen(&news, |list| why(list).unwrap_or_else(|| LATE.to_owned()))
         }
         Ok(Err(why)) => unseen(Some(&why)),

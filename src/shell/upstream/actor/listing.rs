@@ -10,18 +10,18 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use crate::base::clock;
-use crate::catalog::inventory::{Gap, Inventory};
-use crate::config::{Target, Upstream};
-use crate::engine::ask::Declared;
-use crate::engine::handshake::Agreed;
-use crate::engine::lists::{PATIENCE, Trouble};
+use crate::catalog::inventory::{Inventory, ListGap};
+use crate::config::{UpstreamSettings, UpstreamTarget};
+use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::handshake::HandshakeAgreement;
+use crate::engine::lists::{ListTrouble, PATIENCE};
 use crate::mcp::input::Roots;
-use crate::mcp::kinds::Kinds;
-use crate::mcp::method::List;
-use crate::upstream::actor::askers::{self, ForAskers, Seen, for_askers, seen, unseen};
-use crate::upstream::session::handle::Handle;
+use crate::mcp::kinds::InputKinds;
+use crate::mcp::method::ItemList;
+use crate::upstream::actor::askers::{self, AskerItems, VisibleLists, for_askers, seen, unseen};
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::lane::{Lane, are_owned};
-use crate::upstream::state::unread::Readers;
+use crate::upstream::state::unread::ListReaders;
 
 /// How long calls of an upstream that lists first wait for items that only some clients see.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -40,11 +40,11 @@ const SHORTEST_RETRY: Duration = Duration::from_secs(10);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
 /// The lists that were read, and the time of the next reading.
-pub(super) struct Listing {
-    handle: Arc<Handle>,
+pub(super) struct LineLists {
+    handle: Arc<UpstreamHandle>,
     /// The lists as everyone sees them.
     plain: Inventory,
-    reading: Option<(Instant, BoxFuture<'static, ForAskers>)>,
+    reading: Option<(Instant, BoxFuture<'static, AskerItems>)>,
     /// True if the lists have changed since the reading began.
     is_stale: bool,
     /// Time of the next reading.
@@ -55,11 +55,11 @@ pub(super) struct Listing {
     waits_until: Option<Instant>,
     failures: u32,
     /// The list whose failure was reported to the operator.
-    told: Option<List>,
+    told: Option<ItemList>,
 }
 
-impl Listing {
-    pub(super) fn new(handle: &Arc<Handle>) -> Self {
+impl LineLists {
+    pub(super) fn new(handle: &Arc<UpstreamHandle>) -> Self {
         Self {
             handle: Arc::clone(handle),
             plain: Inventory::default(),
@@ -75,13 +75,13 @@ impl Listing {
 
     /// Records the lists as everyone sees them, and schedules the next reading. Items that only
     /// some clients see stay as known until they are read again.
-    pub(super) fn listed(&mut self, plain: Inventory, agreed: Agreed) -> Inventory {
+    pub(super) fn listed(&mut self, plain: Inventory, agreed: HandshakeAgreement) -> Inventory {
         if !are_owned(&self.handle.spec.load(), agreed) {
             return plain;
         }
         self.plain = plain.clone();
         // Lists that take long follow, and then everything is read once.
-        if !self.plain.has_gap(Gap::Awaited) {
+        if !self.plain.has_gap(ListGap::Awaited) {
             let now = clock::now();
             self.is_stale = self.reading.as_ref().is_some_and(|(begun, _)| now.duration_since(*begun) > SETTLING);
             if !self.is_stale {
@@ -143,7 +143,7 @@ impl Listing {
     }
 
     /// Adds the result of a reading to the lists, and schedules the next one. Reports failures.
-    fn read(&mut self, shown: ForAskers, begun: Instant) -> Inventory {
+    fn read(&mut self, shown: AskerItems, begun: Instant) -> Inventory {
         let now = clock::now();
         (self.reading, self.waits_until) = (None, None);
         self.rests_until = Some(now + (now.duration_since(begun) * REST).max(SHORTEST_REST));
@@ -153,7 +153,7 @@ impl Listing {
         let (unread, health) = (&self.handle.unread, &self.handle.health);
         let still = trouble.as_ref().map(|(list, _)| *list);
         if let Some(list) = self.told.take().filter(|list| Some(*list) != still) {
-            unread.told(list, Readers::Askers, None, health);
+            unread.told(list, ListReaders::Askers, None, health);
         }
         self.due = self.rests_until.filter(|_| std::mem::take(&mut self.is_stale));
         self.failures = if let Some((list, why)) = trouble {
@@ -161,8 +161,8 @@ impl Listing {
             let why = format!("as a client that can be asked: {why}");
             unread.told(
                 list,
-                Readers::Askers,
-                Some(Trouble { why, attempts: self.failures.saturating_add(1), again }),
+                ListReaders::Askers,
+                Some(ListTrouble { why, attempts: self.failures.saturating_add(1), again }),
                 health,
             );
             (self.due, self.told) = (Some(again), Some(list));
@@ -177,31 +177,31 @@ impl Listing {
 /// Returns the lists with the mark that items for some clients are unknown.
 fn unknown(mut plain: Inventory) -> Inventory {
     plain.awaits_askers = true;
-    for list in List::ALL {
-        plain.set_gap(list, plain.gap(list).or(Some(Gap::Askers)));
+    for list in ItemList::ALL {
+        plain.set_gap(list, plain.gap(list).or(Some(ListGap::Askers)));
     }
     plain
 }
 
 /// Returns the roots that a server may learn while it only lists. A remote server serves others
 /// too, and could change for all of them what it accesses.
-fn roots(spec: &Upstream) -> Roots {
+fn roots(spec: &UpstreamSettings) -> Roots {
     match spec.target {
-        Target::Stdio { .. } => spec.roots.clone(),
-        Target::Http { .. } => Roots::Hidden,
+        UpstreamTarget::Stdio { .. } => spec.roots.clone(),
+        UpstreamTarget::Http { .. } => Roots::Hidden,
     }
 }
 
 /// Reads the lists as a client with these capabilities sees them, in a session of its own.
-async fn seen_with(handle: &Arc<Handle>, kinds: Kinds, roots: &Roots) -> Seen {
-    let declared = Declared::new(kinds, roots);
+async fn seen_with(handle: &Arc<UpstreamHandle>, kinds: InputKinds, roots: &Roots) -> VisibleLists {
+    let declared = DeclaredCapabilities::new(kinds, roots);
     let (to, mut heard) = mpsc::channel(4);
     handle.open(&Lane::listing(handle.name.clone(), declared, Arc::clone(&handle.health), to));
     // Each list that is not answered delays the next one for a while.
     let until = clock::now() + handle.start_limit() + PATIENCE * 4;
     let mut read: Option<Inventory> = None;
     loop {
-        let is_whole = read.as_ref().is_some_and(|read| !read.has_gap(Gap::Awaited));
+        let is_whole = read.as_ref().is_some_and(|read| !read.has_gap(ListGap::Awaited));
         let wait = if is_whole { clock::now() + LINGER } else { until };
         match tokio::time::timeout_at(wait.into(), heard.recv()).await {
             Ok(Some(Ok(inventory))) => read = Some(inventory),

@@ -19,24 +19,24 @@ use tokio::io::{
 use tokio::sync::mpsc;
 use url::Url;
 
-use crate::base::budget::{Budget, Room};
+use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
-use crate::upstream::actor::context::{Context, Run};
+use crate::upstream::actor::context::{ActorContext, LifeResult};
 use crate::upstream::actor::conversation::converse;
 use crate::upstream::http::answer::{coded, drain, is_event_stream};
 use crate::upstream::http::failure::failure;
-use crate::upstream::http::remote::Remote;
-use crate::upstream::http::unspoken::Unspoken;
-use crate::upstream::line::connection::Refused;
+use crate::upstream::http::remote::RemoteServer;
+use crate::upstream::http::unspoken::NonMessageAnswer;
+use crate::upstream::line::connection::RefusedRequest;
 use crate::upstream::net::connections::AnswerBody;
-use crate::upstream::session::handle::Handle;
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::state::http_error::HttpError;
 use crate::wire::frame::Frame;
 use crate::wire::message::Message;
 use crate::wire::raw::RawJson;
 use crate::wire::sse::{SseDecoder, SseError, SseEvent};
-use crate::wire::unreadable::Unreadable;
+use crate::wire::unreadable::UnreadableBytes;
 
 /// Bytes that may wait in each direction between the transport and the protocol.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -54,11 +54,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const MAX_POSTS: usize = 1024;
 
 /// Serves the upstream until its stream ends. `limit` is the time for the start.
-pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Duration) -> Run {
+pub(crate) async fn serve(context: &ActorContext, remote: &Arc<RemoteServer>, limit: Duration) -> LifeResult {
     let started = clock::now();
     let spec = context.handle.spec.load_full();
     context.handle.health.flaws.hide_given(&spec);
-    let down = |why: String| Run { why, next: None, served: None };
+    let down = |why: String| LifeResult { why, next: None, served: None };
     let opened = tokio::select! {
         opened = tokio::time::timeout(limit, open(context, remote)) => opened,
         () = context.spawner.stop.cancelled() => return down("stopped".to_owned()),
@@ -80,7 +80,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
     let max_message_bytes = context.spawner.intake.max_message_bytes();
     // A call ends after its hard limit, so no POST about it needs to last longer.
     let budget = Arc::clone(&context.spawner.intake.budget);
-    let outbox = Outbox {
+    let outbox = SsePoster {
         remote: Arc::clone(remote),
         endpoint,
         patience: spec.call_max + POST_TIME,
@@ -91,8 +91,8 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
     let carry = async move {
         let (lines, messages) = split(far);
         tokio::select! {
-            why = hear(events, messages, max_message_bytes) => why,
-            why = tell(outbox, lines) => why,
+            why = forward_events(events, messages, max_message_bytes) => why,
+            why = post_lines(outbox, lines) => why,
             why = watch(context, remote) => why,
         }
     };
@@ -108,13 +108,13 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
     if served.is_none() && clock::now().duration_since(started) >= limit {
         context.handle.health.ran_out();
     }
-    Run { why: lost.unwrap_or(ended.why), next: None, served }
+    LifeResult { why: lost.unwrap_or(ended.why), next: None, served }
 }
 
 /// Checks the server whenever calls get no answer, by opening another stream for a moment: a server
 /// that is busy with one client may still open streams. Returns the reason if the server is gone.
 /// A server that does not answer is shown as down, while its calls continue.
-async fn watch(context: &Context, remote: &Remote) -> String {
+async fn watch(context: &ActorContext, remote: &RemoteServer) -> String {
     let health = &context.handle.health;
     if !context.lane.is_main() {
         return std::future::pending().await;
@@ -148,7 +148,7 @@ async fn watch(context: &Context, remote: &Remote) -> String {
 }
 
 /// Opens the stream and waits for the endpoint. Errors are sentences for the operator.
-async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), String> {
+async fn open(context: &ActorContext, remote: &RemoteServer) -> Result<(SseStream, Uri), String> {
     let response = remote.send(remote.request(Method::GET, &remote.address(), Bytes::new())).await;
     let response = response.map_err(|error| error.to_string())?;
     if response.status() != StatusCode::OK {
@@ -157,10 +157,10 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
         return Err(format!("GET is answered with HTTP status {status}"));
     }
     if !is_event_stream(&response) {
-        let mut unspoken = Unspoken::new(response, None);
+        let mut unspoken = NonMessageAnswer::new(response, None);
         unspoken.read().await;
         let why = format!("GET: {}", unspoken.why("an event stream"));
-        context.handle.health.flaws.unread(&Unreadable::new(unspoken.start(), why.clone()));
+        context.handle.health.flaws.unread(&UnreadableBytes::new(unspoken.start(), why.clone()));
         return Err(why);
     }
     if let Some(why) = coded(response.headers()) {
@@ -169,13 +169,13 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
     // The address of the stream, after a redirect.
     let base = Url::parse(&remote.address().to_string()).unwrap_or_else(|_| remote.url.clone());
     let decoder = SseDecoder::new(context.spawner.intake.max_message_bytes());
-    let room = Room::shared(&context.spawner.intake.budget);
-    let mut events = Events { body: response.into_body(), decoder, room, next: None };
+    let room = BudgetRoom::shared(&context.spawner.intake.budget);
+    let mut events = SseStream { body: response.into_body(), decoder, room, next: None };
     loop {
         let event = events.next().await?.map_err(|dropped| {
             let message = match dropped {
-                Dropped::TooLarge(start) => Unreadable::new(&start, "an event is over the size limit"),
-                Dropped::NotText(line) => Unreadable::no_json(&line),
+                DroppedEvent::TooLarge(start) => UnreadableBytes::new(&start, "an event is over the size limit"),
+                DroppedEvent::NotText(line) => UnreadableBytes::no_json(&line),
             };
             context.handle.health.flaws.unread(&message);
             format!("its endpoint event cannot be read: {}", message.why)
@@ -201,25 +201,25 @@ fn endpoint(stream: &Url, named: &str) -> Result<Uri, String> {
 }
 
 /// The event stream of the upstream.
-struct Events {
+struct SseStream {
     body: AnswerBody,
     decoder: SseDecoder,
     /// Room for the event that is being read, or for the part of the last one that has not passed
     /// the pipe.
-    room: Room,
+    room: BudgetRoom,
     /// The next piece of the body, held back until the budget has room for it.
     next: Option<Bytes>,
 }
 
 /// The reason why an event was dropped.
-enum Dropped {
+enum DroppedEvent {
     /// The event is over the limit or has no room; with its beginning.
     TooLarge(Bytes),
     /// The event is not UTF-8; with the offending line.
     NotText(Bytes),
 }
 
-impl Events {
+impl SseStream {
     /// Sets the bytes of the last event that still have to pass the pipe. The other end takes room
     /// for the bytes it gets, and no message must take room twice.
     fn passing(&mut self, left: usize) {
@@ -231,17 +231,17 @@ impl Events {
     ///
     /// # Errors
     /// The reason why the stream has ended.
-    async fn next(&mut self) -> Result<Result<SseEvent, Dropped>, String> {
+    async fn next(&mut self) -> Result<Result<SseEvent, DroppedEvent>, String> {
         loop {
             match self.decoder.next_event() {
                 Some(Ok(event)) => {
                     self.passing(event.data.len());
                     return Ok(Ok(event));
                 }
-                Some(Err(SseError::TooLarge { start, .. })) => return Ok(Err(Dropped::TooLarge(start))),
+                Some(Err(SseError::TooLarge { start, .. })) => return Ok(Err(DroppedEvent::TooLarge(start))),
                 Some(Err(SseError::Utf8 { line })) => {
                     self.passing(line.len());
-                    return Ok(Err(Dropped::NotText(line)));
+                    return Ok(Err(DroppedEvent::NotText(line)));
                 }
                 None => {}
             }
@@ -262,7 +262,7 @@ impl Events {
                 let start = room.is_err().then(|| self.decoder.discard());
                 self.decoder.push(data);
                 if let Some(start) = start {
-                    return Ok(Err(Dropped::TooLarge(start)));
+                    return Ok(Err(DroppedEvent::TooLarge(start)));
                 }
             }
         }
@@ -270,7 +270,7 @@ impl Events {
 }
 
 /// Turns each message into a line until the stream ends. Returns the reason for the end.
-async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_message_bytes: usize) -> String {
+async fn forward_events(mut events: SseStream, mut lines: impl AsyncWrite + Unpin, max_message_bytes: usize) -> String {
     loop {
         let written = match events.next().await {
             Err(why) => return why,
@@ -279,10 +279,10 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
                 Ok(())
             }
             Ok(Ok(event)) => on_one_line(&event.data, &mut lines, |left| events.passing(left)).await,
-            Ok(Err(Dropped::TooLarge(start))) => oversize(&start, &mut lines, max_message_bytes).await,
+            Ok(Err(DroppedEvent::TooLarge(start))) => oversize(&start, &mut lines, max_message_bytes).await,
             // The line is no message, which the other side notices too: it finds the call that was
             // answered, and reports the line.
-            Ok(Err(Dropped::NotText(line))) => on_one_line(&line, &mut lines, |left| events.passing(left)).await,
+            Ok(Err(DroppedEvent::NotText(line))) => on_one_line(&line, &mut lines, |left| events.passing(left)).await,
         };
         if written.is_err() {
             return "stopped".to_owned();
@@ -326,15 +326,15 @@ async fn oversize(
 }
 
 /// The sender of messages to the upstream.
-struct Outbox {
-    remote: Arc<Remote>,
+struct SsePoster {
+    remote: Arc<RemoteServer>,
     endpoint: Uri,
     /// How long the POST of a request may stay unanswered.
     patience: Duration,
-    budget: Arc<Budget>,
+    budget: Arc<ByteBudget>,
     /// Requests that the server did not accept.
-    refused: mpsc::Sender<Refused>,
-    handle: Arc<Handle>,
+    refused: mpsc::Sender<RefusedRequest>,
+    handle: Arc<UpstreamHandle>,
 }
 
 /// Returns whether an answer to a POST is about its message alone, and not about the session.
@@ -344,7 +344,7 @@ fn is_of_one_message(status: StatusCode) -> bool {
 }
 
 /// The part of a session that depends on a message, if its POST is refused.
-enum Stake {
+enum MessageStake {
     /// The whole session: for the handshake, and for bytes that are no message.
     All,
     /// The request with this id.
@@ -353,7 +353,7 @@ enum Stake {
     Nothing,
 }
 
-impl Stake {
+impl MessageStake {
     /// Determines what depends on a message.
     fn of(message: Option<&Message>) -> Self {
         match message {
@@ -368,7 +368,7 @@ impl Stake {
 }
 
 /// Posts each line until one is not accepted. Returns the reason for the end.
-async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
+async fn post_lines(outbox: SsePoster, lines: impl AsyncRead + Unpin) -> String {
     let mut lines = BufReader::new(lines);
     let mut line = Vec::new();
     let mut under_way = FuturesUnordered::new();
@@ -388,7 +388,7 @@ async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
         let parsed = Frame::from_upstream(message.clone()).ok().and_then(|frame| Message::parse(&frame).ok());
         let is_request = matches!(parsed, Some(Message::Request(_)));
         let (order, patience) = if is_request { (GRACE, outbox.patience) } else { (POST_TIME, POST_TIME) };
-        let mut post = Box::pin(outbox.post(message, Stake::of(parsed.as_ref()), patience));
+        let mut post = Box::pin(outbox.post(message, MessageStake::of(parsed.as_ref()), patience));
         match tokio::time::timeout(order, &mut post).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => return why,
@@ -397,25 +397,27 @@ async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
     }
 }
 
-impl Outbox {
+impl SsePoster {
     /// Posts one message. The answer only says whether it was accepted. An error ends the session,
     /// unless it concerns this message alone.
-    async fn post(&self, message: Bytes, stake: Stake, patience: Duration) -> Result<(), String> {
+    async fn post(&self, message: Bytes, stake: MessageStake, patience: Duration) -> Result<(), String> {
         let request = self.remote.request(Method::POST, &self.endpoint, message);
         match tokio::time::timeout(patience, self.remote.send(request)).await {
             Ok(Ok(response)) if response.status().is_success() => drain(response.into_body()).await,
             Ok(Ok(response)) => {
                 let status = response.status();
-                if matches!(stake, Stake::All) || !is_of_one_message(status) {
+                if matches!(stake, MessageStake::All) || !is_of_one_message(status) {
                     return Err(format!("a message was answered with HTTP status {status}"));
                 }
                 drain(response.into_body()).await;
                 let error = HttpError::Status(status);
                 self.handle.health.unanswered(&error);
-                if let Stake::Request(id) = stake {
+                if let MessageStake::Request(id) = stake {
                     // If the conversation is over, no call is left that could fail.
-                    let _over =
-                        self.refused.send(Refused { id, failure: failure(&self.handle.name, &error, None) }).await;
+                    let _over = self
+                        .refused
+                        .send(RefusedRequest { id, failure: failure(&self.handle.name, &error, None) })
+                        .await;
                 }
             }
             Ok(Err(error)) => return Err(format!("a message could not be sent: {error}")),

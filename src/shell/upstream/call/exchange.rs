@@ -2,27 +2,27 @@
 //! dropping it cancels the call, unless it is parked.
 
 use crate::engine::ask::ClientAnswer;
-use crate::engine::event::ExchangeEvent;
-use crate::upstream::call::parked::HeldExchange;
+use crate::engine::event::CallEvent;
+use crate::upstream::call::parked::ParkedExchange;
 use crate::upstream::call::task::TaskExchange;
-use crate::upstream::session::sent::Sent;
-use crate::upstream::turns::InTurn;
+use crate::upstream::session::sent::SentCall;
+use crate::upstream::turns::SharedCallTurn;
 use crate::wire::raw::RawJson;
 
 /// A call at an upstream.
 #[derive(Debug)]
-pub enum Exchange {
+pub enum UpstreamExchange {
     /// A call that runs on its connection.
-    Sent(Sent),
+    Sent(SentCall),
     /// A view of a parked call.
-    Held(HeldExchange),
+    Held(ParkedExchange),
     /// A call that may become a task of its server, which the gateway polls until it ends.
     Task(Box<TaskExchange>),
 }
 
-impl Exchange {
-    /// Waits for the next event. Must not be called after [`ExchangeEvent::Done`].
-    pub async fn next(&mut self) -> ExchangeEvent {
+impl UpstreamExchange {
+    /// Waits for the next event. Must not be called after [`CallEvent::Done`].
+    pub async fn next(&mut self) -> CallEvent {
         match self {
             Self::Sent(exchange) => exchange.next().await,
             Self::Held(exchange) => exchange.next().await,
@@ -42,7 +42,7 @@ impl Exchange {
     /// Parks the call: the client has all questions asked so far, and the call waits for their
     /// answers. `turn` passes to the next call once the connection's task knows, so that questions
     /// in that call are not attributed to this one.
-    pub fn parked(&mut self, turn: InTurn) {
+    pub fn parked(&mut self, turn: SharedCallTurn) {
         match self {
             Self::Sent(exchange) => exchange.parked(turn),
             Self::Held(exchange) => exchange.parked(turn),

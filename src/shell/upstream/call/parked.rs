@@ -3,61 +3,61 @@
 use tokio::sync::mpsc;
 
 use crate::engine::ask::ClientAnswer;
-use crate::engine::call::Outcome;
-use crate::engine::event::ExchangeEvent;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::call::CallOutcome;
+use crate::engine::event::CallEvent;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::park::ParkId;
-use crate::upstream::turns::InTurn;
+use crate::upstream::turns::SharedCallTurn;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// A message from a request to the task of a parked call.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum ParkOrder {
     /// Another request of the client continues the call, with its answers by key.
     Attach {
         answers: RawObject,
-        viewer: mpsc::Sender<ExchangeEvent>,
-        turn: InTurn,
+        viewer: mpsc::Sender<CallEvent>,
+        turn: SharedCallTurn,
     },
     Reply {
         key: RawJson,
         answer: ClientAnswer,
     },
-    Parked(InTurn),
+    Parked(SharedCallTurn),
     GiveUp,
 }
 
 /// One request's view of a parked call. Dropping it leaves the call parked.
 #[derive(Debug)]
-pub struct HeldExchange {
+pub struct ParkedExchange {
     pub id: ParkId,
-    pub(super) orders: mpsc::Sender<Order>,
-    pub(super) events: mpsc::Receiver<ExchangeEvent>,
+    pub(super) orders: mpsc::Sender<ParkOrder>,
+    pub(super) events: mpsc::Receiver<CallEvent>,
 }
 
-impl HeldExchange {
-    pub async fn next(&mut self) -> ExchangeEvent {
-        self.events.recv().await.unwrap_or_else(|| ExchangeEvent::Done(Outcome::Failed(ended())))
+impl ParkedExchange {
+    pub async fn next(&mut self) -> CallEvent {
+        self.events.recv().await.unwrap_or_else(|| CallEvent::Done(CallOutcome::Failed(ended())))
     }
 
     pub fn reply(&self, key: &RawJson, answer: ClientAnswer) {
         // The queue has room for as many orders as there can be open questions; a call that has
         // ended needs no answer.
-        drop(self.orders.try_send(Order::Reply { key: key.clone(), answer }));
+        drop(self.orders.try_send(ParkOrder::Reply { key: key.clone(), answer }));
     }
 
-    pub fn parked(&self, turn: InTurn) {
-        drop(self.orders.try_send(Order::Parked(turn)));
+    pub fn parked(&self, turn: SharedCallTurn) {
+        drop(self.orders.try_send(ParkOrder::Parked(turn)));
     }
 
     pub fn give_up(&self) {
-        drop(self.orders.try_send(Order::GiveUp));
+        drop(self.orders.try_send(ParkOrder::GiveUp));
     }
 }
 
 /// Returns the failure of a request that continues a call which no longer exists. The call was
 /// executed in part, so it is not started again.
-pub(crate) fn ended() -> Failure {
+pub(crate) fn ended() -> CallFailure {
     let text = "The call that asked for input has ended; start it again.";
-    Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)
+    CallFailure::new(FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown, text)
 }

@@ -12,16 +12,16 @@ use crate::base::clock;
 use crate::base::never::or_never;
 use crate::base::task_group::TaskGroup;
 use crate::engine::ask::ServerRequest;
-use crate::engine::call::Outcome;
-use crate::engine::event::ExchangeEvent;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::call::CallOutcome;
+use crate::engine::event::CallEvent;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::MAX_OPEN;
-use crate::engine::question::park::{Act, Park, ParkId, ParkTable};
+use crate::engine::question::park::{ParkAction, ParkId, ParkTable, ParkedCall};
 use crate::policy::{Caller, Permit};
-use crate::upstream::call::exchange::Exchange;
-use crate::upstream::call::parked::{HeldExchange, Order, ended};
+use crate::upstream::call::exchange::UpstreamExchange;
+use crate::upstream::call::parked::{ParkOrder, ParkedExchange, ended};
 use crate::upstream::session::lane::LaneUse;
-use crate::upstream::turns::{InTurn, Turn};
+use crate::upstream::turns::{CallTurn, SharedCallTurn};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Most events that may wait for a request that reads slowly. Progress is dropped when only the
@@ -31,26 +31,26 @@ const RESERVED: usize = 2 * MAX_OPEN + 1;
 
 /// All parked calls.
 #[derive(Debug)]
-pub struct Parks {
-    table: Arc<Table>,
+pub struct ParkedCalls {
+    table: Arc<ParkedCallTable>,
     tasks: TaskGroup,
     draining: CancellationToken,
 }
 
 /// The table of parked calls. The lock is held for one operation at a time.
-type Table = Mutex<ParkTable<Way>>;
+type ParkedCallTable = Mutex<ParkTable<ParkedCallEntry>>;
 
 /// The task of a parked call, and what its further requests need.
 #[derive(Clone, Debug)]
-struct Way {
+struct ParkedCallEntry {
     /// Kept open for the call.
     lane: LaneUse,
-    keeper: mpsc::Sender<Order>,
+    keeper: mpsc::Sender<ParkOrder>,
     /// The turn of the request that resumes the parked call.
-    turn: Weak<Turn>,
+    turn: Weak<CallTurn>,
 }
 
-impl Parks {
+impl ParkedCalls {
     /// Creates an empty table. `draining` fires when no new request is accepted any more.
     pub fn new(tasks: TaskGroup, draining: CancellationToken) -> Self {
         Self { table: Arc::default(), tasks, draining }
@@ -64,28 +64,28 @@ impl Parks {
         &self,
         caller: &Caller,
         access: &Arc<Access>,
-        exchange: Exchange,
-        (lane, turn): (LaneUse, InTurn),
+        exchange: UpstreamExchange,
+        (lane, turn): (LaneUse, SharedCallTurn),
         permit: Option<Permit>,
         question: ServerRequest,
-    ) -> Result<HeldExchange, Exchange> {
+    ) -> Result<ParkedExchange, UpstreamExchange> {
         let id: ParkId = clock::random();
         let (orders, mut inbox) = mpsc::channel(MAX_OPEN);
-        if !self.table.lock().enter(id, caller, Way { lane, keeper: orders.clone(), turn: Weak::new() }) {
+        if !self.table.lock().enter(id, caller, ParkedCallEntry { lane, keeper: orders.clone(), turn: Weak::new() }) {
             return Err(exchange);
         }
         let (viewer, events) = mpsc::channel(EVENTS);
-        let mut keeper = Keeper {
+        let mut keeper = ParkedCallTask {
             id,
             table: Arc::clone(&self.table),
-            park: Park::new(clock::now()),
+            park: ParkedCall::new(clock::now()),
             exchange: Some(exchange),
             permit,
             turn,
             viewer: Some(viewer),
             draining: self.draining.clone(),
         };
-        keeper.hear(ExchangeEvent::Ask(question));
+        keeper.hear(CallEvent::Ask(question));
         let access = Arc::clone(access);
         self.tasks.spawn("parked call", async move {
             tokio::select! {
@@ -98,7 +98,7 @@ impl Parks {
             inbox.close();
             while inbox.recv().await.is_some() {}
         });
-        Ok(HeldExchange { id, orders, events })
+        Ok(ParkedExchange { id, orders, events })
     }
 
     /// Number of parked calls.
@@ -113,12 +113,12 @@ impl Parks {
     }
 
     /// Returns the turn of the request that currently resumes a parked call.
-    pub fn turn(&self, caller: &Caller, id: &ParkId) -> InTurn {
+    pub fn turn(&self, caller: &Caller, id: &ParkId) -> SharedCallTurn {
         self.table.lock().find(caller, id).and_then(|way| way.turn.upgrade())
     }
 
     /// Sets the turn of the request that resumes a parked call.
-    pub fn set_turn(&self, caller: &Caller, id: &ParkId, turn: &Arc<Turn>) {
+    pub fn set_turn(&self, caller: &Caller, id: &ParkId, turn: &Arc<CallTurn>) {
         if let Some(way) = self.table.lock().find_mut(caller, id) {
             way.turn = Arc::downgrade(turn);
         }
@@ -131,59 +131,59 @@ impl Parks {
         caller: &Caller,
         id: &ParkId,
         responses: Option<&RawJson>,
-        turn: InTurn,
-    ) -> Option<HeldExchange> {
+        turn: SharedCallTurn,
+    ) -> Option<ParkedExchange> {
         let orders = self.table.lock().find(caller, id).map(|way| way.keeper.clone())?;
         let answers = responses.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
         let (viewer, events) = mpsc::channel(EVENTS);
-        orders.send(Order::Attach { answers, viewer, turn }).await.ok()?;
-        Some(HeldExchange { id: *id, orders, events })
+        orders.send(ParkOrder::Attach { answers, viewer, turn }).await.ok()?;
+        Some(ParkedExchange { id: *id, orders, events })
     }
 }
 
 /// Returns the failure of a request that was sent again while it was being served.
-fn superseded() -> Failure {
+fn superseded() -> CallFailure {
     let text = "The same request was sent again; the call goes on there.";
-    Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)
+    CallFailure::new(FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown, text)
 }
 
 /// The owner of one parked call.
-struct Keeper {
+struct ParkedCallTask {
     id: ParkId,
-    table: Arc<Table>,
-    park: Park,
+    table: Arc<ParkedCallTable>,
+    park: ParkedCall,
     /// The call, until its outcome is known.
-    exchange: Option<Exchange>,
+    exchange: Option<UpstreamExchange>,
     /// The permit counts the call as under way while it is parked, because its server has it.
     permit: Option<Permit>,
     /// The call's turn, held until the call waits for its client, even if the request that brought
     /// it is gone.
-    turn: InTurn,
+    turn: SharedCallTurn,
     /// The request that is attached.
-    viewer: Option<mpsc::Sender<ExchangeEvent>>,
+    viewer: Option<mpsc::Sender<CallEvent>>,
     draining: CancellationToken,
 }
 
-impl Keeper {
+impl ParkedCallTask {
     /// Runs the call until its time is over or no request can come any more.
-    async fn run(&mut self, inbox: &mut mpsc::Receiver<Order>) {
+    async fn run(&mut self, inbox: &mut mpsc::Receiver<ParkOrder>) {
         loop {
             let left = or_never(self.viewer.as_ref().map(mpsc::Sender::closed));
             tokio::select! {
                 biased;
                 order = inbox.recv() => match order {
-                    Some(Order::Attach { answers, viewer, turn }) => {
+                    Some(ParkOrder::Attach { answers, viewer, turn }) => {
                         self.turn = turn;
                         self.attach(&answers, viewer);
                     }
-                    Some(Order::Reply { key, answer }) => {
+                    Some(ParkOrder::Reply { key, answer }) => {
                         let act = self.park.answer(&key, answer);
                         self.act(act);
                     }
-                    Some(Order::Parked(turn)) => self.parked(turn),
-                    Some(Order::GiveUp) | None => return,
+                    Some(ParkOrder::Parked(turn)) => self.parked(turn),
+                    Some(ParkOrder::GiveUp) | None => return,
                 },
-                event = or_never(self.exchange.as_mut().map(Exchange::next)) => self.hear(event),
+                event = or_never(self.exchange.as_mut().map(UpstreamExchange::next)) => self.hear(event),
                 () = left => self.leave(),
                 // No request can come any more.
                 () = self.draining.cancelled(), if self.viewer.is_none() => return,
@@ -193,10 +193,10 @@ impl Keeper {
     }
 
     /// Attaches a request with its answers; an earlier one fails as superseded.
-    fn attach(&mut self, answers: &RawObject, viewer: mpsc::Sender<ExchangeEvent>) {
+    fn attach(&mut self, answers: &RawObject, viewer: mpsc::Sender<CallEvent>) {
         if let Some(before) = self.viewer.replace(viewer) {
             // The client has sent the request again, so it hardly reads this one.
-            drop(before.try_send(ExchangeEvent::Done(Outcome::Failed(superseded()))));
+            drop(before.try_send(CallEvent::Done(CallOutcome::Failed(superseded()))));
         }
         let acts = self.park.attach(answers);
         self.act(acts);
@@ -216,7 +216,7 @@ impl Keeper {
         }
     }
 
-    fn parked(&mut self, turn: InTurn) {
+    fn parked(&mut self, turn: SharedCallTurn) {
         let kept = self.turn.take();
         if let Some(exchange) = &mut self.exchange {
             exchange.parked(turn.or(kept));
@@ -224,14 +224,14 @@ impl Keeper {
     }
 
     /// Processes an event of the call.
-    fn hear(&mut self, event: ExchangeEvent) {
-        let event = if matches!(event, ExchangeEvent::Unwritten) {
+    fn hear(&mut self, event: CallEvent) {
+        let event = if matches!(event, CallEvent::Unwritten) {
             // The server asked about a call that it now claims not to know: it is not sent again.
-            ExchangeEvent::Done(Outcome::Failed(ended()))
+            CallEvent::Done(CallOutcome::Failed(ended()))
         } else {
             event
         };
-        let (is_over, asks) = (matches!(event, ExchangeEvent::Done(_)), matches!(event, ExchangeEvent::Ask(_)));
+        let (is_over, asks) = (matches!(event, CallEvent::Done(_)), matches!(event, CallEvent::Ask(_)));
         let act = self.park.hear(event, clock::now());
         self.act(act);
         if is_over {
@@ -244,22 +244,22 @@ impl Keeper {
     }
 
     /// Carries out what the park decides: answers to the server, events for the client.
-    fn act(&mut self, acts: impl IntoIterator<Item = Act>) {
+    fn act(&mut self, acts: impl IntoIterator<Item = ParkAction>) {
         for act in acts {
             match act {
-                Act::Reply(id, answer) => {
+                ParkAction::Reply(id, answer) => {
                     if let Some(exchange) = &mut self.exchange {
                         exchange.reply(&id, answer);
                     }
                 }
-                Act::Show(event) => self.show(event),
+                ParkAction::Show(event) => self.show(event),
             }
         }
     }
 
     /// Sends an event to the attached request, if it has room.
-    fn show(&mut self, event: ExchangeEvent) {
-        let is_missable = matches!(event, ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive);
+    fn show(&mut self, event: CallEvent) {
+        let is_missable = matches!(event, CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Alive);
         let Some(viewer) = self.viewer.as_ref().filter(|viewer| !is_missable || viewer.capacity() > RESERVED) else {
             return;
         };
@@ -273,7 +273,7 @@ impl Keeper {
     /// server.
     fn end(mut self) {
         self.table.lock().remove(&self.id);
-        let acts: Vec<Act> = self.park.end().collect();
+        let acts: Vec<ParkAction> = self.park.end().collect();
         self.act(acts);
     }
 }
@@ -283,33 +283,33 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::base::budget::Budget;
+    use crate::base::budget::ByteBudget;
     use crate::catalog::name::UpstreamName;
-    use crate::engine::ask::Declared;
-    use crate::engine::askers::Party;
-    use crate::engine::call::Wants;
+    use crate::engine::ask::DeclaredCapabilities;
+    use crate::engine::askers::CallOrigin;
+    use crate::engine::call::WantedEvents;
     use crate::engine::peer::CallPort as _;
     use crate::engine::question::PATIENCE;
     use crate::engine::question::park::{GRACE, MAX_PER_CALLER};
-    use crate::engine::turns::Passer;
+    use crate::engine::turns::TurnKind;
     use crate::mcp::version::Era;
     use crate::policy::LOCAL;
     use crate::telemetry::metrics::Metrics;
-    use crate::upstream::line::call::{Port, Signal, stdio_call};
+    use crate::upstream::line::call::{LineCallSignal, StdioPort, stdio_call};
     use crate::upstream::session::lane::Lane;
-    use crate::upstream::session::sent::Sent;
-    use crate::upstream::state::health::Health;
+    use crate::upstream::session::sent::SentCall;
+    use crate::upstream::state::health::UpstreamHealth;
 
-    type Signals = mpsc::UnboundedReceiver<Signal>;
+    type Signals = mpsc::UnboundedReceiver<LineCallSignal>;
 
-    fn parks() -> Parks {
-        Parks::new(TaskGroup::default(), CancellationToken::new())
+    fn parks() -> ParkedCalls {
+        ParkedCalls::new(TaskGroup::default(), CancellationToken::new())
     }
 
     fn lane() -> LaneUse {
         let name = UpstreamName::parse("fx").unwrap();
-        let health = Arc::new(Health::new(name.clone(), Metrics::new().unwrap().upstream("fx"), false));
-        Arc::new(Lane::main(name, Declared::default(), Arc::default(), health)).take()
+        let health = Arc::new(UpstreamHealth::new(name.clone(), Metrics::new().unwrap().upstream("fx"), false));
+        Arc::new(Lane::main(name, DeclaredCapabilities::default(), Arc::default(), health)).take()
     }
 
     fn question(id: &'static str) -> ServerRequest {
@@ -319,21 +319,21 @@ mod tests {
     /// Parks a call. Returns its view, the server's end of it, and what the server receives.
     #[expect(clippy::result_large_err, reason = "as of `park`")]
     fn parked_with(
-        parks: &Parks,
+        parks: &ParkedCalls,
         caller: &str,
         access: &Arc<Access>,
-    ) -> Result<(HeldExchange, Port, Signals), Exchange> {
+    ) -> Result<(ParkedExchange, StdioPort, Signals), UpstreamExchange> {
         #[expect(clippy::disallowed_methods, reason = "what the task of a connection has")]
         let (signals_in, signals) = mpsc::unbounded_channel();
-        let (wants, budget) = (Wants { notices: false, requests: true }, Budget::new(1 << 20));
-        let (port, exchange) = stdio_call(1, Party::default(), wants, budget, signals_in);
-        let exchange = Exchange::Sent(Sent::Stdio(exchange));
+        let (wants, budget) = (WantedEvents { notices: false, requests: true }, ByteBudget::new(1 << 20));
+        let (port, exchange) = stdio_call(1, CallOrigin::default(), wants, budget, signals_in);
+        let exchange = UpstreamExchange::Sent(SentCall::Stdio(exchange));
         let held = parks.park(&Caller::named(caller), access, exchange, (lane(), None), None, question("1"))?;
         Ok((held, port, signals))
     }
 
     #[expect(clippy::result_large_err, reason = "as of `park`")]
-    fn parked(parks: &Parks, caller: &str) -> Result<(HeldExchange, Port, Signals), Exchange> {
+    fn parked(parks: &ParkedCalls, caller: &str) -> Result<(ParkedExchange, StdioPort, Signals), UpstreamExchange> {
         parked_with(parks, caller, &Access::new(&CancellationToken::new()))
     }
 
@@ -341,8 +341,10 @@ mod tests {
         let mut told = Vec::new();
         while let Some(signal) = signals.recv().await {
             told.push(match &signal {
-                Signal::Reply(id, Ok(answer)) => format!("{}: {}", id.text(), answer.text()),
-                Signal::Cancel(_) | Signal::Parked(..) | Signal::Reply(..) => format!("{signal:?}"),
+                LineCallSignal::Reply(id, Ok(answer)) => format!("{}: {}", id.text(), answer.text()),
+                LineCallSignal::Cancel(_) | LineCallSignal::Parked(..) | LineCallSignal::Reply(..) => {
+                    format!("{signal:?}")
+                }
             });
         }
         told
@@ -359,17 +361,17 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let (viewer, events) = mpsc::channel(EVENTS);
-        let mut late = HeldExchange { id: held.id, orders: orders.clone(), events };
-        place.send(Order::Attach { answers: RawObject::default(), viewer, turn: None });
+        let mut late = ParkedExchange { id: held.id, orders: orders.clone(), events };
+        place.send(ParkOrder::Attach { answers: RawObject::default(), viewer, turn: None });
         let ended = tokio::time::timeout(Duration::from_secs(5), late.next()).await;
-        assert!(matches!(ended, Ok(ExchangeEvent::Done(Outcome::Failed(_)))), "{ended:?}");
+        assert!(matches!(ended, Ok(CallEvent::Done(CallOutcome::Failed(_)))), "{ended:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_that_nobody_answers_in_time_is_declined_and_the_call_is_off() {
         let parks = parks();
         let (mut held, _port, mut signals) = parked(&parks, "ci").unwrap();
-        assert!(matches!(held.next().await, ExchangeEvent::Ask(_)));
+        assert!(matches!(held.next().await, CallEvent::Ask(_)));
         let id = held.id;
         drop(held);
         tokio::time::sleep(PATIENCE - Duration::from_secs(5)).await;
@@ -382,20 +384,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_waits_for_its_client_also_where_that_left_before_it_had_the_question() {
         let (parks, turns) = (parks(), lane().news.turns.clone());
-        let turn = turns.take(Passer::Asker, None, PATIENCE).await.unwrap();
+        let turn = turns.take(TurnKind::Asker, None, PATIENCE).await.unwrap();
         let (held, mut port, mut signals) = parked(&parks, "ci").unwrap();
         let id = held.id;
         drop(held);
-        assert!(matches!(signals.recv().await, Some(Signal::Parked(1, None))));
+        assert!(matches!(signals.recv().await, Some(LineCallSignal::Parked(1, None))));
         let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
         let kept = turn.as_ref().map(Arc::downgrade).unwrap();
         let held = parks.attach(&Caller::named("ci"), &id, Some(&answers), turn).await.unwrap();
-        assert!(matches!(signals.recv().await, Some(Signal::Reply(..))));
+        assert!(matches!(signals.recv().await, Some(LineCallSignal::Reply(..))));
         drop(held);
         tokio::time::sleep(GRACE / 2).await;
         assert!(kept.upgrade().is_some(), "the call runs, and keeps its turn");
         assert!(port.ask(question("2")), "nobody is there");
-        let Some(Signal::Parked(1, turn)) = signals.recv().await else { panic!("it waits again") };
+        let Some(LineCallSignal::Parked(1, turn)) = signals.recv().await else { panic!("it waits again") };
         assert!(turn.is_some(), "its turn is over once the connection knows");
         drop(turn);
         assert!(kept.upgrade().is_none());
@@ -419,10 +421,10 @@ mod tests {
         for _ in 0..2 {
             drop(parks.attach(&Caller::named("ci"), &id, Some(&answers), None).await.unwrap());
         }
-        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        port.done(CallOutcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
         for _ in 0..2 {
             let mut again = parks.attach(&Caller::named("ci"), &id, Some(&answers), None).await.unwrap();
-            assert!(matches!(again.next().await, ExchangeEvent::Done(Outcome::Result { .. })));
+            assert!(matches!(again.next().await, CallEvent::Done(CallOutcome::Result { .. })));
         }
         let told = told(&mut signals).await;
         assert_eq!(told.len(), 1, "one answer and no cancellation: {told:?}");
@@ -437,10 +439,10 @@ mod tests {
         let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
         let mut first = parks.attach(&Caller::named("ci"), &held.id, Some(&answers), None).await.unwrap();
         let mut second = parks.attach(&Caller::named("ci"), &held.id, Some(&answers), None).await.unwrap();
-        let ExchangeEvent::Done(Outcome::Failed(failure)) = first.next().await else { panic!("the first goes on") };
+        let CallEvent::Done(CallOutcome::Failed(failure)) = first.next().await else { panic!("the first goes on") };
         assert_eq!(failure, superseded());
-        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
-        assert!(matches!(second.next().await, ExchangeEvent::Done(Outcome::Result { .. })));
+        port.done(CallOutcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        assert!(matches!(second.next().await, CallEvent::Done(CallOutcome::Result { .. })));
     }
 
     #[tokio::test(start_paused = true)]
@@ -450,8 +452,8 @@ mod tests {
         assert!(parked(&parks, "ci").is_err(), "its share is used up");
         assert!(parked(&parks, "dev").is_ok() && parked(&parks, LOCAL).is_ok());
         let (mut ended, port, _) = waiting.pop().unwrap();
-        port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
-        while !matches!(ended.next().await, ExchangeEvent::Done(_)) {}
+        port.done(CallOutcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
+        while !matches!(ended.next().await, CallEvent::Done(_)) {}
         let place = parked(&parks, "ci");
         assert!(place.is_ok(), "one has ended");
         assert!(parks.lane(&Caller::named("ci"), &ended.id).is_none());
@@ -464,7 +466,7 @@ mod tests {
         let (ours, theirs) = (Access::new(&CancellationToken::new()), Access::new(&CancellationToken::new()));
         let (mut held, _port, mut signals) = parked_with(&parks, "ci", &ours).unwrap();
         let (other, _other_port, _other_signals) = parked_with(&parks, "dev", &theirs).unwrap();
-        assert!(matches!(held.next().await, ExchangeEvent::Ask(_)));
+        assert!(matches!(held.next().await, CallEvent::Ask(_)));
         ours.withdraw();
         assert_eq!(told(&mut signals).await, [r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
         assert!(

@@ -12,24 +12,24 @@ use futures_util::future::BoxFuture;
 
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
-use crate::catalog::merge::Entry;
+use crate::catalog::merge::CatalogEntry;
 use crate::engine::ask::ClientAnswer;
-use crate::engine::call::{Outcome, Outgoing};
-use crate::engine::event::ExchangeEvent;
-use crate::engine::task::{Errand, Following};
-use crate::mcp::elicitation::Terms;
+use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::event::CallEvent;
+use crate::engine::task::{FollowedCall, TaskRequest};
+use crate::mcp::elicitation::ElicitationTerms;
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::decline;
-use crate::mcp::kinds::Kinds;
+use crate::mcp::kinds::InputKinds;
 use crate::mcp::method::Method;
-use crate::mcp::task::{self, Task};
+use crate::mcp::task::{self, ServerTask};
 use crate::mcp::version::Era;
 use crate::policy::Permit;
-use crate::upstream::session::handle::Handle;
+use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::lane::LaneUse;
-use crate::upstream::session::link::Link;
-use crate::upstream::session::sent::Sent;
-use crate::upstream::turns::InTurn;
+use crate::upstream::session::link::UpstreamLink;
+use crate::upstream::session::sent::SentCall;
+use crate::upstream::turns::SharedCallTurn;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -38,7 +38,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The relation of a call to tasks of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum TaskRelation {
     /// The call cannot become a task, or its client handles tasks itself.
     Plain,
     /// The server of 2025-11-25 accepts the call only as a task.
@@ -47,9 +47,9 @@ pub(crate) enum Manner {
     Perhaps,
 }
 
-impl Manner {
+impl TaskRelation {
     /// Determines the relation. `declared`: the client handles tasks itself.
-    pub(crate) fn of(link: &Link, method: Method, entry: &Entry, declared: bool) -> Self {
+    pub(crate) fn of(link: &UpstreamLink, method: Method, entry: &CatalogEntry, declared: bool) -> Self {
         let agreed = link.agreed();
         if method != Method::ToolsCall || !agreed.offers.tasks {
             return Self::Plain;
@@ -64,9 +64,9 @@ impl Manner {
 
 /// Everything needed to send further requests to the server of a call.
 #[derive(Debug)]
-pub struct Way {
-    pub handle: Arc<Handle>,
-    pub link: Link,
+pub struct CallRoute {
+    pub handle: Arc<UpstreamHandle>,
+    pub link: UpstreamLink,
     pub lane: LaneUse,
     pub permit: Permit,
     pub tasks: TaskGroup,
@@ -74,21 +74,21 @@ pub struct Way {
 
 /// The sender of requests about one call's task.
 #[derive(Debug)]
-struct Errands {
-    way: Way,
+struct TaskRequests {
+    way: CallRoute,
     /// The call's parameters that requests about its task share.
-    pattern: Outgoing,
+    pattern: OutgoingCall,
 }
 
-impl Errands {
+impl TaskRequests {
     /// Sends a request about the task with this id.
-    fn send(&self, method: Method, id: &str, responses: Option<RawJson>) -> Sent {
+    fn send(&self, method: Method, id: &str, responses: Option<RawJson>) -> SentCall {
         let mut body = RawObject::of_strings(&[("taskId", id)]);
         body.set_some("inputResponses", responses);
         // Only the request that waits for the result can bring a legacy server's questions.
         let waits = method == Method::TasksResult;
         let can_be_asked = self.pattern.can_be_asked && waits;
-        let outgoing = Outgoing { method, body, can_be_asked, ..self.pattern.clone() };
+        let outgoing = OutgoingCall { method, body, can_be_asked, ..self.pattern.clone() };
         self.way.handle.call(&self.way.link, &self.way.permit, outgoing, &ParamHeaders::default())
     }
 
@@ -99,10 +99,10 @@ impl Errands {
     }
 
     /// Cancels a call that no client waits for, once its answer has named a task.
-    async fn abandon(&self, mut call: Sent, era: Era) {
+    async fn abandon(&self, mut call: SentCall, era: Era) {
         let answered = tokio::time::timeout(FAREWELL, call.outcome()).await;
-        if let Ok(Outcome::Result { raw, .. }) = answered
-            && let Some(task) = Task::created(&raw, era == Era::Legacy)
+        if let Ok(CallOutcome::Result { raw, .. }) = answered
+            && let Some(task) = ServerTask::created(&raw, era == Era::Legacy)
         {
             self.cancel(&task.id).await;
         }
@@ -110,13 +110,18 @@ impl Errands {
 }
 
 /// Declines these questions of a client's own task. The client polls the task again in any case.
-pub(crate) fn decline_questions<'k>(way: Way, call: &Outgoing, id: &str, keys: impl Iterator<Item = &'k str>) {
+pub(crate) fn decline_questions<'k>(
+    way: CallRoute,
+    call: &OutgoingCall,
+    id: &str,
+    keys: impl Iterator<Item = &'k str>,
+) {
     let mut responses = RawObject::default();
     for key in keys {
         responses.set(key, decline());
     }
     let tasks = way.tasks.clone();
-    let errands = Errands { way, pattern: Outgoing { body: RawObject::default(), ..call.clone() } };
+    let errands = TaskRequests { way, pattern: OutgoingCall { body: RawObject::default(), ..call.clone() } };
     let mut exchange = errands.send(Method::TasksUpdate, id, Some(responses.encode()));
     tasks.spawn("declined question", async move {
         drop(tokio::time::timeout(FAREWELL, exchange.outcome()).await);
@@ -127,18 +132,18 @@ pub(crate) fn decline_questions<'k>(way: Way, call: &Outgoing, id: &str, keys: i
 /// A call and the task that it may become.
 #[derive(Debug)]
 pub struct TaskExchange {
-    following: Following,
+    following: FollowedCall,
     /// The request that is under way.
-    sent: Option<Sent>,
+    sent: Option<SentCall>,
     /// Taken when the value is dropped.
-    errands: Option<Errands>,
+    errands: Option<TaskRequests>,
 }
 
 impl TaskExchange {
     /// Starts a call that may become a task.
-    pub fn start(way: Way, terms: Terms, mut outgoing: Outgoing, headers: &ParamHeaders) -> Self {
+    pub fn start(way: CallRoute, terms: ElicitationTerms, mut outgoing: OutgoingCall, headers: &ParamHeaders) -> Self {
         let era = way.link.agreed().revision.era();
-        let terms = Terms { offered: Kinds::of(outgoing.capabilities.as_ref()), ..terms };
+        let terms = ElicitationTerms { offered: InputKinds::of(outgoing.capabilities.as_ref()), ..terms };
         if era == Era::Legacy {
             let ttl = way.handle.spec.load().call_max.as_millis();
             outgoing.body.set("task", RawJson::trusted(format!(r#"{{"ttl":{ttl}}}"#)));
@@ -146,15 +151,15 @@ impl TaskExchange {
         } else {
             outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         }
-        let following = Following::new(era, way.handle.name.to_string(), terms, outgoing.wants_progress);
+        let following = FollowedCall::new(era, way.handle.name.to_string(), terms, outgoing.wants_progress);
         let pattern =
-            Outgoing { body: RawObject::default(), wants_progress: false, log_level: None, ..outgoing.clone() };
+            OutgoingCall { body: RawObject::default(), wants_progress: false, log_level: None, ..outgoing.clone() };
         let sent = way.handle.call(&way.link, &way.permit, outgoing, headers);
-        Self { following, sent: Some(sent), errands: Some(Errands { way, pattern }) }
+        Self { following, sent: Some(sent), errands: Some(TaskRequests { way, pattern }) }
     }
 
     /// Waits for the next event. Cancel-safe: requests in progress are kept.
-    pub fn next(&mut self) -> BoxFuture<'_, ExchangeEvent> {
+    pub fn next(&mut self) -> BoxFuture<'_, CallEvent> {
         Box::pin(async move {
             loop {
                 if let Some(event) = self.following.poll_event() {
@@ -163,10 +168,10 @@ impl TaskExchange {
                 let errand = if let Some(sent) = &mut self.sent {
                     let event = sent.next().await;
                     // Requests about a task belong to a call that has begun.
-                    if matches!(event, ExchangeEvent::Unwritten) && self.following.running().is_some() {
+                    if matches!(event, CallEvent::Unwritten) && self.following.running().is_some() {
                         continue;
                     }
-                    let ExchangeEvent::Done(outcome) = event else { return event };
+                    let CallEvent::Done(outcome) = event else { return event };
                     self.answered(outcome)
                 } else {
                     let due = self.following.due();
@@ -178,18 +183,18 @@ impl TaskExchange {
         })
     }
 
-    fn answered(&mut self, outcome: Outcome) -> Option<Errand> {
+    fn answered(&mut self, outcome: CallOutcome) -> Option<TaskRequest> {
         let handle = &self.errands.as_ref()?.way.handle;
         let idle = handle.spec.load().call_timeout;
         self.following.answered(outcome, |raw| handle.task(raw), idle, clock::now())
     }
 
     /// Sends the request that the task's state asks for.
-    fn send(&self, errand: Errand) -> Option<Sent> {
+    fn send(&self, errand: TaskRequest) -> Option<SentCall> {
         let (method, responses) = match errand {
-            Errand::Call | Errand::Get => (Method::TasksGet, None),
-            Errand::Update(responses) => (Method::TasksUpdate, Some(responses)),
-            Errand::Result => (Method::TasksResult, None),
+            TaskRequest::Call | TaskRequest::Get => (Method::TasksGet, None),
+            TaskRequest::Update(responses) => (Method::TasksUpdate, Some(responses)),
+            TaskRequest::Result => (Method::TasksResult, None),
         };
         Some(self.errands.as_ref()?.send(method, self.following.running()?, responses))
     }
@@ -207,7 +212,7 @@ impl TaskExchange {
     }
 
     /// Parks the request in progress: the client has all questions asked so far.
-    pub fn parked(&mut self, turn: InTurn) {
+    pub fn parked(&mut self, turn: SharedCallTurn) {
         if let Some(sent) = &mut self.sent {
             sent.parked(turn);
         }

@@ -12,20 +12,20 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 
-use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
+use crate::base::budget::{BudgetRoom, COUNTED_FROM, NoRoom};
 use crate::base::callers::CallerNumber;
-use crate::base::descriptors::ran_out;
+use crate::base::descriptors::lacks_descriptors;
 use crate::engine::batch;
-use crate::engine::failure::Executed;
-use crate::engine::fault::Fault;
+use crate::engine::failure::ExecutionDoubt;
+use crate::engine::fault::ProtocolFault;
 use crate::mcp::version::Revision;
-use crate::mcp::voice::Ear;
+use crate::mcp::voice::UpstreamReader;
 use crate::policy::Caller;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::http::resume::Position;
-use crate::upstream::http::unspoken::{self, Unspoken, may_be_json, media_type, shown_media};
+use crate::upstream::http::resume::StreamPosition;
+use crate::upstream::http::unspoken::{self, NonMessageAnswer, may_be_json, media_type, shown_media};
 use crate::upstream::net::connections::{AnswerBody, ClientError};
-use crate::upstream::spawner::Intake;
+use crate::upstream::spawner::IntakeLimits;
 use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::message_flaws::MessageFlaws;
 use crate::wire::coding;
@@ -33,8 +33,8 @@ use crate::wire::frame::Frame;
 use crate::wire::message::{Message, Response as Answer};
 use crate::wire::quirk::Quirk;
 use crate::wire::sse::{SseDecoder, SseError};
-use crate::wire::start::{Start, number_answered_by};
-use crate::wire::unreadable::Unreadable;
+use crate::wire::start::{MessageStart, own_response_id};
+use crate::wire::unreadable::UnreadableBytes;
 
 /// The expected form of an answer to a POST, for error texts.
 const DUE: &str = "JSON or an event stream";
@@ -46,11 +46,11 @@ const BEGINNING: Duration = Duration::from_millis(200);
 
 /// The rules and counters for reading the answers of one session.
 #[derive(Clone, Debug)]
-pub struct Gauge {
-    pub ear: Ear,
+pub struct AnswerRules {
+    pub ear: UpstreamReader,
     pub metrics: UpstreamMetrics,
     pub flaws: Arc<MessageFlaws>,
-    pub intake: Intake,
+    pub intake: IntakeLimits,
     /// The agreed revision; `None` before the handshake.
     pub revision: Option<Revision>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
     let mut is_ours = false;
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
-        is_ours |= cause.downcast_ref::<io::Error>().is_some_and(ran_out);
+        is_ours |= cause.downcast_ref::<io::Error>().is_some_and(lacks_descriptors);
         source = cause.source();
     }
     match error.is_connect() {
@@ -73,23 +73,23 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
 }
 
 /// The reader of the messages in one response body, JSON or SSE.
-pub(crate) struct Reader {
+pub(crate) struct AnswerReader {
     body: AnswerBody,
-    format: Format,
+    format: AnswerFormat,
     /// True if the status is an error, so that the body may be anything.
     is_refusal: bool,
-    gauge: Gauge,
+    gauge: AnswerRules,
     /// The remaining messages of a batch.
     rest: VecDeque<Message>,
     /// The caller of the answer, until the answer is so large that it takes room in the caller's
     /// share.
     caller: Option<Caller>,
     /// Room for the message that is being read.
-    room: Room,
+    room: BudgetRoom,
     /// The next piece of the body, held back until the budget has room for it.
     next: Option<Bytes>,
     /// The position in an event stream.
-    position: Position,
+    position: StreamPosition,
     /// The request whose answer is read: an unreadable event ends the stream only if it names this
     /// request.
     request: Option<u64>,
@@ -100,17 +100,17 @@ pub(crate) struct Reader {
 }
 
 /// The format of a response body, and the bytes read so far.
-enum Format {
+enum AnswerFormat {
     Json { collected: BytesMut },
     Sse { decoder: Box<SseDecoder> },
 }
 
-impl Reader {
+impl AnswerReader {
     /// Judges the head of a response.
     ///
     /// # Errors
     /// The response, if it is not expected to contain messages.
-    pub(crate) fn of(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Self, Box<Unspoken>> {
+    pub(crate) fn of(response: Response<AnswerBody>, gauge: &AnswerRules) -> Result<Self, Box<NonMessageAnswer>> {
         let body_expected = response.status() == StatusCode::OK || response.status().is_client_error();
         Self::judge(response, gauge, body_expected)
     }
@@ -120,7 +120,10 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Self::of`].
-    pub(crate) fn of_question(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Self, Box<Unspoken>> {
+    pub(crate) fn of_question(
+        response: Response<AnswerBody>,
+        gauge: &AnswerRules,
+    ) -> Result<Self, Box<NonMessageAnswer>> {
         let status = response.status();
         let body_expected = status.is_client_error() || matches!(status.as_u16(), 200 | 500 | 501);
         Self::judge(response, gauge, body_expected)
@@ -128,29 +131,33 @@ impl Reader {
 
     /// Judges the head. `body_expected`: a JSON-RPC error may come under this status; any other
     /// body under an error status is ignored.
-    fn judge(response: Response<AnswerBody>, gauge: &Gauge, body_expected: bool) -> Result<Self, Box<Unspoken>> {
+    fn judge(
+        response: Response<AnswerBody>,
+        gauge: &AnswerRules,
+        body_expected: bool,
+    ) -> Result<Self, Box<NonMessageAnswer>> {
         let status = response.status();
         let gauge = gauge.clone();
         let media = media_type(response.headers());
         let is = |other: &[u8]| media.eq_ignore_ascii_case(other);
         if let Some(why) = coded(response.headers()) {
-            return Err(Box::new(Unspoken::new(response, Some(why))));
+            return Err(Box::new(NonMessageAnswer::new(response, Some(why))));
         }
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes()));
-            return Ok(Self::new(response, Format::Sse { decoder }, gauge));
+            return Ok(Self::new(response, AnswerFormat::Sse { decoder }, gauge));
         }
         let other_type = (status == StatusCode::OK && may_be_json(media)).then(|| shown_media(media));
         if is(b"application/json") && body_expected || other_type.is_some() {
-            let format = Format::Json { collected: BytesMut::new() };
+            let format = AnswerFormat::Json { collected: BytesMut::new() };
             return Ok(Self { other_type, ..Self::new(response, format, gauge) });
         }
-        Err(Box::new(Unspoken::new(response, None)))
+        Err(Box::new(NonMessageAnswer::new(response, None)))
     }
 
-    fn new(response: Response<AnswerBody>, format: Format, gauge: Gauge) -> Self {
-        let (is_refusal, room) = (!response.status().is_success(), Room::new(&gauge.intake.budget));
-        let (body, position, rest) = (response.into_body(), Position::default(), VecDeque::new());
+    fn new(response: Response<AnswerBody>, format: AnswerFormat, gauge: AnswerRules) -> Self {
+        let (is_refusal, room) = (!response.status().is_success(), BudgetRoom::new(&gauge.intake.budget));
+        let (body, position, rest) = (response.into_body(), StreamPosition::default(), VecDeque::new());
         Self {
             body,
             format,
@@ -191,11 +198,11 @@ impl Reader {
         {
             self.room.use_share_of(CallerNumber::of(&caller));
         }
-        self.room.grow_to(bytes).await.map_err(|NoRoom| HttpError::NoRoom(Executed::Unknown))
+        self.room.grow_to(bytes).await.map_err(|NoRoom| HttpError::NoRoom(ExecutionDoubt::Unknown))
     }
 
     /// Returns the position of the stream, after it has ended.
-    pub(crate) fn take_position(&mut self) -> Position {
+    pub(crate) fn take_position(&mut self) -> StreamPosition {
         std::mem::take(&mut self.position)
     }
 
@@ -222,7 +229,7 @@ impl Reader {
                 Err(error) => return Err(error),
             }
             // Room for all of an answer with a declared length, before any of it is read.
-            if let (Format::Json { collected }, Some(length)) = (&self.format, self.body.size_hint().exact()) {
+            if let (AnswerFormat::Json { collected }, Some(length)) = (&self.format, self.body.size_hint().exact()) {
                 let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(collected.len());
                 if length > self.gauge.intake.max_message_bytes() {
                     return Err(self.over_length().await);
@@ -237,8 +244,8 @@ impl Reader {
                 };
             }
             let held = match &self.format {
-                Format::Sse { decoder } => decoder.held(),
-                Format::Json { collected } => collected.len(),
+                AnswerFormat::Sse { decoder } => decoder.held(),
+                AnswerFormat::Json { collected } => collected.len(),
             };
             let arrived = self.next.as_ref().map_or(0, Bytes::len);
             if held.saturating_add(arrived) <= self.gauge.intake.max_message_bytes() {
@@ -247,8 +254,8 @@ impl Reader {
             let Some(data) = self.next.take() else { continue };
             self.gauge.metrics.received(data.len());
             match &mut self.format {
-                Format::Sse { decoder } => decoder.push(data),
-                Format::Json { collected } => {
+                AnswerFormat::Sse { decoder } => decoder.push(data),
+                AnswerFormat::Json { collected } => {
                     if self.body.is_end_stream() && collected.is_empty() {
                         return self.message(data);
                     }
@@ -274,12 +281,12 @@ impl Reader {
     /// returned later.
     fn message(&mut self, bytes: Bytes) -> Result<Message, HttpError> {
         let bytes = self.room.keep(bytes);
-        if let Format::Sse { decoder } = &self.format {
+        if let AnswerFormat::Sse { decoder } = &self.format {
             self.room.set(decoder.held());
         }
         let gauge = &self.gauge;
         // An unreadable body with an error status is not a protocol violation.
-        let wrong = |(fault, message): (Fault, Unreadable)| match self.is_refusal {
+        let wrong = |(fault, message): (ProtocolFault, UnreadableBytes)| match self.is_refusal {
             true => HttpError::Protocol(message.why),
             false => gauge.unread(fault, &message),
         };
@@ -287,17 +294,18 @@ impl Reader {
         if let Some(media) = &self.other_type {
             if !matches!(whole.trim_ascii_start().first(), Some(b'{' | b'[')) {
                 let why = unspoken::why(StatusCode::OK, media, &whole, DUE);
-                return Err(wrong((Fault::Garbage, Unreadable::new(&whole, why))));
+                return Err(wrong((ProtocolFault::Garbage, UnreadableBytes::new(&whole, why))));
             }
             gauge.read(Quirk::OtherType);
         }
-        let frame = Frame::from_upstream(bytes).map_err(|_| wrong((Fault::Garbage, Unreadable::no_json(&whole))))?;
+        let frame = Frame::from_upstream(bytes)
+            .map_err(|_| wrong((ProtocolFault::Garbage, UnreadableBytes::no_json(&whole))))?;
         let Some((frames, quirk)) = batch::split(&frame, gauge.revision) else {
             return gauge.hear(&frame).map_err(wrong);
         };
         quirk.into_iter().for_each(|quirk| gauge.read(quirk));
         self.rest = frames.iter().map(|frame| gauge.hear(frame).map_err(wrong)).collect::<Result<_, _>>()?;
-        let empty = || (Fault::Garbage, Unreadable::new(&whole, "an empty batch"));
+        let empty = || (ProtocolFault::Garbage, UnreadableBytes::new(&whole, "an empty batch"));
         self.rest.pop_front().ok_or_else(|| wrong(empty()))
     }
 
@@ -308,28 +316,28 @@ impl Reader {
         if read.is_err() {
             // An unreadable batch may contain any answer, so it counts as that to this request.
             let is_batch = data.trim_ascii_start().first() == Some(&b'[');
-            self.unread = number_answered_by(&data).or(self.request.filter(|_| is_batch));
+            self.unread = own_response_id(&data).or(self.request.filter(|_| is_batch));
         }
         read.map(Some)
     }
 
     /// Returns the data of the next message among the events received so far.
     fn event(&mut self) -> Result<Option<Bytes>, HttpError> {
-        let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
+        let AnswerFormat::Sse { decoder } = &mut self.format else { return Ok(None) };
         while let Some(event) = decoder.next_event() {
             let event = event.map_err(|error| match &error {
                 SseError::TooLarge { start, .. } => {
-                    self.unread = match Start::of(start) {
-                        Start::Answer(_) => number_answered_by(start),
-                        Start::Request(_) | Start::Notifies | Start::Asks => None,
+                    self.unread = match MessageStart::of(start) {
+                        MessageStart::Answer(_) => own_response_id(start),
+                        MessageStart::Request(_) | MessageStart::Notifies | MessageStart::Asks => None,
                         // The event may be the answer.
-                        Start::Unknown => self.request,
+                        MessageStart::Unknown => self.request,
                     };
-                    self.gauge.unread(Fault::Oversize, &Unreadable::new(start, error.to_string()))
+                    self.gauge.unread(ProtocolFault::Oversize, &UnreadableBytes::new(start, error.to_string()))
                 }
                 SseError::Utf8 { line } => {
-                    self.unread = number_answered_by(line);
-                    self.gauge.unread(Fault::Garbage, &Unreadable::no_json(line))
+                    self.unread = own_response_id(line);
+                    self.gauge.unread(ProtocolFault::Garbage, &UnreadableBytes::no_json(line))
                 }
             })?;
             self.position.read(&event);
@@ -345,11 +353,13 @@ impl Reader {
     /// Returns the message that ends with the body.
     fn last(&mut self) -> Result<Message, HttpError> {
         match &mut self.format {
-            Format::Json { collected } if !collected.is_empty() || self.other_type.is_some() => {
+            AnswerFormat::Json { collected } if !collected.is_empty() || self.other_type.is_some() => {
                 let data = collected.split().freeze();
                 self.message(data)
             }
-            Format::Json { .. } | Format::Sse { .. } => Err(HttpError::Broken("the answer ended early".to_owned())),
+            AnswerFormat::Json { .. } | AnswerFormat::Sse { .. } => {
+                Err(HttpError::Broken("the answer ended early".to_owned()))
+            }
         }
     }
 }

@@ -19,28 +19,28 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
-use crate::engine::ask::{ClientAnswer, Declared, declined};
-use crate::engine::attribution::End;
-use crate::engine::call::{Outcome, Outgoing};
-use crate::engine::event::ExchangeEvent;
-use crate::engine::failure::Executed;
-use crate::engine::handshake::Agreed;
-use crate::engine::lost::{Verdict, is_of_no_request, judge};
-use crate::engine::unasked::Stream;
-use crate::mcp::log::LogSwitch;
+use crate::engine::ask::{ClientAnswer, DeclaredCapabilities, unanswered_answer};
+use crate::engine::attribution::CallEnd;
+use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::event::CallEvent;
+use crate::engine::failure::ExecutionDoubt;
+use crate::engine::handshake::HandshakeAgreement;
+use crate::engine::lost::{SessionVerdict, is_of_no_request, judge_status};
+use crate::engine::unasked::MessageStream;
+use crate::mcp::log::SessionLogLevel;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::Caller;
-use crate::upstream::http::answer::{Gauge, Reader, drain, is_event_stream};
+use crate::upstream::http::answer::{AnswerReader, AnswerRules, drain, is_event_stream};
 use crate::upstream::http::failure::failure;
-use crate::upstream::http::parts::{Fields, LinkParts, SESSION};
-use crate::upstream::http::remote::Pass;
-use crate::upstream::http::resume::Resumption;
-use crate::upstream::http::unspoken::Unspoken;
-use crate::upstream::login::tokens::Attempts;
-use crate::upstream::net::connections::{AnswerBody, ClientError, Sending};
-use crate::upstream::shared::{OneAtATime, Work};
+use crate::upstream::http::parts::{HeaderFields, LinkParts, SESSION};
+use crate::upstream::http::remote::TokenVersion;
+use crate::upstream::http::resume::StreamResumption;
+use crate::upstream::http::unspoken::NonMessageAnswer;
+use crate::upstream::login::tokens::TokenAttempts;
+use crate::upstream::net::connections::{AnswerBody, AnswerHeadFuture, ClientError};
+use crate::upstream::shared::{SharedWork, SharedWorkSlot};
 use crate::upstream::state::http_error::HttpError;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::id::WireId;
@@ -55,7 +55,7 @@ mod heard;
 mod questions;
 mod renew;
 
-use self::desk::{Called, Desk};
+use self::desk::{CallInSession, SessionCalls};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Messages on a session's own stream that may wait for one call.
@@ -63,17 +63,17 @@ const SIDE: usize = 32;
 
 /// The way to an HTTP upstream whose era is known.
 pub struct HttpLink {
-    pub agreed: Agreed,
+    pub agreed: HandshakeAgreement,
     /// The level that the server was asked for.
-    pub logs: LogSwitch,
+    pub logs: SessionLogLevel,
     session: ArcSwapOption<HeaderValue>,
     /// The number of the session; ids may come again.
     number: AtomicU64,
-    renewing: OneAtATime,
-    /// The state of [`Health::renewals`](crate::upstream::state::health::Health) when the server
-    /// was last known to know the session.
+    renewing: SharedWorkSlot,
+    /// The state of [`Health::renewals`](crate::upstream::state::health::UpstreamHealth) when the
+    /// server was last known to know the session.
     looked: AtomicU64,
-    looking: OneAtATime,
+    looking: SharedWorkSlot,
     /// An answer blamed the session; the next call waits until the server has said whether it knows
     /// it.
     is_suspect: AtomicBool,
@@ -90,7 +90,7 @@ pub struct HttpLink {
     hop: HopMeta,
     parts: LinkParts,
     /// For legacy sessions: calls in flight, and the server's questions in the middle of them.
-    desk: Mutex<Desk>,
+    desk: Mutex<SessionCalls>,
 }
 
 impl std::fmt::Debug for HttpLink {
@@ -101,18 +101,18 @@ impl std::fmt::Debug for HttpLink {
 }
 
 impl HttpLink {
-    pub fn new(mut parts: LinkParts, agreed: Agreed) -> Self {
+    pub fn new(mut parts: LinkParts, agreed: HandshakeAgreement) -> Self {
         parts.gauge.revision = Some(agreed.revision);
         let renewals = parts.remote.health.renewals();
-        let desk = Desk::new(parts.declared.clone(), Arc::clone(parts.news.turns.askers()));
+        let desk = SessionCalls::new(parts.declared.clone(), Arc::clone(parts.news.turns.askers()));
         Self {
             agreed,
-            logs: LogSwitch::default(),
+            logs: SessionLogLevel::default(),
             session: ArcSwapOption::empty(),
             number: AtomicU64::new(0),
-            renewing: OneAtATime::default(),
+            renewing: SharedWorkSlot::default(),
             looked: AtomicU64::new(renewals),
-            looking: OneAtATime::default(),
+            looking: SharedWorkSlot::default(),
             is_suspect: AtomicBool::new(false),
             probed: AtomicU64::new(0),
             renewed: Notify::new(),
@@ -126,11 +126,11 @@ impl HttpLink {
     }
 
     /// Returns the parts of a link to this address for a session with other capabilities.
-    pub fn parts_with(&self, declared: Declared) -> LinkParts {
+    pub fn parts_with(&self, declared: DeclaredCapabilities) -> LinkParts {
         LinkParts { declared, is_main: false, ..self.parts.clone() }
     }
 
-    pub fn gauge(&self) -> &Gauge {
+    pub fn gauge(&self) -> &AnswerRules {
         &self.parts.gauge
     }
 
@@ -166,7 +166,7 @@ impl HttpLink {
     }
 
     /// A request with everything that this hop demands.
-    pub fn request(&self, http: HttpMethod, body: Bytes, fields: &Fields) -> Request<Full<Bytes>> {
+    pub fn request(&self, http: HttpMethod, body: Bytes, fields: &HeaderFields) -> Request<Full<Bytes>> {
         let mut request = self.parts.request(self.agreed.revision, http, body, fields);
         if let Some(session) = self.session.load_full().filter(|_| !self.is_modern()) {
             request.headers_mut().insert(&SESSION, session.as_ref().clone());
@@ -176,7 +176,7 @@ impl HttpLink {
 
     /// Asks for what a stream had still to say after that event.
     fn continuation(&self, last: Option<HeaderValue>) -> Request<Full<Bytes>> {
-        let mut request = self.request(HttpMethod::GET, Bytes::new(), &Fields::default());
+        let mut request = self.request(HttpMethod::GET, Bytes::new(), &HeaderFields::default());
         request.headers_mut().extend(last.map(|last| (LAST_EVENT_ID, last)));
         request
     }
@@ -190,18 +190,18 @@ impl HttpLink {
     }
 
     /// Starts a call.
-    pub fn call(link: &Arc<Self>, outgoing: &Outgoing, params: &ParamHeaders) -> HttpExchange {
+    pub fn call(link: &Arc<Self>, outgoing: &OutgoingCall, params: &ParamHeaders) -> HttpExchange {
         let (id, number) = (link.ids.fetch_add(1, Ordering::Relaxed), link.number());
         let raw_id = RawJson::trusted(id.to_string());
         let name = outgoing.method.name_member().filter(|_| link.is_modern()).and_then(|m| outgoing.body.said(m));
         let bytes = outgoing.message(link.agreed.revision, &raw_id, &link.hop);
         // The message is kept until the call has ended.
         let Ok(bytes) = link.parts.gauge.intake.budget.try_count(bytes) else {
-            let mut post = Post::start(Arc::clone(link), (id, number), Bytes::new(), Fields::default());
-            post.stage = Stage::NoRoom;
+            let mut post = HttpPost::start(Arc::clone(link), (id, number), Bytes::new(), HeaderFields::default());
+            post.stage = PostStage::NoRoom;
             return HttpExchange { post, side: None };
         };
-        let mut fields = Fields::of(outgoing.method, name.as_deref());
+        let mut fields = HeaderFields::of(outgoing.method, name.as_deref());
         if link.is_modern() && !params.is_empty() {
             let arguments = outgoing.body.get("arguments").map(RawJson::text);
             for (name, value) in params.values(arguments.as_deref()).unwrap_or_default() {
@@ -220,13 +220,13 @@ impl HttpLink {
             let (events, side) = mpsc::channel(SIDE);
             let mut desk = link.desk.lock();
             desk.attribution.carries(id, &outgoing.party);
-            desk.calls.insert(id, Called { events, party: outgoing.party.clone() });
+            desk.calls.insert(id, CallInSession { events, party: outgoing.party.clone() });
             link.tell_gate(&mut desk);
             side
         });
-        let mut post = Post::start(Arc::clone(link), (id, number), bytes, fields);
+        let mut post = HttpPost::start(Arc::clone(link), (id, number), bytes, fields);
         if let Some(look) = link.look() {
-            post.stage = Stage::Look(look);
+            post.stage = PostStage::Look(look);
         }
         post.caller.clone_from(&outgoing.party.caller);
         post.listens = outgoing.method == Method::Listen;
@@ -253,7 +253,7 @@ impl HttpLink {
         method: Method,
         params: Option<&RawJson>,
     ) -> Result<Result<RawJson, RawJson>, HttpError> {
-        self.ask_within(method, params, Renewal::Due).await
+        self.ask_within(method, params, SessionRenewal::Due).await
     }
 
     /// The same, with what it does about a lost session.
@@ -261,12 +261,12 @@ impl HttpLink {
         self: &Arc<Self>,
         method: Method,
         params: Option<&RawJson>,
-        renewal: Renewal,
+        renewal: SessionRenewal,
     ) -> Result<Result<RawJson, RawJson>, HttpError> {
         let (id, number) = (self.ids.fetch_add(1, Ordering::Relaxed), self.number());
         let raw_id = RawJson::trusted(id.to_string());
         let bytes = message::encode_request(&raw_id, method.as_str(), params);
-        let mut post = Post::start(Arc::clone(self), (id, number), bytes, Fields::of(method, None));
+        let mut post = HttpPost::start(Arc::clone(self), (id, number), bytes, HeaderFields::of(method, None));
         post.quiet = true;
         post.renewal = renewal;
         loop {
@@ -281,13 +281,13 @@ impl HttpLink {
     /// Posts a message that has no answer.
     pub async fn tell(&self, bytes: Bytes) {
         // Nothing depends on the answer; a dead upstream is noticed by its own requests.
-        drop(self.send(self.request(HttpMethod::POST, bytes, &Fields::default())).await);
+        drop(self.send(self.request(HttpMethod::POST, bytes, &HeaderFields::default())).await);
     }
 
     /// Ends the session, politely and within a second.
     pub async fn close(&self) {
         if self.session.load().is_some() {
-            let request = self.request(HttpMethod::DELETE, Bytes::new(), &Fields::default());
+            let request = self.request(HttpMethod::DELETE, Bytes::new(), &HeaderFields::default());
             drop(tokio::time::timeout(Duration::from_secs(1), self.send(request)).await);
         }
     }
@@ -295,7 +295,7 @@ impl HttpLink {
 
 /// Behaviour of a request whose server has forgotten the session.
 #[derive(Clone, Copy, Debug)]
-enum Renewal {
+enum SessionRenewal {
     /// A new session is opened for it, once.
     Due,
     Done,
@@ -306,27 +306,27 @@ enum Renewal {
     Look,
 }
 
-enum Stage {
+enum PostStage {
     /// The session may be lost, and is looked at first.
-    Look(Work),
+    Look(SharedWork),
     /// It waits for its credentials.
     Unsent,
     /// It is written next. If it has waited, its caller was told so.
     Ready,
-    Head(Sending),
+    Head(AnswerHeadFuture),
     /// The server refuses its token: it is sent once more with another one, unless there is none.
-    Refused(Judging, Option<Box<Response<AnswerBody>>>),
+    Refused(RetryDecision, Option<Box<Response<AnswerBody>>>),
     /// The upstream has forgotten the session: open another one, then ask once more.
-    Renew(Work),
-    Body(Box<Reader>),
+    Renew(SharedWork),
+    Body(Box<AnswerReader>),
     /// The answer is no message; its beginning is read.
-    Unspoken(Option<Box<Unspoken>>, Option<Duration>),
+    Unspoken(Option<Box<NonMessageAnswer>>, Option<Duration>),
     /// The server is asked whether it knows the session, since this answer may mean that it does
     /// not.
-    Doubt(Work, Refusal),
+    Doubt(SharedWork, DoubtfulAnswer),
     /// The stream ended early. It is requested again when the server allows; the error is kept.
     Pause(Pin<Box<Sleep>>, String),
-    Resume(Sending, String),
+    Resume(AnswerHeadFuture, String),
     /// There is no room to send it.
     NoRoom,
     Ended,
@@ -334,7 +334,7 @@ enum Stage {
 
 /// An answer that stands unless the session proves lost.
 #[derive(Default)]
-enum Refusal {
+enum DoubtfulAnswer {
     #[default]
     None,
     Answer(message::Response),
@@ -342,10 +342,10 @@ enum Refusal {
 }
 
 /// The answer to the question whether a refused request is sent again, and its attempts so far.
-type Judging = BoxFuture<'static, (bool, Attempts)>;
+type RetryDecision = BoxFuture<'static, (bool, TokenAttempts)>;
 
 enum Step {
-    Event(ExchangeEvent),
+    Event(CallEvent),
     Answer(message::Response),
     /// The error, and the wait that the upstream asked for.
     Failed(HttpError, Option<Duration>),
@@ -354,13 +354,13 @@ enum Step {
 /// One call to an HTTP upstream, polled by the request that waits for it.
 #[derive(Debug)]
 pub struct HttpExchange {
-    post: Post,
+    post: HttpPost,
     /// Messages for this call on the session's own stream.
-    side: Option<mpsc::Receiver<ExchangeEvent>>,
+    side: Option<mpsc::Receiver<CallEvent>>,
 }
 
 /// One POST and its response.
-struct Post {
+struct HttpPost {
     link: Arc<HttpLink>,
     id: u64,
     /// The caller of the call; `None` for the gateway's own requests.
@@ -373,30 +373,30 @@ struct Post {
     address: Uri,
     is_redirected: bool,
     /// Headers to repeat when the request is retried.
-    fields: Fields,
-    pass: Pass,
-    attempts: Option<Attempts>,
-    stage: Stage,
+    fields: HeaderFields,
+    pass: TokenVersion,
+    attempts: Option<TokenAttempts>,
+    stage: PostStage,
     /// The session that it was sent in, and its number.
     session: Option<HeaderValue>,
     number: u64,
-    renewal: Renewal,
+    renewal: SessionRenewal,
     /// Verdict on the session by the status of the answer.
-    verdict: Verdict,
+    verdict: SessionVerdict,
     /// The head of an answer that does not admit the gateway, if it may be about the session
     /// instead.
     unadmitted: Option<Box<Response<()>>>,
     /// True if it has waited since its call was last checked.
     has_waited: bool,
     /// Resumption of the event stream of the answer.
-    resumption: Resumption,
+    resumption: StreamResumption,
     /// The gateway's own requests are not cancelled by message.
     quiet: bool,
     /// Everything on its stream is wanted.
     listens: bool,
 }
 
-impl std::fmt::Debug for Post {
+impl std::fmt::Debug for HttpPost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Post({})", self.id)
     }
@@ -404,7 +404,7 @@ impl std::fmt::Debug for Post {
 
 impl HttpExchange {
     /// Cancel-safe.
-    pub async fn next(&mut self) -> ExchangeEvent {
+    pub async fn next(&mut self) -> CallEvent {
         let Self { post, side } = self;
         let aside = async {
             match side {
@@ -420,9 +420,9 @@ impl HttpExchange {
         let step = match step {
             Ok(step) => step,
             Err(event) => {
-                if matches!(event, ExchangeEvent::Done(_)) {
-                    self.post.stage = Stage::Ended;
-                    self.leave(End::Answered);
+                if matches!(event, CallEvent::Done(_)) {
+                    self.post.stage = PostStage::Ended;
+                    self.leave(CallEnd::Answered);
                 } else {
                     self.post.wait_again();
                 }
@@ -431,33 +431,33 @@ impl HttpExchange {
         };
         if !matches!(step, Step::Event(_)) {
             // The call's questions end here, however long its outcome is kept.
-            self.leave(if matches!(step, Step::Answer(_)) { End::Answered } else { End::GivenUp });
+            self.leave(if matches!(step, Step::Answer(_)) { CallEnd::Answered } else { CallEnd::GivenUp });
         }
         let health = &self.post.link.parts.remote.health;
         match step {
             Step::Event(event) => event,
             Step::Answer(answer) => {
                 health.answered();
-                ExchangeEvent::Done(self.post.link.gauge().outcome(answer))
+                CallEvent::Done(self.post.link.gauge().outcome(answer))
             }
             Step::Failed(error, wait) => {
                 health.unanswered(&error);
-                ExchangeEvent::Done(Outcome::Failed(failure(&self.post.link.parts.upstream, &error, wait)))
+                CallEvent::Done(CallOutcome::Failed(failure(&self.post.link.parts.upstream, &error, wait)))
             }
         }
     }
 
     /// Removes the call and its questions from the session. An answer may end a doubt.
-    fn leave(&mut self, end: End) {
+    fn leave(&mut self, end: CallEnd) {
         if self.side.take().is_none() {
             return;
         }
         let (open, in_doubt) = self.post.link.call_ended(self.post.id, end);
-        if end == End::Answered && in_doubt {
+        if end == CallEnd::Answered && in_doubt {
             self.post.link.clear_later(self.post.id);
         }
         for request in open {
-            self.post.link.tell_later(message::encode_answer(&request.id, &declined(&request.method)));
+            self.post.link.tell_later(message::encode_answer(&request.id, &unanswered_answer(&request.method)));
         }
     }
 
@@ -470,8 +470,8 @@ impl HttpExchange {
     }
 }
 
-impl Post {
-    fn start(link: Arc<HttpLink>, (id, number): (u64, u64), bytes: Bytes, fields: Fields) -> Self {
+impl HttpPost {
+    fn start(link: Arc<HttpLink>, (id, number): (u64, u64), bytes: Bytes, fields: HeaderFields) -> Self {
         let request = link.request(HttpMethod::POST, bytes.clone(), &fields);
         let session = request.headers().get(&SESSION).cloned();
         Self {
@@ -483,16 +483,16 @@ impl Post {
             is_redirected: false,
             unsent: request,
             fields,
-            pass: Pass::default(),
-            attempts: Some(Attempts::default()),
-            stage: Stage::Unsent,
+            pass: TokenVersion::default(),
+            attempts: Some(TokenAttempts::default()),
+            stage: PostStage::Unsent,
             session,
             number,
-            renewal: Renewal::Due,
-            verdict: Verdict::Answer,
+            renewal: SessionRenewal::Due,
+            verdict: SessionVerdict::Answer,
             unadmitted: None,
             has_waited: false,
-            resumption: Resumption::default(),
+            resumption: StreamResumption::default(),
             quiet: false,
             listens: false,
         }
@@ -502,33 +502,33 @@ impl Post {
     async fn step(&mut self) -> Step {
         loop {
             let next = match &mut self.stage {
-                Stage::Look(look) => match look.await {
+                PostStage::Look(look) => match look.await {
                     Ok(()) => {
                         self.enter();
-                        Stage::Unsent
+                        PostStage::Unsent
                     }
                     Err(error) => return self.end(Step::Failed(error, None)),
                 },
-                Stage::Unsent => match self.authorize().await {
+                PostStage::Unsent => match self.authorize().await {
                     Ok(()) if self.has_waited && !self.quiet => {
-                        self.stage = Stage::Ready;
-                        return Step::Event(ExchangeEvent::Unwritten);
+                        self.stage = PostStage::Ready;
+                        return Step::Event(CallEvent::Unwritten);
                     }
-                    Ok(()) => Stage::Ready,
+                    Ok(()) => PostStage::Ready,
                     Err(error) => return self.end(Step::Failed(error, None)),
                 },
-                Stage::Ready => {
+                PostStage::Ready => {
                     self.has_waited = false;
-                    Stage::Head(self.link.parts.remote.start(std::mem::take(&mut self.unsent)))
+                    PostStage::Head(self.link.parts.remote.start(std::mem::take(&mut self.unsent)))
                 }
-                Stage::Head(head) => match head.await {
+                PostStage::Head(head) => match head.await {
                     Ok(response) => match self.began(response) {
                         Ok(stage) => stage,
                         Err(step) => return self.end(step),
                     },
                     Err(error) => return self.end(Step::Failed(self.link.parts.remote.lost(&error), None)),
                 },
-                Stage::Refused(judging, response) => {
+                PostStage::Refused(judging, response) => {
                     let (again, attempts) = judging.await;
                     let response = response.take();
                     match self.judged(again, attempts, response) {
@@ -536,14 +536,14 @@ impl Post {
                         Err(step) => return self.end(step),
                     }
                 }
-                Stage::Renew(renewal) => match renewal.await {
+                PostStage::Renew(renewal) => match renewal.await {
                     Ok(()) => {
                         self.write_anew();
-                        Stage::Unsent
+                        PostStage::Unsent
                     }
                     Err(error) => return self.end(Step::Failed(error, None)),
                 },
-                Stage::Body(reader) => match reader.next().await {
+                PostStage::Body(reader) => match reader.next().await {
                     Ok(Message::Response(answer)) => match self.answered(answer) {
                         Ok(stage) => stage,
                         Err(step) => return self.end(step),
@@ -565,7 +565,7 @@ impl Post {
                         Err(step) => return self.end(step),
                     },
                 },
-                Stage::Unspoken(unspoken, wait) => {
+                PostStage::Unspoken(unspoken, wait) => {
                     if let Some(unspoken) = unspoken {
                         unspoken.read().await;
                     }
@@ -575,7 +575,7 @@ impl Post {
                         Err(step) => return self.end(step),
                     }
                 }
-                Stage::Doubt(work, refusal) => {
+                PostStage::Doubt(work, refusal) => {
                     // A session that cannot be opened leaves the answer as it is.
                     let _unopened = work.await;
                     let refusal = std::mem::take(refusal);
@@ -584,15 +584,15 @@ impl Post {
                         Err(step) => return self.end(step),
                     }
                 }
-                Stage::Pause(pause, why) => {
+                PostStage::Pause(pause, why) => {
                     pause.as_mut().await;
                     let mut request = self.link.continuation(self.resumption.last_event_id());
                     match self.link.parts.remote.authorize(&mut request).await {
-                        Ok(_) => Stage::Resume(self.link.parts.remote.start(request), std::mem::take(why)),
+                        Ok(_) => PostStage::Resume(self.link.parts.remote.start(request), std::mem::take(why)),
                         Err(error) => return self.end(Step::Failed(error, None)),
                     }
                 }
-                Stage::Resume(head, why) => {
+                PostStage::Resume(head, why) => {
                     let head = head.await;
                     let why = std::mem::take(why);
                     match self.resumed(head, why) {
@@ -600,43 +600,45 @@ impl Post {
                         Err(step) => return self.end(step),
                     }
                 }
-                Stage::NoRoom => return self.end(Step::Failed(HttpError::NoRoom(Executed::No), None)),
-                Stage::Ended => return Step::Failed(HttpError::Broken("ended".to_owned()), None),
+                PostStage::NoRoom => return self.end(Step::Failed(HttpError::NoRoom(ExecutionDoubt::No), None)),
+                PostStage::Ended => return Step::Failed(HttpError::Broken("ended".to_owned()), None),
             };
             self.stage = next;
         }
     }
 
-    fn head(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
-        self.verdict = judge(response.status().as_u16());
+    fn head(&mut self, response: Response<AnswerBody>) -> Result<PostStage, Step> {
+        self.verdict = judge_status(response.status().as_u16());
         self.admitted(&response)?;
         // Only a look, which repeats nothing, reads the body.
-        if self.verdict == Verdict::Lost && self.may_be_lost() && !matches!(self.renewal, Renewal::Look) {
+        if self.verdict == SessionVerdict::Lost && self.may_be_lost() && !matches!(self.renewal, SessionRenewal::Look) {
             self.link.drain(response.into_body());
             return self.lost();
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        Ok(self.read(response).unwrap_or_else(|answer| Stage::Unspoken(Some(answer), wait.map(Duration::from_secs))))
+        Ok(self
+            .read(response)
+            .unwrap_or_else(|answer| PostStage::Unspoken(Some(answer), wait.map(Duration::from_secs))))
     }
 
     /// Reads an answer, in the share of the call's caller.
-    fn read(&self, response: Response<AnswerBody>) -> Result<Stage, Box<Unspoken>> {
-        let reader = Reader::of(response, &self.link.parts.gauge)?;
-        Ok(Stage::Body(Box::new(reader.with_caller(self.caller.as_ref()).of_request(self.id))))
+    fn read(&self, response: Response<AnswerBody>) -> Result<PostStage, Box<NonMessageAnswer>> {
+        let reader = AnswerReader::of(response, &self.link.parts.gauge)?;
+        Ok(PostStage::Body(Box::new(reader.with_caller(self.caller.as_ref()).of_request(self.id))))
     }
 
     /// The stream broke: it is asked for again after a while, where that is possible. The call
     /// itself is never sent again.
-    fn pause(&mut self, why: String) -> Result<Stage, Step> {
+    fn pause(&mut self, why: String) -> Result<PostStage, Step> {
         let current = self.link.session.load_full();
         let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();
         match self.resumption.wait().filter(|_| same) {
-            Some(wait) => Ok(Stage::Pause(Box::pin(tokio::time::sleep(wait)), why)),
+            Some(wait) => Ok(PostStage::Pause(Box::pin(tokio::time::sleep(wait)), why)),
             None => Err(Step::Failed(HttpError::Broken(why), None)),
         }
     }
 
-    fn resumed(&mut self, head: Result<Response<AnswerBody>, ClientError>, why: String) -> Result<Stage, Step> {
+    fn resumed(&mut self, head: Result<Response<AnswerBody>, ClientError>, why: String) -> Result<PostStage, Step> {
         let response = match head {
             Ok(response) if response.status() == StatusCode::OK && is_event_stream(&response) => response,
             // The server may not have noticed yet that the stream broke, or may be starting anew.
@@ -667,14 +669,14 @@ impl Post {
             }
             Message::Request(request) => {
                 let asked = self.link.asked(&request, self.stream())?;
-                Some(Step::Event(ExchangeEvent::Ask(asked)))
+                Some(Step::Event(CallEvent::Ask(asked)))
             }
         }
     }
 
     /// The end of the request with this answer.
     fn answer(&self, response: message::Response) -> Step {
-        let is_refusal = self.verdict != Verdict::Answer && is_of_no_request(&response);
+        let is_refusal = self.verdict != SessionVerdict::Answer && is_of_no_request(&response);
         if is_refusal || response.id.as_ref().is_none_or(|id| self.is_ours(id)) {
             return Step::Answer(response);
         }
@@ -685,11 +687,11 @@ impl Post {
         id.bytes().as_ref() == self.id.to_string().as_bytes()
     }
 
-    fn stream(&self) -> Stream {
+    fn stream(&self) -> MessageStream {
         match (self.quiet, self.listens) {
-            (true, _) => Stream::Own,
-            (false, true) => Stream::Listening(WireId(self.id)),
-            (false, false) => Stream::Call(WireId(self.id)),
+            (true, _) => MessageStream::Own,
+            (false, true) => MessageStream::Listening(WireId(self.id)),
+            (false, false) => MessageStream::Call(WireId(self.id)),
         }
     }
 }
@@ -698,12 +700,12 @@ impl Drop for HttpExchange {
     fn drop(&mut self) {
         // The doubt begins before the call leaves: no message in between is tied to another.
         self.post.cancel();
-        self.post.stage = Stage::Ended;
-        self.leave(End::GivenUp);
+        self.post.stage = PostStage::Ended;
+        self.leave(CallEnd::GivenUp);
     }
 }
 
-impl Drop for Post {
+impl Drop for HttpPost {
     fn drop(&mut self) {
         self.cancel();
     }

@@ -6,59 +6,62 @@ use http::StatusCode;
 
 use crate::base::budget::NoRoom;
 use crate::catalog::name::UpstreamName;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::upstream::state::http_error::HttpError;
-use crate::upstream::state::standing::{Standing, needs_login};
+use crate::upstream::state::standing::{CredentialStanding, needs_login};
 
 /// Converts a transport error to the failure of its call. The HTTP status of the upstream never
 /// becomes that of the gateway.
-pub(crate) fn failure(upstream: &UpstreamName, error: &HttpError, wait: Option<Duration>) -> Failure {
+pub(crate) fn failure(upstream: &UpstreamName, error: &HttpError, wait: Option<Duration>) -> CallFailure {
     let failure = match error {
         HttpError::Connect(_) => {
             let text = "The server behind this item cannot be reached.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(1))
+            CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, text).retry_after(Duration::from_secs(1))
         }
         HttpError::NoDescriptor(_) => {
             let text = "The gateway has no file descriptor left for a connection to the server behind this item.";
-            Failure::new(Reason::Busy, Executed::No, text).retry_after(Duration::from_secs(1))
+            CallFailure::new(FailureReason::Busy, ExecutionDoubt::No, text).retry_after(Duration::from_secs(1))
         }
         HttpError::Broken(_) => {
             let text = "The connection to the server broke during the call.";
-            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
+            CallFailure::new(FailureReason::UpstreamCrashed, ExecutionDoubt::Unknown, text)
         }
         HttpError::Status(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
             let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(300));
-            Failure::new(Reason::Busy, Executed::No, "The server behind this item is overloaded.").retry_after(wait)
+            CallFailure::new(FailureReason::Busy, ExecutionDoubt::No, "The server behind this item is overloaded.")
+                .retry_after(wait)
         }
-        HttpError::Unadmitted(Standing::NeedsLogin | Standing::LoginExpired, _) => needs_login(upstream),
+        HttpError::Unadmitted(CredentialStanding::NeedsLogin | CredentialStanding::LoginExpired, _) => {
+            needs_login(upstream)
+        }
         HttpError::NoToken(_) => {
             let text = "The gateway cannot renew its login at the server behind this item at the moment.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(5))
+            CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, text).retry_after(Duration::from_secs(5))
         }
         HttpError::MoreScopes(why) => {
             let text = format!("The call was not made: {why} of the upstream's login. Only the operator can do that.");
-            Failure::new(Reason::UpstreamDown, Executed::No, text)
+            CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, text)
         }
         HttpError::Unadmitted(..) => {
             let text = "The server behind this item refused the gateway's credentials; the operator has to renew them.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text)
+            CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, text)
         }
         HttpError::Status(status) if status.is_client_error() => {
             let text = format!("The server behind this item refused the request with HTTP status {}.", status.as_u16());
-            Failure::new(Reason::UpstreamProtocol, Executed::No, text)
+            CallFailure::new(FailureReason::UpstreamProtocol, ExecutionDoubt::No, text)
         }
         HttpError::Elsewhere(_) => {
             let text =
                 "The server behind this item redirects to another address; the operator has to correct its `url`.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text)
+            CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, text)
         }
         // Neither an answer nor a refusal.
-        HttpError::Status(status) if status.is_success() || status.is_redirection() => Failure::malformed(),
+        HttpError::Status(status) if status.is_success() || status.is_redirection() => CallFailure::malformed(),
         HttpError::Status(status) => {
             let text = format!("The server behind this item failed with HTTP status {}.", status.as_u16());
-            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
+            CallFailure::new(FailureReason::UpstreamCrashed, ExecutionDoubt::Unknown, text)
         }
-        HttpError::Protocol(_) => Failure::malformed(),
+        HttpError::Protocol(_) => CallFailure::malformed(),
         HttpError::NoRoom(executed) => NoRoom.failure(*executed),
     };
     tracing::debug!(error = %error, "call to an HTTP upstream failed");
@@ -78,24 +81,36 @@ mod tests {
         let status = |code: u16| HttpError::Status(StatusCode::from_u16(code).unwrap());
         let text = String::new;
         for (error, reason, executed) in [
-            (HttpError::Connect(text()), Reason::UpstreamDown, Executed::No),
-            (HttpError::NoDescriptor(text()), Reason::Busy, Executed::No),
-            (HttpError::Elsewhere(text()), Reason::UpstreamDown, Executed::No),
-            (HttpError::Unadmitted(Standing::Refused, StatusCode::FORBIDDEN), Reason::UpstreamDown, Executed::No),
-            (HttpError::NoToken(text()), Reason::UpstreamDown, Executed::No),
-            (HttpError::Unadmitted(Standing::NeedsLogin, StatusCode::UNAUTHORIZED), Reason::NeedsLogin, Executed::No),
-            (HttpError::Unadmitted(Standing::LoginExpired, StatusCode::UNAUTHORIZED), Reason::NeedsLogin, Executed::No),
-            (status(429), Reason::Busy, Executed::No),
-            (status(503), Reason::Busy, Executed::No),
-            (status(404), Reason::UpstreamProtocol, Executed::No),
-            (HttpError::NoRoom(Executed::No), Reason::Busy, Executed::No),
-            (HttpError::NoRoom(Executed::Unknown), Reason::Busy, Executed::Unknown),
-            (HttpError::Broken(text()), Reason::UpstreamCrashed, Executed::Unknown),
-            (status(500), Reason::UpstreamCrashed, Executed::Unknown),
-            (status(504), Reason::UpstreamCrashed, Executed::Unknown),
-            (status(202), Reason::UpstreamProtocol, Executed::Unknown),
-            (status(307), Reason::UpstreamProtocol, Executed::Unknown),
-            (HttpError::Protocol(text()), Reason::UpstreamProtocol, Executed::Unknown),
+            (HttpError::Connect(text()), FailureReason::UpstreamDown, ExecutionDoubt::No),
+            (HttpError::NoDescriptor(text()), FailureReason::Busy, ExecutionDoubt::No),
+            (HttpError::Elsewhere(text()), FailureReason::UpstreamDown, ExecutionDoubt::No),
+            (
+                HttpError::Unadmitted(CredentialStanding::Refused, StatusCode::FORBIDDEN),
+                FailureReason::UpstreamDown,
+                ExecutionDoubt::No,
+            ),
+            (HttpError::NoToken(text()), FailureReason::UpstreamDown, ExecutionDoubt::No),
+            (
+                HttpError::Unadmitted(CredentialStanding::NeedsLogin, StatusCode::UNAUTHORIZED),
+                FailureReason::NeedsLogin,
+                ExecutionDoubt::No,
+            ),
+            (
+                HttpError::Unadmitted(CredentialStanding::LoginExpired, StatusCode::UNAUTHORIZED),
+                FailureReason::NeedsLogin,
+                ExecutionDoubt::No,
+            ),
+            (status(429), FailureReason::Busy, ExecutionDoubt::No),
+            (status(503), FailureReason::Busy, ExecutionDoubt::No),
+            (status(404), FailureReason::UpstreamProtocol, ExecutionDoubt::No),
+            (HttpError::NoRoom(ExecutionDoubt::No), FailureReason::Busy, ExecutionDoubt::No),
+            (HttpError::NoRoom(ExecutionDoubt::Unknown), FailureReason::Busy, ExecutionDoubt::Unknown),
+            (HttpError::Broken(text()), FailureReason::UpstreamCrashed, ExecutionDoubt::Unknown),
+            (status(500), FailureReason::UpstreamCrashed, ExecutionDoubt::Unknown),
+            (status(504), FailureReason::UpstreamCrashed, ExecutionDoubt::Unknown),
+            (status(202), FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown),
+            (status(307), FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown),
+            (HttpError::Protocol(text()), FailureReason::UpstreamProtocol, ExecutionDoubt::Unknown),
         ] {
             let failure = failure(&upstream(), &error, None);
             assert_eq!((failure.reason, failure.executed), (reason, executed), "{error:?}");

@@ -6,10 +6,13 @@ use std::sync::atomic::Ordering;
 
 use http::{HeaderValue, Method as HttpMethod, Response};
 
-use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, LEGACY_ADVICE, Next, PROBE_TIME, Question, Reply};
+use crate::engine::handshake::{
+    EraHint, Handshake, HandshakeAction, HandshakeAgreement, HandshakeQuestion, HandshakeReply, HandshakeTransport,
+    LEGACY_ADVICE, PROBE_TIME,
+};
 use crate::mcp::meta::HopMeta;
-use crate::upstream::http::answer::{Gauge, Reader};
-use crate::upstream::http::parts::{Fields, LinkParts, SESSION};
+use crate::upstream::http::answer::{AnswerReader, AnswerRules};
+use crate::upstream::http::parts::{HeaderFields, LinkParts, SESSION};
 use crate::upstream::net::connections::AnswerBody;
 use crate::upstream::state::http_error::HttpError;
 use crate::wire::message::{self, Message};
@@ -19,17 +22,17 @@ use crate::wire::raw::RawJson;
 const ID: u64 = 0;
 
 /// The agreement with a server, and the legacy session that it opened.
-pub(crate) type Opened = (Agreed, Option<HeaderValue>);
+pub(crate) type HandshakeResult = (HandshakeAgreement, Option<HeaderValue>);
 
 /// The reason why the handshake failed. The texts are sentences for the operator.
-pub enum Unopened {
+pub enum HandshakeFailure {
     Failed(String),
     /// The server does not speak streamable HTTP, but may speak the HTTP+SSE transport of
     /// 2024-11-05.
     Older(String),
 }
 
-impl Unopened {
+impl HandshakeFailure {
     pub fn why(self) -> String {
         match self {
             Self::Failed(why) | Self::Older(why) => why,
@@ -40,13 +43,13 @@ impl Unopened {
 /// Performs the handshake: finds the server's era and agrees on a revision.
 ///
 /// # Errors
-/// [`Unopened`].
-pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Unopened> {
-    let mut handshake = Handshake::new(hint, Carrier::Http { may_be_older: parts.remote.may_be_older });
+/// [`HandshakeFailure`].
+pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<HandshakeResult, HandshakeFailure> {
+    let mut handshake = Handshake::new(hint, HandshakeTransport::Http { may_be_older: parts.remote.may_be_older });
     loop {
         let question = handshake.question();
         // Over HTTP a time-out is no answer, so each question has the time of the whole start.
-        let is_probing = hint == EraHint::Probe && matches!(question, Question::Discover(_));
+        let is_probing = hint == EraHint::Probe && matches!(question, HandshakeQuestion::Discover(_));
         parts.remote.is_probing.store(is_probing, Ordering::Relaxed);
         let heard = tokio::select! {
             heard = ask(parts, question) => heard,
@@ -54,12 +57,14 @@ pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Uno
         };
         parts.remote.is_probing.store(false, Ordering::Relaxed);
         match handshake.heard(heard.status, heard.reply) {
-            Next::Ask(_) => {}
+            HandshakeAction::Ask(_) => {}
             // No answer arrives late here.
-            Next::Wait(_) => return Err(Unopened::Failed("the handshake was not answered in order".to_owned())),
-            Next::Agreed(agreed) => return Ok((agreed, heard.session)),
-            Next::Failed { why, older: true, .. } => return Err(Unopened::Older(why)),
-            Next::Failed { why, older: false, .. } => return Err(Unopened::Failed(why)),
+            HandshakeAction::Wait(_) => {
+                return Err(HandshakeFailure::Failed("the handshake was not answered in order".to_owned()));
+            }
+            HandshakeAction::Agreed(agreed) => return Ok((agreed, heard.session)),
+            HandshakeAction::Failed { why, older: true, .. } => return Err(HandshakeFailure::Older(why)),
+            HandshakeAction::Failed { why, older: false, .. } => return Err(HandshakeFailure::Failed(why)),
         }
     }
 }
@@ -75,29 +80,31 @@ async fn tell_of_silence(parts: &LinkParts) -> Infallible {
 }
 
 /// The answer to a question: HTTP status, session id, parsed reply.
-struct Heard {
+struct ProbeAnswer {
     status: Option<u16>,
     session: Option<HeaderValue>,
-    reply: Reply,
+    reply: HandshakeReply,
 }
 
-impl Default for Heard {
+impl Default for ProbeAnswer {
     fn default() -> Self {
-        Self { status: None, session: None, reply: Reply::Silence }
+        Self { status: None, session: None, reply: HandshakeReply::Silence }
     }
 }
 
 /// Posts a question and reads the answer. `initialize` is sent without headers for session and
 /// version.
-async fn ask(parts: &LinkParts, question: Question) -> Heard {
+async fn ask(parts: &LinkParts, question: HandshakeQuestion) -> ProbeAnswer {
     let method = question.method();
     let params = question.params(&HopMeta::bare(), &parts.declared);
     let body = message::encode_request(&RawJson::trusted(ID.to_string()), method.as_str(), Some(&params));
     let request = match question {
-        Question::Discover(revision) => parts.request(revision, HttpMethod::POST, body, &Fields::of(method, None)),
-        Question::Initialize => parts.remote.request(HttpMethod::POST, &parts.remote.address(), body),
+        HandshakeQuestion::Discover(revision) => {
+            parts.request(revision, HttpMethod::POST, body, &HeaderFields::of(method, None))
+        }
+        HandshakeQuestion::Initialize => parts.remote.request(HttpMethod::POST, &parts.remote.address(), body),
     };
-    let mut heard = Heard::default();
+    let mut heard = ProbeAnswer::default();
     let answer = match parts.remote.send(request).await {
         Ok(response) => {
             heard.status = Some(response.status().as_u16());
@@ -108,8 +115,8 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
     };
     let why = |error: &HttpError| format!("`{}`: {error}", method.as_str());
     heard.reply = match answer {
-        Ok(outcome) => Reply::Answer(outcome),
-        Err(error @ (HttpError::Status(_) | HttpError::Protocol(_))) => Reply::NoAnswer(why(&error)),
+        Ok(outcome) => HandshakeReply::Answer(outcome),
+        Err(error @ (HttpError::Status(_) | HttpError::Protocol(_))) => HandshakeReply::NoAnswer(why(&error)),
         Err(
             error @ (HttpError::Connect(_)
             | HttpError::NoDescriptor(_)
@@ -119,14 +126,17 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
             | HttpError::Unadmitted(..)
             | HttpError::MoreScopes(_)
             | HttpError::NoRoom(_)),
-        ) => Reply::Lost(why(&error)),
+        ) => HandshakeReply::Lost(why(&error)),
     };
     heard
 }
 
 /// Reads messages up to the response to the question.
-async fn first_answer(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
-    let mut reader = match Reader::of_question(response, gauge) {
+async fn first_answer(
+    response: Response<AnswerBody>,
+    gauge: &AnswerRules,
+) -> Result<Result<RawJson, RawJson>, HttpError> {
+    let mut reader = match AnswerReader::of_question(response, gauge) {
         Ok(reader) => reader.of_request(ID),
         Err(mut unspoken) => {
             unspoken.read().await;

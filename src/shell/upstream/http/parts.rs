@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
-use crate::engine::ask::Declared;
+use crate::engine::ask::DeclaredCapabilities;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
-use crate::upstream::http::answer::Gauge;
-use crate::upstream::http::remote::Remote;
+use crate::upstream::http::answer::AnswerRules;
+use crate::upstream::http::remote::RemoteServer;
 use crate::upstream::session_news::SessionNews;
 use crate::wire::headers::encode_value;
 
@@ -26,12 +26,12 @@ pub(super) static SESSION: HeaderName = HeaderName::from_static("mcp-session-id"
 /// The parts of a link that do not depend on its era.
 #[derive(Clone)]
 pub struct LinkParts {
-    pub remote: Arc<Remote>,
+    pub remote: Arc<RemoteServer>,
     pub tasks: TaskGroup,
-    pub gauge: Gauge,
+    pub gauge: AnswerRules,
     pub upstream: UpstreamName,
     /// The client capabilities that a legacy server is told.
-    pub declared: Declared,
+    pub declared: DeclaredCapabilities,
     /// Destinations of notifications that the server sends outside of calls.
     pub news: SessionNews,
     /// True for the main session, whose lists are published to clients.
@@ -45,7 +45,7 @@ pub struct LinkParts {
 /// The header fields of a message except those of its session; they are repeated if it is sent
 /// again.
 #[derive(Clone, Debug, Default)]
-pub struct Fields {
+pub struct HeaderFields {
     /// The method, and the value of `Mcp-Name`, for a modern server.
     method: Option<Method>,
     name: Option<HeaderValue>,
@@ -53,7 +53,7 @@ pub struct Fields {
     pub(super) more: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Fields {
+impl HeaderFields {
     /// Creates the fields for a request with this method, which may name an item.
     pub fn of(method: Method, name: Option<&str>) -> Self {
         let name = name.and_then(|name| HeaderValue::from_str(&encode_value(name)).ok());
@@ -63,7 +63,13 @@ impl Fields {
 
 impl LinkParts {
     /// Creates a request with all headers that a revision demands, except those of its session.
-    pub fn request(&self, revision: Revision, http: HttpMethod, body: Bytes, fields: &Fields) -> Request<Full<Bytes>> {
+    pub fn request(
+        &self,
+        revision: Revision,
+        http: HttpMethod,
+        body: Bytes,
+        fields: &HeaderFields,
+    ) -> Request<Full<Bytes>> {
         self.gauge.metrics.sent(body.len());
         let mut request = self.remote.request(http, &self.remote.address(), body);
         let headers = request.headers_mut();

@@ -12,17 +12,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body_util::Full;
 use url::Url;
 
-use crate::config::{Target, Transport, Upstream};
-use crate::login::challenge::Complaint;
+use crate::config::{HttpTransport, UpstreamSettings, UpstreamTarget};
+use crate::login::challenge::TokenComplaint;
 use crate::upstream::http::answer::{drain, transport_error};
 use crate::upstream::http::redirect::Redirect;
-use crate::upstream::login::tokens::{Attempts, Keeper, challenge_of};
+use crate::upstream::login::tokens::{TokenAttempts, TokenKeeper, challenge_of};
 use crate::upstream::net::client::HttpClient;
-use crate::upstream::net::connections::{AnswerBody, ClientError, Connections, Sending};
+use crate::upstream::net::connections::{AnswerBody, AnswerHeadFuture, ClientError, PlainConnections};
 use crate::upstream::net::trust::refuses_certificate;
-use crate::upstream::state::health::Health;
+use crate::upstream::state::health::UpstreamHealth;
 use crate::upstream::state::http_error::HttpError;
-use crate::upstream::state::standing::Standing;
+use crate::upstream::state::standing::CredentialStanding;
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -32,7 +32,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const FIELDS: usize = 10;
 
 /// The server of an HTTP upstream, and the means to send requests to it.
-pub struct Remote {
+pub struct RemoteServer {
     pub url: Url,
     /// The configured address.
     pub uri: Uri,
@@ -49,26 +49,26 @@ pub struct Remote {
     pub may_be_older: bool,
     client: HttpClient,
     /// Connections of this upstream's own; `None` if all requests use the client's pool.
-    connections: Option<Connections>,
-    pub health: Arc<Health>,
+    connections: Option<PlainConnections>,
+    pub health: Arc<UpstreamHealth>,
     /// True while the question for the era is being asked.
     pub is_probing: AtomicBool,
     /// The token of a login; `None` if the configuration has a credential.
-    keeper: Option<Arc<Keeper>>,
+    keeper: Option<Arc<TokenKeeper>>,
 }
 
-impl Remote {
+impl RemoteServer {
     /// Reads the configuration, and prepares the client for the URL's scheme.
     ///
     /// # Errors
     /// A sentence for the operator.
     pub fn of(
-        spec: &Upstream,
+        spec: &UpstreamSettings,
         client: &HttpClient,
-        health: &Arc<Health>,
-        keeper: Option<&Arc<Keeper>>,
+        health: &Arc<UpstreamHealth>,
+        keeper: Option<&Arc<TokenKeeper>>,
     ) -> Result<Self, String> {
-        let Target::Http { url, headers, transport, .. } = &spec.target else {
+        let UpstreamTarget::Http { url, headers, transport, .. } = &spec.target else {
             return Err("not an HTTP upstream".to_owned());
         };
         let uri = url.as_str().parse::<Uri>().map_err(|_| "its URL is no HTTP URI".to_owned())?;
@@ -87,7 +87,7 @@ impl Remote {
         let prepared = client.prepare(&uri);
         prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
         let has_credential = spec.target.has_credential();
-        let may_be_older = *transport == Transport::Auto;
+        let may_be_older = *transport == HttpTransport::Auto;
         let (url, health) = (url.clone(), Arc::clone(health));
         let keeper = keeper.cloned();
         let shown = spec.target.shown_url().unwrap_or_default();
@@ -160,19 +160,19 @@ impl Remote {
     /// ones. Waits only if a token has to be fetched or renewed. Cancel-safe.
     ///
     /// # Errors
-    /// As [`Keeper::attach`].
-    pub async fn authorize(&self, request: &mut Request<Full<Bytes>>) -> Result<Pass, HttpError> {
+    /// As [`TokenKeeper::attach`].
+    pub async fn authorize(&self, request: &mut Request<Full<Bytes>>) -> Result<TokenVersion, HttpError> {
         for (name, value) in &self.fixed {
             request.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
         match &self.keeper {
-            Some(keeper) => keeper.attach(request.headers_mut()).await.map(Pass),
-            None => Ok(Pass(None)),
+            Some(keeper) => keeper.attach(request.headers_mut()).await.map(TokenVersion),
+            None => Ok(TokenVersion(None)),
         }
     }
 
     /// Sends a request that has its credentials; the caller awaits the head of the answer.
-    pub fn start(&self, request: Request<Full<Bytes>>) -> Sending {
+    pub fn start(&self, request: Request<Full<Bytes>>) -> AnswerHeadFuture {
         match &self.connections {
             Some(connections) if connections.serve(request.uri()) => connections.send(request),
             _ => self.client.request(request),
@@ -183,9 +183,9 @@ impl Remote {
     pub fn judge(
         &self,
         response: &Response<AnswerBody>,
-        Pass(had): Pass,
-        mut attempts: Attempts,
-    ) -> BoxFuture<'static, (bool, Attempts)> {
+        TokenVersion(had): TokenVersion,
+        mut attempts: TokenAttempts,
+    ) -> BoxFuture<'static, (bool, TokenAttempts)> {
         let (refusal, keeper) = ((response.status(), challenge_of(response)), self.keeper.clone());
         Box::pin(async move {
             let again = match keeper {
@@ -203,8 +203,11 @@ impl Remote {
     /// # Errors
     /// [`HttpError::Connect`], [`HttpError::Broken`], and as [`Self::authorize`] and
     /// [`Self::redirected`].
-    pub async fn fetch(&self, mut request: Request<Full<Bytes>>) -> Result<(Response<AnswerBody>, Pass), HttpError> {
-        let (mut attempts, mut was_redirected) = (Attempts::default(), false);
+    pub async fn fetch(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<AnswerBody>, TokenVersion), HttpError> {
+        let (mut attempts, mut was_redirected) = (TokenAttempts::default(), false);
         loop {
             let mut sent = request.clone();
             let pass = self.authorize(&mut sent).await?;
@@ -253,9 +256,9 @@ impl Remote {
     /// # Errors
     /// [`HttpError::Unadmitted`], [`HttpError::MoreScopes`], and [`HttpError::NoToken`] for a login
     /// without a person.
-    pub fn admitted<B>(&self, response: &Response<B>, Pass(had): Pass) -> Result<(), HttpError> {
+    pub fn admitted<B>(&self, response: &Response<B>, TokenVersion(had): TokenVersion) -> Result<(), HttpError> {
         let (standing, status) = (self.standing(response, had.is_some()), response.status());
-        if standing == Standing::Admitted {
+        if standing == CredentialStanding::Admitted {
             self.health.stands(standing, String::new);
             return Ok(());
         }
@@ -283,23 +286,25 @@ impl Remote {
 
     /// Returns whether the server refuses the gateway with this answer. Unlike [`Self::admitted`],
     /// records nothing.
-    pub fn is_unadmitted<B>(&self, response: &Response<B>, Pass(had): Pass) -> bool {
-        self.standing(response, had.is_some()) != Standing::Admitted
+    pub fn is_unadmitted<B>(&self, response: &Response<B>, TokenVersion(had): TokenVersion) -> bool {
+        self.standing(response, had.is_some()) != CredentialStanding::Admitted
     }
 
     /// Returns what the answer says about the credentials of the request; `had` says that a token
     /// of a login was among them.
-    fn standing<B>(&self, response: &Response<B>, had: bool) -> Standing {
+    fn standing<B>(&self, response: &Response<B>, had: bool) -> CredentialStanding {
         let challenge = challenge_of(response).filter(|_| !self.has_credential);
         match response.status() {
-            StatusCode::UNAUTHORIZED if challenge.is_some() && had => Standing::LoginExpired,
-            StatusCode::UNAUTHORIZED if challenge.is_some() => Standing::NeedsLogin,
-            StatusCode::UNAUTHORIZED => Standing::Refused,
-            StatusCode::FORBIDDEN if challenge.is_some_and(|one| one.error == Some(Complaint::InsufficientScope)) => {
-                Standing::NeedsLogin
+            StatusCode::UNAUTHORIZED if challenge.is_some() && had => CredentialStanding::LoginExpired,
+            StatusCode::UNAUTHORIZED if challenge.is_some() => CredentialStanding::NeedsLogin,
+            StatusCode::UNAUTHORIZED => CredentialStanding::Refused,
+            StatusCode::FORBIDDEN
+                if challenge.is_some_and(|one| one.error == Some(TokenComplaint::InsufficientScope)) =>
+            {
+                CredentialStanding::NeedsLogin
             }
-            StatusCode::FORBIDDEN if !answers(response) => Standing::Refused,
-            _ => Standing::Admitted,
+            StatusCode::FORBIDDEN if !answers(response) => CredentialStanding::Refused,
+            _ => CredentialStanding::Admitted,
         }
     }
 
@@ -316,7 +321,7 @@ impl Remote {
 
 /// The version of the token that a request had; `None` without a token.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pass(Option<u64>);
+pub struct TokenVersion(Option<u64>);
 
 /// Returns whether an answer may be about the credentials.
 pub(crate) fn is_refusal(status: StatusCode) -> bool {

@@ -27,13 +27,13 @@ const MAX_ID_BYTES: usize = 1024;
 
 /// The position up to which a stream was read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Position {
+pub(crate) struct StreamPosition {
     last: Option<HeaderValue>,
     retry: Option<Duration>,
     moved: bool,
 }
 
-impl Position {
+impl StreamPosition {
     /// Returns the wait that the server asked for, if it did.
     pub(crate) fn retry(&self) -> Option<Duration> {
         self.retry
@@ -53,20 +53,20 @@ impl Position {
 
 /// The resumptions of one call.
 #[derive(Debug, Default)]
-pub(crate) struct Resumption {
-    position: Position,
+pub(crate) struct StreamResumption {
+    position: StreamPosition,
     in_vain: u8,
     all: u16,
 }
 
-impl Resumption {
+impl StreamResumption {
     /// Records that the stream has ended at this position, which counts from where it was resumed.
-    pub(crate) fn ended(&mut self, position: Position) {
+    pub(crate) fn ended(&mut self, position: StreamPosition) {
         if position.moved {
             self.in_vain = 0;
         }
         let last = if position.moved { position.last } else { self.position.last.take() };
-        self.position = Position { last, retry: position.retry.or(self.position.retry), moved: false };
+        self.position = StreamPosition { last, retry: position.retry.or(self.position.retry), moved: false };
     }
 
     /// Counts an attempt and returns how long to wait before it; `None` if the stream cannot be
@@ -91,8 +91,8 @@ impl Resumption {
 mod tests {
     use super::*;
 
-    fn position(events: &[(Option<&str>, Option<u64>)]) -> Position {
-        let mut position = Position::default();
+    fn position(events: &[(Option<&str>, Option<u64>)]) -> StreamPosition {
+        let mut position = StreamPosition::default();
         for (id, retry) in events {
             let (id, retry) = (id.map(str::to_owned), retry.map(Duration::from_millis));
             position.read(&SseEvent { id, retry, ..SseEvent::default() });
@@ -116,7 +116,7 @@ mod tests {
             ("taken back", &[(Some("a"), None), (Some(""), None)][..], None, None),
             ("no header", &[(Some("a\u{1}b"), None)][..], None, None),
         ] {
-            let mut resumption = Resumption::default();
+            let mut resumption = StreamResumption::default();
             resumption.ended(position(events));
             assert_eq!(resumption.wait(), wait.map(Duration::from_millis), "{label}");
             assert_eq!(resumption.last_event_id(), last.map(HeaderValue::from_static), "{label}");
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn resumptions_that_bring_nothing_come_to_an_end() {
-        let mut resumption = Resumption::default();
+        let mut resumption = StreamResumption::default();
         resumption.ended(position(&[(Some("a"), Some(300))]));
         for n in 0..IN_VAIN {
             assert_eq!(resumption.wait(), Some(Duration::from_millis(300)), "{n}");
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_server_cannot_have_itself_polled_for_ever() {
-        let mut resumption = Resumption::default();
+        let mut resumption = StreamResumption::default();
         let mut waits = 0;
         loop {
             resumption.ended(position(&[(Some("a"), None)]));

@@ -20,7 +20,7 @@ const READ_TIME: Duration = Duration::from_millis(200);
 const MEDIA: usize = 60;
 
 /// An answer that is no message, and the beginning of its body.
-pub struct Unspoken {
+pub struct NonMessageAnswer {
     pub status: StatusCode,
     /// The media type as shown to the operator; empty if the answer has none.
     media: String,
@@ -63,7 +63,7 @@ pub(crate) fn why(status: StatusCode, media: &str, start: &[u8], due: &str) -> S
     }
 }
 
-impl Unspoken {
+impl NonMessageAnswer {
     pub fn new(response: Response<AnswerBody>, coded: Option<&'static str>) -> Self {
         let media = shown_media(media_type(response.headers()));
         let (status, body) = (response.status(), response.into_body());

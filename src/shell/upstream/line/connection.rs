@@ -14,28 +14,28 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::aside::{LONG_TEXT, run_aside_if};
-use crate::base::budget::{Budget, COUNTED_FROM, NoRoom, Room};
+use crate::base::budget::{BudgetRoom, ByteBudget, COUNTED_FROM, NoRoom};
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
-use crate::engine::askers::Lesson;
-use crate::engine::call::Outgoing;
-use crate::engine::failure::{Executed, Failure};
-use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, EraHint};
-use crate::engine::lists::Trouble;
+use crate::engine::askers::ConductLesson;
+use crate::engine::call::OutgoingCall;
+use crate::engine::failure::{CallFailure, ExecutionDoubt};
+use crate::engine::fault::ProtocolFault;
+use crate::engine::handshake::{EraHint, HandshakeAgreement};
+use crate::engine::lists::ListTrouble;
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
-use crate::engine::turns::Gate;
-use crate::mcp::log::LogSwitch;
-use crate::mcp::method::List;
+use crate::engine::turns::TurnGate;
+use crate::mcp::log::SessionLogLevel;
+use crate::mcp::method::ItemList;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::line::call::{Command, Port, Signal, StdioExchange, stdio_call};
-use crate::upstream::spawner::Intake;
+use crate::upstream::line::call::{LineCall, LineCallSignal, StdioExchange, StdioPort, stdio_call};
+use crate::upstream::spawner::IntakeLimits;
 use crate::wire::id::WireId;
-use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::Notification;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
-use crate::wire::unreadable::Unreadable;
+use crate::wire::unreadable::UnreadableBytes;
 
 /// Bytes that may wait to be written to a child before further calls wait in their channel.
 const OUT_HIGH_WATER: usize = 1 << 20;
@@ -51,24 +51,25 @@ const UNFINISHED: &str = "a line without its end (a line feed)";
 /// A sender of calls to a running child. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct StdioLink {
-    pub agreed: Agreed,
-    calls: mpsc::Sender<Command>,
-    signals: mpsc::UnboundedSender<Signal>,
+    pub agreed: HandshakeAgreement,
+    calls: mpsc::Sender<LineCall>,
+    signals: mpsc::UnboundedSender<LineCallSignal>,
     keys: Arc<AtomicU64>,
-    budget: Arc<Budget>,
+    budget: Arc<ByteBudget>,
     /// The log level that the server was asked for.
-    pub logs: Arc<LogSwitch>,
+    pub logs: Arc<SessionLogLevel>,
 }
 
 impl StdioLink {
     /// Sends a call to the child's task.
-    pub fn call(&self, outgoing: Outgoing) -> StdioExchange {
+    pub fn call(&self, outgoing: OutgoingCall) -> StdioExchange {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let (party, budget, signals) = (outgoing.party.clone(), Arc::clone(&self.budget), self.signals.clone());
         let (port, exchange) = stdio_call(key, party, outgoing.wants(), budget, signals);
         // The channel has room for as many calls as a connection can have. If it were full, the
         // port would be dropped, and the exchange would report that nothing was sent.
-        if let Err(TrySendError::Closed(Command { outgoing, port })) = self.calls.try_send(Command { outgoing, port }) {
+        if let Err(TrySendError::Closed(LineCall { outgoing, port })) = self.calls.try_send(LineCall { outgoing, port })
+        {
             port.unsent(outgoing);
         }
         exchange
@@ -86,21 +87,21 @@ pub(crate) enum StdioNews {
     Ready(StdioLink),
     Inventory(Inventory),
     /// How the last reading of a list ended.
-    List(List, Option<Trouble>),
-    Fault(Fault),
+    List(ItemList, Option<ListTrouble>),
+    Fault(ProtocolFault),
     /// A message broke the protocol but could be read.
     Quirk(Quirk),
     /// A line that is no message.
-    Unreadable(Unreadable),
-    Gate(Gate),
-    Learned(Lesson),
+    Unreadable(UnreadableBytes),
+    Gate(TurnGate),
+    Learned(ConductLesson),
     Updated(String),
     Unclaimed(Notification),
 }
 
 /// The reason why the task ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ConnectionEnd {
     pub why: String,
     /// How the next start should ask for the era, if this connection has shown that.
     pub next: Option<EraHint>,
@@ -110,16 +111,16 @@ pub(crate) struct Ended {
 
 /// A request of the gateway that its carrier could not deliver.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedRequest {
     pub id: RawJson,
-    pub failure: Failure,
+    pub failure: CallFailure,
 }
 
 /// The settings of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct StdioOptions {
     pub peer: PeerOptions,
-    pub intake: Intake,
+    pub intake: IntakeLimits,
     /// Fires when the operator wants unread lists to be read again.
     pub relist: Arc<Notify>,
     /// How long it took to judge the last lists, if the lists of this connection are judged.
@@ -127,14 +128,14 @@ pub(crate) struct StdioOptions {
 }
 
 /// An event in the task's loop.
-enum Event {
+enum LineEvent {
     /// There is room for the line being read, or the wait for room was in vain.
     Room(Result<(), NoRoom>),
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
-    Call(Option<Command>),
-    Signal(Signal),
-    Refused(Refused),
+    Call(Option<LineCall>),
+    Signal(LineCallSignal),
+    Refused(RefusedRequest),
     Relist,
     Judged(Duration),
     Timeout,
@@ -142,30 +143,30 @@ enum Event {
 }
 
 /// The state of the task.
-struct Connection<'a> {
+struct ChildConnection<'a> {
     metrics: &'a UpstreamMetrics,
-    budget: Arc<Budget>,
-    peer: Peer<Port>,
+    budget: Arc<ByteBudget>,
+    peer: Peer<StdioPort>,
     decoder: LineDecoder,
     /// Room for the line that is being read.
-    room: Room,
+    room: BudgetRoom,
     /// True while the line is skipped for lack of room.
     no_room: bool,
     /// Room for bytes that the child has not taken yet.
-    unsent: Room,
+    unsent: BudgetRoom,
     /// Bytes written so far.
     written: u64,
     /// Calls of which no byte was written: the position of their first byte, their key, and the
     /// call.
-    unwritten: VecDeque<(u64, u64, Outgoing)>,
+    unwritten: VecDeque<(u64, u64, OutgoingCall)>,
     news: &'a mut (dyn FnMut(StdioNews) + Send),
-    calls_in: mpsc::Sender<Command>,
-    signals_in: mpsc::UnboundedSender<Signal>,
+    calls_in: mpsc::Sender<LineCall>,
+    signals_in: mpsc::UnboundedSender<LineCallSignal>,
     /// Start of the time in which bytes wait and the child takes none.
     stalled_since: Option<Instant>,
     garbage: u32,
     garbage_since: Instant,
-    ended: Option<Ended>,
+    ended: Option<ConnectionEnd>,
 }
 
 /// Waits until lists were judged, and returns how long that took. Never resolves if none are
@@ -180,7 +181,7 @@ pub(crate) async fn next_judged(judged: &mut Option<watch::Receiver<Duration>>) 
 }
 
 /// Waits for the next refusal. Never resolves if there are none.
-async fn refused(refusals: &mut Option<mpsc::Receiver<Refused>>) -> Refused {
+async fn refused(refusals: &mut Option<mpsc::Receiver<RefusedRequest>>) -> RefusedRequest {
     if let Some(refusals) = refusals
         && let Some(refused) = refusals.recv().await
     {
@@ -193,27 +194,27 @@ async fn refused(refusals: &mut Option<mpsc::Receiver<Refused>>) -> Refused {
 /// is the first step of stopping the child.
 pub(crate) async fn run(
     (mut stdin, mut stdout): (impl AsyncWrite + Unpin, impl AsyncRead + Unpin),
-    mut refusals: Option<mpsc::Receiver<Refused>>,
+    mut refusals: Option<mpsc::Receiver<RefusedRequest>>,
     options: StdioOptions,
     metrics: &UpstreamMetrics,
     stop: &CancellationToken,
     news: &mut (dyn FnMut(StdioNews) + Send),
-) -> Ended {
-    let (calls_in, mut calls) = mpsc::channel::<Command>(WireId::MAX_SLOTS);
+) -> ConnectionEnd {
+    let (calls_in, mut calls) = mpsc::channel::<LineCall>(WireId::MAX_SLOTS);
     #[expect(
         clippy::disallowed_methods,
         reason = "bounded by the calls in flight: each cancels once and answers what it was asked"
     )]
-    let (signals_in, mut signals) = mpsc::unbounded_channel::<Signal>();
+    let (signals_in, mut signals) = mpsc::unbounded_channel::<LineCallSignal>();
     let now = clock::now();
     let mut judged = options.judged;
-    let mut connection = Connection {
+    let mut connection = ChildConnection {
         metrics,
         budget: Arc::clone(&options.intake.budget),
         peer: Peer::new(options.peer, now),
-        room: Room::shared(&options.intake.budget),
+        room: BudgetRoom::shared(&options.intake.budget),
         no_room: false,
-        unsent: Room::new(&options.intake.budget),
+        unsent: BudgetRoom::new(&options.intake.budget),
         written: 0,
         unwritten: VecDeque::new(),
         decoder: LineDecoder::new(options.intake.max_message_bytes()),
@@ -228,7 +229,7 @@ pub(crate) async fn run(
     loop {
         let waiting = connection.peer.outgoing().len();
         let timeout = connection.next_timeout();
-        let Connection { peer, decoder, room, unsent, .. } = &mut connection;
+        let ChildConnection { peer, decoder, room, unsent, .. } = &mut connection;
         unsent.set(waiting);
         let wanted = decoder.held() + READ_CHUNK;
         // These bytes are in memory before it is known how many more will follow.
@@ -238,18 +239,18 @@ pub(crate) async fn run(
         // The buffer may have more space than room was taken for.
         let mut buffer = buffer.limit(READ_CHUNK);
         let event = tokio::select! {
-            written = stdin.write_buf(peer.outgoing()), if waiting > 0 => Event::Wrote(written),
-            read = stdout.read_buf(&mut buffer), if may_read => Event::Read(read),
-            room = room.grow_to(wanted), if !may_read => Event::Room(room),
-            call = calls.recv(), if waiting < OUT_HIGH_WATER => Event::Call(call),
-            Some(signal) = signals.recv() => Event::Signal(signal),
-            refused = refused(&mut refusals) => Event::Refused(refused),
-            () = options.relist.notified() => Event::Relist,
-            took = next_judged(&mut judged) => Event::Judged(took),
-            () = clock::sleep_until(timeout) => Event::Timeout,
-            () = stop.cancelled() => Event::Stop,
+            written = stdin.write_buf(peer.outgoing()), if waiting > 0 => LineEvent::Wrote(written),
+            read = stdout.read_buf(&mut buffer), if may_read => LineEvent::Read(read),
+            room = room.grow_to(wanted), if !may_read => LineEvent::Room(room),
+            call = calls.recv(), if waiting < OUT_HIGH_WATER => LineEvent::Call(call),
+            Some(signal) = signals.recv() => LineEvent::Signal(signal),
+            refused = refused(&mut refusals) => LineEvent::Refused(refused),
+            () = options.relist.notified() => LineEvent::Relist,
+            took = next_judged(&mut judged) => LineEvent::Judged(took),
+            () = clock::sleep_until(timeout) => LineEvent::Timeout,
+            () = stop.cancelled() => LineEvent::Stop,
         };
-        if let Event::Call(Some(first)) = event {
+        if let LineEvent::Call(Some(first)) = event {
             // All other waiting calls go into the same write.
             connection.call(first);
             while connection.peer.outgoing().len() < OUT_HIGH_WATER
@@ -264,7 +265,8 @@ pub(crate) async fn run(
             break;
         }
     }
-    let mut ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None, left: false });
+    let mut ended =
+        connection.ended.take().unwrap_or(ConnectionEnd { why: "ended".to_owned(), next: None, left: false });
     // Before the calls' ends are reported: a call that is retried must not find this connection.
     calls.close();
     connection.give_back();
@@ -278,17 +280,17 @@ pub(crate) async fn run(
     }
     // A sender may have reserved its slot in the channel and not have sent its call yet. That call
     // would stay unanswered as long as any caller keeps the link.
-    while let Some(Command { outgoing, port }) = calls.recv().await {
+    while let Some(LineCall { outgoing, port }) = calls.recv().await {
         port.unsent(outgoing);
     }
     ended
 }
 
-impl Connection<'_> {
+impl ChildConnection<'_> {
     /// Passes a call to the peer.
-    fn call(&mut self, command: Command) {
+    fn call(&mut self, command: LineCall) {
         // The call's cancellation may have arrived first, over the other channel.
-        let Command { outgoing, port } = command;
+        let LineCall { outgoing, port } = command;
         if port.is_closed() {
             return;
         }
@@ -307,30 +309,30 @@ impl Connection<'_> {
     }
 
     /// Handles any event but a call. Breaks when the connection has ended.
-    fn handle(&mut self, event: Event) -> ControlFlow<()> {
+    fn handle(&mut self, event: LineEvent) -> ControlFlow<()> {
         match event {
-            Event::Read(Ok(0)) => {
+            LineEvent::Read(Ok(0)) => {
                 self.name_unfinished();
                 if self.decoder.finish().is_some() {
-                    (self.news)(StdioNews::Fault(Fault::Garbage));
+                    (self.news)(StdioNews::Fault(ProtocolFault::Garbage));
                 }
                 let why = "its standard output ended".to_owned();
-                self.ended = Some(Ended { why, next: None, left: true });
+                self.ended = Some(ConnectionEnd { why, next: None, left: true });
                 ControlFlow::Break(())
             }
-            Event::Read(Err(error)) => self.end(&format!("its standard output failed: {error}")),
-            Event::Wrote(Err(error)) => {
+            LineEvent::Read(Err(error)) => self.end(&format!("its standard output failed: {error}")),
+            LineEvent::Wrote(Err(error)) => {
                 let left = error.kind() == std::io::ErrorKind::BrokenPipe;
                 let why = format!("its standard input failed: {error}");
-                self.ended = Some(Ended { why, next: None, left });
+                self.ended = Some(ConnectionEnd { why, next: None, left });
                 ControlFlow::Break(())
             }
-            Event::Stop => self.end("stopped"),
-            Event::Read(Ok(bytes)) => {
+            LineEvent::Stop => self.end("stopped"),
+            LineEvent::Read(Ok(bytes)) => {
                 self.metrics.received(bytes);
                 self.lines()
             }
-            Event::Wrote(Ok(bytes)) => {
+            LineEvent::Wrote(Ok(bytes)) => {
                 self.metrics.sent(bytes);
                 self.stalled_since = None;
                 self.written += bytes as u64;
@@ -339,38 +341,38 @@ impl Connection<'_> {
                 }
                 ControlFlow::Continue(())
             }
-            Event::Call(_) | Event::Room(Ok(())) => ControlFlow::Continue(()),
-            Event::Room(Err(NoRoom)) => {
+            LineEvent::Call(_) | LineEvent::Room(Ok(())) => ControlFlow::Continue(()),
+            LineEvent::Room(Err(NoRoom)) => {
                 // Other calls must not wait for the client of this one.
                 self.decoder.discard();
                 self.no_room = true;
                 self.room.set(0);
                 ControlFlow::Continue(())
             }
-            Event::Signal(signal) => {
+            LineEvent::Signal(signal) => {
                 match signal {
-                    Signal::Cancel(key) => self.peer.handle_cancel(key, clock::now()),
-                    Signal::Parked(key, turn) => {
+                    LineCallSignal::Cancel(key) => self.peer.handle_cancel(key, clock::now()),
+                    LineCallSignal::Parked(key, turn) => {
                         self.peer.handle_parked(key);
                         drop(turn);
                     }
-                    Signal::Reply(id, answer) => self.peer.handle_reply(&id, &answer),
+                    LineCallSignal::Reply(id, answer) => self.peer.handle_reply(&id, &answer),
                 }
                 ControlFlow::Continue(())
             }
-            Event::Refused(Refused { id, failure }) => {
+            LineEvent::Refused(RefusedRequest { id, failure }) => {
                 self.peer.handle_refused(&id, &failure, clock::now());
                 ControlFlow::Continue(())
             }
-            Event::Relist => {
+            LineEvent::Relist => {
                 self.peer.retry_lists(clock::now());
                 ControlFlow::Continue(())
             }
-            Event::Judged(took) => {
+            LineEvent::Judged(took) => {
                 self.peer.handle_judged(took, clock::now());
                 ControlFlow::Continue(())
             }
-            Event::Timeout => {
+            LineEvent::Timeout => {
                 let now = clock::now();
                 if self.stalled_since.is_some_and(|since| now.duration_since(since) >= WRITE_STALL) {
                     return self.end("it does not read its standard input");
@@ -387,16 +389,19 @@ impl Connection<'_> {
         // Bounded by the size of one read, after which the writer has its turn again.
         while let Some(line) = self.decoder.next_line() {
             match line {
-                Line::Full(line) if self.room.try_grow_to(line.len()).is_ok() => {
+                StreamLine::Full(line) if self.room.try_grow_to(line.len()).is_ok() => {
                     // The line may contain a list of thousands of items.
                     let (is_long, line) = (line.len() >= LONG_TEXT, self.room.keep(line));
                     run_aside_if(is_long, || self.peer.handle_line(line, now));
                 }
                 // The line arrived whole, before its size was known.
-                Line::Full(line) => self.peer.handle_skipped(&line, &NoRoom.failure(Executed::Unknown), now),
-                Line::Oversize { prefix, .. } => {
+                StreamLine::Full(line) => {
+                    self.peer.handle_skipped(&line, &NoRoom.failure(ExecutionDoubt::Unknown), now)
+                }
+                StreamLine::Oversize { prefix, .. } => {
                     let no_room = std::mem::take(&mut self.no_room);
-                    let failure = if no_room { NoRoom.failure(Executed::Unknown) } else { Failure::too_large() };
+                    let failure =
+                        if no_room { NoRoom.failure(ExecutionDoubt::Unknown) } else { CallFailure::too_large() };
                     self.peer.handle_skipped(&prefix, &failure, now);
                 }
             }
@@ -429,7 +434,9 @@ impl Connection<'_> {
                 PeerEvent::Updated(uri) => (self.news)(StdioNews::Updated(uri)),
                 PeerEvent::Fault(fault) => {
                     (self.news)(StdioNews::Fault(fault));
-                    if matches!(fault, Fault::Garbage | Fault::MalformedReply) && self.too_much_garbage() {
+                    if matches!(fault, ProtocolFault::Garbage | ProtocolFault::MalformedReply)
+                        && self.too_much_garbage()
+                    {
                         return self.end("it writes lines that are no messages");
                     }
                 }
@@ -439,7 +446,7 @@ impl Connection<'_> {
                     if self.name_unfinished() {
                         why = format!("{why}; its last line is no JSON-RPC message: {UNFINISHED}");
                     }
-                    self.ended = Some(Ended { why, next: Some(next), left: false });
+                    self.ended = Some(ConnectionEnd { why, next: Some(next), left: false });
                     return ControlFlow::Break(());
                 }
             }
@@ -456,7 +463,7 @@ impl Connection<'_> {
     fn name_unfinished(&mut self) -> bool {
         let line = self.decoder.unfinished();
         if !line.is_empty() {
-            let message = Unreadable::new(line, UNFINISHED);
+            let message = UnreadableBytes::new(line, UNFINISHED);
             (self.news)(StdioNews::Unreadable(message));
             return true;
         }
@@ -479,7 +486,7 @@ impl Connection<'_> {
     }
 
     fn end(&mut self, why: &str) -> ControlFlow<()> {
-        self.ended = Some(Ended { why: why.to_owned(), next: None, left: false });
+        self.ended = Some(ConnectionEnd { why: why.to_owned(), next: None, left: false });
         ControlFlow::Break(())
     }
 }

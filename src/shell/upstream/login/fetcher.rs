@@ -33,10 +33,10 @@ use tower_service::Service as _;
 use url::{Host, Url};
 
 use crate::config::{Proxy, ProxySettings};
-use crate::login::error::NoAnswer;
-use crate::login::request::{Answer, Answered, Content, Request};
+use crate::login::error::AnswerFailure;
+use crate::login::request::{OAuthAnswer, OAuthAnswerResult, OAuthRequest, RequestContent};
 use crate::upstream::net::connector::{Connector, ProxyError, ServerStream};
-use crate::upstream::net::trust::{Trust, refuses_certificate};
+use crate::upstream::net::trust::{Certificates, refuses_certificate};
 use crate::wire::coding;
 use crate::wire::reach::{Reach, literal};
 
@@ -52,19 +52,19 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("headend/", env!("CARGO_PKG_VERSION")));
 
-type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// The client, with the certificates and the proxy of one upstream.
 #[derive(Clone)]
 pub struct Fetcher {
-    trust: Arc<Trust>,
+    trust: Arc<Certificates>,
     proxy: ProxySettings,
     /// The system's resolver, or that of a test.
-    resolve: Arc<dyn Fn(&str) -> Resolved + Send + Sync>,
+    resolve: Arc<dyn Fn(&str) -> ResolveFuture + Send + Sync>,
 }
 
 impl Fetcher {
-    pub fn new(trust: Arc<Trust>, proxy: ProxySettings) -> Self {
+    pub fn new(trust: Arc<Certificates>, proxy: ProxySettings) -> Self {
         Self { trust, proxy, resolve: Arc::new(|name| Box::pin(system(name.to_owned()))) }
     }
 
@@ -72,19 +72,20 @@ impl Fetcher {
     /// connection.
     ///
     /// # Errors
-    /// [`NoAnswer`], which contains no text of the peer.
-    pub async fn send(&self, request: &Request) -> Answered {
-        timeout(TIME, Box::pin(self.exchange(request))).await.unwrap_or(Err(NoAnswer::Late))
+    /// [`AnswerFailure`], which contains no text of the peer.
+    pub async fn send(&self, request: &OAuthRequest) -> OAuthAnswerResult {
+        timeout(TIME, Box::pin(self.exchange(request))).await.unwrap_or(Err(AnswerFailure::Late))
     }
 
     /// Judges the URL, connects directly or through the proxy, and exchanges the request for its
     /// answer.
-    async fn exchange(&self, request: &Request) -> Answered {
+    async fn exchange(&self, request: &OAuthRequest) -> OAuthAnswerResult {
         let (url, reach) = (&request.url, request.reach);
         if !reach.admits_host(url) || url.scheme() != "https" && reach != Reach::Loopback {
-            return Err(NoAnswer::Address);
+            return Err(AnswerFailure::Address);
         }
-        let proxy = if reach == Reach::Loopback { None } else { self.proxy.route(url).map_err(NoAnswer::Proxy)? };
+        let proxy =
+            if reach == Reach::Loopback { None } else { self.proxy.route(url).map_err(AnswerFailure::Proxy)? };
         match proxy {
             Some(proxy) => {
                 let stream = TokioIo::new(self.connect_by(proxy, url, reach).await?);
@@ -94,8 +95,8 @@ impl Fetcher {
             }
             None => {
                 #[cfg(any(test, feature = "testing"))]
-                if let Some(stream) = crate::stage::net::dial_port(url.port_or_known_default()) {
-                    return self.converse_over(stream.map_err(|_| NoAnswer::Network)?, request).await;
+                if let Some(stream) = crate::stage::net::connect_port(url.port_or_known_default()) {
+                    return self.converse_over(stream.map_err(|_| AnswerFailure::Network)?, request).await;
                 }
                 self.converse_over(self.connect(url, reach).await?, request).await
             }
@@ -103,33 +104,36 @@ impl Fetcher {
     }
 
     /// Sends the request on a connection to the server, with TLS if needed, and reads the answer.
-    async fn converse_over(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &Request) -> Answered {
+    async fn converse_over(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin,
+        request: &OAuthRequest,
+    ) -> OAuthAnswerResult {
         if request.url.scheme() != "https" {
             return converse(stream, request).await;
         }
-        let config = self.trust.config(request.reach != Reach::Public).ok_or(NoAnswer::Certificate)?;
-        let name = server_name(&request.url).ok_or(NoAnswer::Address)?;
-        let tls = TlsConnector::from(config)
-            .connect(name, stream)
-            .await
-            .map_err(|error| if refuses_certificate(&error) { NoAnswer::Certificate } else { NoAnswer::Network })?;
+        let config = self.trust.config(request.reach != Reach::Public).ok_or(AnswerFailure::Certificate)?;
+        let name = server_name(&request.url).ok_or(AnswerFailure::Address)?;
+        let tls = TlsConnector::from(config).connect(name, stream).await.map_err(|error| {
+            if refuses_certificate(&error) { AnswerFailure::Certificate } else { AnswerFailure::Network }
+        })?;
         converse(tls, request).await
     }
 
     /// Connects to one of the server's addresses that were judged.
-    async fn connect(&self, url: &Url, reach: Reach) -> Result<TcpStream, NoAnswer> {
-        let port = url.port_or_known_default().ok_or(NoAnswer::Address)?;
+    async fn connect(&self, url: &Url, reach: Reach) -> Result<TcpStream, AnswerFailure> {
+        let port = url.port_or_known_default().ok_or(AnswerFailure::Address)?;
         let found = match (literal(url), url.host_str()) {
             (Some(address), _) => vec![address],
-            (None, Some(name)) => (self.resolve)(name).await.map_err(|_| NoAnswer::Network)?,
-            (None, None) => return Err(NoAnswer::Address),
+            (None, Some(name)) => (self.resolve)(name).await.map_err(|_| AnswerFailure::Network)?,
+            (None, None) => return Err(AnswerFailure::Address),
         };
-        let mut last = NoAnswer::Address;
+        let mut last = AnswerFailure::Address;
         for address in found.into_iter().filter(|address| reach.admits(*address)).take(MAX_ADDRESSES) {
             match timeout(CONNECT_TIME, TcpStream::connect(SocketAddr::new(address, port))).await {
                 Ok(Ok(tcp)) => return Ok(tcp),
-                Ok(Err(_)) => last = NoAnswer::Network,
-                Err(_) => last = NoAnswer::Late,
+                Ok(Err(_)) => last = AnswerFailure::Network,
+                Err(_) => last = AnswerFailure::Late,
             }
         }
         Err(last)
@@ -137,21 +141,21 @@ impl Fetcher {
 
     /// Opens a tunnel through the proxy, unless the name resolves on this machine to an address
     /// that may not be connected to.
-    async fn connect_by(&self, proxy: &Arc<Proxy>, url: &Url, reach: Reach) -> Result<ServerStream, NoAnswer> {
+    async fn connect_by(&self, proxy: &Arc<Proxy>, url: &Url, reach: Reach) -> Result<ServerStream, AnswerFailure> {
         if let (None, Some(name)) = (literal(url), url.host_str()) {
             // Behind a proxy, names often do not resolve here, or only after the resolver's
             // time-outs.
             let found = timeout(LOOK_UP_TIME, (self.resolve)(name)).await;
             let found = found.ok().and_then(Result::ok).unwrap_or_default();
             if !found.into_iter().all(|address| reach.admits(address)) {
-                return Err(NoAnswer::Address);
+                return Err(AnswerFailure::Address);
             }
         }
-        let uri = url.as_str().parse().map_err(|_| NoAnswer::Address)?;
+        let uri = url.as_str().parse().map_err(|_| AnswerFailure::Address)?;
         let opened = Connector::new(Some(Arc::clone(proxy))).call(uri).await;
         opened.map_err(|error| match error.downcast_ref::<ProxyError>() {
-            Some(error) => NoAnswer::Proxy(error.text()),
-            None => NoAnswer::Network,
+            Some(error) => AnswerFailure::Proxy(error.text()),
+            None => AnswerFailure::Network,
         })
     }
 }
@@ -176,13 +180,13 @@ fn server_name(url: &Url) -> Option<ServerName<'static>> {
 }
 
 /// Sends one request on a connection, reads its answer, and closes the connection.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &Request) -> Answered {
+async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &OAuthRequest) -> OAuthAnswerResult {
     let message = message(request)?;
     let mut builder = http1::Builder::new();
     builder.max_buf_size(MAX_HEAD);
-    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|_| NoAnswer::Network)?;
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|_| AnswerFailure::Network)?;
     let exchange = async {
-        let response = sender.send_request(message).await.map_err(|_| NoAnswer::Network)?;
+        let response = sender.send_request(message).await.map_err(|_| AnswerFailure::Network)?;
         read(response).await
     };
     let (mut connection, mut exchange) = (pin!(connection), pin!(exchange));
@@ -197,16 +201,16 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &
 }
 
 /// Encodes a request for HTTP.
-fn message(request: &Request) -> Result<http::Request<Full<Bytes>>, NoAnswer> {
+fn message(request: &OAuthRequest) -> Result<http::Request<Full<Bytes>>, AnswerFailure> {
     let (method, kind, body) = match &request.content {
-        Content::None => (Method::GET, None, Bytes::new()),
-        Content::Form(form) => (Method::POST, Some(FORM), Bytes::copy_from_slice(form.expose().as_bytes())),
-        Content::Json(body) => (Method::POST, Some(JSON), body.clone()),
+        RequestContent::None => (Method::GET, None, Bytes::new()),
+        RequestContent::Form(form) => (Method::POST, Some(FORM), Bytes::copy_from_slice(form.expose().as_bytes())),
+        RequestContent::Json(body) => (Method::POST, Some(JSON), body.clone()),
     };
     let target = request.url[url::Position::BeforePath..url::Position::AfterQuery].to_owned();
     let host = &request.url[url::Position::BeforeHost..url::Position::AfterPort];
     let mut headers = HeaderMap::new();
-    headers.insert(HOST, HeaderValue::from_str(host).map_err(|_| NoAnswer::Address)?);
+    headers.insert(HOST, HeaderValue::from_str(host).map_err(|_| AnswerFailure::Address)?);
     headers.insert(ACCEPT, JSON);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, AGENT);
@@ -217,32 +221,31 @@ fn message(request: &Request) -> Result<http::Request<Full<Bytes>>, NoAnswer> {
         headers.insert(CONTENT_TYPE, kind);
     }
     if let Some(secret) = &request.authorization {
-        let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| NoAnswer::Address)?;
+        let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| AnswerFailure::Address)?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
     let mut message = http::Request::new(Full::new(body));
     *message.method_mut() = method;
-    *message.uri_mut() = target.parse().map_err(|_| NoAnswer::Address)?;
+    *message.uri_mut() = target.parse().map_err(|_| AnswerFailure::Address)?;
     *message.headers_mut() = headers;
     Ok(message)
 }
 
 /// Reads an answer, within its size limit. Redirects and content encodings are errors.
-async fn read(response: Response<Incoming>) -> Answered {
+async fn read(response: Response<Incoming>) -> OAuthAnswerResult {
     let (head, body) = response.into_parts();
     if head.status.is_redirection() {
-        return Err(NoAnswer::Redirect);
+        return Err(AnswerFailure::Redirect);
     }
     let is_json = head.headers.get(CONTENT_TYPE).is_some_and(is_json);
     if !coding::is_plain_content(head.headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes)) {
-        return Err(NoAnswer::NotJson);
+        return Err(AnswerFailure::NotJson);
     }
-    let body = Limited::new(body, MAX_BODY)
-        .collect()
-        .await
-        .map_err(|error| if error.is::<LengthLimitError>() { NoAnswer::TooLarge } else { NoAnswer::Network })?;
-    Ok(Answer { status: head.status.as_u16(), is_json, body: body.to_bytes() })
+    let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() { AnswerFailure::TooLarge } else { AnswerFailure::Network }
+    })?;
+    Ok(OAuthAnswer { status: head.status.as_u16(), is_json, body: body.to_bytes() })
 }
 
 /// Returns whether a media type is `application/json`, or JSON by its suffix.

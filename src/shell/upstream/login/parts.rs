@@ -8,19 +8,19 @@ use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::config::guard;
 use crate::config::secret::Secret;
-use crate::config::{AuthKind, ProxySettings, Resource, Target, Upstream, UpstreamAuth};
+use crate::config::{AuthKind, ProxySettings, ResourceParameter, UpstreamAuth, UpstreamSettings, UpstreamTarget};
 use crate::login::assertion::SigningKey;
-use crate::login::authorize::Chance;
-use crate::login::client::Configured;
-use crate::login::flow::Kind;
-use crate::login::hidden::Hidden;
-use crate::login::terms::{ResourceRule, Terms};
-use crate::policy::Entry;
-use crate::store::audit::Audit;
+use crate::login::authorize::LoginRandomness;
+use crate::login::client::ConfiguredClient;
+use crate::login::flow::LoginKind;
+use crate::login::hidden::SecretText;
+use crate::login::terms::{LoginTerms, ResourceRule};
+use crate::policy::AuditEntry;
+use crate::store::audit::AuditLog;
 use crate::store::logins::Logins;
 use crate::upstream::login::fetcher::Fetcher;
 use crate::upstream::net::client::HttpClient;
-use crate::upstream::net::trust::Trust;
+use crate::upstream::net::trust::Certificates;
 
 /// The call-back address while there is no console: no page answers there, and the person pastes
 /// the address.
@@ -28,16 +28,16 @@ const NOWHERE: &str = "http://127.0.0.1:8628/oauth/callback";
 
 /// The services that the logins of all upstreams share. Clones share them.
 #[derive(Clone, Debug)]
-pub struct LoginParts {
+pub struct LoginServices {
     /// The store of logins; `None` if nothing is stored.
     pub logins: Option<Logins>,
     /// The console's call-back address, once the console listens.
     pub callback: Arc<OnceLock<String>>,
-    audit: Audit,
+    audit: AuditLog,
 }
 
-impl LoginParts {
-    pub fn new(logins: Option<Logins>, audit: Audit) -> Self {
+impl LoginServices {
+    pub fn new(logins: Option<Logins>, audit: AuditLog) -> Self {
         Self { logins, callback: Arc::default(), audit }
     }
 
@@ -59,13 +59,13 @@ impl LoginParts {
     }
 }
 
-fn entry(result: &'static str, upstream: &UpstreamName, why: &str) -> Entry {
-    Entry::gateway(result, format!("{upstream}: {why}"))
+fn entry(result: &'static str, upstream: &UpstreamName, why: &str) -> AuditEntry {
+    AuditEntry::gateway(result, format!("{upstream}: {why}"))
 }
 
 /// The login settings of one upstream.
 #[derive(Debug)]
-pub struct TermsOf {
+pub struct LoginSettings {
     url: Url,
     auth: UpstreamAuth,
     proxy: ProxySettings,
@@ -73,13 +73,13 @@ pub struct TermsOf {
     /// key.
     key: Option<Result<Arc<SigningKey>, String>>,
     /// The certificates, or the reason why they cannot be used.
-    trust: Result<Arc<Trust>, String>,
+    trust: Result<Arc<Certificates>, String>,
 }
 
-impl TermsOf {
+impl LoginSettings {
     /// Reads the settings of an upstream behind a URL whose configuration has no credential.
-    pub fn of(spec: &Upstream) -> Option<Self> {
-        let Target::Http { url, .. } = &spec.target else { return None };
+    pub fn of(spec: &UpstreamSettings) -> Option<Self> {
+        let UpstreamTarget::Http { url, .. } = &spec.target else { return None };
         if spec.target.has_credential() {
             return None;
         }
@@ -89,7 +89,7 @@ impl TermsOf {
         });
         let pem = |secret: &'_ Option<Secret>| secret.as_ref().map(|pem| pem.expose().as_bytes().to_vec());
         let (ca, certificate) = (pem(&auth.ca), pem(&auth.client_certificate));
-        let trust = Trust::of(ca.as_deref(), certificate.as_deref()).map(Arc::new);
+        let trust = Certificates::of(ca.as_deref(), certificate.as_deref()).map(Arc::new);
         Some(Self { url: url.clone(), auth, proxy: spec.proxy.clone(), key, trust })
     }
 
@@ -106,12 +106,12 @@ impl TermsOf {
     ///
     /// # Errors
     /// The token of the platform cannot be read; a sentence for the operator.
-    pub async fn own_kind(&self) -> Result<Kind, String> {
-        let Some(path) = self.auth.assertion_file.clone() else { return Ok(Kind::ClientCredentials) };
+    pub async fn own_kind(&self) -> Result<LoginKind, String> {
+        let Some(path) = self.auth.assertion_file.clone() else { return Ok(LoginKind::ClientCredentials) };
         let shown = path.display().to_string();
         let read = tokio::task::spawn_blocking(move || guard::read(&path)).await.map_err(|error| error.to_string())?;
         let text = read.map_err(|error| format!("`assertion-file`: read {shown}: {error}"))?;
-        Ok(Kind::Workload(Hidden::new(text.trim_end().to_owned())))
+        Ok(LoginKind::Workload(SecretText::new(text.trim_end().to_owned())))
     }
 
     /// Creates the client for documents and tokens. If the certificates cannot be used, there are
@@ -138,18 +138,18 @@ impl TermsOf {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub fn terms(&self, parts: &LoginParts) -> Result<Terms, String> {
+    pub fn terms(&self, parts: &LoginServices) -> Result<LoginTerms, String> {
         let auth = &self.auth;
         self.trust.as_ref().map_err(Clone::clone)?;
         let key = self.key.clone().transpose()?;
-        let secret = auth.client_secret.as_ref().map(|secret| Hidden::new(secret.expose().to_owned()));
-        let client = auth.client_id.clone().map(|id| Configured { id, secret, key });
+        let secret = auth.client_secret.as_ref().map(|secret| SecretText::new(secret.expose().to_owned()));
+        let client = auth.client_id.clone().map(|id| ConfiguredClient { id, secret, key });
         let redirect_url = match (&auth.redirect_url, parts.callback.get()) {
             (Some(url), _) => url.to_string(),
             (None, Some(own)) => own.clone(),
             (None, None) => NOWHERE.to_owned(),
         };
-        Ok(Terms {
+        Ok(LoginTerms {
             url: self.url.clone(),
             issuers: auth.issuers.clone(),
             first_issuer: None,
@@ -158,9 +158,9 @@ impl TermsOf {
             client_metadata_url: auth.client_metadata_url.as_ref().map(Url::to_string),
             scopes: auth.scopes.clone(),
             resource: match &auth.resource {
-                Resource::Auto => ResourceRule::Auto,
-                Resource::Omit => ResourceRule::Omit,
-                Resource::Is(uri) => ResourceRule::Is(uri.clone()),
+                ResourceParameter::Auto => ResourceRule::Auto,
+                ResourceParameter::Omit => ResourceRule::Omit,
+                ResourceParameter::Is(uri) => ResourceRule::Is(uri.clone()),
             },
             redirect_url,
             revision: None,
@@ -169,6 +169,6 @@ impl TermsOf {
 }
 
 /// Draws the random values for one login.
-pub fn chance() -> Chance {
-    Chance { state: clock::random(), verifier: clock::random(), nonce: clock::random(), once: clock::random() }
+pub fn chance() -> LoginRandomness {
+    LoginRandomness { state: clock::random(), verifier: clock::random(), nonce: clock::random(), once: clock::random() }
 }

@@ -24,21 +24,21 @@ use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
 use crate::config::secret::Secret;
-use crate::config::{AuthKind, Upstream};
-use crate::login::challenge::{Challenge, Complaint};
+use crate::config::{AuthKind, UpstreamSettings};
+use crate::login::challenge::{BearerChallenge, TokenComplaint};
 use crate::login::flow;
 use crate::login::scope::{self, StepUps};
-use crate::login::terms::Terms;
-use crate::login::token::Login;
+use crate::login::terms::LoginTerms;
+use crate::login::token::UpstreamLogin;
 use crate::store::logins::LoginKey;
-use crate::telemetry::metrics::Renewal;
+use crate::telemetry::metrics::RenewalLabel;
 use crate::upstream::login::fetcher::Fetcher;
-use crate::upstream::login::parts::{LoginParts, TermsOf};
+use crate::upstream::login::parts::{LoginServices, LoginSettings};
 use crate::upstream::net::client::HttpClient;
-use crate::upstream::shared::{OneAtATime, Work};
-use crate::upstream::state::health::Health;
+use crate::upstream::shared::{SharedWork, SharedWorkSlot};
+use crate::upstream::state::health::UpstreamHealth;
 use crate::upstream::state::http_error::HttpError;
-use crate::upstream::state::standing::Standing;
+use crate::upstream::state::standing::CredentialStanding;
 use crate::wire::foreign;
 
 mod person;
@@ -59,29 +59,29 @@ const SHOWN_SCOPES: usize = 300;
 
 /// The tokens of one upstream.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct TokenKeeper {
     upstream: UpstreamName,
     /// The key of the login in the store.
     key: LoginKey,
-    terms: TermsOf,
-    parts: LoginParts,
+    terms: LoginSettings,
+    parts: LoginServices,
     fetcher: Fetcher,
     /// The client for requests to the upstream itself, if it needs its own certificates; or the
     /// reason why it cannot be built.
     client: Result<Option<HttpClient>, String>,
-    health: Arc<Health>,
+    health: Arc<UpstreamHealth>,
     tasks: TaskGroup,
     stop: CancellationToken,
-    state: ArcSwap<State>,
-    flight: OneAtATime,
-    inner: Mutex<Inner>,
+    state: ArcSwap<TokenState>,
+    flight: SharedWorkSlot,
+    inner: Mutex<TokenKeeperState>,
 }
 
 /// The state that renewals change.
 #[derive(Debug, Default)]
-struct Inner {
+struct TokenKeeperState {
     /// The server's last challenge, which the next login answers.
-    challenge: Option<Challenge>,
+    challenge: Option<BearerChallenge>,
     /// A token that was refused although it was new, and the end of the time in which it is not
     /// used.
     rejected: Option<(u64, Instant)>,
@@ -94,30 +94,30 @@ struct Inner {
 
 /// The state of the tokens.
 #[derive(Debug)]
-enum State {
+enum TokenState {
     /// The store has not been read yet.
     Unread,
     /// There is no login.
     None,
-    Token(Token),
+    Token(AccessToken),
     /// The previous login has ended.
     Expired,
 }
 
 /// An access token, with the login that it belongs to.
 #[derive(Clone, Debug)]
-struct Token {
+struct AccessToken {
     value: HeaderValue,
     version: u64,
     /// When to renew the token, and when it expires, both since 1970.
     due: Option<Duration>,
     end: Option<Duration>,
-    login: Arc<Login>,
+    login: Arc<UpstreamLogin>,
 }
 
 /// Information about a login for an operator.
 #[derive(Clone, Debug)]
-pub struct LoginView {
+pub struct UpstreamLoginView {
     pub issuer: String,
     pub account: Option<String>,
     /// Time until the token in use expires.
@@ -127,15 +127,15 @@ pub struct LoginView {
 
 /// The attempts of one request to get another token.
 #[derive(Debug, Default)]
-pub struct Attempts {
+pub struct TokenAttempts {
     renewals: u8,
     step_ups: StepUps,
 }
 
-impl Token {
+impl AccessToken {
     /// Creates the token of a login, and computes when to renew it. `None` if it cannot be sent in
     /// a header.
-    fn of(version: u64, login: Login, now: Duration) -> Option<Self> {
+    fn of(version: u64, login: UpstreamLogin, now: Duration) -> Option<Self> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", login.tokens.access.expose())).ok()?;
         value.set_sensitive(true);
         let end = login.tokens.expires.map(Duration::from_secs);
@@ -155,16 +155,16 @@ impl Token {
     }
 }
 
-impl Keeper {
+impl TokenKeeper {
     /// Creates the keeper of an upstream behind a URL; `None` if the configuration has a
     /// credential.
     pub fn of(
-        spec: &Upstream,
-        parts: &LoginParts,
-        health: &Arc<Health>,
+        spec: &UpstreamSettings,
+        parts: &LoginServices,
+        health: &Arc<UpstreamHealth>,
         (tasks, stop): (&TaskGroup, &CancellationToken),
     ) -> Option<Arc<Self>> {
-        let terms = TermsOf::of(spec)?;
+        let terms = LoginSettings::of(spec)?;
         let keeper = Self {
             upstream: spec.name.clone(),
             key: LoginKey::of(spec),
@@ -175,8 +175,8 @@ impl Keeper {
             health: Arc::clone(health),
             tasks: tasks.clone(),
             stop: stop.clone(),
-            state: ArcSwap::from_pointee(State::Unread),
-            flight: OneAtATime::default(),
+            state: ArcSwap::from_pointee(TokenState::Unread),
+            flight: SharedWorkSlot::default(),
             inner: Mutex::default(),
         };
         Some(Arc::new(keeper))
@@ -200,8 +200,8 @@ impl Keeper {
         for _ in 0..3 {
             let state = self.state.load_full();
             let worn = match &*state {
-                State::None => return Ok(None),
-                State::Token(token) => {
+                TokenState::None => return Ok(None),
+                TokenState::Token(token) => {
                     let now = clock::since_1970();
                     if token.is_good(now) {
                         if token.is_due(now) && self.rest().is_none() {
@@ -213,7 +213,7 @@ impl Keeper {
                     }
                     Some(token.version)
                 }
-                State::Unread | State::Expired => None,
+                TokenState::Unread | TokenState::Expired => None,
             };
             self.renew(worn).await?;
         }
@@ -224,12 +224,12 @@ impl Keeper {
     /// whether the request is worth another attempt. Cancel-safe.
     pub async fn again(
         self: &Arc<Self>,
-        refusal: (StatusCode, Option<Challenge>),
+        refusal: (StatusCode, Option<BearerChallenge>),
         had: Option<u64>,
-        attempts: &mut Attempts,
+        attempts: &mut TokenAttempts,
     ) -> bool {
         let (status, Some(challenge)) = refusal else { return false };
-        let wants_more = challenge.error == Some(Complaint::InsufficientScope);
+        let wants_more = challenge.error == Some(TokenComplaint::InsufficientScope);
         if status != StatusCode::UNAUTHORIZED && !wants_more {
             return false;
         }
@@ -241,7 +241,7 @@ impl Keeper {
         let is_own = self.terms.kind() != AuthKind::OAuth;
         let worn = match had {
             Some(version) if wants_more => {
-                let lacks = self.login().is_some_and(|login| flow::more(&login, &challenge).is_some());
+                let lacks = self.login().is_some_and(|login| flow::login_to_extend(&login, &challenge).is_some());
                 if !is_own || !lacks || !attempts.step_ups.another() {
                     return false;
                 }
@@ -265,9 +265,9 @@ impl Keeper {
                 return false;
             }
             match &**self.state.load() {
-                State::Token(token) if Some(token.version) != worn => return true,
-                State::Token(_) => {}
-                State::None | State::Unread | State::Expired => return false,
+                TokenState::Token(token) if Some(token.version) != worn => return true,
+                TokenState::Token(_) => {}
+                TokenState::None | TokenState::Unread | TokenState::Expired => return false,
             }
         }
         false
@@ -276,7 +276,7 @@ impl Keeper {
     /// Returns whether this token is in use and has not expired: then its refusal is the server's
     /// verdict about it.
     fn is_fresh(&self, version: u64) -> bool {
-        matches!(&**self.state.load(), State::Token(token) if token.version == version && token.is_good(clock::since_1970()))
+        matches!(&**self.state.load(), TokenState::Token(token) if token.version == version && token.is_good(clock::since_1970()))
     }
 
     /// Returns the terms of a login that starts or is renewed now, with the issuer of the last
@@ -284,7 +284,7 @@ impl Keeper {
     ///
     /// # Errors
     /// A sentence for the operator.
-    async fn current_terms(&self) -> Result<Terms, String> {
+    async fn current_terms(&self) -> Result<LoginTerms, String> {
         let mut terms = self.terms.terms(&self.parts)?;
         if let Some(logins) = &self.parts.logins {
             terms.first_issuer = logins.issuer(&self.key).await.map_err(|error| error.to_string())?;
@@ -301,12 +301,12 @@ impl Keeper {
 
     /// Returns the reason why headend does not request the scopes of this challenge; `None` if a
     /// person decides about them, or if they are within the allowed scopes.
-    pub fn refuses_scopes(&self, challenge: &Challenge) -> Option<String> {
-        if self.terms.kind() == AuthKind::OAuth || challenge.error != Some(Complaint::InsufficientScope) {
+    pub fn refuses_scopes(&self, challenge: &BearerChallenge) -> Option<String> {
+        if self.terms.kind() == AuthKind::OAuth || challenge.error != Some(TokenComplaint::InsufficientScope) {
             return None;
         }
         let most = self.most_scopes()?;
-        let beyond = scope::lacking(challenge, &most).join(" ");
+        let beyond = scope::missing_scopes(challenge, &most).join(" ");
         let beyond = foreign::short(&beyond, SHOWN_SCOPES);
         (!beyond.is_empty()).then(|| {
             format!("the server wants more rights than headend may ask for by itself: {beyond}. To give them, add them to `scopes`")
@@ -314,19 +314,19 @@ impl Keeper {
     }
 
     /// Returns the login in use.
-    fn login(&self) -> Option<Arc<Login>> {
+    fn login(&self) -> Option<Arc<UpstreamLogin>> {
         match &**self.state.load() {
-            State::Token(token) => Some(Arc::clone(&token.login)),
-            State::None | State::Unread | State::Expired => None,
+            TokenState::Token(token) => Some(Arc::clone(&token.login)),
+            TokenState::None | TokenState::Unread | TokenState::Expired => None,
         }
     }
 
     /// Returns information about the login for operators.
-    pub fn view(&self) -> Option<LoginView> {
+    pub fn view(&self) -> Option<UpstreamLoginView> {
         let state = self.state.load();
-        let State::Token(token) = &**state else { return None };
+        let TokenState::Token(token) = &**state else { return None };
         let now = clock::since_1970();
-        Some(LoginView {
+        Some(UpstreamLoginView {
             issuer: token.login.server.issuer.clone(),
             account: token.login.account.as_ref().map(|account| account.shown.clone()),
             left: token.end.map(|end| end.saturating_sub(now)),
@@ -337,7 +337,7 @@ impl Keeper {
     /// Stops using a new token for a while, because it was refused.
     fn reject(&self, version: u64) {
         self.inner.lock().rejected = Some((version, clock::now() + REJECTED));
-        self.enter(State::Expired);
+        self.enter(TokenState::Expired);
     }
 
     fn is_rejected(&self, version: u64) -> bool {
@@ -346,7 +346,7 @@ impl Keeper {
     }
 
     /// Gets a token other than `worn`, once for all requests that wait.
-    fn renew(self: &Arc<Self>, worn: Option<u64>) -> Work {
+    fn renew(self: &Arc<Self>, worn: Option<u64>) -> SharedWork {
         self.flight.join((&self.tasks, &self.stop), || {
             let keeper = Arc::clone(self);
             Box::pin(async move {
@@ -382,15 +382,15 @@ impl Keeper {
             tracing::warn!(upstream.name = %self.upstream, error = %error, retry_s = wait.as_secs(), count, "the login cannot be renewed");
         }
         self.parts.record("login-not-renewed", &self.upstream, &error.to_string());
-        self.health.metrics().renewal(Renewal::Failed);
+        self.health.metrics().renewal(RenewalLabel::Failed);
         self.health.failed(why.clone());
         HttpError::NoToken(why)
     }
 
     /// Sets the state, and updates metrics and hidden secrets for it.
-    fn enter(&self, state: State) {
-        let end = if let State::Token(token) = &state { token.end } else { None };
-        if let State::Token(token) = &state {
+    fn enter(&self, state: TokenState) {
+        let end = if let TokenState::Token(token) = &state { token.end } else { None };
+        if let TokenState::Token(token) = &state {
             self.health.flaws.hide_token(Secret::new(token.login.tokens.access.expose().to_owned()));
         }
         self.health.metrics().token_expires(end);
@@ -398,21 +398,21 @@ impl Keeper {
     }
 
     /// Puts a token in use.
-    fn adopt(&self, version: u64, login: Login) -> Result<(), HttpError> {
-        let token = Token::of(version, login, clock::since_1970());
+    fn adopt(&self, version: u64, login: UpstreamLogin) -> Result<(), HttpError> {
+        let token = AccessToken::of(version, login, clock::since_1970());
         let token = token.ok_or_else(|| HttpError::NoToken("the token is no HTTP header".to_owned()))?;
         let mut inner = self.inner.lock();
         (inner.failures, inner.rest) = (0, None);
         drop(inner);
-        self.enter(State::Token(token));
+        self.enter(TokenState::Token(token));
         Ok(())
     }
 
     /// Marks the login as expired.
     fn expired(&self, why: &str) -> HttpError {
-        self.enter(State::Expired);
-        self.health.stands(Standing::LoginExpired, || why.to_owned());
-        HttpError::Unadmitted(Standing::LoginExpired, StatusCode::UNAUTHORIZED)
+        self.enter(TokenState::Expired);
+        self.health.stands(CredentialStanding::LoginExpired, || why.to_owned());
+        HttpError::Unadmitted(CredentialStanding::LoginExpired, StatusCode::UNAUTHORIZED)
     }
 
     /// Returns whether another process with this store has logged in meanwhile; then the next
@@ -422,13 +422,13 @@ impl Keeper {
         let held = logins.get(&self.key).await.ok().flatten();
         let is_there = held.is_some_and(|held| !held.is_expired && !self.is_rejected(held.version));
         if is_there {
-            self.enter(State::Unread);
+            self.enter(TokenState::Unread);
         }
         is_there
     }
 }
 
 /// Returns the challenge of a refusal.
-pub fn challenge_of<B>(response: &Response<B>) -> Option<Challenge> {
-    Challenge::bearer(response.headers().get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes))
+pub fn challenge_of<B>(response: &Response<B>) -> Option<BearerChallenge> {
+    BearerChallenge::bearer(response.headers().get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes))
 }

@@ -23,12 +23,12 @@ const TURNS: usize = 16;
 
 /// The wake-ups of one connection, and the task that polls it.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+pub(super) struct ConnectionWaker {
     state: AtomicU8,
     task: AtomicWaker,
 }
 
-impl Bell {
+impl ConnectionWaker {
     /// Polls the connection again as long as it wakes itself. A wake-up after that, from any
     /// thread, wakes the task of `cx`.
     pub(super) fn poll<T>(&self, cx: &Context<'_>, mut turn: impl FnMut() -> Poll<T>) -> Poll<T> {
@@ -56,7 +56,7 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for ConnectionWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -69,8 +69,8 @@ impl Wake for Bell {
 }
 
 /// Creates a bell and the waker that rings it.
-pub(super) fn bell() -> (Arc<Bell>, Waker) {
-    let bell = Arc::<Bell>::default();
+pub(super) fn bell() -> (Arc<ConnectionWaker>, Waker) {
+    let bell = Arc::<ConnectionWaker>::default();
     (Arc::clone(&bell), Waker::from(bell))
 }
 

@@ -18,7 +18,9 @@ use rustls::ClientConfig;
 use url::Url;
 
 use crate::config::{Proxy, ProxySettings};
-use crate::upstream::net::connections::{AnswerBody, ClientError, Connections, IDLE_CONNECTIONS, READ_AHEAD, Sending};
+use crate::upstream::net::connections::{
+    AnswerBody, AnswerHeadFuture, ClientError, IDLE_CONNECTIONS, PlainConnections, READ_AHEAD,
+};
 use crate::upstream::net::connector::{Connector, ProxyError, tcp};
 use crate::upstream::net::trust::tls_config;
 
@@ -31,20 +33,20 @@ const PLAIN_IDLE: Duration = Duration::from_secs(4);
 /// a proxy that keeps them for a minute.
 const TLS_IDLE: Duration = Duration::from_secs(12);
 
-type Pool<C> = Client<C, Full<Bytes>>;
+type HttpPool<C> = Client<C, Full<Bytes>>;
 
 /// Connections to all upstreams that are reached in the same way. Clones share them.
 #[derive(Clone, Debug)]
-pub struct HttpClient(Arc<Pools>);
+pub struct HttpClient(Arc<HttpPools>);
 
 /// The connection pools of clients with the same proxy and certificates.
 #[derive(Debug)]
-struct Pools {
+struct HttpPools {
     /// `None` for direct connections.
     proxy: Option<Arc<Proxy>>,
-    plain: Pool<Connector>,
+    plain: HttpPool<Connector>,
     /// Set up for the first upstream that needs TLS.
-    tls: OnceLock<Pool<HttpsConnector<Connector>>>,
+    tls: OnceLock<HttpPool<HttpsConnector<Connector>>>,
     /// The accepted certificates: those of one upstream, or the system's, which take megabytes and
     /// are read when first needed.
     certificates: Arc<OnceLock<ClientConfig>>,
@@ -52,7 +54,7 @@ struct Pools {
     proxied: Mutex<Vec<(Arc<Proxy>, Weak<Self>)>>,
 }
 
-impl Pools {
+impl HttpPools {
     fn new(proxy: Option<Arc<Proxy>>, certificates: Arc<OnceLock<ClientConfig>>) -> Arc<Self> {
         let plain = pool(Connector::new(proxy.clone()), PLAIN_IDLE);
         Arc::new(Self { proxy, plain, tls: OnceLock::new(), certificates, proxied: Mutex::default() })
@@ -61,7 +63,7 @@ impl Pools {
 
 impl HttpClient {
     pub fn new() -> Self {
-        Self(Pools::new(None, Arc::default()))
+        Self(HttpPools::new(None, Arc::default()))
     }
 
     /// Creates a client for one upstream that has its own certificates.
@@ -69,7 +71,7 @@ impl HttpClient {
         let mut config = config.clone();
         // The connector sets the protocols that it speaks.
         config.alpn_protocols.clear();
-        Self(Pools::new(None, Arc::new(OnceLock::from(config))))
+        Self(HttpPools::new(None, Arc::new(OnceLock::from(config))))
     }
 
     /// Returns the client for connections to this URL, direct or through a proxy as the settings
@@ -83,7 +85,7 @@ impl HttpClient {
         proxied.retain(|(_, pools)| pools.strong_count() > 0);
         let known = proxied.iter().find(|(known, _)| known == proxy).and_then(|(_, pools)| pools.upgrade());
         let pools = known.unwrap_or_else(|| {
-            let pools = Pools::new(Some(Arc::clone(proxy)), Arc::clone(&self.0.certificates));
+            let pools = HttpPools::new(Some(Arc::clone(proxy)), Arc::clone(&self.0.certificates));
             proxied.push((Arc::clone(proxy), Arc::downgrade(&pools)));
             pools
         });
@@ -119,13 +121,13 @@ impl HttpClient {
     }
 
     /// Creates connections for most requests to one upstream; `None` if all use the pool.
-    pub fn connections(&self, uri: &Uri) -> Option<Connections> {
-        if self.0.proxy.is_some() { None } else { Connections::to(uri, tcp(), PLAIN_IDLE) }
+    pub fn connections(&self, uri: &Uri) -> Option<PlainConnections> {
+        if self.0.proxy.is_some() { None } else { PlainConnections::to(uri, tcp(), PLAIN_IDLE) }
     }
 
     /// Sends a request through the pool; the caller awaits the head of the response. Fails for an
     /// `https` URI that was not prepared.
-    pub fn request(&self, mut request: Request<Full<Bytes>>) -> Sending {
+    pub fn request(&self, mut request: Request<Full<Bytes>>) -> AnswerHeadFuture {
         let pooled = |sent: Result<Response<Incoming>, PoolError>| {
             sent.map(|head| head.map(AnswerBody::pooled)).map_err(ClientError::Pool)
         };
@@ -160,7 +162,7 @@ fn is_https(uri: &Uri) -> bool {
     uri.scheme() == Some(&http::uri::Scheme::HTTPS)
 }
 
-fn pool<C: Connect + Clone>(connector: C, idle: Duration) -> Pool<C> {
+fn pool<C: Connect + Clone>(connector: C, idle: Duration) -> HttpPool<C> {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(idle)

@@ -32,7 +32,7 @@ use tokio::runtime::Handle;
 use tower_service::Service as _;
 
 use crate::base::clock;
-use crate::upstream::net::bell::{Bell, bell};
+use crate::upstream::net::bell::{ConnectionWaker, bell};
 
 /// Bytes that a connection reads ahead of its call.
 pub(crate) const READ_AHEAD: usize = 128 * 1024;
@@ -42,7 +42,7 @@ const MOST_FRAMES: usize = 8;
 
 /// A future that sends a request and returns the head of its answer. Dropping it closes its
 /// connection.
-pub(crate) type Sending = BoxFuture<'static, Result<Response<AnswerBody>, ClientError>>;
+pub(crate) type AnswerHeadFuture = BoxFuture<'static, Result<Response<AnswerBody>, ClientError>>;
 
 /// The error of a request without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -71,27 +71,27 @@ impl ClientError {
 
 /// The connections to one host and port. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Connections(Arc<Idle>);
+pub struct PlainConnections(Arc<IdleConnections>);
 
 /// The idle connections, the one used last at the end.
 #[derive(Debug)]
-struct Idle {
+struct IdleConnections {
     authority: Authority,
     host: HeaderValue,
     connector: HttpConnector,
     limit: Duration,
-    state: Mutex<Waiting>,
+    state: Mutex<IdleConnectionList>,
 }
 
 /// The idle connections, and whether a task closes late ones.
 #[derive(Debug, Default)]
-struct Waiting {
-    connections: Vec<(Instant, Box<Connection>)>,
+struct IdleConnectionList {
+    connections: Vec<(Instant, Box<HttpConnectionState>)>,
     /// True while a task closes connections whose time is over.
     is_swept: bool,
 }
 
-impl Connections {
+impl PlainConnections {
     /// Creates the connections to the host of a URI; `None` if it is not plain HTTP. Connections
     /// that were idle for longer than `limit` are not used.
     pub fn to(uri: &Uri, connector: HttpConnector, limit: Duration) -> Option<Self> {
@@ -101,7 +101,7 @@ impl Connections {
             _ => authority.host().to_owned(),
         };
         let host = HeaderValue::from_str(&host).ok()?;
-        Some(Self(Arc::new(Idle { authority, host, connector, limit, state: Mutex::default() })))
+        Some(Self(Arc::new(IdleConnections { authority, host, connector, limit, state: Mutex::default() })))
     }
 
     /// Returns whether a URI belongs to this host.
@@ -111,7 +111,7 @@ impl Connections {
 
     /// Sends a request to a URI of this host. If a reused connection returns it unsent, because the
     /// server has closed the connection, the next one is used; nothing is sent twice.
-    pub fn send(&self, mut request: Request<Full<Bytes>>) -> Sending {
+    pub fn send(&self, mut request: Request<Full<Bytes>>) -> AnswerHeadFuture {
         let idle = Arc::clone(&self.0);
         let target = request.uri().path_and_query().cloned().map_or_else(Uri::default, Uri::from);
         let dst = std::mem::replace(request.uri_mut(), target);
@@ -124,7 +124,7 @@ impl Connections {
                 };
                 let answer = {
                     let mut sent = pin!(connection.sender.try_send_request(request));
-                    poll_fn(|cx| connection.poll(cx, Driven::First, |cx| sent.as_mut().poll(cx))).await
+                    poll_fn(|cx| connection.poll(cx, PollOrder::First, |cx| sent.as_mut().poll(cx))).await
                 };
                 match answer {
                     Ok(response) => {
@@ -141,9 +141,9 @@ impl Connections {
     }
 }
 
-impl Idle {
+impl IdleConnections {
     /// Takes the connection that was used last, unless it was idle for too long.
-    fn take(&self) -> Option<Box<Connection>> {
+    fn take(&self) -> Option<Box<HttpConnectionState>> {
         let mut state = self.state.lock();
         let (since, connection) = state.connections.pop()?;
         if clock::now().saturating_duration_since(since) < self.limit {
@@ -157,7 +157,7 @@ impl Idle {
     }
 
     /// Keeps a connection for the next request if it can be used again.
-    fn put(self: &Arc<Self>, mut connection: Box<Connection>) {
+    fn put(self: &Arc<Self>, mut connection: Box<HttpConnectionState>) {
         // After the end of the runtime, no task could close the connection later.
         if Handle::try_current().is_err() || !connection.is_free() {
             return;
@@ -191,7 +191,7 @@ impl Idle {
 }
 
 /// Closes idle connections until none are left.
-async fn sweep(idle: Weak<Idle>, rhythm: Duration) {
+async fn sweep(idle: Weak<IdleConnections>, rhythm: Duration) {
     loop {
         tokio::time::sleep(rhythm).await;
         if !idle.upgrade().is_some_and(|idle| idle.close_late()) {
@@ -201,77 +201,77 @@ async fn sweep(idle: Weak<Idle>, rhythm: Duration) {
 }
 
 #[cfg(not(any(test, feature = "testing")))]
-type Dialled = TokioIo<TcpStream>;
+type DialledStream = TokioIo<TcpStream>;
 #[cfg(any(test, feature = "testing"))]
-type Dialled = crate::stage::net::Dialled;
+type DialledStream = crate::stage::net::StageStream;
 
 /// Opens a connection to the host and port of a URI.
 #[cfg(not(any(test, feature = "testing")))]
-async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<Dialled, ClientError> {
+async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<DialledStream, ClientError> {
     connector.call(dst).await.map_err(|error| ClientError::Connect(error.into()))
 }
 
 /// Opens a connection to the host and port of a URI, to a server on the stage or over TCP.
 #[cfg(any(test, feature = "testing"))]
-async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<Dialled, ClientError> {
-    match crate::stage::net::dial(&dst) {
+async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<DialledStream, ClientError> {
+    match crate::stage::net::connect_uri(&dst) {
         Some(dialled) => dialled.map_err(|error| ClientError::Connect(error.into())),
         None => {
             let stream = connector.call(dst).await.map_err(|error| ClientError::Connect(error.into()))?;
-            Ok(Dialled::Tcp(stream))
+            Ok(DialledStream::Tcp(stream))
         }
     }
 }
 
 /// Opens a connection and performs the HTTP handshake.
-async fn connect(connector: HttpConnector, dst: Uri) -> Result<Box<Connection>, ClientError> {
+async fn connect(connector: HttpConnector, dst: Uri) -> Result<Box<HttpConnectionState>, ClientError> {
     let stream = dial(connector, dst).await?;
     let mut builder = http1::Builder::new();
     builder.max_buf_size(READ_AHEAD);
     let (sender, driver) = builder.handshake(stream).await.map_err(ClientError::Broken)?;
     let (bell, waker) = bell();
-    Ok(Box::new(Connection { sender, driver: Some(driver), bell, waker }))
+    Ok(Box::new(HttpConnectionState { sender, driver: Some(driver), bell, waker }))
 }
 
 /// When a connection is polled, relative to the request or body on it.
 #[derive(Clone, Copy)]
-enum Driven {
+enum PollOrder {
     /// The connection first: only its socket can have woken the task.
     First,
     /// The request or body first: its data may have arrived, and has to be asked for.
     Then,
 }
 
-type Driver = http1::Connection<Dialled, Full<Bytes>>;
+type ConnectionDriver = http1::Connection<DialledStream, Full<Bytes>>;
 
 /// A connection with its two halves, and the waker for both.
-struct Connection {
+struct HttpConnectionState {
     sender: http1::SendRequest<Full<Bytes>>,
     /// `None` after the connection has ended. Holds a request that has not begun, and returns it
     /// when dropped.
-    driver: Option<Driver>,
-    bell: Arc<Bell>,
+    driver: Option<ConnectionDriver>,
+    bell: Arc<ConnectionWaker>,
     waker: Waker,
 }
 
-impl std::fmt::Debug for Connection {
+impl std::fmt::Debug for HttpConnectionState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection").field("is_open", &self.driver.is_some()).finish_non_exhaustive()
     }
 }
 
-impl Connection {
+impl HttpConnectionState {
     /// Polls a request or body on this connection, and the connection for it.
     fn poll<T>(
         &mut self,
         cx: &Context<'_>,
-        driven: Driven,
+        driven: PollOrder,
         mut wanted: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         let Self { driver, bell, waker, .. } = self;
         let mut own = Context::from_waker(waker);
         bell.poll(cx, || {
-            if let Driven::Then = driven
+            if let PollOrder::Then = driven
                 && let Poll::Ready(done) = wanted(&mut own)
             {
                 return Poll::Ready(done);
@@ -294,7 +294,7 @@ impl Connection {
 }
 
 /// Polls the connection. Its errors are reported to its request or body.
-fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
+fn drive(driver: &mut Option<ConnectionDriver>, cx: &mut Context<'_>) {
     if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(cx).is_ready()) {
         *driver = None;
     }
@@ -306,7 +306,7 @@ fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
 pub struct AnswerBody {
     incoming: Option<Incoming>,
     /// `None` if the pool drives the connection.
-    lent: Option<(Box<Connection>, Arc<Idle>)>,
+    lent: Option<(Box<HttpConnectionState>, Arc<IdleConnections>)>,
 }
 
 impl AnswerBody {
@@ -348,7 +348,7 @@ impl Body for AnswerBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let Self { incoming: Some(incoming), lent } = &mut *self else { return Poll::Ready(None) };
         let polled = match lent {
-            Some((connection, _)) => connection.poll(cx, Driven::Then, |cx| Pin::new(&mut *incoming).poll_frame(cx)),
+            Some((connection, _)) => connection.poll(cx, PollOrder::Then, |cx| Pin::new(&mut *incoming).poll_frame(cx)),
             None => Pin::new(&mut *incoming).poll_frame(cx),
         };
         if incoming.is_end_stream() || matches!(polled, Poll::Ready(None)) {

@@ -94,7 +94,7 @@ impl Service<Uri> for Connector {
         let Some(dialer) = self.proxy.clone() else {
             return Box::pin(async move {
                 let stream = tcp.call(dst).await?;
-                Ok(ServerStream { stream: MaybeHttpsStream::Http(stream), way: Way::Direct })
+                Ok(ServerStream { stream: MaybeHttpsStream::Http(stream), way: ConnectionRoute::Direct })
             });
         };
         Box::pin(async move {
@@ -109,10 +109,10 @@ impl ProxyDialer {
     async fn open(&self, tcp: HttpConnector, dst: &Uri) -> Result<ServerStream, ProxyError> {
         let stream = self.dial(tcp).await?;
         if dst.scheme() == Some(&Scheme::HTTP) {
-            return Ok(ServerStream { stream, way: Way::Forwarded });
+            return Ok(ServerStream { stream, way: ConnectionRoute::Forwarded });
         }
         let stream = tunnel(stream, &self.proxy, dst).await?;
-        Ok(ServerStream { stream, way: Way::Tunnel })
+        Ok(ServerStream { stream, way: ConnectionRoute::Tunnel })
     }
 
     /// Connects to the proxy itself.
@@ -225,7 +225,7 @@ pub(crate) fn tcp() -> HttpConnector {
 
 /// The route of a connection to its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ConnectionRoute {
     Direct,
     /// Through a tunnel that a proxy provides.
     Tunnel,
@@ -237,15 +237,15 @@ enum Way {
 #[derive(Debug)]
 pub(crate) struct ServerStream {
     stream: TransportStream,
-    way: Way,
+    way: ConnectionRoute,
 }
 
 impl Connection for ServerStream {
     fn connected(&self) -> Connected {
         match self.way {
-            Way::Direct => self.stream.connected(),
-            Way::Tunnel => Connected::new(),
-            Way::Forwarded => Connected::new().proxy(true),
+            ConnectionRoute::Direct => self.stream.connected(),
+            ConnectionRoute::Tunnel => Connected::new(),
+            ConnectionRoute::Forwarded => Connected::new().proxy(true),
         }
     }
 }

@@ -12,7 +12,7 @@ use rustls_platform_verifier::Verifier;
 
 /// The settings `ca` and `client-certificate`, read and checked.
 #[derive(Default)]
-pub struct Trust {
+pub struct Certificates {
     authorities: Vec<CertificateDer<'static>>,
     certificate: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     /// For addresses that a peer named. Set up when first needed, because the system's certificates
@@ -22,7 +22,7 @@ pub struct Trust {
     own: OnceLock<Option<Arc<ClientConfig>>>,
 }
 
-impl Trust {
+impl Certificates {
     /// Parses PEM texts: authorities, and a certificate chain with its key in one text.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Trust {
     }
 }
 
-impl std::fmt::Debug for Trust {
+impl std::fmt::Debug for Certificates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (authorities, certificate) = (self.authorities.len(), self.certificate.is_some());
         f.debug_struct("Trust").field("authorities", &authorities).field("certificate", &certificate).finish()

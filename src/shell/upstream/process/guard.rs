@@ -33,7 +33,7 @@ mod containers;
 mod order;
 pub mod watch;
 
-use self::order::{END, GUARD, KILL, Order, Report, TERM};
+use self::order::{END, GUARD, GuardReport, KILL, StartOrder, TERM};
 
 /// How long a guard may take to start the program; only a machine that has stalled needs it.
 const START: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ const START: Duration = Duration::from_secs(20);
 /// The guard of a running child, whose pipes are used elsewhere. When the value is dropped, the
 /// guard ends the child.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct GuardedChild {
     guard: Child,
     control: UnixStream,
     heard: BytesMut,
@@ -50,15 +50,15 @@ pub struct Keeper {
 }
 
 /// The pipes of a child.
-pub type Pipes = (ChildStdin, ChildStdout, ChildStderr);
+pub type ChildPipes = (ChildStdin, ChildStdout, ChildStderr);
 
-impl Keeper {
+impl GuardedChild {
     /// Starts the child of an upstream with a guard.
     ///
     /// # Errors
     /// [`SpawnError`].
-    pub async fn start(upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
-        let order = Order::of(launch)?;
+    pub async fn start(upstream: &str, launch: &Launch) -> Result<(Self, ChildPipes), SpawnError> {
+        let order = StartOrder::of(launch)?;
         launch.look()?;
         if !order.no_new_privileges && rustix::thread::no_new_privs() == Ok(true) {
             tracing::warn!(
@@ -81,9 +81,9 @@ impl Keeper {
             Ok(keeper.report().await)
         });
         match begun.await {
-            Ok(Ok(Some(Report::Started))) => Ok((keeper, (stdin, stdout, stderr))),
-            Ok(Ok(Some(Report::Failed(errno)))) => Err(launch.refused(io::Error::from_raw_os_error(errno))),
-            Ok(Ok(Some(Report::Ended(_)) | None)) => Err(guarded(io::Error::other("it ended at its start"))),
+            Ok(Ok(Some(GuardReport::Started))) => Ok((keeper, (stdin, stdout, stderr))),
+            Ok(Ok(Some(GuardReport::Failed(errno)))) => Err(launch.refused(io::Error::from_raw_os_error(errno))),
+            Ok(Ok(Some(GuardReport::Ended(_)) | None)) => Err(guarded(io::Error::other("it ended at its start"))),
             Ok(Err(error)) => Err(guarded(error)),
             Err(_) => Err(guarded(io::ErrorKind::TimedOut.into())),
         }
@@ -138,17 +138,17 @@ impl Keeper {
     /// Processes the guard's next report; `None` when it is gone.
     async fn hear(&mut self) -> Option<()> {
         match self.report().await? {
-            Report::Ended(raw) => self.status = Some(ExitStatus::from_raw(raw)),
-            Report::Started | Report::Failed(_) => {}
+            GuardReport::Ended(raw) => self.status = Some(ExitStatus::from_raw(raw)),
+            GuardReport::Started | GuardReport::Failed(_) => {}
         }
         Some(())
     }
 
     /// Reads the guard's next report; `None` when it is gone. Cancel-safe.
-    async fn report(&mut self) -> Option<Report> {
+    async fn report(&mut self) -> Option<GuardReport> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.heard) {
-                return Report::parse(&self.heard.split_to(end + 1));
+                return GuardReport::parse(&self.heard.split_to(end + 1));
             }
             if !matches!(self.control.read_buf(&mut self.heard).await, Ok(1..)) {
                 return None;

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::base::descriptors::ran_out;
+use crate::base::descriptors::lacks_descriptors;
 use crate::config::secret::Secret;
-use crate::config::{Confinement, ContainerRun, Target, Template, Upstream, inherited};
-use crate::store::pins::Found;
+use crate::config::{Confinement, ContainerRun, UpstreamSettings, UpstreamTarget, VariableText, inherited_variables};
+use crate::store::pins::LaunchProgram;
 
 /// The environment variable that says which process started a child, see `owner`.
 pub(super) const MARK: &str = "HEADEND_OWNER";
@@ -58,14 +58,14 @@ impl SpawnError {
     /// Returns whether no file descriptor was left for the child's pipes.
     pub fn lacks_descriptors(&self) -> bool {
         let source = std::error::Error::source(self).and_then(|source| source.downcast_ref());
-        source.is_some_and(ran_out)
+        source.is_some_and(lacks_descriptors)
     }
 }
 
 /// A program to start, with its environment.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    pub command: Vec<Template>,
+    pub command: Vec<VariableText>,
     /// The program as shown in errors.
     shown: String,
     /// The file of the first word, if it has been resolved.
@@ -73,10 +73,10 @@ pub struct Launch {
     /// The child's `PATH`.
     pub path: Option<OsString>,
     /// Variables inherited from headend's environment.
-    pub inherited: Inherited,
+    pub inherited: InheritedVariables,
     /// Variables that the configuration names or sets.
     pub env: Vec<(String, Secret)>,
-    pub cwd: Option<Template>,
+    pub cwd: Option<VariableText>,
     /// Values of variables that were inserted into the configuration.
     pub expanded: Vec<(String, Secret)>,
     pub confinement: Confinement,
@@ -87,10 +87,10 @@ pub struct Launch {
 
 /// Variables of headend's own environment.
 #[derive(Clone, Default)]
-pub struct Inherited(Vec<(OsString, OsString)>);
+pub struct InheritedVariables(Vec<(OsString, OsString)>);
 
 // Their values may be secret.
-impl fmt::Debug for Inherited {
+impl fmt::Debug for InheritedVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
@@ -99,9 +99,9 @@ impl fmt::Debug for Inherited {
 impl Launch {
     /// Returns the launch of an upstream as it would be started now; `None` for a server behind
     /// HTTP.
-    pub fn of(spec: &Upstream, found: Option<Found>, mark: Option<String>) -> Option<Self> {
-        let Target::Stdio { command, env, cwd } = spec.target.clone() else { return None };
-        let [plain, named] = inherited(spec, &|name| std::env::var_os(name));
+    pub fn of(spec: &UpstreamSettings, found: Option<LaunchProgram>, mark: Option<String>) -> Option<Self> {
+        let UpstreamTarget::Stdio { command, env, cwd } = spec.target.clone() else { return None };
+        let [plain, named] = inherited_variables(spec, &|name| std::env::var_os(name));
         let mut inherited: Vec<(OsString, OsString)> =
             plain.into_iter().map(|(name, value)| (name.into(), value)).collect();
         let mut all = Vec::new();
@@ -113,7 +113,7 @@ impl Launch {
             }
         }
         all.extend(env);
-        let (inherited, confinement) = (Inherited(inherited), spec.confinement);
+        let (inherited, confinement) = (InheritedVariables(inherited), spec.confinement);
         let (program, path) = found.map(|found| (found.program, found.path)).unzip();
         let word = command.first();
         let word = word.filter(|word| program.is_none() || spec.target.hides_program(word));
@@ -136,9 +136,9 @@ impl Launch {
         Self {
             program: Some(PathBuf::from(&shown)),
             shown,
-            command: command.iter().cloned().map(Template::plain).collect(),
+            command: command.iter().cloned().map(VariableText::plain).collect(),
             path: None,
-            inherited: Inherited::default(),
+            inherited: InheritedVariables::default(),
             env: Vec::new(),
             cwd: None,
             expanded: Vec::new(),
@@ -153,7 +153,7 @@ impl Launch {
     /// [`SpawnError::Empty`].
     pub fn words(&self) -> Result<(&str, Vec<&str>), SpawnError> {
         let (program, rest) = self.command.split_first().ok_or(SpawnError::Empty)?;
-        Ok((program.expose(), rest.iter().map(Template::expose).collect()))
+        Ok((program.expose(), rest.iter().map(VariableText::expose).collect()))
     }
 
     /// Returns the first word as it is written.
@@ -168,7 +168,7 @@ impl Launch {
 
     /// Returns the file to execute, or the word to look up.
     pub fn file(&self) -> &Path {
-        let word = || Path::new(self.command.first().map_or("", Template::expose));
+        let word = || Path::new(self.command.first().map_or("", VariableText::expose));
         self.program.as_deref().unwrap_or_else(word)
     }
 

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use crate::base::clock;
 use crate::upstream::process::cgroup::Cgroup;
 use crate::upstream::process::launch::MARK;
-use crate::upstream::process::procfs::Seen;
+use crate::upstream::process::procfs::ProcessEntry;
 
 /// How long a start waits for the end of left processes, and when SIGTERM is followed by SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 /// A headend process, past or present.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct ProcessOwner {
     /// Identifies the state directory; 0 without one.
     state: u64,
     /// A random number that identifies the run.
@@ -39,7 +39,7 @@ pub struct Owner {
     started: u64,
 }
 
-impl Owner {
+impl ProcessOwner {
     /// Returns the owner that stands for this process.
     fn of(dir: Option<&Path>) -> Option<Self> {
         let state = dir.map_or(Some(0), |dir| {
@@ -51,7 +51,13 @@ impl Owner {
         // If `/proc` belongs to another namespace, numbers in it mean other processes.
         let shown = fs::read_link("/proc/self").ok()?;
         shown.to_str().filter(|shown| shown.parse() == Ok(pid))?;
-        Some(Self { state, run: u64::from_le_bytes(clock::random()), namespace, pid, started: Seen::at(pid)?.started })
+        Some(Self {
+            state,
+            run: u64::from_le_bytes(clock::random()),
+            namespace,
+            pid,
+            started: ProcessEntry::at(pid)?.started,
+        })
     }
 
     /// Parses the output of [`fmt::Display`], with or without the number of a start behind it.
@@ -66,12 +72,12 @@ impl Owner {
     /// ended.
     pub fn may_clean(&self, other: &Self) -> bool {
         let comparable = self.state != 0 && self.state == other.state && self.namespace == other.namespace;
-        let lives = Seen::at(other.pid).is_some_and(|seen| seen.started == other.started && !seen.is_over);
+        let lives = ProcessEntry::at(other.pid).is_some_and(|seen| seen.started == other.started && !seen.is_over);
         comparable && self.run != other.run && !lives
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for ProcessOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { state, run, namespace, pid, started } = self;
         write!(f, "{state:x}.{run:x}.{namespace:x}.{pid:x}.{started:x}")
@@ -80,15 +86,15 @@ impl fmt::Display for Owner {
 
 /// The source of marks, one for each start.
 #[derive(Clone, Debug)]
-pub struct Marks(Option<Arc<(Owner, AtomicU64)>>);
+pub struct OwnerMarks(Option<Arc<(ProcessOwner, AtomicU64)>>);
 
-impl Marks {
+impl OwnerMarks {
     /// Ends the processes that dead owners with the same state directory left behind, then returns
     /// the marks of this process. Blocks meanwhile, for [`PATIENCE`] at most.
     pub fn claim(dir: Option<&Path>) -> Self {
-        let owner = Owner::of(dir);
+        let owner = ProcessOwner::of(dir);
         if let Some(owner) = owner.as_ref().filter(|owner| owner.state != 0) {
-            let is_dead = |mark: &str| Owner::parse(mark).is_some_and(|other| owner.may_clean(&other));
+            let is_dead = |mark: &str| ProcessOwner::parse(mark).is_some_and(|other| owner.may_clean(&other));
             for (_, group) in Cgroup::others().iter().filter(|(mark, _)| is_dead(mark)) {
                 group.kill();
                 group.remove();
@@ -111,13 +117,13 @@ pub fn end_marked(mark: &str) {
 }
 
 /// Returns the processes whose mark is wanted.
-fn marked(is_wanted: impl Fn(&str) -> bool) -> Vec<Seen> {
-    let is_wanted = |seen: &Seen| !seen.is_over && mark_of(seen).is_some_and(|mark| is_wanted(&mark));
-    Seen::all().filter(is_wanted).collect()
+fn marked(is_wanted: impl Fn(&str) -> bool) -> Vec<ProcessEntry> {
+    let is_wanted = |seen: &ProcessEntry| !seen.is_over && mark_of(seen).is_some_and(|mark| is_wanted(&mark));
+    ProcessEntry::all().filter(is_wanted).collect()
 }
 
 /// Returns the mark of a process whose environment can be read.
-fn mark_of(seen: &Seen) -> Option<String> {
+fn mark_of(seen: &ProcessEntry) -> Option<String> {
     let environment = fs::read(format!("/proc/{}/environ", seen.pid.as_raw_nonzero())).ok()?;
     let found = environment
         .split(|byte| *byte == 0)
@@ -126,7 +132,7 @@ fn mark_of(seen: &Seen) -> Option<String> {
 }
 
 /// Ends the processes that `left` returns until there are none, for [`PATIENCE`] at most. Blocks.
-fn end_all(why: &str, left: impl Fn() -> Vec<Seen>) {
+fn end_all(why: &str, left: impl Fn() -> Vec<ProcessEntry>) {
     let begun = clock::now();
     let mut told = false;
     loop {
@@ -162,39 +168,40 @@ mod tests {
     #[test]
     fn a_mark_reads_back_with_the_number_of_a_start() {
         let dir = tempfile::tempdir().unwrap();
-        let owner = Owner::of(Some(dir.path())).unwrap();
-        assert_eq!(Owner::parse(&owner.to_string()), Some(owner.clone()));
-        let marks = Marks(Some(Arc::new((owner.clone(), AtomicU64::new(0)))));
+        let owner = ProcessOwner::of(Some(dir.path())).unwrap();
+        assert_eq!(ProcessOwner::parse(&owner.to_string()), Some(owner.clone()));
+        let marks = OwnerMarks(Some(Arc::new((owner.clone(), AtomicU64::new(0)))));
         let (one, two) = (marks.next().unwrap(), marks.next().unwrap());
         assert_ne!(one, two);
-        assert_eq!(Owner::parse(&one), Owner::parse(&two));
-        assert_eq!(Owner::parse(&one), Some(owner));
+        assert_eq!(ProcessOwner::parse(&one), ProcessOwner::parse(&two));
+        assert_eq!(ProcessOwner::parse(&one), Some(owner));
         for text in ["", "1.2.3.4", "1.2.3.-4.5", "1.2.3.ffffffff.5", "x.2.3.4.5"] {
-            assert_eq!(Owner::parse(text), None, "{text}");
+            assert_eq!(ProcessOwner::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn only_owners_of_the_same_place_that_are_dead_for_certain_are_cleaned_up_after() {
         let dir = tempfile::tempdir().unwrap();
-        let own = Owner::of(Some(dir.path())).unwrap();
+        let own = ProcessOwner::of(Some(dir.path())).unwrap();
         let mut living = child("x");
         let pid = i32::try_from(living.id()).unwrap();
-        let lives = Owner { run: own.run ^ 1, pid, started: Seen::at(pid).unwrap().started, ..own.clone() };
-        let earlier = Owner { started: lives.started - 1, ..lives.clone() };
+        let lives =
+            ProcessOwner { run: own.run ^ 1, pid, started: ProcessEntry::at(pid).unwrap().started, ..own.clone() };
+        let earlier = ProcessOwner { started: lives.started - 1, ..lives.clone() };
         for (label, other, may) in [
             ("itself", own.clone(), false),
             ("one that lives", lives.clone(), false),
             ("an earlier process of that number", earlier.clone(), true),
-            ("one with another state directory", Owner { state: own.state ^ 1, ..earlier.clone() }, false),
-            ("one in another container", Owner { namespace: own.namespace ^ 1, ..earlier.clone() }, false),
+            ("one with another state directory", ProcessOwner { state: own.state ^ 1, ..earlier.clone() }, false),
+            ("one in another container", ProcessOwner { namespace: own.namespace ^ 1, ..earlier.clone() }, false),
         ] {
             assert_eq!(own.may_clean(&other), may, "{label}");
         }
-        let without = Owner { state: 0, ..own.clone() };
-        assert!(!without.may_clean(&Owner { state: 0, ..earlier }), "no state directory is no common one");
+        let without = ProcessOwner { state: 0, ..own.clone() };
+        assert!(!without.may_clean(&ProcessOwner { state: 0, ..earlier }), "no state directory is no common one");
         living.kill().unwrap();
-        assert!(!own.may_clean(&lives) || Seen::at(pid).is_some_and(|seen| seen.is_over), "a zombie is dead");
+        assert!(!own.may_clean(&lives) || ProcessEntry::at(pid).is_some_and(|seen| seen.is_over), "a zombie is dead");
         living.wait().unwrap();
         assert!(own.may_clean(&lives));
     }
@@ -202,13 +209,13 @@ mod tests {
     #[test]
     fn what_a_dead_owner_left_is_ended_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let own = Owner::of(Some(dir.path())).unwrap();
-        let dead = Owner { run: own.run ^ 1, started: own.started - 1, ..own.clone() };
-        let lives = Owner { run: own.run ^ 2, ..own.clone() };
+        let own = ProcessOwner::of(Some(dir.path())).unwrap();
+        let dead = ProcessOwner { run: own.run ^ 1, started: own.started - 1, ..own.clone() };
+        let lives = ProcessOwner { run: own.run ^ 2, ..own.clone() };
         let (mut left, mut kept) = (child(&format!("{dead}.0")), child(&format!("{lives}.0")));
         // A process has its own environment only after its `exec`.
         std::thread::sleep(Duration::from_millis(100));
-        let _marks = Marks::claim(Some(dir.path()));
+        let _marks = OwnerMarks::claim(Some(dir.path()));
         assert!(!left.wait().unwrap().success());
         assert!(kept.try_wait().unwrap().is_none());
         end_marked(&format!("{lives}.1"));

@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 
 /// A process, identified so that a later one with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ProcessEntry {
     pub(super) pid: Pid,
     pub(super) parent: i32,
     /// Start time, in clock ticks since the start of the system.
@@ -17,7 +17,7 @@ pub(super) struct Seen {
     pub(super) is_over: bool,
 }
 
-impl Seen {
+impl ProcessEntry {
     /// Returns the process with this number.
     pub(super) fn at(pid: i32) -> Option<Self> {
         Self::parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
@@ -79,12 +79,12 @@ mod tests {
             format!("7 ({name}) {state} 5 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 2 3\n").into_bytes()
         };
         for name in ["sh", "a b", "x) R 1 (", ")"] {
-            let seen = Seen::parse(7, &line(name, "S")).unwrap();
+            let seen = ProcessEntry::parse(7, &line(name, "S")).unwrap();
             assert_eq!((seen.parent, seen.started, seen.is_over), (5, 4711, false), "{name}");
         }
-        assert!(Seen::parse(7, &line("sh", "Z")).unwrap().is_over);
+        assert!(ProcessEntry::parse(7, &line("sh", "Z")).unwrap().is_over);
         for cut in ["", "7 (sh", "7 (sh) S 5", "7 (sh) S x 7 7"] {
-            assert_eq!(Seen::parse(7, cut.as_bytes()), None, "{cut}");
+            assert_eq!(ProcessEntry::parse(7, cut.as_bytes()), None, "{cut}");
         }
     }
 
@@ -92,10 +92,10 @@ mod tests {
     fn a_process_is_below_its_parent_and_no_other_gets_its_signal() {
         let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let seen = Seen::at(pid).unwrap();
+        let seen = ProcessEntry::at(pid).unwrap();
         let me = rustix::process::getpid();
-        assert!(Seen::below(me).contains(&seen) && !Seen::below(seen.pid).contains(&seen));
-        Seen { started: seen.started + 1, ..seen }.signal(Signal::KILL);
+        assert!(ProcessEntry::below(me).contains(&seen) && !ProcessEntry::below(seen.pid).contains(&seen));
+        ProcessEntry { started: seen.started + 1, ..seen }.signal(Signal::KILL);
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(child.try_wait().unwrap().is_none(), "another process of that number");
         seen.signal(Signal::KILL);

@@ -7,10 +7,10 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::base::clock;
-use crate::upstream::state::health::Health;
+use crate::upstream::state::health::UpstreamHealth;
 use crate::upstream::state::last_words::LastWords;
-use crate::upstream::state::logbook::Origin;
-use crate::wire::lines::{Line, LineDecoder};
+use crate::upstream::state::logbook::LineOrigin;
+use crate::wire::lines::{LineDecoder, StreamLine};
 
 const STDERR_LINE_BYTES: usize = 4096;
 /// Most lines of one child that are logged each second; further lines are counted.
@@ -18,7 +18,7 @@ const STDERR_LINES_PER_SECOND: u32 = 50;
 
 /// Reads a child's stderr to its end, so that the child never blocks on it. Logs lines within the
 /// rate, and keeps the last ones without secrets.
-pub(crate) async fn drain(health: Arc<Health>, stderr: impl AsyncRead + Unpin, words: LastWords) {
+pub(crate) async fn drain(health: Arc<UpstreamHealth>, stderr: impl AsyncRead + Unpin, words: LastWords) {
     let (mut stderr, upstream) = (stderr, health.upstream());
     let mut decoder = LineDecoder::new(STDERR_LINE_BYTES);
     let (mut window, mut logged, mut suppressed) = (clock::now(), 0_u32, 0_u64);
@@ -29,8 +29,8 @@ pub(crate) async fn drain(health: Arc<Health>, stderr: impl AsyncRead + Unpin, w
         }
         while let Some(line) = decoder.next_line() {
             let (bytes, is_cut) = match line {
-                Line::Full(bytes) => (bytes, false),
-                Line::Oversize { prefix, .. } => (prefix, true),
+                StreamLine::Full(bytes) => (bytes, false),
+                StreamLine::Oversize { prefix, .. } => (prefix, true),
             };
             let text = words.shown(&String::from_utf8_lossy(&bytes), is_cut);
             if clock::since(window) > Duration::from_secs(1) {
@@ -45,7 +45,7 @@ pub(crate) async fn drain(health: Arc<Health>, stderr: impl AsyncRead + Unpin, w
             } else {
                 suppressed += 1;
             }
-            health.log.add(Origin::Stderr, &text);
+            health.log.add(LineOrigin::Stderr, &text);
             words.push(text);
         }
     }

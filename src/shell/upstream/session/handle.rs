@@ -11,28 +11,28 @@ use tokio::sync::{Notify, watch};
 use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::fair_slots::{FairSlot, FairSlots};
-use crate::catalog::inventory::{Excess, Inventory};
+use crate::catalog::inventory::{Inventory, ListExcess};
 use crate::catalog::name::UpstreamName;
-use crate::config::{Start, Target, Upstream};
-use crate::engine::askers::Askers;
-use crate::engine::call::Outgoing;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::config::{StartMode, UpstreamSettings, UpstreamTarget};
+use crate::engine::askers::AskerRegistry;
+use crate::engine::call::OutgoingCall;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::Meta;
-use crate::mcp::method::{List, Method};
-use crate::mcp::task::Task;
+use crate::mcp::method::{ItemList, Method};
+use crate::mcp::task::ServerTask;
 use crate::mcp::version::Era;
 use crate::policy::Permit;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::http::exchange::HttpLink;
 use crate::upstream::login::link::LoginLink;
-use crate::upstream::login::tokens::Keeper;
-use crate::upstream::session::lane::{Choice, Lane, LaneUse, Lanes, Wants};
-use crate::upstream::session::link::{Link, LinkState};
-use crate::upstream::session::sent::Sent;
+use crate::upstream::login::tokens::TokenKeeper;
+use crate::upstream::session::lane::{Lane, LaneChoice, LaneRequest, LaneUse, Lanes};
+use crate::upstream::session::link::{LinkState, UpstreamLink};
+use crate::upstream::session::sent::SentCall;
 use crate::upstream::spawner::Spawner;
-use crate::upstream::state::flaws::Flaws;
-use crate::upstream::state::health::Health;
+use crate::upstream::state::flaws::ListFlaws;
+use crate::upstream::state::health::UpstreamHealth;
 use crate::upstream::state::unread::UnreadLists;
 use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
@@ -45,27 +45,27 @@ const SET_LEVEL: Duration = Duration::from_secs(2);
 const LONGEST_START: Duration = Duration::from_secs(600);
 
 /// A function that spawns the task of an owner's lane.
-pub type Opener = fn(&Arc<Handle>, &Spawner, &Arc<Lane>);
+pub type LaneOpener = fn(&Arc<UpstreamHandle>, &Spawner, &Arc<Lane>);
 
 /// The handle of an upstream, shared by the task that sets its state and the requests that use it.
 #[derive(Debug)]
-pub struct Handle {
+pub struct UpstreamHandle {
     pub name: UpstreamName,
     pub metrics: UpstreamMetrics,
     /// The configuration in force; timeouts and limits may change while calls run.
-    pub spec: ArcSwap<Upstream>,
+    pub spec: ArcSwap<UpstreamSettings>,
     pub main: Arc<Lane>,
     pub lanes: Lanes,
     spawner: Spawner,
-    opener: Opener,
+    opener: LaneOpener,
     slots: FairSlots,
     /// Calls in flight of this handle alone; the gauge also counts those of a handle that it
     /// replaced.
     pub in_flight: AtomicUsize,
     pub incarnation: AtomicU64,
-    pub health: Arc<Health>,
+    pub health: Arc<UpstreamHealth>,
     /// The tokens of an upstream behind a URL that has no credential in the configuration.
-    pub keeper: Option<Arc<Keeper>>,
+    pub keeper: Option<Arc<TokenKeeper>>,
     /// Limits how often persons are led to the page of the upstream's login.
     pub login_link: LoginLink,
     /// Fires when the configuration was applied again, which ends a wait between starts.
@@ -75,9 +75,9 @@ pub struct Handle {
     /// Fires for the actor when the configuration in force has changed.
     pub configured: Notify,
     /// Items that are not offered because the lists are too long, in the order of
-    /// [`List::ALL`](crate::mcp::method::List::ALL).
-    excess: ArcSwap<[Excess; 4]>,
-    flaws: ArcSwap<Flaws>,
+    /// [`ItemList::ALL`](crate::mcp::method::ItemList::ALL).
+    excess: ArcSwap<[ListExcess; 4]>,
+    flaws: ArcSwap<ListFlaws>,
     pub unread: UnreadLists,
     /// How long it took to judge the last lists, sent after each time.
     pub judged: watch::Sender<Duration>,
@@ -85,25 +85,25 @@ pub struct Handle {
 
 /// A call slot of an upstream; released on drop.
 #[derive(Debug)]
-pub struct Slot {
-    handle: Arc<Handle>,
+pub struct CallSlot {
+    handle: Arc<UpstreamHandle>,
     _place: FairSlot,
 }
 
-impl Drop for Slot {
+impl Drop for CallSlot {
     fn drop(&mut self) {
         self.handle.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.handle.metrics.in_flight().dec();
     }
 }
 
-impl Handle {
-    pub fn new(spec: Upstream, metrics: UpstreamMetrics, spawner: Spawner, opener: Opener) -> Self {
-        let is_remote = matches!(spec.target, Target::Http { .. });
-        let health = Arc::new(Health::new(spec.name.clone(), metrics.clone(), is_remote));
-        let askers = Arc::new(Askers::new(spec.attribution_timeout));
+impl UpstreamHandle {
+    pub fn new(spec: UpstreamSettings, metrics: UpstreamMetrics, spawner: Spawner, opener: LaneOpener) -> Self {
+        let is_remote = matches!(spec.target, UpstreamTarget::Http { .. });
+        let health = Arc::new(UpstreamHealth::new(spec.name.clone(), metrics.clone(), is_remote));
+        let askers = Arc::new(AskerRegistry::new(spec.attribution_timeout));
         let main = Lane::main(spec.name.clone(), spawner.declared(&spec), Arc::clone(&askers), Arc::clone(&health));
-        let keeper = Keeper::of(&spec, &spawner.logins, &health, (&spawner.tasks, &spawner.stop));
+        let keeper = TokenKeeper::of(&spec, &spawner.logins, &health, (&spawner.tasks, &spawner.stop));
         let unread = UnreadLists::new(spec.name.clone(), metrics.clone());
         Self {
             name: spec.name.clone(),
@@ -130,26 +130,26 @@ impl Handle {
     }
 
     /// Returns the items that are not offered because the lists are too long.
-    pub fn excess(&self) -> [Excess; 4] {
+    pub fn excess(&self) -> [ListExcess; 4] {
         **self.excess.load()
     }
 
     /// Returns the definitions that were repaired or withheld because they are invalid.
-    pub fn flaws(&self) -> Arc<Flaws> {
+    pub fn flaws(&self) -> Arc<ListFlaws> {
         self.flaws.load_full()
     }
 
     /// Records the lists after they were read. Logs a change of the items that are not offered or
     /// were repaired.
     pub fn listed(&self, inventory: &Inventory) {
-        self.repaired(Flaws::of(inventory));
+        self.repaired(ListFlaws::of(inventory));
         let excess = inventory.excess();
         self.metrics.excess(excess.iter().map(|excess| excess.items).sum());
         if self.excess() == excess {
             return;
         }
         self.excess.store(Arc::new(excess));
-        for (list, excess) in List::ALL.into_iter().zip(excess).filter(|(_, excess)| !excess.is_none()) {
+        for (list, excess) in ItemList::ALL.into_iter().zip(excess).filter(|(_, excess)| !excess.is_none()) {
             tracing::warn!(
                 upstream.name = %self.name, list = list.member(), not_offered = excess.items, or_more = excess.or_more, max_inventory = self.spec.load().max_inventory,
                 "the list is longer than `max-inventory`: its first items are offered"
@@ -158,7 +158,7 @@ impl Handle {
     }
 
     /// Records and logs a change of repaired definitions.
-    fn repaired(&self, flaws: Flaws) {
+    fn repaired(&self, flaws: ListFlaws) {
         self.metrics.repairs(flaws.repairs);
         if *self.flaws() == flaws {
             return;
@@ -180,7 +180,7 @@ impl Handle {
     pub fn relist(&self) {
         self.unread.now.notify_one();
         self.unread.now_for_askers.notify_one();
-        if self.spec.load().start == Start::Lazy && !self.unread.all().is_empty() {
+        if self.spec.load().start == StartMode::Lazy && !self.unread.all().is_empty() {
             self.main.order();
         }
     }
@@ -223,7 +223,7 @@ impl Handle {
     }
 
     /// Applies changed settings; calls in flight keep their slots.
-    pub fn configure(&self, spec: Upstream) {
+    pub fn configure(&self, spec: UpstreamSettings) {
         self.slots.set_number(spec.max_in_flight);
         self.slots.set_queue_limit(spec.queue);
         self.main.news.turns.askers().set_patience(spec.attribution_timeout);
@@ -238,7 +238,7 @@ impl Handle {
     }
 
     /// Returns the lane for a call of this client, with its link, if both are open already.
-    pub fn open_lane(&self, wants: &Wants) -> Option<(LaneUse, Link)> {
+    pub fn open_lane(&self, wants: &LaneRequest) -> Option<(LaneUse, UpstreamLink)> {
         // Counted before looking for the link, see `Lane::rest`.
         let used = self.main.take();
         let main = self.main.open_link()?;
@@ -256,17 +256,17 @@ impl Handle {
     /// at its first use.
     ///
     /// # Errors
-    /// [`Failure`]: nothing was sent.
-    pub async fn lane(self: &Arc<Self>, wants: &Wants) -> Result<(LaneUse, Link), Failure> {
+    /// [`CallFailure`]: nothing was sent.
+    pub async fn lane(self: &Arc<Self>, wants: &LaneRequest) -> Result<(LaneUse, UpstreamLink), CallFailure> {
         let spec = self.spec.load_full();
         let mut is_second = false;
         loop {
             let used = self.main.take();
             let main = self.main.link(&spec).await?;
             let (lane, is_new) = match self.lanes.choose(&spec, main.agreed(), wants)? {
-                Choice::Main => return Ok((used, main)),
-                Choice::Owned(lane) => (lane, false),
-                Choice::New(lane, used) => {
+                LaneChoice::Main => return Ok((used, main)),
+                LaneChoice::Owned(lane) => (lane, false),
+                LaneChoice::New(lane, used) => {
                     self.open(&lane);
                     (used, true)
                 }
@@ -285,13 +285,16 @@ impl Handle {
     }
 
     /// Waits as [`Self::lane`] does, in a future that can be kept.
-    pub fn way(self: &Arc<Self>, wants: &Wants) -> BoxFuture<'static, Result<(LaneUse, Link), Failure>> {
+    pub fn way(
+        self: &Arc<Self>,
+        wants: &LaneRequest,
+    ) -> BoxFuture<'static, Result<(LaneUse, UpstreamLink), CallFailure>> {
         let (handle, wants) = (Arc::clone(self), wants.clone());
         Box::pin(async move { handle.lane(&wants).await })
     }
 
     /// Takes a call slot, if one is free and no call waits for it.
-    pub fn free_slot(self: &Arc<Self>, caller: &CallerNumber) -> Option<Slot> {
+    pub fn free_slot(self: &Arc<Self>, caller: &CallerNumber) -> Option<CallSlot> {
         self.slots.try_take(caller).map(|place| self.taken(place))
     }
 
@@ -299,15 +302,16 @@ impl Handle {
     /// with slots wait for too, and up to `call-max` while another caller has more slots.
     ///
     /// # Errors
-    /// [`Reason::Busy`]: nothing was sent.
-    pub async fn slot(self: &Arc<Self>, caller: &CallerNumber) -> Result<Slot, Failure> {
+    /// [`FailureReason::Busy`]: nothing was sent.
+    pub async fn slot(self: &Arc<Self>, caller: &CallerNumber) -> Result<CallSlot, CallFailure> {
         if let Some(slot) = self.free_slot(caller) {
             return Ok(slot);
         }
         let spec = self.spec.load_full();
         let busy = || {
             let detail = format!("The server `{}` is busy.", self.name);
-            Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
+            CallFailure::new(FailureReason::Busy, ExecutionDoubt::No, detail)
+                .retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
         };
         let is_shared = self.spawner.intake.budget.is_shared();
         let mut queued = self.slots.queue(caller, is_shared).ok_or_else(busy)?;
@@ -318,21 +322,21 @@ impl Handle {
     }
 
     /// Counts a call slot that was taken.
-    fn taken(self: &Arc<Self>, place: FairSlot) -> Slot {
+    fn taken(self: &Arc<Self>, place: FairSlot) -> CallSlot {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.metrics.in_flight().inc();
-        Slot { handle: Arc::clone(self), _place: place }
+        CallSlot { handle: Arc::clone(self), _place: place }
     }
 
     /// Asks a legacy server for log messages of at least this level, unless it was asked before.
     /// The level belongs to the session, so it stays; each client gets messages of its own level
     /// only.
-    pub async fn ask_for_logs(&self, link: &Link, permit: &Permit, wanted: LogLevel) {
+    pub async fn ask_for_logs(&self, link: &UpstreamLink, permit: &Permit, wanted: LogLevel) {
         let agreed = link.agreed();
         if agreed.revision.era() == Era::Modern || !agreed.offers.logging || !link.logs().lower(wanted) {
             return;
         }
-        let mut outgoing = Outgoing::own(Method::SetLevel, Meta::default());
+        let mut outgoing = OutgoingCall::own(Method::SetLevel, Meta::default());
         outgoing.body.set("level", RawJson::string(wanted.into_str()));
         let mut exchange = self.call(link, permit, outgoing, &ParamHeaders::default());
         // A server that does not answer this is not worth waiting for.
@@ -340,18 +344,18 @@ impl Handle {
     }
 
     /// Parses the task in the upstream's answer to `tasks/get`, and counts reserved words in it.
-    pub fn task(&self, result: &RawJson) -> Option<Task> {
-        let task = Task::got(result, self.name.as_str())?;
+    pub fn task(&self, result: &RawJson) -> Option<ServerTask> {
+        let task = ServerTask::got(result, self.name.as_str())?;
         self.metrics.reserved(task.taken);
         Some(task)
     }
 
     /// Passes a permitted call, or its next round, to the upstream: nothing is sent without a
     /// permit.
-    pub fn call(&self, link: &Link, _: &Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Sent {
+    pub fn call(&self, link: &UpstreamLink, _: &Permit, outgoing: OutgoingCall, headers: &ParamHeaders) -> SentCall {
         match link {
-            Link::Stdio(link) => Sent::Stdio(link.call(outgoing)),
-            Link::Http(link) => Sent::Http(Box::new(HttpLink::call(link, &outgoing, headers))),
+            UpstreamLink::Stdio(link) => SentCall::Stdio(link.call(outgoing)),
+            UpstreamLink::Http(link) => SentCall::Http(Box::new(HttpLink::call(link, &outgoing, headers))),
         }
     }
 }

@@ -25,23 +25,23 @@ use tokio::sync::{Notify, mpsc};
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::UpstreamName;
-use crate::config::{Start, Target, Upstream};
-use crate::engine::ask::Declared;
-use crate::engine::askers::{Askers, Item};
-use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::handshake::Agreed;
-use crate::engine::turns::{Gate, Passer};
-use crate::upstream::session::link::{Link, LinkState};
+use crate::config::{StartMode, UpstreamSettings, UpstreamTarget};
+use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::askers::{AskerRegistry, DefinedItem};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::handshake::HandshakeAgreement;
+use crate::engine::turns::{TurnGate, TurnKind};
+use crate::upstream::session::link::{LinkState, UpstreamLink};
 use crate::upstream::session_news::SessionNews;
-use crate::upstream::state::health::Health;
-use crate::upstream::state::standing::{Standing, needs_login};
-use crate::upstream::turns::InTurn;
+use crate::upstream::state::health::UpstreamHealth;
+use crate::upstream::state::standing::{CredentialStanding, needs_login};
+use crate::upstream::turns::SharedCallTurn;
 
 mod owner;
 
-pub(crate) use self::owner::Wants;
+pub(crate) use self::owner::LaneRequest;
 pub(in crate::upstream) use self::owner::are_owned;
-use self::owner::{Key, Owned, Owner, place};
+use self::owner::{LaneKey, LaneOwner, LaneOwnership, place};
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
@@ -52,20 +52,20 @@ const IDLE: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Where the lists go that a lane reads, or why it ended.
-pub(crate) type ListsTo = mpsc::Sender<Result<Inventory, String>>;
+pub(crate) type ListReceiver = mpsc::Sender<Result<Inventory, String>>;
 
 /// One process of an upstream, or one session with it.
 #[derive(Debug)]
 pub struct Lane {
     pub news: SessionNews,
     /// The client capabilities that the server learns.
-    pub declared: Declared,
+    pub declared: DeclaredCapabilities,
     /// Owner of the session; `None` for the main lane.
-    owner: Option<Owned>,
+    owner: Option<LaneOwnership>,
     /// Health of the upstream, which takes its state from the main lane.
-    health: Arc<Health>,
+    health: Arc<UpstreamHealth>,
     /// For lanes that read the lists besides the main one.
-    lists_to: Option<ListsTo>,
+    lists_to: Option<ListReceiver>,
     state: ArcSwap<LinkState>,
     changed: Notify,
     /// A call wants the upstream started: a lazy one, or one that rests.
@@ -121,16 +121,21 @@ impl Drop for LaneUse {
 }
 
 impl Lane {
-    pub fn main(upstream: UpstreamName, declared: Declared, askers: Arc<Askers>, health: Arc<Health>) -> Self {
+    pub fn main(
+        upstream: UpstreamName,
+        declared: DeclaredCapabilities,
+        askers: Arc<AskerRegistry>,
+        health: Arc<UpstreamHealth>,
+    ) -> Self {
         Self::new(upstream, declared, askers, None, health)
     }
 
     fn new(
         upstream: UpstreamName,
-        declared: Declared,
-        askers: Arc<Askers>,
-        owner: Option<Owned>,
-        health: Arc<Health>,
+        declared: DeclaredCapabilities,
+        askers: Arc<AskerRegistry>,
+        owner: Option<LaneOwnership>,
+        health: Arc<UpstreamHealth>,
     ) -> Self {
         let client = owner.as_ref().and_then(|owner| owner.client.clone());
         Self {
@@ -154,14 +159,19 @@ impl Lane {
     }
 
     /// A lane of the gateway's own that reads the lists and carries no call.
-    pub(crate) fn listing(upstream: UpstreamName, declared: Declared, health: Arc<Health>, to: ListsTo) -> Arc<Self> {
-        let owner = Owned { key: (Owner::Gateway, declared.kinds), client: None };
+    pub(crate) fn listing(
+        upstream: UpstreamName,
+        declared: DeclaredCapabilities,
+        health: Arc<UpstreamHealth>,
+        to: ListReceiver,
+    ) -> Arc<Self> {
+        let owner = LaneOwnership { key: (LaneOwner::Gateway, declared.kinds), client: None };
         let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Arc::default(), Some(owner), health) };
         lane.set_state(LinkState::Starting);
         Arc::new(lane)
     }
 
-    pub(crate) fn lists_to(&self) -> Option<&ListsTo> {
+    pub(crate) fn lists_to(&self) -> Option<&ListReceiver> {
         self.lists_to.as_ref()
     }
 
@@ -204,7 +214,7 @@ impl Lane {
         }
         self.state.store(Arc::new(state));
         // Nothing that the server asked before is open any more.
-        self.news.turns.set(Gate::default());
+        self.news.turns.set(TurnGate::default());
         self.changed.notify_waiters();
     }
 
@@ -216,8 +226,8 @@ impl Lane {
         self.starts.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest and want it started.
-    /// `false` where the lane has a user or no link.
+    /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest
+    /// and want it started. `false` where the lane has a user or no link.
     ///
     /// A user is counted before it looks for the link, and users are counted here after the link is
     /// gone, so that at least one of the two notices the other.
@@ -266,7 +276,7 @@ impl Lane {
     }
 
     /// The way to the upstream, where it stands.
-    pub fn open_link(&self) -> Option<Link> {
+    pub fn open_link(&self) -> Option<UpstreamLink> {
         match &**self.state.load() {
             LinkState::Ready(link) if link.is_open() => Some(link.clone()),
             LinkState::Ready(_)
@@ -281,8 +291,8 @@ impl Lane {
     /// waits for no second start after one that began meanwhile and failed.
     ///
     /// # Errors
-    /// [`Reason::UpstreamDown`]: nothing was sent.
-    pub async fn link(&self, spec: &Upstream) -> Result<Link, Failure> {
+    /// [`FailureReason::UpstreamDown`]: nothing was sent.
+    pub async fn link(&self, spec: &UpstreamSettings) -> Result<UpstreamLink, CallFailure> {
         let until = clock::now() + spec.start_wait;
         let (before, _) = self.starts_and_state();
         loop {
@@ -308,18 +318,20 @@ impl Lane {
 
     /// Why no call is made that waits for the link: its server does not admit the gateway, so a
     /// start would fail like the last one.
-    fn unadmitted(&self, state: &LinkState) -> Option<Failure> {
+    fn unadmitted(&self, state: &LinkState) -> Option<CallFailure> {
         // A client's own session that its server refused has stopped.
         if !matches!(state, LinkState::Down { .. } | LinkState::Stopped) {
             return None;
         }
         match self.health.standing() {
-            Standing::Admitted => None,
-            Standing::NeedsLogin | Standing::LoginExpired => Some(needs_login(self.health.upstream())),
-            Standing::Refused => {
+            CredentialStanding::Admitted => None,
+            CredentialStanding::NeedsLogin | CredentialStanding::LoginExpired => {
+                Some(needs_login(self.health.upstream()))
+            }
+            CredentialStanding::Refused => {
                 let text =
                     "The server behind this item refused the gateway's credentials; the operator has to renew them.";
-                Some(Failure::new(Reason::UpstreamDown, Executed::No, text))
+                Some(CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, text))
             }
         }
     }
@@ -343,12 +355,12 @@ impl Lane {
     }
 
     /// The refusal of a call while the upstream starts; `None` while it does not.
-    pub fn starting(&self, spec: &Upstream) -> Option<Failure> {
+    pub fn starting(&self, spec: &UpstreamSettings) -> Option<CallFailure> {
         matches!(*self.state(), LinkState::Starting).then(|| self.late(spec))
     }
 
     /// The upstream still starts, and takes as long as the last time, or its `start-timeout`.
-    fn late(&self, spec: &Upstream) -> Failure {
+    fn late(&self, spec: &UpstreamSettings) -> CallFailure {
         let LinkState::Starting = *self.state() else { return self.down(Duration::from_secs(5)) };
         let millis = |time: &AtomicU64| Duration::from_millis(time.load(Ordering::Relaxed));
         let (took, so_far) = (millis(&self.took), clock::uptime().saturating_sub(millis(&self.began)));
@@ -357,37 +369,40 @@ impl Lane {
         let (name, so_far, shown) = (&self.news.upstream, so_far.as_secs(), whole.as_secs().max(1));
         let detail = format!("The server `{name}` has been starting for {so_far} s; {words} {shown} s.");
         let left = whole.saturating_sub(Duration::from_secs(so_far)).min(Duration::from_secs(30));
-        Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(left.max(Duration::from_secs(1)))
+        CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, detail)
+            .retry_after(left.max(Duration::from_secs(1)))
     }
 
     /// The next start is due in so long. A call that comes before makes it due at once, so one that
     /// failed by chance is soon worth another.
-    fn down(&self, retry: Duration) -> Failure {
+    fn down(&self, retry: Duration) -> CallFailure {
         let lasts = self.health.remedy().is_some();
         let retry = if lasts { retry } else { retry.min(Duration::from_secs(5)) };
         let detail = format!("The server `{}` is not running.", self.news.upstream);
-        Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
+        CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, detail)
+            .retry_after(retry.max(Duration::from_secs(1)))
     }
 
     /// Waits until a call may pass that has waited so long for a slot.
     ///
     /// # Errors
-    /// [`Reason::Busy`]: nothing was sent.
+    /// [`FailureReason::Busy`]: nothing was sent.
     pub async fn turn(
         &self,
-        passer: Passer,
-        item: Option<Item>,
-        spec: Arc<Upstream>,
+        passer: TurnKind,
+        item: Option<DefinedItem>,
+        spec: Arc<UpstreamSettings>,
         waited: Duration,
-    ) -> Result<InTurn, Failure> {
+    ) -> Result<SharedCallTurn, CallFailure> {
         let patience = spec.queue_timeout.saturating_sub(waited);
         Arc::clone(&self.news.turns).take(passer, item, patience).await.map_err(|()| {
             let why = match passer {
-                Passer::Plain => "waits until it is clear whom it asks",
-                Passer::Asker | Passer::Returning => "takes calls of items that ask one at a time",
+                TurnKind::Plain => "waits until it is clear whom it asks",
+                TurnKind::Asker | TurnKind::Returning => "takes calls of items that ask one at a time",
             };
             let detail = format!("The server `{}` {why} and is busy.", self.news.upstream);
-            Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
+            CallFailure::new(FailureReason::Busy, ExecutionDoubt::No, detail)
+                .retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
         })
     }
 
@@ -404,10 +419,10 @@ impl Lane {
     }
 
     /// Waits until the session is of no use any more.
-    pub async fn over(&self, spec: &ArcSwap<Upstream>) {
+    pub async fn over(&self, spec: &ArcSwap<UpstreamSettings>) {
         loop {
             let spec = spec.load_full();
-            let idle = if spec.start == Start::Lazy { IDLE.min(spec.idle_stop) } else { IDLE };
+            let idle = if spec.start == StartMode::Lazy { IDLE.min(spec.idle_stop) } else { IDLE };
             if self.is_over(idle) {
                 return;
             }
@@ -419,15 +434,15 @@ impl Lane {
 /// The lanes of one upstream besides the main one.
 #[derive(Debug)]
 pub struct Lanes {
-    table: Mutex<HashMap<Key, Arc<Lane>, RandomState>>,
+    table: Mutex<HashMap<LaneKey, Arc<Lane>, RandomState>>,
     /// The conduct of the upstream's items, on all of its lanes.
-    askers: Arc<Askers>,
-    health: Arc<Health>,
+    askers: Arc<AskerRegistry>,
+    health: Arc<UpstreamHealth>,
 }
 
 /// The lane that a call takes.
 #[derive(Debug)]
-pub enum Choice {
+pub enum LaneChoice {
     Main,
     Owned(LaneUse),
     /// A new session, which the caller has to open.
@@ -435,7 +450,7 @@ pub enum Choice {
 }
 
 impl Lanes {
-    pub fn new(askers: Arc<Askers>, health: Arc<Health>) -> Self {
+    pub fn new(askers: Arc<AskerRegistry>, health: Arc<UpstreamHealth>) -> Self {
         Self { table: Mutex::default(), askers, health }
     }
 
@@ -444,7 +459,12 @@ impl Lanes {
     }
 
     /// The lane of this client where there is one; `Some(None)` stands for the main lane.
-    pub fn find(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Option<Option<LaneUse>> {
+    pub fn find(
+        &self,
+        spec: &UpstreamSettings,
+        agreed: HandshakeAgreement,
+        wants: &LaneRequest,
+    ) -> Option<Option<LaneUse>> {
         let Some((key, _)) = place(spec, agreed, wants) else { return Some(None) };
         self.table.lock().get(&key).map(|lane| Some(lane.take()))
     }
@@ -452,26 +472,33 @@ impl Lanes {
     /// The lane for a call of this client.
     ///
     /// # Errors
-    /// [`Reason::Busy`] when there are too many.
-    pub fn choose(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Result<Choice, Failure> {
-        let Some((key, client)) = place(spec, agreed, wants) else { return Ok(Choice::Main) };
-        let declared = Declared::new(wants.offered, &spec.roots);
+    /// [`FailureReason::Busy`] when there are too many.
+    pub fn choose(
+        &self,
+        spec: &UpstreamSettings,
+        agreed: HandshakeAgreement,
+        wants: &LaneRequest,
+    ) -> Result<LaneChoice, CallFailure> {
+        let Some((key, client)) = place(spec, agreed, wants) else { return Ok(LaneChoice::Main) };
+        let declared = DeclaredCapabilities::new(wants.offered, &spec.roots);
         let mut table = self.table.lock();
         if let Some(lane) = table.get(&key) {
-            return Ok(Choice::Owned(lane.take()));
+            return Ok(LaneChoice::Owned(lane.take()));
         }
-        let most = if matches!(spec.target, Target::Stdio { .. }) { MAX_PROCESSES } else { MAX_SESSIONS };
+        let most = if matches!(spec.target, UpstreamTarget::Stdio { .. }) { MAX_PROCESSES } else { MAX_SESSIONS };
         if table.len() >= most {
             let detail = format!("The server `{}` has too many sessions.", spec.name);
-            return Err(Failure::new(Reason::Busy, Executed::No, detail).retry_after(Duration::from_secs(30)));
+            return Err(
+                CallFailure::new(FailureReason::Busy, ExecutionDoubt::No, detail).retry_after(Duration::from_secs(30))
+            );
         }
-        let owner = Some(Owned { key: key.clone(), client: client.map(Arc::downgrade) });
+        let owner = Some(LaneOwnership { key: key.clone(), client: client.map(Arc::downgrade) });
         let lane =
             Arc::new(Lane::new(spec.name.clone(), declared, Arc::clone(&self.askers), owner, Arc::clone(&self.health)));
         lane.set_state(LinkState::Starting);
         table.insert(key, Arc::clone(&lane));
         let used = lane.take();
-        Ok(Choice::New(lane, used))
+        Ok(LaneChoice::New(lane, used))
     }
 
     /// Ends a lane that failed: the next call opens another one.
@@ -490,8 +517,8 @@ impl Lanes {
         unused
     }
 
-    fn remove(table: &mut HashMap<Key, Arc<Lane>, RandomState>, lane: &Arc<Lane>) {
-        let Some(Owned { key, .. }) = &lane.owner else { return };
+    fn remove(table: &mut HashMap<LaneKey, Arc<Lane>, RandomState>, lane: &Arc<Lane>) {
+        let Some(LaneOwnership { key, .. }) = &lane.owner else { return };
         if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
             table.remove(key);
         }

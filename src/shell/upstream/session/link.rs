@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::engine::handshake::Agreed;
-use crate::mcp::log::LogSwitch;
+use crate::engine::handshake::HandshakeAgreement;
+use crate::mcp::log::SessionLogLevel;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::http::exchange::HttpLink;
 use crate::upstream::line::connection::StdioLink;
@@ -15,7 +15,7 @@ pub enum LinkState {
     /// Lazy and at rest: nothing needs it.
     Idle,
     Starting,
-    Ready(Link),
+    Ready(UpstreamLink),
     Down {
         /// Time of the next start.
         until: Instant,
@@ -37,14 +37,14 @@ impl From<&LinkState> for UpstreamState {
 
 /// A connection to a running upstream that takes calls.
 #[derive(Clone, Debug)]
-pub enum Link {
+pub enum UpstreamLink {
     Stdio(StdioLink),
     Http(Arc<HttpLink>),
 }
 
-impl Link {
+impl UpstreamLink {
     /// Returns the log level that the server was asked for.
-    pub fn logs(&self) -> &LogSwitch {
+    pub fn logs(&self) -> &SessionLogLevel {
         match self {
             Self::Stdio(link) => &link.logs,
             Self::Http(link) => &link.logs,
@@ -60,7 +60,7 @@ impl Link {
         }
     }
 
-    pub fn agreed(&self) -> Agreed {
+    pub fn agreed(&self) -> HandshakeAgreement {
         match self {
             Self::Stdio(link) => link.agreed,
             Self::Http(link) => link.agreed,

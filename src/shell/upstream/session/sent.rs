@@ -2,23 +2,23 @@
 //! call.
 
 use crate::engine::ask::ClientAnswer;
-use crate::engine::call::{Outcome, Outgoing};
-use crate::engine::event::ExchangeEvent;
+use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::event::CallEvent;
 use crate::upstream::http::exchange::HttpExchange;
 use crate::upstream::line::call::StdioExchange;
-use crate::upstream::turns::InTurn;
+use crate::upstream::turns::SharedCallTurn;
 use crate::wire::raw::RawJson;
 
 /// A call on its connection.
 #[derive(Debug)]
-pub enum Sent {
+pub enum SentCall {
     Stdio(StdioExchange),
     Http(Box<HttpExchange>),
 }
 
-impl Sent {
-    /// Waits for the next event. Must not be called after [`ExchangeEvent::Done`].
-    pub async fn next(&mut self) -> ExchangeEvent {
+impl SentCall {
+    /// Waits for the next event. Must not be called after [`CallEvent::Done`].
+    pub async fn next(&mut self) -> CallEvent {
         match self {
             Self::Stdio(exchange) => exchange.next().await,
             Self::Http(exchange) => exchange.next().await,
@@ -26,9 +26,9 @@ impl Sent {
     }
 
     /// Waits for the outcome of the call and drops all earlier events.
-    pub async fn outcome(&mut self) -> Outcome {
+    pub async fn outcome(&mut self) -> CallOutcome {
         loop {
-            if let ExchangeEvent::Done(outcome) = self.next().await {
+            if let CallEvent::Done(outcome) = self.next().await {
                 return outcome;
             }
         }
@@ -36,7 +36,7 @@ impl Sent {
 
     /// Returns the call, after its end, if nothing of it was written. Over HTTP the request itself
     /// handles that case.
-    pub fn take_unsent(&mut self) -> Option<Box<Outgoing>> {
+    pub fn take_unsent(&mut self) -> Option<Box<OutgoingCall>> {
         match self {
             Self::Stdio(exchange) => exchange.take_unsent(),
             Self::Http(_) => None,
@@ -53,7 +53,7 @@ impl Sent {
 
     /// Parks the call: the client has all questions asked so far, and the call waits for their
     /// answers.
-    pub fn parked(&mut self, turn: InTurn) {
+    pub fn parked(&mut self, turn: SharedCallTurn) {
         match self {
             Self::Stdio(exchange) => exchange.parked(turn),
             Self::Http(exchange) => {

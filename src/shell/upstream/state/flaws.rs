@@ -1,8 +1,8 @@
 //! Lines for the operator about the definitions of one upstream that were repaired or withheld
 //! because they violate the protocol's schemas.
 
-use crate::catalog::inventory::{Flaw, Inventory};
-use crate::mcp::method::List;
+use crate::catalog::inventory::{DefinitionFlaw, Inventory};
+use crate::mcp::method::ItemList;
 use crate::wire::foreign;
 
 /// Most lines that are kept; further ones are counted.
@@ -12,7 +12,7 @@ const NAME: usize = 200;
 
 /// The flaws in an upstream's lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Flaws {
+pub struct ListFlaws {
     /// Number of repairs, including those without a line.
     pub repairs: usize,
     /// Lines about the first flaws: repairs and withheld items.
@@ -20,7 +20,7 @@ pub struct Flaws {
     pub more: usize,
 }
 
-impl Flaws {
+impl ListFlaws {
     pub fn of(inventory: &Inventory) -> Self {
         let mut flaws = Self::default();
         for flaw in inventory.flaws() {
@@ -31,12 +31,12 @@ impl Flaws {
     }
 }
 
-fn line(flaw: &Flaw<'_>) -> String {
+fn line(flaw: &DefinitionFlaw<'_>) -> String {
     let kind = match flaw.list {
-        List::Tools => "tool",
-        List::Prompts => "prompt",
-        List::Resources => "resource",
-        List::Templates => "resource template",
+        ItemList::Tools => "tool",
+        ItemList::Prompts => "prompt",
+        ItemList::Resources => "resource",
+        ItemList::Templates => "resource template",
     };
     let verb = if flaw.is_withheld { "withheld: " } else { "" };
     format!("{kind} `{}`: {verb}{}", foreign::short(flaw.key, NAME), flaw.line)

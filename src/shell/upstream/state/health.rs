@@ -17,28 +17,28 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::base::clock;
-use crate::base::tally::Tally;
+use crate::base::tally::LogTally;
 use crate::catalog::name::UpstreamName;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::state::http_error::HttpError;
-use crate::upstream::state::logbook::{Logbook, Origin};
+use crate::upstream::state::logbook::{LineOrigin, UpstreamLog};
 use crate::upstream::state::message_flaws::MessageFlaws;
-use crate::upstream::state::signs::Signs;
-use crate::upstream::state::standing::{SharedStanding, Standing};
+use crate::upstream::state::signs::LifeSigns;
+use crate::upstream::state::standing::{CredentialStanding, SharedCredentialStanding};
 
 /// The health of an upstream, shared by all code that talks to it.
 #[derive(Debug)]
-pub struct Health {
+pub struct UpstreamHealth {
     upstream: UpstreamName,
     metrics: UpstreamMetrics,
     /// True if the upstream is behind a URL, so that calls can notice more than the main lane does.
     is_remote: bool,
-    state: Mutex<State>,
+    state: Mutex<LaneHealth>,
     /// Start of the shown state, in milliseconds of uptime.
     since: AtomicU64,
-    signs: Signs,
-    standing: SharedStanding,
+    signs: LifeSigns,
+    standing: SharedCredentialStanding,
     last_error: Arc<ArcSwap<String>>,
     /// Last lines of stderr of the program that failed.
     stderr: ArcSwap<Vec<String>>,
@@ -48,15 +48,15 @@ pub struct Health {
     renewals: AtomicU64,
     /// True once another handle has the upstream's name, and its metrics.
     is_retired: AtomicBool,
-    pub lines: Lines,
-    pub log: Arc<Logbook>,
+    pub lines: LogLineTallies,
+    pub log: Arc<UpstreamLog>,
     /// Messages of the upstream that break the protocol.
     pub flaws: Arc<MessageFlaws>,
 }
 
 /// The state of the main lane, and the state that is shown for it.
 #[derive(Debug, Default)]
-struct State {
+struct LaneHealth {
     lane: UpstreamState,
     /// The state that is shown.
     shown: UpstreamState,
@@ -72,9 +72,9 @@ struct State {
     remedy: Option<&'static str>,
 }
 
-impl Health {
+impl UpstreamHealth {
     pub fn new(upstream: UpstreamName, metrics: UpstreamMetrics, is_remote: bool) -> Self {
-        let (log, last_error) = (Arc::<Logbook>::default(), Arc::<ArcSwap<String>>::default());
+        let (log, last_error) = (Arc::<UpstreamLog>::default(), Arc::<ArcSwap<String>>::default());
         let flaws = Arc::new(MessageFlaws::new(Arc::clone(&log), Arc::clone(&last_error)));
         Self {
             upstream,
@@ -82,14 +82,14 @@ impl Health {
             is_remote,
             state: Mutex::default(),
             since: AtomicU64::new(clock::millis(clock::uptime())),
-            signs: Signs::default(),
-            standing: SharedStanding::default(),
+            signs: LifeSigns::default(),
+            standing: SharedCredentialStanding::default(),
             last_error,
             stderr: ArcSwap::default(),
             ran_out: AtomicBool::new(false),
             renewals: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
-            lines: Lines::default(),
+            lines: LogLineTallies::default(),
             log,
             flaws,
         }
@@ -125,17 +125,17 @@ impl Health {
     }
 
     /// Forgets that the server rejected the credentials, and what the operator has to fix.
-    fn forgive(&self, state: &mut State) {
-        self.standing.swap(Standing::Admitted);
+    fn forgive(&self, state: &mut LaneHealth) {
+        self.standing.swap(CredentialStanding::Admitted);
         state.remedy = None;
     }
 
     /// Determines the shown state, and records its change.
-    fn measure(&self, state: &mut State) {
+    fn measure(&self, state: &mut LaneHealth) {
         let shown = self.shown(state);
         if std::mem::replace(&mut state.shown, shown) != shown {
             self.since.store(clock::millis(clock::uptime()), Ordering::Relaxed);
-            self.log.add(Origin::Headend, shown.into_str());
+            self.log.add(LineOrigin::Headend, shown.into_str());
         }
         if !self.is_retired.load(Ordering::Relaxed) {
             self.metrics.set_state(shown);
@@ -168,7 +168,7 @@ impl Health {
     }
 
     /// Determines the state to show.
-    fn shown(&self, state: &State) -> UpstreamState {
+    fn shown(&self, state: &LaneHealth) -> UpstreamState {
         use UpstreamState::{Down, Misconfigured, Ready, Starting};
         let lane = state.lane;
         if lane == Starting {
@@ -185,7 +185,7 @@ impl Health {
     }
 
     /// Returns whether the server accepts the gateway's credentials.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> CredentialStanding {
         self.standing.get()
     }
 
@@ -196,14 +196,14 @@ impl Health {
 
     /// Records whether an answer over HTTP accepts the gateway's credentials; logs a change. `why`
     /// is for operators.
-    pub fn stands(&self, standing: Standing, why: impl FnOnce() -> String) {
+    pub fn stands(&self, standing: CredentialStanding, why: impl FnOnce() -> String) {
         if self.standing.get() != standing {
             self.turn(standing, why);
         }
     }
 
     /// Changes the standing and logs that.
-    fn turn(&self, standing: Standing, why: impl FnOnce() -> String) {
+    fn turn(&self, standing: CredentialStanding, why: impl FnOnce() -> String) {
         let mut state = self.state.lock();
         if self.standing.swap(standing) == standing {
             return;
@@ -229,10 +229,12 @@ impl Health {
     /// Returns how to make the server accept the gateway; `None` if it does.
     fn way_in(&self) -> Option<Cow<'static, str>> {
         match self.standing.get() {
-            Standing::Admitted => None,
-            Standing::NeedsLogin => Some(format!("log in: `headend login {}`", self.upstream).into()),
-            Standing::LoginExpired => Some(format!("log in again: `headend login {}`", self.upstream).into()),
-            Standing::Refused => Some("renew its credentials in the configuration, then `headend reload`".into()),
+            CredentialStanding::Admitted => None,
+            CredentialStanding::NeedsLogin => Some(format!("log in: `headend login {}`", self.upstream).into()),
+            CredentialStanding::LoginExpired => Some(format!("log in again: `headend login {}`", self.upstream).into()),
+            CredentialStanding::Refused => {
+                Some("renew its credentials in the configuration, then `headend reload`".into())
+            }
         }
     }
 
@@ -367,7 +369,7 @@ impl Health {
 
     /// Logs an error and keeps it as the last one.
     pub fn failed(&self, why: String) {
-        self.log.add(Origin::Headend, &why);
+        self.log.add(LineOrigin::Headend, &why);
         self.last_error.store(Arc::new(why));
     }
 
@@ -379,36 +381,36 @@ impl Health {
 
 /// Counts of the log lines about an upstream that it or its clients can cause without a bound.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LogLineTallies {
     /// Changes of its state that answers and their absence make.
-    pub states: Tally,
+    pub states: LogTally,
     /// Sessions that it forgot and that were opened anew.
-    pub renewed: Tally,
+    pub renewed: LogTally,
     /// Clients' own sessions that ended.
-    pub sessions: Tally,
+    pub sessions: LogTally,
     /// Resource subscriptions that it lost.
-    pub subscriptions: Tally,
+    pub subscriptions: LogTally,
     /// Questions that were declined.
-    pub declined: Tally,
+    pub declined: LogTally,
     /// Parts of its lists that are not offered.
-    pub lists: Tally,
+    pub lists: LogTally,
     /// Inventories that are not on disk.
-    pub unkept: Tally,
+    pub unkept: LogTally,
     /// Lists that could not be read, and that can be again.
-    pub unread: Tally,
+    pub unread: LogTally,
 }
 
-impl Default for Lines {
+impl Default for LogLineTallies {
     fn default() -> Self {
         Self {
-            states: Tally::of(20),
-            renewed: Tally::of(5),
-            sessions: Tally::of(5),
-            subscriptions: Tally::of(5),
-            declined: Tally::of(20),
-            lists: Tally::of(50),
-            unkept: Tally::of(1),
-            unread: Tally::of(20),
+            states: LogTally::of(20),
+            renewed: LogTally::of(5),
+            sessions: LogTally::of(5),
+            subscriptions: LogTally::of(5),
+            declined: LogTally::of(20),
+            lists: LogTally::of(50),
+            unkept: LogTally::of(1),
+            unread: LogTally::of(20),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 
-use crate::engine::failure::Executed;
-use crate::upstream::state::standing::Standing;
+use crate::engine::failure::ExecutionDoubt;
+use crate::upstream::state::standing::CredentialStanding;
 
 /// The failure of an exchange with an upstream outside of calls: probing, lists, streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum HttpError {
     /// The connection broke after the request was sent.
     Broken(String),
     /// HTTP 401 or 403: the server wants other credentials and has not looked at the message.
-    Unadmitted(Standing, StatusCode),
+    Unadmitted(CredentialStanding, StatusCode),
     /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the
     /// server.
     NoToken(String),
@@ -28,7 +28,7 @@ pub enum HttpError {
     Elsewhere(String),
     Protocol(String),
     /// There was no room for the message: for the request, or for the answer.
-    NoRoom(Executed),
+    NoRoom(ExecutionDoubt),
 }
 
 impl HttpError {
@@ -69,13 +69,15 @@ impl std::fmt::Display for HttpError {
         match self {
             Self::Connect(why) | Self::NoDescriptor(why) => write!(f, "connect: {why}"),
             Self::Broken(why) => write!(f, "connection broken: {why}"),
-            Self::Unadmitted(Standing::Refused | Standing::Admitted, status) => {
+            Self::Unadmitted(CredentialStanding::Refused | CredentialStanding::Admitted, status) => {
                 write!(f, "the server refuses the gateway's credentials with HTTP status {status}")
             }
-            Self::Unadmitted(Standing::NeedsLogin, status) => {
+            Self::Unadmitted(CredentialStanding::NeedsLogin, status) => {
                 write!(f, "the server wants a login (HTTP status {status})")
             }
-            Self::Unadmitted(Standing::LoginExpired, _) => f.write_str("the login has expired or was revoked"),
+            Self::Unadmitted(CredentialStanding::LoginExpired, _) => {
+                f.write_str("the login has expired or was revoked")
+            }
             Self::NoToken(why) | Self::MoreScopes(why) | Self::Elsewhere(why) => f.write_str(why),
             Self::Status(status) => write!(f, "HTTP status {status}"),
             Self::Protocol(why) => f.write_str(why),

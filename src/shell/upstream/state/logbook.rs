@@ -15,16 +15,16 @@ const BYTES: usize = 128 << 10;
 
 /// The log of one handle.
 #[derive(Debug)]
-pub struct Logbook {
+pub struct UpstreamLog {
     /// A random number that distinguishes this log from that of a handle that it replaced.
     pub id: u64,
-    kept: Mutex<Kept>,
+    kept: Mutex<LogLines>,
     more: Notify,
 }
 
 /// The lines of a log.
 #[derive(Debug, Default)]
-struct Kept {
+struct LogLines {
     lines: VecDeque<LogLine>,
     bytes: usize,
     /// Number of the line that was added last.
@@ -34,7 +34,7 @@ struct Kept {
 /// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub enum Origin {
+pub enum LineOrigin {
     Stderr,
     Headend,
 }
@@ -46,20 +46,20 @@ pub struct LogLine {
     pub number: u64,
     /// Time in milliseconds since 1970.
     pub at: u64,
-    pub origin: Origin,
+    pub origin: LineOrigin,
     pub text: String,
 }
 
-impl Default for Logbook {
+impl Default for UpstreamLog {
     fn default() -> Self {
         // 53 bits, which every JSON parser preserves.
         Self { id: u64::from_be_bytes(clock::random()) >> 11, kept: Mutex::default(), more: Notify::new() }
     }
 }
 
-impl Logbook {
+impl UpstreamLog {
     /// Adds a line and drops the oldest ones beyond the limits.
-    pub fn add(&self, origin: Origin, text: &str) {
+    pub fn add(&self, origin: LineOrigin, text: &str) {
         let mut kept = self.kept.lock();
         kept.last += 1;
         kept.bytes += text.len();
@@ -104,27 +104,27 @@ mod tests {
 
     #[test]
     fn the_newest_lines_are_kept_within_the_bounds() {
-        let book = Logbook::default();
-        (0..2000).for_each(|number| book.add(Origin::Stderr, &format!("line {number}")));
+        let book = UpstreamLog::default();
+        (0..2000).for_each(|number| book.add(LineOrigin::Stderr, &format!("line {number}")));
         let kept = book.after(0, usize::MAX);
         assert_eq!((kept.len(), kept[0].number, kept[0].text.as_str()), (LINES, 1001, "line 1000"));
         assert_eq!(book.after(1998, 10).iter().map(|line| line.number).collect::<Vec<_>>(), [1999, 2000]);
         assert_eq!(book.after(0, 2).iter().map(|line| line.number).collect::<Vec<_>>(), [1999, 2000]);
-        (0..100).for_each(|_| book.add(Origin::Headend, &"x".repeat(4096)));
+        (0..100).for_each(|_| book.add(LineOrigin::Headend, &"x".repeat(4096)));
         let bytes: usize = book.after(0, usize::MAX).iter().map(|line| line.text.len()).sum();
         assert!(bytes <= BYTES, "{bytes}");
-        book.add(Origin::Headend, &"y".repeat(2 * BYTES));
+        book.add(LineOrigin::Headend, &"y".repeat(2 * BYTES));
         assert_eq!(book.after(0, usize::MAX).len(), 1, "a line that is longer than all room is the only one");
     }
 
     #[tokio::test]
     async fn a_reader_waits_for_the_next_line() {
-        let book = Logbook::default();
-        book.add(Origin::Headend, "starting");
+        let book = UpstreamLog::default();
+        book.add(LineOrigin::Headend, "starting");
         book.more_than(0).await;
         let write = async {
             tokio::task::yield_now().await;
-            book.add(Origin::Headend, "ready");
+            book.add(LineOrigin::Headend, "ready");
         };
         tokio::join!(book.more_than(1), write);
         assert_eq!(book.after(1, 10)[0].text, "ready");

@@ -12,13 +12,13 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::base::clock;
-use crate::base::tally::Tally;
+use crate::base::tally::LogTally;
 use crate::config::secret::{Secret, is_secret_name};
-use crate::config::{Target, Upstream};
+use crate::config::{UpstreamSettings, UpstreamTarget};
 use crate::upstream::state::last_words::LastWords;
-use crate::upstream::state::logbook::{Logbook, Origin};
+use crate::upstream::state::logbook::{LineOrigin, UpstreamLog};
 use crate::wire::quirk::Quirk;
-use crate::wire::unreadable::Unreadable;
+use crate::wire::unreadable::UnreadableBytes;
 
 /// Number of access tokens that are hidden.
 const TOKENS: usize = 2;
@@ -28,15 +28,15 @@ const NAMED: u64 = 20;
 /// The counts of one upstream, and the logs in which its messages are described.
 #[derive(Debug)]
 pub struct MessageFlaws {
-    log: Arc<Logbook>,
+    log: Arc<UpstreamLog>,
     last_error: Arc<ArcSwap<String>>,
-    state: Mutex<State>,
-    named: Tally,
+    state: Mutex<MessageFlawCounts>,
+    named: LogTally,
 }
 
 /// The counts, and the values to remove from texts.
 #[derive(Debug, Default)]
-struct State {
+struct MessageFlawCounts {
     /// Messages with a quirk, in the order in which the quirks first occurred.
     quirks: Vec<(Quirk, u64)>,
     unreadable: u64,
@@ -50,7 +50,7 @@ struct State {
     tokens: VecDeque<LastWords>,
 }
 
-impl State {
+impl MessageFlawCounts {
     /// Removes the values that the server was given from a text, which may end within one of them.
     fn shown(&self, text: &str) -> String {
         let words = self.words.iter().chain(&self.tokens);
@@ -74,8 +74,8 @@ impl UnreadMessage {
 }
 
 impl MessageFlaws {
-    pub fn new(log: Arc<Logbook>, last_error: Arc<ArcSwap<String>>) -> Self {
-        Self { log, last_error, state: Mutex::default(), named: Tally::of(NAMED) }
+    pub fn new(log: Arc<UpstreamLog>, last_error: Arc<ArcSwap<String>>) -> Self {
+        Self { log, last_error, state: Mutex::default(), named: LogTally::of(NAMED) }
     }
 
     /// Sets the values that are removed from messages from here on.
@@ -93,9 +93,9 @@ impl MessageFlaws {
     }
 
     /// Hides all values that a server behind a URL is given.
-    pub fn hide_given(&self, spec: &Upstream) {
+    pub fn hide_given(&self, spec: &UpstreamSettings) {
         let mut given = spec.expanded.clone();
-        if let Target::Http { url, headers, .. } = &spec.target {
+        if let UpstreamTarget::Http { url, headers, .. } = &spec.target {
             for (name, value) in url.query_pairs().filter(|(name, _)| is_secret_name(name)) {
                 given.push((name.into_owned(), Secret::new(value.into_owned())));
             }
@@ -130,11 +130,11 @@ impl MessageFlaws {
         }
         state.quirks.push((quirk, 1));
         drop(state);
-        self.log.add(Origin::Headend, &format!("its messages break the protocol: {}", quirk.sentence()));
+        self.log.add(LineOrigin::Headend, &format!("its messages break the protocol: {}", quirk.sentence()));
     }
 
     /// Counts and describes a message that cannot be read.
-    pub fn unread(&self, message: &Unreadable) {
+    pub fn unread(&self, message: &UnreadableBytes) {
         let mut state = self.state.lock();
         state.unreadable += 1;
         let start = state.shown(&message.start);
@@ -150,7 +150,7 @@ impl MessageFlaws {
         }
         if let Some(count) = self.named.count(clock::uptime()) {
             let since = if count > 1 { format!(" (with those before it {count})") } else { String::new() };
-            self.log.add(Origin::Headend, &format!("a message could not be read{since}: {text}"));
+            self.log.add(LineOrigin::Headend, &format!("a message could not be read{since}: {text}"));
         }
     }
 
@@ -190,8 +190,8 @@ fn without_bearer(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn flaws() -> (MessageFlaws, Arc<Logbook>, Arc<ArcSwap<String>>) {
-        let (log, last) = (Arc::<Logbook>::default(), Arc::<ArcSwap<String>>::default());
+    fn flaws() -> (MessageFlaws, Arc<UpstreamLog>, Arc<ArcSwap<String>>) {
+        let (log, last) = (Arc::<UpstreamLog>::default(), Arc::<ArcSwap<String>>::default());
         (MessageFlaws::new(Arc::clone(&log), Arc::clone(&last)), log, last)
     }
 
@@ -199,15 +199,15 @@ mod tests {
     fn what_cannot_be_read_is_named_without_the_values_that_the_server_was_given() {
         let (flaws, log, last) = flaws();
         flaws.hide(LastWords::of(&[("TOKEN".to_owned(), Secret::new("hunter22".to_owned()))]));
-        flaws.unread(&Unreadable::no_json(br#"{"a":NaN,"b":"hunter22","c":"Bearer abc.def-1"}"#));
+        flaws.unread(&UnreadableBytes::no_json(br#"{"a":NaN,"b":"hunter22","c":"Bearer abc.def-1"}"#));
         let line = log.after(0, 9)[0].text.clone();
         assert!(line.contains("`NaN`") && line.contains("$TOKEN") && line.contains("Bearer ..\""), "{line}");
         assert!(!line.contains("hunter22") && !line.contains("abc.def"), "{line}");
         assert_eq!(last.load().as_str(), line);
-        flaws.unread(&Unreadable::no_json(b"listening"));
+        flaws.unread(&UnreadableBytes::no_json(b"listening"));
         assert_eq!(last.load().as_str(), line, "a log line in the wrong place is no error");
         assert!(flaws.lines()[0].starts_with("could not be read (messages: 2)"), "{:?}", flaws.lines());
-        let told = Unreadable::no_json(br#"{"a":NaN}"#).why;
+        let told = UnreadableBytes::no_json(br#"{"a":NaN}"#).why;
         let why = flaws.completed(format!("in vain: {told}"));
         assert!(why.ends_with(r#"Bearer .."}"#), "{why}");
         let other = "in vain".to_owned();
@@ -225,10 +225,10 @@ mod tests {
         for token in ["canary-a.b-1", "canary-c.d-2", "canary-e.f-3"] {
             flaws.hide_token(Secret::new(token.to_owned()));
         }
-        flaws.unread(&Unreadable::no_json(
+        flaws.unread(&UnreadableBytes::no_json(
             br#"{"a":NaN,"url":"/mcp?api_key=hunter22&page=home","t":"canary-e.f-3","u":"canary-c.d-2"}"#,
         ));
-        flaws.unread(&Unreadable::no_json(format!("{{\"a\":\"{}canary-e.f-3\"}}", "x".repeat(185)).as_bytes()));
+        flaws.unread(&UnreadableBytes::no_json(format!("{{\"a\":\"{}canary-e.f-3\"}}", "x".repeat(185)).as_bytes()));
         let lines: Vec<String> = log.after(0, 9).iter().map(|line| line.text.clone()).collect();
         assert!(!lines.iter().any(|line| line.contains("canary") || line.contains("hunter22")), "{lines:?}");
         assert!(
@@ -241,7 +241,7 @@ mod tests {
     fn a_flood_has_few_lines_and_every_message_is_counted() {
         let (flaws, log, _) = flaws();
         for _ in 0..1000 {
-            flaws.unread(&Unreadable::no_json(b"{"));
+            flaws.unread(&UnreadableBytes::no_json(b"{"));
             flaws.read(Quirk::Array);
         }
         assert_eq!(log.after(0, usize::MAX).len(), 21);

@@ -12,7 +12,7 @@ const FAILING: u32 = 3;
 
 /// The latest signs of life, and whether one is wanted.
 #[derive(Debug, Default)]
-pub(super) struct Signs {
+pub(super) struct LifeSigns {
     /// True if the last attempt to connect failed.
     unreachable: AtomicBool,
     /// Calls in a row that were answered with HTTP status 5xx.
@@ -22,7 +22,7 @@ pub(super) struct Signs {
     doubts: Notify,
 }
 
-impl Signs {
+impl LifeSigns {
     pub(super) fn is_unreachable(&self) -> bool {
         self.unreachable.load(Ordering::Relaxed)
     }

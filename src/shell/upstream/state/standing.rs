@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::Notify;
 
 use crate::catalog::name::UpstreamName;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::telemetry::upstream_state::UpstreamState;
 
 /// The verdict of the server's last answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
-pub enum Standing {
+pub enum CredentialStanding {
     /// The server accepts the credentials and processes messages.
     #[default]
     Admitted,
@@ -24,7 +24,7 @@ pub enum Standing {
     Refused,
 }
 
-impl Standing {
+impl CredentialStanding {
     /// Returns the resulting state of the upstream; `None` if the connection decides it.
     pub const fn state(self) -> Option<UpstreamState> {
         match self {
@@ -42,25 +42,25 @@ impl Standing {
 }
 
 /// Creates the failure of a call whose upstream waits for a login.
-pub(crate) fn needs_login(upstream: &UpstreamName) -> Failure {
+pub(crate) fn needs_login(upstream: &UpstreamName) -> CallFailure {
     let detail = format!(
         "The server `{upstream}` wants a login, which only the operator of headend can give. The call was not made. \
          Tell the user that a login is needed, and repeat the call afterwards."
     );
     let login = Some(upstream.as_str().into());
-    Failure { login, ..Failure::new(Reason::NeedsLogin, Executed::No, detail) }
+    CallFailure { login, ..CallFailure::new(FailureReason::NeedsLogin, ExecutionDoubt::No, detail) }
 }
 
 /// A standing that tasks share.
 #[derive(Debug, Default)]
-pub(crate) struct SharedStanding {
+pub(crate) struct SharedCredentialStanding {
     standing: AtomicU8,
     changed: Notify,
 }
 
-impl SharedStanding {
-    pub(crate) fn get(&self) -> Standing {
-        Standing::from_repr(self.standing.load(Ordering::Relaxed)).unwrap_or_default()
+impl SharedCredentialStanding {
+    pub(crate) fn get(&self) -> CredentialStanding {
+        CredentialStanding::from_repr(self.standing.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// Waits for the next change, from this call on.
@@ -69,11 +69,11 @@ impl SharedStanding {
     }
 
     /// Sets the standing and returns the previous one.
-    pub(crate) fn swap(&self, standing: Standing) -> Standing {
+    pub(crate) fn swap(&self, standing: CredentialStanding) -> CredentialStanding {
         let before = self.standing.swap(standing as u8, Ordering::Relaxed);
         if before != standing as u8 {
             self.changed.notify_waiters();
         }
-        Standing::from_repr(before).unwrap_or_default()
+        CredentialStanding::from_repr(before).unwrap_or_default()
     }
 }

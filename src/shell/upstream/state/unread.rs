@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::base::clock;
-use crate::catalog::inventory::{Gap, Inventory};
+use crate::catalog::inventory::{Inventory, ListGap};
 use crate::catalog::name::UpstreamName;
-use crate::engine::lists::Trouble;
-use crate::mcp::method::List;
+use crate::engine::lists::ListTrouble;
+use crate::mcp::method::ItemList;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::state::health::Health;
+use crate::upstream::state::health::UpstreamHealth;
 
 /// Number of attempts, about half a minute, after which an unknown list no longer keeps a lazy
 /// upstream from resting, if the upstream offers anything else.
@@ -21,7 +21,7 @@ const ENOUGH: u32 = 5;
 
 /// The clients for which a list is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Readers {
+pub enum ListReaders {
     Everyone,
     /// Clients that can be asked, see [`crate::upstream::actor::listing`].
     Askers,
@@ -31,15 +31,15 @@ pub enum Readers {
 
 /// A list that could not be read.
 #[derive(Clone, Debug)]
-pub struct Unread {
-    pub list: List,
-    readers: Readers,
-    pub trouble: Trouble,
+pub struct UnreadList {
+    pub list: ItemList,
+    readers: ListReaders,
+    pub trouble: ListTrouble,
     /// Uptime at its first failure.
     since: Duration,
 }
 
-impl Unread {
+impl UnreadList {
     pub fn age(&self) -> Duration {
         clock::uptime().saturating_sub(self.since)
     }
@@ -50,7 +50,7 @@ impl Unread {
 pub struct UnreadLists {
     upstream: UpstreamName,
     metrics: UpstreamMetrics,
-    state: Mutex<State>,
+    state: Mutex<UnreadListState>,
     /// Fires when the operator wants the lists to be read now.
     pub now: Arc<Notify>,
     /// Fires like [`Self::now`], for lists of programs as clients see them that can be asked for
@@ -60,16 +60,16 @@ pub struct UnreadLists {
 
 /// The lists that were not read, and those of which nothing is known.
 #[derive(Debug, Default)]
-struct State {
-    unread: Vec<Unread>,
+struct UnreadListState {
+    unread: Vec<UnreadList>,
     /// Lists of which nothing is known.
-    unknown: Vec<List>,
+    unknown: Vec<ItemList>,
     /// True if nothing is offered at all.
     is_empty: bool,
 }
 
-impl State {
-    fn of(&self, list: List) -> impl Iterator<Item = &Unread> {
+impl UnreadListState {
+    fn of(&self, list: ItemList) -> impl Iterator<Item = &UnreadList> {
         self.unread.iter().filter(move |unread| unread.list == list)
     }
 }
@@ -82,15 +82,16 @@ impl UnreadLists {
 
     /// Returns the lists that could not be read, in the order of their first failures. Each list
     /// occurs once, preferably with the failure for everyone.
-    pub fn all(&self) -> Vec<Unread> {
+    pub fn all(&self) -> Vec<UnreadList> {
         let state = self.state.lock();
-        let first = |unread: &&Unread| state.of(unread.list).map(|other| other.readers).min() == Some(unread.readers);
+        let first =
+            |unread: &&UnreadList| state.of(unread.list).map(|other| other.readers).min() == Some(unread.readers);
         state.unread.iter().filter(first).cloned().collect()
     }
 
     /// Records how a reading ended. A list counts as read once it is read for all of its readers.
     /// Logs one line for each change, not for each attempt.
-    pub fn told(&self, list: List, readers: Readers, trouble: Option<Trouble>, health: &Health) {
+    pub fn told(&self, list: ItemList, readers: ListReaders, trouble: Option<ListTrouble>, health: &UpstreamHealth) {
         let mut state = self.state.lock();
         let is_known = state.of(list).any(|unread| unread.readers != readers);
         let unread = &mut state.unread;
@@ -110,7 +111,7 @@ impl UnreadLists {
                     tracing::warn!(upstream.name = %self.upstream, list = name, error = %trouble.why, retry_ms, count, "list not read; its items stay as they are known");
                 }
                 health.failed(health.flaws.completed(format!("`{name}`: {}", trouble.why)));
-                unread.push(Unread { list, readers, trouble, since: clock::uptime() });
+                unread.push(UnreadList { list, readers, trouble, since: clock::uptime() });
             }
             (Some(at), None) => {
                 unread.remove(at);
@@ -119,16 +120,16 @@ impl UnreadLists {
                 }
             }
         }
-        let lists = List::ALL.into_iter().filter(|list| state.of(*list).next().is_some()).count();
+        let lists = ItemList::ALL.into_iter().filter(|list| state.of(*list).next().is_some()).count();
         self.metrics.unread_lists(lists);
     }
 
     /// Records which lists are known now.
     pub fn known(&self, inventory: &Inventory) {
-        let is_unread = |list: List| matches!(inventory.gap(list), Some(Gap::Awaited | Gap::Unread));
-        let is_unknown = |list: &List| is_unread(*list) && inventory.items(*list).is_empty();
+        let is_unread = |list: ItemList| matches!(inventory.gap(list), Some(ListGap::Awaited | ListGap::Unread));
+        let is_unknown = |list: &ItemList| is_unread(*list) && inventory.items(*list).is_empty();
         let mut state = self.state.lock();
-        state.unknown = List::ALL.into_iter().filter(is_unknown).collect();
+        state.unknown = ItemList::ALL.into_iter().filter(is_unknown).collect();
         state.is_empty = inventory.is_empty();
     }
 
@@ -136,8 +137,9 @@ impl UnreadLists {
     /// offers nothing would never be started again.
     pub fn may_rest(&self) -> bool {
         let state = self.state.lock();
-        let was_tried =
-            |list: &List| state.unread.iter().any(|unread| unread.list == *list && unread.trouble.attempts >= ENOUGH);
+        let was_tried = |list: &ItemList| {
+            state.unread.iter().any(|unread| unread.list == *list && unread.trouble.attempts >= ENOUGH)
+        };
         state.unknown.is_empty() || (!state.is_empty && state.unknown.iter().all(was_tried))
     }
 }
@@ -149,38 +151,38 @@ mod tests {
     use crate::telemetry::metrics::Metrics;
     use crate::wire::raw::RawJson;
 
-    fn trouble(attempts: u32) -> Option<Trouble> {
-        Some(Trouble { why: "refused".to_owned(), attempts, again: clock::now() })
+    fn trouble(attempts: u32) -> Option<ListTrouble> {
+        Some(ListTrouble { why: "refused".to_owned(), attempts, again: clock::now() })
     }
 
     #[test]
     fn a_lazy_upstream_rests_when_something_is_known_of_every_list_or_was_tried_long_enough() {
         let name = UpstreamName::parse("crm").unwrap();
         let metrics = Metrics::new().unwrap().upstream("crm");
-        let health = Health::new(name.clone(), metrics.clone(), true);
+        let health = UpstreamHealth::new(name.clone(), metrics.clone(), true);
         let unread = UnreadLists::new(name, metrics);
         let mut inventory = Inventory::default();
         unread.known(&inventory);
         assert!(unread.may_rest(), "a server may have nothing");
-        inventory.set_gap(List::Prompts, Some(Gap::Askers));
+        inventory.set_gap(ItemList::Prompts, Some(ListGap::Askers));
         unread.known(&inventory);
         assert!(unread.may_rest(), "the list that is for everyone was read");
-        inventory.set_gap(List::Prompts, Some(Gap::Unread));
+        inventory.set_gap(ItemList::Prompts, Some(ListGap::Unread));
         unread.known(&inventory);
-        unread.told(List::Prompts, Readers::Everyone, trouble(ENOUGH), &health);
+        unread.told(ItemList::Prompts, ListReaders::Everyone, trouble(ENOUGH), &health);
         assert!(!unread.may_rest(), "nothing is offered");
-        let tool = Definition::read(List::Tools, &RawJson::trusted(r#"{"name":"a"}"#)).unwrap();
-        inventory.replace(List::Tools, vec![tool]);
+        let tool = Definition::read(ItemList::Tools, &RawJson::trusted(r#"{"name":"a"}"#)).unwrap();
+        inventory.replace(ItemList::Tools, vec![tool]);
         unread.known(&inventory);
         for (attempts, may) in [(1, false), (ENOUGH - 1, false), (ENOUGH, true)] {
-            unread.told(List::Prompts, Readers::Everyone, trouble(attempts), &health);
+            unread.told(ItemList::Prompts, ListReaders::Everyone, trouble(attempts), &health);
             assert_eq!(unread.may_rest(), may, "{attempts}");
         }
-        inventory.set_gap(List::Tools, Some(Gap::Unread));
+        inventory.set_gap(ItemList::Tools, Some(ListGap::Unread));
         unread.known(&inventory);
         assert!(unread.may_rest(), "its tools are known from before");
         assert_eq!(unread.all().len(), 1);
-        unread.told(List::Prompts, Readers::Everyone, None, &health);
+        unread.told(ItemList::Prompts, ListReaders::Everyone, None, &health);
         assert!(unread.all().is_empty());
     }
 
@@ -188,18 +190,18 @@ mod tests {
     fn a_list_that_is_read_for_some_stays_unread_for_the_others() {
         let name = UpstreamName::parse("crm").unwrap();
         let metrics = Metrics::new().unwrap().upstream("crm");
-        let health = Health::new(name.clone(), metrics.clone(), true);
+        let health = UpstreamHealth::new(name.clone(), metrics.clone(), true);
         let unread = UnreadLists::new(name, metrics);
         let attempts = || unread.all().iter().map(|unread| unread.trouble.attempts).collect::<Vec<_>>();
-        unread.told(List::Tools, Readers::Askers, trouble(7), &health);
-        unread.told(List::Tools, Readers::Everyone, trouble(1), &health);
+        unread.told(ItemList::Tools, ListReaders::Askers, trouble(7), &health);
+        unread.told(ItemList::Tools, ListReaders::Everyone, trouble(1), &health);
         assert_eq!(attempts(), [1], "one list");
-        unread.told(List::Tools, Readers::Askers, None, &health);
+        unread.told(ItemList::Tools, ListReaders::Askers, None, &health);
         assert_eq!(attempts(), [1], "for everyone it was not read");
-        unread.told(List::Tools, Readers::Askers, trouble(8), &health);
-        unread.told(List::Tools, Readers::Everyone, None, &health);
+        unread.told(ItemList::Tools, ListReaders::Askers, trouble(8), &health);
+        unread.told(ItemList::Tools, ListReaders::Everyone, None, &health);
         assert_eq!(attempts(), [8]);
-        unread.told(List::Tools, Readers::Askers, None, &health);
+        unread.told(ItemList::Tools, ListReaders::Askers, None, &health);
         assert!(unread.all().is_empty());
     }
 }

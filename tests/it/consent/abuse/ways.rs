@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use super::*;
-use crate::harness::World;
+use crate::harness::TestHome;
 use crate::stdio::Pipe;
 use crate::steps::ways::{PATIENCE, call_and_hear, echo, is_list_change, setup, through_a_pipe};
 
-fn open_prompts(world: &World) -> Vec<Value> {
+fn open_prompts(world: &TestHome) -> Vec<Value> {
     let output = world.run(&["approvals", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -16,7 +16,7 @@ fn open_prompts(world: &World) -> Vec<Value> {
 
 #[test]
 fn a_client_at_a_pipe_of_its_own_is_asked() {
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let (setup, log) = setup();
         let (world, config) = setup.write();
         let pipe = Pipe::start(&world, &config, &["--no-daemon"]);
@@ -30,7 +30,7 @@ fn a_client_at_a_pipe_of_its_own_is_asked() {
 fn another_process_answers_for_a_gateway_without_a_daemon() {
     let (setup, log) = setup();
     let (world, config) = setup.write();
-    let mut client = Mcp::stdio_with(Pipe::start(&world, &config, &["--no-daemon"]), Era::LEGACY, forms());
+    let mut client = Mcp::stdio_with(Pipe::start(&world, &config, &["--no-daemon"]), ClientEra::LEGACY, forms());
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
     for (command, text, executed) in [("approve", "yes", true), ("deny", "no", false)] {
         let (id, question) = call_and_hear(&mut client, text);
@@ -59,11 +59,11 @@ fn held(id: &str, client: &Mcp, text: &str) -> String {
 
 #[test]
 fn a_program_of_its_own_holds_calls_and_ends_when_its_pipe_is_closed_while_one_is_held() {
-    let place = Setup::new();
-    let log = Log::new(&place.world.path("work"), "fx");
+    let place = GatewaySetup::new();
+    let log = InputLog::new(&place.world.path("work"), "fx");
     let policy = format!("default = \"ask\"\n[policy.consent]\n{LONG}");
     let (world, config) = place.policy(&policy).fake("fx", &Fake::stdio("legacy").logging(&log)).write();
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), era);
         eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
         let text = format!("approved {era:?}");

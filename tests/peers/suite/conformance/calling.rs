@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::cell::{Cell, Outcome};
+use super::cell::{Cell, SuiteOutput};
 use super::record;
 use super::schema::Side;
 use super::tap::{PipeTap, Tap};
-use super::{Revision, Verdict};
-use crate::harness::{World, headend};
-use crate::peers::Peers;
+use super::{CellVerdict, SuiteRevision};
+use crate::harness::{TestHome, headend};
+use crate::peers::PeerFolders;
 use crate::process::{output_within, said};
 
 /// Beginning of the names of scenarios about authorization.
@@ -24,11 +24,11 @@ const SCENARIO: Duration = Duration::from_secs(60);
 
 /// Plays the client scenarios of a revision with a client of that era, except those that the cell
 /// leaves out as a group.
-pub(super) fn play(revision: Revision, cell: &str, client: &'static str) {
-    let Some(peers) = Peers::find() else { return };
+pub(super) fn play(revision: SuiteRevision, cell: &str, client: &'static str) {
+    let Some(peers) = PeerFolders::find() else { return };
     let suite = Suite { peers, revision, client };
     let expected = Cell::read(cell);
-    let mut verdict = Verdict::new(cell);
+    let mut verdict = CellVerdict::new(cell);
     let mut failed = BTreeSet::new();
     let mut told = Vec::new();
     let mut successes = 0;
@@ -62,13 +62,13 @@ pub(super) fn play(revision: Revision, cell: &str, client: &'static str) {
 /// The installed suite, and the program that plays the client.
 #[derive(Debug)]
 struct Suite {
-    peers: Peers,
-    revision: Revision,
+    peers: PeerFolders,
+    revision: SuiteRevision,
     client: &'static str,
 }
 
 impl Suite {
-    fn command(&self, world: &World) -> Command {
+    fn command(&self, world: &TestHome) -> Command {
         let mut command = world.command(self.peers.node().to_str().unwrap());
         command.arg(self.peers.package("conformance").join("dist/index.js"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -78,7 +78,7 @@ impl Suite {
     /// Returns the client scenarios that the suite has for this revision, and whether they are
     /// scored.
     fn scenarios(&self) -> Vec<(String, bool)> {
-        let world = World::new();
+        let world = TestHome::new();
         let mut command = self.command(&world);
         command.args(["list", "--requirements", self.revision]);
         let listed = output_within(command.spawn().unwrap(), SCENARIO, "the list of scenarios");
@@ -92,11 +92,11 @@ impl Suite {
     }
 
     /// Plays one scenario. Returns how many of its checks succeeded; the error says what happened.
-    fn play(&self, scenario: &str, is_scored: bool, verdict: &mut Verdict) -> Result<usize, String> {
+    fn play(&self, scenario: &str, is_scored: bool, verdict: &mut CellVerdict) -> Result<usize, String> {
         if scenario.starts_with(LOGINS) {
             return self.play_login(scenario, is_scored);
         }
-        let world = World::new();
+        let world = TestHome::new();
         let tap = Tap::start();
         let pipes = PipeTap::new(&world.path("work"), "driver");
         let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
@@ -114,7 +114,7 @@ impl Suite {
         verdict.messages(&place("to the mock"), Side::Client, &record::of_http(&tap.all(), self.revision));
         // The suite makes a folder of a group's name.
         let (group, name) = scenario.rsplit_once('/').unwrap_or(("", scenario));
-        let outcome = Outcome::read(&world.path("work/results").join(group), &[name.to_owned()]);
+        let outcome = SuiteOutput::read(&world.path("work/results").join(group), &[name.to_owned()]);
         let passed = judged.status.success() && outcome.passed();
         if passed { Ok(outcome.successes()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }
     }
@@ -122,7 +122,7 @@ impl Suite {
     /// Plays a scenario about authorization, without a relay: a server's metadata is about its own
     /// address. Many of the checks are recommendations; one that is not followed fails it.
     fn play_login(&self, scenario: &str, is_scored: bool) -> Result<usize, String> {
-        let world = World::new();
+        let world = TestHome::new();
         let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
         let driver = crate::ground::root().join("tests/peers/conformance-login.mjs");
         let driver = format!("{} {}", quoted(&self.peers.node()), quoted(&driver));
@@ -136,7 +136,7 @@ impl Suite {
         }
         let judged = output_within(command.spawn().unwrap(), SCENARIO, scenario);
         let (_, name) = scenario.split_once('/').unwrap_or_default();
-        let outcome = Outcome::read(&world.path("work/results/auth"), &[name.to_owned()]);
+        let outcome = SuiteOutput::read(&world.path("work/results/auth"), &[name.to_owned()]);
         // A refusal of the driver is right if the scenario is about one; the suite judges that.
         let passed = judged.status.success() && outcome.passed() && outcome.warnings() == 0;
         if passed { Ok(outcome.successes()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }

@@ -109,11 +109,11 @@ pub(super) fn check_folder(cells: &BTreeSet<String>) {
 
 /// The suite's output for a scenario: one object a check.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct SuiteOutput {
     checks: Vec<Value>,
 }
 
-impl Outcome {
+impl SuiteOutput {
     /// Reads what lies below a folder of results, in folders whose names begin with one of these.
     pub(super) fn read(folder: &Path, beginnings: &[String]) -> Self {
         let folders = fs::read_dir(folder).into_iter().flatten().flatten().filter(|entry| {
@@ -144,7 +144,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for SuiteOutput {
     /// Writes the checks that failed, and the recommendations that were not followed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failed = self.checks.iter().filter(|check| check["status"] == "FAILURE" || check["status"] == "WARNING");

@@ -9,14 +9,14 @@ use serde_json::Value;
 use url::Url;
 
 use super::schema::{Schema, Side};
-use super::tap::{Exchange, PipeTap};
+use super::tap::{PipeTap, TappedExchange};
 
 /// Name of the event of HTTP+SSE that is not a message.
 const ENDPOINT: &str = "endpoint";
 
 /// A message between the gateway and a peer of the suite.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct RecordedMessage {
     from: Side,
     revision: String,
     message: Value,
@@ -24,15 +24,15 @@ pub(super) struct Entry {
     answered: Option<String>,
 }
 
-impl Entry {
+impl RecordedMessage {
     pub(super) fn revision(&self) -> &str {
         &self.revision
     }
 }
 
 /// Checks one side's messages against the schema and returns their number.
-pub(super) fn judge(place: &str, from: Side, entries: &[Entry], wrong: &mut Vec<String>) -> usize {
-    let sent: Vec<&Entry> = entries.iter().filter(|entry| entry.from == from).collect();
+pub(super) fn judge(place: &str, from: Side, entries: &[RecordedMessage], wrong: &mut Vec<String>) -> usize {
+    let sent: Vec<&RecordedMessage> = entries.iter().filter(|entry| entry.from == from).collect();
     for entry in &sent {
         let schema = Schema::of(&entry.revision).unwrap();
         if let Err(why) = schema.check(from, &entry.message, entry.answered.as_deref()) {
@@ -45,16 +45,16 @@ pub(super) fn judge(place: &str, from: Side, entries: &[Entry], wrong: &mut Vec<
 
 /// A client's request.
 #[derive(Debug)]
-struct Asked {
+struct RecordedRequest {
     id: Value,
     method: String,
     revision: String,
 }
 
 /// Returns the messages of a connection over HTTP, in the revision `usual` if none is named.
-pub(super) fn of_http(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
-    let mut connection = Connection::new(usual);
-    let parse = |exchange: &Exchange| {
+pub(super) fn of_http(exchanges: &[TappedExchange], usual: &str) -> Vec<RecordedMessage> {
+    let mut connection = RecordedConnection::new(usual);
+    let parse = |exchange: &TappedExchange| {
         let session = header(&exchange.asked, "mcp-session-id").or(header(&exchange.answered, "mcp-session-id"));
         let (asked, answered) = (bodies(&exchange.asked, &exchange.request), answers(exchange));
         connection.learn(session.as_deref(), &asked, &answered);
@@ -70,7 +70,7 @@ pub(super) fn of_http(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
 
 /// Returns the messages over HTTP+SSE: a stream and the POSTs to its endpoint are two pipes. POSTs
 /// elsewhere are of a transport that the gateway tried before.
-pub(super) fn of_sse(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
+pub(super) fn of_sse(exchanges: &[TappedExchange], usual: &str) -> Vec<RecordedMessage> {
     let (streams, mut posts): (Vec<_>, Vec<_>) =
         exchanges.iter().cloned().partition(|exchange| endpoint(exchange).is_some());
     let mut entries = Vec::new();
@@ -86,13 +86,13 @@ pub(super) fn of_sse(exchanges: &[Exchange], usual: &str) -> Vec<Entry> {
 }
 
 /// Returns the messages of a program on two pipes.
-pub(super) fn of_pipes(tap: &PipeTap, usual: &str) -> Vec<Entry> {
+pub(super) fn of_pipes(tap: &PipeTap, usual: &str) -> Vec<RecordedMessage> {
     of_two_ways(lines(&fs::read(&tap.input).unwrap()), lines(&fs::read(&tap.output).unwrap()), usual)
 }
 
 /// Returns the messages of one session from either end.
-fn of_two_ways(asked: Vec<Value>, answered: Vec<Value>, usual: &str) -> Vec<Entry> {
-    let mut connection = Connection::new(usual);
+fn of_two_ways(asked: Vec<Value>, answered: Vec<Value>, usual: &str) -> Vec<RecordedMessage> {
+    let mut connection = RecordedConnection::new(usual);
     connection.learn(None, &asked, &answered);
     let mut entries = Vec::new();
     connection.read(None, None, asked, answered, &mut entries);
@@ -101,7 +101,7 @@ fn of_two_ways(asked: Vec<Value>, answered: Vec<Value>, usual: &str) -> Vec<Entr
 
 /// Agreements between the two ends. A pipe is one session without a name.
 #[derive(Debug)]
-struct Connection {
+struct RecordedConnection {
     usual: String,
     /// The revision of each session.
     agreed: HashMap<Option<String>, String>,
@@ -109,7 +109,7 @@ struct Connection {
     from_server: HashMap<(Option<String>, String), String>,
 }
 
-impl Connection {
+impl RecordedConnection {
     fn new(usual: &str) -> Self {
         Self { usual: usual.to_owned(), agreed: HashMap::new(), from_server: HashMap::new() }
     }
@@ -137,16 +137,20 @@ impl Connection {
         named: Option<&str>,
         asked: Vec<Value>,
         answered: Vec<Value>,
-        entries: &mut Vec<Entry>,
+        entries: &mut Vec<RecordedMessage>,
     ) {
         let mut requests = Vec::new();
         for message in asked {
             let revision = self.revision(Some(&message), session, named);
             if let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) {
-                requests.push(Asked { id: id.clone(), method: method.to_owned(), revision: revision.clone() });
+                requests.push(RecordedRequest {
+                    id: id.clone(),
+                    method: method.to_owned(),
+                    revision: revision.clone(),
+                });
             }
             let answered = self.asked_by_server(session, &message);
-            entries.push(Entry { from: Side::Client, revision, message, answered });
+            entries.push(RecordedMessage { from: Side::Client, revision, message, answered });
         }
         for message in answered {
             let is_response = message["method"].is_null();
@@ -157,7 +161,7 @@ impl Connection {
             let revision = request.or(only).map(|request| request.revision.clone());
             let revision = revision.unwrap_or_else(|| self.revision(None, session, named));
             let answered = request.map(|request| request.method.clone());
-            entries.push(Entry { from: Side::Server, revision, message, answered });
+            entries.push(RecordedMessage { from: Side::Server, revision, message, answered });
         }
     }
 
@@ -183,7 +187,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-fn answers(exchange: &Exchange) -> Vec<Value> {
+fn answers(exchange: &TappedExchange) -> Vec<Value> {
     let kind = header(&exchange.answered, "content-type").unwrap_or_default();
     if kind.starts_with("text/event-stream") {
         return events(&String::from_utf8_lossy(&exchange.response));
@@ -216,7 +220,7 @@ fn named_events(text: &str) -> Vec<(String, String)> {
 }
 
 /// Returns the path that a stream of HTTP+SSE names for its client's messages.
-fn endpoint(exchange: &Exchange) -> Option<String> {
+fn endpoint(exchange: &TappedExchange) -> Option<String> {
     let named = named_events(&String::from_utf8_lossy(&exchange.response));
     let (_, place) = named.into_iter().find(|(name, _)| name == ENDPOINT)?;
     let stream = Url::parse("http://localhost").unwrap().join(&exchange.path).unwrap();

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::cell::{Cell, Outcome};
-use super::record::{self, Entry};
+use super::cell::{Cell, SuiteOutput};
+use super::record::{self, RecordedMessage};
 use super::schema::Side;
 use super::tap::{PipeTap, Tap};
-use super::{Revision, Verdict};
-use crate::harness::{Setup, World};
-use crate::peers::Peers;
+use super::{CellVerdict, SuiteRevision};
+use crate::harness::{GatewaySetup, TestHome};
+use crate::peers::PeerFolders;
 use crate::process::{output_within, said};
 use crate::upstream::{Listening, example, toml_array};
 
 /// One of the servers behind the gateway.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Server {
+pub(super) struct SuiteServer {
     pub(super) name: &'static str,
     pub(super) era: &'static str,
     pub(super) transport: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Server {
     pub(super) found_out: bool,
 }
 
-impl Server {
+impl SuiteServer {
     pub(super) const fn whole(era: &'static str, transport: &'static str) -> Self {
         Self { name: "fx", era, transport, prefix: "", only: "", found_out: false }
     }
@@ -53,15 +53,15 @@ impl Server {
 }
 
 /// Tools, prompts and resources of three servers of three kinds.
-pub(super) const SPLIT: [Server; 3] = [
-    Server::part("tooling", "modern", "stdio", "tools"),
-    Server::part("prompting", "legacy", "http", "prompts"),
-    Server::part("reading", "legacy", "sse", "resources"),
+pub(super) const SPLIT: [SuiteServer; 3] = [
+    SuiteServer::part("tooling", "modern", "stdio", "tools"),
+    SuiteServer::part("prompting", "legacy", "http", "prompts"),
+    SuiteServer::part("reading", "legacy", "sse", "resources"),
 ];
 
 /// A running server, or one that the gateway will start.
 #[derive(Debug)]
-struct Running {
+struct RunningSuiteServer {
     place: String,
     /// The server's table in the configuration.
     table: String,
@@ -69,8 +69,8 @@ struct Running {
     listening: Result<Listening, PipeTap>,
 }
 
-impl Running {
-    fn start(server: &Server, world: &World, tap: &Tap) -> Self {
+impl RunningSuiteServer {
+    fn start(server: &SuiteServer, world: &TestHome, tap: &Tap) -> Self {
         let mut arguments = vec![server.transport.to_owned(), "--era".to_owned(), server.era.to_owned()];
         if !server.prefix.is_empty() {
             arguments.extend(["--strip-prefix".to_owned(), server.prefix.to_owned()]);
@@ -87,7 +87,7 @@ impl Running {
             let line = pipes.around(&shlex::try_join(words).unwrap());
             (format!("command = {}", toml_array(["sh", "-c", &line])), Err(pipes))
         };
-        let Server { name, prefix, .. } = server;
+        let SuiteServer { name, prefix, .. } = server;
         let table =
             format!("[upstreams.{name}]\n{target}\nroots = \"client\"\nprefix = \"{prefix}\"\n{}", server.filters());
         let place = format!("to the {} server on {}", server.era, server.transport);
@@ -95,7 +95,7 @@ impl Running {
     }
 
     /// Returns the messages between the server and the gateway.
-    fn entries(&self, tap: &Tap, revision: Revision) -> Vec<Entry> {
+    fn entries(&self, tap: &Tap, revision: SuiteRevision) -> Vec<RecordedMessage> {
         match &self.listening {
             Ok(listening) if listening.url.ends_with("/sse") => {
                 record::of_sse(&tap.exchanges(&listening.url), revision)
@@ -107,12 +107,13 @@ impl Running {
 }
 
 /// Plays the requirements of a revision through a gateway before these servers.
-pub(super) fn play(revision: Revision, cell: &str, servers: &[Server]) {
-    let Some(peers) = Peers::find() else { return };
+pub(super) fn play(revision: SuiteRevision, cell: &str, servers: &[SuiteServer]) {
+    let Some(peers) = PeerFolders::find() else { return };
     let tap = Tap::start();
     // The suite cannot send a token.
-    let mut setup = Setup::new().server("[server.auth]\nmode = \"none\"");
-    let running: Vec<Running> = servers.iter().map(|server| Running::start(server, &setup.world, &tap)).collect();
+    let mut setup = GatewaySetup::new().server("[server.auth]\nmode = \"none\"");
+    let running: Vec<RunningSuiteServer> =
+        servers.iter().map(|server| RunningSuiteServer::start(server, &setup.world, &tap)).collect();
     for server in &running {
         setup = setup.toml(&server.table);
     }
@@ -130,10 +131,10 @@ pub(super) fn play(revision: Revision, cell: &str, servers: &[Server]) {
     let judged = suite(&["--requirements", revision, "-o", "results"]);
     let text = String::from_utf8_lossy(&judged.stdout).into_owned();
     assert!(text.contains("Total: "), "{}", said(&judged));
-    let (mut verdict, expected) = (Verdict::new(cell), Cell::read(cell));
-    let counts: Vec<Count<'_>> = text.lines().filter_map(Count::read).collect();
+    let (mut verdict, expected) = (CellVerdict::new(cell), Cell::read(cell));
+    let counts: Vec<CheckCount<'_>> = text.lines().filter_map(CheckCount::read).collect();
     let results = gateway.world.path("work/results");
-    let warnings = Outcome::read(&results, &["server-".to_owned()]).warnings();
+    let warnings = SuiteOutput::read(&results, &["server-".to_owned()]).warnings();
     eprintln!("{cell}: {}, {warnings} warnings", tally(&counts, &unscored(&text)));
     let mut failed: BTreeSet<String> =
         counts.iter().filter(|count| count.failed > 0).map(|count| count.scenario.to_owned()).collect();
@@ -150,7 +151,7 @@ pub(super) fn play(revision: Revision, cell: &str, servers: &[Server]) {
         let unexpected = failed.iter().filter(|scenario| expected.reason(scenario).is_none());
         // The time follows, which begins with a digit.
         let folders: Vec<String> = unexpected.map(|scenario| format!("server-{scenario}-2")).collect();
-        let outcome = Outcome::read(&results, &folders);
+        let outcome = SuiteOutput::read(&results, &folders);
         format!("checks that failed:\n{outcome}\n{}", said(&judged))
     });
 }
@@ -166,13 +167,13 @@ fn wait_for_everything(gateway: &crate::harness::Gateway) {
 
 /// The checks of one scenario as the suite counts them.
 #[derive(Debug)]
-struct Count<'t> {
+struct CheckCount<'t> {
     scenario: &'t str,
     passed: usize,
     failed: usize,
 }
 
-impl<'t> Count<'t> {
+impl<'t> CheckCount<'t> {
     /// Reads a line such as `✗ name: 1 passed, 1 failed`, in colours or not.
     fn read(line: &'t str) -> Option<Self> {
         let (_, rest) = line.split_once('✓').or_else(|| line.split_once('✗'))?;
@@ -185,7 +186,7 @@ impl<'t> Count<'t> {
 }
 
 /// Returns the checks of a run; those of scenarios without a score are apart.
-fn tally(counts: &[Count<'_>], unscored: &BTreeSet<&str>) -> String {
+fn tally(counts: &[CheckCount<'_>], unscored: &BTreeSet<&str>) -> String {
     let sum = |scored: bool| {
         let counts = counts.iter().filter(|count| unscored.contains(count.scenario) != scored);
         counts.fold((0, 0), |(passed, failed), count| (passed + count.passed, failed + count.failed))

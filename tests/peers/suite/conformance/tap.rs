@@ -25,7 +25,7 @@ const WAY_OF_A_STREAM: Duration = Duration::from_millis(50);
 
 /// One request over HTTP and as much of its response as came.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Exchange {
+pub(super) struct TappedExchange {
     /// Port of the server, and the path there.
     port: u16,
     pub(super) path: String,
@@ -36,12 +36,12 @@ pub(super) struct Exchange {
     pub(super) response: Vec<u8>,
 }
 
-type Record = Arc<Mutex<Vec<Arc<Mutex<Exchange>>>>>;
+type TappedExchanges = Arc<Mutex<Vec<Arc<Mutex<TappedExchange>>>>>;
 
 /// The relay: a request for `/PORT/path` goes on to `/path` at that port of this machine.
 pub(super) struct Tap {
     port: u16,
-    record: Record,
+    record: TappedExchanges,
     /// Ends the relay with the test.
     runtime: Option<Runtime>,
 }
@@ -51,13 +51,13 @@ impl Tap {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let record = Record::default();
+        let record = TappedExchanges::default();
         runtime.spawn(accept(listener, Arc::clone(&record)));
         Self { port, record, runtime: Some(runtime) }
     }
 
     /// Returns all exchanges, of any URL.
-    pub(super) fn all(&self) -> Vec<Exchange> {
+    pub(super) fn all(&self) -> Vec<TappedExchange> {
         self.record.lock().unwrap().iter().map(|exchange| exchange.lock().unwrap().clone()).collect()
     }
 
@@ -73,7 +73,7 @@ impl Tap {
     }
 
     /// Returns the exchanges of that URL, in the order of the requests.
-    pub(super) fn exchanges(&self, url: &str) -> Vec<Exchange> {
+    pub(super) fn exchanges(&self, url: &str) -> Vec<TappedExchange> {
         let port = url.parse::<Uri>().unwrap().port_u16().unwrap();
         self.all().into_iter().filter(|exchange| exchange.port == port).collect()
     }
@@ -93,7 +93,7 @@ impl Drop for Tap {
     }
 }
 
-async fn accept(listener: TcpListener, record: Record) {
+async fn accept(listener: TcpListener, record: TappedExchanges) {
     let own = listener.local_addr().unwrap().port();
     while let Ok((stream, _)) = listener.accept().await {
         stream.set_nodelay(true).unwrap();
@@ -124,7 +124,7 @@ fn never(error: Infallible) -> hyper::Error {
 async fn pass(
     own: u16,
     request: Request<Incoming>,
-    record: &Record,
+    record: &TappedExchanges,
 ) -> anyhow::Result<Response<BoxBody<Bytes, hyper::Error>>> {
     let (mut head, body) = request.into_parts();
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str()).trim_start_matches('/');
@@ -135,7 +135,8 @@ async fn pass(
     HOP_BY_HOP.iter().for_each(|name| drop(head.headers.remove(name)));
     let body = body.collect().await?.to_bytes();
     let path = head.uri.path().to_owned();
-    let asked = Exchange { port, path, asked: head.headers.clone(), request: body.clone(), ..Exchange::default() };
+    let asked =
+        TappedExchange { port, path, asked: head.headers.clone(), request: body.clone(), ..TappedExchange::default() };
     let exchange = Arc::new(Mutex::new(asked));
     record.lock().unwrap().push(Arc::clone(&exchange));
     if head.method == Method::GET {

@@ -11,11 +11,11 @@ use rmcp::model::{CallToolRequestParams, ProtocolVersion};
 use rmcp::{ClientLifecycleMode, RoleClient, serve_client_with_lifecycle};
 use serde_json::{Value, json};
 
-use super::turn::Turn;
-use super::{Face, Script};
-use crate::harness::{Gateway, Setup, headend, left_out};
+use super::turn::TestTurn;
+use super::{ClientFace, ClientScript};
+use crate::harness::{Gateway, GatewaySetup, headend, left_out};
 use crate::process::output_within;
-use crate::upstream::{Listening, Log, example, toml_array};
+use crate::upstream::{InputLog, Listening, example, toml_array};
 
 /// A longer start time: on a busy machine a runtime and its program take longer to start than a
 /// call waits for them.
@@ -26,7 +26,7 @@ const CLIENT: Duration = Duration::from_secs(240);
 
 /// One call of each upstream, and a text that its answer must contain.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct ProbeCall {
     pub(super) name: &'static str,
     pub(super) arguments: Value,
     pub(super) wanted: &'static str,
@@ -34,19 +34,19 @@ pub(super) struct Call {
 
 /// Folders of the installed peers, and a turn with them.
 #[derive(Debug, Clone)]
-pub(crate) struct Peers {
+pub(crate) struct PeerFolders {
     root: PathBuf,
-    _turn: Arc<Turn>,
+    _turn: Arc<TestTurn>,
 }
 
-impl Peers {
+impl PeerFolders {
     /// Returns the folder named by the environment, else the one that the gate fills. Waits for its
     /// turn.
     pub(crate) fn find() -> Option<Self> {
         let test = std::env::current_exe().unwrap();
         let target = test.ancestors().nth(3).unwrap().join("peers");
         let root = std::env::var_os("HEADEND_TEST_PEERS").map_or(target, PathBuf::from);
-        let peers = Self { root, _turn: Arc::new(Turn::wait()) };
+        let peers = Self { root, _turn: Arc::new(TestTurn::wait()) };
         let needed = [peers.node(), peers.package("sdk"), peers.package("server-everything"), peers.python("python")];
         if let Some(missing) = needed.iter().find(|path| !path.exists()) {
             left_out(
@@ -100,9 +100,9 @@ impl Peers {
 /// Six servers, one gateway.
 #[derive(Debug)]
 pub(super) struct Bench {
-    peers: Peers,
+    peers: PeerFolders,
     pub(super) gateway: Gateway,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<ProbeCall>,
     /// Number of runs of the inspector so far.
     inspections: AtomicUsize,
     /// The listening servers, which end when this is dropped.
@@ -111,8 +111,8 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn start() -> Option<Self> {
-        let peers = Peers::find()?;
-        let setup = Setup::new();
+        let peers = PeerFolders::find()?;
+        let setup = GatewaySetup::new();
         let folder = fs::canonicalize(setup.world.path("work")).unwrap();
         let note = setup.world.write("work/note.txt", "written for the test\n");
         let repository = folder.join("repository");
@@ -149,7 +149,7 @@ impl Bench {
             .url("new", &new.url)
             .start();
         let note = text(&fs::canonicalize(note).unwrap());
-        let call = |name, arguments, wanted| Call { name, arguments, wanted };
+        let call = |name, arguments, wanted| ProbeCall { name, arguments, wanted };
         let calls = vec![
             call("every__echo", json!({"message": "hello there"}), "hello there"),
             call("files__read_text_file", json!({"path": note}), "written for the test"),
@@ -165,10 +165,10 @@ impl Bench {
 
     /// Starts a gateway in front of `server-everything` alone; returns it with a record of the
     /// server's input.
-    pub(super) fn everything() -> Option<(Gateway, Log)> {
-        let peers = Peers::find()?;
-        let setup = Setup::new();
-        let log = Log::new(&setup.world.path("work"), "everything");
+    pub(super) fn everything() -> Option<(Gateway, InputLog)> {
+        let peers = PeerFolders::find()?;
+        let setup = GatewaySetup::new();
+        let log = InputLog::new(&setup.world.path("work"), "everything");
         let server = peers.package("server-everything").join("dist/index.js");
         let line = format!("tee {} | {} {} stdio", log.path().display(), peers.node().display(), server.display());
         let gateway = setup.toml(&format!("[upstreams.every]\ncommand = {}", toml_array(["sh", "-c", &line]))).start();
@@ -181,7 +181,7 @@ impl Bench {
     }
 
     /// Returns the command line of a face over stdio.
-    pub(super) fn command(&self, face: Face) -> Vec<String> {
+    pub(super) fn command(&self, face: ClientFace) -> Vec<String> {
         face_command(&self.gateway, face)
     }
 
@@ -189,17 +189,17 @@ impl Bench {
         face_environment(&self.gateway)
     }
 
-    fn target(&self, face: Face) -> Value {
+    fn target(&self, face: ClientFace) -> Value {
         match face {
-            Face::Http => json!({"url": self.url(), "token": self.gateway.token()}),
-            Face::Attached | Face::Alone => {
+            ClientFace::Http => json!({"url": self.url(), "token": self.gateway.token()}),
+            ClientFace::Attached | ClientFace::Alone => {
                 json!({"command": self.command(face), "env": self.environment()})
             }
         }
     }
 
     /// Returns the command line of one of the clients in `tests/peers`.
-    pub(super) fn script(&self, face: Face, (script, era, protocol): &Script) -> Vec<String> {
+    pub(super) fn script(&self, face: ClientFace, (script, era, protocol): &ClientScript) -> Vec<String> {
         let at = format!("{script} ({era}) over {face:?}");
         let calls: Vec<Value> =
             self.calls.iter().map(|call| json!({"name": call.name, "arguments": call.arguments})).collect();
@@ -230,14 +230,14 @@ impl Bench {
     }
 
     /// Returns the Inspector's command line: one list or one call a run.
-    pub(super) fn inspector(&self, face: Face, era: &str, call: Option<&Call>) -> Vec<String> {
+    pub(super) fn inspector(&self, face: ClientFace, era: &str, call: Option<&ProbeCall>) -> Vec<String> {
         let at = format!("inspector ({era}) over {face:?}: {}", call.map_or("tools/list", |call| call.name));
         let server = match face {
-            Face::Http => {
+            ClientFace::Http => {
                 let bearer = format!("Bearer {}", self.gateway.token().unwrap_or_default());
                 json!({"type": "streamable-http", "url": self.url(), "headers": {"Authorization": bearer}})
             }
-            Face::Attached | Face::Alone => {
+            ClientFace::Attached | ClientFace::Alone => {
                 let command = self.command(face);
                 json!({"command": command[0], "args": command[1..], "env": self.environment()})
             }
@@ -312,7 +312,7 @@ impl Bench {
     }
 
     /// Runs a client program to its end.
-    pub(super) fn run_client(peers: &Peers, gateway: &Gateway, command: &mut Command, at: &str) -> Output {
+    pub(super) fn run_client(peers: &PeerFolders, gateway: &Gateway, command: &mut Command, at: &str) -> Output {
         client_environment(peers, gateway, command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap_or_else(|error| panic!("{at}: {error}"));
@@ -321,7 +321,7 @@ impl Bench {
 }
 
 /// The environment of a client program: its packages, and a home of its own.
-pub(super) fn client_environment(peers: &Peers, gateway: &Gateway, command: &mut Command) {
+pub(super) fn client_environment(peers: &PeerFolders, gateway: &Gateway, command: &mut Command) {
     let path = std::env::var("PATH").unwrap_or_default();
     command
         .env_clear()
@@ -334,9 +334,9 @@ pub(super) fn client_environment(peers: &Peers, gateway: &Gateway, command: &mut
 }
 
 /// Returns the command line of a face over stdio.
-pub(super) fn face_command(gateway: &Gateway, face: Face) -> Vec<String> {
+pub(super) fn face_command(gateway: &Gateway, face: ClientFace) -> Vec<String> {
     let mut words = [headend(), "stdio", "--config", gateway.config.to_str().unwrap()].map(str::to_owned).to_vec();
-    if face == Face::Alone {
+    if face == ClientFace::Alone {
         words.push("--no-daemon".to_owned());
     }
     words

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use self::client::{Client, Sdk};
-use super::{Face, Peers};
-use crate::consenting::{self as operator, Stage};
+use self::client::{ApprovingClient, Sdk};
+use super::{ClientFace, PeerFolders};
+use crate::consenting::{self as operator, ApprovalGateway};
 use crate::process::eventually;
 
 mod client;
@@ -30,12 +30,12 @@ const BOTH: &str = r#"{"elicitation": {"form": {}, "url": {}}}"#;
 const NOBODY: &str = "{}";
 
 /// Every SDK over the faces that it is tested on.
-const CLIENTS: [(Sdk, Face); 5] = [
-    (Sdk::TypeScript1, Face::Http),
-    (Sdk::TypeScript1, Face::Attached),
-    (Sdk::TypeScript2, Face::Http),
-    (Sdk::Python, Face::Http),
-    (Sdk::Python, Face::Attached),
+const CLIENTS: [(Sdk, ClientFace); 5] = [
+    (Sdk::TypeScript1, ClientFace::Http),
+    (Sdk::TypeScript1, ClientFace::Attached),
+    (Sdk::TypeScript2, ClientFace::Http),
+    (Sdk::Python, ClientFace::Http),
+    (Sdk::Python, ClientFace::Attached),
 ];
 
 /// The audit log about one item: the words of its records, by event.
@@ -44,7 +44,7 @@ struct Audited(BTreeMap<&'static str, Vec<Value>>);
 
 impl Audited {
     /// Waits until so many records of that event are there, then reads all of them.
-    fn read(stage: &Stage, item: &str, event: &str, count: usize) -> Self {
+    fn read(stage: &ApprovalGateway, item: &str, event: &str, count: usize) -> Self {
         let of = |event: &str| {
             let mut records = stage.audit(event);
             records.retain(|record| record["item"] == item);

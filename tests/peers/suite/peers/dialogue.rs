@@ -6,26 +6,26 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, face_command, face_environment};
-use super::{Face, Peers};
-use crate::harness::{Gateway, Setup};
+use super::{ClientFace, PeerFolders};
+use crate::harness::{Gateway, GatewaySetup};
 use crate::upstream::{Listening, toml_array};
 
 /// The transport of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Behind {
+enum DialogueTransport {
     Stdio,
     Http,
 }
 
 /// Starts a gateway in front of `server-everything`.
-fn gateway(peers: &Peers, behind: Behind) -> (Gateway, Option<Listening>) {
-    let (setup, node) = (Setup::new(), peers.node().to_str().unwrap().to_owned());
+fn gateway(peers: &PeerFolders, behind: DialogueTransport) -> (Gateway, Option<Listening>) {
+    let (setup, node) = (GatewaySetup::new(), peers.node().to_str().unwrap().to_owned());
     let (target, listening) = match behind {
-        Behind::Stdio => {
+        DialogueTransport::Stdio => {
             let server = peers.package("server-everything").join("dist/index.js");
             (format!("command = {}", toml_array([node.as_str(), server.to_str().unwrap(), "stdio"])), None)
         }
-        Behind::Http => {
+        DialogueTransport::Http => {
             let script = crate::ground::root().join("tests/peers/everything.mjs").to_str().unwrap().to_owned();
             let folder = peers.folder().to_str().unwrap().to_owned();
             let running = Listening::spawn(&peers.node(), &[script, folder, "streamableHttp".to_owned()]);
@@ -37,9 +37,9 @@ fn gateway(peers: &Peers, behind: Behind) -> (Gateway, Option<Listening>) {
     (gateway, listening)
 }
 
-fn play(peers: &Peers, gateway: &Gateway, face: Face, sdk: &str) -> Vec<String> {
+fn play(peers: &PeerFolders, gateway: &Gateway, face: ClientFace, sdk: &str) -> Vec<String> {
     let at = format!("{sdk} over {face:?}");
-    let target = if face == Face::Http {
+    let target = if face == ClientFace::Http {
         json!({"url": format!("http://{}/mcp", gateway.address), "token": gateway.token()})
     } else {
         json!({"command": face_command(gateway, face), "env": face_environment(gateway)})
@@ -69,11 +69,11 @@ fn play(peers: &Peers, gateway: &Gateway, face: Face, sdk: &str) -> Vec<String> 
     wrong
 }
 
-fn every_client(behind: Behind) {
-    let Some(peers) = Peers::find() else { return };
+fn every_client(behind: DialogueTransport) {
+    let Some(peers) = PeerFolders::find() else { return };
     let (gateway, _server) = gateway(&peers, behind);
     // The clients run one after the other, since they share the server's state.
-    for face in [Face::Http, Face::Attached] {
+    for face in [ClientFace::Http, ClientFace::Attached] {
         for sdk in ["v1", "v2"] {
             let wrong = play(&peers, &gateway, face, sdk);
             assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), gateway.story());
@@ -83,10 +83,10 @@ fn every_client(behind: Behind) {
 
 #[test]
 fn a_real_server_on_stdio_asks_tells_and_shows_real_clients_of_both_eras() {
-    every_client(Behind::Stdio);
+    every_client(DialogueTransport::Stdio);
 }
 
 #[test]
 fn a_real_server_on_http_asks_tells_and_shows_real_clients_of_both_eras() {
-    every_client(Behind::Http);
+    every_client(DialogueTransport::Http);
 }

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use self::desk::Desk;
-use self::host::{Host, Session};
-use super::Peers;
+use self::desk::DesktopSession;
+use self::host::{HostRun, NpmHost};
+use super::PeerFolders;
 use crate::browser::Browser;
 use crate::process::{eventually, said};
 
@@ -13,12 +13,12 @@ mod desk;
 mod host;
 
 /// Has the host list the tools and make a call that needs no approval.
-fn lists_and_reads(host: Host, is_moved: bool) {
-    let Some(peers) = Peers::find() else { return };
+fn lists_and_reads(host: NpmHost, is_moved: bool) {
+    let Some(peers) = PeerFolders::find() else { return };
     let Some(program) = host.find(&peers) else { return };
-    let desk = Desk::new(is_moved);
+    let desk = DesktopSession::new(is_moved);
     let calls = [("fx__env", json!({})), ("nx__echo", json!({"text": "from the other server"}))];
-    let mut session = Session::start(&peers, &desk, host, &program, &calls);
+    let mut session = HostRun::start(&peers, &desk, host, &program, &calls);
     session.wait_for_end();
     session.offers(&["fx__env", "fx__echo", "fx__write", "nx__echo"]);
     let results = session.results();
@@ -28,36 +28,36 @@ fn lists_and_reads(host: Host, is_moved: bool) {
 
 #[test]
 fn claude_code_uses_the_servers_of_the_daemon() {
-    lists_and_reads(Host::ClaudeCode, false);
+    lists_and_reads(NpmHost::ClaudeCode, false);
 }
 
 #[test]
 fn claude_code_uses_the_servers_of_a_daemon_with_moved_directories() {
-    lists_and_reads(Host::ClaudeCode, true);
+    lists_and_reads(NpmHost::ClaudeCode, true);
 }
 
 #[test]
 fn codex_uses_the_servers_of_the_daemon() {
-    lists_and_reads(Host::Codex, false);
+    lists_and_reads(NpmHost::Codex, false);
 }
 
 #[test]
 fn codex_uses_the_servers_of_a_daemon_with_moved_directories() {
-    lists_and_reads(Host::Codex, true);
+    lists_and_reads(NpmHost::Codex, true);
 }
 
 #[test]
 fn gemini_cli_uses_the_servers_of_the_daemon() {
-    lists_and_reads(Host::Gemini, false);
+    lists_and_reads(NpmHost::Gemini, false);
 }
 
 #[test]
 fn opencode_uses_the_servers_of_the_daemon() {
-    lists_and_reads(Host::OpenCode, false);
+    lists_and_reads(NpmHost::OpenCode, false);
 }
 
 /// Returns the id of the open approval of a call of that tool.
-fn open_approval(desk: &Desk, tool: &str) -> String {
+fn open_approval(desk: &DesktopSession, tool: &str) -> String {
     let mut id = None;
     eventually(&format!("{tool} waits for an approval"), || {
         let listed = desk.gateway.run(&["approvals", "--json"]);
@@ -72,17 +72,17 @@ fn open_approval(desk: &Desk, tool: &str) -> String {
 /// Has the host make a call that needs the client's word at most and one that needs the
 /// operator's, and the same again: the operator allows the first two by the command, the others on
 /// the console.
-fn waits_for_the_operator(host: Host) {
-    let Some(peers) = Peers::find() else { return };
+fn waits_for_the_operator(host: NpmHost) {
+    let Some(peers) = PeerFolders::find() else { return };
     let Some(program) = host.find(&peers) else { return };
-    let desk = Desk::new(false);
+    let desk = DesktopSession::new(false);
     let calls = [
         ("fx__echo", json!({"text": "first"})),
         ("fx__write", json!({"path": "a"})),
         ("fx__echo", json!({"text": "second"})),
         ("fx__write", json!({"path": "b"})),
     ];
-    let mut session = Session::start(&peers, &desk, host, &program, &calls);
+    let mut session = HostRun::start(&peers, &desk, host, &program, &calls);
     let mut console = Browser::signed_in(&desk.gateway);
     for (place, (tool, _)) in calls.iter().enumerate() {
         let id = open_approval(&desk, tool);
@@ -102,10 +102,10 @@ fn waits_for_the_operator(host: Host) {
 
 #[test]
 fn calls_of_claude_code_without_a_person_wait_for_the_operator() {
-    waits_for_the_operator(Host::ClaudeCode);
+    waits_for_the_operator(NpmHost::ClaudeCode);
 }
 
 #[test]
 fn calls_of_codex_without_a_person_wait_for_the_operator() {
-    waits_for_the_operator(Host::Codex);
+    waits_for_the_operator(NpmHost::Codex);
 }

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use self::parts::{Peer, login, login_by, post, redirect, script};
-use super::Peers;
-use crate::harness::{Gateway, Setup, World, left_out};
-use crate::mcp::{Era, Mcp};
+use self::parts::{EventPeer, login, login_by, post, redirect, script};
+use super::PeerFolders;
+use crate::harness::{Gateway, GatewaySetup, TestHome, left_out};
+use crate::mcp::{ClientEra, Mcp};
 use crate::process::{said, within};
 use crate::stdio::Pipe;
 
@@ -26,30 +26,30 @@ const LIFE: u64 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An authorization server, and a server behind a gateway that believes its tokens.
-struct Place {
-    peers: Peers,
-    issuer: Peer,
-    server: Peer,
+struct LoginSetup {
+    peers: PeerFolders,
+    issuer: EventPeer,
+    server: EventPeer,
     gateway: Gateway,
 }
 
-impl Place {
+impl LoginSetup {
     /// Starts the authorization server, the guarded server and the gateway. `kind` is the server's
     /// script; `auth` has the lines of `[upstreams.guarded.auth]`.
     fn new(kind: &str, life: u64, clients: &Value, auth: &[&str]) -> Option<Self> {
         Self::with(kind, life, clients, auth, &[])
     }
 
-    /// Does the same as [`Place::new`], with more variables of the authorization server.
+    /// Does the same as [`LoginSetup::new`], with more variables of the authorization server.
     fn with(kind: &str, life: u64, clients: &Value, auth: &[&str], more: &[(&str, &str)]) -> Option<Self> {
-        let peers = Peers::find()?;
-        let setup = Setup::new();
+        let peers = PeerFolders::find()?;
+        let setup = GatewaySetup::new();
         let (life, clients) = (life.to_string(), clients.to_string());
         let mut all = vec![("ACCESS_TTL", &*life), ("CLIENTS", &*clients)];
         all.extend_from_slice(more);
-        let issuer = Peer::start(&peers, &setup.world, "oidc-provider.mjs", &[], &all);
+        let issuer = EventPeer::start(&peers, &setup.world, "oidc-provider.mjs", &[], &all);
         let args: &[&str] = if kind.ends_with(".py") { &["remote"] } else { &[] };
-        let server = Peer::start(&peers, &setup.world, kind, args, &[("ISSUER", &issuer.said("issuer"))]);
+        let server = EventPeer::start(&peers, &setup.world, kind, args, &[("ISSUER", &issuer.said("issuer"))]);
         let mut table =
             if auth.is_empty() { String::new() } else { format!("[upstreams.guarded.auth]\n{}\n", auth.join("\n")) };
         if auth.iter().any(|line| line.starts_with("client-secret") || line.starts_with("private-key")) {
@@ -93,7 +93,7 @@ fn answer(gateway: &Gateway, tool: &str) -> (String, bool) {
 #[test]
 fn a_server_that_wants_a_login_says_so_and_works_once_a_person_logged_in() {
     for kind in ["oauth-server.py", "oauth-server.mjs"] {
-        let Some(place) = Place::new(kind, 3600, &json!([]), &[]) else { return };
+        let Some(place) = LoginSetup::new(kind, 3600, &json!([]), &[]) else { return };
         place.wait_for_state("needs-login");
         let text = place.log_in();
         assert!(text.contains("Logged in to guarded"), "{text}");
@@ -114,7 +114,7 @@ fn a_server_that_wants_a_login_says_so_and_works_once_a_person_logged_in() {
 fn many_tasks_over_many_expiries_cause_one_refresh_each() {
     let expiries: u64 = std::env::var("HEADEND_TEST_EXPIRIES").ok().map_or(10, |text| text.parse().unwrap());
     let (life, tasks) = if expiries > 10 { (2, 4) } else { (LIFE, 32) };
-    let Some(place) = Place::new("oauth-server.py", life, &json!([]), &[]) else { return };
+    let Some(place) = LoginSetup::new("oauth-server.py", life, &json!([]), &[]) else { return };
     place.wait_for_state("needs-login");
     place.log_in();
     place.gateway.wait_for_tools(&["guarded__whoami"]);
@@ -159,7 +159,7 @@ fn many_tasks_over_many_expiries_cause_one_refresh_each() {
 
 #[test]
 fn a_login_that_was_taken_back_has_expired_and_its_tools_stay_listed() {
-    let Some(place) = Place::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
+    let Some(place) = LoginSetup::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
     place.wait_for_state("needs-login");
     place.log_in();
     place.gateway.wait_for_tools(&["guarded__whoami"]);
@@ -178,7 +178,7 @@ fn a_login_that_was_taken_back_has_expired_and_its_tools_stay_listed() {
 
 #[test]
 fn a_restart_keeps_a_login() {
-    let Some(mut place) = Place::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
+    let Some(mut place) = LoginSetup::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
     place.wait_for_state("needs-login");
     place.log_in();
     place.gateway.wait_for_tools(&["guarded__whoami"]);
@@ -198,13 +198,13 @@ fn a_restart_keeps_a_login() {
 /// Kills at any moment, also of a refresh. `HEADEND_TEST_KILLS` sets their number.
 #[test]
 fn a_kill_loses_no_login_unless_the_answer_to_a_refresh_was_on_its_way() {
-    let Some(mut place) = Place::new("oauth-server.py", 2, &json!([]), &[]) else { return };
+    let Some(mut place) = LoginSetup::new("oauth-server.py", 2, &json!([]), &[]) else { return };
     place.wait_for_state("needs-login");
     place.log_in();
     place.gateway.wait_for_tools(&["guarded__whoami"]);
     let kills: u64 = std::env::var("HEADEND_TEST_KILLS").ok().map_or(5, |text| text.parse().unwrap());
     let mut lost = 0;
-    let refused = |place: &Place| place.issuer.events("refused").len();
+    let refused = |place: &LoginSetup| place.issuer.events("refused").len();
     for turn in 0..kills {
         // Refreshes are about every second: the moments pass over all of one.
         thread::sleep(Duration::from_millis(500 + turn * 137 % 2000));
@@ -238,12 +238,12 @@ fn a_kill_loses_no_login_unless_the_answer_to_a_refresh_was_on_its_way() {
 /// A second program with the same state directory, as `headend stdio` without the daemon is one.
 #[test]
 fn two_programs_of_one_store_share_one_refresh() {
-    let Some(place) = Place::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
+    let Some(place) = LoginSetup::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
     place.wait_for_state("needs-login");
     place.log_in();
     place.gateway.wait_for_tools(&["guarded__whoami"]);
     let pipe = Pipe::start(&place.gateway.world, &place.gateway.config, &["--no-daemon"]);
-    let mut other = Mcp::stdio(pipe, Era::Modern);
+    let mut other = Mcp::stdio(pipe, ClientEra::Modern);
     within(PATIENCE, "the tools of the second program", || other.tool_names() == ["guarded__whoami"]);
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(LIFE * 4) {
@@ -259,7 +259,7 @@ fn two_programs_of_one_store_share_one_refresh() {
 
 #[test]
 fn more_rights_are_asked_for_once_and_keep_the_old_ones() {
-    let Some(place) = Place::new("oauth-server.mjs", 3600, &json!([]), &[]) else { return };
+    let Some(place) = LoginSetup::new("oauth-server.mjs", 3600, &json!([]), &[]) else { return };
     place.wait_for_state("needs-login");
     place.log_in();
     place.gateway.wait_for_tools(&["guarded__read", "guarded__write"]);
@@ -276,12 +276,12 @@ fn more_rights_are_asked_for_once_and_keep_the_old_ones() {
 
 #[test]
 fn a_server_that_moves_to_another_issuer_gets_no_credential_of_the_old_one() {
-    let Some(place) = Place::new("oauth-server.mjs", LIFE, &json!([]), &[]) else { return };
+    let Some(place) = LoginSetup::new("oauth-server.mjs", LIFE, &json!([]), &[]) else { return };
     place.wait_for_state("needs-login");
     place.log_in();
     place.gateway.wait_for_tools(&["guarded__read"]);
     let client = place.issuer.events("registered")[0]["client"].clone();
-    let other = Peer::start(&place.peers, &place.gateway.world, "oidc-provider.mjs", &[], &[]);
+    let other = EventPeer::start(&place.peers, &place.gateway.world, "oidc-provider.mjs", &[], &[]);
     let base = place.server.said("url");
     post(&format!("{}/test/issuer", base.trim_end_matches("/mcp")), &other.said("issuer"));
     within(PATIENCE, "a call that needs a login", || place.call("guarded__read").0.contains("headend login guarded"));
@@ -304,7 +304,7 @@ fn a_server_that_moves_to_another_issuer_gets_no_credential_of_the_old_one() {
 
 #[test]
 fn a_client_with_rights_of_its_own_needs_no_person() {
-    let world = World::new();
+    let world = TestHome::new();
     let key = world.path("key.pem");
     let mut made = world.command("openssl");
     made.args(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key.to_str().unwrap()]);
@@ -325,7 +325,7 @@ fn a_client_with_rights_of_its_own_needs_no_person() {
         let auth = ["type = \"client-credentials\"", "client-id = \"own\"", &line];
         let more = [("KEY", key.to_str().unwrap())];
         let more = if is_secret { &[][..] } else { &more[..] };
-        let Some(place) = Place::with("oauth-server.mjs", LIFE, &json!([client]), &auth, more) else { return };
+        let Some(place) = LoginSetup::with("oauth-server.mjs", LIFE, &json!([client]), &auth, more) else { return };
         place.gateway.wait_for_tools(&["guarded__read"]);
         for _ in 0..3 {
             assert!(!place.call("guarded__read").1, "{method}");
@@ -348,7 +348,7 @@ fn a_client_whose_id_is_the_address_of_its_document_registers_nowhere() {
     .to_string();
     let auth = [format!("client-metadata-url = {id:?}")];
     let auth: Vec<&str> = auth.iter().map(String::as_str).collect();
-    let Some(place) = Place::with("oauth-server.mjs", LIFE, &json!([]), &auth, &[("DOCUMENT", &document)]) else {
+    let Some(place) = LoginSetup::with("oauth-server.mjs", LIFE, &json!([]), &auth, &[("DOCUMENT", &document)]) else {
         return;
     };
     place.wait_for_state("needs-login");
@@ -363,9 +363,9 @@ fn a_client_whose_id_is_the_address_of_its_document_registers_nowhere() {
 
 #[test]
 fn fastmcp_with_an_authorization_server_of_its_own() {
-    let Some(peers) = Peers::find() else { return };
-    let setup = Setup::new();
-    let server = Peer::start(&peers, &setup.world, "oauth-server.py", &["own"], &[]);
+    let Some(peers) = PeerFolders::find() else { return };
+    let setup = GatewaySetup::new();
+    let server = EventPeer::start(&peers, &setup.world, "oauth-server.py", &["own"], &[]);
     let gateway = setup.url("guarded", &server.said("url")).start();
     within(PATIENCE, "needs-login", || said(&gateway.run(&["status", "guarded"])).contains("needs-login"));
     let (worked, text) = login(&gateway, &peers, "guarded");
@@ -378,14 +378,14 @@ fn fastmcp_with_an_authorization_server_of_its_own() {
 
 #[test]
 fn a_person_at_the_login_form_of_canaille() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     let Some(browser) = peers.browser("a login form in a browser") else { return };
-    let setup = Setup::new();
-    let issuer = Peer::start(&peers, &setup.world, "canaille-server.py", &[], &[]);
+    let setup = GatewaySetup::new();
+    let issuer = EventPeer::start(&peers, &setup.world, "canaille-server.py", &[], &[]);
     let at = issuer.said("issuer");
     let keys = format!("{at}/oauth/jwks.json");
     let more = [("ISSUER", &*at), ("JWKS", &*keys)];
-    let server = Peer::start(&peers, &setup.world, "oauth-server.py", &["plain"], &more);
+    let server = EventPeer::start(&peers, &setup.world, "oauth-server.py", &["plain"], &more);
     let gateway = setup.url("guarded", &server.said("url")).start();
     within(PATIENCE, "needs-login", || said(&gateway.run(&["status", "guarded"])).contains("needs-login"));
     let (worked, text) = login_by(&gateway, "guarded", |address| {

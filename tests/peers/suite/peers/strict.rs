@@ -5,13 +5,13 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::Peers;
+use super::PeerFolders;
 use super::bench::Bench;
 use crate::malformed;
 
 #[test]
 fn strict_clients_read_every_list_though_some_definitions_are_malformed() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     let (gateway, _running) = malformed::stage("stdio", "legacy", "", "");
     gateway.wait_for_tools(&["fx__echo", "fx__extra_0000"]);
     let target = json!({"url": format!("http://{}/mcp", gateway.address), "token": gateway.token()});

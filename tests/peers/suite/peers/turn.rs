@@ -16,7 +16,7 @@ const MOST: usize = 4;
 
 /// The turn of one test, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn;
+pub(crate) struct TestTurn;
 
 struct Playing {
     tests: usize,
@@ -26,7 +26,7 @@ struct Playing {
 
 static PLAYING: (Mutex<Playing>, Condvar) = (Mutex::new(Playing { tests: 0, last: None }), Condvar::new());
 
-impl Turn {
+impl TestTurn {
     pub(crate) fn wait() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut look = (Instant::now(), Ticks::read());
@@ -48,7 +48,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for TestTurn {
     fn drop(&mut self) {
         PLAYING.0.lock().unwrap_or_else(PoisonError::into_inner).tests -= 1;
         PLAYING.1.notify_one();

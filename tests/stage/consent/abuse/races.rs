@@ -7,14 +7,14 @@ use super::super::hold::is_echo;
 use super::*;
 
 /// Counts the calls with these arguments at the server.
-fn reached(stage: &Stage, arguments: &Value) -> usize {
+fn reached(stage: &ConsentGateway, arguments: &Value) -> usize {
     stage.called().iter().filter(|called| *called == arguments).count()
 }
 
 /// Makes a call by each client at the same moment.
 fn at_once(clients: &mut [Mcp], arguments: &Value) -> Vec<Value> {
     let params = json!({"name": "fx__echo", "arguments": arguments});
-    let calls: Vec<Open> = clients.iter_mut().map(|client| client.open("tools/call", params.clone())).collect();
+    let calls: Vec<OpenCall> = clients.iter_mut().map(|client| client.open("tools/call", params.clone())).collect();
     calls.into_iter().map(|mut call| call.response()).collect()
 }
 
@@ -25,9 +25,9 @@ fn approval_of(response: &Value) -> &str {
 
 #[test]
 fn of_two_calls_at_once_one_gets_the_consent() {
-    let stage = Stage::new();
+    let stage = ConsentGateway::new();
     let arguments = json!({"text": "one of two"});
-    let mut clients = [stage.client(Era::Modern, json!({})), stage.client(Era::LEGACY, json!({}))];
+    let mut clients = [stage.client(ClientEra::Modern, json!({})), stage.client(ClientEra::LEGACY, json!({}))];
     let mut id = waits_for(&clients[0].call("fx__echo", arguments.clone()));
     for round in 1..=20 {
         approve(&stage.gateway, &id);
@@ -41,8 +41,8 @@ fn of_two_calls_at_once_one_gets_the_consent() {
 
 #[test]
 fn of_many_retries_one_gets_the_consent() {
-    let stage = Stage::new();
-    let mut clients: Vec<Mcp> = (0..64).map(|_| stage.client(Era::Modern, json!({}))).collect();
+    let stage = ConsentGateway::new();
+    let mut clients: Vec<Mcp> = (0..64).map(|_| stage.client(ClientEra::Modern, json!({}))).collect();
     for round in 1..=5 {
         let arguments = json!({"text": "one of many"});
         let id = waits_for(&clients[0].call("fx__echo", arguments.clone()));
@@ -55,12 +55,12 @@ fn of_many_retries_one_gets_the_consent() {
 
 #[test]
 fn a_killed_daemon_forgets_no_use_of_a_consent() {
-    let mut stage = Stage::new();
+    let mut stage = ConsentGateway::new();
     let environment = [("SECOND_TOKEN".to_owned(), TOKEN.to_owned())];
     let arguments = |turns: usize| json!({"text": format!("turn {turns}")});
     let mut used = Vec::new();
     for turns in 0..TURNS / 2 {
-        let mut client = stage.client(Era::Modern, json!({}));
+        let mut client = stage.client(ClientEra::Modern, json!({}));
         let id = waits_for(&client.call("fx__echo", arguments(turns)));
         approve(&stage.gateway, &id);
         // Dropped only after the kill, so that no client hangs up.
@@ -74,7 +74,7 @@ fn a_killed_daemon_forgets_no_use_of_a_consent() {
         let (world, config) = (stage.gateway.world.clone(), stage.gateway.config.clone());
         stage.gateway = Gateway::start(world, Some(config), &["serve"], &environment);
         stage.gateway.wait_for_tools(&["fx__echo"]);
-        let again = stage.client(Era::Modern, json!({})).call("fx__echo", arguments(turns));
+        let again = stage.client(ClientEra::Modern, json!({})).call("fx__echo", arguments(turns));
         let is_used = !echoed(&again, &format!("turn {turns}"));
         if is_used {
             let output = stage.gateway.run(&["deny", &waits_for(&again)]);
@@ -90,9 +90,9 @@ fn a_killed_daemon_forgets_no_use_of_a_consent() {
 
 #[test]
 fn of_two_answers_at_once_one_counts_and_the_log_says_which() {
-    let stage = Stage::new();
+    let stage = ConsentGateway::new();
     let mut outcomes = Vec::new();
-    for (turns, era) in (0..TURNS).flat_map(|turns| Era::BOTH.map(|era| (turns, era))) {
+    for (turns, era) in (0..TURNS).flat_map(|turns| ClientEra::BOTH.map(|era| (turns, era))) {
         let at = format!("turn {turns}, {era:?}");
         let (arguments, mut client) = (json!({"text": at}), stage.client(era, forms()));
         let call = json!({"name": "fx__echo", "arguments": arguments});
@@ -117,14 +117,14 @@ fn of_two_answers_at_once_one_counts_and_the_log_says_which() {
 
 /// Returns how a client of that era allows a call; the result says whether the call was then
 /// executed.
-fn client_question(era: Era) -> fn(&mut Mcp, &mut Open, &Value, &Value) -> bool {
+fn client_question(era: ClientEra) -> fn(&mut Mcp, &mut OpenCall, &Value, &Value) -> bool {
     match era {
-        Era::Modern => |client, _, first, arguments| {
+        ClientEra::Modern => |client, _, first, arguments| {
             let state = &first["result"]["requestState"];
             let answer = go_on(client, "fx__echo", arguments, state, &allow("once"));
             echoed(&answer, arguments["text"].as_str().unwrap())
         },
-        Era::Legacy(_) => |client, open, first, arguments| {
+        ClientEra::Legacy(_) => |client, open, first, arguments| {
             assert_eq!(first["method"], "elicitation/create", "{first}");
             client.respond(&first["id"], allow("once"));
             let response = open.response();

@@ -37,7 +37,7 @@ fn a_client_at_a_pipe_to_the_daemon_is_asked() {
     let (setup, log) = setup();
     let gateway = setup.start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let pipe = gateway.pipe();
         let mut client = Mcp::stdio_with(pipe, era, forms());
         through_a_pipe(&mut client, era, &log);

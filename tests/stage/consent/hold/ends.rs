@@ -7,12 +7,12 @@ use super::*;
 use crate::stage::upstream::Patch;
 
 /// Connects a client by a pipe to the daemon.
-fn attached(stage: &Stage, era: Era) -> Mcp {
+fn attached(stage: &ConsentGateway, era: ClientEra) -> Mcp {
     Mcp::stdio(stage.gateway.pipe(), era)
 }
 
 /// Connects a client over HTTP+SSE.
-fn old(stage: &Stage) -> OldClient {
+fn old(stage: &ConsentGateway) -> OldClient {
     let mut client = OldClient::connect(&stage.gateway, stage.gateway.token(), "/sse");
     client.initialize("2024-11-05");
     client
@@ -28,22 +28,22 @@ enum GivesUp {
     ClosesItsStream,
     Cancels,
     EndsItsSession,
-    CancelsOnAPipe(Era),
-    ClosesItsPipe(Era),
+    CancelsOnAPipe(ClientEra),
+    ClosesItsPipe(ClientEra),
     CancelsOnTheOldTransport,
     ClosesTheOldTransport,
 }
 
 impl GivesUp {
     /// Makes a call, and gives it up once it waits and that time has passed.
-    fn play(self, stage: &Stage, params: Value, after: Duration) {
+    fn play(self, stage: &ConsentGateway, params: Value, after: Duration) {
         let wait = || {
             open_ids(&stage.gateway.world);
             pass(after);
         };
         match self {
             Self::ClosesItsStream => {
-                let mut call = stage.client(Era::Modern, json!({})).open("tools/call", params.clone());
+                let mut call = stage.client(ClientEra::Modern, json!({})).open("tools/call", params.clone());
                 wait();
                 if params["_meta"]["progressToken"].is_string() {
                     assert_eq!(call.next().unwrap()["method"], "notifications/progress");
@@ -51,7 +51,7 @@ impl GivesUp {
                 drop(call);
             }
             Self::Cancels | Self::EndsItsSession => {
-                let mut client = stage.client(Era::LEGACY, json!({}));
+                let mut client = stage.client(ClientEra::LEGACY, json!({}));
                 let call = client.open("tools/call", params);
                 wait();
                 if self == Self::Cancels {
@@ -89,14 +89,14 @@ impl GivesUp {
     /// held for two thirds of the time that it waited.
     fn is_for_good(self, params: impl Fn(&str) -> Value) {
         const AFTER: Duration = Duration::from_millis(300);
-        let stage = Stage::of(Setup::new().server("legacy-sse = true"), LONG, "");
+        let stage = ConsentGateway::of(GatewaySetup::new().server("legacy-sse = true"), LONG, "");
         let text = "given up";
         self.play(&stage, params(text), AFTER);
         // The approval is still open, and calls by that client's name are held for two thirds of
         // the time.
         assert_eq!(pending(&stage).len(), 1, "{self:?}");
         pass(Duration::from_millis(300));
-        let mut client = stage.client(Era::Modern, json!({}));
+        let mut client = stage.client(ClientEra::Modern, json!({}));
         let begun = now();
         let mut next = client.open("tools/call", echo(text));
         let response = next.next_within(Duration::from_secs(30)).unwrap_or_else(|error| panic!("{self:?}: {error}"));
@@ -128,7 +128,7 @@ fn nor_is_one_whose_stream_has_begun() {
 
 #[test]
 fn nor_is_one_on_a_pipe() {
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         GivesUp::CancelsOnAPipe(era).is_for_good(echo_with_progress);
         GivesUp::ClosesItsPipe(era).is_for_good(echo);
     }
@@ -142,8 +142,8 @@ fn nor_is_one_over_the_old_transport() {
 
 #[test]
 fn a_legacy_client_that_lost_its_stream_has_not_given_up_and_finds_the_answer() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::LEGACY, json!({}));
+    let stage = ConsentGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::LEGACY, json!({}));
     let mut call = client.open("tools/call", echo_with_progress("resumed"));
     let id = call.id.clone();
     let first = call.event().unwrap().id.unwrap();
@@ -165,9 +165,9 @@ fn a_legacy_client_that_lost_its_stream_has_not_given_up_and_finds_the_answer() 
 
 #[test]
 fn an_approval_in_the_moment_of_giving_up_is_used_once_at_most() {
-    let stage = Stage::with(LONG, "");
+    let stage = ConsentGateway::with(LONG, "");
     let mut used = Vec::new();
-    for (turns, era) in (0..TURNS).flat_map(|turns| Era::BOTH.map(|era| (turns, era))) {
+    for (turns, era) in (0..TURNS).flat_map(|turns| ClientEra::BOTH.map(|era| (turns, era))) {
         let text = format!("turn {turns} {era:?}");
         // A name of its own, since clients of one name share their patience.
         let (address, token) = (stage.gateway.address, stage.gateway.token());
@@ -176,7 +176,7 @@ fn an_approval_in_the_moment_of_giving_up_is_used_once_at_most() {
         let id = open_ids(&stage.gateway.world).remove(0);
         let answered = stage.answer_after(turns, &id, "once");
         block_on(take_turns(TURNS / 2));
-        if era != Era::Modern {
+        if era != ClientEra::Modern {
             client.notify("notifications/cancelled", json!({"requestId": call.id}));
         }
         drop(call);
@@ -190,7 +190,7 @@ fn an_approval_in_the_moment_of_giving_up_is_used_once_at_most() {
         assert!(!by_next || ran == 1, "{text}");
         used.push((ran, by_next));
         clear(&stage.gateway.world);
-        if era != Era::Modern {
+        if era != ClientEra::Modern {
             client.end_session();
         }
     }
@@ -200,11 +200,11 @@ fn an_approval_in_the_moment_of_giving_up_is_used_once_at_most() {
 #[test]
 fn an_approval_in_the_last_moment_is_used_once_by_that_call_or_by_the_next() {
     const ROUNDS: u64 = 12;
-    let stage = Stage::with("hold = \"700ms\"", "");
+    let stage = ConsentGateway::with("hold = \"700ms\"", "");
     let mut in_time = 0;
     for round in 0..ROUNDS {
         let text = format!("round {round}");
-        let mut client = stage.client(Era::BOTH[usize::from(round % 2 == 0)], json!({}));
+        let mut client = stage.client(ClientEra::BOTH[usize::from(round % 2 == 0)], json!({}));
         let begun = now();
         let mut call = client.open("tools/call", echo(&text));
         let id = open_ids(&stage.gateway.world).remove(0);
@@ -227,8 +227,8 @@ fn an_approval_in_the_last_moment_is_used_once_by_that_call_or_by_the_next() {
 
 #[test]
 fn a_client_that_hears_progress_and_gives_up_all_the_same_gets_its_refusal_before_that() {
-    let stage = Stage::with("hold = \"500ms\"", "");
-    for era in Era::BOTH {
+    let stage = ConsentGateway::with("hold = \"500ms\"", "");
+    for era in ClientEra::BOTH {
         let mut client = stage.client(era, json!({}));
         let begun = now();
         let mut call = client.open("tools/call", echo_with_progress(&format!("{era:?}")));
@@ -241,23 +241,23 @@ fn a_client_that_hears_progress_and_gives_up_all_the_same_gets_its_refusal_befor
 }
 
 /// Sets up a server of which only `fx__echo` needs an approval.
-fn one_that_asks(fake: Fake, more: &str) -> Setup {
+fn one_that_asks(fake: Fake, more: &str) -> GatewaySetup {
     let rule = "[[policy.rules]]\nid = \"echo-asks\"\neffect = \"ask\"\ntools = [\"fx__echo\"]\n";
     let policy = format!("default = \"allow\"\n[policy.consent]\nper-minute = 100\n{LONG}");
-    Setup::new().policy(&policy).fake("fx", &fake).toml(&format!("{rule}{more}"))
+    GatewaySetup::new().policy(&policy).fake("fx", &fake).toml(&format!("{rule}{more}"))
 }
 
 #[test]
 fn a_deny_rule_that_comes_while_a_call_is_held_has_the_last_word() {
-    let log_of = Setup::new();
-    let log = Log::new(&log_of.world.path("work"), "fx");
+    let log_of = GatewaySetup::new();
+    let log = InputLog::new(&log_of.world.path("work"), "fx");
     let fake = Fake::stdio("legacy").logging(&log);
     let gateway = one_that_asks(fake.clone(), "").start();
     gateway.wait_for_tools(&["fx__echo"]);
     let deny = "[[policy.rules]]\nid = \"stop\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\n\
                 arguments = [{ pointer = \"/text\", present = true }]\n";
     let (before, after) = (one_that_asks(fake.clone(), "").text(), one_that_asks(fake, deny).text());
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = gateway.client(era);
         let mut call = client.open("tools/call", echo(&format!("{era:?}")));
         let id = open_ids(&gateway.world).remove(0);
@@ -273,8 +273,8 @@ fn a_deny_rule_that_comes_while_a_call_is_held_has_the_last_word() {
 
 #[test]
 fn a_definition_that_changes_while_a_call_is_held_takes_the_call_with_it() {
-    let place = Setup::new();
-    let (log, patch) = (Log::new(&place.world.path("work"), "fx"), Patch::new(&place));
+    let place = GatewaySetup::new();
+    let (log, patch) = (InputLog::new(&place.world.path("work"), "fx"), Patch::new(&place));
     let gateway = one_that_asks(patch.of(Fake::stdio("legacy").logging(&log)), "").start();
     gateway.wait_for_tools(&["fx__echo", "fx__mutate"]);
     let mut client = gateway.legacy();
@@ -291,11 +291,11 @@ fn a_definition_that_changes_while_a_call_is_held_takes_the_call_with_it() {
 
 #[test]
 fn the_end_of_a_token_ends_its_held_calls() {
-    let stage = Stage::with(LONG, "");
+    let stage = ConsentGateway::with(LONG, "");
     let before = std::fs::read_to_string(&stage.gateway.config).unwrap();
     let without = before.replace("auth.tokens.second = { env = \"SECOND_TOKEN\" }\n", "");
     assert_ne!(before, without);
-    for (round, era) in [Era::LEGACY, Era::LEGACY, Era::Modern].into_iter().enumerate() {
+    for (round, era) in [ClientEra::LEGACY, ClientEra::LEGACY, ClientEra::Modern].into_iter().enumerate() {
         let mut client = stage.second(era, json!({}));
         let mut call = client.open("tools/call", echo(&format!("{round} {era:?}")));
         let id = open_ids(&stage.gateway.world).remove(0);
@@ -316,9 +316,9 @@ fn the_end_of_a_token_ends_its_held_calls() {
 
 #[test]
 fn of_three_hundred_equal_calls_one_approval_makes_one() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Modern, json!({}));
-    let calls: Vec<Open> = (0..300).map(|_| client.open("tools/call", echo("same"))).collect();
+    let stage = ConsentGateway::with(LONG, "");
+    let mut client = stage.client(ClientEra::Modern, json!({}));
+    let calls: Vec<OpenCall> = (0..300).map(|_| client.open("tools/call", echo("same"))).collect();
     // Calls beyond the number of held calls are refused at once.
     let count = "outcome=\"awaiting_approval\",upstream=\"fx\"} 280";
     eventually("280 are refused", || stage.gateway.scrape().contains(count));
@@ -355,10 +355,10 @@ fn of_three_hundred_equal_calls_one_approval_makes_one() {
 
 #[test]
 fn at_the_stop_of_the_daemon_held_calls_get_their_refusal_and_nothing_waits_for_them() {
-    let mut stage = Stage::of(Setup::new().server("legacy-sse = true"), LONG, "");
-    let mut legacy = stage.client(Era::LEGACY, json!({}));
-    let mut modern = stage.second(Era::Modern, json!({}));
-    let (mut attached, mut old) = (attached(&stage, Era::LEGACY), old(&stage));
+    let mut stage = ConsentGateway::of(GatewaySetup::new().server("legacy-sse = true"), LONG, "");
+    let mut legacy = stage.client(ClientEra::LEGACY, json!({}));
+    let mut modern = stage.second(ClientEra::Modern, json!({}));
+    let (mut attached, mut old) = (attached(&stage, ClientEra::LEGACY), old(&stage));
     let mut calls = [
         legacy.open("tools/call", echo("legacy")),
         legacy.open("tools/call", echo_with_progress("legacy, begun")),

@@ -10,8 +10,8 @@ use super::*;
 const STEPS: u64 = 40;
 
 /// A call that is held, as far as its client knows.
-struct Waiting {
-    call: Open,
+struct HeldCallView {
+    call: OpenCall,
     client: Mcp,
     is_legacy: bool,
     text: String,
@@ -19,7 +19,7 @@ struct Waiting {
 
 /// Counts of what happened to calls of one text.
 #[derive(Debug, Default)]
-struct Told {
+struct TextCounts {
     /// Approvals given when no call was there; equal calls find them later.
     kept: usize,
     /// Calls that may have run: an approval was given while a call was there, or a call came after
@@ -30,7 +30,7 @@ struct Told {
 }
 
 /// Returns the id of a random open approval, and the text of its call.
-fn open(world: &World, rng: &mut Rng) -> Option<(String, String)> {
+fn open(world: &TestHome, rng: &mut Rng) -> Option<(String, String)> {
     let output = world.run(&["approvals", "--json"]);
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let listed = listed["approvals"].as_array().unwrap();
@@ -40,15 +40,15 @@ fn open(world: &World, rng: &mut Rng) -> Option<(String, String)> {
 }
 
 fn play(seed: u64) {
-    let stage = Stage::with(LONG, "");
+    let stage = ConsentGateway::with(LONG, "");
     let world = &stage.gateway.world;
     let mut rng = Rng::with_seed(seed);
-    let (mut waiting, mut told) = (Vec::<Waiting>::new(), BTreeMap::<String, Told>::new());
+    let (mut waiting, mut told) = (Vec::<HeldCallView>::new(), BTreeMap::<String, TextCounts>::new());
     for step in 0..STEPS {
         match rng.u8(0..10) {
             0..4 => {
                 let text = format!("{seed}-{}-{}", step / 10, rng.u8(0..2));
-                let era = rng.choice(Era::BOTH).unwrap();
+                let era = rng.choice(ClientEra::BOTH).unwrap();
                 // A name of its own, since clients of one name share their patience.
                 let (address, token) = (stage.gateway.address, stage.gateway.token());
                 let mut client = Mcp::http_named(address, token, era, &format!("it {step}"));
@@ -58,10 +58,11 @@ fn play(seed: u64) {
                 if told.kept > 0 {
                     (told.kept, told.possible) = (told.kept - 1, told.possible + 1);
                 }
-                waiting.push(Waiting { call, client, is_legacy: era != Era::Modern, text });
+                waiting.push(HeldCallView { call, client, is_legacy: era != ClientEra::Modern, text });
             }
             4..6 if !waiting.is_empty() => {
-                let Waiting { call, mut client, is_legacy, text } = waiting.swap_remove(rng.usize(0..waiting.len()));
+                let HeldCallView { call, mut client, is_legacy, text } =
+                    waiting.swap_remove(rng.usize(0..waiting.len()));
                 if is_legacy {
                     client.notify("notifications/cancelled", json!({"requestId": call.id}));
                 }
@@ -84,7 +85,7 @@ fn play(seed: u64) {
             }
         }
     }
-    for Waiting { mut call, text, .. } in waiting {
+    for HeldCallView { mut call, text, .. } in waiting {
         let response = loop {
             match call.next_within(Duration::from_millis(50)) {
                 Ok(response) => break response.unwrap(),

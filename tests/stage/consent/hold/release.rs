@@ -3,7 +3,7 @@
 use super::*;
 
 /// Waits until the call with that text has an open approval, and returns its id.
-fn id_of(world: &World, text: &str) -> String {
+fn id_of(world: &TestHome, text: &str) -> String {
     let mut id = None;
     eventually(&format!("the call {text:?} waits"), || {
         let output = world.run(&["approvals", "--json"]);
@@ -18,10 +18,11 @@ fn id_of(world: &World, text: &str) -> String {
 
 #[test]
 fn a_longer_grant_answers_the_other_calls_that_it_covers_and_no_other() {
-    let stage = Stage::with(LONG, "");
+    let stage = ConsentGateway::with(LONG, "");
     let world = &stage.gateway.world;
-    let (mut first, mut second) = (stage.client(Era::LEGACY, json!({})), stage.client(Era::LEGACY, json!({})));
-    let mut other = stage.second(Era::Modern, json!({}));
+    let (mut first, mut second) =
+        (stage.client(ClientEra::LEGACY, json!({})), stage.client(ClientEra::LEGACY, json!({})));
+    let mut other = stage.second(ClientEra::Modern, json!({}));
     let calls: Vec<_> = ["one", "two", "three"].map(|text| (text, first.open("tools/call", echo(text)))).into();
     let mut of_second = second.open("tools/call", echo("four"));
     let mut of_other = other.open("tools/call", echo("five"));
@@ -51,8 +52,8 @@ fn a_longer_grant_answers_the_other_calls_that_it_covers_and_no_other() {
 #[test]
 fn a_released_call_is_decided_again_from_the_start() {
     let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__echo\"]\nper-day = 2";
-    let stage = Stage::with(LONG, limit);
-    let mut client = stage.client(Era::Modern, json!({}));
+    let stage = ConsentGateway::with(LONG, limit);
+    let mut client = stage.client(ClientEra::Modern, json!({}));
     let calls: Vec<_> = ["one", "two", "three", "four"].map(|text| client.open("tools/call", echo(text))).into();
     let ids: Vec<String> = ["one", "two", "three", "four"].map(|text| id_of(&stage.gateway.world, text)).into();
     headend(&stage, &["approve", &ids[3], "--for", "always"]);

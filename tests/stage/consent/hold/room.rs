@@ -16,12 +16,12 @@ fn held_calls_take_no_slot_no_place_and_no_limit_and_their_time_begins_when_they
          [[policy.limits]]\nid = \"few\"\nupstreams = [\"fx\"]\nconcurrent = 1\nper-day = {}",
         2 * (HELD + 1)
     );
-    let setup = Setup::new().second_caller(TOKEN).server("limits.in-flight-per-caller = 1").policy(&policy);
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let setup = GatewaySetup::new().second_caller(TOKEN).server("limits.in-flight-per-caller = 1").policy(&policy);
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let fake = setup.fake("fx", &Fake::stdio("legacy").logging(&log));
     let gateway = fake.toml("max-in-flight = 1\ncall-timeout = \"2s\"\ncall-max = \"3s\"").start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), era, "/mcp", json!({}));
         let mut calls = Vec::new();
         for n in 1..=HELD {
@@ -43,7 +43,7 @@ fn held_calls_take_no_slot_no_place_and_no_limit_and_their_time_begins_when_they
         }
     }
     // Each call was counted once, so the day's limit is used up now.
-    let mut client = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), Era::Modern, "/mcp", json!({}));
+    let mut client = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), ClientEra::Modern, "/mcp", json!({}));
     let refused = client.call("fx__echo", json!({"text": "one too many"}));
     assert_eq!(reason(&refused), "limited", "{}", refused.raw);
     assert_eq!(log.count("tools/call"), 2 * (HELD + 1));
@@ -51,8 +51,8 @@ fn held_calls_take_no_slot_no_place_and_no_limit_and_their_time_begins_when_they
 
 #[test]
 fn prompts_and_resources_are_held_like_tools() {
-    let stage = Stage::with(LONG, "");
-    for era in Era::BOTH {
+    let stage = ConsentGateway::with(LONG, "");
+    for era in ClientEra::BOTH {
         let mut client = stage.client(era, json!({}));
         for (method, params) in [
             ("prompts/get", json!({"name": "fx__p", "arguments": {"a": "b"}})),
@@ -67,8 +67,8 @@ fn prompts_and_resources_are_held_like_tools() {
             assert!(response["result"].is_object(), "{method} {era:?}: {response}");
         }
     }
-    let stage = Stage::with("hold = \"200ms\"", "");
-    for (era, uri) in Era::BOTH.into_iter().zip(["fx://doc/1", "fx://doc/2"]) {
+    let stage = ConsentGateway::with("hold = \"200ms\"", "");
+    for (era, uri) in ClientEra::BOTH.into_iter().zip(["fx://doc/1", "fx://doc/2"]) {
         let answer = stage.client(era, json!({})).request("resources/read", json!({"uri": uri}));
         assert_eq!(answer.code(), Some(1003), "{era:?}: {}", answer.raw);
     }
@@ -76,10 +76,11 @@ fn prompts_and_resources_are_held_like_tools() {
 
 #[test]
 fn an_upstream_that_is_taken_away_takes_its_held_calls_along() {
-    let setup = || Setup::new().policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}"));
+    let setup =
+        || GatewaySetup::new().policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}"));
     let with = || setup().fake("fx", &Fake::stdio("legacy"));
     let gateway = with().start();
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         gateway.wait_for_tools(&["fx__echo"]);
         let mut call = gateway.client(era).open("tools/call", echo(&format!("{era:?}")));
         open_ids(&gateway.world);
@@ -93,16 +94,16 @@ fn an_upstream_that_is_taken_away_takes_its_held_calls_along() {
 
 #[test]
 fn a_tool_that_its_profile_loses_while_a_call_is_held_is_not_called() {
-    let place = Setup::new();
-    let log = Log::new(&place.world.path("work"), "fx");
+    let place = GatewaySetup::new();
+    let log = InputLog::new(&place.world.path("work"), "fx");
     let few = |tool: &str| {
         let policy = format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}");
         let table = format!("[profiles.few]\ntools = {{ allow = [\"fx__{tool}\"] }}");
-        Setup::new().policy(&policy).fake("fx", &Fake::stdio("legacy").logging(&log)).toml(&table)
+        GatewaySetup::new().policy(&policy).fake("fx", &Fake::stdio("legacy").logging(&log)).toml(&table)
     };
     let gateway = few("echo").start();
     gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
+    for era in ClientEra::BOTH {
         let mut client = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp/few", json!({}));
         let mut call = client.open("tools/call", echo(&format!("{era:?}")));
         let id = open_ids(&gateway.world).remove(0);

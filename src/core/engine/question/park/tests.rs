@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::failure::Failure;
+use crate::engine::failure::CallFailure;
 use crate::engine::sim::epoch;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,35 +24,36 @@ fn answers(keys: impl IntoIterator<Item = RawJson>) -> RawObject {
 #[test]
 fn a_question_waits_ten_minutes_and_an_outcome_one() {
     let start = epoch();
-    let mut park = Park::new(start);
-    park.hear(ExchangeEvent::Ask(request(1)), start);
+    let mut park = ParkedCall::new(start);
+    park.hear(CallEvent::Ask(request(1)), start);
     assert_eq!(park.due(), None, "the request that began it is attached");
     park.leave(start);
     assert_eq!(park.due(), Some(start + PATIENCE));
-    park.hear(ExchangeEvent::Alive, start + SECOND);
+    park.hear(CallEvent::Alive, start + SECOND);
     assert_eq!(park.due(), Some(start + PATIENCE), "a server that works on buys no time");
-    let told: Vec<Act> = park.attach(&answers([RawJson::string("sampling-1"), RawJson::string("elicitation-1")]));
-    assert!(matches!(&told[..], [Act::Reply(id, Ok(_))] if id.text() == "1"), "{told:?}");
+    let told: Vec<ParkAction> =
+        park.attach(&answers([RawJson::string("sampling-1"), RawJson::string("elicitation-1")]));
+    assert!(matches!(&told[..], [ParkAction::Reply(id, Ok(_))] if id.text() == "1"), "{told:?}");
     park.leave(start + SECOND);
     assert_eq!(park.due(), Some(start + SECOND + GRACE), "nothing is open");
-    park.hear(ExchangeEvent::Done(Outcome::Failed(Failure::down())), start + 2 * SECOND);
+    park.hear(CallEvent::Done(CallOutcome::Failed(CallFailure::down())), start + 2 * SECOND);
     assert_eq!(park.due(), Some(start + 2 * SECOND + GRACE));
     for _ in 0..2 {
         let told = park.attach(&RawObject::default());
-        assert!(matches!(&told[..], [Act::Show(ExchangeEvent::Done(_))]), "each request learns of it: {told:?}");
+        assert!(matches!(&told[..], [ParkAction::Show(CallEvent::Done(_))]), "each request learns of it: {told:?}");
     }
     assert_eq!(park.end().count(), 0);
 }
 
 #[test]
 fn what_is_no_object_answers_nothing() {
-    let mut park = Park::new(epoch());
-    park.hear(ExchangeEvent::Ask(request(1)), epoch());
+    let mut park = ParkedCall::new(epoch());
+    park.hear(CallEvent::Ask(request(1)), epoch());
     let mut answers = RawObject::default();
     answers.set("elicitation-1", RawJson::string("yes"));
     let told = park.attach(&answers);
-    assert!(matches!(&told[..], [Act::Show(ExchangeEvent::Ask(_))]), "{told:?}");
-    assert!(matches!(park.end().next(), Some(Act::Reply(_, Ok(_)))), "a person who does not answer");
+    assert!(matches!(&told[..], [ParkAction::Show(CallEvent::Ask(_))]), "{told:?}");
+    assert!(matches!(park.end().next(), Some(ParkAction::Reply(_, Ok(_)))), "a person who does not answer");
 }
 
 #[derive(Clone, Debug)]
@@ -96,24 +97,24 @@ struct Known {
 }
 
 impl Known {
-    fn learn(&mut self, acts: impl IntoIterator<Item = Act>, asks: Option<u64>) {
+    fn learn(&mut self, acts: impl IntoIterator<Item = ParkAction>, asks: Option<u64>) {
         for act in acts {
             match act {
-                Act::Reply(id, _) => {
+                ParkAction::Reply(id, _) => {
                     let id = id.parse::<u64>().unwrap();
                     assert!(self.waits.remove(&id), "{id} is not waited for");
                     *self.answered.entry(id).or_default() += 1;
                 }
-                Act::Show(ExchangeEvent::Ask(request)) => {
+                ParkAction::Show(CallEvent::Ask(request)) => {
                     if let Some(id) = asks {
                         let known = self.keys.insert(request.id.text().into_owned(), id);
                         assert!(known.is_none(), "a key is used twice");
                     }
                     self.shown.push(request.id);
                 }
-                Act::Show(ExchangeEvent::Withdrawn(key)) => self.shown.retain(|shown| *shown != key),
-                Act::Show(ExchangeEvent::Done(_)) => self.outcomes += 1,
-                Act::Show(_) => {}
+                ParkAction::Show(CallEvent::Withdrawn(key)) => self.shown.retain(|shown| *shown != key),
+                ParkAction::Show(CallEvent::Done(_)) => self.outcomes += 1,
+                ParkAction::Show(_) => {}
             }
         }
     }
@@ -125,30 +126,30 @@ proptest! {
     #[test]
     fn whatever_happens_an_answer_goes_up_once_and_each_request_sees_what_is_open(steps in steps()) {
         let mut now = epoch();
-        let mut park = Park::new(now);
+        let mut park = ParkedCall::new(now);
         let (mut known, mut asked, mut is_attached, mut is_done) = (Known::default(), 0, true, false);
         for step in steps {
             match step {
                 Step::Ask if !is_done => {
                     asked += 1;
                     known.waits.insert(asked);
-                    let act = park.hear(ExchangeEvent::Ask(request(asked)), now);
+                    let act = park.hear(CallEvent::Ask(request(asked)), now);
                     known.learn(act, Some(asked));
                 }
                 Step::Withdraw(id) if !is_done => {
-                    let act = park.hear(ExchangeEvent::Withdrawn(request(id).id), now);
+                    let act = park.hear(CallEvent::Withdrawn(request(id).id), now);
                     prop_assert_eq!(act.is_some(), known.waits.remove(&id));
                     known.learn(act, None);
                 }
                 Step::Works if !is_done => {
                     let due = park.due();
-                    known.learn(park.hear(ExchangeEvent::Alive, now), None);
+                    known.learn(park.hear(CallEvent::Alive, now), None);
                     prop_assert_eq!(park.due(), due);
                 }
                 Step::Done if !is_done => {
                     is_done = true;
                     known.waits.clear();
-                    known.learn(park.hear(ExchangeEvent::Done(Outcome::Failed(Failure::down())), now), None);
+                    known.learn(park.hear(CallEvent::Done(CallOutcome::Failed(CallFailure::down())), now), None);
                 }
                 Step::Ask | Step::Withdraw(_) | Step::Works | Step::Done => {}
                 Step::Attach(given) => {

@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::super::Definition;
 use super::*;
-use crate::mcp::method::List;
+use crate::mcp::method::ItemList;
 
 fn tool(schema: &str) -> Definition {
     let text = format!(r#"{{"name":"a","inputSchema":{schema}}}"#);
-    Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+    Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap()
 }
 
 /// Reports whether two schemas have one digest.
@@ -64,7 +64,7 @@ fn the_digest_does_not_depend_on_the_order_of_these_lists() {
     }
     let output = |list: &str| {
         let text = format!(r#"{{"name":"a","outputSchema":{{"type":"object","required":[{list}]}}}}"#);
-        Definition::read(List::Tools, &RawJson::trusted(text)).unwrap().digest
+        Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap().digest
     };
     assert_eq!(output(r#""a","b""#), output(r#""b","a""#));
 }
@@ -105,12 +105,12 @@ fn everything_else_is_exact() {
     }
     let prompt = |words: &str| {
         let text = format!(r#"{{"name":"a","inputSchema":{{"required":[{words}]}},"required":[{words}]}}"#);
-        Definition::read(List::Prompts, &RawJson::trusted(text)).unwrap().digest
+        Definition::read(ItemList::Prompts, &RawJson::trusted(text)).unwrap().digest
     };
     assert_ne!(prompt(r#""a","b""#), prompt(r#""b","a""#), "a prompt has no schema");
     let outside = |words: &str| {
         let text = format!(r#"{{"name":"a","_meta":{{"inputSchema":{{"required":[{words}]}}}},"required":[{words}]}}"#);
-        Definition::read(List::Tools, &RawJson::trusted(text)).unwrap().digest
+        Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap().digest
     };
     assert_ne!(outside(r#""a","b""#), outside(r#""b","a""#), "nor has anything else of a tool");
 }
@@ -147,9 +147,9 @@ fn a_definition_is_put_into_the_order_that_was_pinned_byte_for_byte() {
         ),
     ] {
         let of = |schema: &str| RawJson::trusted(format!(r#"{{"name":"a","inputSchema":{schema}}}"#));
-        let arranged = arranged(&of(listed), &of(pinned)).unwrap();
+        let arranged = arrange_like(&of(listed), &of(pinned)).unwrap();
         assert_eq!(arranged.text(), of(want).text());
-        assert_eq!(super::arranged(&arranged, &of(pinned)), None, "it is in order now");
+        assert_eq!(arrange_like(&arranged, &of(pinned)), None, "it is in order now");
     }
 }
 

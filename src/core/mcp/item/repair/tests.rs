@@ -15,17 +15,17 @@ const SCHEMAS: [(Revision, &str); 5] = [
     (Revision::V2026_07_28, include_str!("../../../../../tests/data/schema/2026-07-28.json")),
 ];
 
-fn named(list: List) -> &'static str {
+fn named(list: ItemList) -> &'static str {
     match list {
-        List::Tools => "Tool",
-        List::Prompts => "Prompt",
-        List::Resources => "Resource",
-        List::Templates => "ResourceTemplate",
+        ItemList::Tools => "Tool",
+        ItemList::Prompts => "Prompt",
+        ItemList::Resources => "Resource",
+        ItemList::Templates => "ResourceTemplate",
     }
 }
 
 /// Returns the schema of a definition in each revision, as text and compiled.
-fn official(list: List) -> Vec<(Revision, Value, Validator)> {
+fn official(list: ItemList) -> Vec<(Revision, Value, Validator)> {
     let of = |(revision, text): &(Revision, &str)| {
         let document: Value = serde_json::from_str(text).unwrap();
         let place = if document.get("$defs").is_some() { "$defs" } else { "definitions" };
@@ -37,11 +37,11 @@ fn official(list: List) -> Vec<(Revision, Value, Validator)> {
 }
 
 /// Returns a definition with all members.
-fn whole(list: List) -> Value {
+fn whole(list: ItemList) -> Value {
     let icons = json!([{"src": "https://a.example/i.png", "mimeType": "image/png", "sizes": ["any"], "theme": "dark"}]);
     let content = json!({"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58Z"});
     match list {
-        List::Tools => {
+        ItemList::Tools => {
             let schema = json!({
                 "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
                 "properties": {"a": {"type": "string"}}, "required": ["a"], "x": 1,
@@ -55,15 +55,15 @@ fn whole(list: List) -> Value {
                 "execution": {"taskSupport": "optional"}, "icons": icons, "_meta": {"x": 1}, "x": [1],
             })
         }
-        List::Prompts => json!({
+        ItemList::Prompts => json!({
             "name": "n", "title": "t", "description": "d", "icons": icons, "_meta": {}, "x": 1,
             "arguments": [{"name": "a", "title": "t", "description": "d", "required": true}, {"name": "b", "x": 1}],
         }),
-        List::Resources => json!({
+        ItemList::Resources => json!({
             "uri": "fx://1", "name": "n", "title": "t", "description": "d", "mimeType": "text/plain", "size": 7,
             "annotations": content, "icons": icons, "_meta": {},
         }),
-        List::Templates => json!({
+        ItemList::Templates => json!({
             "uriTemplate": "fx://{n}", "name": "n", "title": "t", "description": "d", "mimeType": "text/plain",
             "annotations": content, "icons": icons, "_meta": {},
         }),
@@ -86,7 +86,7 @@ fn places(value: &Value, path: &str, all: &mut Vec<String>) {
 
 /// Returns the definition with a wrong value at each position, and with the value at each position
 /// removed.
-fn damaged(list: List) -> Vec<(String, Value)> {
+fn damaged(list: ItemList) -> Vec<(String, Value)> {
     let whole = whole(list);
     let mut all = Vec::new();
     places(&whole, "", &mut all);
@@ -113,7 +113,7 @@ fn damaged(list: List) -> Vec<(String, Value)> {
 
 #[test]
 fn what_is_listed_fits_the_schema_of_every_revision_and_what_fits_all_of_them_is_not_touched() {
-    for list in List::ALL {
+    for list in ItemList::ALL {
         let official = official(list);
         let (mut repaired, mut withheld, mut untouched) = (0, 0, 0);
         for (label, damaged) in damaged(list) {
@@ -136,23 +136,26 @@ fn what_is_listed_fits_the_schema_of_every_revision_and_what_fits_all_of_them_is
             }
             repaired += usize::from(!item.repairs.is_empty());
             for (revision, _, validator) in &official {
-                let exposed = if list == List::Resources { "up+fx://1" } else { "up__n" };
-                let projected = project::definition(list, &item.raw, exposed, *revision).encode();
+                let exposed = if list == ItemList::Resources { "up+fx://1" } else { "up__n" };
+                let projected = project::project_definition(list, &item.raw, exposed, *revision).encode();
                 let projected: Value = projected.parse().unwrap();
                 let wrong: Vec<String> = validator.iter_errors(&projected).map(|error| error.to_string()).collect();
                 assert!(wrong.is_empty(), "{label} for {revision}: {wrong:?} in {projected}");
             }
         }
         assert!(repaired > 50 && untouched > 10, "{list:?}: {repaired} repaired, {untouched} untouched");
-        assert_eq!(withheld > 0, list != List::Prompts, "{list:?}");
+        assert_eq!(withheld > 0, list != ItemList::Prompts, "{list:?}");
     }
 }
 
 #[test]
 fn the_tables_name_every_member_that_a_revision_knows() {
-    for (list, table) in
-        [(List::Tools, TOOL), (List::Prompts, PROMPT), (List::Resources, RESOURCE), (List::Templates, TEMPLATE)]
-    {
+    for (list, table) in [
+        (ItemList::Tools, TOOL),
+        (ItemList::Prompts, PROMPT),
+        (ItemList::Resources, RESOURCE),
+        (ItemList::Templates, TEMPLATE),
+    ] {
         for (revision, schema, _) in official(list) {
             let known = schema["properties"].as_object().unwrap().keys();
             let apart = |name: &&String| ![list.key(), "inputSchema", "outputSchema"].contains(&name.as_str());
@@ -169,7 +172,7 @@ fn the_tables_name_every_member_that_a_revision_knows() {
 
 /// Returns the definition that clients get, the lines about its repairs, and the fault if it is
 /// withheld.
-fn read(list: List, text: &'static str) -> (String, Vec<String>, Option<&'static str>) {
+fn read(list: ItemList, text: &'static str) -> (String, Vec<String>, Option<&'static str>) {
     let item = Definition::read(list, &RawJson::trusted(text)).unwrap();
     (item.raw.encode().text().into_owned(), item.repairs, item.fault)
 }
@@ -179,61 +182,61 @@ fn an_invalid_member_is_dropped_and_the_rest_keeps_its_bytes() {
     const SCHEMA: &str = r#""inputSchema":{ "type" : "object" }"#;
     for (list, text, want, lines) in [
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","description":7,"inputSchema":{ "type" : "object" },"x":[ 1 ]}"#,
             r#"{"name":"a",@,"x":[ 1 ]}"#,
             &["dropped `description`, which is not a text"][..],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":{ "type" : "object" },"annotations":"reads only"}"#,
             r#"{"name":"a",@}"#,
             &["dropped `annotations`, which is not an object"],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":{ "type" : "object" },"annotations":{"readOnlyHint":"yes","destructiveHint":false,"title":"\u0054"}}"#,
             r#"{"name":"a",@,"annotations":{"destructiveHint":false,"title":"\u0054"}}"#,
             &["dropped `annotations.readOnlyHint`, which is not `true` or `false`"],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":{ "type" : "object" },"outputSchema":{"type":"object","properties":[]},"title":null}"#,
             r#"{"name":"a",@}"#,
             &["dropped `title`, which is not a text", "dropped `outputSchema`, which is not a schema"],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":{ "type" : "object" },"outputSchema":{"type":["string","null"]}}"#,
             r#"{"name":"a",@,"outputSchema":{"type":["string","null"]}}"#,
             &[],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":{"properties":{ "x":{} }}}"#,
             r#"{"name":"a","inputSchema":{"properties":{ "x":{} },"type":"object"}}"#,
             &["added the `type` of `inputSchema`, which is \"object\""],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a"}"#,
             r#"{"name":"a","inputSchema":{"type":"object"}}"#,
             &["added the `type` of `inputSchema`, which is \"object\""],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":{"type":"object","properties":{"x":true,"y":false,"z":{ }}}}"#,
             r#"{"name":"a","inputSchema":{"type":"object","properties":{"x":{},"y":{"not":{}},"z":{ }}}}"#,
             &["wrote `true` and `false` in `inputSchema.properties` as schemas that are objects"],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":null}"#,
             r#"{"name":"a","inputSchema":{"type":"object"}}"#,
             &["added the `type` of `inputSchema`, which is \"object\""],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":{"type":"object","properties":null,"required":null,"x":null},"outputSchema":{"required":null}}"#,
             r#"{"name":"a","inputSchema":{"type":"object","x":null},"outputSchema":{}}"#,
             &[
@@ -243,14 +246,14 @@ fn an_invalid_member_is_dropped_and_the_rest_keeps_its_bytes() {
             ],
         ),
         (
-            List::Resources,
+            ItemList::Resources,
             r#"{"uri":"x:","name":"a","size":12.0}"#,
             r#"{"uri":"x:","name":"a","size":12}"#,
             &["wrote `size` without a fraction"],
         ),
-        (List::Resources, r#"{"uri":"x:","name":"a","size":-0}"#, r#"{"uri":"x:","name":"a","size":-0}"#, &[]),
+        (ItemList::Resources, r#"{"uri":"x:","name":"a","size":-0}"#, r#"{"uri":"x:","name":"a","size":-0}"#, &[]),
         (
-            List::Prompts,
+            ItemList::Prompts,
             r#"{"name":"a","arguments":[{"name":"x", "required":"yes"},{"name":7},{"name":"y","required":"no"}]}"#,
             r#"{"name":"a","arguments":[{"name":"x"},{"name":"y"}]}"#,
             &[
@@ -259,7 +262,7 @@ fn an_invalid_member_is_dropped_and_the_rest_keeps_its_bytes() {
             ],
         ),
         (
-            List::Resources,
+            ItemList::Resources,
             r#"{"uri":"x:","name":"a","size":"12","annotations":{"audience":["user","all"],"priority":2,"lastModified":"today"}}"#,
             r#"{"uri":"x:","name":"a","annotations":{}}"#,
             &[
@@ -270,13 +273,13 @@ fn an_invalid_member_is_dropped_and_the_rest_keeps_its_bytes() {
             ],
         ),
         (
-            List::Templates,
+            ItemList::Templates,
             r#"{"uriTemplate":"x:{a}","name":"a","icons":{},"_meta":[]}"#,
             r#"{"uriTemplate":"x:{a}","name":"a"}"#,
             &["dropped `icons`, which is not a list", "dropped `_meta`, which is not an object"],
         ),
         (
-            List::Tools,
+            ItemList::Tools,
             r#"{"name":"a","inputSchema":{ "type" : "object" },"icons":[{"src":"https://a.example/i","theme":"blue"},{"src":1}]}"#,
             r#"{"name":"a",@,"icons":[{"src":"https://a.example/i"}]}"#,
             &[
@@ -298,21 +301,21 @@ fn an_invalid_member_is_dropped_and_the_rest_keeps_its_bytes() {
 #[test]
 fn what_cannot_be_repaired_is_withheld() {
     for (list, text, names) in [
-        (List::Tools, r#"{"name":"a","inputSchema":{"type":"string"}}"#, "`type`"),
-        (List::Tools, r#"{"name":"a","inputSchema":{"type":["object","null"]}}"#, "`type`"),
-        (List::Tools, r#"{"name":"a","inputSchema":{"type":"object","properties":[]}}"#, "`properties`"),
-        (List::Tools, r#"{"name":"a","inputSchema":{"properties":{"x":"string"}}}"#, "`properties`"),
-        (List::Tools, r#"{"name":"a","inputSchema":{"properties":{"x":null}}}"#, "`properties`"),
-        (List::Tools, r#"{"name":"a","inputSchema":{"type":"object","required":"x"}}"#, "`required`"),
-        (List::Tools, r#"{"name":"a","inputSchema":{"type":"object","required":[1]}}"#, "`required`"),
-        (List::Tools, r#"{"name":"a","inputSchema":{"type":"object","$schema":{}}}"#, "`$schema`"),
-        (List::Tools, r#"{"name":"a","inputSchema":7}"#, "`inputSchema`"),
-        (List::Tools, r#"{"name":"a","inputSchema":true}"#, "`inputSchema`"),
-        (List::Resources, r#"{"uri":"x:"}"#, "`name`"),
-        (List::Resources, r#"{"uri":"x:","name":7}"#, "`name`"),
-        (List::Resources, r#"{"uri":"notes/today","name":"a"}"#, "URI"),
-        (List::Resources, r#"{"uri":"http://[1","name":"a"}"#, "URI"),
-        (List::Templates, r#"{"uriTemplate":"x:{a}","name":null}"#, "`name`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":{"type":"string"}}"#, "`type`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":{"type":["object","null"]}}"#, "`type`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":{"type":"object","properties":[]}}"#, "`properties`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":{"properties":{"x":"string"}}}"#, "`properties`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":{"properties":{"x":null}}}"#, "`properties`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":{"type":"object","required":"x"}}"#, "`required`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":{"type":"object","required":[1]}}"#, "`required`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":{"type":"object","$schema":{}}}"#, "`$schema`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":7}"#, "`inputSchema`"),
+        (ItemList::Tools, r#"{"name":"a","inputSchema":true}"#, "`inputSchema`"),
+        (ItemList::Resources, r#"{"uri":"x:"}"#, "`name`"),
+        (ItemList::Resources, r#"{"uri":"x:","name":7}"#, "`name`"),
+        (ItemList::Resources, r#"{"uri":"notes/today","name":"a"}"#, "URI"),
+        (ItemList::Resources, r#"{"uri":"http://[1","name":"a"}"#, "URI"),
+        (ItemList::Templates, r#"{"uriTemplate":"x:{a}","name":null}"#, "`name`"),
     ] {
         let (_, _, fault) = read(list, text);
         assert!(fault.is_some_and(|fault| fault.contains(names)), "{text}: {fault:?}");
@@ -321,7 +324,7 @@ fn what_cannot_be_repaired_is_withheld() {
 
 #[test]
 fn the_digest_is_that_of_the_repaired_definition() {
-    let digest = |text: &'static str| Definition::read(List::Tools, &RawJson::trusted(text)).unwrap().digest;
+    let digest = |text: &'static str| Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap().digest;
     let good = digest(r#"{"name":"a","inputSchema":{"type":"object"}}"#);
     assert_eq!(digest(r#"{"name":"a","inputSchema":{"type":"object"},"description":7,"annotations":"x"}"#), good);
     assert_eq!(digest(r#"{"name":"a","inputSchema":{}}"#), good);
@@ -332,6 +335,6 @@ fn the_digest_is_that_of_the_repaired_definition() {
 fn the_cost_grows_with_the_text_alone() {
     let icon = r#"{"src":"https://a.example/i","sizes":7,"theme":null},"#.repeat(4000);
     let text = format!(r#"{{"name":"a","icons":[{}],"inputSchema":{{}}}}"#, icon.trim_end_matches(','));
-    let item = Definition::read(List::Tools, &RawJson::trusted(text)).unwrap();
+    let item = Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap();
     assert_eq!(item.repairs.len(), 3, "{:?}", item.repairs);
 }

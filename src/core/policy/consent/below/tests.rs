@@ -1,37 +1,38 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::mcp::annotations::Said;
-use crate::policy::consent::desk::Opened;
+use crate::mcp::annotations::StatedHints;
+use crate::policy::consent::desk::OpeningResult;
 use crate::policy::consent::tests::{asked, shown};
 use crate::policy::consent::{
-    Answer, Asked, CannotAnswer, Desk, DeskLimits, Grant, Grants, Lifetime, PromptId, Shown, Wall,
+    AnswerError, ApprovalDesk, ApprovalGrant, ApprovalId, ApprovalSubject, CallDetails, DeskLimits, GrantLifetime,
+    LiveGrants, PersonAnswer, SteadySeconds,
 };
-use crate::policy::evidence::Evidence;
+use crate::policy::evidence::ApprovalEvidence;
 use crate::wire::digest::Digest;
 
-fn places() -> Places {
-    Places { homes: vec!["/home/me".to_owned()], own: vec!["/home/me/app/gate/headend.toml".to_owned()] }
+fn places() -> ReservedFolders {
+    ReservedFolders { homes: vec!["/home/me".to_owned()], own: vec!["/home/me/app/gate/headend.toml".to_owned()] }
 }
 
-fn call(item: &str, arguments: &str) -> (Asked, Shown) {
+fn call(item: &str, arguments: &str) -> (ApprovalSubject, CallDetails) {
     let json = RawJson::trusted(arguments.to_owned());
-    let asked = Asked { arguments: Digest::of_arguments(Some(&json)), item: Arc::from(item), ..asked() };
-    (asked, Shown::new(item, Said::default(), Some(&json)))
+    let asked = ApprovalSubject { arguments: Digest::of_arguments(Some(&json)), item: Arc::from(item), ..asked() };
+    (asked, CallDetails::new(item, StatedHints::default(), Some(&json)))
 }
 
-fn offers(item: &str, arguments: &str) -> Vec<Below> {
+fn offers(item: &str, arguments: &str) -> Vec<FolderScope> {
     let (asked, shown) = call(item, arguments);
-    Below::offers(&asked, &shown, &places())
+    FolderScope::offers(&asked, &shown, &places())
 }
 
-fn below(arguments: &str, base: &str) -> Result<Below, CannotBelow> {
+fn below(arguments: &str, base: &str) -> Result<FolderScope, ScopeError> {
     let (asked, shown) = call("files__write", arguments);
-    Below::of(&asked, &shown, base, &places())
+    FolderScope::of(&asked, &shown, base, &places())
 }
 
-fn covers(grant: &Below, arguments: &str) -> bool {
-    grant.covers(&Given::new(arguments), &places())
+fn covers(grant: &FolderScope, arguments: &str) -> bool {
+    grant.covers(&OutlinedArguments::new(arguments), &places())
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn every_path_of_a_call_is_judged_in_lists_and_objects_too() {
     ] {
         assert_eq!(
             below(arguments, "/srv/app"),
-            Err(CannotBelow::Outside(pointer.to_owned(), "/srv/app".to_owned())),
+            Err(ScopeError::Outside(pointer.to_owned(), "/srv/app".to_owned())),
             "{arguments}"
         );
     }
@@ -159,7 +160,7 @@ fn a_site_is_a_scheme_a_host_and_a_port() {
     assert!(covers(&other, r#"{"url":"http://[::1]:8080/x"}"#) && !covers(&other, r#"{"url":"http://[::1]/x"}"#));
     for base in ["https://docs.example/a", "https://docs.example/?x", "https://u@docs.example/", "ftp://docs.example/"]
     {
-        assert!(matches!(below(r#"{"url":"https://docs.example/a"}"#, base), Err(CannotBelow::Base(_))), "{base}");
+        assert!(matches!(below(r#"{"url":"https://docs.example/a"}"#, base), Err(ScopeError::Base(_))), "{base}");
     }
 }
 
@@ -169,7 +170,7 @@ fn wide_folders_commands_and_headends_own_files_are_refused() {
     let plain = "/ /home /home/me /home/me/ /Home/Me /home/other /Users/me /root app ~/app \
                  /home/me/app/.. /home/me/./app /home/me/.config /home/me/app/gate/headend.toml";
     for base in plain.split(' ').chain([""]) {
-        assert!(matches!(below(arguments, base), Err(CannotBelow::Base(_))), "{base}: {:?}", below(arguments, base));
+        assert!(matches!(below(arguments, base), Err(ScopeError::Base(_))), "{base}: {:?}", below(arguments, base));
     }
     for (item, arguments) in [
         ("files__run", arguments),
@@ -179,13 +180,13 @@ fn wide_folders_commands_and_headends_own_files_are_refused() {
         ("files__write", r#"{"cwd":"/srv/app","JSCode":"x"}"#),
     ] {
         let (asked, shown) = call(item, arguments);
-        let refused = Below::of(&asked, &shown, "/srv/app", &places());
-        assert!(matches!(refused, Err(CannotBelow::Command(_))), "{item} {arguments}: {refused:?}");
+        let refused = FolderScope::of(&asked, &shown, "/srv/app", &places());
+        assert!(matches!(refused, Err(ScopeError::Command(_))), "{item} {arguments}: {refused:?}");
         assert_eq!(offers(item, arguments), [], "{item} {arguments}");
     }
-    assert_eq!(below(r#"{"text":"x"}"#, "/srv/app"), Err(CannotBelow::NoPlace));
+    assert_eq!(below(r#"{"text":"x"}"#, "/srv/app"), Err(ScopeError::NoPlace));
     let long = format!(r#"{{"path":"/srv/app/x","content":"{}"}}"#, "x".repeat(300 * 1024));
-    assert_eq!(below(&long, "/srv/app"), Err(CannotBelow::Item), "nobody saw all of it");
+    assert_eq!(below(&long, "/srv/app"), Err(ScopeError::Item), "nobody saw all of it");
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn the_nearest_folder_is_offered_first_and_no_home() {
 #[test]
 fn a_kept_one_reads_back_and_a_damaged_one_is_none() {
     let grant = below(r#"{"path":"/srv/app/\"a","content":"x"}"#, "/srv/app").unwrap();
-    assert_eq!(Below::parse(&grant.text()), Some(grant));
+    assert_eq!(FolderScope::parse(&grant.text()), Some(grant));
     for text in [
         "",
         "{}",
@@ -220,7 +221,7 @@ fn a_kept_one_reads_back_and_a_damaged_one_is_none() {
         r#"{"base":"/srv","judged":[1],"members":[]}"#,
         r#"{"base":"ftp://x/","judged":["/p"],"members":[]}"#,
     ] {
-        assert_eq!(Below::parse(text), None, "{text}");
+        assert_eq!(FolderScope::parse(text), None, "{text}");
     }
 }
 
@@ -242,25 +243,25 @@ proptest::proptest! {
 
 /// A person who always takes the widest grant that is offered below a folder.
 struct Day {
-    desk: Desk,
-    grants: Grants,
+    desk: ApprovalDesk,
+    grants: LiveGrants,
     questions: usize,
-    now: Wall,
+    now: SteadySeconds,
 }
 
 impl Day {
-    fn offered(&self, id: &PromptId) -> Vec<Below> {
+    fn offered(&self, id: &ApprovalId) -> Vec<FolderScope> {
         let prompt = self.desk.get(id).unwrap();
-        Below::offers(&prompt.asked, &prompt.shown, self.grants.places())
+        FolderScope::offers(&prompt.asked, &prompt.shown, self.grants.places())
     }
 
     fn call(&mut self, item: &str, arguments: &serde_json::Value) {
         self.now += 60;
         let json = RawJson::trusted(arguments.to_string());
-        let asked = Asked {
+        let asked = ApprovalSubject {
             item: Arc::from(item),
             arguments: Digest::of_arguments(Some(&json)),
-            need: Evidence::Page,
+            need: ApprovalEvidence::Page,
             destructive: true,
             ..asked()
         };
@@ -268,13 +269,13 @@ impl Day {
             return;
         }
         self.questions += 1;
-        let id = PromptId::new(u128::try_from(self.questions).unwrap().to_be_bytes());
-        let shown = Shown { client: None, ..Shown::new(item, Said::default(), Some(&json)) };
-        let Opened { id, .. } = self.desk.open(asked.clone(), shown, id, self.now, 900, None).unwrap();
+        let id = ApprovalId::new(u128::try_from(self.questions).unwrap().to_be_bytes());
+        let shown = CallDetails { client: None, ..CallDetails::new(item, StatedHints::default(), Some(&json)) };
+        let OpeningResult { id, .. } = self.desk.open(asked.clone(), shown, id, self.now, 900, None).unwrap();
         let widest = self.offered(&id).pop().expect("one is offered");
-        let answer = Answer::AllowBelow(Arc::from(widest.base()));
+        let answer = PersonAnswer::AllowBelow(Arc::from(widest.base()));
         let grant_id = Arc::from(format!("{:016x}", self.questions));
-        let grant = self.desk.answer(&id, answer, Evidence::Page, "me", self.now, grant_id).unwrap().unwrap();
+        let grant = self.desk.answer(&id, answer, ApprovalEvidence::Page, "me", self.now, grant_id).unwrap().unwrap();
         self.grants = self.grants.with(Arc::new(grant));
         assert!(self.grants.claim_call(&asked, Some(&json), self.now, None).is_some(), "the call itself goes on");
     }
@@ -283,10 +284,10 @@ impl Day {
 #[test]
 fn a_day_of_edits_has_few_questions() {
     let homes = vec!["/home/me".to_owned()];
-    let places = Arc::new(Places { homes, own: vec!["/home/me/.config/headend/headend.toml".to_owned()] });
-    let mut desk = Desk::new(DeskLimits { max_open: 9, per_minute: 9 });
+    let places = Arc::new(ReservedFolders { homes, own: vec!["/home/me/.config/headend/headend.toml".to_owned()] });
+    let mut desk = ApprovalDesk::new(DeskLimits { max_open: 9, per_minute: 9 });
     desk.set_places(Arc::clone(&places));
-    let mut day = Day { desk, grants: Grants::new(1_000_000).with_places(places), questions: 0, now: 0 };
+    let mut day = Day { desk, grants: LiveGrants::new(1_000_000).with_places(places), questions: 0, now: 0 };
     for n in 0..60 {
         let folder = ["/home/me/app/src", "/home/me/notes/2026"][n / 2 % 2];
         let path = format!("{folder}/module_{}/file {n}.rs", n % 7);
@@ -314,36 +315,57 @@ fn a_day_of_edits_has_few_questions() {
 
 #[test]
 fn a_grant_below_a_folder_needs_a_person_beyond_the_client_and_releases_what_it_covers() {
-    let mut desk = Desk::new(DeskLimits { max_open: 9, per_minute: 9 });
+    let mut desk = ApprovalDesk::new(DeskLimits { max_open: 9, per_minute: 9 });
     let json = |path: &str| RawJson::trusted(format!(r#"{{"path":"{path}"}}"#));
     let mut open = |n: u8, path: &str| {
-        let asked = Asked { arguments: Digest::of_arguments(Some(&json(path))), need: Evidence::Page, ..asked() };
-        let shown = Shown { exposed: shown().exposed, ..Shown::new("x", Said::default(), Some(&json(path))) };
-        desk.open(asked.clone(), shown, PromptId::new([n; 16]), 0, 900, None).unwrap();
+        let asked = ApprovalSubject {
+            arguments: Digest::of_arguments(Some(&json(path))),
+            need: ApprovalEvidence::Page,
+            ..asked()
+        };
+        let shown = CallDetails {
+            exposed: shown().exposed,
+            ..CallDetails::new("x", StatedHints::default(), Some(&json(path)))
+        };
+        desk.open(asked.clone(), shown, ApprovalId::new([n; 16]), 0, 900, None).unwrap();
         asked
     };
     let (first, second) = (open(1, "/srv/app/a"), open(2, "/srv/app/b"));
     open(3, "/srv/other");
-    let answer = || Answer::AllowBelow(Arc::from("/srv/app"));
-    let mut give = |answer, evidence| desk.answer(&PromptId::new([1; 16]), answer, evidence, "me", 1, Arc::from("g"));
-    assert_eq!(give(answer(), Evidence::Client).unwrap_err(), CannotAnswer::Evidence(Evidence::Page));
-    let outside = give(Answer::AllowBelow(Arc::from("/srv/other")), Evidence::Page).unwrap_err();
-    assert!(matches!(outside, CannotAnswer::Below(CannotBelow::Outside(..))), "the prompt stays open: {outside}");
-    let grant: Grant = give(answer(), Evidence::Page).unwrap().unwrap();
-    assert_eq!((grant.lifetime(), grant.arguments().into_str()), (Lifetime::UntilChanged, "below"));
-    assert_eq!(desk.release(&grant, 2), [PromptId::new([2; 16])]);
-    let covers = |asked: &Asked, path: &str| {
-        let (json, places) = (json(path).text().into_owned(), Places::default());
-        grant.covers_call(asked, Some(&Given::new(&json)), &places)
+    let answer = || PersonAnswer::AllowBelow(Arc::from("/srv/app"));
+    let mut give = |answer, evidence| desk.answer(&ApprovalId::new([1; 16]), answer, evidence, "me", 1, Arc::from("g"));
+    assert_eq!(give(answer(), ApprovalEvidence::Client).unwrap_err(), AnswerError::Evidence(ApprovalEvidence::Page));
+    let outside = give(PersonAnswer::AllowBelow(Arc::from("/srv/other")), ApprovalEvidence::Page).unwrap_err();
+    assert!(matches!(outside, AnswerError::Below(ScopeError::Outside(..))), "the prompt stays open: {outside}");
+    let grant: ApprovalGrant = give(answer(), ApprovalEvidence::Page).unwrap().unwrap();
+    assert_eq!((grant.lifetime(), grant.arguments().into_str()), (GrantLifetime::UntilChanged, "below"));
+    assert_eq!(desk.release(&grant, 2), [ApprovalId::new([2; 16])]);
+    let covers = |asked: &ApprovalSubject, path: &str| {
+        let (json, places) = (json(path).text().into_owned(), ReservedFolders::default());
+        grant.covers_call(asked, Some(&OutlinedArguments::new(&json)), &places)
     };
     assert!(covers(&first, "/srv/app/a") && covers(&second, "/srv/app/b"));
     assert!(!grant.covers(&first), "without its arguments nothing is covered");
-    assert!(!covers(&Asked { need: Evidence::Operator, ..first.clone() }, "/srv/app/a"), "more evidence");
-    assert!(!covers(&Asked { definition: Digest::of(b"x"), ..first.clone() }, "/srv/app/a"), "another definition");
-    assert!(!covers(&Asked { item: Arc::from("files__other"), ..first }, "/srv/app/a"), "another item");
-    let mut lax = Desk::new(DeskLimits { max_open: 9, per_minute: 9 });
-    let shown = Shown::new("x", Said::default(), Some(&json("/srv/app/a")));
-    lax.open(Asked { need: Evidence::Client, ..second }, shown, PromptId::new([1; 16]), 0, 900, None).unwrap();
-    let client = lax.answer(&PromptId::new([1; 16]), answer(), Evidence::Client, "c", 1, Arc::from("g"));
-    assert_eq!(client.unwrap_err(), CannotAnswer::TooLong, "a client's form never gives it");
+    assert!(
+        !covers(&ApprovalSubject { need: ApprovalEvidence::Operator, ..first.clone() }, "/srv/app/a"),
+        "more evidence"
+    );
+    assert!(
+        !covers(&ApprovalSubject { definition: Digest::of(b"x"), ..first.clone() }, "/srv/app/a"),
+        "another definition"
+    );
+    assert!(!covers(&ApprovalSubject { item: Arc::from("files__other"), ..first }, "/srv/app/a"), "another item");
+    let mut lax = ApprovalDesk::new(DeskLimits { max_open: 9, per_minute: 9 });
+    let shown = CallDetails::new("x", StatedHints::default(), Some(&json("/srv/app/a")));
+    lax.open(
+        ApprovalSubject { need: ApprovalEvidence::Client, ..second },
+        shown,
+        ApprovalId::new([1; 16]),
+        0,
+        900,
+        None,
+    )
+    .unwrap();
+    let client = lax.answer(&ApprovalId::new([1; 16]), answer(), ApprovalEvidence::Client, "c", 1, Arc::from("g"));
+    assert_eq!(client.unwrap_err(), AnswerError::TooLong, "a client's form never gives it");
 }

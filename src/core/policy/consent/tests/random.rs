@@ -1,6 +1,6 @@
 //! Random histories of approvals and grants, checked against invariants.
 
-use super::super::desk::Opened;
+use super::super::desk::OpeningResult;
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
@@ -10,57 +10,59 @@ use super::*;
 const CALLERS: [&str; 2] = ["ci", "dev"];
 const ITEMS: [&str; 3] = ["files__a", "files__b", "files__c"];
 const LIMITS: DeskLimits = DeskLimits { max_open: 5, per_minute: 3 };
-const UNUSED: Wall = 40_000;
+const UNUSED: SteadySeconds = 40_000;
 
 /// One event of a history.
 #[derive(Clone, Debug)]
 enum Step {
     /// A call needs an approval. The number picks the approval that the call says to have already.
-    Ask(Asked, Option<usize>),
+    Ask(ApprovalSubject, Option<usize>),
     /// The call of the picked approval waits no longer; `true` if it was answered with the
     /// question.
     Leave(usize, bool),
     /// An answer to the picked approval over a channel with this evidence.
-    Answer(usize, Answer, Evidence),
+    Answer(usize, PersonAnswer, ApprovalEvidence),
     /// A call claims a grant. The flag says whether the call goes on, and the number picks the
     /// approval that it waited for.
-    Claim(Asked, bool, Option<usize>),
-    Pass(Wall),
+    Claim(ApprovalSubject, bool, Option<usize>),
+    Pass(SteadySeconds),
     /// The definition with this number changes.
     Invalidate(u8),
     /// The session with this number ends.
     End(u64),
 }
 
-fn actions() -> impl Strategy<Value = Asked> {
+fn actions() -> impl Strategy<Value = ApprovalSubject> {
     let who = (0..CALLERS.len(), 0..ITEMS.len(), proptest::option::of(1_u64..3));
     let what = (0_u8..2, 0_u8..2, 0_u8..2, 0_u8..2, evidence(), any::<bool>());
-    (who, what).prop_map(|((caller, item, session), (definition, launch, arguments, rule, need, destructive))| Asked {
-        caller: Caller::named(CALLERS[caller]),
-        session,
-        item: Arc::from(ITEMS[item]),
-        definition: Digest::of(&[definition]),
-        launch: Digest::of(&[launch]),
-        arguments: Digest::of(&[arguments]),
-        rule: Arc::from(["r", "s"][usize::from(rule)]),
-        need,
-        destructive,
-        ..asked()
+    (who, what).prop_map(|((caller, item, session), (definition, launch, arguments, rule, need, destructive))| {
+        ApprovalSubject {
+            caller: Caller::named(CALLERS[caller]),
+            session,
+            item: Arc::from(ITEMS[item]),
+            definition: Digest::of(&[definition]),
+            launch: Digest::of(&[launch]),
+            arguments: Digest::of(&[arguments]),
+            rule: Arc::from(["r", "s"][usize::from(rule)]),
+            need,
+            destructive,
+            ..asked()
+        }
     })
 }
 
-fn evidence() -> impl Strategy<Value = Evidence> {
-    prop_oneof![Just(Evidence::Client), Just(Evidence::Page), Just(Evidence::Operator)]
+fn evidence() -> impl Strategy<Value = ApprovalEvidence> {
+    prop_oneof![Just(ApprovalEvidence::Client), Just(ApprovalEvidence::Page), Just(ApprovalEvidence::Operator)]
 }
 
-fn answers() -> impl Strategy<Value = Answer> {
+fn answers() -> impl Strategy<Value = PersonAnswer> {
     prop_oneof![
-        4 => Just(Answer::Allow(Lifetime::Once)),
-        2 => Just(Answer::Allow(Lifetime::Session)),
-        2 => (0_u64..100_000).prop_map(|until| Answer::Allow(Lifetime::Until(until))),
-        1 => Just(Answer::Allow(Lifetime::UntilChanged)),
-        1 => Just(Answer::Deny),
-        3 => Just(Answer::Dismiss),
+        4 => Just(PersonAnswer::Allow(GrantLifetime::Once)),
+        2 => Just(PersonAnswer::Allow(GrantLifetime::Session)),
+        2 => (0_u64..100_000).prop_map(|until| PersonAnswer::Allow(GrantLifetime::Until(until))),
+        1 => Just(PersonAnswer::Allow(GrantLifetime::UntilChanged)),
+        1 => Just(PersonAnswer::Deny),
+        3 => Just(PersonAnswer::Dismiss),
     ]
 }
 
@@ -83,25 +85,25 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// A desk and grants, with the state that the checks expect.
 struct World {
-    desk: Desk,
-    grants: Grants,
-    now: Wall,
+    desk: ApprovalDesk,
+    grants: LiveGrants,
+    now: SteadySeconds,
     next: u64,
-    open: HashMap<PromptId, Asked>,
+    open: HashMap<ApprovalId, ApprovalSubject>,
     spent: HashSet<Arc<str>>,
     gone: HashSet<Arc<str>>,
-    embargoes: HashMap<(Caller, Arc<str>), Wall>,
+    embargoes: HashMap<(Caller, Arc<str>), SteadySeconds>,
     /// Approvals that calls wait for, also after an answer.
-    held: HashSet<PromptId>,
+    held: HashSet<ApprovalId>,
     /// Once-grants that are reserved for such calls.
-    reserved: HashMap<PromptId, Arc<Grant>>,
+    reserved: HashMap<ApprovalId, Arc<ApprovalGrant>>,
 }
 
 impl World {
     fn new() -> Self {
         Self {
-            desk: Desk::new(LIMITS),
-            grants: Grants::new(UNUSED),
+            desk: ApprovalDesk::new(LIMITS),
+            grants: LiveGrants::new(UNUSED),
             now: 1,
             next: 0,
             open: HashMap::new(),
@@ -126,7 +128,7 @@ impl World {
                 }
             }
             Step::Invalidate(number) => {
-                let changed = |asked: &Asked| asked.definition == Digest::of(&[number]);
+                let changed = |asked: &ApprovalSubject| asked.definition == Digest::of(&[number]);
                 let dead = self.grants.iter().filter(|grant| changed(grant.asked())).map(|grant| grant.id().clone());
                 self.gone.extend(dead);
                 self.grants = self.grants.without(|grant| changed(grant.asked()));
@@ -136,12 +138,13 @@ impl World {
             }
             Step::End(session) => {
                 self.desk.session_ended(session);
-                let over =
-                    |grant: &Grant| grant.lifetime() == Lifetime::Session && grant.asked().session == Some(session);
+                let over = |grant: &ApprovalGrant| {
+                    grant.lifetime() == GrantLifetime::Session && grant.asked().session == Some(session)
+                };
                 self.grants = self.grants.without(over);
             }
         }
-        let listed: HashSet<PromptId> = self.desk.prompts().map(|prompt| prompt.id).collect();
+        let listed: HashSet<ApprovalId> = self.desk.prompts().map(|prompt| prompt.id).collect();
         assert_eq!(listed, self.open.keys().copied().collect(), "nothing open is lost");
         for caller in CALLERS {
             let mine = self.desk.prompts().filter(|prompt| prompt.asked.caller.name() == caller);
@@ -152,43 +155,43 @@ impl World {
     }
 
     /// Picks one of the open approvals.
-    fn pick(&self, which: usize) -> Option<PromptId> {
-        let mut ids: Vec<PromptId> = self.open.keys().copied().collect();
+    fn pick(&self, which: usize) -> Option<ApprovalId> {
+        let mut ids: Vec<ApprovalId> = self.open.keys().copied().collect();
         ids.sort_unstable();
         ids.get(which).copied()
     }
 
-    fn ask(&mut self, asked: Asked, own: Option<usize>) {
+    fn ask(&mut self, asked: ApprovalSubject, own: Option<usize>) {
         self.next += 1;
         let mut random = [0; 16];
         random[..8].copy_from_slice(&self.next.to_be_bytes());
         let pair = (asked.caller.clone(), asked.item.clone());
         let own = own.and_then(|which| self.pick(which));
         let mine = self.open.values().filter(|open| open.caller == asked.caller).count();
-        match self.desk.open(asked.clone(), shown(), PromptId::new(random), self.now, 900, own.as_ref()) {
-            Ok(Opened { id, joined: true }) => {
+        match self.desk.open(asked.clone(), shown(), ApprovalId::new(random), self.now, 900, own.as_ref()) {
+            Ok(OpeningResult { id, joined: true }) => {
                 assert_eq!(self.open[&id].action(), asked.action());
                 assert!(self.held.insert(id), "another call waits for it");
             }
-            Ok(Opened { id, joined: false }) => {
+            Ok(OpeningResult { id, joined: false }) => {
                 let embargo = self.embargoes.get(&pair).copied().unwrap_or(0);
                 assert!(embargo <= self.now, "asked within an embargo");
                 assert!(self.open.insert(id, asked).is_none() && self.held.insert(id));
             }
-            Err(Refused::Embargo { until, .. }) => {
+            Err(ApprovalRefusal::Embargo { until, .. }) => {
                 assert!(until > self.now);
                 let before = self.embargoes.insert(pair, until).unwrap_or(0);
                 assert!(before <= until, "an embargo grew shorter");
             }
-            Err(Refused::TooManyOpen { open, max_open, .. }) => assert!(open == mine && mine >= max_open),
-            Err(Refused::Unanswered { unanswered, .. }) => assert!(unanswered >= LIMITS.per_minute),
-            Err(Refused::Declined | Refused::Full { .. }) => {}
-            Err(Refused::NotKept) => panic!("the desk knows no store"),
+            Err(ApprovalRefusal::TooManyOpen { open, max_open, .. }) => assert!(open == mine && mine >= max_open),
+            Err(ApprovalRefusal::Unanswered { unanswered, .. }) => assert!(unanswered >= LIMITS.per_minute),
+            Err(ApprovalRefusal::Declined | ApprovalRefusal::Full { .. }) => {}
+            Err(ApprovalRefusal::NotKept) => panic!("the desk knows no store"),
         }
     }
 
     fn leave(&mut self, which: usize, carried: bool) {
-        let mut held: Vec<PromptId> = self.held.iter().copied().collect();
+        let mut held: Vec<ApprovalId> = self.held.iter().copied().collect();
         held.sort_unstable();
         let Some(id) = held.get(which) else { return };
         if carried {
@@ -202,7 +205,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, which: usize, answer: Answer, evidence: Evidence) {
+    fn answer(&mut self, which: usize, answer: PersonAnswer, evidence: ApprovalEvidence) {
         let Some(id) = self.pick(which) else { return };
         self.next += 1;
         let grant_id = Arc::from(format!("{:016x}", self.next));
@@ -212,9 +215,10 @@ impl World {
                 if let Some(grant) = grant {
                     assert!(evidence >= grant.asked().need);
                     assert!(
-                        evidence > Evidence::Client || matches!(grant.lifetime(), Lifetime::Once | Lifetime::Session)
+                        evidence > ApprovalEvidence::Client
+                            || matches!(grant.lifetime(), GrantLifetime::Once | GrantLifetime::Session)
                     );
-                    assert!(!grant.is_once() || grant.arguments() == Arguments::Exact);
+                    assert!(!grant.is_once() || grant.arguments() == GrantArguments::Exact);
                     let grant = Arc::new(grant);
                     assert_eq!(grant.is_reserved(), grant.is_once() && self.held.contains(&id));
                     if grant.is_reserved() {
@@ -230,21 +234,21 @@ impl World {
     }
 
     /// Checks that a grant closes the approvals of calls that pass with it, and no other.
-    fn release(&mut self, grant: &Grant) {
-        let passes = |asked: &Asked| {
+    fn release(&mut self, grant: &ApprovalGrant) {
+        let passes = |asked: &ApprovalSubject| {
             let given = grant.asked();
-            let is_any = grant.arguments() == Arguments::Any;
+            let is_any = grant.arguments() == GrantArguments::Any;
             let in_session = asked.session.is_some() && asked.session == given.session;
             (&given.caller, &given.item, given.kind, &given.upstream)
                 == (&asked.caller, &asked.item, asked.kind, &asked.upstream)
                 && (given.definition, given.launch, &given.rule) == (asked.definition, asked.launch, &asked.rule)
                 && (is_any || given.arguments == asked.arguments)
-                && (grant.lifetime() != Lifetime::Session || in_session)
+                && (grant.lifetime() != GrantLifetime::Session || in_session)
                 && grant.evidence() >= asked.need
-                && !(asked.destructive && is_any && grant.evidence() == Evidence::Client)
+                && !(asked.destructive && is_any && grant.evidence() == ApprovalEvidence::Client)
         };
         let open = self.desk.prompts().filter(|prompt| self.now < prompt.until);
-        let expected: HashMap<PromptId, Asked> =
+        let expected: HashMap<ApprovalId, ApprovalSubject> =
             open.filter(|prompt| passes(&prompt.asked)).map(|prompt| (prompt.id, prompt.asked.clone())).collect();
         let released = self.desk.release(grant, self.now);
         if grant.is_once() {
@@ -259,8 +263,8 @@ impl World {
         }
     }
 
-    fn claim(&mut self, asked: &Asked, goes_on: bool, own: Option<usize>) {
-        let mut waited: Vec<PromptId> = self.reserved.keys().copied().collect();
+    fn claim(&mut self, asked: &ApprovalSubject, goes_on: bool, own: Option<usize>) {
+        let mut waited: Vec<ApprovalId> = self.reserved.keys().copied().collect();
         waited.sort_unstable();
         let own = own.and_then(|which| waited.get(which).copied());
         let Some(consented) = self.grants.claim(asked, self.now, own.as_ref()) else { return };
@@ -271,8 +275,10 @@ impl World {
         assert!(!self.spent.contains(grant.id()) && !self.gone.contains(grant.id()));
         assert!(given.caller == asked.caller && given.item == asked.item && given.kind == asked.kind);
         assert!(given.definition == asked.definition && given.launch == asked.launch && given.rule == asked.rule);
-        assert!(grant.arguments() == Arguments::Any || given.arguments == asked.arguments);
-        assert!(grant.lifetime() != Lifetime::Session || (asked.session.is_some() && given.session == asked.session));
+        assert!(grant.arguments() == GrantArguments::Any || given.arguments == asked.arguments);
+        assert!(
+            grant.lifetime() != GrantLifetime::Session || (asked.session.is_some() && given.session == asked.session)
+        );
         assert!(grant.evidence() >= asked.need && !grant.is_over(self.now, UNUSED));
         if grant.is_once() {
             let held = self.grants.claim(asked, self.now, own.as_ref());

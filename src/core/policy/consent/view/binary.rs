@@ -2,7 +2,7 @@
 //! characters.
 
 use crate::wire::digest::Digest;
-use crate::wire::foreign::marked::Marked;
+use crate::wire::foreign::marked::MarkedText;
 
 /// Shortest string that can look binary, in bytes. A shorter one is always shown.
 const LEAST: usize = 256;
@@ -13,22 +13,22 @@ const MAX_HEAD: usize = 128;
 
 /// The summary of a string that looks binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binary {
+pub struct BinaryText {
     /// Size of the string as received, in bytes.
     pub bytes: usize,
     /// SHA-256 of the string as received, in hexadecimal.
     pub digest: String,
-    pub beginning: Marked,
+    pub beginning: MarkedText,
 }
 
-impl Binary {
+impl BinaryText {
     /// Summarizes a string that looks binary; `None` for a readable one.
     pub(super) fn of(text: &str) -> Option<Self> {
         if text.len() < LEAST || !(is_encoded(without_head(text)) || is_raw(text)) {
             return None;
         }
         let digest = Digest::of(text.as_bytes()).hex();
-        Some(Self { bytes: text.len(), digest, beginning: Marked::beginning(text, BEGINNING).0 })
+        Some(Self { bytes: text.len(), digest, beginning: MarkedText::beginning(text, BEGINNING).0 })
     }
 }
 
@@ -94,9 +94,9 @@ mod tests {
             ("German", "Größe über alles ".repeat(30), false),
             ("a row of digits", "0".repeat(20), false),
         ] {
-            assert_eq!(Binary::of(&text).is_some(), want, "{label}");
+            assert_eq!(BinaryText::of(&text).is_some(), want, "{label}");
         }
-        let binary = Binary::of(&base64).unwrap();
+        let binary = BinaryText::of(&base64).unwrap();
         assert_eq!((binary.bytes, binary.digest.len()), (base64.len(), 64));
         assert_eq!(binary.beginning.to_string(), base64[..BEGINNING]);
     }

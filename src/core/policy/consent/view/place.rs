@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 
 use crate::wire::foreign;
-use crate::wire::foreign::marked::Marked;
+use crate::wire::foreign::marked::MarkedText;
 
 /// Longest key that is written in full, in bytes.
 const MAX_KEY: usize = 120;
 
 /// One step from the arguments to a value.
-pub(super) enum Step<'t> {
+pub(super) enum PlaceStep<'t> {
     /// Into an object whose first key is not read yet.
     Nothing,
     Member(Cow<'t, str>),
@@ -18,17 +18,17 @@ pub(super) enum Step<'t> {
 }
 
 /// Writes the place that these steps lead to.
-pub(super) fn place(path: &[Step<'_>]) -> Marked {
-    let mut out = Marked::default();
+pub(super) fn place(path: &[PlaceStep<'_>]) -> MarkedText {
+    let mut out = MarkedText::default();
     for step in path {
         match step {
-            Step::Nothing => {}
-            Step::Element(at) => out.push_own(&format!("[{at}]")),
-            Step::Member(key) if is_plain(key) => {
+            PlaceStep::Nothing => {}
+            PlaceStep::Element(at) => out.push_own(&format!("[{at}]")),
+            PlaceStep::Member(key) if is_plain(key) => {
                 out.push_own(if out.is_empty() { "" } else { "." });
                 out.push_own(key);
             }
-            Step::Member(key) => {
+            PlaceStep::Member(key) => {
                 out.push_own("[");
                 push_key(&mut out, key);
                 out.push_own("]");
@@ -48,8 +48,8 @@ fn is_plain_in_key(c: char) -> bool {
 }
 
 /// Writes the name of a member by itself.
-pub(super) fn name(key: &str) -> Marked {
-    let mut out = Marked::default();
+pub(super) fn name(key: &str) -> MarkedText {
+    let mut out = MarkedText::default();
     if is_plain(key) {
         out.push_own(key)
     } else {
@@ -59,7 +59,7 @@ pub(super) fn name(key: &str) -> Marked {
 }
 
 /// Writes a key between quotes, cut if it is long.
-fn push_key(out: &mut Marked, key: &str) {
+fn push_key(out: &mut MarkedText, key: &str) {
     if key.len() <= MAX_KEY {
         return out.push_quoted(key);
     }

@@ -3,7 +3,7 @@ use expect_test::{Expect, expect};
 use super::*;
 
 fn told(json: &str, bound: usize) -> String {
-    View::of(json, bound).told(&Paint::NONE)
+    ArgumentView::of(json, bound).told(&ViewColours::NONE)
 }
 
 fn shows(json: &str, want: &Expect) {
@@ -124,7 +124,7 @@ fn what_is_not_text_is_summarised_and_the_rest_of_a_long_text_is_counted() {
     "#]],
     );
     let long = (1..=2000).fold(String::new(), |text, n| text + &format!("line {n}\\n"));
-    let view = View::of(&format!(r#"{{"text":"{long}","path":"/etc/x","other":"{long}"}}"#), 600);
+    let view = ArgumentView::of(&format!(r#"{{"text":"{long}","path":"/etc/x","other":"{long}"}}"#), 600);
     expect![[r#"
         path: "/etc/x"
         text (2000 lines, 18893 bytes):
@@ -155,10 +155,10 @@ fn what_is_not_text_is_summarised_and_the_rest_of_a_long_text_is_counted() {
           | line 12
           .. 18806 bytes more are not shown here
     "#]]
-    .assert_eq(&view.told(&Paint::NONE));
+    .assert_eq(&view.told(&ViewColours::NONE));
     assert!(!view.is_whole());
     let many = (0..999).fold("{\"a\":0".to_owned(), |json, n| json + &format!(",\"k{n}\":{n}")) + "}";
-    let view = View::of(&many, 80);
+    let view = ArgumentView::of(&many, 80);
     expect![[r#"
         a: 0
         k0: 0
@@ -168,7 +168,7 @@ fn what_is_not_text_is_summarised_and_the_rest_of_a_long_text_is_counted() {
         k4: 4
         994 values are not shown here (2882 bytes)
     "#]]
-    .assert_eq(&view.told(&Paint::NONE));
+    .assert_eq(&view.told(&ViewColours::NONE));
     assert_eq!(view.left_out.values + view.blocks.len(), 1000);
 }
 
@@ -217,8 +217,8 @@ fn hostile_arguments_are_read_in_one_pass_and_stay_in_bounds() {
         "[".repeat(100_000),
         format!("[\"{}\"]", "\u{202e}".repeat(90_000)),
     ] {
-        let view = View::of(&json, 64 * 1024);
-        let told = view.told(&Paint::TERMINAL);
+        let view = ArgumentView::of(&json, 64 * 1024);
+        let told = view.told(&ViewColours::TERMINAL);
         assert!(told.len() < 3 * 64 * 1024, "{} bytes", told.len());
     }
 }
@@ -227,10 +227,10 @@ fn hostile_arguments_are_read_in_one_pass_and_stay_in_bounds() {
 fn many_edits_take_the_time_of_one() {
     let text = |line: &str| format!(r"{line}\nsame\n").repeat(250);
     let edit = format!(r#"{{"old_text":"{}","new_text":"{}"}}"#, text("a"), text("b"));
-    let view = View::of(&format!("[{edit},{edit},{edit}]"), 1 << 20);
-    let kept = |block: &Block| {
-        let Content::Edit { lines, .. } = &block.content else { return 0 };
-        lines.iter().filter(|line| matches!(line, EditLine::Line(Change::Kept, _))).count()
+    let view = ArgumentView::of(&format!("[{edit},{edit},{edit}]"), 1 << 20);
+    let kept = |block: &ViewBlock| {
+        let BlockContent::Edit { lines, .. } = &block.content else { return 0 };
+        lines.iter().filter(|line| matches!(line, EditLine::Line(TextChange::Kept, _))).count()
     };
     let kept: Vec<usize> = view.blocks.iter().map(kept).collect();
     assert_eq!(
@@ -242,7 +242,7 @@ fn many_edits_take_the_time_of_one() {
 
 #[test]
 fn a_string_that_is_no_text_is_looked_at_like_any_other() {
-    let found = View::of("{\"a\":\"p\u{430}y\u{202e}\\ud800\"}", 4096).oddities;
+    let found = ArgumentView::of("{\"a\":\"p\u{430}y\u{202e}\\ud800\"}", 4096).oddities;
     assert_eq!((found.hidden, found.told_mixed().is_some()), (2, true));
 }
 
@@ -257,5 +257,5 @@ fn a_terminal_gets_colours_of_ours_alone() {
         ESC[2m  - | ESC[0mESC[31m1ESC[0m
         ESC[2m  + | ESC[0mESC[32m2ESC[0m
     "#]]
-    .assert_eq(&View::of(json, 4096).told(&Paint::TERMINAL).replace('\u{1b}', "ESC"));
+    .assert_eq(&ArgumentView::of(json, 4096).told(&ViewColours::TERMINAL).replace('\u{1b}', "ESC"));
 }

@@ -3,14 +3,14 @@
 //! Each line of a foreign text is behind a bar, so that no text looks like a line that headend
 //! wrote.
 
-use super::{Binary, Block, Content, EditLine, LeftOut, Size, TextLine, View};
+use super::{ArgumentView, BinaryText, BlockContent, EditLine, OmittedValues, TextLine, TextSize, ViewBlock};
 use crate::wire::foreign::LineEnd;
-use crate::wire::foreign::changes::Change;
-use crate::wire::foreign::marked::Marked;
+use crate::wire::foreign::changes::TextChange;
+use crate::wire::foreign::marked::MarkedText;
 
 /// The colours of a rendered view: the text written before a part of each kind, and `off` after it.
 #[derive(Clone, Copy, Debug)]
-pub struct Paint {
+pub struct ViewColours {
     pub pale: &'static str,
     pub alarm: &'static str,
     pub removed: &'static str,
@@ -20,7 +20,7 @@ pub struct Paint {
     pub marks_ends: bool,
 }
 
-impl Paint {
+impl ViewColours {
     /// Plain text, without colours.
     pub const NONE: Self = Self { pale: "", alarm: "", removed: "", added: "", off: "", marks_ends: false };
     /// The colours of a terminal.
@@ -41,7 +41,7 @@ impl Paint {
     }
 
     /// Writes foreign text, with its hidden characters in the alarm colour.
-    pub fn marked(&self, text: &Marked, colour: &str, out: &mut String) {
+    pub fn marked(&self, text: &MarkedText, colour: &str, out: &mut String) {
         for (hidden, part) in text.parts() {
             let on = if hidden { self.alarm } else { colour };
             let off = if on.is_empty() { "" } else { self.off };
@@ -50,9 +50,9 @@ impl Paint {
     }
 }
 
-impl View {
+impl ArgumentView {
     /// Renders the view in lines.
-    pub fn told(&self, paint: &Paint) -> String {
+    pub fn told(&self, paint: &ViewColours) -> String {
         let mut out = String::new();
         for block in &self.blocks {
             block.tell(paint, &mut out);
@@ -65,7 +65,7 @@ impl View {
     }
 }
 
-impl LeftOut {
+impl OmittedValues {
     /// Describes the number and size of the values in a sentence.
     pub fn told(&self) -> String {
         match self.values {
@@ -75,7 +75,7 @@ impl LeftOut {
     }
 }
 
-impl Size {
+impl TextSize {
     /// Describes the size, such as `3 lines, 120 bytes`.
     pub fn told(&self) -> String {
         match self.lines {
@@ -85,16 +85,16 @@ impl Size {
     }
 }
 
-impl Binary {
+impl BinaryText {
     /// Describes the string in a sentence, without its beginning.
     pub fn told(&self) -> String {
         format!("looks binary, {} bytes, SHA-256 {}", self.bytes, self.digest)
     }
 }
 
-impl Block {
+impl ViewBlock {
     /// Renders the block in lines.
-    fn tell(&self, paint: &Paint, out: &mut String) {
+    fn tell(&self, paint: &ViewColours, out: &mut String) {
         let place = |out: &mut String| {
             if self.place.is_empty() {
                 out.push_str("(all)");
@@ -102,37 +102,39 @@ impl Block {
             paint.marked(&self.place, "", out);
         };
         match &self.content {
-            Content::Value(value) => {
+            BlockContent::Value(value) => {
                 place(out);
                 out.push_str(": ");
                 paint.marked(value, "", out);
                 out.push('\n');
             }
-            Content::Text { lines, size, cut } => {
+            BlockContent::Text { lines, size, cut } => {
                 place(out);
                 out.push_str(&format!(" ({}):\n", size.told()));
                 lines.iter().for_each(|line| tell_line(paint, ("  | ", ""), line, paint.marks_ends, out));
                 not_shown(*cut, out);
             }
-            Content::Edit { new, lines, cut } => {
+            BlockContent::Edit { new, lines, cut } => {
                 place(out);
                 out.push_str(" -> ");
                 paint.marked(new, "", out);
                 out.push_str(" (- is replaced by +):\n");
                 // Without colours, ends are marked only if the two texts end differently.
                 let is_one = |one: &EditLine, end: LineEnd| match one {
-                    EditLine::Line(change, line) => *change != Change::Kept && line.end == end,
+                    EditLine::Line(change, line) => *change != TextChange::Kept && line.end == end,
                     EditLine::Same(_) => false,
                 };
                 let ends = |end: LineEnd| lines.iter().any(|one| is_one(one, end));
                 let marks_ends = paint.marks_ends || (ends(LineEnd::Text) && ends(LineEnd::Feed));
                 for one in lines {
                     match one {
-                        EditLine::Line(Change::Kept, line) => tell_line(paint, ("    | ", ""), line, marks_ends, out),
-                        EditLine::Line(Change::Removed, line) => {
+                        EditLine::Line(TextChange::Kept, line) => {
+                            tell_line(paint, ("    | ", ""), line, marks_ends, out)
+                        }
+                        EditLine::Line(TextChange::Removed, line) => {
                             tell_line(paint, ("  - | ", paint.removed), line, marks_ends, out);
                         }
-                        EditLine::Line(Change::Added, line) => {
+                        EditLine::Line(TextChange::Added, line) => {
                             tell_line(paint, ("  + | ", paint.added), line, marks_ends, out);
                         }
                         EditLine::Same(count) => out.push_str(&format!("  .. {count} lines in both texts\n")),
@@ -140,7 +142,7 @@ impl Block {
                 }
                 not_shown(*cut, out);
             }
-            Content::Binary(binary) => {
+            BlockContent::Binary(binary) => {
                 place(out);
                 out.push_str(&format!(" ({}), begins:\n", binary.told()));
                 out.push_str("  | ");
@@ -152,7 +154,7 @@ impl Block {
 }
 
 /// Renders one line of foreign text behind a bar, with a mark at its end if wanted.
-fn tell_line(paint: &Paint, (bar, colour): (&str, &str), line: &TextLine, marks_ends: bool, out: &mut String) {
+fn tell_line(paint: &ViewColours, (bar, colour): (&str, &str), line: &TextLine, marks_ends: bool, out: &mut String) {
     paint.pale(bar, out);
     paint.marked(&line.text, colour, out);
     let mark = line.end.mark();

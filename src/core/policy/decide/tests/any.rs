@@ -7,7 +7,7 @@ use super::super::super::tests::{spec, strings};
 use super::super::*;
 use crate::mcp::annotations::Hints;
 use crate::mcp::claims::Claims;
-use crate::policy::arguments::{ArgumentSpec, MatcherSpec, Scalar};
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
 use crate::policy::rule::RuleSpec;
 use crate::policy::spec::PolicySpec;
 use crate::wire::raw::RawJson;
@@ -26,8 +26,12 @@ pub(super) fn any_rule() -> impl Strategy<Value = RuleSpec> {
     let upstreams = globs(&["*", "a", "b*", "[ab]"]);
     let callers = globs(&["*", "p", "q*", "?"]);
     let profiles = globs(&["*", "r", "?"]);
-    let kinds = prop_oneof![4 => Just(Vec::new()), 1 => prop::sample::subsequence(Kind::VARIANTS.to_vec(), 1..4)];
-    let evidence = prop::option::of(prop::sample::select(vec![Evidence::Client, Evidence::Page, Evidence::Operator]));
+    let kinds = prop_oneof![4 => Just(Vec::new()), 1 => prop::sample::subsequence(ActionKind::VARIANTS.to_vec(), 1..4)];
+    let evidence = prop::option::of(prop::sample::select(vec![
+        ApprovalEvidence::Client,
+        ApprovalEvidence::Page,
+        ApprovalEvidence::Operator,
+    ]));
     let conditions = || prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any_condition(), 1..3)];
     let lists = (upstreams, names(), names(), names(), callers, profiles);
     let hints = (any_hints(), any_hints());
@@ -65,13 +69,13 @@ pub(super) fn any_hints() -> impl Strategy<Value = Hints> {
 }
 
 fn any_condition() -> impl Strategy<Value = ArgumentSpec> {
-    let text = |text: &str| Scalar::Text(text.to_owned());
+    let text = |text: &str| ScalarSpec::Text(text.to_owned());
     let pointers = vec!["/p", "/q", "/p/q", "/l", "/l/*", "/l/0", "/l/*/p"];
     let matchers = vec![
         MatcherSpec::Eq(text("a")),
-        MatcherSpec::Eq(Scalar::Number(1.0)),
+        MatcherSpec::Eq(ScalarSpec::Number(1.0)),
         MatcherSpec::Ne(text("a")),
-        MatcherSpec::In(vec![text("a"), Scalar::Number(5.0), Scalar::Boolean(true)]),
+        MatcherSpec::In(vec![text("a"), ScalarSpec::Number(5.0), ScalarSpec::Boolean(true)]),
         MatcherSpec::Prefix("/s".to_owned()),
         MatcherSpec::PathUnder("/srv".to_owned()),
         MatcherSpec::Range { min: Some(1.0), max: Some(5.0) },
@@ -83,12 +87,12 @@ fn any_condition() -> impl Strategy<Value = ArgumentSpec> {
     pair.prop_map(|(pointer, matcher)| ArgumentSpec { pointer: pointer.to_owned(), matcher })
 }
 
-fn any_effect() -> impl Strategy<Value = Effect> {
-    prop::sample::select(vec![Effect::Allow, Effect::Ask, Effect::Deny])
+fn any_effect() -> impl Strategy<Value = RuleEffect> {
+    prop::sample::select(vec![RuleEffect::Allow, RuleEffect::Ask, RuleEffect::Deny])
 }
 
-pub(super) fn any_case() -> impl Strategy<Value = Action> {
-    use Kind::{Completion, Elicitation, Launch, Prompt, Resource, Sampling, Subscription, Task, Tool};
+pub(super) fn any_case() -> impl Strategy<Value = PolicyAction> {
+    use ActionKind::{Completion, Elicitation, Launch, Prompt, Resource, Sampling, Subscription, Task, Tool};
     let items = vec![
         (Tool, "a", "a__x"),
         (Tool, "a", "a__x"),
@@ -123,8 +127,8 @@ pub(super) fn any_case() -> impl Strategy<Value = Action> {
     let who = (prop::sample::select(vec!["p", "q", "qq"]), prop::sample::select(vec![None, Some("r")]));
     (who, prop::sample::select(items), (annotations, claims), any_arguments()).prop_map(
         |((caller, profile), (kind, upstream, canonical), (annotations, claims), arguments)| {
-            let action = Action::stand_in(caller, upstream, canonical);
-            Action { profile: profile.map(Arc::from), kind, annotations, claims, arguments, ..action }
+            let action = PolicyAction::stand_in(caller, upstream, canonical);
+            PolicyAction { profile: profile.map(Arc::from), kind, annotations, claims, arguments, ..action }
         },
     )
 }

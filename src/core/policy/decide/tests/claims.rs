@@ -24,10 +24,10 @@ fn hints(read_only: Option<bool>, destructive: Option<bool>, open_world: Option<
 fn what_a_server_says_counts_and_what_it_does_not_say_binds() {
     let (yes, no) = (Some(true), Some(false));
     let rules = vec![
-        RuleSpec { claims: hints(yes, None, no), ..rule("reads", Effect::Allow) },
-        RuleSpec { claims: hints(None, yes, None), tools: strings(&["a__x"]), ..rule("deletes", Effect::Deny) },
+        RuleSpec { claims: hints(yes, None, no), ..rule("reads", RuleEffect::Allow) },
+        RuleSpec { claims: hints(None, yes, None), tools: strings(&["a__x"]), ..rule("deletes", RuleEffect::Deny) },
     ];
-    let policy = compile(&PolicySpec { default: Effect::Ask, ..spec(rules) });
+    let policy = compile(&PolicySpec { default: RuleEffect::Ask, ..spec(rules) });
     for (label, canonical, claims, may_open, want) in [
         ("reads inside", "a__y", hints(yes, None, no), true, "allow reads"),
         ("reads inside, and may open nothing", "a__y", hints(yes, None, no), false, "ask default"),
@@ -40,7 +40,8 @@ fn what_a_server_says_counts_and_what_it_does_not_say_binds() {
         ("deletes nothing, and may open nothing", "a__x", hints(no, no, None), false, "ask default"),
         ("reads and deletes nothing", "a__x", hints(yes, no, no), true, "allow reads"),
     ] {
-        let action = Action { canonical: canonical.into(), claims: Claims { hints: claims, may_open }, ..TOOL.clone() };
+        let action =
+            PolicyAction { canonical: canonical.into(), claims: Claims { hints: claims, may_open }, ..TOOL.clone() };
         assert_eq!(told(&outcome(&policy, &action)), want, "{label}");
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let effect = policy.effect(&item, Caller::local(), "", action.facts());
@@ -52,8 +53,8 @@ fn what_a_server_says_counts_and_what_it_does_not_say_binds() {
 
 #[test]
 fn a_dry_run_tells_why_the_word_of_a_server_does_not_count() {
-    let rules = vec![RuleSpec { claims: hints(Some(true), None, None), ..rule("reads", Effect::Allow) }];
-    let policy = compile(&PolicySpec { default: Effect::Ask, ..spec(rules) });
+    let rules = vec![RuleSpec { claims: hints(Some(true), None, None), ..rule("reads", RuleEffect::Allow) }];
+    let policy = compile(&PolicySpec { default: RuleEffect::Ask, ..spec(rules) });
     let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
     for (said, may_open, matches, why) in [
         (Some(true), true, "yes", None),
@@ -61,21 +62,22 @@ fn a_dry_run_tells_why_the_word_of_a_server_does_not_count() {
         (Some(true), false, "unknown", Some("new, in doubt")),
     ] {
         let claims = Claims { hints: hints(said, None, None), may_open };
-        let rules = considered(&policy, &item, &Action { claims, ..TOOL.clone() });
+        let rules = matching_rules(&policy, &item, &PolicyAction { claims, ..TOOL.clone() });
         assert_eq!(rules[0].matches, matches, "{said:?} {may_open}");
         assert!(rules[0].why.unwrap_or_default().contains(why.unwrap_or_default()), "{said:?} {may_open}");
         assert_eq!(rules[0].why.is_some(), why.is_some(), "{said:?} {may_open}");
     }
-    let other = Action { claims: Claims { hints: hints(Some(false), None, None), may_open: true }, ..TOOL.clone() };
-    assert!(considered(&policy, &item, &other).is_empty(), "a rule that is not about it is not told");
+    let other =
+        PolicyAction { claims: Claims { hints: hints(Some(false), None, None), may_open: true }, ..TOOL.clone() };
+    assert!(matching_rules(&policy, &item, &other).is_empty(), "a rule that is not about it is not told");
 }
 
 proptest! {
     #[test]
     fn words_that_may_open_nothing_open_nothing(spec in any_spec(), action in any_case()) {
-        let action = Action { claims: Claims { may_open: false, ..action.claims }, ..action };
+        let action = PolicyAction { claims: Claims { may_open: false, ..action.claims }, ..action };
         let mut without = spec.clone();
-        without.rules.retain(|rule| rule.effect != Effect::Allow || rule.claims.is_empty());
+        without.rules.retain(|rule| rule.effect != RuleEffect::Allow || rule.claims.is_empty());
         let (with, without) = (outcome(&compile(&spec), &action), outcome(&compile(&without), &action));
         prop_assert_eq!(measure(&with), measure(&without));
     }
@@ -90,7 +92,7 @@ proptest! {
             _ => claims.may_open = false,
         }
         let policy = compile(&spec);
-        let (before, after) = (outcome(&policy, &action), outcome(&policy, &Action { claims, ..action.clone() }));
+        let (before, after) = (outcome(&policy, &action), outcome(&policy, &PolicyAction { claims, ..action.clone() }));
         // An ask rule that may match is asked about even if the default denies.
         let is_by_default = matches!(&before, Decision::Deny { rule, .. } if &**rule == "default");
         let may_be_asked = is_by_default && matches!(after, Decision::Ask { .. });
@@ -105,8 +107,8 @@ proptest! {
     fn a_call_under_way_goes_on_only_where_it_would_be_allowed_now(spec in any_spec(), action in any_case()) {
         let policy = compile(&spec);
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
-        let unheard = Action { claims: Claims { may_open: false, ..action.claims }, ..action.clone() };
-        let still = still_allowed(&policy, &item, &unheard, &|_, _| false);
+        let unheard = PolicyAction { claims: Claims { may_open: false, ..action.claims }, ..action.clone() };
+        let still = is_still_allowed(&policy, &item, &unheard, &|_, _| false);
         prop_assert_eq!(still, matches!(outcome(&policy, &unheard), Decision::Allow(_)));
     }
 }

@@ -7,60 +7,60 @@ use serde_json::Value;
 
 use super::*;
 use crate::mcp::annotations::Hints;
-use crate::policy::arguments::{ArgumentSpec, MatcherSpec, Scalar};
+use crate::policy::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
 
 /// Yes, no, or unknown.
 type Three = Option<bool>;
 
 /// Decides an action by the reference: the effect, whether the item is hidden, and the evidence
 /// that is needed.
-pub(super) fn reference(spec: &PolicySpec, action: &Action) -> (Effect, bool, Option<Evidence>) {
+pub(super) fn reference(spec: &PolicySpec, action: &PolicyAction) -> (RuleEffect, bool, Option<ApprovalEvidence>) {
     let counts = |rule: &&RuleSpec| match rule.effect {
-        Effect::Allow => rule.claims.is_empty() || (action.claims.may_open && claimed(rule, action) == Some(true)),
-        Effect::Ask | Effect::Deny => claimed(rule, action) != Some(false),
+        RuleEffect::Allow => rule.claims.is_empty() || (action.claims.may_open && claimed(rule, action) == Some(true)),
+        RuleEffect::Ask | RuleEffect::Deny => claimed(rule, action) != Some(false),
     };
     let about = spec.rules.iter().filter(|rule| is_about(rule, action)).filter(counts).collect::<Vec<_>>();
-    let of = |effect: Effect| about.iter().filter(move |rule| rule.effect == effect);
+    let of = |effect: RuleEffect| about.iter().filter(move |rule| rule.effect == effect);
     let plain = |rule: &RuleSpec| rule.arguments.is_empty() && rule.unless.is_empty();
-    let can_ask = matches!(action.kind, Kind::Tool | Kind::Prompt | Kind::Resource);
-    let servers = matches!(action.kind, Kind::Sampling | Kind::Elicitation | Kind::Launch);
+    let can_ask = matches!(action.kind, ActionKind::Tool | ActionKind::Prompt | ActionKind::Resource);
+    let servers = matches!(action.kind, ActionKind::Sampling | ActionKind::Elicitation | ActionKind::Launch);
     let default = match spec.default {
-        _ if servers => Effect::Allow,
-        Effect::Ask if !can_ask => Effect::Allow,
+        _ if servers => RuleEffect::Allow,
+        RuleEffect::Ask if !can_ask => RuleEffect::Allow,
         default => default,
     };
-    let opened = of(Effect::Allow).count() > 0 || (can_ask && of(Effect::Ask).count() > 0);
-    if of(Effect::Deny).any(|rule| plain(rule)) || (default == Effect::Deny && !opened) {
-        return (Effect::Deny, true, None);
+    let opened = of(RuleEffect::Allow).count() > 0 || (can_ask && of(RuleEffect::Ask).count() > 0);
+    if of(RuleEffect::Deny).any(|rule| plain(rule)) || (default == RuleEffect::Deny && !opened) {
+        return (RuleEffect::Deny, true, None);
     }
-    if of(Effect::Deny).any(|rule| applies(rule, action) != Some(false)) {
-        return (Effect::Deny, false, None);
+    if of(RuleEffect::Deny).any(|rule| applies(rule, action) != Some(false)) {
+        return (RuleEffect::Deny, false, None);
     }
-    let destroys = action.kind == Kind::Tool && action.annotations.known_destructive;
-    let least = if destroys { Evidence::Page } else { Evidence::Client };
-    let asking = of(Effect::Ask).filter(|rule| can_ask && applies(rule, action) != Some(false));
+    let destroys = action.kind == ActionKind::Tool && action.annotations.known_destructive;
+    let least = if destroys { ApprovalEvidence::Page } else { ApprovalEvidence::Client };
+    let asking = of(RuleEffect::Ask).filter(|rule| can_ask && applies(rule, action) != Some(false));
     if let Some(need) = asking.map(|rule| rule.min_evidence.unwrap_or(least).max(least)).max() {
-        return (Effect::Ask, false, Some(need));
+        return (RuleEffect::Ask, false, Some(need));
     }
-    if of(Effect::Allow).any(|rule| applies(rule, action) == Some(true)) {
-        return (Effect::Allow, false, None);
+    if of(RuleEffect::Allow).any(|rule| applies(rule, action) == Some(true)) {
+        return (RuleEffect::Allow, false, None);
     }
-    (default, false, (default == Effect::Ask).then_some(least))
+    (default, false, (default == RuleEffect::Ask).then_some(least))
 }
 
 fn any(globs: &[String], text: &str) -> bool {
     globs.iter().any(|glob| globset::Glob::new(glob).unwrap().compile_matcher().is_match(text))
 }
 
-fn is_about(rule: &RuleSpec, action: &Action) -> bool {
+fn is_about(rule: &RuleSpec, action: &PolicyAction) -> bool {
     let of_uri = !action.canonical.contains("__");
     let (names, base) = match action.kind {
-        Kind::Tool | Kind::Task => (Some(&rule.tools), Kind::Tool),
-        Kind::Prompt => (Some(&rule.prompts), Kind::Prompt),
-        Kind::Resource | Kind::Subscription => (Some(&rule.resources), Kind::Resource),
-        Kind::Completion if of_uri => (Some(&rule.resources), Kind::Resource),
-        Kind::Completion => (Some(&rule.prompts), Kind::Prompt),
-        Kind::Sampling | Kind::Elicitation | Kind::Launch => (None, action.kind),
+        ActionKind::Tool | ActionKind::Task => (Some(&rule.tools), ActionKind::Tool),
+        ActionKind::Prompt => (Some(&rule.prompts), ActionKind::Prompt),
+        ActionKind::Resource | ActionKind::Subscription => (Some(&rule.resources), ActionKind::Resource),
+        ActionKind::Completion if of_uri => (Some(&rule.resources), ActionKind::Resource),
+        ActionKind::Completion => (Some(&rule.prompts), ActionKind::Prompt),
+        ActionKind::Sampling | ActionKind::Elicitation | ActionKind::Launch => (None, action.kind),
     };
     let kinds = if rule.kinds.is_empty() {
         names.is_some()
@@ -76,7 +76,7 @@ fn is_about(rule: &RuleSpec, action: &Action) -> bool {
         && (rule.profiles.is_empty() || any(&rule.profiles, action.profile()))
         && (rule.upstreams.is_empty() || any(&rule.upstreams, &action.upstream))
         && (bare || names.is_some_and(|names| any(names, &action.canonical)))
-        && ((rule.annotations.is_empty() && rule.claims.is_empty()) || base == Kind::Tool)
+        && ((rule.annotations.is_empty() && rule.claims.is_empty()) || base == ActionKind::Tool)
         && agrees(read_only, held.read_only)
         && agrees(destructive, held.destructive)
         && agrees(idempotent, held.idempotent)
@@ -84,7 +84,7 @@ fn is_about(rule: &RuleSpec, action: &Action) -> bool {
 }
 
 /// Whether the tool's claims agree with those of the rule.
-fn claimed(rule: &RuleSpec, action: &Action) -> Three {
+fn claimed(rule: &RuleSpec, action: &PolicyAction) -> Three {
     let (wanted, said) = (&rule.claims, &action.claims.hints);
     let pairs = [
         (wanted.read_only, said.read_only),
@@ -96,15 +96,15 @@ fn claimed(rule: &RuleSpec, action: &Action) -> Three {
     and(&asked.map(|(wanted, said)| said.map(|said| *wanted == Some(said))).collect::<Vec<_>>())
 }
 
-fn applies(rule: &RuleSpec, action: &Action) -> Three {
+fn applies(rule: &RuleSpec, action: &PolicyAction) -> Three {
     if rule.arguments.is_empty() && rule.unless.is_empty() {
         return Some(true);
     }
     let given = match action.kind {
-        Kind::Task => return Some(false),
-        Kind::Completion | Kind::Sampling | Kind::Elicitation => return None,
-        Kind::Resource | Kind::Subscription | Kind::Launch => None,
-        Kind::Tool | Kind::Prompt => action.arguments.as_ref(),
+        ActionKind::Task => return Some(false),
+        ActionKind::Completion | ActionKind::Sampling | ActionKind::Elicitation => return None,
+        ActionKind::Resource | ActionKind::Subscription | ActionKind::Launch => None,
+        ActionKind::Tool | ActionKind::Prompt => action.arguments.as_ref(),
     };
     let text = given.map_or("{}".into(), RawJson::text);
     let root: Value = serde_json::from_str(&text).ok()?;
@@ -131,7 +131,7 @@ fn and(all: &[Three]) -> Three {
 
 /// Evaluates one condition. Each element of a list is judged on its own; if elements are in doubt
 /// or disagree, the whole is in doubt wherever doubt is the strict answer.
-fn holds(one: &ArgumentSpec, root: &Value, effect: Effect, absent: Three) -> Three {
+fn holds(one: &ArgumentSpec, root: &Value, effect: RuleEffect, absent: Three) -> Three {
     let in_unless = absent.is_none();
     let mut answers = Vec::new();
     visit(root, &one.pointer.split('/').skip(1).collect::<Vec<_>>(), &mut |found| {
@@ -154,8 +154,8 @@ fn holds(one: &ArgumentSpec, root: &Value, effect: Effect, absent: Three) -> Thr
         Some(false)
     };
     match (effect, in_unless) {
-        (Effect::Deny, false) | (Effect::Allow, true) => some,
-        (Effect::Ask, false) if some != Some(false) && and(&answers) == Some(false) => None,
+        (RuleEffect::Deny, false) | (RuleEffect::Allow, true) => some,
+        (RuleEffect::Ask, false) if some != Some(false) && and(&answers) == Some(false) => None,
         _ => and(&answers),
     }
 }
@@ -184,10 +184,10 @@ fn visit<'v>(value: &'v Value, steps: &[&str], found: &mut dyn FnMut(Result<Opti
 }
 
 fn matches(matcher: &MatcherSpec, value: &Value) -> Three {
-    let equal = |scalar: &Scalar| match (scalar, value) {
-        (Scalar::Text(wanted), Value::String(text)) => Some(wanted == text),
-        (Scalar::Number(wanted), Value::Number(number)) => Some(Some(*wanted) == number.as_f64()),
-        (Scalar::Boolean(wanted), Value::Bool(is)) => Some(wanted == is),
+    let equal = |scalar: &ScalarSpec| match (scalar, value) {
+        (ScalarSpec::Text(wanted), Value::String(text)) => Some(wanted == text),
+        (ScalarSpec::Number(wanted), Value::Number(number)) => Some(Some(*wanted) == number.as_f64()),
+        (ScalarSpec::Boolean(wanted), Value::Bool(is)) => Some(wanted == is),
         _ => None,
     };
     match matcher {

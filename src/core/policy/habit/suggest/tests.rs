@@ -1,35 +1,35 @@
 use super::*;
 use crate::mcp::annotations::Annotations;
-use crate::policy::evidence::Evidence;
+use crate::policy::evidence::ApprovalEvidence;
 
 /// One configured upstream with destructive tools that take these arguments.
 struct Tools(Option<Vec<String>>);
 
-impl Catalogue for Tools {
+impl PresentItems for Tools {
     fn has(&self, upstream: &str) -> bool {
         upstream == "files"
     }
 
-    fn known(&self, _: Kind, _: &str) -> Option<Known> {
-        Some(Known { facts: destroys(), arguments: self.0.clone() })
+    fn known(&self, _: ActionKind, _: &str) -> Option<PresentItem> {
+        Some(PresentItem { facts: destroys(), arguments: self.0.clone() })
     }
 }
 
-fn destroys() -> Facts {
-    Facts::from(Annotations { known_destructive: true, ..Annotations::ASSUMED })
+fn destroys() -> ToolFacts {
+    ToolFacts::from(Annotations { known_destructive: true, ..Annotations::ASSUMED })
 }
 
 /// Returns the suggestions after five approvals of a destructive tool with these arguments.
 fn suggested(tool: &str, approved: &dyn Fn(usize) -> String, schema: Option<&[&str]>) -> Suggestions {
-    let mut habit = Habit::default();
+    let mut habit = CallerHabit::default();
     for n in 0..5 {
-        habit.yes.add(Evidence::Page);
-        let _bytes = habit.shapes.add(Some(&approved(n)), Evidence::Page, true);
+        habit.yes.add(ApprovalEvidence::Page);
+        let _bytes = habit.shapes.add(Some(&approved(n)), ApprovalEvidence::Page, true);
     }
     let (upstream, facts) = (Arc::from("files"), Some(destroys()));
     let callers = [(Arc::from("ann"), habit)].into();
-    let seen = Seen { upstream, is_destructive: true, facts, callers, ..Seen::default() };
-    let item = Item { kind: Kind::Tool, name: Arc::from(format!("files__{tool}")) };
+    let seen = ItemHabit { upstream, is_destructive: true, facts, callers, ..ItemHabit::default() };
+    let item = HabitItem { kind: ActionKind::Tool, name: Arc::from(format!("files__{tool}")) };
     let mut habits = Habits::default();
     habits.items.insert(item, seen);
     let schema = schema.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
@@ -46,7 +46,7 @@ fn a_tool_that_may_overwrite_gets_a_rule_below_its_folders_with_a_warning() {
         one.rule.arguments.iter().map(|spec| format!("{} {:?}", spec.pointer, spec.matcher)).collect();
     assert_eq!(told, [r#"/path PathUnder("/srv/app")"#, "/dryRun Absent", r#"/path Regex("^(/[^/.][^/]*)+/?$")"#]);
     assert_eq!(one.also.len(), 2, "any edits, and any path below it: {:?}", one.also);
-    all.fit(&PolicySpec { default: Effect::Ask, rules: Vec::new(), limits: Vec::new() });
+    all.fit(&PolicySpec { default: RuleEffect::Ask, rules: Vec::new(), limits: Vec::new() });
     assert_eq!(all.rules.len(), 1, "the rule compiles: {:?}", all.left_out);
 }
 
@@ -72,6 +72,10 @@ fn a_destructive_tool_has_no_other_rule() {
     ] {
         let all = suggested(tool, &*approved, schema);
         assert!(all.rules.is_empty(), "{label}: {:?}", all.rules);
-        assert_eq!(all.left_out.iter().map(|one| one.why).collect::<Vec<_>>(), [Why::Destructive], "{label}");
+        assert_eq!(
+            all.left_out.iter().map(|one| one.why).collect::<Vec<_>>(),
+            [OmissionReason::Destructive],
+            "{label}"
+        );
     }
 }

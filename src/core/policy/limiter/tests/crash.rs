@@ -1,9 +1,9 @@
 //! Histories of processes that share a disk and are killed at any moment.
 
 use super::*;
-use crate::policy::limit::{Granted, Lease, Overdrawn};
+use crate::policy::limit::{LeaseBound, LimitLease, OverdrawnLimit};
 
-type Disk = HashMap<RowId, Stored>;
+type Disk = HashMap<BucketRow, StoredBucket>;
 
 /// A process. Its disk is shared with others and survives it.
 struct Life {
@@ -14,7 +14,7 @@ struct Life {
 
 fn specs(burst: u32, day: u32) -> Vec<LimitSpec> {
     vec![
-        LimitSpec { rate: Some(Rate { count: 5, per: Per::Second }), ..limit("rate", burst) },
+        LimitSpec { rate: Some(Rate { count: 5, per: RateUnit::Second }), ..limit("rate", burst) },
         LimitSpec { rate: None, per_day: Some(day), ..limit("day", 1) },
     ]
 }
@@ -64,7 +64,7 @@ impl Life {
     }
 }
 
-fn extend(lease: &Lease, page: &mut Disk) -> Result<Vec<Granted>, Overdrawn> {
+fn extend(lease: &LimitLease, page: &mut Disk) -> Result<Vec<LeaseBound>, OverdrawnLimit> {
     let mut all = Vec::new();
     for claim in lease.claims() {
         let granted = claim.extend(page.get(&claim.row()).copied())?;
@@ -287,13 +287,15 @@ fn a_limit_that_comes_back_by_a_reload_finds_what_was_used() {
 #[test]
 fn rows_that_make_no_sense_count_as_used_up() {
     let policy = limited(vec![limit("l", 3)]);
-    let row =
-        RowId { limit: policy.limits[0].parts[0].identity.to_string(), bucket: r#"["user local","",""]"#.to_owned() };
+    let row = BucketRow {
+        limit: policy.limits[0].parts[0].identity.to_string(),
+        bucket: r#"["user local","",""]"#.to_owned(),
+    };
     let rows = [
-        ("a time", Stored { day: 0, state: 5 }, true),
-        ("negative", Stored { day: 0, state: -1 }, false),
-        ("a negative day", Stored { day: -7, state: 0 }, false),
-        ("a day too far", Stored { day: i64::MAX, state: 0 }, false),
+        ("a time", StoredBucket { day: 0, state: 5 }, true),
+        ("negative", StoredBucket { day: 0, state: -1 }, false),
+        ("a negative day", StoredBucket { day: -7, state: 0 }, false),
+        ("a day too far", StoredBucket { day: i64::MAX, state: 0 }, false),
     ];
     for (label, stored, expected) in rows {
         let limiter = Limiter::durable(&policy, &Disk::from([(row.clone(), stored)]), SECOND);

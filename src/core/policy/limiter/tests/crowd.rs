@@ -20,7 +20,7 @@ struct Seen {
 
 /// The three limits that are tried together, each with its parts.
 fn specs(rate: u32, burst: u32, day: u32) -> Vec<LimitSpec> {
-    let rate = Some(Rate { count: rate, per: Per::Second });
+    let rate = Some(Rate { count: rate, per: RateUnit::Second });
     vec![
         LimitSpec { rate, per_day: Some(day), ..limit("caller", burst) },
         LimitSpec { key: vec![KeyPart::Upstream], rate, ..limit("upstream", 2 * burst) },
@@ -59,8 +59,8 @@ fn judge(seen: &[Seen], specs: &[LimitSpec]) -> Result<(), String> {
     Ok(())
 }
 
-fn action(caller: usize, tool: usize) -> Action {
-    Action {
+fn action(caller: usize, tool: usize) -> PolicyAction {
+    PolicyAction {
         caller: Caller::named(CALLERS[caller]),
         upstream: TOOLS[tool].0.into(),
         canonical: TOOLS[tool].1.into(),

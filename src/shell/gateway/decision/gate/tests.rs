@@ -10,31 +10,31 @@ use std::path::Path;
 
 use super::*;
 use crate::base::clock;
-use crate::config::Consent;
-use crate::engine::state::{Carried, Carrier, Opened, StateId, StateKey, StateScope};
+use crate::config::ApprovalSettings;
+use crate::engine::state::{StateCarrier, StateContent, StateId, StateKey, StatePayload, StateScope};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime};
-use crate::policy::{Action, Evidence};
+use crate::policy::consent::{ApprovalSubject, GrantArguments, GrantLifetime, GrantRow};
+use crate::policy::{ApprovalEvidence, PolicyAction};
 use crate::store::db::Db;
-use crate::store::killed::{AT_HAND, Uses, kill_1000, until_killed, uses};
+use crate::store::killed::{AT_HAND, UseLog, kill_1000, read_uses, run_until_killed};
 
 mod record;
 
 /// File of all states ever sealed, one a line: the number of the call, and the state.
 const SEALED: &str = "sealed";
 
-fn action(n: usize) -> Action {
-    Action::stand_in("ci", "fx", &format!("fx__{n:08}"))
+fn action(n: usize) -> PolicyAction {
+    PolicyAction::stand_in("ci", "fx", &format!("fx__{n:08}"))
 }
 
-fn scope(action: &Action) -> StateScope<'_> {
-    let carrier = Carrier { kind: "token", revision: Revision::preferred(Era::Modern), capabilities: 1 };
+fn scope(action: &PolicyAction) -> StateScope<'_> {
+    let carrier = StateCarrier { kind: "token", revision: Revision::preferred(Era::Modern), capabilities: 1 };
     StateScope { method: Method::ToolsCall, action, carrier }
 }
 
-fn asked(action: &Action) -> Asked {
-    Asked::new(action, &Arc::from("ask-all"), Evidence::Client)
+fn asked(action: &PolicyAction) -> ApprovalSubject {
+    ApprovalSubject::new(action, &Arc::from("ask-all"), ApprovalEvidence::Client)
 }
 
 fn key(db: &Db) -> StateKey {
@@ -44,24 +44,24 @@ fn key(db: &Db) -> StateKey {
 /// Runs in the processes that are killed.
 #[test]
 fn goes_on_with_states_and_grants_until_it_is_killed() {
-    until_killed(async |dir| {
+    run_until_killed(async |dir| {
         let db = Db::open(&dir).unwrap();
         let (key, used) = (key(&db), UsedStates::open(Some(db.clone())).unwrap());
-        let approvals = Arc::new(Approvals::open(db, &Consent::default()).unwrap());
+        let approvals = Arc::new(Approvals::open(db, &ApprovalSettings::default()).unwrap());
         let sealed = fs::read_to_string(dir.join(SEALED)).unwrap();
-        let mut upstream = Uses::begin(&dir);
+        let mut upstream = UseLog::begin(&dir);
         for (n, sealed) in sealed.lines().map(|line| line.split_once(' ').unwrap()) {
             let action = action(n.parse().unwrap());
             for _ in 0..2 {
                 let Some((_, state)) = key.open(&scope(&action), sealed, clock::since_1970()) else { continue };
                 let (gate, use_) = if used.is_first(state) {
                     let state = Some((used.clone(), state));
-                    (Gate::new(&approvals, Recorded::Accepted, None, None, state), format!("state {n}"))
+                    (DiskGate::new(&approvals, RecordState::Accepted, None, None, state), format!("state {n}"))
                 } else {
                     let claimed = approvals.grants().claim(&asked(&action), approvals.wall(), None);
                     let Some(grant) = claimed.map(|consented| consented.spend()) else { continue };
                     let use_ = format!("grant {n}");
-                    (Gate::new(&approvals, Recorded::Accepted, Some(&grant), None, None), use_)
+                    (DiskGate::new(&approvals, RecordState::Accepted, Some(&grant), None, None), use_)
                 };
                 if gate.unwrap().pass().await.is_ok() {
                     upstream.note(&use_);
@@ -84,7 +84,7 @@ fn make_more(dir: &Path, made: usize) -> usize {
     let kept: HashSet<StateId> =
         db.used_states(0, usize::MAX).run_now().unwrap().iter().map(|state| state.id).collect();
     let mut used = HashSet::new();
-    for line in uses(dir) {
+    for line in read_uses(dir) {
         assert!(used.insert(line.clone()), "{line} was used twice");
         let (kind, n) = line.split_once(' ').unwrap();
         let n: usize = n.parse().unwrap();
@@ -96,7 +96,7 @@ fn make_more(dir: &Path, made: usize) -> usize {
     let mut sealed = String::new();
     for n in made..made + more {
         let action = action(n);
-        let state = Opened { round: 1, carried: Carried::Upstream("theirs".to_owned()) };
+        let state = StateContent { round: 1, carried: StatePayload::Upstream("theirs".to_owned()) };
         let text = key.seal(&scope(&action), &state, now, state_id(n)).unwrap();
         sealed.push_str(&format!("{n} {text}\n"));
         db.keep_grant(once(n, &action), String::new()).then(|outcome| outcome.unwrap());
@@ -118,13 +118,13 @@ fn grant_id(n: usize) -> String {
     format!("{n:016x}")
 }
 
-fn once(n: usize, action: &Action) -> GrantRow {
+fn once(n: usize, action: &PolicyAction) -> GrantRow {
     GrantRow {
         id: Arc::from(grant_id(n)),
         asked: asked(action),
-        arguments: Arguments::Exact,
-        lifetime: Lifetime::Once,
-        evidence: Evidence::Operator,
+        arguments: GrantArguments::Exact,
+        lifetime: GrantLifetime::Once,
+        evidence: ApprovalEvidence::Operator,
         by: Arc::from("uid:1"),
         granted_at: clock::unix_seconds(),
         last_used: 0,

@@ -2,13 +2,13 @@
 //! read.
 
 use super::*;
-use crate::policy::consent::{GrantView, Places};
+use crate::policy::consent::{GrantView, ReservedFolders};
 
-fn call(path: &str) -> (RawJson, Asked, Shown) {
+fn call(path: &str) -> (RawJson, ApprovalSubject, CallDetails) {
     let json = RawJson::trusted(format!(r#"{{"path":"{path}","content":"x"}}"#));
     let asked = asked("ci", "fx__write", &json.text());
-    let shown = Shown::new("write", Said::default(), Some(&json));
-    (json, Asked { need: Evidence::Page, destructive: true, ..asked }, shown)
+    let shown = CallDetails::new("write", StatedHints::default(), Some(&json));
+    (json, ApprovalSubject { need: ApprovalEvidence::Page, destructive: true, ..asked }, shown)
 }
 
 fn covers(approvals: &Approvals, path: &str) -> bool {
@@ -17,7 +17,7 @@ fn covers(approvals: &Approvals, path: &str) -> bool {
 }
 
 fn guarded(approvals: Approvals) -> Approvals {
-    approvals.set_places(Places { homes: vec!["/home/me".into()], own: vec!["/srv/app/state".into()] });
+    approvals.set_places(ReservedFolders { homes: vec!["/home/me".into()], own: vec!["/srv/app/state".into()] });
     approvals
 }
 
@@ -34,13 +34,14 @@ async fn an_operator_allows_calls_below_a_folder_until_that_is_revoked() {
     let bases: Vec<&str> = offered.offers().iter().map(|one| one.base.as_str()).collect();
     assert_eq!(bases, ["/srv/app", "/srv"]);
     for (base, why) in [("/", "home"), ("/srv/other", "is not below"), ("/home/me", "home"), ("x", "absolute")] {
-        let refused = approvals.operator_answers(&id, None, Wish::Below(Arc::from(base)), "uid:1").await.unwrap_err();
+        let refused =
+            approvals.operator_answers(&id, None, OperatorAnswer::Below(Arc::from(base)), "uid:1").await.unwrap_err();
         assert!(refused.contains(why), "{base}: {refused}");
     }
-    let (known, answer) = (PromptId::parse(&id).unwrap(), Answer::AllowBelow("/srv/app".into()));
-    let client = approvals.answer(&known, answer, Evidence::Client, "client").await;
-    assert_eq!(client, Err(CannotAnswer::Evidence(Evidence::Page)));
-    let wish = Wish::Below(Arc::from("/srv/app"));
+    let (known, answer) = (ApprovalId::parse(&id).unwrap(), PersonAnswer::AllowBelow("/srv/app".into()));
+    let client = approvals.answer(&known, answer, ApprovalEvidence::Client, "client").await;
+    assert_eq!(client, Err(AnswerError::Evidence(ApprovalEvidence::Page)));
+    let wish = OperatorAnswer::Below(Arc::from("/srv/app"));
     assert_eq!(approvals.operator_answers(&id, None, wish, "uid:1").await.unwrap().word, "granted");
     let holds = |approvals: &Approvals| {
         ["/srv/app/b/c", "/srv/other", "/srv/app/state/x", "/srv/app/.git/x"].map(|path| covers(approvals, path))
@@ -73,12 +74,12 @@ async fn an_answer_below_a_folder_reaches_the_process_that_asks() {
     let shown = Some(approvals.prompt(&id).unwrap().digest());
     let stop = tokio_util::sync::CancellationToken::new();
     let (_, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
-        let wish = Wish::Below(Arc::from("/srv/app/a b"));
-        let outcome = beside::answer(&beside, &id.to_string(), shown, wish, "uid:1").await;
+        let wish = OperatorAnswer::Below(Arc::from("/srv/app/a b"));
+        let outcome = beside::leave_answer(&beside, &id.to_string(), shown, wish, "uid:1").await;
         stop.cancel();
         outcome
     });
-    assert_eq!(outcome, Ok(AnswerOutcome::of(Closed::Granted, true)));
+    assert_eq!(outcome, Ok(AnswerOutcome::of(ApprovalEnd::Granted, true)));
     assert_eq!(["/srv/app/a b/c", "/srv/app/a"].map(|path| covers(&approvals, path)), [true, false]);
 }
 
@@ -88,7 +89,10 @@ async fn a_row_below_a_folder_that_cannot_be_read_covers_nothing() {
     let approvals = guarded(kept(&dir));
     let (_, asked, shown) = call("/srv/app/a");
     let id = approvals.ask(asked, shown).unwrap();
-    approvals.answer(&id, Answer::AllowBelow("/srv/app".into()), Evidence::Page, "console").await.unwrap();
+    approvals
+        .answer(&id, PersonAnswer::AllowBelow("/srv/app".into()), ApprovalEvidence::Page, "console")
+        .await
+        .unwrap();
     let db = approvals.inner.db.clone().unwrap();
     assert!(covers(&guarded(kept(&dir)), "/srv/app/b"));
     for damage in [

@@ -4,16 +4,16 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::*;
-use crate::policy::consent::Arguments;
-use crate::store::killed::{AT_HAND, Uses, kill_1000, until_killed, uses};
+use crate::policy::consent::GrantArguments;
+use crate::store::killed::{AT_HAND, UseLog, kill_1000, read_uses, run_until_killed};
 
 /// The work of the killed processes.
 #[test]
 fn uses_once_grants_until_it_is_killed() {
-    until_killed(async |dir| {
+    run_until_killed(async |dir| {
         let approvals = Approvals::open(Db::open(&dir).unwrap(), &limits()).unwrap();
-        let mut upstream = Uses::begin(&dir);
-        let mut actions: Vec<Asked> = approvals.grants().iter().map(|grant| grant.asked().clone()).collect();
+        let mut upstream = UseLog::begin(&dir);
+        let mut actions: Vec<ApprovalSubject> = approvals.grants().iter().map(|grant| grant.asked().clone()).collect();
         actions.sort_by(|a, b| a.item.cmp(&b.item));
         for action in actions {
             let Some(consented) = approvals.grants().claim(&action, approvals.wall(), None) else { continue };
@@ -47,9 +47,9 @@ fn once(n: usize) -> GrantRow {
     GrantRow {
         id: Arc::from(format!("{n:016x}")),
         asked: asked("ci", &format!("fx__{n:08}"), "{}"),
-        arguments: Arguments::Exact,
-        lifetime: Lifetime::Once,
-        evidence: Evidence::Operator,
+        arguments: GrantArguments::Exact,
+        lifetime: GrantLifetime::Once,
+        evidence: ApprovalEvidence::Operator,
         by: Arc::from("uid:1"),
         granted_at: clock::unix_seconds(),
         last_used: 0,
@@ -61,7 +61,7 @@ fn once(n: usize) -> GrantRow {
 fn check(dir: &Path, db: &Db) {
     let live: HashSet<String> = db.grants().run_now().unwrap().iter().map(|row| row.id.to_string()).collect();
     let mut used = HashSet::new();
-    for id in uses(dir) {
+    for id in read_uses(dir) {
         assert!(!live.contains(&id), "{id} was used and is live");
         assert!(used.insert(id.clone()), "{id} was used twice");
     }

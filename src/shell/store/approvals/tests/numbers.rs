@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::{asked, limits, shown};
-use crate::base::clock::played::Machine;
+use crate::base::clock::played::TestMachine;
 use crate::telemetry::metrics::{ApprovalNumbers, Metrics};
 
 fn lines(metrics: &Metrics, family: &str) -> Vec<String> {
@@ -21,13 +21,13 @@ async fn each_end_is_counted_once_by_result_and_channel_and_what_it_leaves_is_a_
     assert_eq!(approvals.numbers().open, ids.len());
     let answer = async |id, answer, evidence| approvals.answer(id, answer, evidence, "uid:1").await.unwrap();
     let [once, always, denied, dismissed, unanswered, gone, _] = &ids;
-    answer(once, Answer::Allow(Lifetime::Once), Evidence::Client).await;
-    answer(always, Answer::Allow(Lifetime::UntilChanged), Evidence::Page).await;
-    answer(denied, Answer::Deny, Evidence::Operator).await;
-    answer(dismissed, Answer::Dismiss, Evidence::Client).await;
+    answer(once, PersonAnswer::Allow(GrantLifetime::Once), ApprovalEvidence::Client).await;
+    answer(always, PersonAnswer::Allow(GrantLifetime::UntilChanged), ApprovalEvidence::Page).await;
+    answer(denied, PersonAnswer::Deny, ApprovalEvidence::Operator).await;
+    answer(dismissed, PersonAnswer::Dismiss, ApprovalEvidence::Client).await;
     approvals.unanswered(unanswered);
     approvals.invalidate(|asked| &*asked.item == "gone");
-    assert_eq!(approvals.settled(gone).await, Closed::Superseded);
+    assert_eq!(approvals.settled(gone).await, ApprovalEnd::Superseded);
     assert_eq!(
         lines(&metrics, "headend_approval_answers_total"),
         [
@@ -48,12 +48,12 @@ async fn each_end_is_counted_once_by_result_and_channel_and_what_it_leaves_is_a_
 
 #[tokio::test]
 async fn the_oldest_open_approval_has_its_age_and_a_denial_is_in_force_for_its_time() {
-    let machine = Machine::new();
+    let machine = TestMachine::new();
     machine.start();
     let approvals = Approvals::memory(&limits());
     assert_eq!(approvals.numbers().oldest, Duration::ZERO);
     let denied = approvals.ask(asked("ci", "denied", "{}"), shown()).unwrap();
-    approvals.answer(&denied, Answer::Deny, Evidence::Page, "console").await.unwrap();
+    approvals.answer(&denied, PersonAnswer::Deny, ApprovalEvidence::Page, "console").await.unwrap();
     approvals.ask(asked("ci", "old", "{}"), shown()).unwrap();
     machine.pass(40);
     approvals.ask(asked("ci", "new", "{}"), shown()).unwrap();

@@ -2,7 +2,7 @@
 //! a store, and even if the wall clock is set meanwhile.
 
 use super::*;
-use crate::base::clock::played::Machine;
+use crate::base::clock::played::TestMachine;
 
 const MINUTE: u64 = 60;
 
@@ -17,7 +17,7 @@ const STEPS: [(&str, &[i64], &[i64]); 5] = [
 ];
 
 /// Steps the wall clock; the process reads it after each step.
-fn step(machine: &Machine, approvals: &Approvals, steps: &[i64]) {
+fn step(machine: &TestMachine, approvals: &Approvals, steps: &[i64]) {
     for seconds in steps {
         machine.step(*seconds);
         approvals.wall();
@@ -29,7 +29,7 @@ fn step(machine: &Machine, approvals: &Approvals, steps: &[i64]) {
 async fn lasts<T>(seconds: u64, make: impl AsyncFn(&Approvals) -> T, holds: impl Fn(&Approvals, &T) -> bool) {
     for (label, before, meanwhile) in STEPS {
         for is_kept in [false, true] {
-            let machine = Machine::new();
+            let machine = TestMachine::new();
             machine.start();
             let dir = tempfile::tempdir().unwrap();
             let approvals = if is_kept { kept(&dir) } else { Approvals::memory(&limits()) };
@@ -52,15 +52,15 @@ fn covers(approvals: &Approvals, item: &str) -> bool {
 #[tokio::test]
 async fn a_grant_for_a_time_lasts_for_that_time() {
     let minute = async |approvals: &Approvals| {
-        let until = Lifetime::Until(approvals.wall() + MINUTE);
-        assert_eq!(allow(approvals, &asked("ci", "fx__echo", "{}"), until).await, Closed::Granted);
+        let until = GrantLifetime::Until(approvals.wall() + MINUTE);
+        assert_eq!(allow(approvals, &asked("ci", "fx__echo", "{}"), until).await, ApprovalEnd::Granted);
     };
     lasts(MINUTE, minute, |approvals, ()| covers(approvals, "fx__echo")).await;
 }
 
 #[tokio::test]
 async fn unused_grants_end_in_time() {
-    for (lifetime, seconds) in [(Lifetime::Once, 24 * 3600), (Lifetime::UntilChanged, 90 * 24 * 3600)] {
+    for (lifetime, seconds) in [(GrantLifetime::Once, 24 * 3600), (GrantLifetime::UntilChanged, 90 * 24 * 3600)] {
         let unused = async |approvals: &Approvals| allow(approvals, &asked("ci", "fx__echo", "{}"), lifetime).await;
         lasts(seconds, unused, |approvals, _| covers(approvals, "fx__echo")).await;
     }
@@ -82,44 +82,46 @@ async fn a_denial_an_embargo_and_a_pause_last_for_their_time() {
     let ask = |approvals: &Approvals, item: &str| approvals.ask(asked("ci", item, "{}"), shown());
     let deny = async |approvals: &Approvals| {
         let id = ask(approvals, "fx__echo").unwrap();
-        approvals.answer(&id, Answer::Deny, Evidence::Operator, "uid:1").await.unwrap();
+        approvals.answer(&id, PersonAnswer::Deny, ApprovalEvidence::Operator, "uid:1").await.unwrap();
     };
-    lasts(600, deny, |approvals, ()| ask(approvals, "fx__echo") == Err(Refused::Declined)).await;
+    lasts(600, deny, |approvals, ()| ask(approvals, "fx__echo") == Err(ApprovalRefusal::Declined)).await;
     let unanswered = async |approvals: &Approvals| {
         for _ in 0..3 {
             approvals.unanswered(&ask(approvals, "fx__echo").unwrap());
         }
     };
-    lasts(600, unanswered, |approvals, ()| matches!(ask(approvals, "fx__echo"), Err(Refused::Embargo { .. }))).await;
+    lasts(600, unanswered, |approvals, ()| matches!(ask(approvals, "fx__echo"), Err(ApprovalRefusal::Embargo { .. })))
+        .await;
     let strikes = async |approvals: &Approvals| {
-        approvals.set_limits(&Consent { per_minute: 2, ..limits() });
+        approvals.set_limits(&ApprovalSettings { per_minute: 2, ..limits() });
         for item in ["fx__a", "fx__b"] {
             approvals.unanswered(&ask(approvals, item).unwrap());
         }
     };
-    lasts(MINUTE, strikes, |approvals, ()| matches!(ask(approvals, "fx__c"), Err(Refused::Unanswered { .. }))).await;
+    lasts(MINUTE, strikes, |approvals, ()| matches!(ask(approvals, "fx__c"), Err(ApprovalRefusal::Unanswered { .. })))
+        .await;
 }
 
 #[tokio::test]
 async fn a_wall_clock_that_is_ahead_ends_a_grant_for_good() {
-    let machine = Machine::new();
+    let machine = TestMachine::new();
     machine.start();
     let approvals = Approvals::memory(&limits());
-    allow(&approvals, &asked("ci", "fx__echo", "{}"), Lifetime::Until(approvals.wall() + MINUTE)).await;
+    allow(&approvals, &asked("ci", "fx__echo", "{}"), GrantLifetime::Until(approvals.wall() + MINUTE)).await;
     step(&machine, &approvals, &[61, -61]);
     assert!(!covers(&approvals, "fx__echo"));
 }
 
 #[tokio::test]
 async fn a_grant_that_another_process_gave_ends_at_its_time() {
-    let (machine, dir) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, dir) = (TestMachine::new(), tempfile::tempdir().unwrap());
     let other = machine.start();
     let other_approvals = kept(&dir);
     let giver = machine.start();
     let approvals = kept(&dir);
     // Only the process that gives the grant sees that the wall clock is ahead.
     step(&machine, &approvals, &[3600, -3600]);
-    allow(&approvals, &asked("ci", "fx__echo", "{}"), Lifetime::Until(approvals.wall() + MINUTE)).await;
+    allow(&approvals, &asked("ci", "fx__echo", "{}"), GrantLifetime::Until(approvals.wall() + MINUTE)).await;
     other.enter();
     other_approvals.follow().await;
     machine.pass(MINUTE - 1);
@@ -132,12 +134,12 @@ async fn a_grant_that_another_process_gave_ends_at_its_time() {
 
 #[tokio::test]
 async fn time_goes_on_from_the_stores_last_time_when_the_machine_is_started_again() {
-    let (machine, dir) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, dir) = (TestMachine::new(), tempfile::tempdir().unwrap());
     machine.start();
     let approvals = kept(&dir);
     step(&machine, &approvals, &[3600, -3600]);
     let until = approvals.wall() + MINUTE;
-    allow(&approvals, &asked("ci", "fx__echo", "{}"), Lifetime::Until(until)).await;
+    allow(&approvals, &asked("ci", "fx__echo", "{}"), GrantLifetime::Until(until)).await;
     machine.pass(MINUTE - 1);
     approvals.settle().await;
     drop(approvals);

@@ -1,6 +1,6 @@
 use super::super::tests::Place;
 use super::*;
-use crate::policy::Entry;
+use crate::policy::AuditEntry;
 
 /// Reads the members `action`, `by`, `name`, `count`, `result` and `why` of all actions in the log.
 fn actions(place: &Place) -> Vec<[String; 6]> {
@@ -48,7 +48,7 @@ async fn an_action_waits_for_the_place_of_its_record_and_what_takes_back_does_no
     let audit = place.open(place.options());
     let writer = audit.hold().await;
     while audit.loss().is_none() {
-        drop(audit.record(Entry::new(Event::Action), false));
+        drop(audit.record(AuditEntry::new(AuditEvent::Action), false));
     }
     for action in <OperatorAction as strum::VariantArray>::VARIANTS {
         let mut begun = Box::pin(audit.begin(*action, "uid:1", None));

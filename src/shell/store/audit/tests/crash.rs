@@ -12,19 +12,19 @@ const CHILD: &str = "HEADEND_AUDIT_TEST_CHILD";
 #[tokio::test]
 async fn the_child_writes_until_it_is_killed() {
     let Ok(dir) = std::env::var(CHILD) else { return };
-    let options = Options {
+    let options = AuditLogOptions {
         folder: PathBuf::from(&dir).join("audit"),
         chain: MAIN.to_owned(),
         arguments: true,
         strict: false,
         deny: true,
         max_segment: 300_000,
-        retain: Retain::default(),
+        retain: RetentionBounds::default(),
     };
-    let audit = Audit::open(options, Db::open(Path::new(&dir)).unwrap(), Metrics::new().unwrap().audit()).unwrap();
+    let audit = AuditLog::open(options, Db::open(Path::new(&dir)).unwrap(), Metrics::new().unwrap().audit()).unwrap();
     for call in 0.. {
         let arguments = crate::wire::raw::RawJson::trusted(format!(r#"{{"a":"{}"}}"#, "x".repeat(3000)));
-        let entry = Entry { arguments: Some(arguments), ..entry(call) };
+        let entry = AuditEntry { arguments: Some(arguments), ..entry(call) };
         audit.record(entry, false).written().await.unwrap();
         if call % 500 == 0 {
             let entry = entry_of_proof();
@@ -39,8 +39,8 @@ async fn the_child_writes_until_it_is_killed() {
     }
 }
 
-fn entry_of_proof() -> Entry {
-    Entry::gateway("proof", "")
+fn entry_of_proof() -> AuditEntry {
+    AuditEntry::gateway("proof", "")
 }
 
 #[test]

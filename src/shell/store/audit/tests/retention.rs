@@ -4,16 +4,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::policy::Removal;
-use crate::policy::chain::{Bad, Chain, Head, Retain};
+use crate::policy::RecordRemoval;
+use crate::policy::chain::{BadRecord, ChainHead, ChainWriter, RetentionBounds};
 
 /// Settings with which each record gets a file of its own.
-fn options(place: &Place, retain: Retain) -> Options {
-    Options { max_segment: 1, retain, ..place.options() }
+fn options(place: &Place, retain: RetentionBounds) -> AuditLogOptions {
+    AuditLogOptions { max_segment: 1, retain, ..place.options() }
 }
 
-fn bytes(bytes: u64) -> Retain {
-    Retain { age: None, size: Some(bytes) }
+fn bytes(bytes: u64) -> RetentionBounds {
+    RetentionBounds { age: None, size: Some(bytes) }
 }
 
 /// Lists the numbers of the chain's files.
@@ -24,7 +24,7 @@ fn numbers(place: &Place) -> Vec<u32> {
 
 /// Writes that many records, each to a file of its own.
 async fn filled(place: &Place, records: u64) {
-    let audit = place.open(options(place, Retain::default()));
+    let audit = place.open(options(place, RetentionBounds::default()));
     for call in 0..records {
         audit.record(entry(call), true).written().await.unwrap();
     }
@@ -34,7 +34,7 @@ async fn filled(place: &Place, records: u64) {
 
 /// Closes a log and waits for its writer, which may still remove files. A new file is not locked at
 /// once, so the locks do not show that.
-async fn closed(audit: Audit, place: &Place) {
+async fn closed(audit: AuditLog, place: &Place) {
     let writer = Arc::downgrade(audit.0.as_ref().unwrap().queue.shared());
     drop(audit);
     let deadline = clock::now() + Duration::from_secs(10);
@@ -56,7 +56,7 @@ async fn ended(place: &Place, chain: &str) {
 }
 
 /// Writes records until the condition holds.
-async fn write_until(audit: &Audit, what: &str, mut holds: impl FnMut() -> bool) {
+async fn write_until(audit: &AuditLog, what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = clock::now() + Duration::from_secs(20);
     let mut call = 0;
     while !holds() {
@@ -77,9 +77,10 @@ async fn trimmed() -> Place {
     place
 }
 
-fn report(place: &Place) -> verify::Report {
-    let form = Form::new(&place.db().installation_key().run_now().unwrap(), false);
-    let known: Vec<Anchor> = place.db().audit_heads().run_now().unwrap().into_iter().map(Anchor::from).collect();
+fn report(place: &Place) -> verify::ChainReport {
+    let form = LogSettings::new(&place.db().installation_key().run_now().unwrap(), false);
+    let known: Vec<KnownRecord> =
+        place.db().audit_heads().run_now().unwrap().into_iter().map(KnownRecord::from).collect();
     let mut reports = verify(&place.folder(), &known, Some(&form), false).unwrap();
     reports.retain(|report| report.chain == MAIN);
     reports.pop().unwrap()
@@ -91,7 +92,7 @@ async fn the_oldest_files_go_by_size_and_the_log_says_which() {
     let report = report(&place);
     let sound = report.verdict.unwrap_or_else(|bad| panic!("{bad}\n{}", place.text()));
     let last = report.removals.last().unwrap();
-    assert_eq!(sound.after, Some(Head { seq: last.until, hash: last.hash }));
+    assert_eq!(sound.after, Some(ChainHead { seq: last.until, hash: last.hash }));
     assert!(last.since.starts_with("20") && last.to >= last.since && last.bad.is_none(), "{last:?}");
     let size: u64 = numbers(&place).iter().map(|number| fs::metadata(place.segment(*number)).unwrap().len()).sum();
     assert!(size < 6000, "{size} bytes are left");
@@ -121,7 +122,11 @@ async fn a_removal_that_was_interrupted_is_no_damage() {
 
 #[tokio::test]
 async fn nothing_goes_without_a_bound_or_below_it() {
-    for retain in [Retain::default(), bytes(1 << 20), Retain { age: Some(Duration::from_secs(3600)), size: None }] {
+    for retain in [
+        RetentionBounds::default(),
+        bytes(1 << 20),
+        RetentionBounds { age: Some(Duration::from_secs(3600)), size: None },
+    ] {
         let place = Place::new();
         filled(&place, 10).await;
         session(&place, options(&place, retain), 5).await;
@@ -133,7 +138,7 @@ async fn nothing_goes_without_a_bound_or_below_it() {
 #[tokio::test]
 async fn files_go_by_age_and_a_file_holds_one_day() {
     let place = Place::new();
-    let kept_for = |millis| Retain { age: Some(Duration::from_millis(millis)), size: None };
+    let kept_for = |millis| RetentionBounds { age: Some(Duration::from_millis(millis)), size: None };
     filled(&place, 10).await;
     let audit = place.open(options(&place, kept_for(1)));
     write_until(&audit, "old files go", || numbers(&place).first().is_some_and(|first| *first > 8)).await;
@@ -147,9 +152,9 @@ async fn files_go_by_age_and_a_file_holds_one_day() {
     let text = place.text();
     let day = text.split_once("\"ts\":\"").unwrap().1.get(..10).unwrap().to_owned();
     fs::write(place.segment(1), text.replace(&day, "2001-01-01")).unwrap();
-    assert!(!place.folder().is_of(&Segment { chain: MAIN.to_owned(), number: 1 }, clock::unix_millis()));
+    assert!(!place.folder().is_of(&LogSegment { chain: MAIN.to_owned(), number: 1 }, clock::unix_millis()));
     fs::write(place.segment(1), text).unwrap();
-    assert!(place.folder().is_of(&Segment { chain: MAIN.to_owned(), number: 1 }, clock::unix_millis()));
+    assert!(place.folder().is_of(&LogSegment { chain: MAIN.to_owned(), number: 1 }, clock::unix_millis()));
 }
 
 #[tokio::test]
@@ -166,10 +171,10 @@ async fn a_removal_that_was_added_by_another_hand_explains_nothing() {
     let place = Place::new();
     filled(&place, 6).await;
     let line = fs::read_to_string(place.segment(3)).unwrap();
-    let last = Head::of_line(line.trim_end().as_bytes()).unwrap();
+    let last = ChainHead::of_line(line.trim_end().as_bytes()).unwrap();
     // Lines that anyone can write who knows the format: a sound record at the end of the chain, and
     // a whole chain.
-    let removal = Removal {
+    let removal = RecordRemoval {
         chain: MAIN.to_owned(),
         from: 1,
         until: last.seq,
@@ -180,13 +185,13 @@ async fn a_removal_that_was_added_by_another_hand_explains_nothing() {
         bad: None,
         mac: String::new(),
     };
-    let form = Form::new(&[1; 32], false);
+    let form = LogSettings::new(&[1; 32], false);
     let mut vouched = removal.clone();
     form.vouch(&mut vouched);
-    let end = Head::of_line(fs::read_to_string(place.segment(6)).unwrap().trim_end().as_bytes()).unwrap();
+    let end = ChainHead::of_line(fs::read_to_string(place.segment(6)).unwrap().trim_end().as_bytes()).unwrap();
     let (mut own, mut other) = (fs::read(place.segment(6)).unwrap(), Vec::new());
-    Chain::after(end).append(&Entry::removal(vouched), 0, &form, &mut own);
-    Chain::after(Head::none("s-1")).append(&Entry::removal(removal), 0, &form, &mut other);
+    ChainWriter::after(end).append(&AuditEntry::removal(vouched), 0, &form, &mut own);
+    ChainWriter::after(ChainHead::none("s-1")).append(&AuditEntry::removal(removal), 0, &form, &mut other);
     fs::write(place.segment(6), own).unwrap();
     fs::write(place.folder().path().join("audit-s-1-000001.jsonl"), other).unwrap();
     assert!(report(&place).verdict.is_ok(), "a longer log is none that was cut");
@@ -216,8 +221,8 @@ async fn what_was_wrong_with_removed_files_is_still_said() {
 async fn ended_chains_go_as_a_whole_and_live_ones_stay() {
     let place = Place::new();
     let (over, live, fresh) = ("s-ended", "s-live", "s-fresh");
-    let of = |chain: &str| Options { chain: chain.to_owned(), ..place.options() };
-    let writer = place.open(Options { max_segment: 1, ..of(over) });
+    let of = |chain: &str| AuditLogOptions { chain: chain.to_owned(), ..place.options() };
+    let writer = place.open(AuditLogOptions { max_segment: 1, ..of(over) });
     for call in 0..3 {
         writer.record(entry(call), true).written().await.unwrap();
     }
@@ -227,7 +232,7 @@ async fn ended_chains_go_as_a_whole_and_live_ones_stay() {
     let writer = place.open(of(live));
     writer.record(entry(0), true).written().await.unwrap();
     let part =
-        |chain: &str, number| place.0.path().join("audit").join(Segment { chain: chain.to_owned(), number }.name());
+        |chain: &str, number| place.0.path().join("audit").join(LogSegment { chain: chain.to_owned(), number }.name());
     let file = |chain| part(chain, 1);
     ended(&place, over).await;
     let hour_ago = std::time::UNIX_EPOCH + Duration::from_secs(clock::unix_seconds() - 3600);
@@ -253,7 +258,7 @@ async fn ended_chains_go_as_a_whole_and_live_ones_stay() {
 async fn a_log_whose_oldest_files_go_meanwhile_is_verified() {
     let place = Place::new();
     let audit = place.open(options(&place, bytes(6000)));
-    let form = Form::new(&place.db().installation_key().run_now().unwrap(), false);
+    let form = LogSettings::new(&place.db().installation_key().run_now().unwrap(), false);
     let folder = place.folder();
     let is_enough = Arc::new(AtomicBool::new(false));
     let is_over = Arc::clone(&is_enough);
@@ -263,7 +268,9 @@ async fn a_log_whose_oldest_files_go_meanwhile_is_verified() {
             match verify(&folder, &[], Some(&form), false) {
                 Err(error) => wrong.push(error.to_string()),
                 Ok(reports) => {
-                    wrong.extend(reports.iter().filter_map(|report| report.verdict.as_ref().err()).map(Bad::to_string));
+                    wrong.extend(
+                        reports.iter().filter_map(|report| report.verdict.as_ref().err()).map(BadRecord::to_string),
+                    );
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! Grants, open approvals and the answers to them.
 
 use super::*;
-use crate::policy::consent::{ApprovalView, Arguments, Asked, GrantRow, Lifetime};
-use crate::policy::{Action, Caller, Digest, Evidence};
-use crate::store::port::{Answered, Used};
+use crate::policy::consent::{ApprovalSubject, ApprovalView, GrantArguments, GrantLifetime, GrantRow};
+use crate::policy::{ApprovalEvidence, Caller, Digest, PolicyAction};
+use crate::store::port::{ForeignAnswer, UnwrittenGrantUses};
 
 /// Longer than any of the histories.
 const UNUSED: u64 = 1_000_000;
@@ -11,10 +11,14 @@ const UNUSED: u64 = 1_000_000;
 fn grant(id: u8, is_once: bool) -> GrantRow {
     GrantRow {
         id: Arc::from(id.to_string()),
-        asked: Asked::new(&Action::stand_in("ci", "fx", "fx__echo"), &Arc::from("ask-all"), Evidence::Client),
-        arguments: Arguments::Any,
-        lifetime: if is_once { Lifetime::Once } else { Lifetime::UntilChanged },
-        evidence: Evidence::Operator,
+        asked: ApprovalSubject::new(
+            &PolicyAction::stand_in("ci", "fx", "fx__echo"),
+            &Arc::from("ask-all"),
+            ApprovalEvidence::Client,
+        ),
+        arguments: GrantArguments::Any,
+        lifetime: if is_once { GrantLifetime::Once } else { GrantLifetime::UntilChanged },
+        evidence: ApprovalEvidence::Operator,
         by: Arc::from("uid:1"),
         granted_at: 1,
         last_used: 1,
@@ -51,14 +55,14 @@ fn a_grant_is_kept_once_and_ends_once_over_all_processes() {
                     live.remove(id);
                 }
                 5 => {
-                    let used = Used { id: name, more: 3, last_used: 2 };
+                    let used = UnwrittenGrantUses { id: name, more: 3, last_used: 2 };
                     db.settle_approvals(vec![used], UNUSED, 2).run_now().unwrap();
                     live.entry(*id).and_modify(|uses| *uses = uses.map(|uses| uses + 3));
                 }
                 _ => assert_eq!(db.open_approvals(UNUSED, 2).unwrap().len(), live.len()),
             }
             let grants = dbs[1 - *process].grants().run_now().unwrap();
-            let is_once = |row: &GrantRow| row.lifetime == Lifetime::Once;
+            let is_once = |row: &GrantRow| row.lifetime == GrantLifetime::Once;
             let seen = grants.iter().map(|row| (row.id.to_string(), (!is_once(row)).then_some(row.uses)));
             let expected = live.iter().map(|(id, uses)| (id.to_string(), *uses));
             assert_eq!(seen.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
@@ -116,7 +120,7 @@ fn an_approval_is_shown_to_all_and_an_answer_reaches_its_owner_until_it_has_judg
                     answers.entry(*id).and_modify(|(_, outcome)| *outcome = Some(verdict));
                 }
                 _ => {
-                    let answer = Answered { prompt: name.clone(), answer: "once".to_owned(), by: owner(*process) };
+                    let answer = ForeignAnswer { prompt: name.clone(), answer: "once".to_owned(), by: owner(*process) };
                     assert_eq!(db.leave_answer(answer, 2).run_now().unwrap(), open.contains_key(id));
                     if open.contains_key(id) {
                         answers.insert(*id, (*process, None));

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::policy::{
-    Action, Decision, Effect, KeyPart, Kind, LimitSpec, Limiter, Per, Policy, PolicySpec, Rate, decide,
+    ActionKind, Decision, KeyPart, LimitSpec, Limiter, Policy, PolicyAction, PolicySpec, Rate, RateUnit, RuleEffect,
+    decide,
 };
 
 const BURST: u32 = 20;
@@ -16,18 +17,18 @@ fn policy() -> Policy {
         upstreams: Vec::new(),
         callers: Vec::new(),
         key: vec![KeyPart::Caller],
-        rate: Some(Rate { count: 1, per: Per::Hour }),
+        rate: Some(Rate { count: 1, per: RateUnit::Hour }),
         burst: BURST,
         concurrent: None,
         per_day: None,
     };
-    Policy::build(&PolicySpec { default: Effect::Allow, rules: Vec::new(), limits: vec![limit] }).unwrap()
+    Policy::build(&PolicySpec { default: RuleEffect::Allow, rules: Vec::new(), limits: vec![limit] }).unwrap()
 }
 
 /// Draws for a call and settles its lease; whether the call may be sent.
 fn draw(db: &Db, policy: &Policy, limiter: &Limiter, now: Duration) -> bool {
-    let item = policy.item_rules(Kind::Tool, "a", "a__x");
-    let action = Action::stand_in("ci", "a", "a__x");
+    let item = policy.item_rules(ActionKind::Tool, "a", "a__x");
+    let action = PolicyAction::stand_in("ci", "a", "a__x");
     let Decision::Allow(permit) = decide(policy, &item, &action, &|_, _| None, limiter, now) else { return false };
     let lease = permit.lease().unwrap().clone();
     if !lease.is_settled() {

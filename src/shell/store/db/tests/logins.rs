@@ -28,25 +28,25 @@ fn a_login_is_renewed_by_one_process_at_a_time_and_only_as_the_row_that_it_is() 
             now += 1;
             // Mostly the row of now, at times one of before.
             let version = last - if *back == 3 { 1.min(last) } else { 0 };
-            let who = || Claimant { key: key(), version, by };
+            let who = || ClaimKey { key: key(), version, by };
             let row = model.as_mut().filter(|row| row.version == version);
             match what {
                 0 => {
                     last += 1;
                     let (version, value) = (last, format!("made {last}"));
                     let issuer = "i".to_owned();
-                    let made = MadeLogin { key: key(), issuer, issuer_before: None, version, value: value.clone() };
+                    let made = NewLogin { key: key(), issuer, issuer_before: None, version, value: value.clone() };
                     assert_eq!(db.keep_login(made).run_now().unwrap(), None);
                     model = Some(Row { version, value, is_expired: false, was_tried: false, claim: None });
                 }
                 1 | 2 => {
                     let is_busy = |row: &Row| row.claim.is_some_and(|(owner, end)| owner != by && end > now);
                     let claim = match row.filter(|row| !row.is_expired) {
-                        None => Claim::Moved,
-                        Some(row) if is_busy(row) => Claim::Busy,
+                        None => LoginRowClaim::Moved,
+                        Some(row) if is_busy(row) => LoginRowClaim::Busy,
                         Some(row) => {
                             row.claim = Some((by, now + CLAIM));
-                            Claim::Mine { was_tried: std::mem::replace(&mut row.was_tried, true) }
+                            LoginRowClaim::Mine { was_tried: std::mem::replace(&mut row.was_tried, true) }
                         }
                     };
                     assert_eq!(db.claim_login(who(), now, now + CLAIM).run_now().unwrap(), claim);
@@ -88,7 +88,7 @@ fn a_login_at_another_issuer_gives_way_to_the_one_that_was_kept_meanwhile() {
         for (process, issuer, before) in events {
             let (db, name) = (&dbs[*process], |n: &u8| format!("issuer {n}"));
             let (issuer, before) = (name(issuer), (*before > 0).then(|| name(&(before - 1))));
-            let made = MadeLogin {
+            let made = NewLogin {
                 key: key(),
                 issuer: issuer.clone(),
                 issuer_before: before.clone(),

@@ -2,34 +2,39 @@
 
 use super::*;
 use crate::catalog::name::UpstreamName;
-use crate::policy::Trust;
-use crate::store::pin_record::{PinKey, Record, Step, Text};
+use crate::policy::UpstreamTrust;
+use crate::store::pin_record::{PinKey, PinRecord, PinStep, PinText};
 
 /// Returns a launch; its URL may hold a secret.
-fn launch(n: u8) -> Text {
+fn launch(n: u8) -> PinText {
     let text = format!(r#"{{"transport":"http","url":"https://a.example/?key={n}"}}"#);
-    Text { digest: Digest::of(text.as_bytes()), text: Arc::from(text) }
+    PinText { digest: Digest::of(text.as_bytes()), text: Arc::from(text) }
 }
 
-fn step(what: u8, n: u8) -> Step {
+fn step(what: u8, n: u8) -> PinStep {
     let (text, by) = (launch(n), Arc::from("uid:1"));
     match what {
-        0 => Step::Approve { shown: text.digest, by },
-        1 => Step::Reject { shown: text.digest, by },
-        _ => Step::Started { words: text.text.to_string(), text, trust: Trust::Untrusted, folders: Vec::new() },
+        0 => PinStep::Approve { shown: text.digest, by },
+        1 => PinStep::Reject { shown: text.digest, by },
+        _ => PinStep::Started {
+            words: text.text.to_string(),
+            text,
+            trust: UpstreamTrust::Untrusted,
+            folders: Vec::new(),
+        },
     }
 }
 
 /// Returns all of a record that is compared.
-fn shown(record: &Record) -> impl PartialEq + Debug + use<> {
-    let Record { pin, approved, waiting, by, at, .. } = record.clone();
+fn shown(record: &PinRecord) -> impl PartialEq + Debug + use<> {
+    let PinRecord { pin, approved, waiting, by, at, .. } = record.clone();
     (pin, approved, waiting, by, at)
 }
 
 #[test]
 fn a_step_is_taken_from_the_record_in_the_store_and_every_change_is_counted() {
     play((0..2_usize, 0..5_u8, 0..3_u8, 0..2_u8, 0..9_u8), |dbs, events| {
-        let (mut model, mut epoch) = (BTreeMap::<PinKey, Record>::new(), 0);
+        let (mut model, mut epoch) = (BTreeMap::<PinKey, PinRecord>::new(), 0);
         for (at, (process, what, n, upstream, forgets)) in (1..).zip(events) {
             let key = PinKey::launch(&UpstreamName::parse(["a", "b"][usize::from(*upstream)]).unwrap());
             let (forget, step) = ((*forgets == 0).then(|| key.clone()), step(*what, *n));
@@ -37,7 +42,7 @@ fn a_step_is_taken_from_the_record_in_the_store_and_every_change_is_counted() {
                 model.remove(&key);
             }
             let before = model.get(&key);
-            let after = Record::step(before, None, &step, at);
+            let after = PinRecord::step(before, None, &step, at);
             let is_changed = after.as_ref().is_ok_and(|after| before.is_none_or(|before| before.differs(after)));
             let steps = vec![(key.clone(), step)];
             let taken = dbs[*process].take_steps(steps, forget.iter().cloned().collect(), at).run_now().unwrap();

@@ -1,7 +1,7 @@
 //! Sessions: nothing is kept of one that has ended.
 
 use super::*;
-use crate::engine::ended::{EndedSession, Floor};
+use crate::engine::ended::{EndedSession, SessionFloor};
 use crate::engine::session_id::SessionName;
 use crate::policy::Caller;
 
@@ -27,7 +27,7 @@ fn an_ended_session_is_known_until_its_id_expires_and_nothing_of_it_is_kept() {
                 }
                 2 if *n == 0 => {
                     let caller = one.caller.clone();
-                    db.end_sessions_below(Floor { caller, opened: *slot, until: 100 }).run_now().unwrap();
+                    db.end_sessions_below(SessionFloor { caller, opened: *slot, until: 100 }).run_now().unwrap();
                     floor = floor.max(Some(*slot));
                 }
                 3 => {

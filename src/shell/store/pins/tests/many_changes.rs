@@ -1,14 +1,14 @@
 //! Readings that change many pins at once: their audit records, and the table of pins after them.
 
 use super::*;
-use crate::policy::{Entry, ListChanges, MAX_SINGLE_CHANGES};
+use crate::policy::{AuditEntry, ListChanges, MAX_SINGLE_CHANGES};
 
 fn tools(count: usize, description: &str) -> Vec<Definition> {
     (0..count).map(|n| tool(&format!("t{n}"), description)).collect()
 }
 
 /// Collects the audit records of changes, as the hook would write them.
-fn recorded(pins: &Pins) -> Arc<Mutex<Vec<Entry>>> {
+fn recorded(pins: &PinRegistry) -> Arc<Mutex<Vec<AuditEntry>>> {
     let entries = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&entries);
     pins.on_change(Box::new(move |news| kept.lock().extend(news.entries())));
@@ -17,10 +17,10 @@ fn recorded(pins: &Pins) -> Arc<Mutex<Vec<Entry>>> {
 
 #[test]
 fn twenty_changes_have_a_record_each_and_more_have_one() {
-    let tier = Tier { most: 20_000, ..TIER };
+    let tier = PinTier { most: 20_000, ..TIER };
     let most = MAX_SINGLE_CHANGES;
     for (count, records) in [(1, 1), (most, most), (most + 1, 1), (10_000, 1)] {
-        let pins = Pins::memory();
+        let pins = PinRegistry::memory();
         let entries = recorded(&pins);
         assert!(shown(&pins, tier, &tools(count, "one")).iter().all(|shown| *shown));
         assert_eq!(entries.lock().len(), 0, "first sight is not announced");
@@ -38,8 +38,8 @@ fn twenty_changes_have_a_record_each_and_more_have_one() {
 
 #[test]
 fn the_record_of_a_reading_counts_what_was_added_changed_withheld_and_removed() {
-    let pins = Pins::memory();
-    let tier = Tier { most: 2_000, ..TIER };
+    let pins = PinRegistry::memory();
+    let tier = PinTier { most: 2_000, ..TIER };
     let entries = recorded(&pins);
     shown(&pins, tier, &tools(600, "one"));
     let mut items = tools(600, "two");
@@ -54,7 +54,7 @@ fn the_record_of_a_reading_counts_what_was_added_changed_withheld_and_removed() 
 
 #[tokio::test]
 async fn one_record_of_many_changes_ends_every_grant_and_an_operators_decisions_stay_single() {
-    let pins = Pins::memory();
+    let pins = PinRegistry::memory();
     let (ended, entries) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counted, written) = (Arc::clone(&ended), Arc::clone(&entries));
     pins.on_change(Box::new(move |news| {
@@ -65,9 +65,9 @@ async fn one_record_of_many_changes_ends_every_grant_and_an_operators_decisions_
     let changed = tools(100, "two");
     shown(&pins, TIER, &changed);
     assert_eq!((entries.load(Ordering::SeqCst), ended.load(Ordering::SeqCst)), (1, 100));
-    let decisions: Vec<Decision> = changed
+    let decisions: Vec<PinDecision> = changed
         .iter()
-        .map(|item| Decision { name: format!("fx__{}", item.key), kind: PinKind::Tool, shown: item.digest })
+        .map(|item| PinDecision { name: format!("fx__{}", item.key), kind: PinKind::Tool, shown: item.digest })
         .collect();
     let decided = pins.decide_all(&decisions, true, "uid:1").await.unwrap();
     assert!(decided.iter().all(Result::is_ok));
@@ -77,9 +77,9 @@ async fn one_record_of_many_changes_ends_every_grant_and_an_operators_decisions_
 #[tokio::test]
 async fn a_process_does_not_read_its_own_changes_again_and_still_reads_those_of_others() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let open = || PinRegistry::open(Db::open(dir.path()).unwrap()).unwrap();
     let (first, second) = (open(), open());
-    let tier = Tier { most: 2_000, ..TIER };
+    let tier = PinTier { most: 2_000, ..TIER };
     shown(&first, tier, &tools(600, "one"));
     shown(&first, tier, &tools(600, "two"));
     assert!(!first.refresh().await.unwrap(), "its own steps are in its table");

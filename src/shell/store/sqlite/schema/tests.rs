@@ -28,10 +28,10 @@ fn grants(connection: &Connection) -> i64 {
 #[test]
 fn a_new_file_and_one_of_version_1_end_with_the_same_tables() {
     let (mut new, mut old) = (opened(""), opened(VERSION_1));
-    assert_eq!(taken(&old, VERSION).unwrap(), 1);
+    assert_eq!(count_taken_steps(&old, VERSION).unwrap(), 1);
     for connection in [&mut new, &mut old] {
         migrate(connection, &KEY).unwrap();
-        assert_eq!((version(connection), taken(connection, VERSION).unwrap()), (11, 11));
+        assert_eq!((version(connection), count_taken_steps(connection, VERSION).unwrap()), (11, 11));
     }
     assert_eq!(tables(&new), tables(&old));
     assert_eq!((grants(&new), grants(&old)), (0, 2));
@@ -48,14 +48,14 @@ fn steps_are_taken_once_in_order_and_all_or_none() {
     let longer = [STEPS, &more].concat();
     let version_now = i64::try_from(longer.len()).unwrap();
     let broken = [STEPS, &more[..1], &["UPDATE nothing SET note = 'x'"]].concat();
-    assert!(matches!(take(&mut store, &broken, &KEY), Err(Obstacle::Sql(_))));
+    assert!(matches!(take(&mut store, &broken, &KEY), Err(SchemaObstacle::Sql(_))));
     assert_eq!((version(&store), grants(&store)), (1, 2));
     for _ in 0..2 {
         take(&mut store, &longer, &KEY).unwrap();
         let noted: i64 = store.query_row("SELECT count(*) FROM grants WHERE note = 'x'", [], |row| row.get(0)).unwrap();
         assert_eq!((version(&store), noted), (version_now, 2));
     }
-    assert!(matches!(migrate(&mut store, &KEY), Err(Obstacle::Newer(newer)) if newer == version_now));
+    assert!(matches!(migrate(&mut store, &KEY), Err(SchemaObstacle::Newer(newer)) if newer == version_now));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::open as files;
-use super::super::open::Copied;
+use super::super::open::ReadOnlyCopy;
 use super::*;
 use crate::base::clock;
 
@@ -40,7 +40,7 @@ fn a_copy_has_all_that_was_committed_and_leaves_the_files_as_they_are() {
     let (_in_journal, path) = killed(&dir, "odd ?#%name");
     assert!(bytes(&path)[1].as_ref().is_some_and(|journal| !journal.is_empty()), "it stands in the journal alone");
     let before = bytes(&path);
-    let Copied { connection, .. } = files::copied(&path).unwrap();
+    let ReadOnlyCopy { connection, .. } = files::copy_to_memory(&path).unwrap();
     assert_eq!(keys(&connection), ["k1"]);
     assert!(put(&connection, "k2").is_err(), "a copy takes no writes");
     drop(connection);
@@ -52,7 +52,7 @@ fn a_copy_has_all_that_was_committed_and_leaves_the_files_as_they_are() {
     let (_whole, path) = killed(&dir, "whole");
     let before = bytes(&path);
     assert_eq!(before[1], None);
-    assert_eq!(keys(&files::copied(&path).unwrap().connection), ["k1", "k2"]);
+    assert_eq!(keys(&files::copy_to_memory(&path).unwrap().connection), ["k1", "k2"]);
     assert_eq!(bytes(&path), before);
 }
 
@@ -62,20 +62,20 @@ fn a_file_that_is_not_whole_without_a_write_is_not_copied() {
     let db = open(dir.path()).unwrap();
     db.damage("PRAGMA user_version = 1");
     close(db, &dir);
-    let older = files::copied(&file(&dir)).unwrap_err().to_string();
+    let older = files::copy_to_memory(&file(&dir)).unwrap_err().to_string();
     assert!(older.contains("older headend"), "{older}");
 
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()).unwrap());
     fs::write(dir.path().join("headend.db-journal"), "half a write").unwrap();
-    let journal = files::copied(&file(&dir)).unwrap_err().to_string();
+    let journal = files::copy_to_memory(&file(&dir)).unwrap_err().to_string();
     assert!(journal.contains("undone"), "{journal}");
 
     let dir = tempfile::tempdir().unwrap();
-    assert!(files::copied(&file(&dir)).is_err(), "there is none");
+    assert!(files::copy_to_memory(&file(&dir)).is_err(), "there is none");
     fs::write(file(&dir), "").unwrap();
     fs::set_permissions(file(&dir), fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(files::copied(&file(&dir)).is_err(), "nothing was written to it yet");
+    assert!(files::copy_to_memory(&file(&dir)).is_err(), "nothing was written to it yet");
 }
 
 #[test]

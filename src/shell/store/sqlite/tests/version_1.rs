@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::catalog::name::UpstreamName;
-use crate::config::Consent;
+use crate::config::ApprovalSettings;
 use crate::mcp::item::Definition;
-use crate::mcp::method::List;
-use crate::policy::{OnChange, PinState, Trust};
+use crate::mcp::method::ItemList;
+use crate::policy::{ChangePolicy, PinState, UpstreamTrust};
 use crate::store::approvals::Approvals;
 use crate::store::db::Db;
-use crate::store::pins::{Judged, ListedItems, Pins, Tier};
+use crate::store::pins::{ItemVerdict, ListedItems, PinRegistry, PinTier};
 use crate::wire::raw::RawJson;
 
 const VERSION_1: &str = include_str!("../../../../../tests/data/store/version-1.sql");
@@ -30,7 +30,7 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
 
     let db = Db::open(dir.path()).unwrap();
     let (approvals, pins) =
-        (Approvals::open(db.clone(), &Consent::default()).unwrap(), Pins::open(db.clone()).unwrap());
+        (Approvals::open(db.clone(), &ApprovalSettings::default()).unwrap(), PinRegistry::open(db.clone()).unwrap());
     let grants: Vec<_> = approvals.grants().iter().map(|grant| (grant.id().to_string(), grant.uses())).collect();
     assert_eq!(grants, [("00000000000000aa".to_owned(), 3)]);
     assert_eq!(approvals.all_prompts().await.unwrap()[0].message, "headend asks for consent.");
@@ -61,7 +61,7 @@ fn tool(name: &str, order: usize, description: &str) -> Definition {
     let text = format!(
         r#"{{"name":"{name}", "inputSchema": {{"type":"object", "required":[ {required} ], "properties":{{"fields":{{"type":"string","default":"{words}"}},"order":{{"enum":[{values}]}}}}}},"description":"{description}"}}"#
     );
-    Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+    Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap()
 }
 
 fn fx() -> UpstreamName {
@@ -70,13 +70,13 @@ fn fx() -> UpstreamName {
 
 /// Returns the verdict about a listed tool: the digest that its grants need and the bytes that
 /// clients get, or nothing.
-fn judged(pins: &Pins, item: &Definition) -> Option<(crate::policy::Digest, RawJson)> {
-    let tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: 100 };
+fn judged(pins: &PinRegistry, item: &Definition) -> Option<(crate::policy::Digest, RawJson)> {
+    let tier = PinTier { trust: UpstreamTrust::Standard, on_change: ChangePolicy::Quarantine, most: 100 };
     let listed = ListedItems { items: &[item], is_recalled: false, removed: 0, reading: None };
     match pins.judge(&fx(), tier, listed, &|_| None).pop()? {
-        Judged::Shown => Some((item.digest, item.raw.encode())),
-        Judged::AsPinned(item) => Some((item.digest, item.raw.encode())),
-        Judged::Away(_) => None,
+        ItemVerdict::Shown => Some((item.digest, item.raw.encode())),
+        ItemVerdict::AsPinned(item) => Some((item.digest, item.raw.encode())),
+        ItemVerdict::Away(_) => None,
     }
 }
 
@@ -89,7 +89,7 @@ async fn pins_grants_and_denials_of_a_store_of_version_1_hold_whatever_order_the
     drop(old);
     let db = Db::open(dir.path()).unwrap();
     let (approvals, pins) =
-        (Approvals::open(db.clone(), &Consent::default()).unwrap(), Pins::open(db.clone()).unwrap());
+        (Approvals::open(db.clone(), &ApprovalSettings::default()).unwrap(), PinRegistry::open(db.clone()).unwrap());
     let granted = |item: &str| {
         let grants = approvals.grants();
         grants.iter().find(|grant| *grant.asked().item == *item).map(|grant| grant.asked().definition)
@@ -125,11 +125,11 @@ async fn pins_grants_and_denials_of_a_store_of_version_1_hold_whatever_order_the
     assert!(judged(&pins, &tool("changed", 2, "Finds all.")).is_some());
 
     let odd = r#"{"name":"odd","description":7,"annotations":"reads only","inputSchema":{"properties":{}}}"#;
-    let odd = Definition::read(List::Tools, &RawJson::trusted(odd)).unwrap();
+    let odd = Definition::read(ItemList::Tools, &RawJson::trusted(odd)).unwrap();
     let (digest, bytes) = judged(&pins, &odd).unwrap();
     assert_eq!(Some(digest), granted("fx__odd"), "a repair is no change");
     assert_eq!(bytes.text(), r#"{"name":"odd","inputSchema":{"properties":{},"type":"object"}}"#);
-    let echo = Definition::read(List::Tools, &RawJson::trusted(r#"{"name":"echo","description":"one"}"#)).unwrap();
+    let echo = Definition::read(ItemList::Tools, &RawJson::trusted(r#"{"name":"echo","description":"one"}"#)).unwrap();
     assert!(judged(&pins, &echo).is_some());
     assert_eq!(approvals.grants().iter().count(), 3, "no grant has ended");
 }

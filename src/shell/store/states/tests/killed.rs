@@ -7,15 +7,15 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::store::killed::{AT_HAND, Uses, kill_1000, until_killed, uses};
+use crate::store::killed::{AT_HAND, UseLog, kill_1000, read_uses, run_until_killed};
 
 /// The work of the killed processes.
 #[test]
 fn goes_on_with_states_until_it_is_killed() {
-    until_killed(async |dir| {
+    run_until_killed(async |dir| {
         let used = UsedStates::open(Some(Db::open(&dir).unwrap())).unwrap();
         let sealed = fs::read_to_string(dir.join("sealed")).unwrap();
-        let mut upstream = Uses::begin(&dir);
+        let mut upstream = UseLog::begin(&dir);
         for n in sealed.lines().map(|line| line.parse::<u64>().unwrap()) {
             // All states that were ever sealed are sent again, the used ones too.
             if used.is_first(state(n)) && used.keep(state(n)).await.is_ok() {
@@ -34,7 +34,7 @@ fn a_used_state_is_never_used_again_also_after_kill_9_at_any_of_1000_points() {
 fn seal_more(dir: &Path, made: usize) -> usize {
     let db = Db::open(dir).unwrap();
     let mut used = HashSet::new();
-    for n in uses(dir) {
+    for n in read_uses(dir) {
         assert!(used.insert(n.parse::<u64>().unwrap()), "{n} was used twice");
     }
     let kept: HashSet<StateId> =

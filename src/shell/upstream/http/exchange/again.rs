@@ -6,18 +6,18 @@ use std::pin::pin;
 
 use http::{Method as HttpMethod, Response};
 
-use super::{Post, Stage, Step};
+use super::{HttpPost, PostStage, Step};
 use crate::upstream::http::parts::SESSION;
 use crate::upstream::http::remote::is_refusal;
-use crate::upstream::login::tokens::Attempts;
+use crate::upstream::login::tokens::TokenAttempts;
 use crate::upstream::net::connections::AnswerBody;
 use crate::upstream::state::http_error::HttpError;
 
-impl Post {
+impl HttpPost {
     /// Adds the credentials to the unsent request, and notes whether that took a wait. Cancel-safe.
     ///
     /// # Errors
-    /// As [`Remote::authorize`](crate::upstream::http::remote::Remote::authorize).
+    /// As [`Remote::authorize`](crate::upstream::http::remote::RemoteServer::authorize).
     pub(super) async fn authorize(&mut self) -> Result<(), HttpError> {
         let Self { link, unsent, has_waited, .. } = self;
         let mut authorizing = pin!(link.parts.remote.authorize(unsent));
@@ -33,21 +33,21 @@ impl Post {
     /// Makes the call be checked again before the request is written, because another event of it
     /// comes first.
     pub(super) fn wait_again(&mut self) {
-        if let Stage::Ready = self.stage {
-            self.stage = Stage::Unsent;
+        if let PostStage::Ready = self.stage {
+            self.stage = PostStage::Unsent;
         }
     }
 
     /// Handles the head of an answer. After a redirect, or a refusal of the token, the request may
     /// be sent again.
-    pub(super) fn began(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
+    pub(super) fn began(&mut self, response: Response<AnswerBody>) -> Result<PostStage, Step> {
         let remote = &self.link.parts.remote;
         let to = remote.redirected(&response, &self.address, self.is_redirected);
         if to.map_err(|error| Step::Failed(error, None))?.is_some() {
             self.link.drain(response.into_body());
             self.is_redirected = true;
             self.write_anew();
-            return Ok(Stage::Unsent);
+            return Ok(PostStage::Unsent);
         }
         if self.may_go_again(&response) { Ok(self.judging(response)) } else { self.head(response) }
     }
@@ -58,18 +58,18 @@ impl Post {
     }
 
     /// Starts to decide whether the refused request is sent again.
-    pub(super) fn judging(&mut self, response: Response<AnswerBody>) -> Stage {
+    pub(super) fn judging(&mut self, response: Response<AnswerBody>) -> PostStage {
         let attempts = self.attempts.take().unwrap_or_default();
-        Stage::Refused(self.link.parts.remote.judge(&response, self.pass, attempts), Some(Box::new(response)))
+        PostStage::Refused(self.link.parts.remote.judge(&response, self.pass, attempts), Some(Box::new(response)))
     }
 
     /// Sends the request again, or accepts the refusal.
     pub(super) fn judged(
         &mut self,
         again: bool,
-        attempts: Attempts,
+        attempts: TokenAttempts,
         response: Option<Box<Response<AnswerBody>>>,
-    ) -> Result<Stage, Step> {
+    ) -> Result<PostStage, Step> {
         self.attempts = Some(attempts);
         match (again, response) {
             (true, response) => {
@@ -77,7 +77,7 @@ impl Post {
                     self.link.drain(response.into_body());
                 }
                 self.write_anew();
-                Ok(Stage::Unsent)
+                Ok(PostStage::Unsent)
             }
             (false, Some(response)) => self.head(*response),
             (false, None) => Err(Step::Failed(HttpError::Broken("ended".to_owned()), None)),

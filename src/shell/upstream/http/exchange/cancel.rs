@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method as HttpMethod};
 
-use super::{HttpLink, Post, Renewal, Stage, Step};
+use super::{HttpLink, HttpPost, PostStage, SessionRenewal, Step};
 use crate::base::clock;
 use crate::mcp::method::Method;
-use crate::upstream::http::parts::Fields;
+use crate::upstream::http::parts::HeaderFields;
 use crate::wire::message;
 use crate::wire::raw::RawJson;
 
@@ -23,16 +23,16 @@ const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// because the stream is another connection.
 const BEHIND: Duration = Duration::from_millis(100);
 
-impl Post {
+impl HttpPost {
     /// Ends the request, and cancels it at the server if it may still run there.
     pub(super) fn end(&mut self, step: Step) -> Step {
         if matches!(&step, Step::Failed(error, _) if error.may_run()) {
             self.cancel();
         }
-        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
+        let stage = std::mem::replace(&mut self.stage, PostStage::Ended);
         // A server may end its stream a moment after the answer. Reading the rest keeps its
         // connection for the next call.
-        if let (Step::Answer(_), Stage::Body(reader)) = (&step, stage)
+        if let (Step::Answer(_), PostStage::Body(reader)) = (&step, stage)
             && let Some(rest) = reader.into_rest()
         {
             self.link.drain(rest);
@@ -45,7 +45,11 @@ impl Post {
     pub(super) fn cancel(&self) {
         let sent = matches!(
             self.stage,
-            Stage::Head(_) | Stage::Body(_) | Stage::Unspoken(..) | Stage::Pause(..) | Stage::Resume(..)
+            PostStage::Head(_)
+                | PostStage::Body(_)
+                | PostStage::Unspoken(..)
+                | PostStage::Pause(..)
+                | PostStage::Resume(..)
         );
         if sent && !self.quiet && !self.link.is_modern() {
             self.link.cancel_later(self.id);
@@ -78,7 +82,7 @@ impl HttpLink {
         let params =
             RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"the answer is not waited for any more"}}"#));
         let bytes = message::encode_notification("notifications/cancelled", Some(&params));
-        let request = self.request(HttpMethod::POST, bytes, &Fields::default());
+        let request = self.request(HttpMethod::POST, bytes, &HeaderFields::default());
         let answered = tokio::time::timeout(ANSWER_TIME, self.send(request)).await;
         matches!(answered, Ok(Ok(response)) if !response.status().is_server_error())
     }
@@ -105,7 +109,8 @@ impl HttpLink {
     async fn ping(self: &Arc<Self>, session: Option<&HeaderValue>) {
         while self.desk.lock().attribution.doubt.pings(clock::now() + ANSWER_TIME) {
             let number = self.ids.load(Ordering::Relaxed);
-            let answered = tokio::time::timeout(ANSWER_TIME, self.ask_within(Method::Ping, None, Renewal::Never)).await;
+            let answered =
+                tokio::time::timeout(ANSWER_TIME, self.ask_within(Method::Ping, None, SessionRenewal::Never)).await;
             if matches!(answered, Ok(Ok(_))) {
                 tokio::time::sleep(BEHIND).await;
             }

@@ -6,45 +6,45 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use tokio::sync::mpsc;
 
-use crate::engine::ask::Declared;
-use crate::engine::askers::{Askers, Party};
-use crate::engine::attribution::{Attribution, InFlight};
-use crate::engine::event::ExchangeEvent;
-use crate::mcp::method::List;
+use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::askers::{AskerRegistry, CallOrigin};
+use crate::engine::attribution::{CallInFlight, QuestionAttribution};
+use crate::engine::event::CallEvent;
+use crate::mcp::method::ItemList;
 
 /// A call in the session.
 #[derive(Debug)]
-pub(super) struct Called {
-    pub(super) events: mpsc::Sender<ExchangeEvent>,
-    pub(super) party: Party,
+pub(super) struct CallInSession {
+    pub(super) events: mpsc::Sender<CallEvent>,
+    pub(super) party: CallOrigin,
 }
 
 /// The calls in flight in one legacy session, and the attribution of the server's questions to
 /// them. The lock is held for one operation at a time.
 #[derive(Debug)]
-pub(super) struct Desk {
-    pub(super) calls: HashMap<u64, Called, RandomState>,
+pub(super) struct SessionCalls {
+    pub(super) calls: HashMap<u64, CallInSession, RandomState>,
     /// Attribution of questions on the session's own stream.
-    pub(super) attribution: Attribution,
+    pub(super) attribution: QuestionAttribution,
     /// True while a task waits for the question that is held.
     pub(super) is_watched: bool,
     /// Lists that have changed according to the server.
-    pub(super) changed: Vec<List>,
+    pub(super) changed: Vec<ItemList>,
 }
 
-impl Desk {
-    pub(super) fn new(declared: Declared, askers: Arc<Askers>) -> Self {
-        let attribution = Attribution::new(declared, askers);
+impl SessionCalls {
+    pub(super) fn new(declared: DeclaredCapabilities, askers: Arc<AskerRegistry>) -> Self {
+        let attribution = QuestionAttribution::new(declared, askers);
         Self { calls: HashMap::default(), attribution, is_watched: false, changed: Vec::new() }
     }
 
     /// Lists the calls that a question on the session's own stream may belong to.
-    pub(super) fn in_flight(calls: &HashMap<u64, Called, RandomState>) -> Vec<InFlight> {
-        calls.iter().map(|(call, called)| InFlight { call: *call, party: called.party.clone() }).collect()
+    pub(super) fn in_flight(calls: &HashMap<u64, CallInSession, RandomState>) -> Vec<CallInFlight> {
+        calls.iter().map(|(call, called)| CallInFlight { call: *call, party: called.party.clone() }).collect()
     }
 
     /// Records lists that have changed.
-    pub(super) fn change(&mut self, lists: &[List]) {
+    pub(super) fn change(&mut self, lists: &[ItemList]) {
         self.changed.retain(|list| !lists.contains(list));
         self.changed.extend_from_slice(lists);
     }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use http::header::WWW_AUTHENTICATE;
 use http::{Response, StatusCode};
 
-use super::{HttpLink, Post, Refusal, Renewal, Stage, Step};
+use super::{DoubtfulAnswer, HttpLink, HttpPost, PostStage, SessionRenewal, Step};
 use crate::base::clock;
-use crate::engine::lost::{Verdict, blames_session, is_doubtful, is_lost, knows_no_method, names_session};
-use crate::upstream::http::unspoken::Unspoken;
+use crate::engine::lost::{SessionVerdict, blames_session, is_doubtful, is_lost, lacks_method, names_session};
+use crate::upstream::http::unspoken::NonMessageAnswer;
 use crate::upstream::net::connections::AnswerBody;
 use crate::upstream::state::http_error::HttpError;
-use crate::upstream::state::standing::Standing;
+use crate::upstream::state::standing::CredentialStanding;
 use crate::wire::message;
 
 /// Least time between two questions about the session while the server refuses the gateway's
@@ -37,17 +37,17 @@ impl HttpLink {
     fn may_blame_session(&self) -> bool {
         let probed = Duration::from_millis(self.probed.load(Ordering::Relaxed));
         let is_first = probed.is_zero() || clock::uptime().saturating_sub(probed) > PAUSE;
-        self.parts.remote.health.standing() == Standing::Admitted || is_first
+        self.parts.remote.health.standing() == CredentialStanding::Admitted || is_first
     }
 }
 
-impl Post {
+impl HttpPost {
     /// Judges whether the server accepts the gateway's credentials. In a session, a refusal may be
     /// about the session instead, which its body decides.
     pub(super) fn admitted(&mut self, response: &Response<AnswerBody>) -> Result<(), Step> {
         let remote = &self.link.parts.remote;
         self.unadmitted = None;
-        let is_doubtful = self.verdict == Verdict::Doubtful && self.may_be_lost();
+        let is_doubtful = self.verdict == SessionVerdict::Doubtful && self.may_be_lost();
         if is_doubtful && remote.is_unadmitted(response, self.pass) {
             let mut head = Response::new(());
             (*head.status_mut(), *head.headers_mut()) = (response.status(), response.headers().clone());
@@ -60,74 +60,82 @@ impl Post {
     /// Returns whether the server may have forgotten the session. After a renewal it has not, and
     /// the answer is final.
     pub(super) fn may_be_lost(&self) -> bool {
-        self.session.is_some() && !matches!(self.renewal, Renewal::Done)
+        self.session.is_some() && !matches!(self.renewal, SessionRenewal::Done)
     }
 
     /// Renews the session, because the server does not know it and therefore processed nothing.
-    pub(super) fn lost(&mut self) -> Result<Stage, Step> {
-        if matches!(self.renewal, Renewal::Never | Renewal::Look) {
+    pub(super) fn lost(&mut self) -> Result<PostStage, Step> {
+        if matches!(self.renewal, SessionRenewal::Never | SessionRenewal::Look) {
             return Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
         }
-        self.renewal = Renewal::Done;
-        Ok(Stage::Renew(self.link.renew(self.number)))
+        self.renewal = SessionRenewal::Done;
+        Ok(PostStage::Renew(self.link.renew(self.number)))
     }
 
     /// Judges a JSON-RPC response to the request.
-    pub(super) fn answered(&mut self, answer: message::Response) -> Result<Stage, Step> {
+    pub(super) fn answered(&mut self, answer: message::Response) -> Result<PostStage, Step> {
         let is_ours = answer.id.as_ref().is_some_and(|id| self.is_ours(id));
         if !self.may_be_lost() {
-            return Err(self.conclude(Refusal::Answer(answer)));
+            return Err(self.conclude(DoubtfulAnswer::Answer(answer)));
         }
         match self.verdict {
             // This status is also used for an unknown method.
-            Verdict::Lost if is_ours && knows_no_method(&answer) => {}
-            Verdict::Lost => return self.lost(),
-            Verdict::ByBody if is_lost(&answer) => return self.lost(),
-            Verdict::ByBody | Verdict::Doubtful if is_doubtful(&answer, is_ours) => {
-                return self.refused(Refusal::Answer(answer), true);
+            SessionVerdict::Lost if is_ours && lacks_method(&answer) => {}
+            SessionVerdict::Lost => return self.lost(),
+            SessionVerdict::ByBody if is_lost(&answer) => return self.lost(),
+            SessionVerdict::ByBody | SessionVerdict::Doubtful if is_doubtful(&answer, is_ours) => {
+                return self.refused(DoubtfulAnswer::Answer(answer), true);
             }
-            Verdict::Answer if blames_session(&answer) => match self.renewal {
-                Renewal::Look => return self.lost(),
-                Renewal::Due | Renewal::Done | Renewal::Never => self.link.suspect(self.number),
+            SessionVerdict::Answer if blames_session(&answer) => match self.renewal {
+                SessionRenewal::Look => return self.lost(),
+                SessionRenewal::Due | SessionRenewal::Done | SessionRenewal::Never => self.link.suspect(self.number),
             },
-            Verdict::ByBody | Verdict::Doubtful | Verdict::Failing | Verdict::Answer => {}
+            SessionVerdict::ByBody | SessionVerdict::Doubtful | SessionVerdict::Failing | SessionVerdict::Answer => {}
         }
-        Err(self.conclude(Refusal::Answer(answer)))
+        Err(self.conclude(DoubtfulAnswer::Answer(answer)))
     }
 
     /// Judges an answer that is no message, after its beginning was read.
-    pub(super) fn unspoken(&mut self, unspoken: Option<Box<Unspoken>>, wait: Option<Duration>) -> Result<Stage, Step> {
-        let Some(unspoken) = unspoken else { return Err(self.conclude(Refusal::None)) };
+    pub(super) fn unspoken(
+        &mut self,
+        unspoken: Option<Box<NonMessageAnswer>>,
+        wait: Option<Duration>,
+    ) -> Result<PostStage, Step> {
+        let Some(unspoken) = unspoken else { return Err(self.conclude(DoubtfulAnswer::None)) };
         let names_it = names_session(unspoken.start());
         let error = self.link.gauge().unspoken(&unspoken);
         self.link.drain(unspoken.into_body());
-        self.refused(Refusal::Failed(error, wait), names_it)
+        self.refused(DoubtfulAnswer::Failed(error, wait), names_it)
     }
 
     /// Judges an answer whose body cannot be read.
-    pub(super) fn unread(&mut self, error: HttpError) -> Result<Stage, Step> {
+    pub(super) fn unread(&mut self, error: HttpError) -> Result<PostStage, Step> {
         let is_no_message = matches!(error, HttpError::Protocol(_));
-        let refusal = Refusal::Failed(error, None);
+        let refusal = DoubtfulAnswer::Failed(error, None);
         if is_no_message { self.refused(refusal, false) } else { Err(self.conclude(refusal)) }
     }
 
     /// Judges an answer that does not answer the request. `names_it`: the answer blames the
     /// session.
-    pub(super) fn refused(&mut self, refusal: Refusal, names_it: bool) -> Result<Stage, Step> {
+    pub(super) fn refused(&mut self, refusal: DoubtfulAnswer, names_it: bool) -> Result<PostStage, Step> {
         if !self.may_be_lost() {
             return Err(self.conclude(refusal));
         }
         match self.verdict {
-            Verdict::Lost => self.lost(),
-            Verdict::ByBody | Verdict::Doubtful if names_it || self.is_doubtful_refusal() => self.doubt(refusal),
-            Verdict::Failing if names_it => match self.renewal {
-                Renewal::Look => self.lost(),
-                Renewal::Due | Renewal::Done | Renewal::Never => {
+            SessionVerdict::Lost => self.lost(),
+            SessionVerdict::ByBody | SessionVerdict::Doubtful if names_it || self.is_doubtful_refusal() => {
+                self.doubt(refusal)
+            }
+            SessionVerdict::Failing if names_it => match self.renewal {
+                SessionRenewal::Look => self.lost(),
+                SessionRenewal::Due | SessionRenewal::Done | SessionRenewal::Never => {
                     self.link.suspect(self.number);
                     Err(self.conclude(refusal))
                 }
             },
-            Verdict::ByBody | Verdict::Doubtful | Verdict::Failing | Verdict::Answer => Err(self.conclude(refusal)),
+            SessionVerdict::ByBody | SessionVerdict::Doubtful | SessionVerdict::Failing | SessionVerdict::Answer => {
+                Err(self.conclude(refusal))
+            }
         }
     }
 
@@ -139,38 +147,38 @@ impl Post {
     }
 
     /// Asks the server whether it knows the session, unless that is known already.
-    fn doubt(&mut self, refusal: Refusal) -> Result<Stage, Step> {
+    fn doubt(&mut self, refusal: DoubtfulAnswer) -> Result<PostStage, Step> {
         match self.renewal {
-            Renewal::Look => Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None)),
-            Renewal::Never | Renewal::Done => Err(self.conclude(refusal)),
+            SessionRenewal::Look => Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None)),
+            SessionRenewal::Never | SessionRenewal::Done => Err(self.conclude(refusal)),
             // Another request may have found out meanwhile.
-            Renewal::Due if self.link.number() != self.number => self.looked(refusal),
-            Renewal::Due => Ok(Stage::Doubt(self.link.probe(), refusal)),
+            SessionRenewal::Due if self.link.number() != self.number => self.looked(refusal),
+            SessionRenewal::Due => Ok(PostStage::Doubt(self.link.probe(), refusal)),
         }
     }
 
     /// Sends the request again if the session was replaced; otherwise the answer is final.
-    pub(super) fn looked(&mut self, refusal: Refusal) -> Result<Stage, Step> {
+    pub(super) fn looked(&mut self, refusal: DoubtfulAnswer) -> Result<PostStage, Step> {
         if self.link.number() == self.number {
             return Err(self.conclude(refusal));
         }
-        self.renewal = Renewal::Done;
+        self.renewal = SessionRenewal::Done;
         self.unadmitted = None;
         self.write_anew();
-        Ok(Stage::Unsent)
+        Ok(PostStage::Unsent)
     }
 
     /// Ends the request with the answer as received.
-    fn conclude(&mut self, refusal: Refusal) -> Step {
+    fn conclude(&mut self, refusal: DoubtfulAnswer) -> Step {
         if let Some(head) = self.unadmitted.take()
             && let Err(error) = self.link.parts.remote.admitted(&head, self.pass)
         {
             return Step::Failed(error, None);
         }
         match refusal {
-            Refusal::Answer(answer) => self.answer(answer),
-            Refusal::Failed(error, wait) => Step::Failed(error, wait),
-            Refusal::None => Step::Failed(HttpError::Broken("ended".to_owned()), None),
+            DoubtfulAnswer::Answer(answer) => self.answer(answer),
+            DoubtfulAnswer::Failed(error, wait) => Step::Failed(error, wait),
+            DoubtfulAnswer::None => Step::Failed(HttpError::Broken("ended".to_owned()), None),
         }
     }
 }

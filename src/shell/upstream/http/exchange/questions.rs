@@ -4,31 +4,31 @@
 use std::sync::Arc;
 
 use super::HttpLink;
-use super::desk::Desk;
+use super::desk::SessionCalls;
 use crate::base::clock;
-use crate::engine::ask::{Candidates, ClientAnswer, ServerRequest, unable};
-use crate::engine::attribution::{End, Settled, Step};
-use crate::engine::event::ExchangeEvent;
-use crate::engine::fault::Fault;
-use crate::engine::unasked::{Asked, Stream, asked};
+use crate::engine::ask::{CallCandidates, ClientAnswer, ServerRequest, unable_answer};
+use crate::engine::attribution::{AttributionResult, CallEnd, SettledQuestion};
+use crate::engine::event::CallEvent;
+use crate::engine::fault::ProtocolFault;
+use crate::engine::unasked::{MessageStream, RequestDecision, decide_request};
 use crate::wire::message::{self, Request};
 use crate::wire::raw::RawJson;
 
 impl HttpLink {
     /// Judges a request on the stream of one of our requests. Requests that no client has to answer
     /// are answered here.
-    pub(super) fn asked(self: &Arc<Self>, request: &Request, stream: Stream) -> Option<ServerRequest> {
+    pub(super) fn asked(self: &Arc<Self>, request: &Request, stream: MessageStream) -> Option<ServerRequest> {
         let candidates = match stream {
-            Stream::Call(id) | Stream::Listening(id) => Candidates::One(id.0),
-            Stream::Own | Stream::Shared => Candidates::None,
+            MessageStream::Call(id) | MessageStream::Listening(id) => CallCandidates::One(id.0),
+            MessageStream::Own | MessageStream::Shared => CallCandidates::None,
         };
         let judged = {
             let mut desk = self.desk.lock();
-            asked(request, &self.parts.declared, candidates, &mut desk.attribution.open)
+            decide_request(request, &self.parts.declared, candidates, &mut desk.attribution.open)
         };
         match judged {
-            Asked::Client(asked, _) => Some(asked),
-            Asked::Answered(answer, fault) => {
+            RequestDecision::Client(asked, _) => Some(asked),
+            RequestDecision::Answered(answer, fault) => {
                 self.answer(request, &answer, fault);
                 None
             }
@@ -39,7 +39,7 @@ impl HttpLink {
     pub(super) fn asked_aside(self: &Arc<Self>, request: &Request) {
         let step = {
             let mut desk = self.desk.lock();
-            let calls = Desk::in_flight(&desk.calls);
+            let calls = SessionCalls::in_flight(&desk.calls);
             desk.attribution.heard(request, &calls, clock::now())
         };
         self.settle(step);
@@ -69,8 +69,8 @@ impl HttpLink {
                 () = stop.cancelled() => return,
             }
             let step = {
-                let Desk { calls, attribution, .. } = &mut *self.desk.lock();
-                attribution.lapse(|| Desk::in_flight(calls), clock::now())
+                let SessionCalls { calls, attribution, .. } = &mut *self.desk.lock();
+                attribution.lapse(|| SessionCalls::in_flight(calls), clock::now())
             };
             self.settle(step);
         }
@@ -78,12 +78,12 @@ impl HttpLink {
 
     /// Removes a call from the session, which may decide whose another question is. Returns the
     /// call's open questions, and whether there is a doubt.
-    pub(super) fn call_ended(self: &Arc<Self>, id: u64, end: End) -> (Vec<ServerRequest>, bool) {
+    pub(super) fn call_ended(self: &Arc<Self>, id: u64, end: CallEnd) -> (Vec<ServerRequest>, bool) {
         let (step, open, in_doubt) = {
-            let Desk { calls, attribution, .. } = &mut *self.desk.lock();
-            let step = calls
-                .remove(&id)
-                .map(|called| attribution.ended((id, &called.party), end, || Desk::in_flight(calls), clock::now()));
+            let SessionCalls { calls, attribution, .. } = &mut *self.desk.lock();
+            let step = calls.remove(&id).map(|called| {
+                attribution.ended((id, &called.party), end, || SessionCalls::in_flight(calls), clock::now())
+            });
             (step, attribution.open.of_call(id), attribution.doubt.is_open())
         };
         self.settle(step.unwrap_or_default());
@@ -98,18 +98,18 @@ impl HttpLink {
     }
 
     /// Passes questions to their calls, and answers those that are for no client.
-    fn settle(self: &Arc<Self>, step: Step) {
+    fn settle(self: &Arc<Self>, step: AttributionResult) {
         self.tell_gate(&mut self.desk.lock());
         for lesson in &step.learned {
             self.parts.news.turns.learned(&self.parts.upstream, lesson);
         }
-        for Settled { request, asked } in step.settled {
+        for SettledQuestion { request, asked } in step.settled {
             match asked {
-                Asked::Answered(answer, fault) => self.answer(&request, &answer, fault),
-                Asked::Client(asked, call) => {
-                    if !self.to_call(call, ExchangeEvent::Ask(asked)) {
-                        self.gauge().metrics.fault(Fault::RefusedRequest);
-                        self.reply(request.id.raw(), &unable(&request.method));
+                RequestDecision::Answered(answer, fault) => self.answer(&request, &answer, fault),
+                RequestDecision::Client(asked, call) => {
+                    if !self.to_call(call, CallEvent::Ask(asked)) {
+                        self.gauge().metrics.fault(ProtocolFault::RefusedRequest);
+                        self.reply(request.id.raw(), &unable_answer(&request.method));
                     }
                 }
             }
@@ -117,13 +117,13 @@ impl HttpLink {
     }
 
     /// Tells new calls whether they may pass. The lock is held, so that the last state is set last.
-    pub(super) fn tell_gate(&self, desk: &mut Desk) {
+    pub(super) fn tell_gate(&self, desk: &mut SessionCalls) {
         while let Some(gate) = desk.attribution.poll_gate() {
             self.parts.news.turns.set(gate);
         }
     }
 
-    fn answer(self: &Arc<Self>, request: &Request, answer: &ClientAnswer, fault: Option<Fault>) {
+    fn answer(self: &Arc<Self>, request: &Request, answer: &ClientAnswer, fault: Option<ProtocolFault>) {
         fault.into_iter().for_each(|fault| self.gauge().metrics.fault(fault));
         self.tell_later(message::encode_answer(request.id.raw(), answer));
     }

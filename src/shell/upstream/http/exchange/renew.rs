@@ -12,14 +12,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, StatusCode};
 
-use super::{HttpLink, Renewal};
+use super::{HttpLink, SessionRenewal};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::upstream::http::initialize::{self, Unopened};
+use crate::upstream::http::initialize::{self, HandshakeFailure};
 use crate::upstream::http::parts::LinkParts;
-use crate::upstream::shared::Work;
+use crate::upstream::shared::SharedWork;
 use crate::upstream::state::http_error::HttpError;
 use crate::wire::raw::RawJson;
 
@@ -30,8 +30,8 @@ impl HttpLink {
     /// Performs the handshake and, with a legacy server, enters the session.
     ///
     /// # Errors
-    /// [`Unopened`].
-    pub async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<Self>, Unopened> {
+    /// [`HandshakeFailure`].
+    pub async fn open(parts: &LinkParts, hint: EraHint) -> Result<Arc<Self>, HandshakeFailure> {
         let (agreed, session) = initialize::open(parts, hint).await?;
         let link = Arc::new(Self::new(parts.clone(), agreed));
         if agreed.revision.era() == Era::Legacy {
@@ -42,7 +42,7 @@ impl HttpLink {
 
     /// Opens a new session after the server forgot the session of this number. At most one
     /// handshake is under way, and all requests wait for it.
-    pub(super) fn renew(self: &Arc<Self>, lost: u64) -> Work {
+    pub(super) fn renew(self: &Arc<Self>, lost: u64) -> SharedWork {
         self.renewing.join((&self.parts.tasks, &self.parts.stop), || {
             let link = Arc::clone(self);
             Box::pin(async move {
@@ -90,7 +90,7 @@ impl HttpLink {
 
     /// Starts to check whether the server knows this session, if an answer blamed it, or if it is a
     /// client's and the main session was forgotten since the last check.
-    pub(super) fn look(self: &Arc<Self>) -> Option<Work> {
+    pub(super) fn look(self: &Arc<Self>) -> Option<SharedWork> {
         let is_suspect = self.is_suspect.load(Ordering::Relaxed);
         let renewals = self.parts.remote.health.renewals();
         let is_older = !self.parts.is_main && self.looked.load(Ordering::Relaxed) != renewals;
@@ -99,7 +99,7 @@ impl HttpLink {
 
     /// Asks the server whether it knows the session, and opens a new one if it does not. At most
     /// one such question is under way.
-    pub(super) fn probe(self: &Arc<Self>) -> Work {
+    pub(super) fn probe(self: &Arc<Self>) -> SharedWork {
         self.looking.join((&self.parts.tasks, &self.parts.stop), || {
             let link = Arc::clone(self);
             let renewals = self.parts.remote.health.renewals();
@@ -107,7 +107,7 @@ impl HttpLink {
                 link.probed.store(clock::millis(clock::uptime()).max(1), Ordering::Relaxed);
                 let number = link.number();
                 let params = RawJson::EMPTY_OBJECT;
-                let asked = link.ask_within(Method::Ping, Some(&params), Renewal::Look);
+                let asked = link.ask_within(Method::Ping, Some(&params), SessionRenewal::Look);
                 let asked = tokio::time::timeout(LOOK_TIME, asked).await;
                 link.looked.store(renewals, Ordering::Relaxed);
                 let renewed = match asked {
@@ -132,7 +132,7 @@ impl HttpLink {
                     return;
                 }
                 let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
-                let asked = self.ask_within(Method::ResourcesSubscribe, Some(&params), Renewal::Never).await;
+                let asked = self.ask_within(Method::ResourcesSubscribe, Some(&params), SessionRenewal::Never).await;
                 if matches!(asked, Err(HttpError::Status(StatusCode::NOT_FOUND))) {
                     return;
                 }

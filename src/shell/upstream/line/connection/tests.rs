@@ -4,37 +4,37 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
 use super::*;
-use crate::base::budget::Budget;
+use crate::base::budget::ByteBudget;
 use crate::catalog::inventory::ListBounds;
 use crate::config::Limits;
-use crate::engine::ask::Declared;
-use crate::engine::askers::Party;
-use crate::engine::call::Outcome;
-use crate::engine::event::ExchangeEvent;
+use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::askers::CallOrigin;
+use crate::engine::call::CallOutcome;
+use crate::engine::event::CallEvent;
 use crate::engine::peer::PeerTimes;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
-use crate::mcp::voice::Ear;
+use crate::mcp::voice::UpstreamReader;
 use crate::telemetry::metrics::Metrics;
-use crate::wire::frame::Bounds;
+use crate::wire::frame::JsonBounds;
 use crate::wire::raw::RawJson;
 
 fn options() -> StdioOptions {
     let times = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(5) };
-    let ear = Ear::new("fx", Bounds::CLIENT, |bytes| bytes);
+    let ear = UpstreamReader::new("fx", JsonBounds::CLIENT, |bytes| bytes);
     let (hint, bounds) = (EraHint::Legacy, ListBounds::default());
-    let (declared, askers) = (Declared::default(), Arc::default());
+    let (declared, askers) = (DeclaredCapabilities::default(), Arc::default());
     let peer = PeerOptions { ear, hint, times, bounds, declared, lists: false, askers };
     StdioOptions {
         peer,
-        intake: Intake::new(Budget::new(1 << 20), &Limits::default()),
+        intake: IntakeLimits::new(ByteBudget::new(1 << 20), &Limits::default()),
         relist: Arc::default(),
         judged: None,
     }
 }
 
-fn call(name: &str) -> Outgoing {
-    let mut outgoing = Outgoing::own(Method::ToolsCall, Meta::default());
+fn call(name: &str) -> OutgoingCall {
+    let mut outgoing = OutgoingCall::own(Method::ToolsCall, Meta::default());
     outgoing.body.set("name", RawJson::string(name));
     outgoing
 }
@@ -90,7 +90,7 @@ async fn a_call_that_was_cancelled_before_the_task_took_it_is_not_sent() {
             let got = server.hear().await;
             assert_eq!(got["params"]["name"], "kept", "{n}: {got}");
             server.answer(&got, json!({})).await;
-            assert!(matches!(kept.next().await, ExchangeEvent::Done(Outcome::Result { .. })), "{n}");
+            assert!(matches!(kept.next().await, CallEvent::Done(CallOutcome::Result { .. })), "{n}");
         }
     };
     tokio::select! {
@@ -121,8 +121,8 @@ async fn a_call_of_which_no_byte_was_written_comes_back_whole_and_any_other_does
         for (label, exchange, want) in
             [("begun", &mut begun, None), ("behind", &mut behind, Some("behind")), ("late", &mut late, Some("late"))]
         {
-            let ExchangeEvent::Done(Outcome::Failed(failure)) = exchange.next().await else { panic!("{label}") };
-            let executed = if want.is_some() { Executed::No } else { Executed::Unknown };
+            let CallEvent::Done(CallOutcome::Failed(failure)) = exchange.next().await else { panic!("{label}") };
+            let executed = if want.is_some() { ExecutionDoubt::No } else { ExecutionDoubt::Unknown };
             assert_eq!(failure.executed, executed, "{label}");
             let unsent = exchange.take_unsent().and_then(|outgoing| outgoing.body.string("name"));
             assert_eq!(unsent.as_deref(), want, "{label}");
@@ -132,7 +132,7 @@ async fn a_call_of_which_no_byte_was_written_comes_back_whole_and_any_other_does
     let (ended, link) = tokio::join!(run((stdin, stdout), None, options(), &metrics, &stop, &mut news), talk);
     assert!(!link.is_open(), "{ended:?}");
     let mut after = link.call(call("after"));
-    assert!(matches!(after.next().await, ExchangeEvent::Done(Outcome::Failed(_))));
+    assert!(matches!(after.next().await, CallEvent::Done(CallOutcome::Failed(_))));
     assert!(after.take_unsent().is_some());
 }
 
@@ -156,17 +156,17 @@ async fn a_call_that_comes_while_the_connection_ends_comes_back_whole() {
         }
         assert!(!link.is_open());
         let (port, mut exchange) =
-            stdio_call(1, Party::default(), call("x").wants(), Budget::new(1 << 20), link.signals.clone());
-        place.send(Command { outgoing: call("x"), port });
+            stdio_call(1, CallOrigin::default(), call("x").wants(), ByteBudget::new(1 << 20), link.signals.clone());
+        place.send(LineCall { outgoing: call("x"), port });
         let ended = tokio::time::timeout(Duration::from_secs(5), exchange.next()).await;
-        assert!(matches!(ended, Ok(ExchangeEvent::Done(Outcome::Failed(_)))), "{ended:?}");
+        assert!(matches!(ended, Ok(CallEvent::Done(CallOutcome::Failed(_)))), "{ended:?}");
         assert!(exchange.take_unsent().is_some());
     };
     tokio::join!(run((stdin, stdout), None, options(), &metrics, &stop, &mut news), talk);
 }
 
 /// Returns the reported messages that could not be read.
-fn unreadable(told: &mut mpsc::Receiver<StdioNews>) -> Vec<Unreadable> {
+fn unreadable(told: &mut mpsc::Receiver<StdioNews>) -> Vec<UnreadableBytes> {
     let news = std::iter::from_fn(|| told.try_recv().ok());
     news.filter_map(|news| if let StdioNews::Unreadable(message) = news { Some(message) } else { None }).collect()
 }
@@ -187,8 +187,8 @@ async fn a_line_that_is_no_text_ends_its_call_at_once_and_is_told() {
         let answer = [format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":"caf"#).as_bytes(), b"\xe9\"}}\n"].concat();
         server.says.write_all(&answer).await.unwrap();
         let ended = tokio::time::timeout(Duration::from_secs(5), exchange.next()).await;
-        let Ok(ExchangeEvent::Done(Outcome::Failed(failure))) = ended else { panic!("{ended:?}") };
-        assert_eq!(failure.executed, Executed::Unknown);
+        let Ok(CallEvent::Done(CallOutcome::Failed(failure))) = ended else { panic!("{ended:?}") };
+        assert_eq!(failure.executed, ExecutionDoubt::Unknown);
         let shown = unreadable(&mut told);
         assert!(shown[0].why.contains("not UTF-8") && shown[0].start.contains("caf\\xe9"), "{shown:?}");
     };

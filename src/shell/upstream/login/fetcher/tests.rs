@@ -49,15 +49,15 @@ fn json(body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn get(url: &str, reach: Reach) -> Request {
-    let (content, authorization, revision) = (Content::None, None, None);
-    Request { url: Url::parse(url).unwrap(), reach, content, authorization, revision }
+fn get(url: &str, reach: Reach) -> OAuthRequest {
+    let (content, authorization, revision) = (RequestContent::None, None, None);
+    OAuthRequest { url: Url::parse(url).unwrap(), reach, content, authorization, revision }
 }
 
 fn resolving(answers: impl Fn(usize) -> Vec<IpAddr> + Send + Sync + 'static) -> (Fetcher, Arc<AtomicUsize>) {
     let asked = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&asked);
-    let resolve = move |_: &str| -> Resolved {
+    let resolve = move |_: &str| -> ResolveFuture {
         let found = answers(count.fetch_add(1, Ordering::SeqCst));
         Box::pin(async move { Ok(found) })
     };
@@ -73,9 +73,9 @@ async fn a_document_is_read_from_a_loopback_server_alone_where_loopback_is_meant
         let answer = fetcher.send(&get(&url, Reach::Loopback)).await.unwrap();
         assert_eq!((answer.status, answer.is_json, &*answer.body), (200, true, &b"{\"a\":1}"[..]));
         for reach in [Reach::Public, Reach::Private] {
-            assert_eq!(fetcher.send(&get(&url, reach)).await.unwrap_err(), NoAnswer::Address);
+            assert_eq!(fetcher.send(&get(&url, reach)).await.unwrap_err(), AnswerFailure::Address);
             let url = url.replace("http:", "https:");
-            assert_eq!(fetcher.send(&get(&url, reach)).await.unwrap_err(), NoAnswer::Address);
+            assert_eq!(fetcher.send(&get(&url, reach)).await.unwrap_err(), AnswerFailure::Address);
         }
     }
     assert_eq!(server.seen(), 2);
@@ -107,7 +107,7 @@ async fn no_spelling_of_an_address_leads_where_it_may_not() {
         for port in [v4.port, all.port] {
             for scheme in ["https", "http"] {
                 let url = format!("{scheme}://{host}:{port}/");
-                assert_eq!(fetcher.send(&get(&url, Reach::Public)).await.unwrap_err(), NoAnswer::Address, "{url}");
+                assert_eq!(fetcher.send(&get(&url, Reach::Public)).await.unwrap_err(), AnswerFailure::Address, "{url}");
             }
         }
     }
@@ -126,13 +126,13 @@ async fn each_resolution_is_judged_and_its_address_the_one_that_is_connected_to(
     });
     let url = format!("https://rebound.example:{}/", server.port);
     for turn in 1..=3 {
-        assert_eq!(fetcher.send(&get(&url, Reach::Public)).await.unwrap_err(), NoAnswer::Address);
+        assert_eq!(fetcher.send(&get(&url, Reach::Public)).await.unwrap_err(), AnswerFailure::Address);
         assert_eq!(asked.load(Ordering::SeqCst), turn, "one resolution for one request");
     }
     // The issuer of a loopback upstream that resolves to an address elsewhere.
     let (fetcher, _) = resolving(|_| vec!["1.1.1.1".parse().unwrap()]);
     let url = format!("http://localhost:{}/", server.port);
-    assert_eq!(fetcher.send(&get(&url, Reach::Loopback)).await.unwrap_err(), NoAnswer::Address);
+    assert_eq!(fetcher.send(&get(&url, Reach::Loopback)).await.unwrap_err(), AnswerFailure::Address);
     assert_eq!(server.seen(), 0);
 }
 
@@ -144,12 +144,12 @@ async fn answers_have_bounds_and_lead_nowhere() {
     large.resize(MAX_BODY + 100, b' ');
     let fetcher = Fetcher::new(Arc::default(), ProxySettings::Direct);
     for (answer, want) in [
-        (redirect, NoAnswer::Redirect),
-        (coded, NoAnswer::NotJson),
-        (large, NoAnswer::TooLarge),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nx".to_vec(), NoAnswer::Network),
-        (b"no HTTP".to_vec(), NoAnswer::Network),
-        (Vec::new(), NoAnswer::Network),
+        (redirect, AnswerFailure::Redirect),
+        (coded, AnswerFailure::NotJson),
+        (large, AnswerFailure::TooLarge),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nx".to_vec(), AnswerFailure::Network),
+        (b"no HTTP".to_vec(), AnswerFailure::Network),
+        (Vec::new(), AnswerFailure::Network),
     ] {
         let server = Server::new("127.0.0.1", answer).await;
         let url = format!("http://127.0.0.1:{}/", server.port);
@@ -166,17 +166,17 @@ async fn a_server_that_never_answers_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let answered = Fetcher::new(Arc::default(), ProxySettings::Direct).send(&get(&url, Reach::Loopback)).await;
-    assert_eq!(answered.unwrap_err(), NoAnswer::Late);
+    assert_eq!(answered.unwrap_err(), AnswerFailure::Late);
 }
 
 /// Creates a client that uses this server as its proxy and resolves names with this function.
-fn proxied(server: &Server, resolve: impl Fn(&str) -> Resolved + Send + Sync + 'static) -> Fetcher {
+fn proxied(server: &Server, resolve: impl Fn(&str) -> ResolveFuture + Send + Sync + 'static) -> Fetcher {
     let proxy = Proxy::parse(&format!("http://me:canary@127.0.0.1:{}", server.port)).unwrap();
     let fetcher = Fetcher::new(Arc::default(), ProxySettings::Always(Arc::new(proxy)));
     Fetcher { resolve: Arc::new(resolve), ..fetcher }
 }
 
-fn found(addresses: &[&str]) -> Resolved {
+fn found(addresses: &[&str]) -> ResolveFuture {
     let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
     Box::pin(async move { Ok(addresses) })
 }
@@ -204,11 +204,11 @@ async fn no_inner_address_is_sent_to_a_proxy() {
         "here.example",
     ] {
         let answered = fetcher.send(&get(&format!("https://{host}/"), Reach::Public)).await;
-        assert_eq!(answered.unwrap_err(), NoAnswer::Address, "{host}");
+        assert_eq!(answered.unwrap_err(), AnswerFailure::Address, "{host}");
     }
     for host in ["169.254.169.254", "127.0.0.1", "mapped.example", "here.example"] {
         let answered = fetcher.send(&get(&format!("https://{host}/"), Reach::Private)).await;
-        assert_eq!(answered.unwrap_err(), NoAnswer::Address, "{host}");
+        assert_eq!(answered.unwrap_err(), AnswerFailure::Address, "{host}");
     }
     assert_eq!(server.seen(), 0);
 }
@@ -222,7 +222,8 @@ async fn a_name_that_leads_nowhere_here_is_left_to_the_proxy() {
         _ => found(&["1.1.1.1", "2606:4700::1111"]),
     });
     for (number, host) in ["unknown.example", "empty.example", "known.example", "1.1.1.1"].iter().enumerate() {
-        let NoAnswer::Proxy(why) = fetcher.send(&get(&format!("https://{host}/"), Reach::Public)).await.unwrap_err()
+        let AnswerFailure::Proxy(why) =
+            fetcher.send(&get(&format!("https://{host}/"), Reach::Public)).await.unwrap_err()
         else {
             panic!("{host}")
         };
@@ -238,7 +239,7 @@ async fn a_look_up_without_an_end_leaves_the_name_to_the_proxy() {
     let server = Server::new("127.0.0.1", b"HTTP/1.1 502 No\r\n\r\n".to_vec()).await;
     let fetcher = proxied(&server, |_| Box::pin(std::future::pending()));
     let answered = fetcher.send(&get("https://slow.example/", Reach::Public)).await;
-    assert!(matches!(answered, Err(NoAnswer::Proxy(_))), "{answered:?}");
+    assert!(matches!(answered, Err(AnswerFailure::Proxy(_))), "{answered:?}");
 }
 
 #[tokio::test]

@@ -1,22 +1,22 @@
 //! Logins that a person gives, and their end.
 
-use super::{Keeper, State};
+use super::{TokenKeeper, TokenState};
 use crate::base::clock;
 use crate::config::AuthKind;
-use crate::login::client::Moment;
-use crate::login::error::{OAuthError, Refusal};
-use crate::login::flow::{self, Flow, Kind, Known, Next};
+use crate::login::client::AssertionMoment;
+use crate::login::error::{OAuthError, OAuthRefusal};
+use crate::login::flow::{self, LoginAction, LoginFlow, LoginHistory, LoginKind};
 use crate::login::scope::OFFLINE;
 use crate::login::terms::other_than_first;
-use crate::login::token::Login;
-use crate::store::logins::Keeping;
+use crate::login::token::UpstreamLogin;
+use crate::store::logins::KeepOutcome;
 use crate::upstream::login::parts::chance;
-use crate::upstream::state::standing::Standing;
+use crate::upstream::state::standing::CredentialStanding;
 
 /// Most requests of one login; more than any server needs.
 const STEPS: usize = 32;
 
-impl Keeper {
+impl TokenKeeper {
     /// Returns whether a person can log in at this upstream.
     pub fn takes_person(&self) -> bool {
         self.parts.logins.is_some() && self.terms.kind() == AuthKind::OAuth
@@ -26,7 +26,7 @@ impl Keeper {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub async fn begin(&self) -> Result<Flow, String> {
+    pub async fn begin(&self) -> Result<LoginFlow, String> {
         let logins =
             self.parts.logins.as_ref().ok_or("nothing is kept of this gateway's upstreams, and so no login")?;
         if self.terms.kind() != AuthKind::OAuth {
@@ -34,18 +34,21 @@ impl Keeper {
         }
         let terms = self.current_terms().await?;
         let challenge = self.inner.lock().challenge.clone();
-        let granted = challenge.as_ref().zip(self.login()).and_then(|(challenge, login)| flow::more(&login, challenge));
+        let granted = challenge
+            .as_ref()
+            .zip(self.login())
+            .and_then(|(challenge, login)| flow::login_to_extend(&login, challenge));
         let registrations = logins.registrations(&self.key).await.map_err(|error| error.to_string())?;
-        let known = Known { registrations, granted, most: None };
+        let known = LoginHistory { registrations, granted, most: None };
         let now = clock::since_1970().as_secs();
-        let mut flow = Flow::new(terms, Kind::Person, challenge, known, chance(), now);
+        let mut flow = LoginFlow::new(terms, LoginKind::Person, challenge, known, chance(), now);
         match self.drive(&mut flow).await {
-            Ok(Next::Open(_)) => Ok(flow),
+            Ok(LoginAction::Open(_)) => Ok(flow),
             Ok(_) => Err(OAuthError::OutOfTurn.to_string()),
             Err(error) => {
                 self.parts.record("login-failed", &self.upstream, &error.to_string());
                 if matches!(error, OAuthError::OtherThanFirst { .. }) && self.health.standing().awaits_login() {
-                    self.health.stands(Standing::NeedsLogin, || error.to_string());
+                    self.health.stands(CredentialStanding::NeedsLogin, || error.to_string());
                     self.health.failed(error.to_string());
                 }
                 Err(error.to_string())
@@ -69,11 +72,11 @@ impl Keeper {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub async fn finish(&self, flow: &mut Flow) -> Result<(Login, bool), String> {
+    pub async fn finish(&self, flow: &mut LoginFlow) -> Result<(UpstreamLogin, bool), String> {
         let logins =
             self.parts.logins.as_ref().ok_or("nothing is kept of this gateway's upstreams, and so no login")?;
         let login = match self.drive(flow).await {
-            Ok(Next::Done(login)) => *login,
+            Ok(LoginAction::Done(login)) => *login,
             Ok(_) => return Err(OAuthError::OutOfTurn.to_string()),
             Err(error) => {
                 self.parts.record("login-failed", &self.upstream, &error.to_string());
@@ -83,7 +86,7 @@ impl Keeper {
         let before = logins.get(&self.key).await.ok().flatten();
         let is_same = before.is_some_and(|held| {
             let same_issuer = held.login.server.issuer == login.server.issuer;
-            let subject = |login: &Login| login.account.as_ref().map(|account| account.subject.clone());
+            let subject = |login: &UpstreamLogin| login.account.as_ref().map(|account| account.subject.clone());
             same_issuer && subject(&held.login).is_some() && subject(&held.login) == subject(&login)
         });
         let account = login.account.as_ref().map_or("", |account| account.shown.as_str());
@@ -93,7 +96,7 @@ impl Keeper {
             why
         };
         let kept = logins.keep(&self.key, &login, flow.terms().first_issuer.as_deref()).await;
-        if let Keeping::OtherIssuer(first) = kept.map_err(|error| failed(error.to_string()))? {
+        if let KeepOutcome::OtherIssuer(first) = kept.map_err(|error| failed(error.to_string()))? {
             return Err(failed(other_than_first(&login.server.issuer, &first).to_string()));
         }
         tracing::info!(upstream.name = %self.upstream, issuer = %login.server.issuer, "logged in");
@@ -108,9 +111,9 @@ impl Keeper {
         let Some(logins) = &self.parts.logins else { return Ok(false) };
         let held = logins.get(&self.key).await.map_err(|error| error.to_string())?;
         let was_there = logins.forget(&self.key).await.map_err(|error| error.to_string())?;
-        self.enter(State::None);
+        self.enter(TokenState::None);
         if let Some(held) = held {
-            let moment = Moment { now: clock::since_1970().as_secs(), once: clock::random() };
+            let moment = AssertionMoment { now: clock::since_1970().as_secs(), once: clock::random() };
             let requests = self.current_terms().await.map(|terms| held.login.revoke(&terms, moment));
             for request in requests.into_iter().flatten().flatten() {
                 // The login is forgotten here, regardless of the server's answer.
@@ -122,12 +125,12 @@ impl Keeper {
     }
 
     /// Sends the requests of a login until it needs a person or is complete.
-    pub(super) async fn drive(&self, flow: &mut Flow) -> Result<Next, OAuthError> {
+    pub(super) async fn drive(&self, flow: &mut LoginFlow) -> Result<LoginAction, OAuthError> {
         for _ in 0..STEPS {
             let request = match flow.next() {
-                Next::Send(request) => request,
-                Next::Failed(error) => {
-                    if error == OAuthError::Refused(Refusal::InvalidClient)
+                LoginAction::Send(request) => request,
+                LoginAction::Failed(error) => {
+                    if error == OAuthError::Refused(OAuthRefusal::InvalidClient)
                         && let Some(logins) = &self.parts.logins
                     {
                         // The server has forgotten the client: the next login registers another
@@ -136,7 +139,7 @@ impl Keeper {
                     }
                     return Err(error);
                 }
-                next @ (Next::Open(_) | Next::Done(_)) => return Ok(next),
+                next @ (LoginAction::Open(_) | LoginAction::Done(_)) => return Ok(next),
             };
             let had = flow.registration().cloned();
             let answered = self.fetcher.send(&request).await;

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Keeper, State};
+use super::{TokenKeeper, TokenState};
 use crate::base::clock;
-use crate::login::client::Moment;
-use crate::login::error::{NoAnswer, OAuthError};
-use crate::login::flow::{self, Flow, Known, Next};
-use crate::login::terms::Terms;
+use crate::login::client::AssertionMoment;
+use crate::login::error::{AnswerFailure, OAuthError};
+use crate::login::flow::{self, LoginAction, LoginFlow, LoginHistory};
+use crate::login::terms::LoginTerms;
 use crate::store::db::DbError;
-use crate::store::logins::{Claiming, Held, Logins};
-use crate::telemetry::metrics::Renewal;
+use crate::store::logins::{ClaimAttempt, Logins, StoredLogin};
+use crate::telemetry::metrics::RenewalLabel;
 use crate::upstream::login::parts::chance;
 use crate::upstream::state::http_error::HttpError;
 
@@ -22,23 +22,23 @@ const LOOK: Duration = Duration::from_millis(50);
 const WRITES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl Keeper {
+impl TokenKeeper {
     /// Takes the login from the store, and renews it if needed.
     pub(super) async fn settle(&self, worn: Option<u64>) -> Result<(), HttpError> {
         let Some(logins) = &self.parts.logins else {
-            self.enter(State::None);
+            self.enter(TokenState::None);
             return Ok(());
         };
         let until = clock::now() + PATIENCE;
         loop {
             let Some(held) = logins.get(&self.key).await.map_err(|error| unread(&error))? else {
-                self.enter(State::None);
+                self.enter(TokenState::None);
                 return Ok(());
             };
             let terms = self.current_terms().await.map_err(HttpError::NoToken)?;
             if !held.login.fits(&terms) {
                 // The login belongs to an issuer or client that the configuration no longer names.
-                self.enter(State::None);
+                self.enter(TokenState::None);
                 return Ok(());
             }
             if held.is_expired || self.is_rejected(held.version) {
@@ -64,8 +64,8 @@ impl Keeper {
     }
 
     /// Makes one attempt to renew a row. Returns `false` if the row has to be read again.
-    async fn renew_row(&self, logins: &Logins, held: &Held, terms: &Terms) -> Result<bool, HttpError> {
-        let moment = Moment { now: clock::since_1970().as_secs(), once: clock::random() };
+    async fn renew_row(&self, logins: &Logins, held: &StoredLogin, terms: &LoginTerms) -> Result<bool, HttpError> {
+        let moment = AssertionMoment { now: clock::since_1970().as_secs(), once: clock::random() };
         let request = match held.login.refresh(terms, moment) {
             Ok(Some(request)) => request,
             Ok(None) => {
@@ -75,12 +75,12 @@ impl Keeper {
             Err(error) => return Err(self.failed(&error)),
         };
         let claimed = match logins.claim(&self.key, held.version).await.map_err(|error| unread(&error))? {
-            Claiming::Moved => return Ok(false),
-            Claiming::Busy => {
+            ClaimAttempt::Moved => return Ok(false),
+            ClaimAttempt::Busy => {
                 tokio::time::sleep(LOOK).await;
                 return Ok(false);
             }
-            Claiming::Mine(claimed) => claimed,
+            ClaimAttempt::Mine(claimed) => claimed,
         };
         let answered = self.fetcher.send(&request).await.map_err(OAuthError::NoAnswer);
         let now = clock::since_1970().as_secs();
@@ -89,7 +89,7 @@ impl Keeper {
                 for attempt in 1.. {
                     match claimed.renewed(&login).await {
                         Ok(Some(version)) => {
-                            self.health.metrics().renewal(Renewal::Renewed);
+                            self.health.metrics().renewal(RenewalLabel::Renewed);
                             self.parts.record("login-renewed", &self.upstream, &login.server.issuer);
                             self.adopt(version, login)?;
                             return Ok(true);
@@ -123,14 +123,14 @@ impl Keeper {
             return Ok(false);
         }
         tracing::warn!(upstream.name = %self.upstream, why, "login expired: `headend login {}`", self.upstream);
-        self.health.metrics().renewal(Renewal::Expired);
+        self.health.metrics().renewal(RenewalLabel::Expired);
         self.parts.record("login-expired", &self.upstream, why);
         Err(self.expired(why))
     }
 
     /// Gets a token for the gateway itself, without a person.
     pub(super) async fn obtain(&self, worn: Option<u64>) -> Result<(), HttpError> {
-        if let State::Token(token) = &**self.state.load()
+        if let TokenState::Token(token) = &**self.state.load()
             && Some(token.version) != worn
             && token.is_good(clock::since_1970())
         {
@@ -143,17 +143,20 @@ impl Keeper {
         // Before the first challenge nothing is known about the server; it may want no token at
         // all.
         if challenge.is_none() {
-            self.enter(State::None);
+            self.enter(TokenState::None);
             return Ok(());
         }
-        let granted = challenge.as_ref().zip(self.login()).and_then(|(challenge, login)| flow::more(&login, challenge));
+        let granted = challenge
+            .as_ref()
+            .zip(self.login())
+            .and_then(|(challenge, login)| flow::login_to_extend(&login, challenge));
         let terms = self.current_terms().await.map_err(HttpError::NoToken)?;
-        let known = Known { registrations: Vec::new(), granted, most: self.most_scopes() };
+        let known = LoginHistory { registrations: Vec::new(), granted, most: self.most_scopes() };
         let now = clock::since_1970().as_secs();
         let kind = self.terms.own_kind().await.map_err(|why| self.failed(&why))?;
-        let mut flow = Flow::new(terms, kind, challenge, known, chance(), now);
+        let mut flow = LoginFlow::new(terms, kind, challenge, known, chance(), now);
         match self.drive(&mut flow).await {
-            Ok(Next::Done(login)) => {
+            Ok(LoginAction::Done(login)) => {
                 let recorded = self.parts.record_login(&self.upstream, &login.server.issuer).await;
                 recorded.map_err(HttpError::NoToken)?;
                 self.inner.lock().first_scopes.get_or_insert_with(|| login.tokens.scopes.clone());
@@ -175,5 +178,5 @@ fn may_have_arrived(error: &OAuthError) -> bool {
         // The server answered, and refused the request for another reason than the token.
         return false;
     };
-    !matches!(why, NoAnswer::Address | NoAnswer::Certificate | NoAnswer::Proxy(_))
+    !matches!(why, AnswerFailure::Address | AnswerFailure::Certificate | AnswerFailure::Proxy(_))
 }

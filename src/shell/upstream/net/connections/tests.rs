@@ -68,9 +68,9 @@ async fn closing(act: fn(usize) -> Act, after: Option<Duration>) -> Server {
 }
 
 impl Server {
-    fn connections(&self, limit: Duration) -> Connections {
+    fn connections(&self, limit: Duration) -> PlainConnections {
         let uri = format!("http://{}/mcp", self.address).parse().unwrap();
-        Connections::to(&uri, HttpConnector::new(), limit).unwrap()
+        PlainConnections::to(&uri, HttpConnector::new(), limit).unwrap()
     }
 
     fn request(&self) -> Request<Full<Bytes>> {
@@ -105,7 +105,7 @@ impl Server {
 
 const LONG: Duration = Duration::from_secs(60);
 
-async fn text(connections: &Connections, server: &Server) -> String {
+async fn text(connections: &PlainConnections, server: &Server) -> String {
     let response = connections.send(server.request()).await.unwrap();
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
@@ -249,7 +249,7 @@ fn a_body_may_outlive_its_runtime() {
 
 #[test]
 fn only_plain_http_has_connections_of_its_own() {
-    let to = |uri: &str| Connections::to(&uri.parse().unwrap(), HttpConnector::new(), LONG);
+    let to = |uri: &str| PlainConnections::to(&uri.parse().unwrap(), HttpConnector::new(), LONG);
     assert!(to("https://a.example/mcp").is_none() && to("/mcp").is_none());
     let own = to("http://a.example/mcp").unwrap();
     assert!(own.serve(&"http://a.example/other".parse().unwrap()));

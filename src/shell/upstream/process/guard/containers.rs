@@ -26,14 +26,14 @@ pub(super) fn label(mark: &str) -> [OsString; 2] {
 }
 
 /// A container engine: the upstream's own program, with its options, directory and environment.
-pub(super) struct Engine<'a> {
+pub(super) struct ContainerEngine<'a> {
     pub(super) file: &'a OsStr,
     pub(super) global: &'a [OsString],
     pub(super) environment: &'a [(OsString, OsString)],
     pub(super) cwd: Option<&'a Path>,
 }
 
-impl Engine<'_> {
+impl ContainerEngine<'_> {
     /// Ends the running containers with this mark. Blocks for `patience` at most.
     pub(super) fn end(&self, mark: &str, patience: Duration) {
         let until = clock::now() + patience;

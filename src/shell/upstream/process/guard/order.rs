@@ -27,7 +27,7 @@ const MAX_BYTES: u32 = 64 << 20;
 /// A program to start. Its environment contains secrets.
 #[derive(PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
-pub(super) struct Order {
+pub(super) struct StartOrder {
     pub(super) file: OsString,
     pub(super) name: OsString,
     pub(super) arguments: Vec<OsString>,
@@ -40,7 +40,7 @@ pub(super) struct Order {
     pub(super) container: Option<usize>,
 }
 
-impl Order {
+impl StartOrder {
     /// Creates the order for a launch, and labels the container if it runs one.
     pub(super) fn of(launch: &Launch) -> Result<Self, SpawnError> {
         let (name, arguments) = launch.words()?;
@@ -134,7 +134,7 @@ fn length(bytes: usize) -> [u8; 4] {
 
 /// A message of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Report {
+pub(super) enum GuardReport {
     Started,
     /// The program could not be started, with the system's error number.
     Failed(i32),
@@ -142,7 +142,7 @@ pub(super) enum Report {
     Ended(i32),
 }
 
-impl Report {
+impl GuardReport {
     pub(super) fn line(self) -> String {
         match self {
             Self::Started => "started\n".to_owned(),
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_order_reads_back_and_a_cut_one_does_not() {
-        let order = Order {
+        let order = StartOrder {
             file: OsString::from_vec(b"/bin/\xff".to_vec()),
             name: "x".into(),
             arguments: vec!["".into(), "a\nb".into()],
@@ -179,24 +179,24 @@ mod tests {
             container: Some(2),
         };
         let bytes = order.encode();
-        assert_eq!(Order::read(&bytes[..]).unwrap(), order);
+        assert_eq!(StartOrder::read(&bytes[..]).unwrap(), order);
         // Cut within the fields that each order has, or within a text.
         for end in (0..60).chain([bytes.len() - 1]) {
-            assert!(Order::read(&bytes[..end]).is_err(), "{end}");
+            assert!(StartOrder::read(&bytes[..end]).is_err(), "{end}");
         }
-        let bare = Order { arguments: Vec::new(), environment: Vec::new(), cwd: None, umask: None, ..order };
-        let bare = Order { no_new_privileges: false, container: None, ..bare };
-        assert_eq!(Order::read(&bare.encode()[..]).unwrap(), bare);
-        assert!(Order::read(&u32::MAX.to_le_bytes()[..]).is_err());
+        let bare = StartOrder { arguments: Vec::new(), environment: Vec::new(), cwd: None, umask: None, ..order };
+        let bare = StartOrder { no_new_privileges: false, container: None, ..bare };
+        assert_eq!(StartOrder::read(&bare.encode()[..]).unwrap(), bare);
+        assert!(StartOrder::read(&u32::MAX.to_le_bytes()[..]).is_err());
     }
 
     #[test]
     fn reports_read_back() {
-        for report in [Report::Started, Report::Failed(2), Report::Ended(0x300), Report::Ended(9)] {
-            assert_eq!(Report::parse(report.line().as_bytes()), Some(report));
+        for report in [GuardReport::Started, GuardReport::Failed(2), GuardReport::Ended(0x300), GuardReport::Ended(9)] {
+            assert_eq!(GuardReport::parse(report.line().as_bytes()), Some(report));
         }
         for line in ["", "x", "ended", "ended x", "started 1"] {
-            assert_eq!(Report::parse(line.as_bytes()), None, "{line}");
+            assert_eq!(GuardReport::parse(line.as_bytes()), None, "{line}");
         }
     }
 }

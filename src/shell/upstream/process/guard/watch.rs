@@ -21,10 +21,10 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait
 
 use crate::base::clock;
 use crate::upstream::process::cgroup::Cgroup;
-use crate::upstream::process::guard::containers::Engine;
-use crate::upstream::process::guard::order::{END, GUARD, KILL, Order, Report, TERM};
-use crate::upstream::process::mark::Owner;
-use crate::upstream::process::procfs::Seen;
+use crate::upstream::process::guard::containers::ContainerEngine;
+use crate::upstream::process::guard::order::{END, GUARD, GuardReport, KILL, StartOrder, TERM};
+use crate::upstream::process::mark::ProcessOwner;
+use crate::upstream::process::procfs::ProcessEntry;
 
 /// Time from SIGTERM to SIGKILL after the end of headend, when children have lost their stdin too.
 const ALONE: Duration = Duration::from_millis(800);
@@ -40,7 +40,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs the guard if the command line asks for one; `None` otherwise. Returns the reason if it
 /// fails, for people who try it by hand.
-pub fn asked(words: impl Iterator<Item = OsString>) -> Option<Result<(), String>> {
+pub fn run_if_asked(words: impl Iterator<Item = OsString>) -> Option<Result<(), String>> {
     let mut words = words.skip(1);
     words.next().filter(|word| word == GUARD)?;
     Some(run().map_err(|error| format!("`{GUARD}` is for headend's own use: {error}")))
@@ -50,7 +50,7 @@ pub fn asked(words: impl Iterator<Item = OsString>) -> Option<Result<(), String>
 fn run() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive(&control)?;
-    let order = Order::read(&control)?;
+    let order = StartOrder::read(&control)?;
     // The name that `ps` and `top` show.
     let _only_a_name = rustix::thread::set_name(c"headend-guard");
     rustix::process::set_child_subreaper(Some(getpid()))?;
@@ -60,8 +60,8 @@ fn run() -> io::Result<()> {
     if let Some(umask) = order.umask {
         rustix::process::umask(Mode::from_raw_mode(umask));
     }
-    let containers = Containers::of(&order);
-    containers.iter().for_each(Containers::end_left);
+    let containers = LaunchedContainers::of(&order);
+    containers.iter().for_each(LaunchedContainers::end_left);
     // Everything that can fail comes before the start: a guard that ended afterwards would leave
     // its child behind.
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
@@ -74,7 +74,7 @@ fn run() -> io::Result<()> {
         Ok(child) => child,
         Err(error) => {
             group.iter().for_each(Cgroup::remove);
-            return (&control).write_all(Report::Failed(error.raw_os_error().unwrap_or(0)).line().as_bytes());
+            return (&control).write_all(GuardReport::Failed(error.raw_os_error().unwrap_or(0)).line().as_bytes());
         }
     };
     // Blocked only now, because the child would have inherited the mask.
@@ -84,11 +84,11 @@ fn run() -> io::Result<()> {
         .and_then(|()| rustix::stdio::dup2_stdout(&nothing))
         .and_then(|()| rustix::stdio::dup2_stderr(&nothing));
     drop(nothing);
-    let mut watch = Watch { control, signals, child, group, child_is_over: false, headend_is_there: true };
-    watch.say(Report::Started);
+    let mut watch = GuardState { control, signals, child, group, child_is_over: false, headend_is_there: true };
+    watch.say(GuardReport::Started);
     watch.run();
     let _unblocked = heeded.thread_unblock();
-    containers.iter().for_each(Containers::end_own);
+    containers.iter().for_each(LaunchedContainers::end_own);
     Ok(())
 }
 
@@ -107,7 +107,7 @@ fn receive(control: &UnixStream) -> io::Result<OwnedFd> {
 }
 
 /// Starts the program in a process group of its own.
-fn start(order: &Order, stdin: OwnedFd) -> io::Result<Pid> {
+fn start(order: &StartOrder, stdin: OwnedFd) -> io::Result<Pid> {
     let mut command = Command::new(&order.file);
     command.arg0(&order.name).args(&order.arguments).env_clear();
     command.envs(order.environment.iter().map(|(key, value)| (key, value)));
@@ -131,24 +131,24 @@ fn signals() -> io::Result<(mask::SigSet, SignalFd)> {
 }
 
 /// The containers of a program that runs one.
-struct Containers<'a> {
-    engine: Engine<'a>,
+struct LaunchedContainers<'a> {
+    engine: ContainerEngine<'a>,
     /// The mark of this start.
     mark: &'a str,
 }
 
-impl<'a> Containers<'a> {
-    fn of(order: &'a Order) -> Option<Self> {
+impl<'a> LaunchedContainers<'a> {
+    fn of(order: &'a StartOrder) -> Option<Self> {
         let global = order.arguments.get(..order.container?)?;
         let mark = order.mark()?;
         let (file, environment, cwd) = (&order.file, &order.environment, order.cwd.as_deref());
-        Some(Self { engine: Engine { file, global, environment, cwd }, mark })
+        Some(Self { engine: ContainerEngine { file, global, environment, cwd }, mark })
     }
 
     /// Ends the containers of dead owners.
     fn end_left(&self) {
-        if let Some(own) = Owner::parse(self.mark) {
-            self.engine.end_all(|mark| Owner::parse(mark).is_some_and(|other| own.may_clean(&other)), ENGINE);
+        if let Some(own) = ProcessOwner::parse(self.mark) {
+            self.engine.end_all(|mark| ProcessOwner::parse(mark).is_some_and(|other| own.may_clean(&other)), ENGINE);
         }
     }
 
@@ -158,7 +158,7 @@ impl<'a> Containers<'a> {
 }
 
 /// The state of the guard while its program runs.
-struct Watch {
+struct GuardState {
     control: UnixStream,
     signals: SignalFd,
     child: Pid,
@@ -168,7 +168,7 @@ struct Watch {
     headend_is_there: bool,
 }
 
-impl Watch {
+impl GuardState {
     /// Follows orders until all processes have ended.
     fn run(&mut self) {
         self.reap();
@@ -219,7 +219,7 @@ impl Watch {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.child => {
                     self.child_is_over = true;
-                    self.say(Report::Ended(status.as_raw()));
+                    self.say(GuardReport::Ended(status.as_raw()));
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return true,
@@ -228,7 +228,7 @@ impl Watch {
         }
     }
 
-    fn say(&mut self, report: Report) {
+    fn say(&mut self, report: GuardReport) {
         // If headend is gone, there is no one to report to.
         drop(self.control.write_all(report.line().as_bytes()));
     }
@@ -254,7 +254,7 @@ impl Watch {
     }
 
     fn signal_all(&self, signal: Signal) {
-        for seen in Seen::below(getpid()) {
+        for seen in ProcessEntry::below(getpid()) {
             seen.signal(signal);
         }
     }

@@ -2,42 +2,42 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::base::budget::Budget;
-use crate::base::slots::Slots;
+use crate::base::budget::ByteBudget;
+use crate::base::slots::SlotPool;
 use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::config::Limits;
 use crate::policy::Caller;
-use crate::store::audit::Audit;
-use crate::store::pins::{LaunchGate, Pins};
+use crate::store::audit::AuditLog;
+use crate::store::pins::{LaunchGate, PinRegistry};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
-use crate::upstream::login::parts::LoginParts;
+use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
-use crate::upstream::process::mark::Marks;
-use crate::upstream::spawner::Intake;
+use crate::upstream::process::mark::OwnerMarks;
+use crate::upstream::spawner::IntakeLimits;
 
 /// Creates an upstream with these lines of configuration, which several callers share.
-fn handle(lines: &str) -> Arc<Handle> {
+fn handle(lines: &str) -> Arc<UpstreamHandle> {
     let text = format!("[upstreams.x]\nurl = \"http://127.0.0.1:9/mcp\"\n{lines}\n");
     let nothing = std::io::ErrorKind::NotFound;
     let (config, _) = crate::config::parse(&text, "test", &|_| None, &|_| Err(nothing.into())).unwrap();
     let spec = config.upstreams.into_iter().next().unwrap();
-    let budget = Budget::new(1 << 20);
+    let budget = ByteBudget::new(1 << 20);
     budget.set_shared(true);
     let spawner = Spawner {
         stop: CancellationToken::new(),
         tasks: TaskGroup::default(),
         http: HttpClient::new(),
-        intake: Intake::new(budget, &Limits::default()),
-        logins: LoginParts::new(None, Audit::none()),
+        intake: IntakeLimits::new(budget, &Limits::default()),
+        logins: LoginServices::new(None, AuditLog::none()),
         many_callers: true,
         times: StopTimes::DAEMON,
-        marks: Marks::claim(None),
-        gate: Arc::new(LaunchGate::new(Pins::memory(), &spec, None)),
-        starts: Slots::new(1),
+        marks: OwnerMarks::claim(None),
+        gate: Arc::new(LaunchGate::new(PinRegistry::memory(), &spec, None)),
+        starts: SlotPool::new(1),
     };
-    Arc::new(Handle::new(spec, Metrics::new().unwrap().upstream("x"), spawner, actor::open))
+    Arc::new(UpstreamHandle::new(spec, Metrics::new().unwrap().upstream("x"), spawner, actor::open))
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use super::*;
 use crate::telemetry::metrics::Metrics;
 
-fn spec() -> Upstream {
+fn spec() -> UpstreamSettings {
     let nothing = std::io::ErrorKind::NotFound;
     let text = "[upstreams.x]\ncommand = [\"/bin/true\"]\n";
     let (config, _) = crate::config::parse(text, "test", &|_| None, &|_| Err(nothing.into())).unwrap();
@@ -16,8 +16,8 @@ fn spec() -> Upstream {
 
 fn lane() -> Lane {
     let name = UpstreamName::parse("x").unwrap();
-    let health = Health::new(name.clone(), Metrics::new().unwrap().upstream("x"), false);
-    Lane::main(name, Declared::default(), Arc::default(), Arc::new(health))
+    let health = UpstreamHealth::new(name.clone(), Metrics::new().unwrap().upstream("x"), false);
+    Lane::main(name, DeclaredCapabilities::default(), Arc::default(), Arc::new(health))
 }
 
 /// Starts a rest after another failed start.
@@ -40,7 +40,7 @@ async fn a_call_wakes_an_upstream_that_rests_and_waits_for_one_start() {
         refused = lane.link(&spec) => refused.unwrap_err(),
         () = actor => unreachable!(),
     };
-    assert_eq!((refused.reason, refused.executed), (Reason::UpstreamDown, Executed::No));
+    assert_eq!((refused.reason, refused.executed), (FailureReason::UpstreamDown, ExecutionDoubt::No));
     assert_eq!(refused.retry_after, Some(Duration::from_secs(5)), "another call ends the next rest");
 }
 

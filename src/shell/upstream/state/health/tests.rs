@@ -4,13 +4,13 @@ use super::UpstreamState::*;
 use super::*;
 use crate::telemetry::metrics::Metrics;
 
-fn health() -> (Metrics, Health) {
+fn health() -> (Metrics, UpstreamHealth) {
     let metrics = Metrics::new().unwrap();
-    let health = Health::new(UpstreamName::parse("crm").unwrap(), metrics.upstream("crm"), true);
+    let health = UpstreamHealth::new(UpstreamName::parse("crm").unwrap(), metrics.upstream("crm"), true);
     (metrics, health)
 }
 
-fn in_doubt(health: &Health) -> bool {
+fn in_doubt(health: &UpstreamHealth) -> bool {
     health.signs.is_in_doubt()
 }
 
@@ -89,7 +89,7 @@ fn only_failures_in_a_row_are_a_doubt() {
     assert!(in_doubt(&health) && health.last_error().unwrap().contains("503"));
 }
 
-fn stands(health: &Health, standing: Standing) {
+fn stands(health: &UpstreamHealth, standing: CredentialStanding) {
     health.stands(standing, || format!("{standing:?}"));
 }
 
@@ -97,7 +97,7 @@ fn stands(health: &Health, standing: Standing) {
 fn refused_credentials_are_shown_until_an_attempt_finds_something_else() {
     let (_, health) = health();
     health.enter(Starting);
-    stands(&health, Standing::Refused);
+    stands(&health, CredentialStanding::Refused);
     health.enter(Down);
     health.enter(Starting);
     assert_eq!((health.state(), health.remedy()), (Refused, None), "an attempt forgets why the last one failed");
@@ -113,7 +113,7 @@ fn refused_credentials_are_shown_until_an_attempt_finds_something_else() {
 #[test]
 fn a_process_that_starts_again_is_starting() {
     let metrics = Metrics::new().unwrap();
-    let health = Health::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
+    let health = UpstreamHealth::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
     for _ in 0..2 {
         health.enter(Ready);
         health.doubt("a call was not answered in time");
@@ -126,7 +126,7 @@ fn a_process_that_starts_again_is_starting() {
 #[test]
 fn a_process_that_failed_to_start_is_down_during_its_next_starts() {
     let metrics = Metrics::new().unwrap();
-    let health = Health::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
+    let health = UpstreamHealth::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
     health.enter(Starting);
     assert_eq!(health.state(), Starting, "its first start may be slow");
     for next in [Down, Starting, Down, Starting] {
@@ -145,7 +145,7 @@ fn an_upstream_needs_login_from_a_refusal_to_the_next_other_answer() {
     let (metrics, health) = health();
     let shown = |state: UpstreamState| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
     health.enter(Starting);
-    stands(&health, Standing::NeedsLogin);
+    stands(&health, CredentialStanding::NeedsLogin);
     assert_eq!(health.state(), Starting, "its handshake is not over");
     health.enter(Down);
     assert!(health.state() == NeedsLogin && shown(NeedsLogin));
@@ -153,13 +153,14 @@ fn an_upstream_needs_login_from_a_refusal_to_the_next_other_answer() {
     health.enter(Starting);
     health.enter(Ready);
     assert!(health.state() == Ready && shown(Ready));
-    for (standing, state) in [(Standing::Refused, Refused), (Standing::LoginExpired, LoginExpired)] {
+    for (standing, state) in [(CredentialStanding::Refused, Refused), (CredentialStanding::LoginExpired, LoginExpired)]
+    {
         stands(&health, standing);
         assert!(shown(state), "at a call: {state}");
-        stands(&health, Standing::Admitted);
+        stands(&health, CredentialStanding::Admitted);
         assert!(shown(Ready));
     }
-    stands(&health, Standing::NeedsLogin);
+    stands(&health, CredentialStanding::NeedsLogin);
     health.enter(Stopped);
     assert_eq!(health.state(), Stopped);
 }

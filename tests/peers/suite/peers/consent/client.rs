@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::bench::{client_environment, face_command, face_environment};
-use super::super::{Face, Peers};
+use super::super::{ClientFace, PeerFolders};
 use crate::harness::Gateway;
 use crate::process::{Lines, end};
 
@@ -33,7 +33,7 @@ impl Sdk {
 
 /// A program that reads one JSON value a line and writes some.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct LineProgram {
     child: Child,
     stdin: ChildStdin,
     lines: Lines,
@@ -41,8 +41,8 @@ pub(super) struct Program {
     at: String,
 }
 
-impl Program {
-    pub(super) fn start(peers: &Peers, gateway: &Gateway, script: &str, job: &Value, at: &str) -> Self {
+impl LineProgram {
+    pub(super) fn start(peers: &PeerFolders, gateway: &Gateway, script: &str, job: &Value, at: &str) -> Self {
         let python = Path::new(script).extension().is_some_and(|extension| extension == "py");
         let mut command = Command::new(if python { peers.python("python") } else { peers.node() });
         client_environment(peers, gateway, &mut command);
@@ -75,7 +75,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for LineProgram {
     fn drop(&mut self) {
         end(&mut self.child);
     }
@@ -87,9 +87,9 @@ fn values(lines: &[String]) -> Vec<Value> {
 
 /// The end of a call, as the client program reports it.
 #[derive(Debug)]
-pub(super) struct Done(pub(super) Value);
+pub(super) struct ReportedEnd(pub(super) Value);
 
-impl Done {
+impl ReportedEnd {
     pub(super) fn text(&self) -> &str {
         assert_eq!(self.0["isError"], false, "{}", self.0);
         self.0["text"].as_str().unwrap()
@@ -108,16 +108,22 @@ impl Done {
 
 /// A client of the gateway, and the person before it.
 #[derive(Debug)]
-pub(super) struct Client {
-    program: Program,
+pub(super) struct ApprovingClient {
+    program: LineProgram,
     calls: u64,
 }
 
-impl Client {
-    pub(super) fn start(peers: &Peers, gateway: &Gateway, sdk: Sdk, face: Face, capabilities: &str) -> Self {
+impl ApprovingClient {
+    pub(super) fn start(
+        peers: &PeerFolders,
+        gateway: &Gateway,
+        sdk: Sdk,
+        face: ClientFace,
+        capabilities: &str,
+    ) -> Self {
         let target = match face {
-            Face::Http => return Self::of(peers, gateway, sdk, gateway.token(), capabilities),
-            Face::Attached | Face::Alone => {
+            ClientFace::Http => return Self::of(peers, gateway, sdk, gateway.token(), capabilities),
+            ClientFace::Attached | ClientFace::Alone => {
                 let mut environment = face_environment(gateway);
                 environment["SECOND_TOKEN"] = json!(crate::consenting::TOKEN);
                 json!({"command": face_command(gateway, face), "env": environment})
@@ -127,12 +133,18 @@ impl Client {
     }
 
     /// Starts a client over HTTP, as the caller with that token.
-    pub(super) fn of(peers: &Peers, gateway: &Gateway, sdk: Sdk, token: Option<String>, capabilities: &str) -> Self {
+    pub(super) fn of(
+        peers: &PeerFolders,
+        gateway: &Gateway,
+        sdk: Sdk,
+        token: Option<String>,
+        capabilities: &str,
+    ) -> Self {
         let target = json!({"url": format!("http://{}/mcp", gateway.address), "token": token});
         Self::connect(peers, gateway, sdk, &target, capabilities)
     }
 
-    fn connect(peers: &Peers, gateway: &Gateway, sdk: Sdk, target: &Value, capabilities: &str) -> Self {
+    fn connect(peers: &PeerFolders, gateway: &Gateway, sdk: Sdk, target: &Value, capabilities: &str) -> Self {
         let capabilities: Value = serde_json::from_str(capabilities).unwrap();
         let (script, name) = match sdk {
             Sdk::TypeScript1 => ("consent.mjs", "v1"),
@@ -141,7 +153,7 @@ impl Client {
         };
         let job = json!({"sdk": name, "era": "modern", "target": target, "capabilities": capabilities, "rounds": 3});
         let at = format!("{sdk:?}, {target}, {capabilities}");
-        let program = Program::start(peers, gateway, script, &job, &at);
+        let program = LineProgram::start(peers, gateway, script, &job, &at);
         let protocol =
             program.wait_for("the connection", |said| said.iter().find_map(|line| line.get("protocol").cloned()));
         let wanted = if sdk.is_modern() { json!("2026-07-28") } else { json!("2025-11-25") };
@@ -173,15 +185,15 @@ impl Client {
         self.program.wait_for("the end of a response", |said| (sent(said) >= count).then_some(()));
     }
 
-    pub(super) fn end(&self, call: u64) -> Done {
+    pub(super) fn end(&self, call: u64) -> ReportedEnd {
         self.program.wait_for("the end of a call", |said| {
-            said.iter().find(|line| line["done"] == call).map(|line| Done(line.clone()))
+            said.iter().find(|line| line["done"] == call).map(|line| ReportedEnd(line.clone()))
         })
     }
 
     /// Makes a call with a person who gives those answers, and returns its end. Checks that there
     /// were exactly so many questions.
-    pub(super) fn call(&mut self, name: &str, arguments: &Value, answers: &[&str]) -> Done {
+    pub(super) fn call(&mut self, name: &str, arguments: &Value, answers: &[&str]) -> ReportedEnd {
         let call = self.begin(name, arguments, answers);
         let done = self.end(call);
         assert_eq!(self.questions(call).len(), answers.len(), "{name} {arguments}: {:?}", self.program.said());

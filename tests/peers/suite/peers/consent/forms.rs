@@ -3,16 +3,16 @@
 use super::*;
 
 /// Three calls are permitted, of eight.
-fn every_answer(sdk: Sdk, face: Face) {
-    let Some(peers) = Peers::find() else { return };
-    let stage = Stage::new();
+fn every_answer(sdk: Sdk, face: ClientFace) {
+    let Some(peers) = PeerFolders::find() else { return };
+    let stage = ApprovalGateway::new();
     let at = format!("{sdk:?} over {face:?}");
-    let mut client = Client::start(&peers, &stage.gateway, sdk, face, FORMS);
+    let mut client = ApprovingClient::start(&peers, &stage.gateway, sdk, face, FORMS);
     let allowed = client.begin("fx__echo", &text("once"), &["once"]);
     assert_eq!(client.end(allowed).text(), "once", "{at}");
     let question = client.question(allowed, 0);
     let message = question["message"].as_str().unwrap();
-    assert!(message.starts_with("headend asks") && message.contains("fx__echo"), "{at}: {message}");
+    assert!(message.starts_with("headend needs your approval") && message.contains("fx__echo"), "{at}: {message}");
 
     // (label, text, the person's answers, why it is refused)
     for (label, argument, answers, refused) in [
@@ -52,32 +52,32 @@ fn every_answer(sdk: Sdk, face: Face) {
 
 #[test]
 fn what_a_person_says_to_a_typescript_1_client_over_http_happens() {
-    every_answer(Sdk::TypeScript1, Face::Http);
+    every_answer(Sdk::TypeScript1, ClientFace::Http);
 }
 
 #[test]
 fn what_a_person_says_to_a_typescript_1_client_over_stdio_happens() {
-    every_answer(Sdk::TypeScript1, Face::Attached);
+    every_answer(Sdk::TypeScript1, ClientFace::Attached);
 }
 
 #[test]
 fn what_a_person_says_to_a_typescript_2_client_happens() {
-    every_answer(Sdk::TypeScript2, Face::Http);
+    every_answer(Sdk::TypeScript2, ClientFace::Http);
 }
 
 #[test]
 fn what_a_person_says_to_a_python_client_over_http_happens() {
-    every_answer(Sdk::Python, Face::Http);
+    every_answer(Sdk::Python, ClientFace::Http);
 }
 
 #[test]
 fn what_a_person_says_to_a_python_client_over_stdio_happens() {
-    every_answer(Sdk::Python, Face::Attached);
+    every_answer(Sdk::Python, ClientFace::Attached);
 }
 
 #[test]
 fn who_does_not_answer_in_time_has_not_allowed_it() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     std::thread::scope(|scope| {
         for (sdk, face) in CLIENTS {
             let peers = &peers;
@@ -86,10 +86,10 @@ fn who_does_not_answer_in_time_has_not_allowed_it() {
     });
 }
 
-fn unanswered(peers: &Peers, sdk: Sdk, face: Face) {
-    let stage = Stage::with("timeout = \"1s\"\nprompt-life = \"1s\"", "");
+fn unanswered(peers: &PeerFolders, sdk: Sdk, face: ClientFace) {
+    let stage = ApprovalGateway::with("timeout = \"1s\"\nprompt-life = \"1s\"", "");
     let at = format!("{sdk:?} over {face:?}");
-    let mut client = Client::start(peers, &stage.gateway, sdk, face, FORMS);
+    let mut client = ApprovingClient::start(peers, &stage.gateway, sdk, face, FORMS);
     let call = client.begin("fx__echo", &text("x"), &["wait"]);
     client.question(call, 0);
     if sdk.is_modern() {

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::client::Done;
+use super::client::ReportedEnd;
 use super::*;
 use crate::browser::Browser;
-use crate::harness::{Gateway, Setup, left_out};
+use crate::harness::{Gateway, GatewaySetup, left_out};
 use crate::upstream::toml_array;
 
 /// Whether a call that waits for a person is held, so that it completes in itself; else it is
@@ -17,32 +17,32 @@ const HELD: bool = true;
 
 /// A kind of client: its library and face, its capabilities, and whether its own forms can allow a
 /// call.
-type Kind = (Sdk, Face, &'static str, bool);
+type PeerClientKind = (Sdk, ClientFace, &'static str, bool);
 
-const KINDS: [Kind; 6] = [
-    (Sdk::TypeScript1, Face::Http, FORMS, true),
-    (Sdk::TypeScript2, Face::Http, FORMS, true),
-    (Sdk::Python, Face::Http, FORMS, true),
-    (Sdk::TypeScript1, Face::Http, NOBODY, false),
-    (Sdk::TypeScript1, Face::Http, PAGES, false),
-    (Sdk::TypeScript2, Face::Http, PAGES, false),
+const KINDS: [PeerClientKind; 6] = [
+    (Sdk::TypeScript1, ClientFace::Http, FORMS, true),
+    (Sdk::TypeScript2, ClientFace::Http, FORMS, true),
+    (Sdk::Python, ClientFace::Http, FORMS, true),
+    (Sdk::TypeScript1, ClientFace::Http, NOBODY, false),
+    (Sdk::TypeScript1, ClientFace::Http, PAGES, false),
+    (Sdk::TypeScript2, ClientFace::Http, PAGES, false),
 ];
 
 /// A daemon before the filesystem server, whose input is recorded.
-struct Play {
+struct RecordedDaemon {
     gateway: Gateway,
     folder: String,
     log: PathBuf,
 }
 
-impl Play {
-    fn start(peers: &Peers) -> Option<Self> {
+impl RecordedDaemon {
+    fn start(peers: &PeerFolders) -> Option<Self> {
         let server = peers.package("server-filesystem").join("dist/index.js");
         if !server.exists() {
             left_out("many calls at once", &format!("{} is missing", server.display()));
             return None;
         }
-        let setup = Setup::new()
+        let setup = GatewaySetup::new()
             .policy("default = \"ask\"\n[policy.consent]\nhold = \"40s\"")
             .toml("[console]\nlisten = \"127.0.0.1:0\"");
         let folder = fs::canonicalize(setup.world.path("work")).unwrap();
@@ -112,7 +112,13 @@ impl Play {
 }
 
 /// Begins six calls with names of that letter; the person gives that answer to each question.
-fn begin(play: &Play, client: &mut Client, tool: &str, letter: char, answer: &str) -> Vec<(String, u64)> {
+fn begin(
+    play: &RecordedDaemon,
+    client: &mut ApprovingClient,
+    tool: &str,
+    letter: char,
+    answer: &str,
+) -> Vec<(String, u64)> {
     let names = (0..6).map(|n| format!("{letter}{n}"));
     let begin = |name: String| {
         let call = client.begin(&format!("files__{tool}"), &play.arguments(&name), &[answer; 6]);
@@ -123,7 +129,7 @@ fn begin(play: &Play, client: &mut Client, tool: &str, letter: char, answer: &st
 
 /// Returns the end of a call that was allowed or denied: its own end if it was held, else that of a
 /// repeated call.
-fn end(play: &Play, client: &mut Client, tool: &str, (name, call): &(String, u64)) -> Done {
+fn end(play: &RecordedDaemon, client: &mut ApprovingClient, tool: &str, (name, call): &(String, u64)) -> ReportedEnd {
     let done = client.end(*call);
     if HELD || done.0["refusal"]["reason"] != "awaiting_approval" {
         return done;
@@ -132,10 +138,10 @@ fn end(play: &Play, client: &mut Client, tool: &str, (name, call): &(String, u64
     client.end(again)
 }
 
-fn played(peers: &Peers, (sdk, face, capabilities, has_forms): Kind, on_page: bool) {
-    let Some(play) = Play::start(peers) else { return };
+fn played(peers: &PeerFolders, (sdk, face, capabilities, has_forms): PeerClientKind, on_page: bool) {
+    let Some(play) = RecordedDaemon::start(peers) else { return };
     let at = format!("{sdk:?} {capabilities}");
-    let mut client = Client::start(peers, &play.gateway, sdk, face, capabilities);
+    let mut client = ApprovingClient::start(peers, &play.gateway, sdk, face, capabilities);
     if has_forms {
         let calls = begin(&play, &mut client, "create_directory", 'd', "once");
         for (name, call) in &calls {
@@ -152,7 +158,7 @@ fn played(peers: &Peers, (sdk, face, capabilities, has_forms): Kind, on_page: bo
 
 /// Plays six calls that wait, of which one answer allows five and another denies one, and a seventh
 /// that came later.
-fn in_a_group(play: &Play, client: &mut Client, tool: &str, on_page: bool, at: &str) {
+fn in_a_group(play: &RecordedDaemon, client: &mut ApprovingClient, tool: &str, on_page: bool, at: &str) {
     let letter = tool.chars().next().unwrap();
     let (no, after) = (format!("{letter}3"), format!("{letter}late"));
     let calls = begin(play, client, tool, letter, "accept");
@@ -184,7 +190,7 @@ fn in_a_group(play: &Play, client: &mut Client, tool: &str, on_page: bool, at: &
 
 #[test]
 fn six_calls_at_once_wait_and_run_as_they_were_answered() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     for (pair, kinds) in KINDS.chunks(2).enumerate() {
         std::thread::scope(|scope| {
             for (nth, kind) in kinds.iter().enumerate() {

@@ -4,16 +4,16 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use super::client::Program;
+use super::client::LineProgram;
 use super::*;
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, GatewaySetup};
 use crate::mcp::Mcp;
 use crate::process::free_port;
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, InputLog};
 
-struct Page(Program, usize);
+struct BrowserPage(LineProgram, usize);
 
-impl Page {
+impl BrowserPage {
     /// Sends a command to the browser and returns its answer.
     fn does(&mut self, command: &Value) -> Value {
         self.0.tell(command);
@@ -33,18 +33,18 @@ fn ask(client: &mut Mcp, numbers: std::ops::Range<u32>) {
 
 #[test]
 fn an_open_page_learns_of_questions_and_of_the_daemons_end_and_forty_are_answered_by_keys() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     let Some(browser) = peers.browser("open pages in a browser") else { return };
     // The page looks for the daemon where it was.
     let port = free_port();
-    let setup = Setup::new().toml(&format!("[console]\nlisten = \"127.0.0.1:{port}\""));
+    let setup = GatewaySetup::new().toml(&format!("[console]\nlisten = \"127.0.0.1:{port}\""));
     let setup = setup.policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
-    let log = Log::new(&setup.world.path("work"), "fx");
+    let log = InputLog::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).start();
     gateway.wait_for_tools(&["fx__write"]);
     let token = fs::read_to_string(gateway.world.path("state/headend/console-token")).unwrap();
     let job = json!({"browser": browser, "base": format!("http://127.0.0.1:{port}"), "token": token.trim()});
-    let mut page = Page(Program::start(&peers, &gateway, "open-page.mjs", &job, "the browser"), 1);
+    let mut page = BrowserPage(LineProgram::start(&peers, &gateway, "open-page.mjs", &job, "the browser"), 1);
     page.0.wait_for("the browser", |said| said.iter().find(|line| line["ready"].is_string()).map(|_| ()));
 
     let said = page.does(&json!({"do": "background"}));

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_operator_answers_for_real_clients_that_cannot_ask() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     std::thread::scope(|scope| {
         for (sdk, face) in CLIENTS {
             let peers = &peers;
@@ -14,7 +14,7 @@ fn the_operator_answers_for_real_clients_that_cannot_ask() {
 }
 
 /// Makes a call that is refused until an approval, and returns the approval's id.
-fn refused(stage: &Stage, client: &mut Client, name: &str, arguments: &Value) -> String {
+fn refused(stage: &ApprovalGateway, client: &mut ApprovingClient, name: &str, arguments: &Value) -> String {
     let done = client.call(name, arguments, &[]);
     assert_eq!(done.reason(), "awaiting_approval", "{done:?}");
     let id = done.refusal()["approval"]["id"].as_str().unwrap().to_owned();
@@ -26,10 +26,10 @@ fn refused(stage: &Stage, client: &mut Client, name: &str, arguments: &Value) ->
     id
 }
 
-fn answered_by_the_operator(peers: &Peers, sdk: Sdk, face: Face) {
-    let stage = Stage::new();
+fn answered_by_the_operator(peers: &PeerFolders, sdk: Sdk, face: ClientFace) {
+    let stage = ApprovalGateway::new();
     let at = format!("{sdk:?} over {face:?}");
-    let mut client = Client::start(peers, &stage.gateway, sdk, face, NOBODY);
+    let mut client = ApprovingClient::start(peers, &stage.gateway, sdk, face, NOBODY);
     // (tool, words of the command line, calls that are permitted then)
     for (tool, how, calls) in [
         ("fx__echo", &["approve"][..], 1),

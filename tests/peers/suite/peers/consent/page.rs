@@ -2,21 +2,21 @@
 
 use std::fs;
 
-use super::client::Program;
+use super::client::LineProgram;
 use super::strong::page_of;
 use super::*;
 
 /// A browser that is signed in as the operator, and the length of its output so far.
 #[derive(Debug)]
-struct Operator(Program, usize);
+struct OperatorBrowser(LineProgram, usize);
 
-impl Operator {
+impl OperatorBrowser {
     /// Starts the browser, or says why there is none.
-    fn start(peers: &Peers, stage: &Stage) -> Option<Self> {
+    fn start(peers: &PeerFolders, stage: &ApprovalGateway) -> Option<Self> {
         let browser = peers.browser("the page in a browser")?;
         let token = fs::read_to_string(stage.gateway.world.path("state/headend/console-token")).unwrap();
         let job = json!({"browser": browser, "token": token.trim()});
-        let program = Program::start(peers, &stage.gateway, "operator.mjs", &job, "the browser");
+        let program = LineProgram::start(peers, &stage.gateway, "operator.mjs", &job, "the browser");
         program.wait_for("the browser", |said| said.iter().find(|line| line["ready"].is_string()).map(|_| ()));
         Some(Self(program, 1))
     }
@@ -53,10 +53,10 @@ fn the_page_alone_allows_what_a_python_client_was_sent_to_it_for() {
 }
 
 fn answered_on_the_page(sdk: Sdk) {
-    let Some(peers) = Peers::find() else { return };
-    let stage = Stage::new();
-    let Some(mut operator) = Operator::start(&peers, &stage) else { return };
-    let mut client = Client::start(&peers, &stage.gateway, sdk, Face::Http, BOTH);
+    let Some(peers) = PeerFolders::find() else { return };
+    let stage = ApprovalGateway::new();
+    let Some(mut operator) = OperatorBrowser::start(&peers, &stage) else { return };
+    let mut client = ApprovingClient::start(&peers, &stage.gateway, sdk, ClientFace::Http, BOTH);
     let path = |path: &str| json!({"path": path});
     let mut permitted = Vec::new();
 
@@ -108,7 +108,7 @@ fn answered_on_the_page(sdk: Sdk) {
 
 #[test]
 fn a_page_that_nobody_answers_allows_nothing_and_says_so_afterwards() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     // A call on a stream waits for `timeout`, a modern one for `prompt-life`.
     for (sdk, key) in [(Sdk::TypeScript1, "timeout"), (Sdk::TypeScript2, "prompt-life")] {
         // A browser on a busy machine may open the page too late: then the round begins anew with
@@ -120,10 +120,10 @@ fn a_page_that_nobody_answers_allows_nothing_and_says_so_afterwards() {
 
 /// Opens the page of an approval and leaves it so until its time is over. Whether the page was
 /// opened in time.
-fn left_open(peers: &Peers, sdk: Sdk, patience: &str) -> bool {
-    let stage = Stage::with(patience, "");
-    let Some(mut operator) = Operator::start(peers, &stage) else { return true };
-    let mut client = Client::start(peers, &stage.gateway, sdk, Face::Http, PAGES);
+fn left_open(peers: &PeerFolders, sdk: Sdk, patience: &str) -> bool {
+    let stage = ApprovalGateway::with(patience, "");
+    let Some(mut operator) = OperatorBrowser::start(peers, &stage) else { return true };
+    let mut client = ApprovingClient::start(peers, &stage.gateway, sdk, ClientFace::Http, PAGES);
     let call = client.begin("fx__write", &json!({"path": "a"}), &["accept"]);
     let url = client.question(call, 0)["url"].as_str().unwrap().to_owned();
     let seen = operator.visit(&url, "leave");

@@ -9,10 +9,10 @@ use super::*;
 /// the delays of a busy machine.
 const PATIENCE: u64 = 4000;
 
-fn gives_up(peers: &Peers, (sdk, face): (Sdk, Face)) {
-    let stage = Stage::with("hold = \"10m\"", "");
+fn gives_up(peers: &PeerFolders, (sdk, face): (Sdk, ClientFace)) {
+    let stage = ApprovalGateway::with("hold = \"10m\"", "");
     let at = format!("{sdk:?} {face:?}");
-    let mut client = Client::start(peers, &stage.gateway, sdk, face, NOBODY);
+    let mut client = ApprovingClient::start(peers, &stage.gateway, sdk, face, NOBODY);
     let write = |path: &str| {
         let arguments = json!({"path": path});
         json!({"do": "call", "name": "fx__write", "arguments": arguments, "answers": [], "timeout": PATIENCE})
@@ -38,7 +38,7 @@ fn gives_up(peers: &Peers, (sdk, face): (Sdk, Face)) {
 
 #[test]
 fn a_held_call_that_a_real_client_gives_up_is_never_made() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     std::thread::scope(|scope| {
         for kind in CLIENTS {
             let peers = &peers;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns the page that a question names, which must be that of an open approval.
-pub(super) fn page_of(stage: &Stage, question: &Value) -> String {
+pub(super) fn page_of(stage: &ApprovalGateway, question: &Value) -> String {
     assert_eq!(question["mode"], "url", "{question}");
     let url = question["url"].as_str().unwrap();
     let open = operator::pending(stage);
@@ -14,10 +14,10 @@ pub(super) fn page_of(stage: &Stage, question: &Value) -> String {
 
 #[test]
 fn a_client_that_accepts_every_form_cannot_run_what_needs_the_page() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     for sdk in [Sdk::TypeScript1, Sdk::TypeScript2] {
-        let stage = Stage::new();
-        let mut client = Client::start(&peers, &stage.gateway, sdk, Face::Http, FORMS);
+        let stage = ApprovalGateway::new();
+        let mut client = ApprovingClient::start(&peers, &stage.gateway, sdk, ClientFace::Http, FORMS);
         for path in ["a", "a", "b"] {
             let call = client.begin("fx__write", &json!({"path": path}), &["all"]);
             let done = client.end(call);
@@ -33,7 +33,7 @@ fn a_client_that_accepts_every_form_cannot_run_what_needs_the_page() {
 
 #[test]
 fn a_client_that_accepts_every_page_unopened_cannot_run_what_needs_it() {
-    let Some(peers) = Peers::find() else { return };
+    let Some(peers) = PeerFolders::find() else { return };
     std::thread::scope(|scope| {
         for (sdk, capabilities) in [
             (Sdk::TypeScript1, PAGES),
@@ -48,10 +48,10 @@ fn a_client_that_accepts_every_page_unopened_cannot_run_what_needs_it() {
     });
 }
 
-fn unopened(peers: &Peers, sdk: Sdk, capabilities: &str) {
-    let stage = Stage::with("timeout = \"3s\"", "");
+fn unopened(peers: &PeerFolders, sdk: Sdk, capabilities: &str) {
+    let stage = ApprovalGateway::with("timeout = \"3s\"", "");
     let at = format!("{sdk:?} {capabilities}");
-    let mut client = Client::start(peers, &stage.gateway, sdk, Face::Http, capabilities);
+    let mut client = ApprovingClient::start(peers, &stage.gateway, sdk, ClientFace::Http, capabilities);
     let call = client.begin("fx__write", &json!({"path": "a"}), &["all"]);
     page_of(&stage, &client.question(call, 0));
     let done = client.end(call);
@@ -74,11 +74,11 @@ fn unopened(peers: &Peers, sdk: Sdk, capabilities: &str) {
 
 #[test]
 fn the_real_client_of_another_caller_cannot_answer_on_a_stream() {
-    let Some(peers) = Peers::find() else { return };
-    let stage = Stage::new();
+    let Some(peers) = PeerFolders::find() else { return };
+    let stage = ApprovalGateway::new();
     let second = Some(crate::consenting::TOKEN.to_owned());
-    let mut asking = Client::start(&peers, &stage.gateway, Sdk::TypeScript1, Face::Http, FORMS);
-    let mut other = Client::of(&peers, &stage.gateway, Sdk::TypeScript1, second, FORMS);
+    let mut asking = ApprovingClient::start(&peers, &stage.gateway, Sdk::TypeScript1, ClientFace::Http, FORMS);
+    let mut other = ApprovingClient::of(&peers, &stage.gateway, Sdk::TypeScript1, second, FORMS);
     let call = asking.begin("fx__echo", &text("mine"), &["wait"]);
     let question = asking.question(call, 0);
     for answer in ["once", "session"] {
@@ -106,16 +106,16 @@ fn the_real_client_of_another_caller_cannot_answer_on_a_stream() {
 
 #[test]
 fn the_real_client_of_another_caller_cannot_answer_with_a_state_that_it_got_hold_of() {
-    let Some(peers) = Peers::find() else { return };
-    let stage = Stage::new();
-    let mut asking = Client::start(&peers, &stage.gateway, Sdk::Python, Face::Http, FORMS);
+    let Some(peers) = PeerFolders::find() else { return };
+    let stage = ApprovalGateway::new();
+    let mut asking = ApprovingClient::start(&peers, &stage.gateway, Sdk::Python, ClientFace::Http, FORMS);
     let by_hand = asking.order(json!({"do": "begin", "name": "fx__echo", "arguments": text("mine")}));
     let state = asking.end(by_hand).0["state"].clone();
     assert!(state.is_string(), "{state}");
     let resume = |answer: &str| json!({"do": "resume", "name": "fx__echo", "arguments": text("mine"), "state": state, "answer": answer});
     for sdk in [Sdk::TypeScript2, Sdk::Python] {
         let second = Some(crate::consenting::TOKEN.to_owned());
-        let mut other = Client::of(&peers, &stage.gateway, sdk, second, FORMS);
+        let mut other = ApprovingClient::of(&peers, &stage.gateway, sdk, second, FORMS);
         for answer in ["once", "session"] {
             let stolen = other.order(resume(answer));
             let done = other.end(stolen);

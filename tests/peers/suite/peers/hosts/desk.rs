@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Gateway, Setup, World, headend};
+use crate::harness::{Gateway, GatewaySetup, TestHome, headend};
 use crate::process::output_within;
 use crate::upstream::{Fake, toml_array};
 
@@ -26,18 +26,18 @@ tools = ["fx__env", "nx__echo"]
 
 /// A daemon that runs in the login session of a user.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct DesktopSession {
     pub(super) gateway: Gateway,
     /// File with the names of servers, a line for each start.
     starts: PathBuf,
     session: Vec<(String, String)>,
 }
 
-impl Desk {
+impl DesktopSession {
     /// Starts the daemon. Its configuration and its state are in the default directories below the
     /// home, or in those that `XDG_CONFIG_HOME` and `XDG_STATE_HOME` of the login session name.
     pub(super) fn new(is_moved: bool) -> Self {
-        let setup = Setup::new();
+        let setup = GatewaySetup::new();
         let world = setup.world.clone();
         if !is_moved {
             for (name, default) in [("config", "home/.config"), ("state", "home/.local/state")] {
@@ -85,7 +85,7 @@ impl Desk {
 
 /// Replaces a directory of the world by a link to its default place below the home, so that a
 /// daemon without XDG variables and the commands of the test find the same files.
-fn use_default(world: &World, name: &str, default: &str) {
+fn use_default(world: &TestHome, name: &str, default: &str) {
     let place = world.path(default);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&place).unwrap();
     fs::remove_dir(world.path(name)).unwrap();
@@ -93,7 +93,7 @@ fn use_default(world: &World, name: &str, default: &str) {
 }
 
 /// Returns the variables of a login session.
-fn session(world: &World, is_moved: bool) -> Vec<(String, String)> {
+fn session(world: &TestHome, is_moved: bool) -> Vec<(String, String)> {
     let mut session = world.environment();
     session.retain(|(name, _)| is_moved || !["XDG_CONFIG_HOME", "XDG_STATE_HOME"].contains(&name.as_str()));
     let temporary = world.path("work").to_str().unwrap().to_owned();

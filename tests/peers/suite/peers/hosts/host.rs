@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::desk::Desk;
-use crate::harness::{World, headend, left_out};
-use crate::peers::Peers;
-use crate::peers::logins::parts::Peer;
+use super::desk::DesktopSession;
+use crate::harness::{TestHome, headend, left_out};
+use crate::peers::PeerFolders;
+use crate::peers::logins::parts::EventPeer;
 use crate::process::{Lines, end, wait};
 use crate::upstream::toml_array;
 
@@ -21,7 +21,7 @@ const TASK: &str = "Go on.";
 
 /// A host of npm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Host {
+pub(super) enum NpmHost {
     ClaudeCode,
     Codex,
     Gemini,
@@ -30,12 +30,12 @@ pub(super) enum Host {
 
 /// A host's command line and variables.
 #[derive(Debug, Default)]
-struct Launch {
+struct HostLaunch {
     arguments: Vec<String>,
     variables: Vec<(&'static str, String)>,
 }
 
-impl Launch {
+impl HostLaunch {
     fn new(arguments: &[&str], variables: &[(&'static str, &str)]) -> Self {
         Self {
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
@@ -44,9 +44,9 @@ impl Launch {
     }
 }
 
-impl Host {
+impl NpmHost {
     /// Returns the host's program, and says that a test is left out if it is not installed.
-    pub(super) fn find(self, peers: &Peers) -> Option<PathBuf> {
+    pub(super) fn find(self, peers: &PeerFolders) -> Option<PathBuf> {
         let place = match self {
             Self::ClaudeCode => ".bin/claude",
             Self::Codex => ".bin/codex",
@@ -65,7 +65,7 @@ impl Host {
 
     /// Writes the host's configuration: the model at `url`, headend as the only server, its tools
     /// allowed, and no traffic but with these two.
-    fn configure(self, desk: &Desk, url: &str) -> Launch {
+    fn configure(self, desk: &DesktopSession, url: &str) -> HostLaunch {
         let world = &desk.gateway.world;
         match self {
             Self::ClaudeCode => claude_code(world, url),
@@ -77,12 +77,12 @@ impl Host {
 }
 
 /// Writes a configuration file of a host, in a new folder, and returns its path.
-fn write(world: &World, folder: &str, name: &str, text: &str) -> String {
+fn write(world: &TestHome, folder: &str, name: &str, text: &str) -> String {
     fs::create_dir_all(world.path(folder)).unwrap();
     world.write(&format!("{folder}/{name}"), text).to_str().unwrap().to_owned()
 }
 
-fn claude_code(world: &World, url: &str) -> Launch {
+fn claude_code(world: &TestHome, url: &str) -> HostLaunch {
     let servers = json!({"mcpServers": {"headend": {"command": headend(), "args": ["stdio"]}}});
     let file = write(world, "work", "mcp.json", &servers.to_string());
     let model = ["-p", TASK, "--model", "scripted"];
@@ -97,12 +97,12 @@ fn claude_code(world: &World, url: &str) -> Launch {
         // By default the model has to search for the tools of servers before it sees them.
         ("ENABLE_TOOL_SEARCH", "false"),
     ];
-    Launch::new(&[&model[..], &server[..]].concat(), &variables)
+    HostLaunch::new(&[&model[..], &server[..]].concat(), &variables)
 }
 
 /// Codex passes no variable of a login session, so it is given the line that the daemon shows for
 /// hosts.
-fn codex(desk: &Desk, url: &str) -> Launch {
+fn codex(desk: &DesktopSession, url: &str) -> HostLaunch {
     let line = desk.host_line();
     let arguments: Vec<&str> = line.split(' ').skip(1).collect();
     let config = format!(
@@ -129,10 +129,10 @@ default_tools_approval_mode = "approve"
         toml_array(arguments)
     );
     write(&desk.gateway.world, "home/.codex", "config.toml", &config);
-    Launch::new(&["exec", "--skip-git-repo-check", TASK], &[])
+    HostLaunch::new(&["exec", "--skip-git-repo-check", TASK], &[])
 }
 
-fn gemini(world: &World, url: &str) -> Launch {
+fn gemini(world: &TestHome, url: &str) -> HostLaunch {
     let settings = json!({
         "mcpServers": {"headend": {"command": headend(), "args": ["stdio"], "trust": true}},
         "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -142,10 +142,10 @@ fn gemini(world: &World, url: &str) -> Launch {
     write(world, "home/.gemini", "settings.json", &settings.to_string());
     // Without `-m` Gemini CLI asks a model which model to take.
     let arguments = ["--skip-trust", "--yolo", "-m", "gemini-2.5-flash", "-p", TASK];
-    Launch::new(&arguments, &[("GOOGLE_GEMINI_BASE_URL", url), ("GEMINI_API_KEY", "unused")])
+    HostLaunch::new(&arguments, &[("GOOGLE_GEMINI_BASE_URL", url), ("GEMINI_API_KEY", "unused")])
 }
 
-fn opencode(world: &World, url: &str) -> Launch {
+fn opencode(world: &TestHome, url: &str) -> HostLaunch {
     let model = json!({"name": "scripted", "tool_call": true, "limit": {"context": 100_000, "output": 1_000}});
     let options = json!({"baseURL": format!("{url}/v1"), "apiKey": "unused"});
     let config = json!({
@@ -164,28 +164,34 @@ fn opencode(world: &World, url: &str) -> Launch {
         ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
         ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
     ];
-    Launch::new(&["run", "--auto", TASK], &variables)
+    HostLaunch::new(&["run", "--auto", TASK], &variables)
 }
 
 /// One run of a host with its model.
 #[derive(Debug)]
-pub(super) struct Session {
-    host: Host,
+pub(super) struct HostRun {
+    host: NpmHost,
     child: Child,
     output: [Lines; 2],
-    model: Peer,
+    model: EventPeer,
     /// Names of the tools that the model calls, in order.
     calls: Vec<String>,
 }
 
-impl Session {
+impl HostRun {
     /// Starts the host in the login session of the desk. `calls` are the tools that its model
     /// calls, with their arguments.
-    pub(super) fn start(peers: &Peers, desk: &Desk, host: Host, program: &Path, calls: &[(&str, Value)]) -> Self {
+    pub(super) fn start(
+        peers: &PeerFolders,
+        desk: &DesktopSession,
+        host: NpmHost,
+        program: &Path,
+        calls: &[(&str, Value)],
+    ) -> Self {
         let world = &desk.gateway.world;
         let job: Vec<Value> =
             calls.iter().map(|(tool, arguments)| json!({"tool": tool, "arguments": arguments})).collect();
-        let model = Peer::start(peers, world, "model.mjs", &[&Value::from(job).to_string()], &[]);
+        let model = EventPeer::start(peers, world, "model.mjs", &[&Value::from(job).to_string()], &[]);
         let launch = host.configure(desk, &model.said("url"));
         let mut command = Command::new(program);
         command.args(launch.arguments).env_clear().envs(desk.session().iter().cloned()).envs(launch.variables);
@@ -229,7 +235,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for HostRun {
     fn drop(&mut self) {
         end(&mut self.child);
     }

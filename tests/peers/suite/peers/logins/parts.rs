@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, World};
-use crate::peers::Peers;
+use crate::harness::{Gateway, TestHome};
+use crate::peers::PeerFolders;
 use crate::process::{Lines, end, output_within, said, wait};
 
 /// Longest start of a runtime on a busy machine.
@@ -17,16 +17,16 @@ const LOGIN: Duration = Duration::from_secs(60);
 
 /// A peer that prints its actions, one JSON object a line.
 #[derive(Debug)]
-pub(in crate::peers) struct Peer {
+pub(in crate::peers) struct EventPeer {
     child: Child,
     lines: Lines,
 }
 
-impl Peer {
+impl EventPeer {
     /// Starts a script of `tests/peers`, `.mjs` or `.py`, and waits until it listens.
     pub(in crate::peers) fn start(
-        peers: &Peers,
-        world: &World,
+        peers: &PeerFolders,
+        world: &TestHome,
         script: &str,
         args: &[&str],
         more: &[(&str, &str)],
@@ -65,7 +65,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for EventPeer {
     fn drop(&mut self) {
         end(&mut self.child);
         if std::thread::panicking() {
@@ -82,7 +82,7 @@ pub(super) fn post(url: &str, body: &str) {
 
 /// Logs in with `headend login NAME --paste` and a browser without a person. Returns whether it
 /// worked, and the output.
-pub(super) fn login(gateway: &Gateway, peers: &Peers, name: &str) -> (bool, String) {
+pub(super) fn login(gateway: &Gateway, peers: &PeerFolders, name: &str) -> (bool, String) {
     let browse = |address: &str| {
         let job = json!({ "url": address, "back": redirect(address) });
         script(gateway, peers, "browser.mjs", &job)
@@ -128,7 +128,7 @@ pub(super) fn redirect(address: &str) -> String {
 }
 
 /// Runs a script of `tests/peers` with a job to its end, and returns its output.
-pub(super) fn script(gateway: &Gateway, peers: &Peers, name: &str, job: &Value) -> String {
+pub(super) fn script(gateway: &Gateway, peers: &PeerFolders, name: &str, job: &Value) -> String {
     let mut command = gateway.world.command(peers.node().to_str().unwrap());
     command.arg(crate::ground::root().join("tests/peers").join(name)).arg(job.to_string());
     command.env("PEERS_NODE", peers.folder());

@@ -3,27 +3,27 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::policy::chain::Retain;
-use crate::policy::{Entry, Event};
-use crate::store::audit::{Audit, MAIN, Options};
+use crate::policy::chain::RetentionBounds;
+use crate::policy::{AuditEntry, AuditEvent};
+use crate::store::audit::{AuditLog, AuditLogOptions, MAIN};
 use crate::telemetry::metrics::Metrics;
 
 /// Opens an audit log in which every record needs a new file.
-fn audit(dir: &Path, db: Db) -> Audit {
-    let options = Options {
+fn audit(dir: &Path, db: Db) -> AuditLog {
+    let options = AuditLogOptions {
         folder: dir.join("audit"),
         chain: MAIN.to_owned(),
         arguments: false,
         strict: false,
         deny: true,
         max_segment: 1,
-        retain: Retain::default(),
+        retain: RetentionBounds::default(),
     };
-    Audit::open(options, db, Metrics::new().unwrap().audit()).unwrap()
+    AuditLog::open(options, db, Metrics::new().unwrap().audit()).unwrap()
 }
 
-fn decision(n: usize) -> Entry {
-    action(n).entry(Event::Decision, Some(1))
+fn decision(n: usize) -> AuditEntry {
+    action(n).entry(AuditEvent::Decision, Some(1))
 }
 
 #[tokio::test]
@@ -33,24 +33,29 @@ async fn a_call_whose_record_cannot_be_written_is_refused_and_uses_up_no_grant()
     db.keep_grant(once(7, &action(7)), String::new()).then(|outcome| outcome.unwrap());
     db.all_so_far().run_now().unwrap();
     let audit = audit(dir.path(), db.clone());
-    let approvals = Arc::new(Approvals::open(db, &Consent::default()).unwrap());
+    let approvals = Arc::new(Approvals::open(db, &ApprovalSettings::default()).unwrap());
     let claim = || approvals.grants().claim(&asked(&action(7)), approvals.wall(), None).map(|claimed| claimed.spend());
     audit.record(decision(0), true).written().await.unwrap();
     let (folder, aside) = (dir.path().join("audit"), dir.path().join("aside"));
     fs::rename(&folder, &aside).unwrap();
 
     let grant = claim().unwrap();
-    let mut gate = Gate::new(&approvals, audit.record(decision(7), true), Some(&grant), None, None).unwrap();
+    let mut gate = DiskGate::new(&approvals, audit.record(decision(7), true), Some(&grant), None, None).unwrap();
     assert!(claim().is_none(), "the grant is this call's");
     let refused = gate.pass().await.unwrap_err();
-    assert_eq!((refused.reason, refused.executed), (Reason::Unrecorded, Executed::No), "{}", refused.detail);
+    assert_eq!(
+        (refused.reason, refused.executed),
+        (FailureReason::Unrecorded, ExecutionDoubt::No),
+        "{}",
+        refused.detail
+    );
     drop((gate, grant));
-    let mut gate = Gate::new(&approvals, audit.record(decision(8), true), None, None, None).unwrap();
-    assert_eq!(gate.pass().await.unwrap_err().reason, Reason::Unrecorded, "a call without a grant");
+    let mut gate = DiskGate::new(&approvals, audit.record(decision(8), true), None, None, None).unwrap();
+    assert_eq!(gate.pass().await.unwrap_err().reason, FailureReason::Unrecorded, "a call without a grant");
 
     fs::rename(&aside, &folder).unwrap();
     let grant = claim().expect("it was given back");
-    let mut gate = Gate::new(&approvals, audit.record(decision(7), true), Some(&grant), None, None).unwrap();
+    let mut gate = DiskGate::new(&approvals, audit.record(decision(7), true), Some(&grant), None, None).unwrap();
     gate.pass().await.unwrap();
     drop((gate, grant));
     assert!(claim().is_none(), "now it is used up");
