@@ -9,13 +9,13 @@
 //!   and arguments ([`crate::engine::state`]), and only the very same call can continue with it.
 //! - Legacy client, modern server: each request becomes a request to the client on the stream of
 //!   its call, one after the other ([`QuestionRound`]). Then the call continues upstream.
-//! - Both legacy: the server's request is passed on under an id of ours ([`StreamQuestions`]), and its
-//!   answer is passed back unchanged.
+//! - Both legacy: the server's request is passed on under an id of ours ([`StreamQuestions`]), and
+//!   its answer is passed back unchanged.
 //! - Modern client, legacy server: the call is parked ([`park`]). Its request is answered with
-//!   `input_required` and a sealed name ([`GatheredQuestions`]), and the client's next request attaches to
-//!   it. An answer goes upstream once, however often that request is sent. After 10 minutes, or
-//!   when the gateway stops, the server learns that no answer comes, and the call is cancelled. An
-//!   outcome is kept for half a minute, unless its slot is needed.
+//!   `input_required` and a sealed name ([`GatheredQuestions`]), and the client's next request
+//!   attaches to it. An answer goes upstream once, however often that request is sent. After 10
+//!   minutes, or when the gateway stops, the server learns that no answer comes, and the call is
+//!   cancelled. An outcome is kept for half a minute, unless its slot is needed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

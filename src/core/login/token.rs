@@ -145,8 +145,8 @@ impl UpstreamLogin {
     /// the old one stays good.
     ///
     /// # Errors
-    /// As [`LoginTokens::read`]. After an error with [`OAuthError::ends_grant`] the login is over, if it
-    /// is still the one that was tried.
+    /// As [`LoginTokens::read`]. After an error with [`OAuthError::ends_grant`] the login is over,
+    /// if it is still the one that was tried.
     pub fn refreshed(&self, answer: &OAuthAnswer, now: u64) -> Result<Self, OAuthError> {
         let (mut tokens, _) = LoginTokens::read(answer, &self.tokens.scopes, now)?;
         tokens.refresh = tokens.refresh.or_else(|| self.tokens.refresh.clone());

@@ -359,7 +359,8 @@ impl Approvals {
     /// restarts. Must be awaited before the call is forwarded. Does nothing for other grants.
     ///
     /// # Errors
-    /// [`GrantUseError`], if the grant is used up or its use cannot be recorded; the call must not go on.
+    /// [`GrantUseError`], if the grant is used up or its use cannot be recorded; the call must not
+    /// go on.
     pub async fn consume(&self, grant: &ApprovalGrant) -> Result<(), GrantUseError> {
         if !grant.is_once() {
             return Ok(());

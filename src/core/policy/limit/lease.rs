@@ -98,8 +98,8 @@ impl LeaseClaim {
     /// writing the bound must be one transaction.
     ///
     /// # Errors
-    /// [`OverdrawnLimit`] if other processes have used the limit up; the whole lease must then be given
-    /// back.
+    /// [`OverdrawnLimit`] if other processes have used the limit up; the whole lease must then be
+    /// given back.
     pub fn extend(&self, on_disk: Option<StoredBucket>) -> Result<LeaseBound, OverdrawnLimit> {
         self.extended.store(true, Ordering::Release);
         self.drawn.extend(on_disk)

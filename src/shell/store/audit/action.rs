@@ -54,8 +54,8 @@ impl AuditLog {
     /// action takes effect at once.
     ///
     /// # Errors
-    /// [`UnrecordedError`], if the action must not happen: it opens something while the log takes no
-    /// records and calls are refused for that, or there is no writer.
+    /// [`UnrecordedError`], if the action must not happen: it opens something while the log takes
+    /// no records and calls are refused for that, or there is no writer.
     pub async fn begin(
         &self,
         action: OperatorAction,

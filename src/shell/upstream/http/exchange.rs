@@ -256,7 +256,7 @@ impl HttpLink {
         self.ask_within(method, params, SessionRenewal::Due).await
     }
 
-    /// The same, with what it does about a lost session.
+    /// Sends such a request, with the given behaviour on a lost session.
     async fn ask_within(
         self: &Arc<Self>,
         method: Method,
@@ -309,9 +309,9 @@ enum SessionRenewal {
 enum PostStage {
     /// The session may be lost, and is looked at first.
     Look(SharedWork),
-    /// It waits for its credentials.
+    /// The request waits for its credentials.
     Unsent,
-    /// It is written next. If it has waited, its caller was told so.
+    /// The request is written at the next poll. If it has waited, the call was checked again.
     Ready,
     Head(AnswerHeadFuture),
     /// The server refuses its token: it is sent once more with another one, unless there is none.
