@@ -89,13 +89,13 @@ struct Stage {
 
 /// A reason for the stage of this thread to stand. It begins with the first and ends with the last.
 #[derive(Debug)]
-struct Seat(());
+struct StageUse(());
 
 thread_local! {
     static SEATS: Cell<usize> = const { Cell::new(0) };
 }
 
-impl Seat {
+impl StageUse {
     fn take() -> Self {
         if SEATS.get() == 0 {
             enter();
@@ -105,7 +105,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for StageUse {
     fn drop(&mut self) {
         SEATS.set(SEATS.get() - 1);
         if SEATS.get() == 0 {

@@ -51,7 +51,6 @@ pub(super) struct ParseContext<'a> {
 struct SourceFindings {
     problems: Vec<(SourcePosition, ConfigProblem)>,
     warnings: Vec<(SourcePosition, ConfigWarning)>,
-    /// The place of each key path that was visited.
     places: HashMap<String, SourcePosition>,
 }
 
@@ -128,7 +127,6 @@ impl<'a> ParseContext<'a> {
         SourcePosition { file, line: Some(before.iter().filter(|byte| **byte == b'\n').count() + 1) }
     }
 
-    /// Returns problems and warnings, each in the order of the files.
     pub(super) fn into_findings(self) -> (Vec<ConfigProblem>, Vec<ConfigWarning>) {
         let SourceFindings { problems, warnings, .. } = self.found.into_inner();
         let in_order = |mut findings: Vec<(SourcePosition, ConfigFinding)>| {
@@ -192,7 +190,6 @@ impl<'s> ConfigNode<'s> {
         self.source.warning_at(&self.path, message);
     }
 
-    /// Reports a value of the wrong type, and returns `None`.
     fn wrong<T>(&self, wanted: &str) -> Option<T> {
         let article = if matches!(self.value, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
         self.problem(format!("must be {wanted}, not {article} {}", self.value.type_str()));
@@ -284,7 +281,6 @@ impl<'s> ConfigNode<'s> {
         }
     }
 
-    /// Reads a whole number within the range.
     pub(super) fn count(&self, range: &RangeInclusive<usize>) -> Option<usize> {
         self.is(|| json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() }));
         let Some(number) = self.value.as_integer() else {
@@ -352,7 +348,6 @@ impl<'s> ConfigNode<'s> {
         found.map(|(_, value)| *value)
     }
 
-    /// Returns the elements of an array; `wanted` describes them in the problem.
     pub(super) fn items(&self, wanted: &str) -> Option<Vec<Self>> {
         self.is(|| json!({ "type": "array" }));
         let Some(array) = self.value.as_array() else {
@@ -454,7 +449,6 @@ impl<'s> ConfigTable<'s> {
         self.take(key)?.table()
     }
 
-    /// Reads an array of tables.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<Self> {
         let items = self.take(key).and_then(|node| node.items("an array of tables"));
         items.into_iter().flatten().filter_map(|node| node.table()).collect()
@@ -480,7 +474,6 @@ impl<'s> ConfigTable<'s> {
         self.refused.push(key);
     }
 
-    /// Reports every key that was not asked for.
     pub(super) fn finish(self) {
         let (known, refused, path) = (self.known.clone(), self.refused.clone(), self.path.clone());
         self.source.observed.keys(&path, &known);

@@ -23,7 +23,6 @@ mod lists;
 mod logins;
 
 const TOKEN: &str = "the-operators-token-of-this-test";
-/// Paths of pages that need a session.
 const PAGES: &[&str] = &[
     "/",
     "/grants",
@@ -57,7 +56,6 @@ impl Drop for ConsoleTestServer {
     }
 }
 
-/// A response.
 struct ConsoleTestReply {
     status: u16,
     head: String,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-use super::{Seat, block_on, net};
+use super::{StageUse, block_on, net};
 use crate::base::clock;
 
 /// A connection to a listener of the gateway. Clones share it.
@@ -68,12 +68,12 @@ impl Write for Stream {
 
 /// A folder that ends with its test.
 #[derive(Debug)]
-pub(crate) struct Folder(TempDir, Seat);
+pub(crate) struct Folder(TempDir, StageUse);
 
 impl Folder {
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("headend-stage-").tempdir_in(super::base_folder());
-        Self(folder.unwrap(), Seat::take())
+        Self(folder.unwrap(), StageUse::take())
     }
 
     pub(crate) fn path(&self) -> &Path {

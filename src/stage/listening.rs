@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::fake::{Args, FakeExit, FakeTransport, http, sse, start};
 use super::net::Listener;
-use super::{Seat, block_on, stage};
+use super::{StageUse, block_on, stage};
 
 /// The name of the one program of the stage.
 pub(super) const FAKE: &str = "fake-upstream";
@@ -39,13 +39,13 @@ pub(crate) struct Listening {
     tasks: JoinSet<()>,
     frozen: watch::Sender<bool>,
     // Dropped last.
-    _seat: Seat,
+    _seat: StageUse,
 }
 
 impl Listening {
     /// Starts it.
     pub(crate) fn spawn(_program: &Path, args: &[String]) -> Self {
-        let _seat = Seat::take();
+        let _seat = StageUse::take();
         let args = Args::parse_from(std::iter::once(FAKE).chain(args.iter().map(String::as_str)));
         let transport = args.transport;
         let front = Listener::bind(args.listen.port());

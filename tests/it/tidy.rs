@@ -71,9 +71,9 @@ const CRATES: &[(&str, &[&str])] = &[("core", &[]), ("config", &["core"]), ("she
 const RAW: &[&str] =
     &["wire", "engine", "login", "base", "store", "upstream", "gateway", "listener", "serve", "console", "daemon"];
 /// Most lines of a file; aim at 400.
-const MAX_LINES: usize = 720;
+const MAX_LINES: usize = 700;
 /// Number of lines above which the head of a file must give a reason, as in [`REASON`].
-const LONG: usize = 540;
+const LONG: usize = 500;
 const REASON: &str = "//! Long, and one file on purpose: ";
 
 #[test]

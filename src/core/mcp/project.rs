@@ -20,7 +20,6 @@
 //! `execution` is dropped for all: headend does not offer the tasks of 2025-11-25 to clients.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::LazyLock;
 
 use bytes::{BufMut, BytesMut};
@@ -31,6 +30,10 @@ use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::{Era, Revision, RevisionFeatures, StructuredContent};
 use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::tokens::{JsonTokens, TokenKind, has_escaped_ascii, unescaped};
+
+mod member;
+
+use self::member::find_member;
 
 /// Members of a result that only the modern era has.
 const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
@@ -348,52 +351,6 @@ fn without_server_info(raw: RawJson) -> RawJson {
     out.put_slice(before);
     out.put_slice(after);
     RawJson::trusted(out.freeze())
-}
-
-/// The position of a member in the text of its object.
-struct MemberRange {
-    /// The whole member, with the comma to remove together with it.
-    whole: Range<usize>,
-    value: Range<usize>,
-    /// True if the object has no other member.
-    is_alone: bool,
-}
-
-/// Finds the first member of that name.
-fn find_member(text: &[u8], name: &str) -> Option<MemberRange> {
-    let mut tokens = JsonTokens::of(text);
-    let mut comma = None;
-    loop {
-        let token = tokens.next()?;
-        if tokens.depth() != 1 {
-            continue;
-        }
-        match token.kind {
-            TokenKind::Comma => comma = Some(token.start),
-            TokenKind::Key if tokens.unquoted(token).is_some_and(|key| key == name.as_bytes()) => {
-                let first = tokens.next()?;
-                let mut value = first.start..first.end;
-                while tokens.depth() > 1 {
-                    value.end = tokens.next()?.end;
-                }
-                let next = tokens.next()?;
-                let is_last = next.kind != TokenKind::Comma;
-                let whole = match comma {
-                    _ if !is_last => token.start..next.end,
-                    Some(comma) => comma..value.end,
-                    None => token.start..value.end,
-                };
-                return Some(MemberRange { whole, value, is_alone: is_last && comma.is_none() });
-            }
-            TokenKind::Key
-            | TokenKind::Object
-            | TokenKind::Array
-            | TokenKind::ObjectEnd
-            | TokenKind::ArrayEnd
-            | TokenKind::String
-            | TokenKind::Scalar => {}
-        }
-    }
 }
 
 /// Cuts `structuredContent: null` out of a tool's result; `None` if it has none. Every other byte

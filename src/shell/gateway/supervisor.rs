@@ -20,16 +20,15 @@ use crate::base::slots::SlotPool;
 use crate::base::stop::StopTimes;
 use crate::base::tally::LogTally;
 use crate::base::task_group::TaskGroup;
-use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::{Inventory, ListGap};
 use crate::catalog::merge::{Catalog, ItemFilters};
 use crate::catalog::name::UpstreamName;
 use crate::config::plan::{ReloadPlan, diff};
-use crate::config::{self, Config, UpstreamSettings};
+use crate::config::{Config, UpstreamSettings};
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::{CatalogView, Snapshot};
 use crate::mcp::version::Revision;
-use crate::policy::{ActionKind, Caller, Limiter, OperatorHints, Policy};
+use crate::policy::{Limiter, Policy};
 use crate::store::directory::StateDir;
 use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, PinRegistry};
@@ -40,10 +39,10 @@ use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
 use crate::upstream::process::mark::OwnerMarks;
 use crate::upstream::session::handle::UpstreamHandle;
-use crate::upstream::session::lane::Lane;
 use crate::upstream::spawner::{IntakeLimits, Spawner};
 
 mod draft;
+mod launches;
 mod made;
 mod making;
 mod order;
@@ -55,6 +54,7 @@ mod steered;
 
 pub use self::order::SupervisorOrder;
 
+use self::launches::{filters, join, launch_denial, leave_closed};
 use self::made::{PendingSnapshot, SnapshotCallback};
 use self::room::{MAX_INVENTORY_BYTES, too_many_bytes};
 
@@ -481,30 +481,6 @@ impl Supervisor {
             old.stop.cancel();
         });
     }
-}
-
-/// Opens no session: the opener in a process that starts no upstream.
-fn leave_closed(_: &Arc<UpstreamHandle>, _: &Spawner, _: &Arc<Lane>) {}
-
-/// Names the rule that denies an upstream's launch; without one, being configured allows it.
-fn launch_denial(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
-    let rules = policy.item_rules(ActionKind::Launch, upstream.as_str(), upstream.as_str());
-    policy.forbidding(&rules, Caller::local(), "").map(|rule| format!("the rule `{rule}` forbids its launch"))
-}
-
-/// Compiles the filters of an upstream's lists, and checks its annotations too.
-fn filters(spec: &UpstreamSettings) -> Result<ItemFilters, String> {
-    let build = |filter: &config::FilterSettings| {
-        ItemFilter::build(&filter.allow, &filter.deny, &filter.rename)
-            .map_err(|error| format!("upstreams.{}: {error}", spec.name))
-    };
-    OperatorHints::build(spec.trust, &spec.annotations)
-        .map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
-    Ok(ItemFilters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
-}
-
-fn join(problems: &[crate::policy::PolicyProblem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

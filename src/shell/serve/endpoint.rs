@@ -3,12 +3,10 @@
 //! [`crate::engine::client`].
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{self, FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
 use http::header::HeaderMap;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
@@ -20,7 +18,7 @@ use crate::engine::client::asked::{CheckedRequest, fits_session, is_modern};
 use crate::engine::client::heard::{ClientBatch, ClientInput, claims_revision};
 use crate::engine::client::{ClientAction, ClientProtocol};
 use crate::engine::route::RequestParams;
-use crate::gateway::client::quota::{QuotaKind, QuotaSlot};
+use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::body::ReplyBody;
@@ -30,7 +28,6 @@ use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::kinds::InputKinds;
-use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
@@ -48,7 +45,10 @@ use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::RawJson;
-use crate::wire::sse;
+
+mod subscription;
+
+use self::subscription::{listen, trace_of};
 
 type HttpReply = Response<ReplyBody>;
 
@@ -123,36 +123,6 @@ fn admit(front: &Arc<ListenerState>, head: &Parts, seat: &HttpConnection) -> Res
         return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
     }
     Ok(EndpointRoute::Endpoint { profile, caller: front.authenticate(head, seat)? })
-}
-
-/// Adds the trace context in the HTTP headers to a message that has none of its own.
-fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
-    let mut parents = headers.get_all(&PARENT).iter().filter_map(|value| value.to_str().ok());
-    if let (Some(parent), None) = (parents.next(), parents.next()) {
-        let states: Vec<&str> = headers.get_all(&STATE).iter().filter_map(|value| value.to_str().ok()).collect();
-        meta.fall_back_on(parent.trim(), (!states.is_empty()).then(|| states.join(",")).as_deref());
-    }
-}
-
-/// Sends a subscription as an event stream, with keep-alive comments.
-fn listen(listening: OpenSubscription, place: QuotaSlot, keepalive: Duration) -> HttpReply {
-    reply::events(stream::unfold(Some((listening, place)), move |open| async move {
-        let (mut listening, place) = open?;
-        if let Some(first) = listening.acknowledge().await {
-            return Some((sse::event(None, None, &[&first]), Some((listening, place))));
-        }
-        let event = |message: &Bytes| sse::event(None, None, &[message]);
-        tokio::select! {
-            messages = listening.next() => match messages {
-                ControlFlow::Continue(messages) => {
-                    let events: Vec<Bytes> = messages.iter().map(event).collect();
-                    Some((events.concat().into(), Some((listening, place))))
-                }
-                ControlFlow::Break(end) => Some((event(&end), None)),
-            },
-            () = tokio::time::sleep(keepalive) => Some((sse::comment("keep-alive"), Some((listening, place)))),
-        }
-    }))
 }
 
 impl AuthenticatedRequest<'_> {

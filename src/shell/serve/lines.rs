@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes};
 use prometheus::IntCounter;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,10 @@ use crate::wire::id::ClientId;
 use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
+
+mod write;
+
+use self::write::write;
 
 /// Most messages that may wait for the client to read.
 const OUTBOUND: usize = 64;
@@ -202,41 +206,6 @@ pub async fn serve_to(
     connection.client.service.approvals.session_ended(connection.tag.number());
     drop(connection);
     tasks.join().await;
-}
-
-/// Writes queued messages: small ones gathered into one write, large ones without copying.
-async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<QueuedMessage>) {
-    let mut buffer = BytesMut::new();
-    while let Some(first) = outbound.recv().await {
-        // A client that reads no more closes the channel, and its senders notice that.
-        let Ok(()) = write_gathered(&mut writer, &mut buffer, first, &mut outbound).await else { return };
-    }
-}
-
-/// Writes this message and those queued behind it, up to [`READ_CHUNK`] bytes of small ones.
-async fn write_gathered(
-    writer: &mut (impl AsyncWrite + Unpin),
-    buffer: &mut BytesMut,
-    first: QueuedMessage,
-    outbound: &mut mpsc::Receiver<QueuedMessage>,
-) -> std::io::Result<()> {
-    let mut next = Some(first);
-    while let Some(QueuedMessage { message, .. }) = &next {
-        if message.len() < COUNTED_FROM {
-            message.copy_to(buffer);
-        } else {
-            writer.write_all(buffer).await?;
-            buffer.clear();
-            for slice in message.clone().slices() {
-                writer.write_all(&slice).await?;
-            }
-        }
-        buffer.put_u8(b'\n');
-        next = if buffer.len() < READ_CHUNK { outbound.try_recv().ok() } else { None };
-    }
-    writer.write_all(buffer).await?;
-    buffer.clear();
-    writer.flush().await
 }
 
 /// The state of one client on a pipe.

@@ -57,7 +57,6 @@ use self::closed_by::ApprovalCloser;
 
 /// Most live grants of all callers. Beyond it no grant is made.
 const MAX_GRANTS: usize = 10_000;
-/// Most live grants of one caller.
 const MAX_GRANTS_OF_CALLER: usize = 2000;
 /// Most closed approvals whose end is remembered for late readers.
 const MAX_CLOSED: usize = 4096;
@@ -100,7 +99,6 @@ struct WaitedApproval {
     asked: ApprovalSubject,
     span: ApprovalLife,
     opened: Instant,
-    /// The end of the approval, once there is one.
     end: watch::Sender<Option<ApprovalEnd>>,
     /// True if the call was allowed after its agent had been told to stop.
     is_late: bool,
@@ -403,7 +401,6 @@ impl Approvals {
         Ok(of_memory + self.revoke_rows(id.map(str::to_owned), by, kept, hit).await?)
     }
 
-    /// Returns a receiver that changes with every change of approvals and grants.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.inner.changed.subscribe()
     }

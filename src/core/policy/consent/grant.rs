@@ -107,7 +107,6 @@ impl GrantLifetime {
 /// The stored parts of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantRow {
-    /// The grant's id: 16 hexadecimal digits.
     pub id: Arc<str>,
     pub asked: ApprovalSubject,
     pub arguments: GrantArguments,
@@ -323,7 +322,6 @@ type CallerGrants = HashMap<Arc<str>, Vec<Arc<ApprovalGrant>>, RandomState>;
 /// An immutable set of live grants.
 #[derive(Clone, Debug)]
 pub struct LiveGrants {
-    /// Grants by caller.
     callers: HashMap<Caller, Arc<CallerGrants>, RandomState>,
     /// Seconds without use after which a grant ends.
     unused: SteadySeconds,
@@ -426,14 +424,12 @@ impl LiveGrants {
         })
     }
 
-    /// Whether a grant is still in the set.
     pub fn has(&self, grant: &ApprovalGrant) -> bool {
         let asked = grant.asked();
         let grants = self.callers.get(&asked.caller).and_then(|items| items.get(&*asked.item));
         grants.is_some_and(|grants| grants.iter().any(|live| live.id() == grant.id()))
     }
 
-    /// Returns all grants, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<ApprovalGrant>> {
         self.callers.values().flat_map(|items| items.values()).flatten()
     }

@@ -4,6 +4,7 @@ use std::sync::mpsc as blocking;
 
 use super::*;
 use crate::base::budget::ByteBudget;
+use crate::config;
 use crate::engine::handshake::{HandshakeAgreement, ServerOffers};
 use crate::mcp::item::Definition;
 use crate::mcp::method::ItemList;

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -54,8 +53,10 @@ mod doubt;
 mod heard;
 mod questions;
 mod renew;
+mod step;
 
 use self::desk::{CallInSession, SessionCalls};
+use self::step::{DoubtfulAnswer, ExchangeStep, RetryDecision, SessionRenewal};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Messages on a session's own stream that may wait for one call.
@@ -271,9 +272,9 @@ impl HttpLink {
         post.renewal = renewal;
         loop {
             match post.step().await {
-                Step::Event(_) => {}
-                Step::Answer(answer) => return Ok(answer.outcome),
-                Step::Failed(error, _) => return Err(error),
+                ExchangeStep::Event(_) => {}
+                ExchangeStep::Answer(answer) => return Ok(answer.outcome),
+                ExchangeStep::Failed(error, _) => return Err(error),
             }
         }
     }
@@ -291,19 +292,6 @@ impl HttpLink {
             drop(tokio::time::timeout(Duration::from_secs(1), self.send(request)).await);
         }
     }
-}
-
-/// Behaviour of a request whose server has forgotten the session.
-#[derive(Clone, Copy, Debug)]
-enum SessionRenewal {
-    /// A new session is opened for it, once.
-    Due,
-    Done,
-    /// It fails with [`StatusCode::NOT_FOUND`].
-    Never,
-    /// Fails as with `Never`, on every answer that may mean a lost session: it is asked for nothing
-    /// else.
-    Look,
 }
 
 enum PostStage {
@@ -330,25 +318,6 @@ enum PostStage {
     /// There is no room to send it.
     NoRoom,
     Ended,
-}
-
-/// An answer that stands unless the session proves lost.
-#[derive(Default)]
-enum DoubtfulAnswer {
-    #[default]
-    None,
-    Answer(message::Response),
-    Failed(HttpError, Option<Duration>),
-}
-
-/// The answer to the question whether a refused request is sent again, and its attempts so far.
-type RetryDecision = BoxFuture<'static, (bool, TokenAttempts)>;
-
-enum Step {
-    Event(CallEvent),
-    Answer(message::Response),
-    /// The error, and the wait that the upstream asked for.
-    Failed(HttpError, Option<Duration>),
 }
 
 /// One call to an HTTP upstream, polled by the request that waits for it.
@@ -429,18 +398,18 @@ impl HttpExchange {
                 return event;
             }
         };
-        if !matches!(step, Step::Event(_)) {
+        if !matches!(step, ExchangeStep::Event(_)) {
             // The call's questions end here, however long its outcome is kept.
-            self.leave(if matches!(step, Step::Answer(_)) { CallEnd::Answered } else { CallEnd::GivenUp });
+            self.leave(if matches!(step, ExchangeStep::Answer(_)) { CallEnd::Answered } else { CallEnd::GivenUp });
         }
         let health = &self.post.link.parts.remote.health;
         match step {
-            Step::Event(event) => event,
-            Step::Answer(answer) => {
+            ExchangeStep::Event(event) => event,
+            ExchangeStep::Answer(answer) => {
                 health.answered();
                 CallEvent::Done(self.post.link.gauge().outcome(answer))
             }
-            Step::Failed(error, wait) => {
+            ExchangeStep::Failed(error, wait) => {
                 health.unanswered(&error);
                 CallEvent::Done(CallOutcome::Failed(failure(&self.post.link.parts.upstream, &error, wait)))
             }
@@ -499,7 +468,7 @@ impl HttpPost {
     }
 
     /// Cancel-safe: everything that is under way is kept in `stage`.
-    async fn step(&mut self) -> Step {
+    async fn step(&mut self) -> ExchangeStep {
         loop {
             let next = match &mut self.stage {
                 PostStage::Look(look) => match look.await {
@@ -507,15 +476,15 @@ impl HttpPost {
                         self.enter();
                         PostStage::Unsent
                     }
-                    Err(error) => return self.end(Step::Failed(error, None)),
+                    Err(error) => return self.end(ExchangeStep::Failed(error, None)),
                 },
                 PostStage::Unsent => match self.authorize().await {
                     Ok(()) if self.has_waited && !self.quiet => {
                         self.stage = PostStage::Ready;
-                        return Step::Event(CallEvent::Unwritten);
+                        return ExchangeStep::Event(CallEvent::Unwritten);
                     }
                     Ok(()) => PostStage::Ready,
-                    Err(error) => return self.end(Step::Failed(error, None)),
+                    Err(error) => return self.end(ExchangeStep::Failed(error, None)),
                 },
                 PostStage::Ready => {
                     self.has_waited = false;
@@ -526,7 +495,7 @@ impl HttpPost {
                         Ok(stage) => stage,
                         Err(step) => return self.end(step),
                     },
-                    Err(error) => return self.end(Step::Failed(self.link.parts.remote.lost(&error), None)),
+                    Err(error) => return self.end(ExchangeStep::Failed(self.link.parts.remote.lost(&error), None)),
                 },
                 PostStage::Refused(judging, response) => {
                     let (again, attempts) = judging.await;
@@ -541,7 +510,7 @@ impl HttpPost {
                         self.write_anew();
                         PostStage::Unsent
                     }
-                    Err(error) => return self.end(Step::Failed(error, None)),
+                    Err(error) => return self.end(ExchangeStep::Failed(error, None)),
                 },
                 PostStage::Body(reader) => match reader.next().await {
                     Ok(Message::Response(answer)) => match self.answered(answer) {
@@ -589,7 +558,7 @@ impl HttpPost {
                     let mut request = self.link.continuation(self.resumption.last_event_id());
                     match self.link.parts.remote.authorize(&mut request).await {
                         Ok(_) => PostStage::Resume(self.link.parts.remote.start(request), std::mem::take(why)),
-                        Err(error) => return self.end(Step::Failed(error, None)),
+                        Err(error) => return self.end(ExchangeStep::Failed(error, None)),
                     }
                 }
                 PostStage::Resume(head, why) => {
@@ -600,14 +569,16 @@ impl HttpPost {
                         Err(step) => return self.end(step),
                     }
                 }
-                PostStage::NoRoom => return self.end(Step::Failed(HttpError::NoRoom(ExecutionDoubt::No), None)),
-                PostStage::Ended => return Step::Failed(HttpError::Broken("ended".to_owned()), None),
+                PostStage::NoRoom => {
+                    return self.end(ExchangeStep::Failed(HttpError::NoRoom(ExecutionDoubt::No), None));
+                }
+                PostStage::Ended => return ExchangeStep::Failed(HttpError::Broken("ended".to_owned()), None),
             };
             self.stage = next;
         }
     }
 
-    fn head(&mut self, response: Response<AnswerBody>) -> Result<PostStage, Step> {
+    fn head(&mut self, response: Response<AnswerBody>) -> Result<PostStage, ExchangeStep> {
         self.verdict = judge_status(response.status().as_u16());
         self.admitted(&response)?;
         // Only a look, which repeats nothing, reads the body.
@@ -629,31 +600,35 @@ impl HttpPost {
 
     /// The stream broke: it is asked for again after a while, where that is possible. The call
     /// itself is never sent again.
-    fn pause(&mut self, why: String) -> Result<PostStage, Step> {
+    fn pause(&mut self, why: String) -> Result<PostStage, ExchangeStep> {
         let current = self.link.session.load_full();
         let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();
         match self.resumption.wait().filter(|_| same) {
             Some(wait) => Ok(PostStage::Pause(Box::pin(tokio::time::sleep(wait)), why)),
-            None => Err(Step::Failed(HttpError::Broken(why), None)),
+            None => Err(ExchangeStep::Failed(HttpError::Broken(why), None)),
         }
     }
 
-    fn resumed(&mut self, head: Result<Response<AnswerBody>, ClientError>, why: String) -> Result<PostStage, Step> {
+    fn resumed(
+        &mut self,
+        head: Result<Response<AnswerBody>, ClientError>,
+        why: String,
+    ) -> Result<PostStage, ExchangeStep> {
         let response = match head {
             Ok(response) if response.status() == StatusCode::OK && is_event_stream(&response) => response,
             // The server may not have noticed yet that the stream broke, or may be starting anew.
             Ok(response) if response.status() == StatusCode::CONFLICT || response.status().is_server_error() => {
                 return self.pause(why);
             }
-            Ok(_) => return Err(Step::Failed(HttpError::Broken(why), None)),
+            Ok(_) => return Err(ExchangeStep::Failed(HttpError::Broken(why), None)),
             Err(_) => return self.pause(why),
         };
         tracing::debug!(upstream.name = %self.link.parts.upstream, "event stream resumed");
-        self.read(response).map_err(|_| Step::Failed(HttpError::Broken(why), None))
+        self.read(response).map_err(|_| ExchangeStep::Failed(HttpError::Broken(why), None))
     }
 
     /// `None` for a message that does not concern the caller.
-    fn message(&mut self, message: Message) -> Option<Step> {
+    fn message(&mut self, message: Message) -> Option<ExchangeStep> {
         match message {
             Message::Response(response) => {
                 let step = self.answer(response);
@@ -665,22 +640,22 @@ impl HttpPost {
                     self.link.to_call(call, event);
                     return None;
                 }
-                Some(Step::Event(event))
+                Some(ExchangeStep::Event(event))
             }
             Message::Request(request) => {
                 let asked = self.link.asked(&request, self.stream())?;
-                Some(Step::Event(CallEvent::Ask(asked)))
+                Some(ExchangeStep::Event(CallEvent::Ask(asked)))
             }
         }
     }
 
     /// The end of the request with this answer.
-    fn answer(&self, response: message::Response) -> Step {
+    fn answer(&self, response: message::Response) -> ExchangeStep {
         let is_refusal = self.verdict != SessionVerdict::Answer && is_of_no_request(&response);
         if is_refusal || response.id.as_ref().is_none_or(|id| self.is_ours(id)) {
-            return Step::Answer(response);
+            return ExchangeStep::Answer(response);
         }
-        Step::Failed(self.link.gauge().other_id(&response), None)
+        ExchangeStep::Failed(self.link.gauge().other_id(&response), None)
     }
 
     fn is_ours(&self, id: &RawJson) -> bool {

@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use http::{Method as HttpMethod, Response};
 
-use super::{HttpPost, PostStage, Step};
+use super::{ExchangeStep, HttpPost, PostStage};
 use crate::upstream::http::parts::SESSION;
 use crate::upstream::http::remote::is_refusal;
 use crate::upstream::login::tokens::TokenAttempts;
@@ -40,10 +40,10 @@ impl HttpPost {
 
     /// Handles the head of an answer. After a redirect, or a refusal of the token, the request may
     /// be sent again.
-    pub(super) fn began(&mut self, response: Response<AnswerBody>) -> Result<PostStage, Step> {
+    pub(super) fn began(&mut self, response: Response<AnswerBody>) -> Result<PostStage, ExchangeStep> {
         let remote = &self.link.parts.remote;
         let to = remote.redirected(&response, &self.address, self.is_redirected);
-        if to.map_err(|error| Step::Failed(error, None))?.is_some() {
+        if to.map_err(|error| ExchangeStep::Failed(error, None))?.is_some() {
             self.link.drain(response.into_body());
             self.is_redirected = true;
             self.write_anew();
@@ -69,7 +69,7 @@ impl HttpPost {
         again: bool,
         attempts: TokenAttempts,
         response: Option<Box<Response<AnswerBody>>>,
-    ) -> Result<PostStage, Step> {
+    ) -> Result<PostStage, ExchangeStep> {
         self.attempts = Some(attempts);
         match (again, response) {
             (true, response) => {
@@ -80,7 +80,7 @@ impl HttpPost {
                 Ok(PostStage::Unsent)
             }
             (false, Some(response)) => self.head(*response),
-            (false, None) => Err(Step::Failed(HttpError::Broken("ended".to_owned()), None)),
+            (false, None) => Err(ExchangeStep::Failed(HttpError::Broken("ended".to_owned()), None)),
         }
     }
 

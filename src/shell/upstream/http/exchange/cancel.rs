@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method as HttpMethod};
 
-use super::{HttpLink, HttpPost, PostStage, SessionRenewal, Step};
+use super::{ExchangeStep, HttpLink, HttpPost, PostStage, SessionRenewal};
 use crate::base::clock;
 use crate::mcp::method::Method;
 use crate::upstream::http::parts::HeaderFields;
@@ -25,14 +25,14 @@ const BEHIND: Duration = Duration::from_millis(100);
 
 impl HttpPost {
     /// Ends the request, and cancels it at the server if it may still run there.
-    pub(super) fn end(&mut self, step: Step) -> Step {
-        if matches!(&step, Step::Failed(error, _) if error.may_run()) {
+    pub(super) fn end(&mut self, step: ExchangeStep) -> ExchangeStep {
+        if matches!(&step, ExchangeStep::Failed(error, _) if error.may_run()) {
             self.cancel();
         }
         let stage = std::mem::replace(&mut self.stage, PostStage::Ended);
         // A server may end its stream a moment after the answer. Reading the rest keeps its
         // connection for the next call.
-        if let (Step::Answer(_), PostStage::Body(reader)) = (&step, stage)
+        if let (ExchangeStep::Answer(_), PostStage::Body(reader)) = (&step, stage)
             && let Some(rest) = reader.into_rest()
         {
             self.link.drain(rest);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::header::WWW_AUTHENTICATE;
 use http::{Response, StatusCode};
 
-use super::{DoubtfulAnswer, HttpLink, HttpPost, PostStage, SessionRenewal, Step};
+use super::{DoubtfulAnswer, ExchangeStep, HttpLink, HttpPost, PostStage, SessionRenewal};
 use crate::base::clock;
 use crate::engine::lost::{SessionVerdict, blames_session, is_doubtful, is_lost, lacks_method, names_session};
 use crate::upstream::http::unspoken::NonMessageAnswer;
@@ -44,7 +44,7 @@ impl HttpLink {
 impl HttpPost {
     /// Judges whether the server accepts the gateway's credentials. In a session, a refusal may be
     /// about the session instead, which its body decides.
-    pub(super) fn admitted(&mut self, response: &Response<AnswerBody>) -> Result<(), Step> {
+    pub(super) fn admitted(&mut self, response: &Response<AnswerBody>) -> Result<(), ExchangeStep> {
         let remote = &self.link.parts.remote;
         self.unadmitted = None;
         let is_doubtful = self.verdict == SessionVerdict::Doubtful && self.may_be_lost();
@@ -54,7 +54,7 @@ impl HttpPost {
             self.unadmitted = Some(Box::new(head));
             return Ok(());
         }
-        remote.admitted(response, self.pass).map_err(|error| Step::Failed(error, None))
+        remote.admitted(response, self.pass).map_err(|error| ExchangeStep::Failed(error, None))
     }
 
     /// Returns whether the server may have forgotten the session. After a renewal it has not, and
@@ -64,16 +64,16 @@ impl HttpPost {
     }
 
     /// Renews the session, because the server does not know it and therefore processed nothing.
-    pub(super) fn lost(&mut self) -> Result<PostStage, Step> {
+    pub(super) fn lost(&mut self) -> Result<PostStage, ExchangeStep> {
         if matches!(self.renewal, SessionRenewal::Never | SessionRenewal::Look) {
-            return Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
+            return Err(ExchangeStep::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
         }
         self.renewal = SessionRenewal::Done;
         Ok(PostStage::Renew(self.link.renew(self.number)))
     }
 
     /// Judges a JSON-RPC response to the request.
-    pub(super) fn answered(&mut self, answer: message::Response) -> Result<PostStage, Step> {
+    pub(super) fn answered(&mut self, answer: message::Response) -> Result<PostStage, ExchangeStep> {
         let is_ours = answer.id.as_ref().is_some_and(|id| self.is_ours(id));
         if !self.may_be_lost() {
             return Err(self.conclude(DoubtfulAnswer::Answer(answer)));
@@ -100,7 +100,7 @@ impl HttpPost {
         &mut self,
         unspoken: Option<Box<NonMessageAnswer>>,
         wait: Option<Duration>,
-    ) -> Result<PostStage, Step> {
+    ) -> Result<PostStage, ExchangeStep> {
         let Some(unspoken) = unspoken else { return Err(self.conclude(DoubtfulAnswer::None)) };
         let names_it = names_session(unspoken.start());
         let error = self.link.gauge().unspoken(&unspoken);
@@ -109,7 +109,7 @@ impl HttpPost {
     }
 
     /// Judges an answer whose body cannot be read.
-    pub(super) fn unread(&mut self, error: HttpError) -> Result<PostStage, Step> {
+    pub(super) fn unread(&mut self, error: HttpError) -> Result<PostStage, ExchangeStep> {
         let is_no_message = matches!(error, HttpError::Protocol(_));
         let refusal = DoubtfulAnswer::Failed(error, None);
         if is_no_message { self.refused(refusal, false) } else { Err(self.conclude(refusal)) }
@@ -117,7 +117,7 @@ impl HttpPost {
 
     /// Judges an answer that does not answer the request. `names_it`: the answer blames the
     /// session.
-    pub(super) fn refused(&mut self, refusal: DoubtfulAnswer, names_it: bool) -> Result<PostStage, Step> {
+    pub(super) fn refused(&mut self, refusal: DoubtfulAnswer, names_it: bool) -> Result<PostStage, ExchangeStep> {
         if !self.may_be_lost() {
             return Err(self.conclude(refusal));
         }
@@ -147,9 +147,9 @@ impl HttpPost {
     }
 
     /// Asks the server whether it knows the session, unless that is known already.
-    fn doubt(&mut self, refusal: DoubtfulAnswer) -> Result<PostStage, Step> {
+    fn doubt(&mut self, refusal: DoubtfulAnswer) -> Result<PostStage, ExchangeStep> {
         match self.renewal {
-            SessionRenewal::Look => Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None)),
+            SessionRenewal::Look => Err(ExchangeStep::Failed(HttpError::Status(StatusCode::NOT_FOUND), None)),
             SessionRenewal::Never | SessionRenewal::Done => Err(self.conclude(refusal)),
             // Another request may have found out meanwhile.
             SessionRenewal::Due if self.link.number() != self.number => self.looked(refusal),
@@ -158,7 +158,7 @@ impl HttpPost {
     }
 
     /// Sends the request again if the session was replaced; otherwise the answer is final.
-    pub(super) fn looked(&mut self, refusal: DoubtfulAnswer) -> Result<PostStage, Step> {
+    pub(super) fn looked(&mut self, refusal: DoubtfulAnswer) -> Result<PostStage, ExchangeStep> {
         if self.link.number() == self.number {
             return Err(self.conclude(refusal));
         }
@@ -169,16 +169,16 @@ impl HttpPost {
     }
 
     /// Ends the request with the answer as received.
-    fn conclude(&mut self, refusal: DoubtfulAnswer) -> Step {
+    fn conclude(&mut self, refusal: DoubtfulAnswer) -> ExchangeStep {
         if let Some(head) = self.unadmitted.take()
             && let Err(error) = self.link.parts.remote.admitted(&head, self.pass)
         {
-            return Step::Failed(error, None);
+            return ExchangeStep::Failed(error, None);
         }
         match refusal {
             DoubtfulAnswer::Answer(answer) => self.answer(answer),
-            DoubtfulAnswer::Failed(error, wait) => Step::Failed(error, wait),
-            DoubtfulAnswer::None => Step::Failed(HttpError::Broken("ended".to_owned()), None),
+            DoubtfulAnswer::Failed(error, wait) => ExchangeStep::Failed(error, wait),
+            DoubtfulAnswer::None => ExchangeStep::Failed(HttpError::Broken("ended".to_owned()), None),
         }
     }
 }
