@@ -181,21 +181,23 @@ impl PlayedWorld {
     /// Takes the events on the wires.
     fn take_events(&mut self) {
         while let Ok(event) = self.events.try_recv() {
-            match event {
-                WireEvent::Answered { client, .. }
-                | WireEvent::Told { client, .. }
-                | WireEvent::Ended { client, .. } => {
-                    let at = self.clients.iter().position(|one| one.client.number == client);
-                    if let Some(at) = at {
-                        self.clients[at].take(event, &mut self.truth);
-                    }
+            self.take_event(event);
+        }
+    }
+
+    fn take_event(&mut self, event: WireEvent) {
+        match event {
+            WireEvent::Answered { client, .. } | WireEvent::Told { client, .. } | WireEvent::Ended { client, .. } => {
+                let at = self.clients.iter().position(|one| one.client.number == client);
+                if let Some(at) = at {
+                    self.clients[at].take(event, &mut self.truth);
                 }
-                WireEvent::Started { upstream, .. }
-                | WireEvent::Line { upstream, .. }
-                | WireEvent::Exited { upstream, .. }
-                | WireEvent::Requested { upstream, .. }
-                | WireEvent::Closed { upstream, .. } => self.upstreams[upstream].take(event, &mut self.truth),
             }
+            WireEvent::Started { upstream, .. }
+            | WireEvent::Line { upstream, .. }
+            | WireEvent::Exited { upstream, .. }
+            | WireEvent::Requested { upstream, .. }
+            | WireEvent::Closed { upstream, .. } => self.upstreams[upstream].take(event, &mut self.truth),
         }
     }
 
@@ -228,6 +230,14 @@ impl PlayedWorld {
         self.truth.note(|| format!("{time:?} pass"));
         tokio::time::sleep(time).await;
         self.take_events();
+    }
+
+    /// Lets time pass until something happens on a wire: nobody is deaf while the world rests.
+    async fn wait_for_event(&mut self, time: Duration) {
+        self.truth.note(|| format!("at most {time:?} pass"));
+        if let Ok(Some(event)) = tokio::time::timeout(time, self.events.recv()).await {
+            self.take_event(event);
+        }
     }
 
     fn client_dies(&mut self, at: usize) {
@@ -369,7 +379,7 @@ impl PlayedWorld {
             let Some(time) = waits.get(at) else { break };
             at += 1;
             self.truth.rests = true;
-            self.pass(Duration::from_millis(*time)).await;
+            self.wait_for_event(Duration::from_millis(*time)).await;
         }
         panic!("no rest: {}", self.left());
     }
