@@ -29,7 +29,6 @@ use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::kinds::InputKinds;
 use crate::mcp::method::Method;
-use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
 use crate::serve::front::{HttpConnection, ListenerState};
@@ -53,8 +52,6 @@ use self::subscription::{listen, trace_of};
 type HttpReply = Response<ReplyBody>;
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-static PARENT: HeaderName = HeaderName::from_static(trace::PARENT);
-static STATE: HeaderName = HeaderName::from_static(trace::STATE);
 
 /// A request that passed authentication, with everything that later checks need to know about it.
 struct AuthenticatedRequest<'a> {

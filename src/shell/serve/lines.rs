@@ -47,14 +47,12 @@ use crate::wire::raw::RawJson;
 
 mod write;
 
-use self::write::write;
+use self::write::{READ_CHUNK, write};
 
 /// Most messages that may wait for the client to read.
 const OUTBOUND: usize = 64;
 /// How long a client whose input has ended may leave its answers unread before it counts as gone.
 const UNREAD: Duration = Duration::from_secs(1);
-/// Size in bytes of the buffer for reading.
-const READ_CHUNK: usize = 64 * 1024;
 
 /// Notification by which a relay of lines says that its own input has ended: its client answers no
 /// more questions, and only waits for the answers to its requests.

@@ -6,13 +6,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::HeaderMap;
+use http::{HeaderName, Response};
 
-use super::{HttpReply, PARENT, STATE};
 use crate::gateway::client::quota::QuotaSlot;
+use crate::listener::body::ReplyBody;
 use crate::listener::reply;
 use crate::mcp::meta::Meta;
+use crate::mcp::trace;
 use crate::serve::listening::OpenSubscription;
 use crate::wire::sse;
+
+static PARENT: HeaderName = HeaderName::from_static(trace::PARENT);
+static STATE: HeaderName = HeaderName::from_static(trace::STATE);
 
 /// Adds the trace context in the HTTP headers to a message that has none of its own.
 pub(super) fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
@@ -24,7 +29,7 @@ pub(super) fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
 }
 
 /// Sends a subscription as an event stream, with keep-alive comments.
-pub(super) fn listen(listening: OpenSubscription, place: QuotaSlot, keepalive: Duration) -> HttpReply {
+pub(super) fn listen(listening: OpenSubscription, place: QuotaSlot, keepalive: Duration) -> Response<ReplyBody> {
     reply::events(stream::unfold(Some((listening, place)), move |open| async move {
         let (mut listening, place) = open?;
         if let Some(first) = listening.acknowledge().await {

@@ -4,9 +4,11 @@ use bytes::{BufMut as _, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use super::READ_CHUNK;
 use crate::base::budget::COUNTED_FROM;
 use crate::listener::pieces::QueuedMessage;
+
+/// Size in bytes of the buffers for reading and writing.
+pub(super) const READ_CHUNK: usize = 64 * 1024;
 
 /// Writes queued messages: small ones gathered into one write, large ones without copying.
 pub(super) async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<QueuedMessage>) {
