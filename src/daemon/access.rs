@@ -13,7 +13,7 @@ use crate::base::access::{self, Credential};
 use crate::config::AdminSettings;
 use crate::listener::credentials::CallerAccess;
 use crate::listener::lobby::LobbyLimits;
-use crate::policy::Caller;
+use crate::policy::{Caller, CallerRights};
 
 /// Limits of connections that have not sent their hello: of all users and of one user.
 pub(super) const UNGREETED: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
@@ -94,7 +94,7 @@ impl SocketUserTable {
     pub(super) fn caller(&self, uid: u32, giving_up: &CancellationToken) -> Option<CallerAccess> {
         let mut inner = self.0.lock();
         let caller = inner.0.caller(uid)?;
-        let access = || access::Access::by(&caller, Credential::User, giving_up);
+        let access = || access::Access::by(&caller, Credential::User, CallerRights::all(), giving_up);
         let with_access = || CallerAccess { caller: caller.clone(), access: access() };
         Some(inner.1.entry(uid).or_insert_with(with_access).clone())
     }

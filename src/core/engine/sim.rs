@@ -32,8 +32,8 @@ use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
 use crate::mcp::voice::UpstreamReader;
 use crate::policy::{
-    ActionKind, Annotations, Caller, Decision, Digest, Limiter, OperatorHints, Policy, PolicyAction, PolicySpec,
-    RuleEffect, RuleSpec, decide,
+    ActionKind, Annotations, Caller, CallerRights, Decision, Digest, Limiter, OperatorHints, Policy, PolicyAction,
+    PolicySpec, RuleEffect, RuleSpec, decide,
 };
 use crate::wire::frame::JsonBounds;
 use crate::wire::message::Notification;
@@ -319,7 +319,8 @@ impl World {
         let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
         let entry = catalog.entry(routed.entry).unwrap();
         let arguments = routed.outgoing.body.get("arguments").cloned();
-        let action = PolicyAction::on(entry, ActionKind::Tool, Digest::of(b""), caller.clone(), None, 0);
+        let action =
+            PolicyAction::on(entry, ActionKind::Tool, Digest::of(b""), (caller.clone(), CallerRights::all()), None, 0);
         let action = PolicyAction { arguments, ..action };
         let nobody = |_: &Arc<str>, _| None;
         let decision = decide(&self.policy, &rules[routed.entry], &action, &nobody, &self.limiter, Duration::ZERO);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::caller::Caller;
 use super::kind::ActionKind;
+use super::rights::CallerRights;
 use crate::catalog::merge::CatalogEntry;
 use crate::mcp::annotations::{Annotations, StatedHints};
 use crate::mcp::claims::Claims;
@@ -19,7 +20,6 @@ use crate::wire::raw::RawJson;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolFacts {
     /// The effective annotations of the tool.
-    /// The hints in the tool's pinned definition.
     pub annotations: Annotations,
     pub claims: Claims,
 }
@@ -41,6 +41,8 @@ impl From<Annotations> for ToolFacts {
 pub struct PolicyAction {
     /// The identity of the client.
     pub caller: Caller,
+    /// The scopes and groups of the client's credential.
+    pub rights: Arc<CallerRights>,
     /// The name that the client gives itself, for the audit log. No rule looks at it.
     pub client: Option<ClientName>,
     /// The profile through which the client sees the catalog.
@@ -74,12 +76,13 @@ impl PolicyAction {
         entry: &CatalogEntry,
         kind: ActionKind,
         launch: Digest,
-        caller: Caller,
+        (caller, rights): (Caller, Arc<CallerRights>),
         profile: Option<Arc<str>>,
         session: u64,
     ) -> Self {
         Self {
             caller,
+            rights,
             client: None,
             profile,
             session,
@@ -112,6 +115,7 @@ impl PolicyAction {
         let (canonical, none) = (Arc::<str>::from(canonical), Digest::of(b""));
         Self {
             caller: Caller::named(caller),
+            rights: CallerRights::all(),
             client: None,
             profile: None,
             session: 0,

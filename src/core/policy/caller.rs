@@ -15,6 +15,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const LOCAL: &str = "local";
 /// Prefix of the name of another user, followed by the uid.
 const UID: &str = "uid:";
+/// Names that no issuer and no token of the configuration may have: they are words of callers.
+pub const RESERVED: [&str; 3] = [LOCAL, "uid", "token"];
+/// Most bytes of the subject of a person or machine.
+pub const MAX_SUBJECT_BYTES: usize = 255;
 
 static OWN: LazyLock<Caller> = LazyLock::new(|| Caller::new(CallerKind::User, LOCAL));
 static ANYONE: LazyLock<Caller> = LazyLock::new(|| Caller::new(CallerKind::Anyone, LOCAL));
@@ -26,8 +30,11 @@ enum CallerKind {
     /// A user of this machine, proved by a pipe, the admin socket, or a file that only this user
     /// can read.
     User,
-    /// A token of the configuration.
+    /// A named token.
     Token,
+    /// A person or machine, proved by a JWT of an issuer. The name is `<issuer>:<subject>`, with the
+    /// issuer's name in the configuration.
+    Jwt,
     /// No proof: no credential is required.
     Anyone,
 }
@@ -62,11 +69,24 @@ impl Caller {
         Self::new(CallerKind::User, &format!("{UID}{uid}"))
     }
 
-    /// Returns the caller of a token of the configuration; `None` for an empty name and for the
-    /// name of a user.
+    /// Returns the caller of a named token; `None` for an empty name, for a [`RESERVED`] one and for
+    /// one with a `:`.
     pub fn token(name: &str) -> Option<Self> {
-        let is_taken = name.is_empty() || name == LOCAL || name.starts_with(UID);
+        let is_taken = name.is_empty() || name.contains(':') || RESERVED.contains(&name);
         (!is_taken).then(|| Self::new(CallerKind::Token, name))
+    }
+
+    /// Returns the person or machine that an issuer calls `subject`. `issuer` is the issuer's name
+    /// in the configuration.
+    ///
+    /// `None` for an issuer that may not have this name, and for a subject that is empty, longer
+    /// than [`MAX_SUBJECT_BYTES`] or not printable ASCII.
+    pub fn issued(issuer: &str, subject: &str) -> Option<Self> {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let is_issuer = !issuer.is_empty() && issuer.chars().all(is_name) && !RESERVED.contains(&issuer);
+        let is_subject = (1..=MAX_SUBJECT_BYTES).contains(&subject.len())
+            && subject.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+        (is_issuer && is_subject).then(|| Self::new(CallerKind::Jwt, &format!("{issuer}:{subject}")))
     }
 
     /// Returns the caller of every client if no credential is required. Its name is that of our own
@@ -76,9 +96,10 @@ impl Caller {
     }
 
     /// Returns the caller that a rule, a record or a command names: a user if the name is a user's,
-    /// else a token's caller.
+    /// a person or machine if it is an issuer's name, `:` and a subject, else a token's caller.
     pub fn named(name: &str) -> Self {
-        Self::user_named(name).unwrap_or_else(|| Self::new(CallerKind::Token, name))
+        let issued = || name.split_once(':').and_then(|(issuer, subject)| Self::issued(issuer, subject));
+        Self::user_named(name).or_else(issued).unwrap_or_else(|| Self::new(CallerKind::Token, name))
     }
 
     /// Returns the user of this name; `None` if the name is not a user's.
@@ -96,6 +117,7 @@ impl Caller {
         let caller = match kind {
             "user" => Self::user_named(name),
             "token" => Self::token(name),
+            "jwt" => name.split_once(':').and_then(|(issuer, subject)| Self::issued(issuer, subject)),
             "anyone" => Some(Self::anyone().clone()),
             _ => None,
         };
@@ -110,6 +132,17 @@ impl Caller {
     /// Returns a text that is unique for each caller, for the store.
     pub fn key(&self) -> &str {
         &self.0.key
+    }
+
+    /// Returns the issuer's name in the configuration and the subject of a person or machine; `None`
+    /// for all others.
+    pub fn issuer_and_subject(&self) -> Option<(&str, &str)> {
+        self.name().split_once(':').filter(|_| self.0.kind == CallerKind::Jwt)
+    }
+
+    /// Returns the name for a metric's label: an issuer's name stands for all its subjects.
+    pub fn label(&self) -> &str {
+        self.issuer_and_subject().map_or_else(|| self.name(), |(issuer, _)| issuer)
     }
 
     /// Returns the kind of a caller that shares its name with another caller; `None` for all
@@ -184,9 +217,9 @@ mod tests {
 
     use super::*;
 
-    fn all() -> [Caller; 5] {
-        let token = Caller::token("ci").unwrap();
-        [Caller::local().clone(), Caller::user(0), Caller::user(1000), token, Caller::anyone().clone()]
+    fn all() -> [Caller; 6] {
+        let (token, person) = (Caller::token("ci").unwrap(), Caller::issued("corp", "a b|c:d").unwrap());
+        [Caller::local().clone(), Caller::user(0), Caller::user(1000), token, person, Caller::anyone().clone()]
     }
 
     #[test]
@@ -194,26 +227,26 @@ mod tests {
         let [local, .., anyone] = all();
         assert_eq!((local.name(), anyone.name()), (LOCAL, LOCAL));
         assert_ne!(local, anyone);
-        assert_eq!(all().iter().collect::<HashSet<_>>().len(), 5);
-        assert_eq!(all().map(|caller| caller.shared_name_kind()), [None, None, None, None, Some("anyone")]);
+        assert_eq!(all().iter().collect::<HashSet<_>>().len(), 6);
+        assert_eq!(all().map(|caller| caller.shared_name_kind()), [None, None, None, None, None, Some("anyone")]);
         let mut sorted = all();
         sorted.sort();
         assert_eq!(
             sorted.map(|caller| caller.key().to_owned()),
-            ["token ci", "user local", "anyone local", "user uid:0", "user uid:1000"]
+            ["token ci", "jwt corp:a b|c:d", "user local", "anyone local", "user uid:0", "user uid:1000"]
         );
     }
 
     #[test]
     fn no_token_has_the_name_of_a_user() {
-        for name in ["", LOCAL, "uid:0", "uid:1000", "uid:", "uid:x"] {
+        for name in ["", LOCAL, "uid", "token", "uid:0", "uid:1000", "uid:", "uid:x", "corp:alice"] {
             assert_eq!(Caller::token(name), None, "{name:?}");
         }
     }
 
     #[test]
     fn the_operator_is_our_own_user_or_root() {
-        assert_eq!(all().map(|caller| caller.is_operator()), [true, true, false, false, false]);
+        assert_eq!(all().map(|caller| caller.is_operator()), [true, true, false, false, false, false]);
         for name in ["uid:00", "uid:1", "root", "", "uid:-0"] {
             assert!(!Caller::named(name).is_operator(), "{name:?}");
         }
@@ -235,8 +268,32 @@ mod tests {
     }
 
     #[test]
+    fn an_issuer_and_a_subject_are_a_person_and_never_a_user_or_a_token() {
+        let alice = Caller::issued("corp", "alice").unwrap();
+        assert_eq!(alice.issuer_and_subject(), Some(("corp", "alice")));
+        assert_eq!((alice.name(), alice.label(), alice.is_operator()), ("corp:alice", "corp", false));
+        let long = "x".repeat(MAX_SUBJECT_BYTES);
+        assert!(Caller::issued("corp", &long).is_some());
+        for (issuer, subject) in [
+            ("uid", "0"),
+            (LOCAL, "x"),
+            ("token", "ci"),
+            ("", "x"),
+            ("a:b", "x"),
+            ("a b", "x"),
+            ("corp", ""),
+            ("corp", "a\nb"),
+            ("corp", "b\u{fc}"),
+            ("corp", &(long + "x")),
+        ] {
+            assert_eq!(Caller::issued(issuer, subject), None, "{issuer:?} {subject:?}");
+        }
+        assert!(!Caller::named("uid:-0").is_operator());
+    }
+
+    #[test]
     fn a_name_is_that_of_a_user_or_else_of_a_token() {
-        for caller in &all()[..4] {
+        for caller in &all()[..5] {
             assert_eq!(Caller::named(caller.name()), *caller);
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::base::callers::CallerNumber;
-use crate::policy::Caller;
+use crate::policy::{Caller, CallerRights};
 
 /// The credential by which a caller was identified.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Credential {
     Anyone,
     /// A token with this digest.
     Token([u8; 32]),
+    /// A JWT. Refreshed tokens of one caller are the same credential.
+    Jwt,
 }
 
 impl Credential {
@@ -28,13 +30,14 @@ impl Credential {
             Self::User => "user",
             Self::Anyone => "anyone",
             Self::Token(_) => "token",
+            Self::Jwt => "jwt",
         }
     }
 
     /// Returns the digest of a token, and an empty slice for other credentials.
     pub const fn token(&self) -> &[u8] {
         match self {
-            Self::User | Self::Anyone => &[],
+            Self::User | Self::Anyone | Self::Jwt => &[],
             Self::Token(digest) => digest,
         }
     }
@@ -51,6 +54,7 @@ impl std::fmt::Debug for Credential {
 pub struct Access {
     caller: CallerNumber,
     credential: Credential,
+    rights: Arc<CallerRights>,
     /// Repeats the state of `end`, because reading a flag takes no lock.
     withdrawn: AtomicBool,
     end: CancellationToken,
@@ -59,17 +63,28 @@ pub struct Access {
 impl Access {
     /// Creates access of our own user. It ends when it is withdrawn or `giving_up` fires.
     pub fn new(giving_up: &CancellationToken) -> Arc<Self> {
-        Self::with(CallerNumber::LOCAL, Credential::User, giving_up)
+        Self::with(CallerNumber::LOCAL, Credential::User, CallerRights::all(), giving_up)
     }
 
     /// Creates access of this caller by this credential. It ends when it is withdrawn or
     /// `giving_up` fires.
-    pub fn by(caller: &Caller, credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
-        Self::with(CallerNumber::of(caller), credential, giving_up)
+    pub fn by(
+        caller: &Caller,
+        credential: Credential,
+        rights: Arc<CallerRights>,
+        giving_up: &CancellationToken,
+    ) -> Arc<Self> {
+        Self::with(CallerNumber::of(caller), credential, rights, giving_up)
     }
 
-    fn with(caller: CallerNumber, credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
-        Arc::new(Self { caller, credential, withdrawn: AtomicBool::new(false), end: giving_up.child_token() })
+    fn with(
+        caller: CallerNumber,
+        credential: Credential,
+        rights: Arc<CallerRights>,
+        giving_up: &CancellationToken,
+    ) -> Arc<Self> {
+        let (withdrawn, end) = (AtomicBool::new(false), giving_up.child_token());
+        Arc::new(Self { caller, credential, rights, withdrawn, end })
     }
 
     pub const fn caller(&self) -> &CallerNumber {
@@ -78,6 +93,11 @@ impl Access {
 
     pub const fn credential(&self) -> &Credential {
         &self.credential
+    }
+
+    /// Returns the scopes and groups that the credential gives.
+    pub const fn rights(&self) -> &Arc<CallerRights> {
+        &self.rights
     }
 
     /// Ends the access, because the credential is no longer valid.

@@ -127,7 +127,8 @@ impl ClientContext {
 
     /// Makes the policy's action for an item of the catalog, without arguments.
     pub fn action(&self, entry: &CatalogEntry, kind: ActionKind, launch: Digest) -> PolicyAction {
-        PolicyAction::on(entry, kind, launch, self.caller.clone(), self.profile.clone(), self.session())
+        let who = (self.caller.clone(), Arc::clone(self.access.rights()));
+        PolicyAction::on(entry, kind, launch, who, self.profile.clone(), self.session())
     }
 
     /// Returns the credential kind, revision and capabilities to which the client's sealed states

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::access::{Access, Credential};
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::refusal;
-use crate::policy::Caller;
+use crate::policy::{Caller, CallerRights};
 use crate::wire::digest::Digest;
 
 /// A caller, and its access by a valid credential.
@@ -101,7 +101,7 @@ impl Credentials {
 }
 
 fn access(caller: &Caller, credential: Credential, giving_up: &CancellationToken) -> CallerAccess {
-    CallerAccess { caller: caller.clone(), access: Access::by(caller, credential, giving_up) }
+    CallerAccess { caller: caller.clone(), access: Access::by(caller, credential, CallerRights::all(), giving_up) }
 }
 
 /// Creates a 401 response with a challenge, for a request with these headers. No authorization
