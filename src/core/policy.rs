@@ -44,7 +44,6 @@ mod pin;
 mod problems;
 mod record;
 pub mod refusals;
-mod rights;
 mod rule;
 mod spec;
 mod truth;
@@ -53,7 +52,7 @@ mod uri;
 pub use self::action::{PolicyAction, ToolFacts};
 pub use self::annotations::{OperatorHints, UpstreamTrust};
 pub use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec};
-pub use self::caller::{Caller, LOCAL, MAX_SUBJECT_BYTES, RESERVED};
+pub use self::caller::{Caller, CallerRights, Groups, LOCAL, MAX_SUBJECT_BYTES, RESERVED, Scopes};
 pub use self::compiled::{ItemRules, Policy, PolicyTable};
 pub use self::confirmed::{AskerListing, ConfirmedLaunches, ToolListing};
 pub use self::decide::{
@@ -73,7 +72,6 @@ pub use self::problems::PolicyProblem;
 pub use self::record::{
     AuditEntry, AuditEvent, DecisionRecord, ListChange, ListChanges, MAX_SINGLE_CHANGES, OperatorAction, RecordRemoval,
 };
-pub use self::rights::{CallerRights, Groups, Scopes};
 pub use self::rule::{PatternField, RuleSpec};
 pub use self::spec::PolicySpec;
 pub use crate::mcp::annotations::{Annotations, Hints, StatedHints};

@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use super::caller::Caller;
+use super::caller::{Caller, CallerRights};
 use super::kind::ActionKind;
-use super::rights::CallerRights;
 use crate::catalog::merge::CatalogEntry;
 use crate::mcp::annotations::{Annotations, StatedHints};
 use crate::mcp::claims::Claims;

@@ -10,6 +10,10 @@ use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+mod rights;
+
+pub use self::rights::{CallerRights, Groups, Scopes};
+
 /// The name of the user that runs the gateway; the generated token authenticates as this user too.
 /// The configuration need not name it.
 pub const LOCAL: &str = "local";
