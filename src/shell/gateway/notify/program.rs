@@ -13,7 +13,7 @@ use crate::base::stop::StopTimes;
 #[cfg(any(test, feature = "testing"))]
 use crate::stage::program::ProgramHandle;
 #[cfg(not(any(test, feature = "testing")))]
-use crate::upstream::process::guard::GuardedChild;
+use crate::upstream::process::guard::GuardedChild as ProgramHandle;
 use crate::upstream::process::launch::Launch;
 
 /// Output that is discarded from each pipe, in bytes. A program that writes more blocks until its

@@ -23,7 +23,7 @@ use crate::upstream::actor::context::{ActorContext, LifeResult, open, ready};
 use crate::upstream::actor::listing::LineLists;
 use crate::upstream::line::connection::{self, ConnectionEnd, RefusedRequest, StdioNews, StdioOptions};
 #[cfg(not(any(test, feature = "testing")))]
-use crate::upstream::process::guard::GuardedChild;
+use crate::upstream::process::guard::GuardedChild as ProgramHandle;
 use crate::upstream::process::launch::Launch;
 use crate::upstream::process::stderr;
 use crate::upstream::session::link::{LinkState, UpstreamLink};
