@@ -113,7 +113,8 @@ pub(super) fn run(common: &CommonOptions, args: &ImportArgs) -> Result<u8, Comma
     })
 }
 
-/// Builds the first lines of the text.
+/// Returns the comment above the servers: where they are from if the configuration is printed, or a
+/// hint for a new file. Empty if servers are added to an existing file.
 fn heading(args: &ImportArgs, files: &[HostText], target: &ImportTarget) -> String {
     let from: Vec<String> = files.iter().map(|file| file.path.display().to_string()).collect();
     match (args.write, target.is_there()) {
@@ -123,7 +124,8 @@ fn heading(args: &ImportArgs, files: &[HostText], target: &ImportTarget) -> Stri
     }
 }
 
-/// Writes the text to the configuration file, and prints what was added and what to do next.
+/// Adds the text to the configuration file, which it makes if missing, and prints what was added
+/// and what to do next. Writes no file if there is no server to add.
 fn added(
     common: &CommonOptions,
     imported: &ImportedServers,
@@ -360,7 +362,8 @@ fn is_headend(parts: &LaunchParts) -> bool {
     program == Some("headend") || address.is_some_and(|address| own.iter().any(|own| address.starts_with(own)))
 }
 
-/// Collects the secrets of a server, and reserves the variables that its texts name.
+/// Adds the secrets in the texts of a server to `known`, and reserves in `names` the variables that
+/// the texts contain.
 fn learn(
     parts: &LaunchParts,
     place: &template::TemplateContext<'_>,

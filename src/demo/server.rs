@@ -51,15 +51,15 @@ pub(super) trait Demo: Send + Sync + 'static {
         None
     }
 
-    /// Returns the result of `prompts/get`.
+    /// Returns the result of `prompts/get`. By default there are no prompts.
     ///
     /// # Errors
-    /// The prompt is unknown, or the arguments do not fit.
+    /// The prompt is unknown, as any is by default, or its arguments do not fit.
     fn prompt(&self, name: &str, _arguments: &Map<String, Value>) -> Result<Value, DemoRefusal> {
         Err(DemoRefusal::params(format!("Unknown prompt: {name}")))
     }
 
-    /// Returns completions for an argument of a prompt or template.
+    /// Returns completions for an argument of a prompt or template; by default none.
     fn complete(&self, _so_far: &str) -> Vec<String> {
         Vec::new()
     }
@@ -72,7 +72,7 @@ pub(super) trait Demo: Send + Sync + 'static {
         json!([])
     }
 
-    /// Returns the text of a resource.
+    /// Returns the text of a resource; `None` if there is no such resource, as by default.
     fn read(&self, _uri: &str) -> Option<String> {
         None
     }

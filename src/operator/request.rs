@@ -67,6 +67,9 @@ macro_rules! requests {
             }
 
             /// Returns the method and the JSON params of this request for the admin socket.
+            ///
+            /// # Errors
+            /// The request is the console's alone and has no method on the socket.
             pub(crate) fn written(&self) -> Result<(&'static str, String), serde_json::Error> {
                 Ok(match self {
                     $(Self::$name(params) => ($method, serde_json::to_string(params)?),)+

@@ -11,16 +11,16 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::{now, pass};
 
-/// How long the stage goes on between the first two looks, and at most.
+/// Time that passes on the stage between the first two probes; it doubles up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(160);
 
-/// Asks again and again until the answer is yes; fails with that description after a minute.
+/// Repeats `probe` until it returns true. Panics with `what` after a minute.
 pub(crate) fn eventually(what: &str, probe: impl FnMut() -> bool) {
     within(Duration::from_secs(60), what, probe);
 }
 
-/// [`eventually`] with a time of the test's choice.
+/// Repeats `probe` until it returns true. Panics with `what` after `patience`.
 pub(crate) fn within(patience: Duration, what: &str, mut probe: impl FnMut() -> bool) {
     let (until, mut look) = (now() + patience, FIRST);
     while !probe() {
@@ -30,7 +30,7 @@ pub(crate) fn within(patience: Duration, what: &str, mut probe: impl FnMut() -> 
     }
 }
 
-/// Lines of a log.
+/// The log of a daemon on the stage. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -39,7 +39,8 @@ impl Lines {
         String::from_utf8_lossy(&self.0.lock()).lines().map(str::to_owned).collect()
     }
 
-    /// Waits until `find` sees what it wants in the lines so far.
+    /// Passes all lines so far to `find` until it returns a value, and returns that value; `None`
+    /// after `patience`.
     pub(crate) fn wait_for<T>(&self, patience: Duration, find: impl Fn(&[String]) -> Option<T>) -> Option<T> {
         let (until, mut look) = (now() + patience, FIRST);
         loop {
@@ -84,12 +85,13 @@ impl io::Write for Lines {
     }
 }
 
-/// Logs there what a daemon logs by default.
+/// Creates a subscriber that writes a daemon's log at its default level to `lines`, without
+/// colours.
 pub(super) fn subscriber(lines: &Lines) -> impl Subscriber + Send + Sync + 'static {
     tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::INFO).with_writer(lines.clone()).finish()
 }
 
-/// The output of an ended command, for a failure's message.
+/// Formats the status, stdout and stderr of an ended command, for the message of a failed test.
 pub(crate) fn said(output: &Output) -> String {
     format!(
         "{:?}\nstdout: {}\nstderr: {}",

@@ -18,7 +18,8 @@ use crate::wire::foreign;
 
 const EIGHT_HOURS: Duration = Duration::from_secs(8 * 3600);
 
-/// The outcome of asking a person about an approval.
+/// The outcome of asking a person about an approval on the terminal: the answer that was sent, or
+/// the reason why none was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum AskOutcome {
     /// The call was allowed.
@@ -42,7 +43,7 @@ pub(in crate::cli) enum AskOutcome {
 pub(in crate::cli) enum OfferedAnswers {
     /// Allow once, or deny.
     Once,
-    /// Also for eight hours, always, or below a folder.
+    /// Allow once, for eight hours, always, or below a folder, or deny.
     Longer,
 }
 
@@ -107,8 +108,8 @@ fn parse_base(word: &str, below: &[OfferView]) -> Option<Arc<str>> {
     below.get(number.checked_sub(1)?).map(|offer| Arc::from(offer.base.as_str()))
 }
 
-/// Returns true if the approval is still open, or if the list cannot be fetched: then the answer
-/// itself will show it.
+/// Fetches the list of open approvals, and returns true if this one is in it. Returns true too if
+/// the list cannot be fetched: then sending the answer will show whether it is open.
 fn is_open(client: &mut OperatorClient, id: &str) -> bool {
     let list = client.ask(&Request::Approvals(NoParams {}));
     list.map_or(true, |ApprovalsView { approvals, .. }| approvals.iter().any(|row| row.id == id))

@@ -213,8 +213,9 @@ impl BlockWriter<'_> {
         }
     }
 
-    /// Converts a text for a key that only takes plain text: each secret becomes a reference to a
-    /// variable. `what` describes the text to the user.
+    /// Converts a text of the host for a key that only takes plain text. Each secret becomes a
+    /// reference to a variable, which is listed among those that the user has to set; the host's
+    /// own variables are converted as by [`Self::piece`]. `what` describes the text to the user.
     fn text(&mut self, raw: &str, spans: Vec<SecretSpan>, what: &str) -> String {
         let mut cuts: Vec<(std::ops::Range<usize>, TextCut)> = Vec::new();
         let found = variables(raw, &self.from.place);
@@ -264,7 +265,8 @@ impl BlockWriter<'_> {
         out
     }
 
-    /// Converts one variable of a host's text to headend's notation.
+    /// Converts a piece of a host's text to headend's notation. Lists variables that the user has
+    /// to set, and adds a reason to refuse the block if headend cannot replace the piece.
     fn piece(&mut self, piece: &TemplatePiece) -> String {
         let unknown = |inside: &str| format!("`${{{inside}}}` is not replaced here; write the value in its place");
         match piece {
@@ -357,7 +359,8 @@ impl BlockWriter<'_> {
         !scheme && (!secrets::in_text(prefix).is_empty() || !self.from.known.spans(prefix).is_empty())
     }
 
-    /// Makes the path of a file that the host names absolute.
+    /// Makes the path of a file that the host names absolute; `None` if its base directory is not
+    /// known.
     fn file(&self, path: &str) -> Option<String> {
         let place = self.from.place;
         if let Some(below) = path.strip_prefix("~/") {
@@ -367,8 +370,8 @@ impl BlockWriter<'_> {
         absolute.is_absolute().then(|| absolute.display().to_string())
     }
 
-    /// Gives the whole value a variable of its own; the name of a scheme stays in front as a
-    /// prefix.
+    /// Returns a reference to a variable for the whole value, which the user has to set; the name
+    /// of a scheme stays in front as a prefix.
     fn whole(&mut self, value: &SecretCandidate<'_>, secret: &str) -> String {
         let schemes = ["Bearer ", "Basic ", "Token ", "token "];
         let prefix = schemes.into_iter().find(|scheme| secret.starts_with(scheme)).unwrap_or_default();
@@ -377,14 +380,15 @@ impl BlockWriter<'_> {
         reference("env", &variable, prefix)
     }
 
-    /// Gives an input of the host a variable, described by the host's own text.
+    /// Returns the variable for an input of the host, and lists it, with the host's description of
+    /// the input, among those that the user has to set.
     fn input(&mut self, id: &str, about: &str) -> String {
         let asked = self.from.inputs.iter().find(|(other, _)| other == id);
         let about = asked.map_or_else(|| about.to_owned(), |(_, description)| format!("{description} ({about})"));
         self.variable(id, &format!("${{input:{id}}}"), &about)
     }
 
-    /// Gives a secret a variable, and lists it among those that the user has to set.
+    /// Returns the variable for a secret, and lists it among those that the user has to set.
     fn variable(&mut self, wanted: &str, secret: &str, about: &str) -> String {
         let name = self.names.variable(&self.block.name, wanted, secret);
         self.export(&name, about);

@@ -56,7 +56,7 @@ impl FileValue {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// Returns a string, number or boolean as text.
+    /// Returns a string, number or boolean as text; `None` for any other value.
     pub(super) fn scalar(&self) -> Option<String> {
         match self {
             Self::String(text) | Self::Number(text) => Some(text.clone()),
@@ -65,7 +65,8 @@ impl FileValue {
         }
     }
 
-    /// Returns the texts of a list, or a single text.
+    /// Returns the strings, numbers and booleans of a list as texts, or a single string. Empty for
+    /// any other value.
     pub(super) fn texts(&self) -> Vec<String> {
         let one = self.as_str().map(str::to_owned);
         one.into_iter().chain(self.items().iter().filter_map(Self::scalar)).collect()
@@ -93,10 +94,11 @@ const MAX_DEPTH: usize = 100;
 /// Most values of one YAML file, including those of its aliases.
 const MAX_VALUES: usize = 1_000_000;
 
-/// Reads a file by the extension of its name: `.toml`, `.yaml` and `.yml`, else JSON with comments.
+/// Parses the text of a file by the extension of its name: `.toml`, `.yaml` and `.yml`, else JSON
+/// with comments.
 ///
 /// # Errors
-/// [`ImportError::Syntax`], with the wrong line.
+/// [`ImportError::Syntax`], with the line of the mistake.
 pub(super) fn read(path: &Path, text: &str) -> Result<FileValue, ImportError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
@@ -125,7 +127,8 @@ fn json(text: &str) -> ReadValue {
     Ok(parsed.value.filter(|value| value.end() <= text.len()).map_or(FileValue::Null, |value| of_json(&value)))
 }
 
-/// Finds the line with too many nested brackets. Invalid JSON is left to the parser.
+/// Returns the first line with brackets nested more than [`MAX_DEPTH`] deep. Invalid JSON ends the
+/// search, and is left to the parser.
 fn too_deep(text: &str) -> Option<usize> {
     let mut scanner = Scanner::new(text);
     let mut depth = 0_usize;
@@ -185,7 +188,11 @@ enum OpenContainer {
     Object(Vec<(String, FileValue)>, Option<String>),
 }
 
-/// Reads the first document. A member whose name is a list or object gets an empty name.
+/// Parses the first document of a YAML file, with its aliases replaced by their values; a file
+/// without a document is null. A member whose name is a list or object gets an empty name.
+///
+/// # Errors
+/// The line of a mistake, or the line at which the file exceeds [`MAX_DEPTH`] or [`MAX_VALUES`].
 fn yaml(text: &str) -> ReadValue {
     let mut open: Vec<(usize, OpenContainer)> = Vec::new();
     let mut anchors: HashMap<usize, (FileValue, usize)> = HashMap::new();

@@ -80,7 +80,8 @@ fn denied(refusal: &OAuthRefusal) -> String {
     }
 }
 
-/// Describes an authorization server in a sentence.
+/// Returns the words for an authorization server in an error text. `named` is its address, `None`
+/// if the peer named it by a text that is no usable address.
 fn server_at(named: Option<&String>) -> String {
     named.map_or_else(
         || "an authorization server by a text that is no usable address".to_owned(),
@@ -88,7 +89,8 @@ fn server_at(named: Option<&String>) -> String {
     )
 }
 
-/// Returns the end of a sentence that says how to trust another authorization server.
+/// Returns the end of an error text that says how to trust the authorization server at the address
+/// `named`, by adding it to `issuers`; empty for `None`.
 fn advice(named: Option<&String>) -> String {
     let line =
         |address| format!(". If you trust it, write `issuers = [\"{address}\"]` in the `auth` table of the upstream");
@@ -96,7 +98,7 @@ fn advice(named: Option<&String>) -> String {
 }
 
 impl OAuthError {
-    /// Returns whether asking again later may help although nothing is changed.
+    /// Returns whether the same request may succeed later without a change of settings or login.
     pub fn passes(&self) -> bool {
         matches!(
             self,

@@ -34,7 +34,7 @@ pub enum RequestContent {
     Json(Bytes),
 }
 
-/// The whole answer to a request.
+/// The answer to a request: its status, whether its type is JSON, and its whole body.
 #[derive(Clone, Debug)]
 pub struct OAuthAnswer {
     pub status: u16,
@@ -62,11 +62,13 @@ impl OAuthAnswer {
         (200..300).contains(&self.status)
     }
 
-    /// Reads the document; `None` if the server has none at this address. A page counts as none:
-    /// single-page sites answer any path with one.
+    /// Reads the JSON document in the answer; `None` if the server has none at this address. A
+    /// successful answer of another type counts as none: single-page sites answer any path with a
+    /// page.
     ///
     /// # Errors
-    /// A redirect, or a failure of the server, after which nothing is known.
+    /// [`OAuthError::NoAnswer`] for a redirect or a failure of the server: it is unknown whether
+    /// there is a document.
     pub(super) fn document(&self, which: DocumentKind) -> Result<Option<PeerDocument>, OAuthError> {
         match self.status {
             200..300 if self.is_json => Ok(PeerDocument::of(which, &self.body)),

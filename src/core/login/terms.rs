@@ -69,10 +69,11 @@ pub enum ResourceRule {
 }
 
 impl LoginTerms {
-    /// Returns how far a URL that a peer named may lead; `None` if it must not be asked at all.
+    /// Returns which addresses the host of a URL that a peer named may have; `None` if nothing may
+    /// be sent to the URL.
     ///
     /// `http` is for this machine alone, and only if the upstream is on this machine too. Such an
-    /// upstream can name nothing else, unless the operator pinned it.
+    /// upstream can name only this machine and issuers that the operator pinned.
     pub fn reach(&self, url: &Url) -> Option<Reach> {
         let is_own = url.origin() == self.url.origin();
         let is_pinned = || self.pins().any(|pin| pin.origin() == url.origin());
@@ -159,7 +160,7 @@ pub(super) fn same_issuer(one: &str, other: &str) -> bool {
     one == other || (without(one) == without(other) && is_bare()) || (has_other_letters() && is_one_address())
 }
 
-/// Returns whether a URL has nothing behind its host.
+/// Returns whether a URL has no path but `/` and no query after its host and port.
 fn is_bare(url: &Url) -> bool {
     url.path() == "/" && url.query().is_none()
 }

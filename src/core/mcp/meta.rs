@@ -105,12 +105,14 @@ impl Meta {
         Ok(ModernMeta { version })
     }
 
-    /// Returns the name that a modern client states about itself.
+    /// Returns the name that the client states about itself; `None` if it is missing or the request
+    /// does not claim to be modern.
     pub fn client_name(&self) -> Option<ClientName> {
         self.client_info().and_then(ClientName::read)
     }
 
-    /// Returns the `clientInfo` of a modern client.
+    /// Returns the client's `clientInfo`; `None` if it is missing or the request does not claim to
+    /// be modern.
     pub fn client_info(&self) -> Option<&RawJson> {
         self.0.get(CLIENT_INFO).filter(|_| self.has_claim())
     }
@@ -120,7 +122,8 @@ impl Meta {
         self.0.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).is_some_and(|raw| extension.is_in(raw))
     }
 
-    /// Returns the lowest level at which a modern client wants log messages of this request.
+    /// Returns the lowest level at which the client wants log messages of this request; `None` if
+    /// it names none or the request does not claim to be modern.
     pub fn log_level(&self) -> Option<LogLevel> {
         self.0.get(LOG_LEVEL).filter(|_| self.has_claim()).and_then(LogLevel::read)
     }

@@ -381,21 +381,22 @@ fn write_client(client: &ClientName, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes an optional word of our own, which needs no escapes.
+/// Appends a member whose value is a constant of headend without characters to escape; nothing for
+/// `None`.
 fn write_own_word(name: &str, value: Option<&'static str>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         word(name, value.as_bytes(), out);
     }
 }
 
-/// Writes an optional text.
+/// Appends a member with a text, cut to [`MAX_TEXT`]; nothing for `None`.
 fn write_optional_text(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         text(name, value, out);
     }
 }
 
-/// Writes a text, cut to [`MAX_TEXT`].
+/// Appends a member with a text, escaped, and cut to [`MAX_TEXT`] bytes.
 fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     key(name, out);
     if value.len() <= MAX_TEXT {
@@ -406,7 +407,7 @@ fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a text that needs no escapes.
+/// Appends a member with a text that has no characters to escape.
 fn word(name: &str, value: &[u8], out: &mut Vec<u8>) {
     key(name, out);
     out.push(b'"');

@@ -219,12 +219,14 @@ pub(super) enum RuleVerdict<'p> {
     Allow(&'p Arc<str>),
 }
 
-/// Whether the rules are of this policy and of the action's kind and item.
+/// Whether `item` has the rules of this policy for the action's kind and item, and the caller has a
+/// name.
 fn fits(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> bool {
     item.kind == action.kind && is_named_by(policy, item, action)
 }
 
-/// Whether the rules are of this policy and of the item that the action names.
+/// Whether `item` has the rules of this policy for the item that the action names, and the caller
+/// has a name.
 fn is_named_by(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> bool {
     let same = *item.upstream == *action.upstream && *item.canonical == *action.canonical;
     same && policy.made(item, &action.caller)
@@ -297,7 +299,7 @@ impl Policy {
         find_deny_rule(item, &who, &CallArguments::new(item.kind, None)).map(|rule| &rule.id)
     }
 
-    /// Whether the rules of an item are of this policy and can apply to a caller.
+    /// Whether the rules of an item are sound and of this policy, and the caller has a name.
     fn made(&self, item: &ItemRules, caller: &Caller) -> bool {
         item.sound && self.stamp.is(&item.stamp) && !caller.name().is_empty()
     }
@@ -353,8 +355,10 @@ pub struct RuleMatch {
     pub why: Option<&'static str>,
 }
 
-/// Returns all rules about this item, caller, profile and annotations, in the order in which they
-/// count; for displays.
+/// Returns the rules about this item, caller, profile and annotations, for displays: deny rules,
+/// then ask rules, then allow rules. Each tells whether it matches; rules whose conditions on
+/// arguments do not hold are included. Returns none if `item` does not have this policy's rules for
+/// the action's kind and item, or if the caller has no name.
 pub fn matching_rules(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> Vec<RuleMatch> {
     if !fits(policy, item, action) {
         return Vec::new();

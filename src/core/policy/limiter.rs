@@ -32,12 +32,15 @@ pub struct Limiter {
     tables: Vec<Vec<Arc<BucketTable>>>,
 }
 
-/// The draws of one call.
+/// The use of limits by one call that they admitted. Dropping it frees the call's concurrency slots
+/// only: its draws from rates and daily quotas are given back by the lease, or without one by
+/// [`Limiter::give_back`].
 #[derive(Debug, Default)]
 pub(in crate::policy) struct LimitDraws {
-    /// The slots of the call among the calls under way, if a limit counts them.
+    /// Slots in the matching limits on concurrent calls; `None` without such a limit.
     pub(in crate::policy) held: Option<CallSlots>,
-    /// The bounds that must be on disk before the call is sent.
+    /// Bounds that must be on disk before the call is sent; `None` if they are, or if buckets are
+    /// not kept on disk.
     pub(in crate::policy) lease: Option<LimitLease>,
     /// The time of the draw; `None` if no limit matches.
     pub(in crate::policy) drawn: Option<DrawTime>,
@@ -50,7 +53,7 @@ pub(in crate::policy) struct DrawTime {
     stamp: PolicyStamp,
 }
 
-/// The reason why a call took nothing.
+/// The reason why a call is refused. It has drawn from no limit then.
 #[derive(Debug)]
 pub(in crate::policy) enum LimitRefusal {
     /// The limit with the longest wait, and that wait.
@@ -104,8 +107,12 @@ impl Limiter {
         Self { stamp: policy.stamp.clone(), durable, tables: tables.collect() }
     }
 
-    /// Takes one call from every limit that matches, or from none if one refuses. `now` is the time
+    /// Draws one call from every limit that matches, or from none if one refuses. `now` is the time
     /// since 1970.
+    ///
+    /// # Errors
+    /// The limit with the longest wait, or [`LimitRefusal::Foreign`] if `policy` is not this
+    /// limiter's.
     pub(in crate::policy) fn take(
         &self,
         policy: &Policy,
@@ -131,7 +138,8 @@ impl Limiter {
         Ok(LimitDraws { drawn, ..take_all(draws, nanos(now))? })
     }
 
-    /// Gives back the draws of a call that will not be made. Does nothing if the limiter, the
+    /// Gives the draws of a call without a lease that will not be made back to rates and daily
+    /// quotas; concurrency slots are freed by [`CallSlots`]. Does nothing if the limiter, the
     /// policy or the rules are not those that the call was decided by.
     pub(in crate::policy) fn give_back(
         &self,
@@ -152,7 +160,8 @@ impl Limiter {
         }
     }
 
-    /// Returns every bucket that is on disk, for a clean stop.
+    /// Returns the buckets that are on disk, with their exact states, which are written at a clean
+    /// stop.
     pub fn used(&self) -> Vec<UsedBucket> {
         self.tables.iter().flatten().filter(|table| table.durable).flat_map(|table| table.used()).collect()
     }
@@ -180,10 +189,10 @@ impl CallerLimiter {
         Some(Self { table: Arc::new(BucketTable::new(&part, SHARD_CAPACITY, false, &HashMap::new(), 0)), meter })
     }
 
-    /// Takes a number of requests of a caller, given by its key, or of an address; all or none.
+    /// Draws a number of requests, all or none. `caller` is the caller's key, or an address.
     ///
     /// # Errors
-    /// The time to wait.
+    /// The time until the requests would be admitted.
     pub fn take(&self, caller: &str, requests: u32, now: Duration) -> Result<(), Duration> {
         let draw = BucketDraw::new(&self.table, self.meter, [caller, "", ""]).times(requests);
         take_all(vec![draw], nanos(now)).map(drop).map_err(|limited| match limited {
@@ -193,7 +202,7 @@ impl CallerLimiter {
     }
 }
 
-/// The slots of a call among the calls under way; freed on drop.
+/// The slots that a call holds in limits on concurrent calls; freed on drop.
 #[derive(Debug)]
 pub(in crate::policy) struct CallSlots(Vec<(Arc<BucketTable>, BucketKey)>);
 

@@ -38,7 +38,7 @@ pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Returns the time since then; zero for a moment in the future.
+/// Returns the time since `then`, on the monotonic clock; zero if `then` is in the future.
 pub fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)
 }
@@ -59,7 +59,9 @@ pub fn unix_millis() -> u64 {
     millis(reading().wall)
 }
 
-/// Returns the time since 1970 on the one clock that every promise in time uses ([`steady`]).
+/// Returns the time since 1970 on a clock that never goes back, even if the wall clock is set back
+/// or headend restarts. Every grant, limit, session and other lasting promise is measured on it
+/// ([`steady`]).
 pub fn since_1970() -> Duration {
     with_steady(|clock| clock.time(reading()))
 }
@@ -155,7 +157,7 @@ pub fn jitter() -> f64 {
     f64::from(u32::from_be_bytes(random())) / f64::from(u32::MAX)
 }
 
-/// Waits until then; without a time, forever.
+/// Waits until `at`, on the monotonic clock; forever for `None`.
 pub async fn sleep_until(at: Option<Instant>) {
     or_never(at.map(|at| tokio::time::sleep_until(at.into()))).await;
 }

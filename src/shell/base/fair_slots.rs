@@ -131,8 +131,8 @@ impl FairSlots {
         Some(FairSlot { slots: Arc::clone(&self.0), caller: caller.clone() })
     }
 
-    /// Queues a call; `None` if the queue has no room for it. `is_shared`: several callers may
-    /// wait.
+    /// Queues a call; `None` if the queue has no room for it. `is_shared`: there can be several
+    /// callers, so each may take only its share of the queue.
     pub fn queue(&self, caller: &CallerNumber, is_shared: bool) -> Option<QueuedCall> {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, slot) = oneshot::channel();
@@ -150,6 +150,7 @@ impl FairSlots {
     }
 
     /// Returns whether a call of this caller would get neither a slot nor room in the queue.
+    /// `is_shared`: there can be several callers, so each may take only its share of the queue.
     pub fn is_full(&self, caller: &CallerNumber, is_shared: bool) -> bool {
         let limit = self.0.queue_limit.load(Ordering::Relaxed);
         self.free() == 0 && !self.0.line.lock().has_room(caller, is_shared, limit)
@@ -254,8 +255,9 @@ impl SlotQueues {
         }
     }
 
-    /// Returns whether one more call of this caller may wait. If callers share the queue, each may
-    /// have one call in it, and more as long as those are fewer than the positions left.
+    /// Returns whether one more call of this caller may wait. If callers share the queue
+    /// (`is_shared`), each may have one call in it, and more as long as those are fewer than the
+    /// positions left.
     fn has_room(&self, caller: &CallerNumber, is_shared: bool, limit: usize) -> bool {
         let left = limit.saturating_sub(self.waiting);
         if !is_shared {

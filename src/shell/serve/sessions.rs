@@ -57,18 +57,19 @@ pub struct ClientSession {
     pub ended: CancellationToken,
 }
 
-/// The reason why a session is not found.
+/// The reason why a request gets no session.
 #[derive(Debug)]
 pub enum MissingSession {
     /// The session has ended, never existed, or belongs to another caller.
     Unknown,
-    /// The session could be revived, but there is no room for it or the store cannot be read.
+    /// There is no room for the session, its caller's access was withdrawn, or the store cannot be
+    /// read. The request may succeed later.
     NoRoom,
 }
 
 impl ClientSession {
-    /// Carries out what follows from a message that has no answer: a cancellation, or the answer to
-    /// a question.
+    /// Carries out a client's message that gets no answer: cancels a call, or passes on the answer
+    /// to a question. Ignores any other message.
     pub fn told(&self, step: ClientAction<CancellationToken>) {
         match (step, &self.client.client_requests) {
             (ClientAction::Cancel(ticket), _) => ticket.cancel(),
@@ -77,15 +78,15 @@ impl ClientSession {
         }
     }
 
-    /// Takes the right to be the session's stream; `None` if another stream has it.
+    /// Takes the right to be the session's only GET stream; `None` if another stream has it.
     pub fn stream(self: &Arc<Self>) -> Option<StreamRight> {
         let place = StreamRight(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
         let free = self.streaming.compare_exchange(0, place.1, Ordering::AcqRel, Ordering::Acquire).is_ok();
         free.then_some(place)
     }
 
-    /// Takes the right to be the session's stream for a client that resumes it, away from an
-    /// earlier holder.
+    /// Takes the right to be the session's only GET stream for a client that resumes it, even if
+    /// another stream has it.
     pub fn resumed_stream(self: &Arc<Self>) -> StreamRight {
         let place = StreamRight(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
         self.streaming.store(place.1, Ordering::Release);
@@ -107,7 +108,8 @@ impl ClientSession {
     }
 }
 
-/// The right to be a session's stream; given up on drop.
+/// The right to be a session's only GET stream; given up on drop, unless another stream has taken
+/// it.
 #[derive(Debug)]
 pub struct StreamRight(Arc<ClientSession>, u64);
 
@@ -199,7 +201,12 @@ impl ClientSessions {
         self.enter(&mut table, id, ClientContext { kept, ..client }, opened, pipe, false).ok()
     }
 
-    /// Adds a session to the table if there is room.
+    /// Creates a session and adds it to the table. If the table is full, ends the session that has
+    /// been idle longest.
+    ///
+    /// # Errors
+    /// [`MissingSession::NoRoom`] if the caller has too many sessions or its access was withdrawn,
+    /// or if no session is idle in a full table.
     fn enter(
         &self,
         table: &mut HashMap<String, Arc<ClientSession>, RandomState>,

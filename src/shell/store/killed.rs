@@ -30,7 +30,8 @@ const UPSTREAM: &str = "upstream";
 /// Number of unused things in a store at the start of each life: more than one life can use.
 pub(crate) const AT_HAND: usize = 48;
 
-/// The log of uses of a child process.
+/// The log to which a child process appends each use of a thing in its store. Children of one store
+/// share the file.
 pub(crate) struct UseLog(fs::File);
 
 impl UseLog {
@@ -57,7 +58,7 @@ pub(crate) fn run_until_killed<F: Future<Output = ()>>(work: impl FnOnce(PathBuf
     drop(std::io::stdin().read_to_end(&mut Vec::new()));
 }
 
-/// Reads all uses so far.
+/// Reads the uses that all children of a store have logged so far.
 pub(crate) fn read_uses(dir: &Path) -> Vec<String> {
     fs::read_to_string(dir.join(UPSTREAM)).unwrap().lines().map(str::to_owned).collect()
 }
@@ -72,7 +73,9 @@ pub(crate) fn kill_1000(test: &str, check: impl Fn(&Path, usize) -> usize + Sync
     assert!(used > KILLS / 10, "{used} uses: the processes are killed before they do anything");
 }
 
-/// Runs all lives of one store; returns the number of uses.
+/// Runs all lives of one store in a new folder: in each, starts [`AT_ONCE`] children and kills them
+/// at random moments. Calls `check` as [`kill_1000`] says. Returns the number of uses that the
+/// children logged.
 fn run_lives(test: &str, check: &impl Fn(&Path, usize) -> usize) -> usize {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(UPSTREAM), "").unwrap();

@@ -217,7 +217,9 @@ impl PinRecord {
         self.visible() == Some(reading.launch) && self.confirmed.takes(reading, is_for_all)
     }
 
-    /// For a launch: returns the confirmations after this reading.
+    /// For a launch: returns its confirmations after its server has listed all of its tools. Only
+    /// the launch that `visible` returns gains confirmations; for another launch they stay as they
+    /// are.
     pub(in crate::store) fn after(&self, reading: ToolListing) -> ConfirmedLaunches {
         if self.visible() == Some(reading.launch) { self.confirmed.after(reading) } else { self.confirmed }
     }

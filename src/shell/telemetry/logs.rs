@@ -139,7 +139,8 @@ struct EscapingWriter {
 }
 
 impl Write for EscapingWriter {
-    /// Writes one whole line, which is how the subscriber calls it.
+    /// Escapes the hidden characters of a line, and appends it to the sink, which may drop it.
+    /// Never fails. The subscriber passes one whole line per call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.sink.line(&escaped(line, self.colours));
         Ok(line.len())

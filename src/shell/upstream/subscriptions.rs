@@ -33,14 +33,14 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a server may take to confirm a subscription.
 const CONFIRM: Duration = Duration::from_secs(5);
-/// The reason why a resource is not watched.
+/// The reason why headend cannot subscribe to a resource at its server.
 #[derive(Debug)]
 pub enum WatchFailure {
     /// The server does not send updates for this resource.
     NotOffered,
     /// The server's own error.
     Refused(RawJson),
-    /// The server did not answer.
+    /// The request failed, or the server did not answer within `CONFIRM`.
     Silent,
 }
 

@@ -8,7 +8,7 @@ use crate::policy::chain::{BadRecord, ChainHead, ChainVerifier, LogSettings, Rec
 use crate::policy::{Digest, RecordRemoval};
 use crate::store::port::AuditHead;
 
-/// Most readings of a chain whose oldest files are removed meanwhile.
+/// How often a chain is read again because its oldest files are removed meanwhile, at most.
 const REMOVALS: usize = 50;
 
 /// A record that is known from elsewhere, written as `CHAIN:SEQ:HASH`; the log must have it.
@@ -122,11 +122,16 @@ fn removal_head(removal: &RecordRemoval) -> ChainHead {
     ChainHead { seq: removal.until, hash: removal.hash }
 }
 
-/// Verifies one chain, which may be written meanwhile.
+/// Reads and verifies the files of one chain, which may be written meanwhile. `known` are records
+/// that the chain must have, and the settings whose key signs removals. With `archived`, the chain
+/// may begin with any record.
 ///
-/// A first defect may be half a write or its undoing, so the chain is read a second time. It is
-/// read again as long as its oldest files are removed meanwhile, [`REMOVALS`] times at most. A real
-/// defect stays.
+/// A first defect may be half a write or its undoing, so the chain is listed and read a second
+/// time. It is read again as long as its oldest files are removed meanwhile, [`REMOVALS`] times at
+/// most. A real defect stays, and is in the report.
+///
+/// # Errors
+/// When a file cannot be read.
 fn verify_chain(
     folder: &LogFolder,
     chain: &str,
@@ -154,8 +159,9 @@ fn verify_chain(
     verify_once(folder, chain, &segments, known, archived)
 }
 
-/// Verifies one chain by one reading; allows it to begin after removals that the chain itself
-/// records.
+/// Verifies one chain without a retry. If its first records are missing and it records their
+/// removal itself, reads it once more and allows it to begin after that removal. Parameters and
+/// errors are those of [`verify_chain`].
 fn verify_once(
     folder: &LogFolder,
     chain: &str,
@@ -184,12 +190,13 @@ fn verify_once(
     Ok(if again.verdict.is_ok() || !lacks_its_beginning(&again) { again } else { report })
 }
 
-/// Returns true if the defect is that the chain begins later than with its first record.
+/// Returns true if the chain's defect is that records are missing before its first one.
 fn lacks_its_beginning(report: &ChainReport) -> bool {
     report.verdict.as_ref().is_err_and(|bad| bad.what == RecordDefect::Removed { from: 1 })
 }
 
-/// Reads segments with a verifier, and collects the removals that they tell of.
+/// Passes the lines of the segments to the verifier, and reports its verdict and the removals that
+/// the lines record. With `form`, only removals with the installation's MAC are collected.
 fn read_segments(
     folder: &LogFolder,
     chain: &str,

@@ -92,13 +92,15 @@ impl TaskRequests {
         self.way.handle.call(&self.way.link, &self.way.permit, outgoing, &ParamHeaders::default())
     }
 
-    /// Cancels the task at the server. Nothing depends on the answer.
+    /// Asks the server to cancel the task, and waits for the answer for [`FAREWELL`] at most. The
+    /// answer is ignored.
     async fn cancel(&self, id: &str) {
         let mut exchange = self.send(Method::TasksCancel, id, None);
         drop(tokio::time::timeout(FAREWELL, exchange.outcome()).await);
     }
 
-    /// Cancels a call that no client waits for, once its answer has named a task.
+    /// Waits for the answer to a call that no client waits for, for [`FAREWELL`] at most, and
+    /// cancels the task if the answer names one.
     async fn abandon(&self, mut call: SentCall, era: Era) {
         let answered = tokio::time::timeout(FAREWELL, call.outcome()).await;
         if let Ok(CallOutcome::Result { raw, .. }) = answered
@@ -109,7 +111,8 @@ impl TaskRequests {
     }
 }
 
-/// Declines these questions of a client's own task. The client polls the task again in any case.
+/// Declines the questions with these keys, which a client's own task asks, in the background. The
+/// answer is ignored, since the client polls the task again in any case.
 pub(crate) fn decline_questions<'k>(
     way: CallRoute,
     call: &OutgoingCall,
@@ -129,18 +132,19 @@ pub(crate) fn decline_questions<'k>(
     });
 }
 
-/// A call and the task that it may become.
+/// A call that its server may turn into a task, followed until its outcome. Dropping it before
+/// cancels the task or abandons the call, in the background.
 #[derive(Debug)]
 pub struct TaskExchange {
     following: FollowedCall,
-    /// The request that is under way.
+    /// The call or the request about its task that is under way; `None` between two polls.
     sent: Option<SentCall>,
-    /// Taken when the value is dropped.
+    /// The sender of the task's requests; `None` only while the value is dropped.
     errands: Option<TaskRequests>,
 }
 
 impl TaskExchange {
-    /// Starts a call that may become a task.
+    /// Sends a call, telling the server that it may become a task.
     pub fn start(way: CallRoute, terms: ElicitationTerms, mut outgoing: OutgoingCall, headers: &ParamHeaders) -> Self {
         let era = way.link.agreed().revision.era();
         let terms = ElicitationTerms { offered: InputKinds::of(outgoing.capabilities.as_ref()), ..terms };

@@ -156,8 +156,8 @@ impl AccessToken {
 }
 
 impl TokenKeeper {
-    /// Creates the keeper of an upstream behind a URL; `None` if the configuration has a
-    /// credential.
+    /// Creates the token keeper of an upstream; `None` if the upstream is not behind a URL, or if
+    /// the configuration has a credential for it.
     pub fn of(
         spec: &UpstreamSettings,
         parts: &LoginServices,
@@ -321,7 +321,7 @@ impl TokenKeeper {
         }
     }
 
-    /// Returns information about the login for operators.
+    /// Returns information about the login for operators; `None` unless a token is in use.
     pub fn view(&self) -> Option<UpstreamLoginView> {
         let state = self.state.load();
         let TokenState::Token(token) = &**state else { return None };
@@ -345,7 +345,8 @@ impl TokenKeeper {
         rejected.is_some_and(|(which, until)| which == version && clock::now() < until)
     }
 
-    /// Gets a token other than `worn`, once for all requests that wait.
+    /// Starts to get a token other than `worn`, or joins the attempt under way: one attempt serves
+    /// all requests that wait.
     fn renew(self: &Arc<Self>, worn: Option<u64>) -> SharedWork {
         self.flight.join((&self.tasks, &self.stop), || {
             let keeper = Arc::clone(self);
@@ -358,7 +359,8 @@ impl TokenKeeper {
         })
     }
 
-    /// Returns the reason why no server is asked for a token at the moment.
+    /// Returns the reason why a renewal has to wait after one that failed; `None` if one may be
+    /// tried now.
     fn rest(&self) -> Option<String> {
         let inner = self.inner.lock();
         inner.rest.as_ref().filter(|(until, _)| clock::now() < *until).map(|(_, why)| why.clone())
@@ -370,7 +372,9 @@ impl TokenKeeper {
         if self.terms.kind() == AuthKind::OAuth { None } else { self.rest() }
     }
 
-    /// Records that no authorization server could be asked; the next attempt has to wait.
+    /// Handles a renewal that found no authorization server: makes the next attempt wait, records
+    /// the failure in the audit log, metrics and health, may log it, and returns the error for the
+    /// request.
     fn failed(&self, error: &dyn fmt::Display) -> HttpError {
         let why = format!("the login cannot be renewed: {error}");
         let mut inner = self.inner.lock();
@@ -397,7 +401,7 @@ impl TokenKeeper {
         self.state.store(Arc::new(state));
     }
 
-    /// Puts a token in use.
+    /// Puts the token of a login in use, and forgets earlier failed renewals.
     fn adopt(&self, version: u64, login: UpstreamLogin) -> Result<(), HttpError> {
         let token = AccessToken::of(version, login, clock::since_1970());
         let token = token.ok_or_else(|| HttpError::NoToken("the token is no HTTP header".to_owned()))?;
@@ -408,15 +412,16 @@ impl TokenKeeper {
         Ok(())
     }
 
-    /// Marks the login as expired.
+    /// Marks the login as expired, for requests and in the upstream's health, and returns the error
+    /// for the request.
     fn expired(&self, why: &str) -> HttpError {
         self.enter(TokenState::Expired);
         self.health.stands(CredentialStanding::LoginExpired, || why.to_owned());
         HttpError::Unadmitted(CredentialStanding::LoginExpired, StatusCode::UNAUTHORIZED)
     }
 
-    /// Returns whether another process with this store has logged in meanwhile; then the next
-    /// request uses that login.
+    /// Reads the store, and returns whether it has a usable login, which another process may have
+    /// made. If so, the next request reads and uses it.
     pub async fn has_login(&self) -> bool {
         let Some(logins) = &self.parts.logins else { return false };
         let held = logins.get(&self.key).await.ok().flatten();

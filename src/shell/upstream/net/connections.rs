@@ -142,7 +142,8 @@ impl PlainConnections {
 }
 
 impl IdleConnections {
-    /// Takes the connection that was used last, unless it was idle for too long.
+    /// Removes and returns the connection that was used last. If it was idle for too long, closes
+    /// all idle connections and returns `None`.
     fn take(&self) -> Option<Box<HttpConnectionState>> {
         let mut state = self.state.lock();
         let (since, connection) = state.connections.pop()?;
@@ -156,7 +157,8 @@ impl IdleConnections {
         None
     }
 
-    /// Keeps a connection for the next request if it can be used again.
+    /// Keeps a connection for the next request, and starts the task that closes idle ones if none
+    /// runs. Closes the connection if it cannot be used again or if enough are idle.
     fn put(self: &Arc<Self>, mut connection: Box<HttpConnectionState>) {
         // After the end of the runtime, no task could close the connection later.
         if Handle::try_current().is_err() || !connection.is_free() {
@@ -175,7 +177,7 @@ impl IdleConnections {
         }
     }
 
-    /// Closes connections whose time is over. Returns whether others are left.
+    /// Closes connections that were idle for too long. Returns whether others are left.
     fn close_late(&self) -> bool {
         let now = clock::now();
         let mut state = self.state.lock();
@@ -261,7 +263,9 @@ impl std::fmt::Debug for HttpConnectionState {
 }
 
 impl HttpConnectionState {
-    /// Polls a request or body on this connection, and the connection for it.
+    /// Polls `wanted`, a request or body on this connection, and polls the connection itself, which
+    /// carries its bytes. `driven` says which is polled first. `driver` becomes `None` if the
+    /// connection has ended.
     fn poll<T>(
         &mut self,
         cx: &Context<'_>,
@@ -281,7 +285,7 @@ impl HttpConnectionState {
         })
     }
 
-    /// Returns whether the connection can take the next request.
+    /// Polls the connection if it is busy, and returns whether it can take the next request.
     fn is_free(&mut self) -> bool {
         let Self { driver, bell, waker, sender } = self;
         bell.turn(|| {
@@ -293,7 +297,8 @@ impl HttpConnectionState {
     }
 }
 
-/// Polls the connection. Its errors are reported to its request or body.
+/// Polls the connection, and drops it if it has ended. Errors of the connection reach its request
+/// or body.
 fn drive(driver: &mut Option<ConnectionDriver>, cx: &mut Context<'_>) {
     if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(cx).is_ready()) {
         *driver = None;
@@ -315,8 +320,9 @@ impl AnswerBody {
         Self { incoming: Some(incoming), lent: None }
     }
 
-    /// Returns the part that has not arrived yet; `None` if the end has arrived, after which the
-    /// connection can be reused.
+    /// Reads and discards the frames that have arrived, `MOST_FRAMES` at most. Returns the body
+    /// if it waits for more. Returns `None` if it has ended or failed, or after that many frames;
+    /// the connection is reused then if hyper has all of the answer, and closed if not.
     pub fn into_rest(mut self) -> Option<Self> {
         if self.is_end_stream() {
             return None;
