@@ -282,7 +282,8 @@ struct JsonArgs {
     json: bool,
 }
 
-/// Parses the arguments of the process and runs the command.
+/// Runs the command that the arguments of the process name, and returns its exit code. On Linux,
+/// runs the guard of an upstream's program instead if the arguments ask for one.
 pub(crate) fn run() -> ExitCode {
     #[cfg(target_os = "linux")]
     if let Some(done) = guard::watch::run_if_asked(std::env::args_os()) {
@@ -297,7 +298,8 @@ pub(crate) fn run() -> ExitCode {
     run_as(std::env::args_os())
 }
 
-/// Runs the command that these words name; the program's name is first.
+/// Parses these words, of which the first is the program's name, runs the command, and prints its
+/// error. Returns after the databases of the process are closed, or their time is over.
 pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
     let mut command = help::command(CommandLine::command());
     let parsed = command.try_get_matches_from_mut(words);

@@ -132,8 +132,9 @@ fn approve(common: &CommonOptions, result: &RawObject) -> Result<bool, CommandFa
     }
 }
 
-/// Returns the command that approves the call. It is shown only on a terminal, so that a model that
-/// reads the output is not led to run it.
+/// Returns the command that approves the call, as the refusal in the result's `_meta` states it;
+/// `None` if the result is no refusal for lack of an approval. To be shown only on a terminal, so
+/// that a model that reads the output is not led to run it.
 fn approve_command(result: &RawObject) -> Option<String> {
     approval(result)?.string("command")
 }

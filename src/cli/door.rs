@@ -34,13 +34,14 @@ pub(super) struct DaemonTarget {
 #[derive(Debug)]
 pub(super) enum AttachError {
     Away(DaemonUnavailable),
-    /// A daemon answers that runs with another configuration file than this command.
+    /// A daemon answers, but runs with another configuration file than this command; `text` says
+    /// so.
     Other {
         text: String,
     },
 }
 
-/// The server of a host's lines.
+/// The server that answers the lines of a host on stdin.
 #[derive(Debug)]
 pub(super) enum LineServer<D> {
     /// The daemon, with the connection to it.
@@ -63,7 +64,8 @@ impl DaemonTarget {
         Self { common: common.clone(), profile, config }
     }
 
-    /// Connects to the daemon. Blocks.
+    /// Tries once to connect to the daemon, and compares its configuration with the one that it
+    /// must have. Blocks.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -78,11 +80,18 @@ impl DaemonTarget {
         }
     }
 
-    /// Decides which server the host gets: the daemon, if it answers within `patience` and
-    /// [`START_WAIT`]. `is_held` says whether a daemon has the state directory. Blocks.
+    /// Decides which server the host gets. Blocks for as long as it waits: the shorter of
+    /// [`START_WAIT`] and `patience` at most, and one attempt more.
+    ///
+    /// A daemon that answers is attached. If none answers although `is_held` says that a daemon has
+    /// the state directory, attempts are repeated until the end of the wait. Without a daemon, a
+    /// stand-in serves if the socket was named or the directory is still held, else the whole
+    /// gateway in this process. That gateway also serves if the daemon has another configuration
+    /// and no socket was named.
     ///
     /// # Errors
-    /// 69 when the daemon that was named, or that has the state directory, refuses.
+    /// 69 if the daemon at a named socket, or the daemon that has the state directory, refuses, and
+    /// if the daemon at a named socket has another configuration.
     pub(super) fn choose(
         &self,
         is_held: impl Fn() -> bool,
@@ -122,8 +131,8 @@ impl DaemonTarget {
     }
 }
 
-/// Decides as [`DaemonTarget::choose`] does, with the daemon and the clock replaced by closures.
-/// `is_named` says whether the socket was named.
+/// Decides as [`DaemonTarget::choose`] does. `knock` tries to connect, `pause` waits for the next
+/// attempt, `is_over` tells the end of the wait, `is_named` whether the socket was named.
 fn choose<D>(
     is_named: bool,
     is_over: impl Fn() -> bool,

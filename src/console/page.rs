@@ -140,7 +140,7 @@ fn waits(upstream: &UpstreamView, health: &HealthView) -> String {
     format!("{} for {}{next}{advice}.", capitalised(upstream.state.into_str()), span(health.since_seconds))
 }
 
-/// The row of a decision.
+/// The table row of a decision about a call.
 #[derive(Debug)]
 pub(crate) struct DecisionTableRow {
     pub(crate) at: DisplayTime,
@@ -174,7 +174,8 @@ impl DecisionTableRow {
     }
 }
 
-/// The row of a block, which refuses calls for a while.
+/// The table row of a block: the refusal of one caller's calls of an item for a while, for example
+/// after an operator's denial.
 #[derive(Debug)]
 pub(crate) struct BlockRow {
     pub(crate) id: String,
@@ -198,7 +199,7 @@ impl BlockRow {
     }
 }
 
-/// The row of a grant.
+/// The table row of a grant.
 #[derive(Debug)]
 pub(crate) struct GrantTableRow {
     pub(crate) id: String,
@@ -284,7 +285,8 @@ impl WaitingPin {
         pin.is_new || (pin.waiting.is_some() && pin.state != PinState::Rejected)
     }
 
-    /// Compares the waiting text of a pin with the approved one; `None` if nothing waits.
+    /// Builds the view of a pin that waits for a review: the changes from its approved text, or the
+    /// whole text of a new item. Returns `None` if no text waits.
     pub(crate) fn new(pin: &PinView, now: SteadySeconds) -> Option<Self> {
         let waiting = pin.waiting.as_ref().or_else(|| pin.approved.as_ref().filter(|_| pin.is_new))?;
         let waiting = &*indented(waiting);
@@ -419,7 +421,7 @@ pub(crate) struct ClosedApprovalPage {
 }
 
 impl ClosedApprovalPage {
-    /// Makes the page; `ending` is `None` if the id is unknown.
+    /// Builds the page of the approval `id`; `ending` is `None` if the id is unknown.
     pub(crate) fn new(frame: PageFrame, id: &str, ending: Option<consent::ApprovalEnd>, is_late: bool) -> Self {
         let unknown = (
             "Not known",

@@ -22,7 +22,8 @@ use crate::store::directory::StateDir;
 use crate::telemetry::logs;
 use crate::upstream::process::usage;
 
-/// Longest wait of a scrape for the one before it, and again for files and processes.
+/// Longest wait of a scrape for the one before it, and again for reading files and processes. After
+/// that the page shows their numbers of an earlier scrape.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sources of the metrics page.

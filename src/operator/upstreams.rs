@@ -197,7 +197,8 @@ const fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Finds a running upstream by name; refused if there is none.
+/// Returns the handle of an enabled upstream by name, whatever its state; a refusal if no enabled
+/// upstream has that name.
 pub(super) fn find(service: &Service, name: &str) -> Result<Arc<UpstreamHandle>, OperatorRefusal> {
     let snapshot = service.snapshots.load_full();
     let found = snapshot.handles.iter().find(|handle| handle.name.as_str() == name).cloned();
@@ -211,7 +212,7 @@ pub(crate) fn all(snapshot: &Snapshot) -> Vec<UpstreamView> {
     running.chain(snapshot.config.disabled.iter().map(|spec| disabled(snapshot, spec))).collect()
 }
 
-/// Returns everything about the upstream `name`, running or switched off; `None` if there is no
+/// Returns everything about the upstream `name`, enabled or switched off; `None` if there is no
 /// such upstream or the configuration file disables it.
 pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> {
     let Some(index) = snapshot.handles.iter().position(|handle| handle.name.as_str() == name) else {
@@ -363,7 +364,7 @@ fn name(list: ItemList) -> String {
     if list == ItemList::Templates { "resource-templates" } else { list.member() }.to_owned()
 }
 
-/// Rounds up to whole seconds.
+/// Returns a wait in whole seconds, rounded up.
 const fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + if wait.subsec_nanos() > 0 { 1 } else { 0 }
 }
@@ -402,8 +403,8 @@ pub(super) async fn restart(
     })
 }
 
-/// Switches an upstream off until the daemon ends, or on again by a restart. Returns `None` after
-/// switching off.
+/// Switches an upstream off until the daemon ends, or on again by [`restart`], whose result it
+/// returns. Returns `None` after switching off.
 pub(super) async fn switch(
     service: &Service,
     orders: &mpsc::Sender<SupervisorOrder>,
@@ -420,7 +421,8 @@ pub(super) async fn switch(
     Ok(None)
 }
 
-/// Returns the refusal for orders that the supervisor no longer takes.
+/// Returns the refusal of an order that the supervisor no longer takes, because the gateway is
+/// shutting down.
 fn shutting_down() -> OperatorRefusal {
     OperatorRefusal::refused("the gateway is shutting down")
 }

@@ -1,4 +1,4 @@
-//! Daemons on a stage.
+//! Runs daemons and commands of `headend` on a stage, in the process of the test.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -31,12 +31,13 @@ use crate::serve::http_server::serve_connection;
 use crate::serve::pages;
 
 impl TestHome {
-    /// Runs `headend` to its end, in a thread beside.
+    /// Runs a command of `headend` to its end in a thread of this process, and returns its output.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.run_in(args, &[])
     }
 
-    /// Runs a command with these variables as well.
+    /// Runs a command of `headend` as [`Self::run`] does, with these environment variables besides
+    /// those of the world.
     pub(crate) fn run_in(&self, args: &[&str], more: &[(String, String)]) -> Output {
         let surroundings = Surroundings::of(self.environment().into_iter().chain(more.iter().cloned()));
         let words: Vec<_> = std::iter::once("headend").chain(args.iter().copied()).map(Into::into).collect();
@@ -52,7 +53,7 @@ impl TestHome {
 }
 
 impl GatewaySetup {
-    /// Starts the daemon.
+    /// Writes the world's files and starts the daemon on the stage.
     pub(crate) fn start(self) -> Gateway {
         let environment = self.environment.clone();
         let (world, config) = self.write();
@@ -67,7 +68,8 @@ pub(crate) fn status_of(gateway: &Gateway, name: &str) -> Value {
     status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
 }
 
-/// The number of the program behind an upstream that the fake plays.
+/// Returns the process number that the fake program of an upstream states, which a call of its tool
+/// `env` reads.
 pub(crate) fn upstream_pid(gateway: &Gateway, name: &str) -> u32 {
     let text = gateway.modern().call(&format!("{name}__env"), serde_json::json!({})).text();
     let said: Value = serde_json::from_str(&text).unwrap();
@@ -94,7 +96,8 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a daemon with that file in that world; the words are always `serve`.
+    /// Starts a daemon with that configuration file in that world, and serves its listeners. `more`
+    /// is environment variables; the words are always `serve`. Panics if the daemon does not start.
     pub(crate) fn start(world: TestHome, config: Option<PathBuf>, words: &[&str], more: &[(String, String)]) -> Self {
         assert_eq!(words, ["serve"], "a stage has no other daemon");
         let config = config.unwrap();
@@ -131,27 +134,27 @@ impl Gateway {
         self.console
     }
 
-    /// The bearer token, when there is one.
+    /// Returns the bearer token of clients, if the world has one.
     pub(crate) fn token(&self) -> Option<String> {
         self.world.token()
     }
 
-    /// A new client of that era.
+    /// Creates an HTTP client of that era.
     pub(crate) fn client(&self, era: ClientEra) -> Mcp {
         Mcp::http(self.address, self.token(), era)
     }
 
-    /// A client that speaks 2025-11-25.
+    /// Creates an HTTP client that speaks 2025-11-25.
     pub(crate) fn legacy(&self) -> Mcp {
         self.client(ClientEra::LEGACY)
     }
 
-    /// A client that speaks 2026-07-28.
+    /// Creates an HTTP client that speaks 2026-07-28.
     pub(crate) fn modern(&self) -> Mcp {
         self.client(ClientEra::Modern)
     }
 
-    /// A host on pipes.
+    /// Creates a host that talks to `headend stdio` over pipes.
     pub(crate) fn pipe(&self) -> Pipe {
         Pipe::of(self)
     }
@@ -161,7 +164,8 @@ impl Gateway {
         self.wait_for_tools_within(Duration::from_secs(60), names);
     }
 
-    /// [`Gateway::wait_for_tools`] for upstreams that are slow to start.
+    /// Waits for tools as [`Gateway::wait_for_tools`] does, but for as long as `patience`: for
+    /// upstreams that are slow to start.
     pub(crate) fn wait_for_tools_within(&self, patience: Duration, names: &[&str]) {
         let mut client = self.modern();
         within(patience, &format!("all of {names:?} are listed"), || {
@@ -191,7 +195,7 @@ impl Gateway {
         self.inner().service.approvals.db().unwrap().refuse_writes(on);
     }
 
-    /// The metrics page.
+    /// Reads the metrics page.
     pub(crate) fn scrape(&self) -> String {
         let address = self.metrics.expect("metrics are on");
         let answer = super::http::get(address, "/metrics").unwrap();
@@ -199,8 +203,9 @@ impl Gateway {
         answer.text()
     }
 
-    /// Sends it SIGTERM, SIGHUP or SIGKILL. A killed one leaves its state as it is at that moment;
-    /// its parts in memory end as after a second SIGTERM.
+    /// Does to the daemon what SIGTERM, SIGHUP or SIGKILL does, without waiting for its end. A
+    /// killed daemon leaves the state directory as it is at that moment; its parts in memory end as
+    /// after a second SIGTERM.
     pub(crate) fn signal(&mut self, signal: Signal) {
         let daemon = Arc::clone(self.inner());
         if signal == Signal::HUP {
@@ -219,7 +224,8 @@ impl Gateway {
         self.ending = Some(stage().runtime.spawn(async move { daemon.shut_down(&hurry).await }));
     }
 
-    /// Waits for its end, at most that long.
+    /// Waits until the daemon that was told to stop has ended, at most that long; `None` if the
+    /// time is over. After a kill, puts back the state directory of the moment of the kill.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let ending = self.ending.as_mut().expect("it was told to end");
         let ended = block_on(async { tokio::time::timeout(patience, ending).await });
@@ -238,7 +244,7 @@ impl Gateway {
         Some(ExitStatus::default())
     }
 
-    /// Ends the daemon as SIGTERM does, and waits for its end.
+    /// Ends the daemon as SIGTERM does, and waits for its end; does nothing if it has ended.
     pub(crate) fn stop(&mut self) {
         if self.daemon.is_some() {
             if self.ending.is_none() {
@@ -256,7 +262,7 @@ impl Gateway {
         Self::start(world, Some(config), &["serve"], &environment)
     }
 
-    /// Number of programs of an upstream that run.
+    /// Returns the number of programs of an upstream that run.
     pub(crate) fn programs(&self, upstream: &str) -> usize {
         super::program::number(upstream)
     }

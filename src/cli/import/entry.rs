@@ -38,7 +38,7 @@ pub(super) fn names_of<'b>(blocks: impl Iterator<Item = &'b UpstreamBlock>) -> S
     blocks.map(|block| block.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The input of a block.
+/// The settings of one host's server from which a block is built.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockSource<'a> {
     pub(super) parts: &'a LaunchParts,
@@ -53,7 +53,7 @@ struct BlockWriter<'a> {
     from: BlockSource<'a>,
     names: &'a mut ImportNames,
     block: UpstreamBlock,
-    /// Whether the text that was written last contains a variable.
+    /// True if a text converted since the last command contains a variable, which needs `expand`.
     expands: bool,
 }
 
@@ -147,7 +147,7 @@ impl BlockWriter<'_> {
         }
     }
 
-    /// Writes one key.
+    /// Adds a line with one key and its TOML value to the table.
     fn line(&mut self, key: &str, value: &str) {
         self.block.text.push_str(&format!("{key} = {value}\n"));
     }
@@ -190,7 +190,8 @@ impl BlockWriter<'_> {
         }
     }
 
-    /// Collects the tools that run without approval in the host.
+    /// Collects the patterns of tools that run without approval in the host. Adds a remark about
+    /// tools whose names no rule can have.
     fn unasked(&mut self) {
         let stated = self.from.stated;
         let all = stated.unasked_all;
@@ -265,8 +266,9 @@ impl BlockWriter<'_> {
         out
     }
 
-    /// Converts a piece of a host's text to headend's notation. Lists variables that the user has
-    /// to set, and adds a reason to refuse the block if headend cannot replace the piece.
+    /// Converts one piece of a host's text to headend's notation. A variable or an input is listed
+    /// among those that the user has to set, unless it has a default; a file or an unknown variable
+    /// adds a reason to refuse the table.
     fn piece(&mut self, piece: &TemplatePiece) -> String {
         let unknown = |inside: &str| format!("`${{{inside}}}` is not replaced here; write the value in its place");
         match piece {
@@ -295,7 +297,8 @@ impl BlockWriter<'_> {
         }
     }
 
-    /// Converts environment variables or headers to TOML values.
+    /// Converts environment variables or headers to pairs of name and TOML value. Secrets become
+    /// references to variables, which are listed among those that the user has to set.
     fn values(&mut self, given: &[(String, GivenValue)], headers: bool) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         for (name, given) in given {
@@ -321,7 +324,8 @@ impl BlockWriter<'_> {
         pairs
     }
 
-    /// Converts a value that may be secret to TOML.
+    /// Converts a value to TOML: plain text as it is, and a secret, a variable, an input or a file
+    /// as a reference. Variables are listed among those that the user has to set.
     fn value(&mut self, value: &SecretCandidate<'_>, secret: bool) -> String {
         let cut = pieces(value.text, &self.from.place);
         let (prefix, last) = match cut.as_slice() {
@@ -359,8 +363,8 @@ impl BlockWriter<'_> {
         !scheme && (!secrets::in_text(prefix).is_empty() || !self.from.known.spans(prefix).is_empty())
     }
 
-    /// Makes the path of a file that the host names absolute; `None` if its base directory is not
-    /// known.
+    /// Returns the absolute path of a file that the host names; `None` if the folder that it is
+    /// relative to is unknown.
     fn file(&self, path: &str) -> Option<String> {
         let place = self.from.place;
         if let Some(below) = path.strip_prefix("~/") {
@@ -370,8 +374,9 @@ impl BlockWriter<'_> {
         absolute.is_absolute().then(|| absolute.display().to_string())
     }
 
-    /// Returns a reference to a variable for the whole value, which the user has to set; the name
-    /// of a scheme stays in front as a prefix.
+    /// Returns the TOML of a reference to an environment variable that stands for the whole secret,
+    /// and lists the variable among those that the user has to set. A scheme such as `Bearer` stays
+    /// in the reference as a prefix.
     fn whole(&mut self, value: &SecretCandidate<'_>, secret: &str) -> String {
         let schemes = ["Bearer ", "Basic ", "Token ", "token "];
         let prefix = schemes.into_iter().find(|scheme| secret.starts_with(scheme)).unwrap_or_default();
@@ -380,22 +385,24 @@ impl BlockWriter<'_> {
         reference("env", &variable, prefix)
     }
 
-    /// Returns the variable for an input of the host, and lists it, with the host's description of
-    /// the input, among those that the user has to set.
+    /// Returns the name of the environment variable that stands for an input (`${input:id}`) of the
+    /// host's file, and lists it among those that the user has to set. Its description is the
+    /// host's own text for the input, with `about` behind it, or only `about`.
     fn input(&mut self, id: &str, about: &str) -> String {
         let asked = self.from.inputs.iter().find(|(other, _)| other == id);
         let about = asked.map_or_else(|| about.to_owned(), |(_, description)| format!("{description} ({about})"));
         self.variable(id, &format!("${{input:{id}}}"), &about)
     }
 
-    /// Returns the variable for a secret, and lists it among those that the user has to set.
+    /// Returns the name of the environment variable that stands for a secret, made from `wanted`,
+    /// and lists it among those that the user has to set.
     fn variable(&mut self, wanted: &str, secret: &str, about: &str) -> String {
         let name = self.names.variable(&self.block.name, wanted, secret);
         self.export(&name, about);
         name
     }
 
-    /// Lists a variable among those that the user has to set.
+    /// Lists a variable among those that the user has to set, once.
     fn export(&mut self, name: &str, about: &str) {
         if !self.block.exports.iter().any(|(other, _)| other == name) {
             self.block.exports.push((name.to_owned(), about.to_owned()));

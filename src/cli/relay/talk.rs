@@ -94,7 +94,7 @@ impl RelayConversation {
         Self { unanswered: Some(UnansweredRequests::default()), ..Self::default() }
     }
 
-    /// Returns the bytes that wait for the daemon to come back.
+    /// Returns the number of bytes that wait for the daemon to come back.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.iter().map(Bytes::len).sum()
     }
@@ -151,13 +151,13 @@ impl RelayConversation {
         }
     }
 
-    /// Returns true if every request has its answer.
+    /// Returns true if every request of the client that is remembered has its answer.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Notes that the client's input has ended: cancels subscriptions, and answers the daemon's
-    /// open questions with an error.
+    /// Handles the end of the client's input: tells the daemon, cancels subscriptions, and answers
+    /// the daemon's open questions with an error.
     pub(super) fn end_input(&mut self, to_daemon: &mut BytesMut) {
         self.input_over = true;
         if self.daemon == DaemonState::Here {
@@ -201,8 +201,8 @@ impl RelayConversation {
         }
     }
 
-    /// Notes that the daemon went away: answers all open requests with an error, since it may have
-    /// executed them. Later lines wait.
+    /// Handles that the daemon went away: answers all open requests with an error, since it may
+    /// have executed them, and has later lines wait.
     pub(super) fn lost(&mut self, to_client: &mut BytesMut) {
         self.refuse_open(RequestFate::Unknown, to_client);
         // Requests that were answered so must not be sent again.
@@ -211,8 +211,9 @@ impl RelayConversation {
         self.asked.clear();
     }
 
-    /// Leaves the stand-in: requests without an answer wait for the daemon, and the client is told
-    /// that all lists have changed, since the daemon's may differ.
+    /// Leaves the stand-in: its unanswered requests wait for the daemon, those that were not kept
+    /// are answered with an error, and the client is told that all lists have changed, since the
+    /// daemon's may differ.
     pub(super) fn leave_stand_in(&mut self, to_client: &mut BytesMut) {
         let UnansweredRequests { lines, .. } = self.unanswered.take().unwrap_or_default();
         let resent: HashSet<&IdKey> = lines.iter().map(|(key, _)| key).collect();
@@ -231,14 +232,16 @@ impl RelayConversation {
         }
     }
 
-    /// Refuses all waiting requests, and those that follow until a daemon is found.
+    /// Answers all open requests with an error, drops the lines that wait, and has later requests
+    /// refused until a daemon is found.
     pub(super) fn give_up_waiting(&mut self, to_client: &mut BytesMut) {
         self.refuse_open(RequestFate::NotMade, to_client);
         self.waiting.clear();
         self.daemon = DaemonState::Lost;
     }
 
-    /// Continues with a new daemon: repeats the handshake, then sends the waiting lines.
+    /// Continues with a new daemon: repeats the handshake, unless it waits itself, then sends the
+    /// waiting lines, and tells the daemon if the client's input has ended.
     pub(super) fn found(&mut self, to_daemon: &mut BytesMut) {
         self.daemon = DaemonState::Here;
         let waiting = std::mem::take(&mut self.waiting);
@@ -256,13 +259,14 @@ impl RelayConversation {
         }
     }
 
-    /// Answers all open requests at the end of the relay.
+    /// Answers all open requests of the client with an error, at the end of the relay.
     pub(super) fn end(&mut self, to_client: &mut BytesMut) {
         let fate = if self.daemon == DaemonState::Here { RequestFate::Unknown } else { RequestFate::NotMade };
         self.refuse_open(fate, to_client);
     }
 
-    /// Answers all open requests with an error.
+    /// Answers all open requests of the client with an error that states `fate`, and forgets them,
+    /// the open subscriptions, and the handshake if it was among them.
     fn refuse_open(&mut self, fate: RequestFate, to_client: &mut BytesMut) {
         self.listens.clear();
         for (key, id) in std::mem::take(&mut self.open) {
@@ -277,7 +281,7 @@ impl RelayConversation {
     }
 }
 
-/// Returns the id of the request that a cancellation names.
+/// Returns the key of the request that a cancellation names.
 fn cancelled(notice: &Notification) -> Option<IdKey> {
     let params = notice.params.as_ref().and_then(|params| RawObject::parse(params).ok())?;
     params.get("requestId").cloned().and_then(ClientId::from_raw).map(|id| id.key())
@@ -288,7 +292,7 @@ fn parsed(line: &Bytes) -> Option<Message> {
     Message::parse(&Frame::from_upstream(line.clone()).ok()?).ok()
 }
 
-/// Adds a line to a buffer.
+/// Adds a line and its line break to a buffer.
 fn push(out: &mut BytesMut, line: &[u8]) {
     out.extend_from_slice(line);
     out.extend_from_slice(b"\n");

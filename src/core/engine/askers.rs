@@ -27,7 +27,8 @@ use crate::wire::digest::Digest;
 /// Most items of one upstream that are remembered. If there are more, all of its items count as
 /// suspects; if more than these ask after their calls, all count as late.
 const MAX_ITEMS: usize = 1024;
-/// Most puzzles that are remembered at a time. Suspects of further ones stay suspects.
+/// Most groups of unexplained questions that are remembered at a time, each with its suspects.
+/// Suspects of further groups stay suspects, since no later question can clear them.
 const MAX_PUZZLES: usize = 32;
 
 /// An item in its current definition.
@@ -89,7 +90,7 @@ pub struct AskerRegistry {
     book: Mutex<ConductBook>,
 }
 
-/// The conduct of items, and the questions that are not explained yet.
+/// The conduct of items, and the questions that cannot be told to be of one item yet.
 #[derive(Debug, Default)]
 struct ConductBook {
     /// The conduct of each item, with the definition that it was seen at.
@@ -101,7 +102,8 @@ struct ConductBook {
     any_may_be_late: bool,
 }
 
-/// Questions that could not be tied, and the calls of unknown conduct that may have asked them.
+/// Questions that could not be tied to a call, and the items of unknown conduct whose calls may
+/// have asked them. Solved once items that are known to ask explain all of the questions.
 #[derive(Debug)]
 struct Puzzle {
     /// Number of questions that the suspects must have asked.
@@ -154,8 +156,8 @@ impl AskerRegistry {
         names
     }
 
-    /// Notes that a question was tied to a call of that item, which may clear other suspects.
-    /// Returns the lesson if it is new.
+    /// Records that a question was tied to a call of that item: its calls take turns from now on,
+    /// and suspects that this explains are cleared. Returns the lesson if it is new.
     pub(crate) fn asked(&self, item: &DefinedItem) -> Option<ConductLesson> {
         let mut book = self.book.lock();
         let is_new = !matches!(book.conduct(item), Some(ItemConduct::Asks | ItemConduct::Late));
@@ -167,10 +169,10 @@ impl AskerRegistry {
         is_new.then(|| ConductLesson::Asks(item.clone()))
     }
 
-    /// Notes that so many questions could not be tied, and that each belongs to one of these calls.
-    /// Each call of an item that is known to ask explains one of them. If questions are left, the
-    /// items of the other calls become suspects; a single such item is known to ask. Returns what
-    /// was learned.
+    /// Records that so many questions could not be tied, and that each belongs to one of these
+    /// calls, given by their items. Each call of an item whose calls take turns already explains
+    /// one of them. If questions are left, the items of the other calls become suspects; a single
+    /// such item is known to ask. Returns what was learned.
     pub(crate) fn suspect<'i>(
         &self,
         questions: usize,
@@ -204,8 +206,8 @@ impl AskerRegistry {
         Some(lesson)
     }
 
-    /// Notes that a question came after the last call, one of that item, was answered. Returns the
-    /// lesson if it is new.
+    /// Records that a question came after the last call, one of that item, was answered: its calls
+    /// take turns from now on, and its late questions are refused. Returns the lesson if it is new.
     pub(crate) fn late(&self, item: &DefinedItem) -> Option<ConductLesson> {
         let mut book = self.book.lock();
         if book.conduct(item) == Some(ItemConduct::Late) {
@@ -246,8 +248,8 @@ impl ConductBook {
         self.items.insert(key, (item.definition, conduct));
     }
 
-    /// Applies to all puzzles that the item asks. Clears the other suspects of each puzzle that
-    /// this explains.
+    /// Removes an item that is known to ask from the suspects of all puzzles, with the questions
+    /// that its calls explain. Forgets each puzzle that this solves, and clears its other suspects.
     fn solve(&mut self, asker: &DefinedItem) {
         let mut cleared = Vec::new();
         self.puzzles.retain_mut(|Puzzle { questions, suspects }| {

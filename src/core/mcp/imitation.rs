@@ -23,8 +23,8 @@ pub(crate) fn has_gateway_name(value: &RawJson) -> bool {
     found
 }
 
-/// Reports whether a text has the gateway's name as people read it, or changes the direction of
-/// its letters.
+/// Reports whether a text has the gateway's name as people read it, so also in look-alike or spaced
+/// letters, or changes the direction of its letters.
 fn text_has_gateway_name(text: &str) -> bool {
     // Text whose direction is changed shows other words than it holds.
     if text.contains(foreign::turns_direction) {
@@ -64,7 +64,8 @@ fn has_spelled(text: &str, name: &str) -> bool {
     false
 }
 
-/// Reports whether a server's key could be taken for one of the gateway's own.
+/// Reports whether a server's key among `inputRequests` could be taken for one of the gateway's
+/// own: it begins with `gw.` in any case, also after white space.
 pub(crate) fn is_reserved_key(key: &str) -> bool {
     key.trim_start().to_ascii_lowercase().starts_with(KEYS)
 }

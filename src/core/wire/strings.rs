@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::{JsonTokens, TokenKind};
 
-/// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the
+/// Deepest nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the
 /// property).
 pub(crate) const MAX_DEPTH: usize = 64;
-/// Arrays and objects in one definition: 4096 subschemas with what belongs to them.
+/// Most arrays and objects in one definition: 4096 subschemas, two for each.
 pub(crate) const MAX_CONTAINERS: usize = 8192;
 
-/// A string literal of a JSON text, and where it stands.
+/// A string literal of a JSON text: its bytes, and whether it is a key or a key's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StringPosition<'t> {
-    /// With its quotes and escapes.
+    /// The bytes of the literal, with its quotes and escapes.
     pub(crate) literal: &'t [u8],
     pub(crate) is_key: bool,
-    /// True for the value of the last key.
+    /// True if the string is the value of the key before it, and no element of a list.
     pub(crate) follows_key: bool,
 }
 
@@ -25,10 +25,11 @@ pub(crate) struct StringPosition<'t> {
 /// it.
 pub(crate) type StringEdit<'e> = dyn FnMut(&[u8], StringPosition<'_>) -> Result<Option<String>, String> + 'e;
 
-/// A JSON text with some of its strings replaced; everything else stays byte for byte.
+/// Calls `edit` for each string of a JSON text, keys too, and returns the text with the strings
+/// that it replaces; everything else stays byte for byte. Borrowed if nothing is replaced.
 ///
 /// # Errors
-/// The edit's, and where the text is too deep or has too many parts.
+/// Errors of `edit`, and a sentence if the text exceeds [`MAX_DEPTH`] or [`MAX_CONTAINERS`].
 pub(crate) fn rewritten<'r>(raw: &'r RawJson, edit: &mut StringEdit<'_>) -> Result<Cow<'r, RawJson>, String> {
     let text = raw.bytes();
     let mut tokens = JsonTokens::of(text);

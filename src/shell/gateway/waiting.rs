@@ -54,11 +54,11 @@ pub struct WaitingCall {
     channel: ClientChannel,
     /// Slots of the call, released when the wait ends.
     place: Option<WaitSlots>,
-    /// Begin of this wait.
+    /// Start of this wait.
     begun: Instant,
     /// Longest wait of a call that is not held, as configured when it began.
     patience: Duration,
-    /// Watched because a reload can shorten the wait.
+    /// Number of the snapshot in force; watched because a reload can shorten the wait.
     generation: watch::Receiver<u64>,
     /// True once the question was sent, or need not be sent.
     is_asked: bool,
@@ -81,7 +81,8 @@ pub enum AwaitedAct {
     Login(PendingLogin),
 }
 
-/// The end of a wait for a person's act.
+/// The event that ends the wait for a person's act: the approval has ended, or the upstream no
+/// longer waits for a login.
 enum ActOutcome {
     Approval(ApprovalEnd),
     /// The upstream is back, or unavailable for another reason than a login.
@@ -128,7 +129,7 @@ impl AwaitedAct {
 }
 
 impl WaitingCall {
-    /// Starts a wait and notes on the approval when it will end.
+    /// Starts a wait, and writes on the approval when it will end.
     pub fn new(
         service: Arc<Service>,
         request: OriginalRequest,
@@ -253,19 +254,22 @@ impl WaitingCall {
         matches!(self.place, Some(WaitSlots::Held(_)))
     }
 
-    /// Notes on the approval when the call stops waiting, for the people who are asked.
+    /// Writes on the approval when the call stops waiting, which is shown to the people who are
+    /// asked.
     fn note_wait(&self) {
         if let AwaitedAct::Approval(PendingApproval { seat: Some(seat), .. }) = &self.awaited {
             seat.waits_until(self.until());
         }
     }
 
-    /// Whether the client is reminded from time to time that its call waits.
+    /// Returns whether the client gets a progress notification from time to time while its call
+    /// waits.
     fn reminds(&self) -> bool {
         self.progress.is_some() && (self.is_held() || matches!(self.awaited, AwaitedAct::Login(_)))
     }
 
-    /// Returns a progress notification that says the call waits, if one is due.
+    /// Returns a progress notification that says the call waits, if one is due, and sets the time
+    /// of the next one.
     fn reminder(&mut self) -> Option<Bytes> {
         if !self.reminds() || !self.reminders.is_due(clock::uptime()) {
             return None;
@@ -279,9 +283,9 @@ impl WaitingCall {
         self.service.budget.try_count(encode_notification("notifications/progress", Some(&params))).ok()
     }
 
-    /// Whether the call's form has to wait because another form of the gateway is open at the
-    /// client; takes a turn or queues for one. A page's question takes no turn: the client only
-    /// opens it.
+    /// Takes a turn for the call's form, or queues for one if another form of the gateway is open
+    /// at the client. Returns whether the form has to wait. A page's question takes no turn: the
+    /// client only opens it.
     fn waits_for_turn(&mut self) -> bool {
         let question = self.channel.question().filter(|question| question.kind != ApprovalQuestionKind::Page);
         let (Some(question), FormTurn::None) = (question, &self.turn) else {
@@ -295,8 +299,9 @@ impl WaitingCall {
         matches!(self.turn, FormTurn::Queued(_))
     }
 
-    /// Opens the question and returns its message, or begins to store the answer that is there
-    /// already. Refuses the call if too many questions are open.
+    /// Opens the question at the client and returns its message. Begins to store an answer that
+    /// came with the request. If the client has too many questions open, ends the wait with a
+    /// refusal, unless the call can do without a question.
     fn ask(&mut self) -> Option<Bytes> {
         if let (ClientChannel::Answered(answer), AwaitedAct::Approval(approval)) = (&self.channel, &mut self.awaited) {
             approval.answer(&self.service, answer.clone());
@@ -316,8 +321,9 @@ impl WaitingCall {
         Some(message)
     }
 
-    /// Takes the client's response to the question: judges an answer about an approval; for a
-    /// login, a declined page ends the wait.
+    /// Handles the client's response to the question, and frees the turn of its form. An answer
+    /// about an approval is checked and stored; for a login, any response but an acceptance ends
+    /// the wait.
     fn answered(&mut self, answer: Option<ClientAnswer>) -> Option<ClientEvent> {
         let sent = self.question.take().map(|question| question.sent);
         self.turn = FormTurn::None;
@@ -340,8 +346,8 @@ impl WaitingCall {
         }
     }
 
-    /// Ends the wait with an outcome. Returns the withdrawal of an open question, or the
-    /// notification that the page's question is over, which go out before the outcome.
+    /// Sets the outcome that ends the wait. Returns the notification that goes out before it, if
+    /// there is one: the withdrawal of an open question, or the end of the page's question.
     fn end(&mut self, outcome: WaitOutcome, why: &str) -> Option<ClientEvent> {
         self.outcome = Some(outcome);
         self.turn = FormTurn::None;
@@ -353,14 +359,15 @@ impl WaitingCall {
         Some(ClientEvent::Notice(encode_notification("notifications/elicitation/complete", Some(&params))))
     }
 
-    /// Ends the wait: the call is decided from the start.
+    /// Releases the slots of the call and ends the wait, so that the call is decided from the
+    /// start.
     fn decide_again(&mut self, ended: HoldEnd, why: &str) -> Option<ClientEvent> {
         self.leave(ended);
         self.end(WaitOutcome::DecideAgain, why)
     }
 
-    /// Ends a wait whose time is over: asks a modern client again, decides a call that waited for a
-    /// login, refuses any other.
+    /// Ends a wait whose time is over and releases the slots of the call. A modern client is asked
+    /// again, a call that waited for a login is decided from the start, and any other is refused.
     fn late(&mut self, why: &str) -> Option<ClientEvent> {
         self.leave(HoldEnd::Over);
         let outcome = match (&mut self.awaited, &self.channel) {

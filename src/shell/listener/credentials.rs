@@ -41,8 +41,9 @@ impl Credentials {
         nobody.next(tokens, giving_up).0
     }
 
-    /// Creates the credentials that replace these, and returns them with the callers that lose
-    /// their access by the change.
+    /// Creates the credentials that replace these; `tokens` is `None` if every client may call
+    /// without one. Tokens that stay keep their access. Also returns the callers whose access ends
+    /// with the change, which the caller of this function has to end.
     pub fn next(
         &self,
         tokens: Option<&[(String, Caller)]>,

@@ -295,7 +295,8 @@ impl<K: Copy + Eq + Hash> LobbyTable<K> {
         Some((oldest, "anonymous-connections"))
     }
 
-    /// Returns the first connection without a request in progress, else the first.
+    /// Returns the first of these connections without a request in progress, else the first of all;
+    /// never `newest`, and `None` if there is no other.
     fn oldest(&self, numbers: impl Iterator<Item = u64> + Clone, newest: u64) -> Option<u64> {
         let mut others = numbers.filter(|number| *number != newest);
         let is_idle = |number: &u64| self.guests.get(number).is_some_and(|(_, phase)| !phase.is_busy());

@@ -44,9 +44,9 @@ use self::closing::RunningThreads;
 use self::job::{DbJob, QueuedOperation, Transaction};
 use self::thread::DbThread;
 
-/// Operations that may wait for the thread.
+/// Most operations that wait for the thread; further ones fail at once with [`DbError::Full`].
 const QUEUE: usize = 4096;
-/// The file in the state directory.
+/// Name of the database's file in the state directory.
 pub const FILE: &str = "headend.db";
 /// The threads of the databases of this process.
 static THREADS: RunningThreads = RunningThreads::new();
@@ -119,7 +119,8 @@ impl Sqlite {
         })
     }
 
-    /// Makes an operation that only reads, which needs no transaction.
+    /// Creates an operation that only reads, inside or outside of a transaction; it is queued when
+    /// it is run.
     fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -127,7 +128,7 @@ impl Sqlite {
         self.operation(Transaction::Either, work)
     }
 
-    /// Makes an operation that runs in a transaction.
+    /// Creates an operation that runs in a transaction; it is queued when it is run.
     fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -143,7 +144,8 @@ impl Sqlite {
         DbOperation::new(move |reply| self.send(Box::new(QueuedOperation::new(transaction, work, reply))))
     }
 
-    /// Empties the journal into the file, so that no replaced value is left there. Blocks.
+    /// Empties the write-ahead log into the file, so that no replaced value is left in the log.
+    /// Only logs a failure. Blocks.
     fn forget_replaced(&self) {
         // If another process reads the journal now, the next call empties it.
         if let Err(error) = self.empty_journal().run_now() {
@@ -151,7 +153,8 @@ impl Sqlite {
         }
     }
 
-    /// Makes the operation that empties the journal. It cannot run inside of a transaction.
+    /// Creates the operation that empties the write-ahead log into the file. It cannot run inside
+    /// of a transaction.
     fn empty_journal(&self) -> DbOperation<'_, ()> {
         let work = |connection: &Connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         self.operation(Transaction::Forbidden, work)

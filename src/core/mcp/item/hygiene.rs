@@ -11,10 +11,12 @@ use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::strings::rewritten;
 use crate::wire::tokens::{unescaped, visit_strings};
 
-/// Removes hidden characters from the titles and descriptions of a definition.
+/// Removes hidden characters from the titles and descriptions of a definition, also inside its
+/// schemas; borrowed if there are none. Refuses a definition with a `$ref` to another host, or with
+/// a schema that is too deep or has too many parts.
 ///
 /// # Errors
-/// The reason why it is not offered at all, for the operator.
+/// The reason why the item is not offered at all, for the operator.
 pub(super) fn clean(raw: &RawJson) -> Result<Cow<'_, RawJson>, String> {
     rewritten(raw, &mut |key, string| match key {
         b"\"$ref\"" if string.follows_key && names_other_host(string.literal) => {
@@ -61,7 +63,8 @@ pub(super) fn has_hidden(definition: &RawJson) -> bool {
     found
 }
 
-/// Returns the text of a string literal without hidden characters; `None` if it has none.
+/// Returns the unescaped text of a string literal without its hidden characters; `None` if it has
+/// no hidden characters.
 fn strip_hidden_text(literal: &[u8]) -> Option<String> {
     // Hidden characters are escaped, or not ASCII, or DEL.
     if !literal.iter().any(|byte| matches!(byte, b'\\' | 0x7f..)) {

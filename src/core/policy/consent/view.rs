@@ -367,7 +367,8 @@ impl<'t> ViewReader<'t> {
         }
     }
 
-    /// Adds a string, or keeps it if it is half of an edit.
+    /// Adds a string; if its key is that of half an edit, keeps it, or adds the edit if the other
+    /// half is kept.
     fn string(&mut self, token: JsonToken) {
         let literal = self.literal(token);
         let Some(text) = unescaped(literal.as_bytes()) else {
@@ -396,7 +397,7 @@ impl<'t> ViewReader<'t> {
         self.plain(text);
     }
 
-    /// Adds a string that is no half of an edit.
+    /// Adds a string that is no half of an edit: on one line if it is short, else as a text.
     fn plain(&mut self, text: Cow<'t, str>) {
         if text.len() > MAX_SHORT || text.contains('\n') || foreign::has_right_to_left(&text) {
             let place = self.place();
@@ -406,7 +407,8 @@ impl<'t> ViewReader<'t> {
         self.put(text.len(), quoted);
     }
 
-    /// Adds an edit that is now complete.
+    /// Adds an edit to the long values, made of the half kept before and of the name and text of
+    /// the other half; either may be the old text.
     fn edit(&mut self, half: EditHalf<'t>, name: Cow<'t, str>, text: Cow<'t, str>) {
         let is_old_first = pair::is_old(&half.name);
         let (old_name, new_name) = if is_old_first { (half.name, name) } else { (name, half.name) };
@@ -418,7 +420,8 @@ impl<'t> ViewReader<'t> {
         self.long(place, LongValue::Edit { new_name, old, new });
     }
 
-    /// Adds a kept half as a plain string, because its other half did not follow.
+    /// Adds the kept half of an edit, if there is one, as a plain string, because its other half
+    /// did not follow.
     fn settle(&mut self) {
         let Some(half) = self.half.take() else { return };
         // The half's object is still the innermost one, but its key may have been replaced by the
@@ -440,7 +443,7 @@ impl<'t> ViewReader<'t> {
         self.put(literal.len(), line);
     }
 
-    /// Adds a short value if there is room.
+    /// Adds a short value if there is room, else counts it and all later short values as left out.
     fn put(&mut self, bytes: usize, line: MarkedText) {
         let place = if self.room == 0 { MarkedText::default() } else { self.place() };
         let takes = place.len() + line.len() + 3;
@@ -453,7 +456,8 @@ impl<'t> ViewReader<'t> {
         self.view.blocks.push(ViewBlock { place, content: BlockContent::Value(line) });
     }
 
-    /// Adds a long value if there are not too many.
+    /// Adds a long value to those that are shown after the short ones; counts it as left out if
+    /// there are [`MAX_LONG`] already.
     fn long(&mut self, place: MarkedText, value: LongValue<'t>) {
         if self.long.len() >= MAX_LONG {
             return self.leave_out(value.bytes());

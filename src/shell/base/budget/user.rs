@@ -1,11 +1,13 @@
-//! Users of room in the byte budget.
+//! The purposes for which room in the byte budget is taken.
 
 use crate::base::callers::CallerNumber;
 
-/// The user of a piece of room, which decides the bounds that apply to it.
+/// The purpose of a piece of room in the byte budget, with the caller that it is charged to. It
+/// decides the limit, and whether the bytes count towards all messages or towards the caller's
+/// share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RoomUser {
-    /// The gateway itself, or an upstream.
+    /// A message of the gateway itself or of an upstream; no caller's share is charged.
     Gateway,
     /// A caller's request.
     Request(CallerNumber),
@@ -26,7 +28,7 @@ impl RoomUser {
         }
     }
 
-    /// Returns whether the bytes count towards the limit of all messages.
+    /// Returns whether the bytes count towards the limit of all messages; only `Share` does not.
     pub(super) const fn is_counted(&self) -> bool {
         !matches!(self, Self::Share(_))
     }

@@ -23,8 +23,9 @@ use crate::wire::raw::RawJson;
 use crate::wire::unreadable::UnreadableBytes;
 
 impl PermittedCall {
-    /// Translates the outcome into the client's next event. Bytes that were rewritten are counted
-    /// in the buffer budget. `None` if the call continues.
+    /// Translates the upstream's outcome into the client's next event, and ends the call if that is
+    /// its answer. Returns `None` if the call continues. Bytes that were rewritten are counted in
+    /// the buffer budget.
     pub fn ended(&mut self, outcome: CallOutcome) -> Option<ClientEvent> {
         let received = match &outcome {
             CallOutcome::Result { raw, .. } | CallOutcome::Error { raw } => raw.bytes().as_ptr(),
@@ -38,7 +39,9 @@ impl PermittedCall {
         }
     }
 
-    /// Chooses what becomes of an outcome: the answer, a question, a task, or a second attempt.
+    /// Turns an outcome into the answer, a question or a task, or sends the call a second time as a
+    /// task and returns `None`. An answer ends the call, and its metrics and audit record are
+    /// written.
     fn finish(&mut self, outcome: CallOutcome) -> Option<ClientEvent> {
         let answer = match outcome {
             CallOutcome::Failed(failure) => return Some(self.fail(&failure)),
@@ -82,13 +85,14 @@ impl PermittedCall {
         Some(ClientEvent::Done(answer))
     }
 
-    /// Ends the call because the caller's access has ended.
+    /// Ends the call because the caller's access has ended; counts and records it, and returns the
+    /// answer.
     pub fn give_up(&mut self) -> ClientEvent {
         let failure = self.context.given_up(ExecutionDoubt::Unknown);
         self.fail(&failure)
     }
 
-    /// Ends the call with a failure: counts and records it.
+    /// Ends the call with a failure; counts and records it, and returns the answer.
     pub fn fail(&mut self, failure: &CallFailure) -> ClientEvent {
         let outcome = match failure.reason {
             FailureReason::UpstreamDown | FailureReason::ShuttingDown | FailureReason::DaemonAway => {
@@ -135,12 +139,14 @@ impl PermittedCall {
         drop(self.context.service.audit.record(entry, false));
     }
 
-    /// Whether the call has its answer.
+    /// Returns whether the call has ended: it was answered, or ended without an answer, or only
+    /// waits for withdrawals of its open questions before the answer.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, CallState::Parting(_) | CallState::Ended)
     }
 
-    /// Ends the call and drops its exchange, which cancels one that has not answered.
+    /// Ends the call without counting it, and frees the slots of its permit. Drops its exchange,
+    /// which cancels a call that the upstream has not answered.
     pub fn end(&mut self) {
         self.state = CallState::Ended;
         self.context.permit.leave();

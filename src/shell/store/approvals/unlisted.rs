@@ -4,7 +4,7 @@ use crate::base::clock;
 use crate::base::tally::LogTally;
 use crate::store::db::DbError;
 
-/// Rate limit of that line.
+/// Rate limit of the log line that [`log_unlisted`] writes.
 static UNLISTED: LogTally = LogTally::of(1);
 
 /// Logs, at a bounded rate, that an approval could not be written to the store. The only effect is

@@ -1,5 +1,5 @@
-//! A log whose folder takes no files at the start. Until it does, its records are answered as lost,
-//! except those of events that have taken effect.
+//! A log whose folder takes no files at the start. Until it does, records are lost, except those of
+//! events that have taken effect.
 
 use std::io;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::base::clock;
 /// Time between two attempts to open the folder while no record comes.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Returns true if a failed opening may succeed later by itself: the operating system refused it,
-/// not a check of ours.
+/// Returns true if a failed opening may succeed later by itself, because the operating system
+/// refused it, and no check of headend did.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }
 
-/// Creates the folder and continues the chain, or begins it. For the daemon's chain, locks the
-/// folder first.
+/// Creates the folder if it is missing, and opens the chain's last segment or its first. For the
+/// daemon's chain, locks the folder before; the lock stays in `setting`. Blocks.
 pub(super) fn open_log(setting: &mut WriterResources) -> io::Result<ChainStart> {
     setting.folder.make()?;
     if setting.options.chain == MAIN && setting.lock.is_none() {
@@ -40,8 +40,10 @@ pub(super) struct LateLog {
     pub(super) backlog: Vec<RecordTicket>,
 }
 
-/// Answers queued records as lost, and tries to open the log after each batch and each second,
-/// until it opens. Returns `None` if all senders are gone.
+/// Handles jobs until the log opens, which is tried for each batch and each second. Records of
+/// events that have taken effect are kept, [`RESERVE`] at most; all others are lost, and their
+/// waiters get an error only if calls are refused without a log (`deny`). Changed settings are
+/// applied. Returns the open log, or `None` if all senders are gone.
 pub(super) async fn wait_until_open(
     setting: &mut WriterResources,
     jobs: &mut mpsc::Receiver<WriterJob>,

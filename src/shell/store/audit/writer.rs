@@ -35,7 +35,8 @@ fn today() -> u64 {
     clock::unix_millis() / DAY
 }
 
-/// Notes that the log takes no records; logs it if it took the last one.
+/// Marks the log as unhealthy and stores the error for the status. Logs the error if the log was
+/// healthy before.
 fn note_failure(setting: &WriterResources, error: &io::Error) {
     *setting.shared.trouble.lock() = error.to_string();
     if setting.shared.healthy.swap(false, Ordering::AcqRel) {
@@ -88,8 +89,8 @@ pub(super) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Starts the thread. `start` is the open log, or the error why it is not open; then the thread
-    /// opens it as soon as that works.
+    /// Starts the thread that writes the records of `jobs`. `start` is the open log, or the error
+    /// why it is not open; then the thread opens it as soon as that works.
     pub(super) fn start(
         mut setting: WriterResources,
         start: io::Result<ChainStart>,
@@ -148,8 +149,8 @@ impl LogWriter {
         (writer, notes)
     }
 
-    /// Writes the first records. For a log that opened late this also ends the state of taking no
-    /// records.
+    /// Writes the log's records about its own opening, and looks for old files. A log that opened
+    /// late is healthy from here on if that write succeeds.
     fn begin(&mut self, notes: Vec<AuditEntry>) {
         let is_late = !self.setting.shared.healthy.load(Ordering::Acquire);
         if is_late || !notes.is_empty() {
@@ -185,7 +186,8 @@ impl LogWriter {
         }
     }
 
-    /// Records the removal of files, and removes them once the record and the head are on disk.
+    /// Writes the record of a removal of old files, stores the head, and removes the files only if
+    /// both succeed.
     fn retire(&mut self, retired: &RetiredFiles) {
         let RecordRemoval { chain, from, until, files, .. } = &retired.removal;
         let mut removal = retired.removal.clone();
@@ -248,7 +250,8 @@ impl LogWriter {
         }
     }
 
-    /// Processes all queued jobs. Records are committed together.
+    /// Processes a batch of jobs and empties it. Records are committed together; removals of old
+    /// files and flushes come after them.
     fn batch(&mut self, jobs: &mut Vec<WriterJob>) {
         let mut tickets = Vec::with_capacity(jobs.len());
         let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
@@ -308,7 +311,7 @@ impl LogWriter {
         }
     }
 
-    /// Notes that the log takes records, and logs it if it did not before.
+    /// Marks the log as healthy and logs that, unless it was healthy before.
     fn recovered(&self, was_healthy: bool) {
         if !was_healthy {
             self.setting.shared.healthy.store(true, Ordering::Release);
@@ -316,8 +319,8 @@ impl LogWriter {
         }
     }
 
-    /// Counts records that will not be in the log; the next written record is preceded by their
-    /// number.
+    /// Counts records that will not be in the log, also in the metrics and among the losses of the
+    /// status. The next write states their number before its new records.
     fn lose(&mut self, records: u64) {
         if records != 0 {
             self.lost += records;
@@ -334,8 +337,9 @@ impl LogWriter {
         self.backlog.extend(done.into_iter().take(room));
     }
 
-    /// Writes records. Removes those of events that have taken effect from `tickets`, and keeps
-    /// them until they are synced.
+    /// Writes records without syncing them. Moves those of events that have taken effect out of
+    /// `tickets`: they are kept until they are synced, also after a failure. After a failure the
+    /// others count as lost.
     fn write(&mut self, tickets: &mut Vec<RecordTicket>) -> io::Result<()> {
         self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
         let outcome = self.try_write(tickets);
@@ -350,8 +354,10 @@ impl LogWriter {
         outcome
     }
 
-    /// Writes the backlog, the number of lost records, and `tickets` with one call; starts a new
-    /// segment first if one is due.
+    /// Writes the backlog, the number of lost records, and `tickets` with one call, without a sync.
+    /// First cuts off what a failed write left in the file, and starts a new segment if the segment
+    /// is full or, when files are kept by the day, of another day. After a success the backlog
+    /// waits for its sync.
     fn try_write(&mut self, tickets: &[RecordTicket]) -> io::Result<()> {
         if self.must_cut {
             self.file.set_len(self.written.length)?;
@@ -436,8 +442,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Tries whether the disk takes records again. While calls are refused, no record may come that
-    /// would show it.
+    /// Writes and syncs the backlog to find out whether the disk takes records again; if not, sets
+    /// the time of the next try. While calls are refused, no record may come that would show it.
     fn retry(&mut self) {
         self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
         match self.try_write(&[]).and_then(|()| self.sync()) {

@@ -3,7 +3,8 @@
 use crate::policy::PinDecisionError;
 use crate::store::db::DbError;
 
-/// The reason why an operator's decision did not apply.
+/// The reason why a pin was not found by its name, or why an operator's decision about it was not
+/// applied.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     #[error("no pin has the name {0:?}; `headend pins` lists them")]

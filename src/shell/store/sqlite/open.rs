@@ -24,9 +24,10 @@ use crate::store::port::DbError;
 
 /// Longest time for which another process may hold the file.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
-/// The limit of [`BUSY`] while the file is opened: on a busy machine the writing of another
-/// process's log alone may take some seconds, and waiting processes get their turn by chance. A
-/// start that gives up is an outage; one that waits is not.
+/// Longest time for which another process may hold the file while it is opened, in place of
+/// [`BUSY`]: on a busy machine the writing of another process's log alone may take some seconds,
+/// and waiting processes get their turn by chance. A start that gives up is an outage; one that
+/// waits is not.
 const OPENING: Duration = Duration::from_secs(20);
 /// Pause between two tries of an operation for which `SQLite` itself does not wait.
 const RETRY: Duration = Duration::from_millis(5);
@@ -35,7 +36,8 @@ const COPIES: usize = 5;
 /// Pages that are copied in one step.
 const PAGES: std::ffi::c_int = 1024;
 
-/// Opens and judges the file for reading and writing, made if it is missing.
+/// Opens the file for reading and writing, and makes it if it is missing. Checks its permissions
+/// and content, turns the write-ahead log on, and migrates the tables to this version. Blocks.
 pub(super) fn open_for_writing(path: &Path) -> Result<Connection, DbError> {
     make_file(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -65,7 +67,7 @@ fn stopped(path: &Path, obstacle: schema::SchemaObstacle) -> DbError {
     }
 }
 
-/// Returns the file and those beside it.
+/// Returns the paths of the file, of its write-ahead log, and of the log's index.
 fn files(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| beside(path, end))
 }
@@ -76,8 +78,9 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(file)
 }
 
-/// Makes the file with mode 0600; the files beside it get the same from `SQLite`, which follows no
-/// link for them. None of them may be a link, another's, or one that others may write.
+/// Makes the file with mode 0600 if it is missing, and takes the rights of others from one that is
+/// there; the files beside it get the same mode from `SQLite`, which follows no link for them.
+/// Fails if any of them is a link, belongs to another user, or may be written by others.
 ///
 /// The file is not opened where it is there: closing it would give back the locks of another
 /// connection of this process.
@@ -99,7 +102,8 @@ fn make_file(path: &Path) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Judges the file, which is there, and those beside it.
+/// Fails if the file is missing, or if it or a file beside it is a link, belongs to another user,
+/// or may be written by others. Returns the file's metadata.
 fn check_files(path: &Path) -> Result<fs::Metadata, DbError> {
     let refused = |path: &Path, error: io::Error| DbError::Refused { path: path.to_owned(), why: error.to_string() };
     let [file, others @ ..] = files(path);
@@ -136,9 +140,9 @@ fn harden(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Turns the write-ahead log on, and says which journal the file has then. Of several processes
-/// that do it at once `SQLite` refuses all but one without asking the busy handler, since each
-/// holds a lock that the other one wants.
+/// Turns the write-ahead log on, and returns the journal mode that the file has then. Repeats it
+/// while the file is busy: of several processes that do it at once `SQLite` refuses all but one
+/// without asking the busy handler, since each holds a lock that the other one wants.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     let until = clock::now() + OPENING;
     loop {
@@ -180,7 +184,8 @@ pub(super) struct ReadOnlyCopy {
     pub(super) stamp: FileStamp,
 }
 
-/// Copies a file of this program's version. Nothing on the disk changes.
+/// Copies a file of this program's version into memory, where it can only be read. Nothing on the
+/// disk changes. Tries again if the file changes meanwhile.
 ///
 /// # Errors
 /// When not all that was committed can be read.
@@ -222,7 +227,8 @@ pub(super) fn snapshot(path: &Path) -> Result<Connection, DbError> {
     copy.ok_or_else(|| DbError::Busy { path: path.to_owned() })
 }
 
-/// Opens the file to read it beside other processes. Closing it leaves its log.
+/// Opens a file of this program's version to be read while other processes may write it. Closing it
+/// leaves its log.
 fn source(path: &Path) -> Result<Connection, DbError> {
     let sql = |error: rusqlite::Error| describe_error(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -253,10 +259,10 @@ fn copy_in_one_step(source: &Connection) -> rusqlite::Result<Option<Connection>>
     Ok(is_done.then_some(copy))
 }
 
-/// Judges a copy that was written: whole, and of this program's version.
+/// Checks that a copy that was written is whole and of this program's version.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the copy.
 pub(super) fn check_copy(path: &Path) -> Result<(), DbError> {
     let copy = open_without_log(path).map_err(|error| describe_error(path, &error))?;
     let verdict = copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
@@ -268,7 +274,8 @@ pub(super) fn check_copy(path: &Path) -> Result<(), DbError> {
     judge_version(&copy, path)
 }
 
-/// Refuses a file of another version: reading it must not change it.
+/// Fails unless the file has the tables of this program's version. Does not migrate it: reading
+/// must not change it.
 fn judge_version(connection: &Connection, path: &Path) -> Result<(), DbError> {
     let taken = schema::count_taken_steps(connection, schema::VERSION).map_err(|obstacle| stopped(path, obstacle))?;
     if taken != schema::VERSION {
@@ -293,14 +300,15 @@ fn copy(path: &Path, stamp: FileStamp) -> Result<Connection, DbError> {
     copy.map_err(|error| describe_error(path, &error))
 }
 
-/// Returns the file without its log, which is empty.
+/// Opens the file to be read as it lies there, without locks and without its write-ahead log, which
+/// must be empty.
 fn open_without_log(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(address(path), flags)
 }
 
-/// Returns the file with its log, which no other process has open: the log's index is in memory
-/// then. Closing it leaves the log.
+/// Opens the file with its write-ahead log, locked against other processes, so that the log's index
+/// is in memory. Closing it leaves the log.
 fn open_exclusively(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -310,7 +318,9 @@ fn open_exclusively(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Returns `file:` and the path, with special bytes as `%XX`.
+/// Returns the `SQLite` URI of a file that nothing changes while it is open: `file:`, the path with
+/// special bytes as `%XX`, and `?immutable=1`, by which neither locks nor the write-ahead log are
+/// used.
 fn address(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
     let mut address = "file:".to_owned();

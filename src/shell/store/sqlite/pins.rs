@@ -72,12 +72,14 @@ fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result
     Ok(found.map(|(_, record)| record))
 }
 
-/// Returns the place under which a launch's text is sealed: that of its digest, in either column.
+/// Returns the names of the place that a launch's text is sealed for: the same for the approved and
+/// the waiting column, so that a text may move between them.
 fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
     ["pins", upstream, digest]
 }
 
-/// Returns a text in its stored form, sealed if it may hold a secret.
+/// Returns a text in its stored form: sealed if it is the text of a launch that may hold a secret,
+/// else as it is. Fails if it must be sealed and there is no key.
 fn stored(
     seals: &Seals,
     key: &PinKey,
@@ -91,7 +93,7 @@ fn stored(
     seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
 }
 
-/// Opens a stored text; `None` if its key is missing.
+/// Returns a text from its stored form; `None` if there is none or its key is missing.
 fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Digest>) -> Option<Arc<str>> {
     let (text, digest) = text.zip(digest)?;
     if key.kind != PinKind::Launch {
@@ -100,8 +102,8 @@ fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Dige
     seals.opened(&place(key.upstream.as_str(), &digest.hex()), text).map(Arc::from)
 }
 
-/// Seals texts that were written before there was a key, or with an earlier key. Returns whether
-/// there were any.
+/// Seals the private texts of launch pins that are stored unsealed or sealed with an earlier key,
+/// with the current key. Leaves texts whose key is missing. Returns whether any text was sealed.
 fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     let query = "SELECT upstream, approved, approved_digest, waiting, waiting_digest FROM pins WHERE kind = 'launch'";
     let mut statement = connection.prepare(query)?;

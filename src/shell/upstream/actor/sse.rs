@@ -53,7 +53,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Most POSTs without an answer; beyond that, the protocol's side waits.
 const MAX_POSTS: usize = 1024;
 
-/// Serves the upstream until its stream ends. `limit` is the time for the start.
+/// Serves the upstream until its event stream or the conversation ends. `limit` is the time for the
+/// start.
 pub(crate) async fn serve(context: &ActorContext, remote: &Arc<RemoteServer>, limit: Duration) -> LifeResult {
     let started = clock::now();
     let spec = context.handle.spec.load_full();
@@ -147,7 +148,8 @@ async fn watch(context: &ActorContext, remote: &RemoteServer) -> String {
     }
 }
 
-/// Opens the stream and waits for the endpoint. Errors are sentences for the operator.
+/// Opens the event stream and waits until it names the endpoint for POSTs, whose address is also
+/// returned. Errors are sentences for the operator.
 async fn open(context: &ActorContext, remote: &RemoteServer) -> Result<(SseStream, Uri), String> {
     let response = remote.send(remote.request(Method::GET, &remote.address(), Bytes::new())).await;
     let response = response.map_err(|error| error.to_string())?;
@@ -269,7 +271,8 @@ impl SseStream {
     }
 }
 
-/// Turns each message into a line until the stream ends. Returns the reason for the end.
+/// Writes each message of the event stream to `lines` as one line, until the stream ends. Returns
+/// the reason for the end.
 async fn forward_events(mut events: SseStream, mut lines: impl AsyncWrite + Unpin, max_message_bytes: usize) -> String {
     loop {
         let written = match events.next().await {
@@ -354,7 +357,8 @@ enum MessageStake {
 }
 
 impl MessageStake {
-    /// Determines what depends on a message.
+    /// Returns the part of the session that depends on a message; `None` is bytes that are no
+    /// message.
     fn of(message: Option<&Message>) -> Self {
         match message {
             Some(Message::Request(request)) if request.method != "initialize" => {
@@ -367,7 +371,8 @@ impl MessageStake {
     }
 }
 
-/// Posts each line until one is not accepted. Returns the reason for the end.
+/// Posts each line until a message fails that the session depends on, or the lines end. Returns the
+/// reason for the end.
 async fn post_lines(outbox: SsePoster, lines: impl AsyncRead + Unpin) -> String {
     let mut lines = BufReader::new(lines);
     let mut line = Vec::new();
@@ -398,8 +403,9 @@ async fn post_lines(outbox: SsePoster, lines: impl AsyncRead + Unpin) -> String 
 }
 
 impl SsePoster {
-    /// Posts one message. The answer only says whether it was accepted. An error ends the session,
-    /// unless it concerns this message alone.
+    /// Posts one message; the HTTP answer only says whether it was accepted. `Ok` also if the
+    /// server refused this message alone: then the request with the id in `stake`, if any, is made
+    /// to fail.
     async fn post(&self, message: Bytes, stake: MessageStake, patience: Duration) -> Result<(), String> {
         let request = self.remote.request(Method::POST, &self.endpoint, message);
         match tokio::time::timeout(patience, self.remote.send(request)).await {

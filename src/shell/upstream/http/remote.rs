@@ -42,8 +42,8 @@ pub struct RemoteServer {
     pub shown: String,
     /// The headers of the configuration, credentials among them.
     fixed: HeaderMap,
-    /// True if one of them is a credential: then a refusal is about that credential, and no login
-    /// helps.
+    /// True if a configured header is a credential: then a refusal is about that credential, and no
+    /// login helps.
     has_credential: bool,
     /// True if HTTP+SSE may be tried when the server does not speak streamable HTTP.
     pub may_be_older: bool,
@@ -51,7 +51,7 @@ pub struct RemoteServer {
     /// Connections of this upstream's own; `None` if all requests use the client's pool.
     connections: Option<PlainConnections>,
     pub health: Arc<UpstreamHealth>,
-    /// True while the question for the era is being asked.
+    /// True while the request that finds out the server's era has no answer.
     pub is_probing: AtomicBool,
     /// The token of a login; `None` if the configuration has a credential.
     keeper: Option<Arc<TokenKeeper>>,
@@ -109,7 +109,8 @@ impl RemoteServer {
         })
     }
 
-    /// Returns the current address of the server.
+    /// Returns the address of the server: the redirected one once it has redirected, else the
+    /// configured one.
     pub fn address(&self) -> Uri {
         self.moved.load().as_deref().unwrap_or(&self.uri).clone()
     }
@@ -179,7 +180,8 @@ impl RemoteServer {
         }
     }
 
-    /// Decides whether a refused request is worth another attempt with another token. Cancel-safe.
+    /// Gets another token for a refused request if that can help. Returns whether the request is
+    /// worth another attempt, and `attempts` with this one counted. Cancel-safe.
     pub fn judge(
         &self,
         response: &Response<AnswerBody>,
@@ -249,13 +251,15 @@ impl RemoteServer {
         error
     }
 
-    /// Judges by the answer to a message whether the server accepts the gateway, and records that.
-    /// Answers to streams and to ends of sessions are not judged, because they are refused for
-    /// other reasons too.
+    /// Fails if the answer to a message refuses the gateway's credentials or asks for more rights.
+    /// Records the standing or the error in the upstream's health in any case. A caller passes no
+    /// answer to the opening of a stream or to the end of a session: such an answer is a refusal
+    /// for other reasons too. The token's version only tells whether the request had a token.
     ///
     /// # Errors
-    /// [`HttpError::Unadmitted`], [`HttpError::MoreScopes`], and [`HttpError::NoToken`] for a login
-    /// without a person.
+    /// [`HttpError::Unadmitted`]; [`HttpError::MoreScopes`] for scopes that headend may not request
+    /// by itself; [`HttpError::NoToken`] if headend logs in without a person and no authorization
+    /// server could be asked.
     pub fn admitted<B>(&self, response: &Response<B>, TokenVersion(had): TokenVersion) -> Result<(), HttpError> {
         let (standing, status) = (self.standing(response, had.is_some()), response.status());
         if standing == CredentialStanding::Admitted {
@@ -323,7 +327,7 @@ impl RemoteServer {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenVersion(Option<u64>);
 
-/// Returns whether an answer may be about the credentials.
+/// Returns whether the status is 401 or 403, which may be about the credentials.
 pub(crate) fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }

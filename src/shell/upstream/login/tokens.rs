@@ -182,7 +182,8 @@ impl TokenKeeper {
         Some(Arc::new(keeper))
     }
 
-    /// Returns the client for requests to the upstream itself, if it needs its own certificates.
+    /// Returns the HTTP client for requests to the upstream itself, built with the keeper, if these
+    /// need certificates of their own; `None` if the shared client does.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -190,8 +191,9 @@ impl TokenKeeper {
         self.client.clone()
     }
 
-    /// Adds the token to a request, and returns its version if there is a token. Waits only while
-    /// no valid token is available. Cancel-safe.
+    /// Adds the token to a request's headers, and returns its version; `None` if there is no login.
+    /// Starts a renewal in the background if the token expires soon, and waits for one only if
+    /// there is no valid token. Cancel-safe.
     ///
     /// # Errors
     /// [`HttpError::Unadmitted`] if the login has ended, [`HttpError::NoToken`] if it cannot be
@@ -220,8 +222,9 @@ impl TokenKeeper {
         Err(HttpError::NoToken("the token expires before it can be used".to_owned()))
     }
 
-    /// Handles an answer that refuses a request, and gets another token if that can help. Returns
-    /// whether the request is worth another attempt. Cancel-safe.
+    /// Handles a refusal (status and challenge) of a request that had the token `had`: stores the
+    /// challenge for the next login, and gets another token if that can help. Returns whether the
+    /// request is worth another attempt, which is counted in `attempts`. Cancel-safe.
     pub async fn again(
         self: &Arc<Self>,
         refusal: (StatusCode, Option<BearerChallenge>),
@@ -313,7 +316,7 @@ impl TokenKeeper {
         })
     }
 
-    /// Returns the login in use.
+    /// Returns the login of the token in use; `None` without a token.
     fn login(&self) -> Option<Arc<UpstreamLogin>> {
         match &**self.state.load() {
             TokenState::Token(token) => Some(Arc::clone(&token.login)),
@@ -321,7 +324,8 @@ impl TokenKeeper {
         }
     }
 
-    /// Returns information about the login for operators; `None` unless a token is in use.
+    /// Returns information for operators about the login of the token in use; `None` without a
+    /// token.
     pub fn view(&self) -> Option<UpstreamLoginView> {
         let state = self.state.load();
         let TokenState::Token(token) = &**state else { return None };
@@ -334,7 +338,8 @@ impl TokenKeeper {
         })
     }
 
-    /// Stops using a new token for a while, because it was refused.
+    /// Stops using this token, and refuses to take it up again for [`REJECTED`], because the server
+    /// refused it although it was new.
     fn reject(&self, version: u64) {
         self.inner.lock().rejected = Some((version, clock::now() + REJECTED));
         self.enter(TokenState::Expired);
@@ -345,8 +350,8 @@ impl TokenKeeper {
         rejected.is_some_and(|(which, until)| which == version && clock::now() < until)
     }
 
-    /// Starts to get a token other than `worn`, or joins the attempt under way: one attempt serves
-    /// all requests that wait.
+    /// Starts to get a token other than `worn`, or joins the work that is under way: one renewal
+    /// serves all requests that wait.
     fn renew(self: &Arc<Self>, worn: Option<u64>) -> SharedWork {
         self.flight.join((&self.tasks, &self.stop), || {
             let keeper = Arc::clone(self);
@@ -359,8 +364,8 @@ impl TokenKeeper {
         })
     }
 
-    /// Returns the reason why a renewal has to wait after one that failed; `None` if one may be
-    /// tried now.
+    /// Returns the reason why no authorization server is asked for a token now: the last attempt
+    /// failed a short time ago. `None` if a server may be asked.
     fn rest(&self) -> Option<String> {
         let inner = self.inner.lock();
         inner.rest.as_ref().filter(|(until, _)| clock::now() < *until).map(|(_, why)| why.clone())
@@ -372,9 +377,8 @@ impl TokenKeeper {
         if self.terms.kind() == AuthKind::OAuth { None } else { self.rest() }
     }
 
-    /// Handles a renewal that found no authorization server: makes the next attempt wait, records
-    /// the failure in the audit log, metrics and health, may log it, and returns the error for the
-    /// request.
+    /// Records that a token could not be got: sets the wait before the next attempt, logs, writes
+    /// the audit record and the upstream's health, and returns the error for the request.
     fn failed(&self, error: &dyn fmt::Display) -> HttpError {
         let why = format!("the login cannot be renewed: {error}");
         let mut inner = self.inner.lock();
@@ -391,7 +395,8 @@ impl TokenKeeper {
         HttpError::NoToken(why)
     }
 
-    /// Sets the state, and updates metrics and hidden secrets for it.
+    /// Sets the state of the tokens, updates the metric of the token's expiry, and has the token
+    /// hidden in texts about the upstream's messages.
     fn enter(&self, state: TokenState) {
         let end = if let TokenState::Token(token) = &state { token.end } else { None };
         if let TokenState::Token(token) = &state {
@@ -401,7 +406,8 @@ impl TokenKeeper {
         self.state.store(Arc::new(state));
     }
 
-    /// Puts the token of a login in use, and forgets earlier failed renewals.
+    /// Puts the token of a login in use, and ends the wait after failed renewals. Fails if the
+    /// token cannot be sent in a header.
     fn adopt(&self, version: u64, login: UpstreamLogin) -> Result<(), HttpError> {
         let token = AccessToken::of(version, login, clock::since_1970());
         let token = token.ok_or_else(|| HttpError::NoToken("the token is no HTTP header".to_owned()))?;
@@ -412,16 +418,16 @@ impl TokenKeeper {
         Ok(())
     }
 
-    /// Marks the login as expired, for requests and in the upstream's health, and returns the error
-    /// for the request.
+    /// Marks the login as expired, here and in the upstream's health, and returns the error for the
+    /// request.
     fn expired(&self, why: &str) -> HttpError {
         self.enter(TokenState::Expired);
         self.health.stands(CredentialStanding::LoginExpired, || why.to_owned());
         HttpError::Unadmitted(CredentialStanding::LoginExpired, StatusCode::UNAUTHORIZED)
     }
 
-    /// Reads the store, and returns whether it has a usable login, which another process may have
-    /// made. If so, the next request reads and uses it.
+    /// Returns whether the store has a usable login, for example by another process. If so, the
+    /// token in use is dropped, and the next request reads the stored login.
     pub async fn has_login(&self) -> bool {
         let Some(logins) = &self.parts.logins else { return false };
         let held = logins.get(&self.key).await.ok().flatten();
@@ -433,7 +439,8 @@ impl TokenKeeper {
     }
 }
 
-/// Returns the challenge of a refusal.
+/// Returns the bearer challenge in the `WWW-Authenticate` headers of an answer; `None` if it has
+/// none.
 pub fn challenge_of<B>(response: &Response<B>) -> Option<BearerChallenge> {
     BearerChallenge::bearer(response.headers().get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes))
 }

@@ -35,7 +35,7 @@ pub mod watch;
 
 use self::order::{END, GUARD, GuardReport, KILL, StartOrder, TERM};
 
-/// How long a guard may take to start the program; only a machine that has stalled needs it.
+/// How long a guard may take to start the program; only a stalled machine needs that long.
 const START: Duration = Duration::from_secs(20);
 
 /// The guard of a running child, whose pipes are used elsewhere. When the value is dropped, the
@@ -53,7 +53,10 @@ pub struct GuardedChild {
 pub type ChildPipes = (ChildStdin, ChildStdout, ChildStderr);
 
 impl GuardedChild {
-    /// Starts the child of an upstream with a guard.
+    /// Starts a guard process, has it start the upstream's program, and waits until the guard
+    /// reports that the program runs. Returns the guard's handle, whose drop ends the child, and
+    /// the child's pipes. Logs a warning if the child cannot gain the privileges that its settings
+    /// allow, because this process cannot.
     ///
     /// # Errors
     /// [`SpawnError`].
@@ -100,13 +103,15 @@ impl GuardedChild {
         self.status
     }
 
-    /// Waits for the end of a guard that was not told to end. Cancel-safe.
+    /// Waits until a guard has ended that was not told to end, and stores the child's exit status
+    /// if it comes before. Cancel-safe.
     pub async fn lost(&mut self) {
         while self.hear().await.is_some() {}
     }
 
-    /// Ends the child and everything that it started, after the caller has closed stdin: waits,
-    /// then sends SIGTERM, then SIGKILL. Takes at most the sum of the waits.
+    /// Ends the child and everything that it started, after the caller has closed its stdin: waits,
+    /// then has the guard send SIGTERM, then SIGKILL. Takes at most the sum of the waits. Returns
+    /// the child's exit status, if it is known.
     pub async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
         let mut ended = tokio::time::timeout(times.polite, self.exited()).await;
         if ended.is_err() {
@@ -135,7 +140,8 @@ impl GuardedChild {
         let _gone = self.control.try_write(&[order]);
     }
 
-    /// Processes the guard's next report; `None` when it is gone.
+    /// Waits for the guard's next report and stores the child's exit status from it; `None` when
+    /// the guard is gone.
     async fn hear(&mut self) -> Option<()> {
         match self.report().await? {
             GuardReport::Ended(raw) => self.status = Some(ExitStatus::from_raw(raw)),
@@ -157,8 +163,9 @@ impl GuardedChild {
     }
 }
 
-/// Starts a guard: its stdin is the socket to it, the other two pipes are those of the child.
-/// Returns the guard, the socket and the child's stdin.
+/// Starts the process of a guard. Its stdin is the socket between it and headend; its stdout and
+/// stderr become the child's. Returns the guard, headend's end of the socket, and the child's
+/// stdin.
 fn spawn(upstream: &str) -> io::Result<(Child, UnixStream, ChildStdin)> {
     let (ours, theirs) = StdStream::pair()?;
     let (reader, writer) = io::pipe()?;

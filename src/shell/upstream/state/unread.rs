@@ -53,12 +53,12 @@ pub struct UnreadLists {
     state: Mutex<UnreadListState>,
     /// Fires when the operator wants the lists to be read now.
     pub now: Arc<Notify>,
-    /// Fires like [`Self::now`], for lists of programs as clients see them that can be asked for
-    /// input.
+    /// Fires like [`Self::now`], for the lists of a program that it shows to clients that can be
+    /// asked for input.
     pub now_for_askers: Notify,
 }
 
-/// The lists that were not read, and those of which nothing is known.
+/// The lists whose last reading failed, and the lists of which no item is known.
 #[derive(Debug, Default)]
 struct UnreadListState {
     unread: Vec<UnreadList>,
@@ -89,8 +89,9 @@ impl UnreadLists {
         state.unread.iter().filter(first).cloned().collect()
     }
 
-    /// Records how a reading ended. A list counts as read once it is read for all of its readers.
-    /// Logs one line for each change, not for each attempt.
+    /// Records how the reading of a list ended: `trouble` is its failure, `None` a success. A list
+    /// counts as read once it is read for all of its readers. Updates the metric, writes the first
+    /// failure to the upstream's health, and logs one line for each change, not for each attempt.
     pub fn told(&self, list: ItemList, readers: ListReaders, trouble: Option<ListTrouble>, health: &UpstreamHealth) {
         let mut state = self.state.lock();
         let is_known = state.of(list).any(|unread| unread.readers != readers);
@@ -124,7 +125,8 @@ impl UnreadLists {
         self.metrics.unread_lists(lists);
     }
 
-    /// Records which lists are known now.
+    /// Records which lists are wholly unknown, with no item from any earlier reading, and whether
+    /// anything is offered at all. [`Self::may_rest`] decides by that.
     pub fn known(&self, inventory: &Inventory) {
         let is_unread = |list: ItemList| matches!(inventory.gap(list), Some(ListGap::Awaited | ListGap::Unread));
         let is_unknown = |list: &ItemList| is_unread(*list) && inventory.items(*list).is_empty();

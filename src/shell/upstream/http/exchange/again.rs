@@ -14,7 +14,8 @@ use crate::upstream::net::connections::AnswerBody;
 use crate::upstream::state::http_error::HttpError;
 
 impl HttpPost {
-    /// Adds the credentials to the unsent request, and notes whether that took a wait. Cancel-safe.
+    /// Adds the credentials to the unsent request. Sets `has_waited` if that took a wait.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// As [`Remote::authorize`](crate::upstream::http::remote::RemoteServer::authorize).
@@ -30,16 +31,16 @@ impl HttpPost {
         Ok(())
     }
 
-    /// Makes the call be checked again before the request is written, because another event of it
-    /// comes first.
+    /// Takes back the decision to write the request, because another event of the call comes first:
+    /// the call is checked again before the request is written.
     pub(super) fn wait_again(&mut self) {
         if let PostStage::Ready = self.stage {
             self.stage = PostStage::Unsent;
         }
     }
 
-    /// Handles the head of an answer. After a redirect, or a refusal of the token, the request may
-    /// be sent again.
+    /// Handles the head of an answer: prepares the request to be sent again after a redirect,
+    /// starts to get another token after a refusal of the token, and passes any other answer on.
     pub(super) fn began(&mut self, response: Response<AnswerBody>) -> Result<PostStage, ExchangeStep> {
         let remote = &self.link.parts.remote;
         let to = remote.redirected(&response, &self.address, self.is_redirected);
@@ -52,18 +53,21 @@ impl HttpPost {
         if self.may_go_again(&response) { Ok(self.judging(response)) } else { self.head(response) }
     }
 
-    /// Returns whether an answer may be about the token.
+    /// Returns whether the answer is a 401 or 403 of a server whose tokens come from a login, so
+    /// that another token may help. Attempts are not counted here.
     pub(super) fn may_go_again(&self, response: &Response<AnswerBody>) -> bool {
         self.link.parts.remote.may_log_in() && is_refusal(response.status())
     }
 
-    /// Starts to decide whether the refused request is sent again.
+    /// Starts to get another token for the refused request, if that can help; [`Self::judged`]
+    /// takes the result.
     pub(super) fn judging(&mut self, response: Response<AnswerBody>) -> PostStage {
         let attempts = self.attempts.take().unwrap_or_default();
         PostStage::Refused(self.link.parts.remote.judge(&response, self.pass, attempts), Some(Box::new(response)))
     }
 
-    /// Sends the request again, or accepts the refusal.
+    /// Prepares the request to be sent again if `again` says so, and drains the refusal; else
+    /// accepts the refusal as the answer.
     pub(super) fn judged(
         &mut self,
         again: bool,
@@ -84,7 +88,7 @@ impl HttpPost {
         }
     }
 
-    /// Moves the unsent request to the current session.
+    /// Moves the unsent request to the current session, and marks it as having waited.
     pub(super) fn enter(&mut self) {
         self.has_waited = true;
         self.number = self.link.number();

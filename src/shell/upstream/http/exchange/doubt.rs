@@ -18,12 +18,14 @@ use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::standing::CredentialStanding;
 use crate::wire::message;
 
-/// Least time between two questions about the session while the server refuses the gateway's
+/// Least time between two pings that ask about the session while the server refuses the gateway's
 /// credentials.
 const PAUSE: Duration = Duration::from_secs(30);
 
 impl HttpLink {
-    /// Checks the session of this number; the next call waits for the result.
+    /// Starts a ping that shows whether the server knows the session of this number, and marks the
+    /// session as suspect, so that the next call waits for the result. Does nothing if the session
+    /// was replaced.
     fn suspect(self: &Arc<Self>, number: u64) {
         if self.number() != number {
             return;
@@ -32,8 +34,8 @@ impl HttpLink {
         drop(self.probe());
     }
 
-    /// Returns whether the server may be asked about the session although it seems to refuse the
-    /// gateway's credentials.
+    /// Returns whether a refusal of the credentials may be taken for one of the session, so that
+    /// the server is asked: always while its last verdict admits the gateway, else every [`PAUSE`].
     fn may_blame_session(&self) -> bool {
         let probed = Duration::from_millis(self.probed.load(Ordering::Relaxed));
         let is_first = probed.is_zero() || clock::uptime().saturating_sub(probed) > PAUSE;
@@ -42,8 +44,9 @@ impl HttpLink {
 }
 
 impl HttpPost {
-    /// Judges whether the server accepts the gateway's credentials. In a session, a refusal may be
-    /// about the session instead, which its body decides.
+    /// Fails the request if the answer refuses the gateway's credentials, and records the verdict
+    /// in the upstream's health. In a session, a refusal may be about the session instead: then its
+    /// head is kept in `unadmitted`, nothing is recorded yet, and its body decides.
     pub(super) fn admitted(&mut self, response: &Response<AnswerBody>) -> Result<(), ExchangeStep> {
         let remote = &self.link.parts.remote;
         self.unadmitted = None;
@@ -63,7 +66,9 @@ impl HttpPost {
         self.session.is_some() && !matches!(self.renewal, SessionRenewal::Done)
     }
 
-    /// Renews the session, because the server does not know it and therefore processed nothing.
+    /// Starts to open another session, in which the request is sent again: the server does not know
+    /// this one, and has processed nothing. Fails with a 404 if the request must not renew
+    /// sessions.
     pub(super) fn lost(&mut self) -> Result<PostStage, ExchangeStep> {
         if matches!(self.renewal, SessionRenewal::Never | SessionRenewal::Look) {
             return Err(ExchangeStep::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
@@ -72,7 +77,8 @@ impl HttpPost {
         Ok(PostStage::Renew(self.link.renew(self.number)))
     }
 
-    /// Judges a JSON-RPC response to the request.
+    /// Decides by a JSON-RPC response whether the session is lost, whether the server is asked
+    /// about it, or whether the response is the request's answer.
     pub(super) fn answered(&mut self, answer: message::Response) -> Result<PostStage, ExchangeStep> {
         let is_ours = answer.id.as_ref().is_some_and(|id| self.is_ours(id));
         if !self.may_be_lost() {
@@ -95,7 +101,8 @@ impl HttpPost {
         Err(self.conclude(DoubtfulAnswer::Answer(answer)))
     }
 
-    /// Judges an answer that is no message, after its beginning was read.
+    /// Decides as [`Self::refused`] about an answer that is no message and whose beginning was
+    /// read. The rest of its body is drained.
     pub(super) fn unspoken(
         &mut self,
         unspoken: Option<Box<NonMessageAnswer>>,
@@ -108,14 +115,16 @@ impl HttpPost {
         self.refused(DoubtfulAnswer::Failed(error, wait), names_it)
     }
 
-    /// Judges an answer whose body cannot be read.
+    /// Decides as [`Self::refused`] about an answer whose body is no message; fails the request if
+    /// the body could not be read at all.
     pub(super) fn unread(&mut self, error: HttpError) -> Result<PostStage, ExchangeStep> {
         let is_no_message = matches!(error, HttpError::Protocol(_));
         let refusal = DoubtfulAnswer::Failed(error, None);
         if is_no_message { self.refused(refusal, false) } else { Err(self.conclude(refusal)) }
     }
 
-    /// Judges an answer that does not answer the request. `names_it`: the answer blames the
+    /// Decides about an answer that does not answer the request: opens another session, asks the
+    /// server about this one, or ends the request. `names_it` says that the answer blames the
     /// session.
     pub(super) fn refused(&mut self, refusal: DoubtfulAnswer, names_it: bool) -> Result<PostStage, ExchangeStep> {
         if !self.may_be_lost() {
@@ -139,14 +148,17 @@ impl HttpPost {
         }
     }
 
-    /// Returns whether a refusal that does not name the session may be about it: one that asks for
-    /// other credentials is not.
+    /// Returns whether an answer that does not name the session may mean that it is lost. A refusal
+    /// of the credentials (401 or 403) may, if it names no other credentials (`WWW-Authenticate`)
+    /// and [`HttpLink::may_blame_session`] allows the question.
     fn is_doubtful_refusal(&self) -> bool {
         let Some(head) = &self.unadmitted else { return true };
         !head.headers().contains_key(WWW_AUTHENTICATE) && self.link.may_blame_session()
     }
 
-    /// Asks the server whether it knows the session, unless that is known already.
+    /// Starts a ping that asks the server whether it knows the session. Ends the request with the
+    /// refusal if its session was renewed already or must not be, and sends it again if another
+    /// request has replaced the session.
     fn doubt(&mut self, refusal: DoubtfulAnswer) -> Result<PostStage, ExchangeStep> {
         match self.renewal {
             SessionRenewal::Look => Err(ExchangeStep::Failed(HttpError::Status(StatusCode::NOT_FOUND), None)),

@@ -22,7 +22,9 @@ impl TokenKeeper {
         self.parts.logins.is_some() && self.terms.kind() == AuthKind::OAuth
     }
 
-    /// Starts a login by a person, up to the page on which the person agrees.
+    /// Starts a login by a person: sends the requests that precede the page on which the person
+    /// agrees, such as a registration. The returned flow has that page's address. If one of these
+    /// requests fails, an audit record is written.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -56,8 +58,9 @@ impl TokenKeeper {
         }
     }
 
-    /// Returns the scopes of the stored login that a new one would replace, none if it is from
-    /// another issuer; `None` without a login.
+    /// Returns the scopes of the stored login that a new one would replace, to compare both; `None`
+    /// if there is no login or the store cannot be read. Of a login from another issuer no scope
+    /// counts but `offline_access`, which any login with a refresh token has.
     pub async fn scopes_before(&self, issuer: &str) -> Option<Vec<String>> {
         let held = self.parts.logins.as_ref()?.get(&self.key).await.ok().flatten()?;
         let tokens = held.login.tokens;
@@ -67,8 +70,8 @@ impl TokenKeeper {
         Some(scopes)
     }
 
-    /// Completes a login after its page has answered: gets the tokens and stores them. Returns
-    /// whether it may be another account than before.
+    /// Completes a login after its page has answered: gets the tokens, writes the audit record, and
+    /// stores the login. Also returns true if it may be of another account than the login before.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -103,7 +106,8 @@ impl TokenKeeper {
         Ok((login, !is_same))
     }
 
-    /// Ends the login, also at the server if possible. Returns whether there was one.
+    /// Ends the login: removes it from the store and from use, then asks the server to revoke its
+    /// tokens, whose answer changes nothing. Returns whether there was a login.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -124,7 +128,8 @@ impl TokenKeeper {
         Ok(was_there)
     }
 
-    /// Sends the requests of a login until it needs a person or is complete.
+    /// Sends the requests of a login until it needs a person or is complete. Stores a client
+    /// registration that was made on the way, and forgets one that the server no longer knows.
     pub(super) async fn drive(&self, flow: &mut LoginFlow) -> Result<LoginAction, OAuthError> {
         for _ in 0..STEPS {
             let request = match flow.next() {
