@@ -190,8 +190,9 @@ fn log_in(imported: &ImportedServers) {
     }
 }
 
-/// Returns the default for servers whose host has no rule for approvals: `--allow-all`, or the
-/// answer given on the terminal. Without a terminal, their calls need approval.
+/// Decides the default for servers whose host has no rule for approvals: allowed with
+/// `--allow-all`, else asks on the terminal. Without a terminal, or if the configuration has a
+/// default already, their calls need approval.
 fn silent(
     args: &ImportArgs,
     imported: &ImportedServers,
@@ -260,7 +261,7 @@ fn named(files: &[PathBuf], home: Option<&str>) -> Result<Vec<HostText>, Command
 }
 
 impl HostText {
-    /// Reads a host's file and those beside it.
+    /// Reads the text of a host's file and of the files beside it, without parsing them.
     fn read(path: &Path, home: Option<&Path>) -> Result<Self, String> {
         let read = |path: &Path| {
             let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
@@ -271,7 +272,8 @@ impl HostText {
     }
 }
 
-/// Converts the servers of the files that are not in the configuration yet.
+/// Parses the files and converts their servers, without the ones that are in the configuration
+/// already.
 fn imported(files: &[HostText], home: Option<&str>, target: &ImportTarget) -> Result<ImportedServers, ImportError> {
     let mut out = ImportedServers::default();
     let mut names = target.names();
@@ -306,8 +308,11 @@ fn imported(files: &[HostText], home: Option<&str>, target: &ImportTarget) -> Re
     Ok(out)
 }
 
-/// Reads the servers of one file, each with the settings that its host has for it. `at` is the
-/// index of the file.
+/// Makes drafts of the servers in one parsed file, each with the settings that its host has for it.
+/// `at` is the index of the file.
+///
+/// # Errors
+/// A file beside it cannot be parsed.
 fn drafts(given: &HostText, file: &HostFile, at: usize, home: Option<&str>) -> Result<Vec<ServerDraft>, ImportError> {
     let beside =
         given.beside.iter().map(|(path, text)| value::read(path, text)).collect::<Result<Vec<FileValue>, _>>()?;
@@ -362,8 +367,8 @@ fn is_headend(parts: &LaunchParts) -> bool {
     program == Some("headend") || address.is_some_and(|address| own.iter().any(|own| address.starts_with(own)))
 }
 
-/// Adds the secrets in the texts of a server to `known`, and reserves in `names` the variables that
-/// the texts contain.
+/// Adds the secrets in a server's texts to `known`, and the variables that they name to `names`, so
+/// that no new variable gets such a name.
 fn learn(
     parts: &LaunchParts,
     place: &template::TemplateContext<'_>,

@@ -84,7 +84,7 @@ pub(super) fn reply(
     })
 }
 
-/// Waits up to a second for a line or for the end of the input; returns true if there is one.
+/// Waits up to a second; returns true once a line or the end of the input can be read.
 fn is_typed(input: impl AsFd) -> rustix::io::Result<bool> {
     const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
     let mut watched = [PollFd::new(&input, PollFlags::IN)];
@@ -109,8 +109,9 @@ pub(super) fn code(question: &str) -> Result<String, CommandFailure> {
     Ok(typed)
 }
 
-/// Reads a line, without its end and without spaces around it, and whether the input has ended.
-/// Reads without a buffer, so that nothing of the answer to the next question is consumed.
+/// Reads one line of a terminal, and stops once it has [`MAX_ANSWER`] bytes. Returns the line
+/// without the spaces around it, and whether the input has ended. A terminal gives one line to each
+/// read, and no buffer is kept, so nothing of the answer to the next question is consumed.
 fn line(input: impl AsFd) -> rustix::io::Result<(String, bool)> {
     let (mut answer, mut is_over) = (Vec::new(), false);
     while !is_over && !answer.ends_with(b"\n") && answer.len() < MAX_ANSWER {

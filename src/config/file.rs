@@ -167,7 +167,7 @@ pub(super) fn with_root<T>(source: &ParseContext<'_>, build: impl FnOnce(ConfigT
     })
 }
 
-/// A value with its place. Reading it as another type than its own is a problem.
+/// A value with its key path and line. Reading it as another type than its own reports a problem.
 #[derive(Clone)]
 pub(super) struct ConfigNode<'s> {
     pub(super) source: &'s ParseContext<'s>,
@@ -201,7 +201,8 @@ impl<'s> ConfigNode<'s> {
         self.source.observed.shape(&self.path, shape);
     }
 
-    /// Judges the value of a key whose bound is fixed now.
+    /// Reports the value of a key whose bound is fixed now: a problem if the value is stricter than
+    /// the bound, a warning if it is not.
     fn judge_removed(&self, removed: &RemovedKey) {
         let any = 0..=usize::MAX;
         let value = match removed.bound {
@@ -390,7 +391,8 @@ pub(super) struct ConfigTable<'s> {
 }
 
 impl<'s> ConfigTable<'s> {
-    /// Returns the value of a key, and notes the key as known here.
+    /// Returns the value of a key, and notes the key as known, so that [`Self::finish`] does not
+    /// report it.
     pub(super) fn take(&mut self, key: &'static str) -> Option<ConfigNode<'s>> {
         self.known.push(key);
         let (name, value) = self.entries.get_key_value(key)?;
@@ -464,7 +466,8 @@ impl<'s> ConfigTable<'s> {
         Some(path)
     }
 
-    /// Reports a problem for a key that people expect here. `message` says what to write instead.
+    /// Reports a problem if a key that people expect in this table is set. `message` says what to
+    /// write instead.
     pub(super) fn refuse(&mut self, key: &'static str, message: &str) {
         if let Some(node) = self.take(key) {
             node.problem(message);

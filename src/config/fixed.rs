@@ -32,10 +32,11 @@ pub(super) struct RemovedKey {
 }
 
 impl RemovedKey {
-    /// Judges a value of the key: any but a stricter one means nothing, and gets a warning.
+    /// Compares a value of the key with the fixed bound. Returns the warning that the key has no
+    /// effect, if the value is not smaller than the bound.
     ///
     /// # Errors
-    /// The problem of a stricter one.
+    /// The problem that no smaller bound is possible.
     pub(super) fn judge(&self, value: usize) -> Result<String, String> {
         let (bound, text) = match self.bound {
             FixedBound::Count(bound) => (bound, bound.to_string()),

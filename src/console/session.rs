@@ -244,7 +244,8 @@ impl ConsoleSessions {
         store.keep(ConsoleSignIn { id, until: at(session.until), last: at(session.last) }, token);
     }
 
-    /// Removes a session from the store in the background.
+    /// Removes a session from the store in the background, and retries earlier removals that
+    /// failed.
     fn ended(&self, id: SecretDigest) {
         if let Some(store) = &self.store {
             store.catch_up();

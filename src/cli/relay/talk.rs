@@ -19,7 +19,7 @@ const MAX_OPEN: usize = 4096;
 /// Most bytes of requests that are kept until a stand-in answers them.
 const MAX_UNANSWERED_BYTES: usize = 1 << 20;
 
-/// The answer to an open request when the daemon goes away: whether it may have been executed.
+/// Whether an open request may have been executed, as its client is told if no answer comes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RequestFate {
     /// The daemon had the request and may have executed it.
@@ -94,7 +94,7 @@ impl RelayConversation {
         Self { unanswered: Some(UnansweredRequests::default()), ..Self::default() }
     }
 
-    /// Returns the number of bytes that wait for the daemon to come back.
+    /// Returns the number of bytes in the lines that wait for the daemon.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.iter().map(Bytes::len).sum()
     }
@@ -232,8 +232,8 @@ impl RelayConversation {
         }
     }
 
-    /// Answers all open requests with an error, drops the lines that wait, and has later requests
-    /// refused until a daemon is found.
+    /// Answers all waiting requests with an error, and has the ones that follow refused until a
+    /// daemon is found.
     pub(super) fn give_up_waiting(&mut self, to_client: &mut BytesMut) {
         self.refuse_open(RequestFate::NotMade, to_client);
         self.waiting.clear();
@@ -259,14 +259,14 @@ impl RelayConversation {
         }
     }
 
-    /// Answers all open requests of the client with an error, at the end of the relay.
+    /// Answers all open requests with an error, at the end of the relay.
     pub(super) fn end(&mut self, to_client: &mut BytesMut) {
         let fate = if self.daemon == DaemonState::Here { RequestFate::Unknown } else { RequestFate::NotMade };
         self.refuse_open(fate, to_client);
     }
 
-    /// Answers all open requests of the client with an error that states `fate`, and forgets them,
-    /// the open subscriptions, and the handshake if it was among them.
+    /// Answers all open requests of the client with an error that tells their `fate`, and forgets
+    /// them. A handshake among them is not repeated to the next daemon.
     fn refuse_open(&mut self, fate: RequestFate, to_client: &mut BytesMut) {
         self.listens.clear();
         for (key, id) in std::mem::take(&mut self.open) {

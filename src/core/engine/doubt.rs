@@ -8,7 +8,8 @@
 
 use std::time::Instant;
 
-/// The cancellations on one connection that the server may not have read.
+/// Tracks the cancellations on one connection that the server may not have read. Until it has, a
+/// message of the server may be about a cancelled call.
 #[derive(Debug, Default)]
 pub struct CancellationDoubt {
     /// Number of cancellations that the transport has not delivered yet.
@@ -21,7 +22,7 @@ pub struct CancellationDoubt {
 }
 
 impl CancellationDoubt {
-    /// Returns whether a message may be about a call that is no longer in flight.
+    /// Returns true if a message of the server may be about a cancelled call.
     pub fn is_open(&self) -> bool {
         self.on_their_way > 0 || self.ends_with.is_some()
     }
@@ -37,8 +38,8 @@ impl CancellationDoubt {
         self.ends_with = Some(next);
     }
 
-    /// Returns whether a ping must be sent now, and then notes `until` as its deadline. Only one
-    /// ping is in flight at a time.
+    /// Returns true if the caller must send a ping now, and then notes `until` as its deadline.
+    /// Only one ping is in flight at a time.
     pub fn pings(&mut self, until: Instant) -> bool {
         let is_due = self.on_their_way == 0 && self.ends_with.is_some() && self.ping_until.is_none();
         if is_due {

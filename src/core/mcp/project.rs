@@ -206,7 +206,8 @@ fn add_result_type(raw: RawJson) -> RawJson {
     with_head(COMPLETE, &raw)
 }
 
-/// Prepends members to an object's own, without parsing it.
+/// Prepends members to an object's own, without parsing it. `head` is the beginning of an object,
+/// such as [`COMPLETE`]: a brace and members, without a comma at the end.
 fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
     let body = raw.bytes().get(1..).unwrap_or(b"}");
     let empty = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');

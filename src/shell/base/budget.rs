@@ -277,7 +277,8 @@ impl ByteBudget {
         }
     }
 
-    /// Claims the right to wait with a part of a message; `None` if another message has it.
+    /// Claims the right to wait for room with a part of a message; `None` if another message has
+    /// it.
     fn turn(self: &Arc<Self>) -> Option<PartialWaitRight> {
         let taken = self.partial.swap(true, Ordering::AcqRel);
         (!taken).then(|| PartialWaitRight(Arc::clone(self)))
@@ -336,7 +337,8 @@ struct RoomWait {
     _turn: Option<PartialWaitRight>,
 }
 
-/// The right to wait while holding a part of a message; given up on drop.
+/// The right to wait for room while holding a part of a message. One message at a time has it;
+/// given up on drop.
 #[derive(Debug)]
 struct PartialWaitRight(Arc<ByteBudget>);
 
@@ -384,7 +386,8 @@ impl BudgetRoom {
         room
     }
 
-    /// Makes this the room of an answer for that caller. To be called before any room is taken.
+    /// Counts what this room takes from now on towards the share of that caller, as room of an
+    /// answer. To be called before any room is taken.
     pub fn use_share_of(&mut self, caller: CallerNumber) {
         self.user = RoomUser::Answer(Some(caller));
     }

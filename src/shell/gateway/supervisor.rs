@@ -129,8 +129,9 @@ struct Supervisor {
     snapshots: Arc<ArcSwap<Snapshot>>,
     generation: watch::Sender<u64>,
     settled: watch::Sender<bool>,
-    /// Upstreams whose lists are newer than on disk, and the write of one that is under way.
+    /// Upstreams whose lists are newer than on disk.
     unsaved: BTreeSet<UpstreamName>,
+    /// The write of one upstream's lists that is under way.
     saving: Option<JoinHandle<()>>,
     /// `Some` if a snapshot is due; true to make it even if clients would see no change.
     wanted: Option<bool>,
@@ -139,7 +140,7 @@ struct Supervisor {
     /// Replies to send once the next snapshot is in force.
     afterwards: Vec<SnapshotCallback>,
     max_inventory_bytes: usize,
-    /// Whether the store took writes of pins at the last check.
+    /// True if the store took writes of pins at the last check.
     took_writes: bool,
     reports: mpsc::Sender<ActorReport>,
     actors: TaskGroup,
@@ -375,7 +376,8 @@ impl Supervisor {
         }
     }
 
-    /// Applies changed pins: stops rejected upstreams, wakes waiting ones, publishes a snapshot.
+    /// Applies changed pins: stops upstreams whose launch was rejected, and adds them anew to wait
+    /// for its approval; wakes all that wait for one; publishes a snapshot.
     fn review(&mut self) {
         let revoked: Vec<UpstreamName> =
             self.managed.iter().filter(|(name, m)| m.gate.is_revoked(name)).map(|(name, _)| name.clone()).collect();
@@ -416,8 +418,11 @@ impl Supervisor {
         }
     }
 
-    /// Puts a configuration in force, without the upstreams in `off`, or says why not. All that can
-    /// fail is done before anything changes. Unchanged upstreams keep running.
+    /// Puts a configuration in force, without the upstreams in `off`. All that can fail is done
+    /// before anything changes. Unchanged upstreams keep running.
+    ///
+    /// # Errors
+    /// The reason why the configuration cannot be put in force.
     fn enforce(&mut self, written: Config, off: &[UpstreamName]) -> Result<ReloadPlan, String> {
         let new = written.clone().without(off);
         let plan = diff(&self.config, &new);
@@ -465,7 +470,8 @@ impl Supervisor {
         Ok(plan)
     }
 
-    /// Stops a removed upstream once no snapshot has it and its calls have ended or had their time.
+    /// Stops a removed upstream in the background, once no snapshot has it and its calls have ended
+    /// or had [`REPLACE_DRAIN`].
     fn retire(&mut self, old: ManagedUpstream) {
         old.handle.health.retire();
         let (gone, is_gone) = oneshot::channel::<()>();

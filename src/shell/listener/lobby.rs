@@ -84,7 +84,7 @@ pub struct Lobby<K> {
     failed: LogTally,
     /// A file that is open only so that its descriptor can be used when none is left.
     spare: Mutex<Option<File>>,
-    /// True if the connection with the spare descriptor is served.
+    /// True if the connection that takes the spare descriptor is served, false if it gets 503.
     is_for_operators: bool,
 }
 
@@ -107,7 +107,8 @@ struct LobbyTable<K> {
     by_origin: HashMap<K, BTreeSet<u64>>,
 }
 
-/// A connection in the lobby; dropping the value removes it.
+/// A connection that has not presented a valid credential yet. Dropping the value removes it from
+/// the lobby.
 #[derive(Debug)]
 pub struct LobbyConnection<K: Copy + Eq + Hash> {
     lobby: Arc<Lobby<K>>,
@@ -175,7 +176,8 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         self.enter(origin, room)
     }
 
-    /// Adds a new connection, and dismisses others if there are too many.
+    /// Adds a new connection, and dismisses older ones if there are too many, which is counted and
+    /// logged.
     pub fn enter(self: &Arc<Self>, origin: K, room: PoolSlot) -> LobbyConnection<K> {
         let phase = ConnectionPhase::anonymous();
         let mut inner = self.inner.lock();

@@ -16,8 +16,9 @@ use crate::serve::front::ListenerState;
 use crate::serve::replay::{OwnStream, RecordingReader, ResumedStream};
 use crate::serve::sessions::{ClientSession, StreamRight};
 
-/// Opens the session's own stream, for messages that belong to no request: changes of lists and
-/// resources.
+/// Responds with a new stream of the session for messages that belong to no request: changes of
+/// lists and resources. It takes the place of an earlier one, which can then no longer be resumed.
+/// `place` and `share` are held until the response ends.
 pub(crate) fn open(
     front: &Arc<ListenerState>,
     session: &Arc<ClientSession>,
@@ -28,7 +29,7 @@ pub(crate) fn open(
     follow(front, session, (own, reader), (place, share))
 }
 
-/// Resumes a stream after the last event that the client has received.
+/// Responds with the rest of a stream, after the last event that the client has received.
 pub(crate) fn resume(
     front: &Arc<ListenerState>,
     session: &Arc<ClientSession>,
@@ -46,7 +47,8 @@ pub(crate) fn resume(
     }
 }
 
-/// Responds with the session's own stream, which continues from the lists that the client knows.
+/// Responds with the session's own stream. If lists have changed since the client was last told,
+/// the stream says so first.
 fn follow(
     front: &Arc<ListenerState>,
     session: &Arc<ClientSession>,
@@ -73,7 +75,8 @@ struct FollowedStream {
 }
 
 impl FollowedStream {
-    /// Returns the next bytes of the stream; `None` once the session ends or the gateway drains.
+    /// Waits for the next bytes of the stream; `None` once the recording or the session ends, or
+    /// the gateway drains.
     async fn step(mut self) -> Option<(MessageSlices, Self)> {
         loop {
             tokio::select! {

@@ -27,11 +27,11 @@ const LONGEST: u64 = 15_000;
 /// Name of the file that uses are appended to.
 const UPSTREAM: &str = "upstream";
 
-/// Number of unused things in a store at the start of each life: more than one life can use.
+/// Number of unused things, such as grants, that a test's `check` puts into the store before each
+/// life: more than one life can use.
 pub(crate) const AT_HAND: usize = 48;
 
-/// The log to which a child process appends each use of a thing in its store. Children of one store
-/// share the file.
+/// The log of the uses of things in the store, one a line; all children append to it.
 pub(crate) struct UseLog(fs::File);
 
 impl UseLog {
@@ -41,7 +41,7 @@ impl UseLog {
         Self(OpenOptions::new().append(true).open(dir.join(UPSTREAM)).unwrap())
     }
 
-    /// Appends a use to the log.
+    /// Appends a line to the log: the child has used up the thing of this name in the store.
     pub(crate) fn note(&mut self, what: &str) {
         self.0.write_all(format!("{what}\n").as_bytes()).unwrap();
     }
@@ -58,7 +58,7 @@ pub(crate) fn run_until_killed<F: Future<Output = ()>>(work: impl FnOnce(PathBuf
     drop(std::io::stdin().read_to_end(&mut Vec::new()));
 }
 
-/// Reads the uses that all children of a store have logged so far.
+/// Reads the log of uses: one name for each use so far, by all children of the store.
 pub(crate) fn read_uses(dir: &Path) -> Vec<String> {
     fs::read_to_string(dir.join(UPSTREAM)).unwrap().lines().map(str::to_owned).collect()
 }
@@ -73,9 +73,8 @@ pub(crate) fn kill_1000(test: &str, check: impl Fn(&Path, usize) -> usize + Sync
     assert!(used > KILLS / 10, "{used} uses: the processes are killed before they do anything");
 }
 
-/// Runs all lives of one store in a new folder: in each, starts [`AT_ONCE`] children and kills them
-/// at random moments. Calls `check` as [`kill_1000`] says. Returns the number of uses that the
-/// children logged.
+/// Runs all lives of one new store: in each, starts [`AT_ONCE`] children and kills them. Returns
+/// the number of uses in its log.
 fn run_lives(test: &str, check: &impl Fn(&Path, usize) -> usize) -> usize {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(UPSTREAM), "").unwrap();

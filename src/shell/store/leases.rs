@@ -16,11 +16,11 @@ use crate::policy::{LeaseBound, LimitLease, Limiter, OverdrawnLimit, Policy};
 use crate::store::db::{Db, DbError};
 use crate::telemetry::metrics::Metrics;
 
-/// Leases that are taken between two removals of full buckets' rows.
+/// Number of leases between two removals of full buckets' rows.
 const SWEEP_EVERY: u64 = 1024;
 /// Time after which a call may be retried if its lease could not be written.
 const STORE_WAIT: Duration = Duration::from_secs(1);
-/// Rate limit of log lines about calls that were refused for that.
+/// Rate limit of log lines about calls that were refused because their lease could not be written.
 static UNKEPT: LogTally = LogTally::of(1);
 
 /// The durable side of limits; clones share it.
@@ -32,7 +32,7 @@ pub struct Leases {
     taken: Arc<AtomicU64>,
 }
 
-/// The reason why a call got no lease.
+/// The reason why the amounts that a call draws from its limits could not be reserved on disk.
 enum LeaseRefusal {
     /// A limit is used up.
     Overdrawn(OverdrawnLimit),
@@ -60,11 +60,13 @@ impl Leases {
         Ok(Limiter::durable(policy, &db.limits(now)?, now))
     }
 
-    /// Waits until the amounts that a call drew are on disk. Must be awaited before the call is
-    /// sent; a second time does no harm.
+    /// Writes the lease of a call, and waits until the amounts that the call drew are on disk. Must
+    /// be awaited before the call is sent. Does nothing for a lease that is on disk, or without a
+    /// database.
     ///
     /// # Errors
-    /// The refusal of the call, whose amounts have been given back.
+    /// The refusal of the call, whose amounts have been given back: another process has used a
+    /// limit up, which is counted, or the lease could not be written, which is logged.
     pub async fn settle(&self, lease: &LimitLease) -> Result<(), CallFailure> {
         if lease.is_given_back() {
             return Err(unrecorded_failure());
@@ -92,7 +94,8 @@ impl Leases {
         }
     }
 
-    /// Writes the exact amounts that were used, at a clean stop.
+    /// Writes the amounts that were used in place of the reserved ones, at a clean stop. A failure
+    /// is logged.
     pub async fn keep(&self, limiter: &Limiter) {
         let Some(db) = &self.db else { return };
         if let Err(error) = db.keep_used(limiter.used(), clock::since_1970()).run().await {

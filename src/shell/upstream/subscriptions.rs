@@ -31,7 +31,8 @@ use crate::upstream::updates::{ResourceSubscriptions, UpdateStream, WatchEntry};
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long a server may take to confirm a subscription.
+/// Longest wait for a server's answer to a subscription or its end. After it a new watch fails with
+/// [`WatchFailure::Silent`].
 const CONFIRM: Duration = Duration::from_secs(5);
 /// The reason why headend cannot subscribe to a resource at its server.
 #[derive(Debug)]
@@ -40,11 +41,12 @@ pub enum WatchFailure {
     NotOffered,
     /// The server's own error.
     Refused(RawJson),
-    /// The request failed, or the server did not answer within `CONFIRM`.
+    /// The server did not answer in time, or the request failed.
     Silent,
 }
 
-/// A watched resource. Dropping it ends the watch, at the server too if it was the last one.
+/// One client's watch of a resource. Dropping it ends the watch; the last one of a resource also
+/// unsubscribes at the server, in the background.
 #[derive(Debug)]
 pub struct ResourceWatch {
     handle: Arc<UpstreamHandle>,
@@ -68,7 +70,7 @@ impl Drop for ResourceWatch {
 
 /// The resource of a subscription, with the permit to watch it.
 pub struct WatchTarget {
-    /// The URI as the server knows it, and as the client knows it.
+    /// The server's URI. `exposed` is the one that the client knows.
     pub original: String,
     pub exposed: String,
     pub permit: Permit,
@@ -121,7 +123,7 @@ impl ResourceSubscriptions {
         Ok(watching)
     }
 
-    /// Unsubscribes from a resource, after the last client has ended its watch.
+    /// Unsubscribes from a resource at the server, unless a client watches it again.
     async fn end(
         &self,
         handle: &Arc<UpstreamHandle>,

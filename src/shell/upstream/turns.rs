@@ -16,7 +16,8 @@ use crate::engine::turns::{TurnGate, TurnKind, TurnQueue as Row, TurnTicket};
 /// that resume the same call share it.
 pub(crate) type SharedCallTurn = Option<Arc<CallTurn>>;
 
-/// A call's position among waiting calls, or its turn.
+/// A call's position in the row of waiting calls, or its turn. Dropping it leaves the row, and lets
+/// the next calls pass.
 #[derive(Debug)]
 pub struct CallTurn {
     turns: Arc<CallTurns>,
@@ -54,7 +55,7 @@ impl CallTurns {
         &self.askers
     }
 
-    /// Returns how a call of this item has to pass; `None` if nothing holds it back.
+    /// Returns the kind of turn that a call of this item must wait for; `None` if it needs none.
     pub fn passer(&self, item: Option<&DefinedItem>) -> Option<TurnKind> {
         if item.is_some_and(|item| self.askers.conduct(item).is_some()) {
             return Some(TurnKind::Asker);
@@ -62,7 +63,7 @@ impl CallTurns {
         self.is_held.load(Ordering::Relaxed).then_some(TurnKind::Plain)
     }
 
-    /// Holds new calls back, or lets them pass.
+    /// Sets whether calls are held back. Calls that wait and may pass now do so.
     pub(super) fn set(&self, gate: TurnGate) {
         self.is_held.store(gate.is_held, Ordering::Relaxed);
         self.change(|row, _| row.set(gate));
@@ -81,11 +82,12 @@ impl CallTurns {
         done
     }
 
-    /// Waits for the call's turn. A call that is resumed has it after `attribution-timeout` at the
-    /// latest, because the call that has the turn may wait for it.
+    /// Waits for the call's turn; returns `None` for a plain call, which may pass but has no turn.
+    /// A call that is resumed gets the turn after `attribution-timeout` at the latest, because the
+    /// call that has it may wait for the resumed one.
     ///
     /// # Errors
-    /// The wait took longer than `patience`.
+    /// The wait took longer than `patience`; not for a resumed call.
     pub(super) async fn take(
         self: Arc<Self>,
         passer: TurnKind,

@@ -20,8 +20,8 @@ pub fn bound_message(text: &str) -> String {
     lines(text, MAX_LINES, MAX_CHARS)
 }
 
-/// Returns foreign text with at most `max_lines` lines and `max_chars` characters. A note at the
-/// end says that something is left out.
+/// Returns foreign text with at most `max_lines` lines and `max_chars` characters, and at most one
+/// blank line in a row. If something is left out, a note beyond these limits says so.
 pub(super) fn lines(text: &str, max_lines: usize, max_chars: usize) -> String {
     let text = text.replace("\r\n", "\n");
     let mut kept: Vec<&str> = Vec::new();
@@ -43,7 +43,8 @@ pub(super) fn lines(text: &str, max_lines: usize, max_chars: usize) -> String {
     out
 }
 
-/// Returns foreign text on one line, cut to `max_chars` characters.
+/// Returns foreign text on one line with its hidden characters spelled out, cut to `max_chars`
+/// characters. Two dots follow a text that is cut.
 pub(super) fn line(text: &str, max_chars: usize) -> String {
     let shown = foreign::line(text.trim());
     let mut out: String = shown.chars().take(max_chars).collect();

@@ -69,7 +69,7 @@ fn who_may(need: ApprovalEvidence) -> &'static str {
     }
 }
 
-/// Returns the stored parts of a grant for one call with exactly the arguments of the action.
+/// Builds the row of a grant for one call with exactly the arguments of the action.
 pub(super) fn once_grant(
     asked: ApprovalSubject,
     evidence: ApprovalEvidence,
@@ -81,7 +81,8 @@ pub(super) fn once_grant(
     GrantRow { id, asked, arguments, lifetime, evidence, by: Arc::from(by), granted_at: now, last_used: 0, uses: 0 }
 }
 
-/// Checks that a yes with this lifetime may be given through a channel with this evidence.
+/// Checks that the call may be allowed for this lifetime by an answer with this evidence. A
+/// lifetime that is over at `now` is refused.
 pub(super) fn check_answer(
     asked: &ApprovalSubject,
     lifetime: GrantLifetime,

@@ -43,13 +43,13 @@ pub struct ReservedFolders {
 }
 
 impl ReservedFolders {
-    /// Whether a path may be one of headend's own files, or below or above one.
+    /// Returns true if a path may be one of headend's own files, or below or above one.
     fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         self.own.iter().any(|own| is_under(path, own) != Truth::No || is_under(own, path) != Truth::No)
     }
 
-    /// Whether a folder is a home directory or above one.
+    /// Returns true if a folder is a home directory or above one.
     fn are_below(&self, folder: &str) -> bool {
         let is_people = |parent: &str| folder.rsplit_once('/').is_some_and(|(before, _)| before == parent);
         let known = self.homes.iter().map(String::as_str).chain(HOMES.iter().copied()).chain(["/root"]);
@@ -83,7 +83,7 @@ pub struct FolderScope {
     members: BTreeSet<String>,
 }
 
-/// The arguments of one call, whose outline is made at most once.
+/// The arguments of one call. Their outline is computed at the first use and kept.
 #[derive(Debug)]
 pub struct OutlinedArguments<'a> {
     json: &'a str,
@@ -103,8 +103,8 @@ impl<'a> OutlinedArguments<'a> {
 }
 
 impl FolderScope {
-    /// Makes the scope of a grant below the folder `base`, or for the site of that URL, that covers
-    /// the call.
+    /// Builds the scope of a grant that covers the call and all like it below the folder `base`,
+    /// or, if `base` is a URL, on its site.
     ///
     /// # Errors
     /// The reason why the call cannot be allowed below `base`.
@@ -150,12 +150,12 @@ impl FolderScope {
         offered.take(MAX_OFFERS).collect()
     }
 
-    /// Whether a rule or a grant may cover all calls below this folder.
+    /// Returns true if a rule or a grant may cover all calls below this folder.
     pub(in crate::policy) fn is_folder(folder: &str, places: &ReservedFolders) -> bool {
         checked_base(folder, places).is_ok_and(|base| is_plain_path(&base)) && !places.has(folder)
     }
 
-    /// Whether the scope covers a call with these arguments.
+    /// Returns true if the scope covers a call with these arguments.
     pub fn covers(&self, given: &OutlinedArguments<'_>, places: &ReservedFolders) -> bool {
         given.outline().is_some_and(|outline| self.takes(outline, places))
     }
@@ -169,7 +169,8 @@ impl FolderScope {
             && outline.all_texts(&self.judged, &|text| self.has(text, places))
     }
 
-    /// Whether an argument's text lies below the folder, or is a URL of the site.
+    /// Returns true if an argument's text is a path below the folder that may be covered, or a URL
+    /// of the site.
     fn has(&self, text: &str, places: &ReservedFolders) -> bool {
         match UrlOrigin::of(&self.base) {
             Some(origin) => UrlOrigin::of(text).is_some_and(|other| other == origin),
@@ -195,7 +196,8 @@ impl FolderScope {
         format!("below {}, judged by {}", self.base, self.judged.join(", "))
     }
 
-    /// Describes in sentences what the scope covers, for a person.
+    /// Describes, for a person, which arguments a grant of this scope judges, where they must lead,
+    /// and which arguments may have any value.
     pub fn told(&self) -> String {
         let judged = self.judged.join(", ");
         let members = self.members.iter().filter_map(|member| member.split_once(' '));
@@ -239,7 +241,10 @@ pub(super) fn arguments_of<'a>(asked: &ApprovalSubject, shown: &'a CallDetails) 
     }
 }
 
-/// Returns the outline of the arguments, if a grant below a folder or for a site can judge them.
+/// Returns the outline of the arguments.
+///
+/// # Errors
+/// The reason why a grant below a folder or for a site cannot judge them.
 fn judgeable_outline<'g>(
     asked: &ApprovalSubject,
     given: &'g OutlinedArguments<'_>,
@@ -257,7 +262,10 @@ fn judgeable_outline<'g>(
     }
 }
 
-/// Returns a folder or the URL of a site in its plain spelling, if it can be the base of a grant.
+/// Returns a folder or the URL of a site in its plain spelling.
+///
+/// # Errors
+/// [`ScopeError::Base`], if it cannot be the base of a grant.
 fn checked_base(text: &str, places: &ReservedFolders) -> Result<String, ScopeError> {
     let refused = |why: String| Err(ScopeError::Base(why));
     if text.len() > MAX_BASE {

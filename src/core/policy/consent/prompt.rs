@@ -7,9 +7,9 @@ use crate::policy::kind::ActionKind;
 use crate::wire::digest::Digest;
 use crate::wire::foreign::quoted;
 
-/// Longest message, in bytes.
+/// Longest message of an approval, in bytes. The arguments are cut to what the rest leaves.
 const MAX_MESSAGE: usize = 2048;
-/// Longest arguments in a message, in bytes.
+/// Most bytes of a message for the arguments.
 const MAX_BRIEF: usize = 1024;
 /// Longest name in a message, in bytes.
 const MAX_NAME: usize = 64;
@@ -72,7 +72,8 @@ impl OpenApproval {
         head + &self.brief(room) + &tail
     }
 
-    /// Renders the arguments in indented lines, within `room` bytes.
+    /// Renders the arguments in indented lines, within `room` bytes. A line at the end says if
+    /// something is left out.
     fn brief(&self, room: usize) -> String {
         const MORE: &str = "  .. and more that is not shown here\n";
         let view = self.shown.arguments.view(room).map(|view| (view.told(&ViewColours::NONE), view.is_whole()));

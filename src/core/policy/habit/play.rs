@@ -56,7 +56,7 @@ pub struct ItemChange {
     pub closed: u64,
     /// Calls that were allowed before, by a rule or a person.
     pub allowed_before: u64,
-    /// Whether its server or the operator called the item destructive.
+    /// True if the server or the operator called the item destructive.
     pub is_destructive: bool,
 }
 
@@ -233,7 +233,8 @@ impl PolicyReplay {
         now
     }
 
-    /// Decides a recorded call under the other rules.
+    /// Decides a recorded call under the other rules, without grants and limits. A record that
+    /// lacks facts that the rules need is undecided.
     fn decided(&mut self, kind: ActionKind, line: &AuditLine<'_>) -> ReplayedDecision {
         let (Some(caller), Some(upstream), Some(item)) =
             (line.caller.as_deref(), line.upstream.as_deref(), line.item.as_deref())
@@ -309,7 +310,7 @@ impl PolicyReplay {
         all
     }
 
-    /// Whether the log has a call of the item.
+    /// Returns true if a record of the item was read.
     pub fn has(&self, kind: ActionKind, name: &str) -> bool {
         self.items.contains_key(&HabitItem { kind, name: Arc::from(name) })
     }

@@ -32,7 +32,7 @@ pub(super) struct SendingCall {
     opening: Option<SessionOpening>,
 }
 
-/// Everything that a call waits for before it is written.
+/// The session, turn and catalog entry of a call that can be written now.
 pub(super) struct ReadyCall<'c> {
     session: OpenSession,
     turn: SharedCallTurn,
@@ -44,15 +44,17 @@ impl SendingCall {
         Self { request, gate, hold, opening: None }
     }
 
-    /// Prepares to send a call again whose server ended before reading a byte of it; the call waits
-    /// for the next process.
+    /// Prepares to send a call again whose server ended before reading a byte of it. The call waits
+    /// for the next process, and not for the disk a second time.
     pub(super) fn again(request: OutgoingCall, slot: CallSlot, context: &CallContext) -> Self {
         let hold = SlotHold::new(slot, Duration::ZERO);
         Self { request, gate: None, hold, opening: Some(SessionOpening::new(context, clock::now())) }
     }
 
-    /// Waits until the call can be written. Breaks with a notice for the client from time to time
-    /// while it waits for the upstream. Cancel-safe.
+    /// Waits until the call can be written: for its session, which is opened if necessary, for its
+    /// turn, and for the writes of its [`DiskGate`], which use a once-grant up. Sets the log level
+    /// that the client wants. Breaks with a progress notice for the client from time to time while
+    /// it waits for the session; call it again then. Cancel-safe.
     ///
     /// # Errors
     /// The call must not be made.
@@ -100,7 +102,8 @@ impl SendingCall {
         context.handle.open_lane(&context.wants).map(|(lane, link)| OpenSession { lane, link, since })
     }
 
-    /// Waits for the session; breaks with a notice for the client from time to time.
+    /// Waits for the session, opening it if necessary. Breaks with a progress notice for the client
+    /// from time to time.
     async fn wait_for_session(
         &mut self,
         context: &CallContext,

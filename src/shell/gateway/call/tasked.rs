@@ -45,8 +45,8 @@ impl PermittedCall {
         true
     }
 
-    /// Answers with the task that the call became, under an id sealed for its caller; any other
-    /// incomplete result is a request for input.
+    /// Ends the call with the task that it became as its answer, under an id sealed for its caller.
+    /// Any other incomplete result is a request for input, and is handled as such.
     pub(super) fn became(&mut self, raw: &RawJson) -> Option<ClientEvent> {
         let Some(task) = ServerTask::created(raw, false).filter(|_| self.context.input.is_some()) else {
             return self.ask(raw);
@@ -70,7 +70,8 @@ impl PermittedCall {
         Some(ClientEvent::Done(RequestAnswer::ok(task.for_caller(&id))))
     }
 
-    /// Declines, at the server, those questions of a task that the client is not shown.
+    /// Declines, at the server, the questions of a task that the client is not shown; `declined`
+    /// has their keys.
     fn decline_in_task(&self, task: &str, declined: &[(String, InputError)]) {
         let CallState::Running(RunningCall { lane, request: Some(request), .. }) = &self.state else { return };
         let Some(link) = lane.open_link().filter(|_| !declined.is_empty()) else { return };
@@ -78,7 +79,9 @@ impl PermittedCall {
         decline_questions(way, request, task, declined.iter().map(|(key, _)| key.as_str()));
     }
 
-    /// Returns the answer to a client's request about a task.
+    /// Makes the client's answer from `raw`, the server's result of a request about a task, and
+    /// ends the call. The questions of the task that the client is not shown are declined at the
+    /// server.
     pub(super) fn about_task(&mut self, raw: &RawJson) -> ClientEvent {
         let Some(ClientTaskUse::Named { theirs, ours }) = self.context.task_way() else {
             return self.misasked(InputError::Malformed);
@@ -114,7 +117,7 @@ impl CallContext {
         self.input.as_ref().and_then(|input| input.task.as_ref())
     }
 
-    /// Returns the channel over which a call that may become a task is sent and followed.
+    /// Builds the channel over which a call that may become a task is sent and followed.
     pub(super) fn task_channel(&self, link: UpstreamLink, lane: LaneUse) -> CallRoute {
         let (handle, tasks) = (Arc::clone(&self.handle), self.service.tasks.clone());
         CallRoute { handle, link, lane, permit: self.permit.onward(), tasks }

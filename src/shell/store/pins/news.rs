@@ -75,12 +75,13 @@ pub(super) struct StoredPin {
 }
 
 impl StoredPin {
-    /// Returns the record before if the pin itself has not changed.
+    /// Returns the record before if its pin equals the new one; `None` for a new or changed pin.
     fn same(&self) -> Option<&PinRecord> {
         self.old.as_ref().filter(|old| old.pin == self.new.pin)
     }
 
-    /// Returns true if the pin has changed, or how far it is confirmed.
+    /// Returns true if the pin or its confirmations differ from the record before, or if there is
+    /// none.
     pub(super) fn is_change(&self) -> bool {
         self.same().is_none_or(|old| old.confirmed != self.new.confirmed)
     }

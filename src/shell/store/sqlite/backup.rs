@@ -16,7 +16,8 @@ use super::error::describe_error;
 use super::{FILE, open, restored};
 use crate::store::port::{BackupRows, DbError};
 
-/// Deletes what ended with the process or must not be used twice. Claims of renewals are released.
+/// SQL that deletes the rows that ended with the process or must not be used twice, and releases
+/// the claims of renewals.
 const STRIP: &str = "
 DELETE FROM grants WHERE lifetime = 'once';
 DELETE FROM prompts;
@@ -45,7 +46,8 @@ pub fn back_up(state: &Path, to: &Path, now: u64) -> Result<BackupRows, DbError>
     Ok(rows)
 }
 
-/// Leaves out what a backup does not have, and marks the copy as one.
+/// Deletes the rows that a backup must not have from the copy, and marks it as a backup. Returns
+/// how many live grants, pins and logins are left in it.
 fn strip(copy: &Connection, now: u64) -> rusqlite::Result<BackupRows> {
     copy.execute_batch(STRIP)?;
     restored::mark(copy, now)?;

@@ -44,7 +44,8 @@ impl ApprovalMetrics {
         Self(families)
     }
 
-    /// Counts the end of an approval. `evidence` is that of the answer, if there was one.
+    /// Counts the end of an approval by its kind and channel. `evidence` is the evidence of the
+    /// answer; without an answer the time in `waited` is not recorded.
     pub fn ended(&self, how: ApprovalEnd, evidence: Option<ApprovalEvidence>, waited: Duration) {
         let channel = evidence.map_or(NO_CHANNEL, channel);
         self.0.answers.with_label_values(&[how.into_str(), channel]).inc();

@@ -59,33 +59,33 @@ use self::desk::{CallInSession, SessionCalls};
 use self::step::{DoubtfulAnswer, ExchangeStep, RetryDecision, SessionRenewal};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Messages on a session's own stream that may wait for one call.
+/// Most messages on a session's own stream that wait for one call.
 const SIDE: usize = 32;
 
-/// The way to an HTTP upstream whose era is known.
+/// The link to an HTTP upstream whose era is known, with its session and the calls in it.
 pub struct HttpLink {
     pub agreed: HandshakeAgreement,
-    /// The level that the server was asked for.
+    /// The log level that the server was asked for.
     pub logs: SessionLogLevel,
     session: ArcSwapOption<HeaderValue>,
-    /// The number of the session; ids may come again.
+    /// Number of the session, since a server may give two sessions the same id.
     number: AtomicU64,
     renewing: SharedWorkSlot,
-    /// The state of [`Health::renewals`](crate::upstream::state::health::UpstreamHealth) when the
+    /// Value of [`Health::renewals`](crate::upstream::state::health::UpstreamHealth) when the
     /// server was last known to know the session.
     looked: AtomicU64,
     looking: SharedWorkSlot,
-    /// An answer blamed the session; the next call waits until the server has said whether it knows
-    /// it.
+    /// True after an answer that blamed the session: the next call waits until the server has said
+    /// whether it knows the session.
     is_suspect: AtomicBool,
-    /// When the server was last asked whether it knows the session, in milliseconds of uptime; 0
-    /// for never.
+    /// Time when the server was last asked whether it knows the session, in milliseconds of uptime;
+    /// 0 for never.
     probed: AtomicU64,
-    /// The stream of the session has to be opened again; one task follows it.
+    /// Notified when the session's own stream has to be opened again; one task waits for it.
     pub renewed: Notify,
-    /// The server says that lists have changed.
+    /// Notified when the server says that lists have changed.
     pub changed: Notify,
-    /// The server speaks another revision now, so that this link is of no use any more.
+    /// Notified when the server speaks another revision, so that this link is of no use any more.
     pub outdated: Notify,
     ids: AtomicU64,
     hop: HopMeta,
@@ -95,7 +95,7 @@ pub struct HttpLink {
 }
 
 impl std::fmt::Debug for HttpLink {
-    /// Without the headers, which hold credentials.
+    /// Writes the address and the revision, but not the headers, which hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HttpLink({}, {})", self.parts.remote.uri, self.agreed.revision)
     }
@@ -139,7 +139,8 @@ impl HttpLink {
         &self.hop
     }
 
-    /// Enters the legacy session that `initialize` has opened.
+    /// Enters the legacy session that `initialize` has opened, and tells the server so. Forgets
+    /// what was known of the calls in the session before.
     pub async fn enter(&self, session: Option<HeaderValue>) {
         self.session.store(session.map(Arc::new));
         self.number.fetch_add(1, Ordering::Release);
@@ -152,12 +153,13 @@ impl HttpLink {
         self.tell(message::encode_notification("notifications/initialized", None)).await;
     }
 
-    /// The number of the session at present; to be asked before the session.
+    /// Returns the number of the current session. To be read before the session's id, so that it is
+    /// never newer than the id.
     fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Whether this is the session at present.
+    /// Returns true if `session` is the id of the current session.
     fn is_in(&self, session: Option<&HeaderValue>) -> bool {
         self.session.load().as_deref() == session
     }
@@ -166,7 +168,7 @@ impl HttpLink {
         self.agreed.revision.era() == Era::Modern
     }
 
-    /// A request with everything that this hop demands.
+    /// Builds a request with the headers of the revision, and with the id of a legacy session.
     pub fn request(&self, http: HttpMethod, body: Bytes, fields: &HeaderFields) -> Request<Full<Bytes>> {
         let mut request = self.parts.request(self.agreed.revision, http, body, fields);
         if let Some(session) = self.session.load_full().filter(|_| !self.is_modern()) {
@@ -175,7 +177,7 @@ impl HttpLink {
         request
     }
 
-    /// Asks for what a stream had still to say after that event.
+    /// Builds the request for the rest of an event stream, after the event with the id `last`.
     fn continuation(&self, last: Option<HeaderValue>) -> Request<Full<Bytes>> {
         let mut request = self.request(HttpMethod::GET, Bytes::new(), &HeaderFields::default());
         request.headers_mut().extend(last.map(|last| (LAST_EVENT_ID, last)));
@@ -190,7 +192,8 @@ impl HttpLink {
         self.parts.remote.fetch(request).await.map(|(response, _)| response)
     }
 
-    /// Starts a call.
+    /// Prepares a call, and enters it in a legacy session. Nothing is sent until the returned
+    /// exchange is polled.
     pub fn call(link: &Arc<Self>, outgoing: &OutgoingCall, params: &ParamHeaders) -> HttpExchange {
         let (id, number) = (link.ids.fetch_add(1, Ordering::Relaxed), link.number());
         let raw_id = RawJson::trusted(id.to_string());
@@ -234,8 +237,7 @@ impl HttpLink {
         HttpExchange { post, side }
     }
 
-    /// Reads the rest of an answer without keeping its call waiting, which may be polled anew
-    /// meanwhile.
+    /// Reads the rest of an answer in a task of its own, so that its call need not wait.
     fn drain(&self, body: AnswerBody) {
         self.parts.tasks.spawn("drain", drain(body));
     }
@@ -245,7 +247,9 @@ impl HttpLink {
         self.parts.tasks.spawn("message", async move { link.tell(message).await });
     }
 
-    /// A request of the gateway's own, answered as JSON-RPC.
+    /// Sends a request of the gateway's own, and waits for the result or error object of its
+    /// answer. If the server has lost the session, opens another one and sends the request once
+    /// more.
     ///
     /// # Errors
     /// [`HttpError`].
@@ -257,7 +261,7 @@ impl HttpLink {
         self.ask_within(method, params, SessionRenewal::Due).await
     }
 
-    /// Sends such a request, with the given behaviour on a lost session.
+    /// Sends a request as [`Self::ask`] does, with the given behaviour if the session is lost.
     async fn ask_within(
         self: &Arc<Self>,
         method: Method,
@@ -279,13 +283,14 @@ impl HttpLink {
         }
     }
 
-    /// Posts a message that has no answer.
+    /// Posts a message that has no answer, and ignores a failure.
     pub async fn tell(&self, bytes: Bytes) {
         // Nothing depends on the answer; a dead upstream is noticed by its own requests.
         drop(self.send(self.request(HttpMethod::POST, bytes, &HeaderFields::default())).await);
     }
 
-    /// Ends the session, politely and within a second.
+    /// Asks the server to end the session, if there is one. Waits a second at most, and ignores a
+    /// failure.
     pub async fn close(&self) {
         if self.session.load().is_some() {
             let request = self.request(HttpMethod::DELETE, Bytes::new(), &HeaderFields::default());
@@ -294,20 +299,22 @@ impl HttpLink {
     }
 }
 
+/// The progress of a POST.
 enum PostStage {
-    /// The session may be lost, and is looked at first.
+    /// The session may be lost: the server is asked first whether it knows the session.
     Look(SharedWork),
     /// The request waits for its credentials.
     Unsent,
     /// The request is written at the next poll. If it has waited, the call was checked again.
     Ready,
     Head(AnswerHeadFuture),
-    /// The server refuses its token: it is sent once more with another one, unless there is none.
+    /// The server refused the token: the request is sent once more with another token, if there is
+    /// one.
     Refused(RetryDecision, Option<Box<Response<AnswerBody>>>),
-    /// The upstream has forgotten the session: open another one, then ask once more.
+    /// The server has forgotten the session: another one is opened, then the request is sent again.
     Renew(SharedWork),
     Body(Box<AnswerReader>),
-    /// The answer is no message; its beginning is read.
+    /// The answer is no message; its beginning is being read, for the error.
     Unspoken(Option<Box<NonMessageAnswer>>, Option<Duration>),
     /// The server is asked whether it knows the session, since this answer may mean that it does
     /// not.
@@ -315,7 +322,7 @@ enum PostStage {
     /// The stream ended early. It is requested again when the server allows; the error is kept.
     Pause(Pin<Box<Sleep>>, String),
     Resume(AnswerHeadFuture, String),
-    /// There is no room to send it.
+    /// The byte budget has no room for the message; the next step fails.
     NoRoom,
     Ended,
 }
@@ -338,16 +345,18 @@ struct HttpPost {
     bytes: Bytes,
     /// The request that carries it, until it is sent.
     unsent: Request<Full<Bytes>>,
-    /// The address that it was sent to, and whether a redirect led there.
+    /// The address that the request was sent to.
     address: Uri,
+    /// True if a redirect led to `address`.
     is_redirected: bool,
     /// Headers to repeat when the request is retried.
     fields: HeaderFields,
     pass: TokenVersion,
     attempts: Option<TokenAttempts>,
     stage: PostStage,
-    /// The session that it was sent in, and its number.
+    /// Id of the session that the request was sent in.
     session: Option<HeaderValue>,
+    /// Number of that session.
     number: u64,
     renewal: SessionRenewal,
     /// Verdict on the session by the status of the answer.
@@ -355,13 +364,13 @@ struct HttpPost {
     /// The head of an answer that does not admit the gateway, if it may be about the session
     /// instead.
     unadmitted: Option<Box<Response<()>>>,
-    /// True if it has waited since its call was last checked.
+    /// True if the request has waited since its call was last checked.
     has_waited: bool,
     /// Resumption of the event stream of the answer.
     resumption: StreamResumption,
-    /// The gateway's own requests are not cancelled by message.
+    /// True for a request of the gateway's own, which is not cancelled by message.
     quiet: bool,
-    /// Everything on its stream is wanted.
+    /// True for a `subscriptions/listen` request, on whose stream every notification is wanted.
     listens: bool,
 }
 
@@ -372,7 +381,8 @@ impl std::fmt::Debug for HttpPost {
 }
 
 impl HttpExchange {
-    /// Cancel-safe.
+    /// Waits for the next event of the call, from its own answer or from the session's stream.
+    /// Reports the outcome to the upstream's health. Cancel-safe.
     pub async fn next(&mut self) -> CallEvent {
         let Self { post, side } = self;
         let aside = async {
@@ -416,7 +426,8 @@ impl HttpExchange {
         }
     }
 
-    /// Removes the call and its questions from the session. An answer may end a doubt.
+    /// Removes the call from its session, and declines its open questions in the background. An
+    /// answer may end the doubt about cancelled calls. Does nothing a second time.
     fn leave(&mut self, end: CallEnd) {
         if self.side.take().is_none() {
             return;
@@ -467,7 +478,8 @@ impl HttpPost {
         }
     }
 
-    /// Cancel-safe: everything that is under way is kept in `stage`.
+    /// Drives the request to its next event, its answer or its failure. Cancel-safe: everything
+    /// that is under way is kept in `stage`.
     async fn step(&mut self) -> ExchangeStep {
         loop {
             let next = match &mut self.stage {
@@ -592,14 +604,15 @@ impl HttpPost {
             .unwrap_or_else(|answer| PostStage::Unspoken(Some(answer), wait.map(Duration::from_secs))))
     }
 
-    /// Reads an answer, in the share of the call's caller.
+    /// Begins to read an answer, whose bytes count in the share of the call's caller. Returns the
+    /// answer if it is no message.
     fn read(&self, response: Response<AnswerBody>) -> Result<PostStage, Box<NonMessageAnswer>> {
         let reader = AnswerReader::of(response, &self.link.parts.gauge)?;
         Ok(PostStage::Body(Box::new(reader.with_caller(self.caller.as_ref()).of_request(self.id))))
     }
 
-    /// The stream broke: it is asked for again after a while, where that is possible. The call
-    /// itself is never sent again.
+    /// Returns the stage after a broken stream: a pause before its rest is requested, or a failure
+    /// if it cannot be resumed. The call itself is never sent again.
     fn pause(&mut self, why: String) -> Result<PostStage, ExchangeStep> {
         let current = self.link.session.load_full();
         let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();
@@ -627,7 +640,8 @@ impl HttpPost {
         self.read(response).map_err(|_| ExchangeStep::Failed(HttpError::Broken(why), None))
     }
 
-    /// `None` for a message that does not concern the caller.
+    /// Handles a message on the answer's stream, and returns the step that it means for this call.
+    /// `None` for any other message; one for another call is passed on to it.
     fn message(&mut self, message: Message) -> Option<ExchangeStep> {
         match message {
             Message::Response(response) => {
@@ -649,7 +663,8 @@ impl HttpPost {
         }
     }
 
-    /// The end of the request with this answer.
+    /// Returns the last step of the request for a response: the answer, or a failure if the
+    /// response has the id of another request.
     fn answer(&self, response: message::Response) -> ExchangeStep {
         let is_refusal = self.verdict != SessionVerdict::Answer && is_of_no_request(&response);
         if is_refusal || response.id.as_ref().is_none_or(|id| self.is_ours(id)) {

@@ -29,8 +29,9 @@ pub(super) struct ConnectionWaker {
 }
 
 impl ConnectionWaker {
-    /// Polls the connection again as long as it wakes itself. A wake-up after that, from any
-    /// thread, wakes the task of `cx`.
+    /// Polls the connection with `turn`, and again as long as a wake-up came during the poll. After
+    /// 16 rounds it yields: the task of `cx` is woken to go on. A wake-up after the last poll, from
+    /// any thread, wakes that task too.
     pub(super) fn poll<T>(&self, cx: &Context<'_>, mut turn: impl FnMut() -> Poll<T>) -> Poll<T> {
         self.task.register(cx.waker());
         for _ in 0..TURNS {
@@ -49,7 +50,8 @@ impl ConnectionWaker {
         Poll::Pending
     }
 
-    /// Polls once on behalf of no task: wake-ups afterwards wake none.
+    /// Calls `turn` once on behalf of no task: later wake-ups wake none until the next
+    /// [`Self::poll`].
     pub(super) fn turn<T>(&self, turn: impl FnOnce() -> T) -> T {
         drop(self.task.take());
         turn()

@@ -44,12 +44,12 @@ pub(crate) use self::table::{LaneChoice, Lanes};
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
 const MAX_PROCESSES: usize = 32;
-/// How long an unused session is kept.
+/// Time for which an unused session is kept.
 const IDLE: Duration = Duration::from_secs(900);
-/// How often a session is looked at.
+/// Longest time between two checks whether a session is still needed.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Where the lists go that a lane reads, or why it ended.
+/// Sender of the lists that a lane has read, or of the reason why the lane ended.
 pub(crate) type ListReceiver = mpsc::Sender<Result<Inventory, String>>;
 
 /// One process of an upstream, or one session with it.
@@ -62,25 +62,26 @@ pub struct Lane {
     owner: Option<LaneOwnership>,
     /// Health of the upstream, which takes its state from the main lane.
     health: Arc<UpstreamHealth>,
-    /// For lanes that read the lists besides the main one.
+    /// Sender of the lists, for a lane other than the main one that reads them.
     lists_to: Option<ListReceiver>,
     state: ArcSwap<LinkState>,
     changed: Notify,
-    /// A call wants the upstream started: a lazy one, or one that rests.
+    /// Notified when a call or the operator wants an upstream that is not running to start.
     pub wanted: Notify,
-    /// The operator wants a lazy upstream started.
+    /// True if the operator wants a lazy upstream started, until [`Self::is_wanted`] has said so.
     ordered: AtomicBool,
     /// True once the lists have been read since the last start.
     pub listed: AtomicBool,
     pub restarts: AtomicU64,
-    /// Starts that have begun, see [`Self::begin`].
+    /// Number of starts that have begun, see [`Self::begin`].
     starts: AtomicU64,
-    /// When the last start began, in milliseconds of uptime, and how long the last good one took.
+    /// Beginning of the last start, in milliseconds of uptime.
     began: AtomicU64,
+    /// Duration of the last successful start, in milliseconds; zero before the first.
     took: AtomicU64,
-    /// Calls in flight or waiting for the link, parked calls and watched resources.
+    /// Number of calls in flight or waiting for the link, parked calls and watched resources.
     users: AtomicUsize,
-    /// Milliseconds of uptime; in the future where a task may run on until then.
+    /// Time of the last use, in milliseconds of uptime; in the future if a task may run until then.
     last_used: AtomicU64,
 }
 
@@ -156,7 +157,8 @@ impl Lane {
         }
     }
 
-    /// A lane of the gateway's own that reads the lists and carries no call.
+    /// Creates a lane of the gateway's own, already starting, that sends the lists to `to` and
+    /// carries no call.
     pub(crate) fn listing(
         upstream: UpstreamName,
         declared: DeclaredCapabilities,
@@ -173,12 +175,12 @@ impl Lane {
         self.lists_to.as_ref()
     }
 
-    /// Keeps the lane open.
+    /// Keeps the lane open until the returned value and its clones are dropped.
     pub fn take(self: &Arc<Self>) -> LaneUse {
         LaneUse::new(self)
     }
 
-    /// Whether this is the lane whose lists are for everyone.
+    /// Returns true for the main lane, whose lists are published to all clients.
     pub fn is_main(&self) -> bool {
         self.owner.is_none()
     }
@@ -187,7 +189,7 @@ impl Lane {
         self.state.load_full()
     }
 
-    /// The starts that have begun, and a state that is no older than the last of them.
+    /// Returns the number of starts that have begun, and a state no older than the last of them.
     pub fn starts_and_state(&self) -> (u64, Arc<LinkState>) {
         let starts = self.starts.load(Ordering::Acquire);
         (starts, self.state())
@@ -198,6 +200,8 @@ impl Lane {
         self.changed.notified()
     }
 
+    /// Sets the state, and wakes all that wait for a change. Lifts the hold on calls for a
+    /// question; the main lane also reports the state to the upstream's health.
     pub fn set_state(&self, state: LinkState) {
         if self.is_main() {
             self.health.enter((&state).into());
@@ -225,7 +229,8 @@ impl Lane {
     }
 
     /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest
-    /// and want it started. `false` where the lane has a user or no link.
+    /// and want it started. Returns false if the lane has no link, or has a user, for which the
+    /// link is put back.
     ///
     /// A user is counted before it looks for the link, and users are counted here after the link is
     /// gone, so that at least one of the two notices the other.
@@ -240,40 +245,41 @@ impl Lane {
         unused
     }
 
-    /// Ends a rest of a lazy upstream that no call needs.
+    /// Makes a lazy upstream at rest start for the operator, although no call needs it.
     pub fn order(&self) {
         self.ordered.store(true, Ordering::Relaxed);
         self.wanted.notify_one();
     }
 
-    /// Whether a call or the operator wants it started. The operator is told so once.
+    /// Returns true if a call or the operator wants the upstream started. An order of the operator
+    /// counts once: without a call, asking takes it away.
     pub fn is_wanted(&self) -> bool {
         self.is_used() || self.ordered.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a call or watched resource uses it, or waits for it.
+    /// Returns true if a call or watched resource uses the lane, or waits for its link.
     pub fn is_used(&self) -> bool {
         self.users.load(Ordering::Relaxed) > 0
     }
 
-    /// How long it has been unused; `None` while it is used.
+    /// Returns for how long the lane has been unused; `None` while it is used.
     pub fn unused_for(&self) -> Option<Duration> {
         let last = Duration::from_millis(self.last_used.load(Ordering::Relaxed));
         // The last user leaves its time before it goes.
         (!self.is_used()).then(|| clock::uptime().saturating_sub(last))
     }
 
-    /// Counts as used for that long from now on.
+    /// Makes the lane count as used for `time` from now on, although it has no user.
     pub fn keep_for(&self, time: Duration) {
         self.last_used.fetch_max(clock::millis(clock::uptime() + time), Ordering::Relaxed);
     }
 
-    /// Was used when that other lane of the same upstream was.
+    /// Moves the time of the last use up to that of `other`, a lane of the same upstream.
     pub fn used_like(&self, other: &Self) {
         self.last_used.fetch_max(other.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// The way to the upstream, where it stands.
+    /// Returns the link if it is open now. Neither waits nor starts the upstream.
     pub fn open_link(&self) -> Option<UpstreamLink> {
         match &**self.state.load() {
             LinkState::Ready(link) if link.is_open() => Some(link.clone()),
@@ -285,11 +291,11 @@ impl Lane {
         }
     }
 
-    /// Waits for the way to the upstream, for its `start-wait`. Ends a rest of the upstream, and
-    /// waits for no second start after one that began meanwhile and failed.
+    /// Waits for an open link, for `start-wait` at most. Makes an upstream at rest start, and one
+    /// that failed start again at once; fails if a start that began during the wait has failed.
     ///
     /// # Errors
-    /// [`FailureReason::UpstreamDown`]: nothing was sent.
+    /// [`FailureReason::UpstreamDown`], or [`FailureReason::NeedsLogin`]: nothing was sent.
     pub async fn link(&self, spec: &UpstreamSettings) -> Result<UpstreamLink, CallFailure> {
         let until = clock::now() + spec.start_wait;
         let (before, _) = self.starts_and_state();
@@ -314,8 +320,8 @@ impl Lane {
         }
     }
 
-    /// Why no call is made that waits for the link: its server does not admit the gateway, so a
-    /// start would fail like the last one.
+    /// Returns the refusal of a call that waits for the link if the last start failed because the
+    /// server does not admit the gateway: another start would fail too.
     fn unadmitted(&self, state: &LinkState) -> Option<CallFailure> {
         // A client's own session that its server refused has stopped.
         if !matches!(state, LinkState::Down { .. } | LinkState::Stopped) {
@@ -334,7 +340,8 @@ impl Lane {
         }
     }
 
-    /// Waits until a start has succeeded or failed, at most that long.
+    /// Waits until a start has succeeded or failed, for `patience` at most. Returns at once if the
+    /// lane has the outcome of one.
     pub async fn started(&self, patience: Duration) {
         let until = clock::now() + patience;
         loop {
@@ -352,12 +359,13 @@ impl Lane {
         }
     }
 
-    /// The refusal of a call while the upstream starts; `None` while it does not.
+    /// Builds the refusal of a call while the upstream starts; `None` in any other state.
     pub fn starting(&self, spec: &UpstreamSettings) -> Option<CallFailure> {
         matches!(*self.state(), LinkState::Starting).then(|| self.late(spec))
     }
 
-    /// The upstream still starts, and takes as long as the last time, or its `start-timeout`.
+    /// Builds the refusal of a call that got no link in time. If the upstream still starts, the
+    /// client may retry once the start has taken as long as the last one, or its `start-timeout`.
     fn late(&self, spec: &UpstreamSettings) -> CallFailure {
         let LinkState::Starting = *self.state() else { return self.down(Duration::from_secs(5)) };
         let millis = |time: &AtomicU64| Duration::from_millis(time.load(Ordering::Relaxed));
@@ -371,8 +379,9 @@ impl Lane {
             .retry_after(left.max(Duration::from_secs(1)))
     }
 
-    /// The next start is due in so long. A call that comes before makes it due at once, so one that
-    /// failed by chance is soon worth another.
+    /// Builds the refusal of a call while the upstream is down; `retry` is the time until its next
+    /// start. The client may retry sooner, unless an operator has to remedy the failure, because a
+    /// call makes the start due at once.
     fn down(&self, retry: Duration) -> CallFailure {
         let lasts = self.health.remedy().is_some();
         let retry = if lasts { retry } else { retry.min(Duration::from_secs(5)) };
@@ -381,7 +390,8 @@ impl Lane {
             .retry_after(retry.max(Duration::from_secs(1)))
     }
 
-    /// Waits until a call may pass that has waited so long for a slot.
+    /// Waits for the turn of a call, for what is left of `queue-timeout` after `waited`, the time
+    /// it has waited for a slot.
     ///
     /// # Errors
     /// [`FailureReason::Busy`]: nothing was sent.
@@ -408,7 +418,8 @@ impl Lane {
         self.keep_for(Duration::ZERO);
     }
 
-    /// Whether its owner is gone, or it was unused for longer than that.
+    /// Returns true if nothing uses the session, and its client is gone or it was unused for longer
+    /// than `idle`.
     fn is_over(&self, idle: Duration) -> bool {
         let Some(unused) = self.unused_for() else { return false };
         let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref());
@@ -416,7 +427,9 @@ impl Lane {
         gone || unused > idle
     }
 
-    /// Waits until the session is of no use any more.
+    /// Waits until nothing uses the session, and its client is gone or it was unused for 15 minutes
+    /// (of a lazy upstream for its `idle-stop`, if that is shorter). Checks at least every 2
+    /// seconds.
     pub async fn over(&self, spec: &ArcSwap<UpstreamSettings>) {
         loop {
             let spec = spec.load_full();

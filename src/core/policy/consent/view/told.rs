@@ -16,7 +16,7 @@ pub struct ViewColours {
     pub removed: &'static str,
     pub added: &'static str,
     pub off: &'static str,
-    /// Whether ends of lines are marked. Without colours the bar of the next line shows them.
+    /// True if ends of lines are marked. Without colours the bar of the next line shows them.
     pub marks_ends: bool,
 }
 
@@ -33,14 +33,14 @@ impl ViewColours {
         marks_ends: true,
     };
 
-    /// Writes our own text in the pale colour.
+    /// Appends headend's own text in the pale colour.
     fn pale(&self, text: &str, out: &mut String) {
         if !text.is_empty() {
             out.extend([self.pale, text, self.off]);
         }
     }
 
-    /// Writes foreign text, with its hidden characters in the alarm colour.
+    /// Appends foreign text in `colour`, with its hidden characters in the alarm colour.
     pub fn marked(&self, text: &MarkedText, colour: &str, out: &mut String) {
         for (hidden, part) in text.parts() {
             let on = if hidden { self.alarm } else { colour };
@@ -93,7 +93,7 @@ impl BinaryText {
 }
 
 impl ViewBlock {
-    /// Renders the block in lines.
+    /// Appends the block in lines.
     fn tell(&self, paint: &ViewColours, out: &mut String) {
         let place = |out: &mut String| {
             if self.place.is_empty() {
@@ -153,7 +153,8 @@ impl ViewBlock {
     }
 }
 
-/// Renders one line of foreign text behind a bar, with a mark at its end if wanted.
+/// Appends one line of foreign text behind a bar. If `marks_ends` is true, a mark shows its end;
+/// otherwise only a carriage return there is marked.
 fn tell_line(paint: &ViewColours, (bar, colour): (&str, &str), line: &TextLine, marks_ends: bool, out: &mut String) {
     paint.pale(bar, out);
     paint.marked(&line.text, colour, out);
@@ -163,7 +164,7 @@ fn tell_line(paint: &ViewColours, (bar, colour): (&str, &str), line: &TextLine, 
     out.push('\n');
 }
 
-/// Writes how many bytes are not shown, if any.
+/// Appends a line that says how many bytes are not shown; nothing if there are none.
 fn not_shown(cut: usize, out: &mut String) {
     if cut > 0 {
         out.push_str(&format!("  .. {cut} bytes more are not shown here\n"));

@@ -12,13 +12,13 @@ use crate::wire::message;
 /// Behaviour of a request whose server has forgotten the session.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SessionRenewal {
-    /// A new session is opened for it, once.
+    /// A new session is opened, once, and the request is sent again.
     Due,
     Done,
-    /// It fails with [`StatusCode::NOT_FOUND`].
+    /// The request fails with [`StatusCode::NOT_FOUND`].
     Never,
-    /// Fails as with `Never`, on every answer that may mean a lost session: it is asked for nothing
-    /// else.
+    /// The request fails as with `Never`, on every answer that may mean a lost session: its only
+    /// purpose is to find that out.
     Look,
 }
 

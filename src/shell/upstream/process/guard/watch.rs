@@ -33,7 +33,7 @@ const LEFT: Duration = Duration::from_millis(300);
 /// Time after which the guard gives up: processes left by then belong to another user, or are stuck
 /// in the system.
 const LIMIT: Duration = Duration::from_millis(1800);
-/// How long a container engine may take to list and end containers.
+/// Time that a container engine may take to list and end containers.
 const ENGINE: Duration = Duration::from_secs(2);
 /// Interval at which remaining processes are killed again: they may have started others meanwhile.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -46,7 +46,8 @@ pub fn run_if_asked(words: impl Iterator<Item = OsString>) -> Option<Result<(), 
     Some(run().map_err(|error| format!("`{GUARD}` is for headend's own use: {error}")))
 }
 
-/// Reads the order from stdin, starts the program, and watches it to its end.
+/// Reads the order from stdin, starts the program, and follows headend's signals. At headend's
+/// order, or once headend is gone, ends all processes below the guard and the program's containers.
 fn run() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive(&control)?;
@@ -118,7 +119,7 @@ fn start(order: &StartOrder, stdin: OwnedFd) -> io::Result<Pid> {
     Ok(Pid::from_child(&command.spawn()?))
 }
 
-/// Returns the signals that are read instead of acted upon, once they are blocked. Signals that ask
+/// Returns the signals to block, and the descriptor from which they are read then. Signals that ask
 /// a process to end do nothing: a service manager may send them to all processes at once, while
 /// headend still uses this guard's child.
 fn signals() -> io::Result<(mask::SigSet, SignalFd)> {
@@ -145,7 +146,7 @@ impl<'a> LaunchedContainers<'a> {
         Some(Self { engine: ContainerEngine { file, global, environment, cwd }, mark })
     }
 
-    /// Ends the containers of dead owners.
+    /// Ends the containers that headend processes of the same state directory left when they died.
     fn end_left(&self) {
         if let Some(own) = ProcessOwner::parse(self.mark) {
             self.engine.end_all(|mark| ProcessOwner::parse(mark).is_some_and(|other| own.may_clean(&other)), ENGINE);
@@ -169,7 +170,8 @@ struct GuardState {
 }
 
 impl GuardState {
-    /// Follows orders until all processes have ended.
+    /// Follows orders, and reports the program's end, until headend orders the end or is gone. Then
+    /// ends all processes below the guard.
     fn run(&mut self) {
         self.reap();
         loop {
@@ -183,7 +185,8 @@ impl GuardState {
         }
     }
 
-    /// Waits for something to happen, at most this long, and reads one order.
+    /// Waits for a signal or an order, for `patience` at most. Reports a program that has ended,
+    /// and returns the order, if there is one.
     fn next(&mut self, patience: Option<Duration>) -> Option<u8> {
         let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
         let (control, signals) = (PollFd::new(&self.control, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN));
@@ -212,8 +215,8 @@ impl GuardState {
         }
     }
 
-    /// Waits for all children that have ended, and reports the program's end. Returns whether
-    /// others are left.
+    /// Collects all children that have ended, without waiting, and reports the program's end.
+    /// Returns true if others are left.
     fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -233,8 +236,8 @@ impl GuardState {
         drop(self.control.write_all(report.line().as_bytes()));
     }
 
-    /// Ends all processes below the guard. As every orphan is adopted, none are left when there is
-    /// no child.
+    /// Ends all processes below the guard: with SIGTERM, after `grace` with SIGKILL. Gives up after
+    /// [`LIMIT`]. As every orphan is adopted, none are left when there is no child.
     fn end(&mut self, grace: Duration) {
         let begun = clock::now();
         let mut kill_at = begun + grace;
