@@ -6,7 +6,9 @@ use clap::Args;
 use super::options::CommonOptions;
 use super::output::{CommandFailure, complain, count, print};
 use super::source;
-use crate::config::{Config, UpstreamSettings, find_doubts, preflight, show, warn_of_silent_programs};
+use crate::config::{
+    Config, UpstreamSettings, find_doubts, preflight, show, warn_of_dropped_instructions, warn_of_silent_programs,
+};
 use crate::mcp::version::Era;
 use crate::wire::foreign;
 
@@ -44,6 +46,7 @@ pub(super) fn run(common: &CommonOptions, args: CheckArgs) -> Result<u8, Command
     // Another user may run `serve`, so a store that this user cannot use is only a warning.
     let warnings = warnings.chain(store.err().map(|refused| refused.text));
     let mut told: Vec<String> = Vec::new();
+    let silent = silent.into_iter().chain(warn_of_dropped_instructions(config));
     for warning in warnings.chain(silent).chain(find_doubts(config, known.as_deref())) {
         if !told.contains(&warning) {
             complain(&format!("warning: {}", foreign::line(&warning)));

@@ -125,6 +125,7 @@ fn table(screen: Screen, upstreams: &[UpstreamView]) -> String {
             notes.push_str(&screen.paragraph(&format!("{}: {}", foreign::line(&upstream.name), parts.join("; "))));
         }
     }
+    notes.extend(upstreams.iter().filter_map(left_out).map(|line| screen.paragraph(&line)));
     notes.extend(upstreams.iter().flat_map(unread).map(|line| screen.paragraph(&line)));
     let table = screen.table(&columns, &rows, coloured, |_| None);
     if notes.is_empty() { table } else { format!("{table}\n{notes}") }
@@ -217,6 +218,12 @@ fn items(facts: &UpstreamFacts, list: &str, number: usize, new: &str) -> String 
     format!("{shown} ({least}{} not offered)", left.items)
 }
 
+/// Returns a line about instructions that clients do not get whole; `None` if there are none.
+fn left_out(upstream: &UpstreamView) -> Option<String> {
+    let passed = upstream.facts.as_ref()?.instructions.as_ref().filter(|passed| passed.passed != "whole")?;
+    Some(format!("{}: its instructions: {}", foreign::line(&upstream.name), passed.describe()))
+}
+
 /// Returns a line for each list that could not be read.
 fn unread(upstream: &UpstreamView) -> Vec<String> {
     let server = foreign::line(&upstream.name);
@@ -256,6 +263,7 @@ fn format_upstream(screen: Screen, upstream: &UpstreamView) -> String {
         ("sessions", Some(facts.sessions.to_string())),
         ("one-at-a-time", Some(line(&turns)).filter(|names| !names.is_empty())),
         ("input", facts.input.as_ref().map(line)),
+        ("instructions", facts.instructions.as_ref().map(|passed| passed.describe())),
         ("resource-templates", Some(templates)),
         ("program", facts.program.as_ref().map(line)),
     ]));

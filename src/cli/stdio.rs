@@ -112,6 +112,7 @@ fn transparent(loaded: &mut CommandConfig) -> Result<String, CommandFailure> {
         resources: everything(),
         transparent: true,
         hints: ShownHints::default(),
+        instructions: None,
     };
     loaded.config.profiles.retain(|p| p.name != TRANSPARENT);
     loaded.config.profiles.push(profile);

@@ -86,6 +86,12 @@ keys! {
         /// The limit of a message taken from an upstream, in bytes. Twice the result: lists are
         /// long.
         upstream_result_bytes: usize as size = "max-upstream-result", 16 * MIB, KIB..=GIB;
+        /// The limit of the instructions of one server that clients get, in bytes; a longer text is
+        /// cut. Hosts give them to their model with every request.
+        instructions_each: usize as size = "max-instructions", KIB, 64..=16 * KIB;
+        /// The limit of the instructions of all servers together, in bytes; texts beyond it are
+        /// left out.
+        instructions_all: usize as size = "max-instructions-together", 4 * KIB, 64..=256 * KIB;
         /// The limit of programs that start at once, until each is ready or has not answered for
         /// ten seconds: package runners load a machine.
         starts: usize as count = "max-starts", 8, 1..=1000;

@@ -19,6 +19,7 @@ use super::audit::AuditSettings;
 use super::auth::UpstreamAuth;
 use super::consent::ApprovalSettings;
 use super::expand::VariableText;
+use super::instructions::InstructionSetting;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
 use super::proxy::ProxySettings;
@@ -232,6 +233,9 @@ pub struct UpstreamSettings {
     pub surroundings: ProgramSurroundings,
     /// The consequence of a changed definition.
     pub on_change: ChangePolicy,
+    /// Its instructions for clients; `None` without the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<InstructionSetting>,
     /// The operator's annotations: patterns over original names, and the hints that hold for them.
     #[serde(serialize_with = "pairs")]
     pub annotations: Vec<(String, Hints)>,
@@ -434,6 +438,9 @@ pub struct Profile {
     /// True if names and URIs of its single upstream stay unchanged.
     pub transparent: bool,
     pub hints: ShownHints,
+    /// The instructions of its upstreams for clients; `None` without the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<InstructionSetting>,
 }
 
 /// The hints that the clients of a view see on tools.

@@ -34,6 +34,8 @@ pub struct ReloadPlan {
     pub live: Vec<String>,
     /// Callers whose credential is no longer valid; their sessions, streams and calls end.
     pub end: Vec<String>,
+    /// Upstreams whose instructions reach no client any more, since there are other callers now.
+    pub silenced: Vec<UpstreamName>,
     /// Descriptions of everything that becomes allowed and was not before, one phrase each.
     pub opens: Vec<String>,
     /// Changed key paths that are read only at start.
@@ -79,6 +81,10 @@ pub fn diff(old: &Config, new: &Config) -> ReloadPlan {
                 &mut plan.keep
             }
         };
+        let is_unset = upstream.instructions.is_none() && !new.passes_instructions_of(upstream);
+        if joined && is_unset && before.is_some_and(|before| old.passes_instructions_of(before)) {
+            plan.silenced.push(upstream.name.clone());
+        }
         list.push(upstream.name.clone());
     }
     let gone = |upstream: &&UpstreamSettings| !new.upstreams.iter().any(|after| after.name == upstream.name);
@@ -266,6 +272,13 @@ impl fmt::Display for ReloadPlan {
         }
         if !self.end.is_empty() {
             steps.push(format!("end the sessions of {}", self.end.join(", ")));
+        }
+        if !self.silenced.is_empty() {
+            let names: Vec<&str> = self.silenced.iter().map(UpstreamName::as_str).collect();
+            steps.push(format!(
+                "no instructions of {} any more, since there are other callers (`instructions = \"pass\"` passes them)",
+                names.join(", ")
+            ));
         }
         if !self.opens.is_empty() {
             steps.push(format!("opens more: {}", self.opens.join(", ")));

@@ -5,6 +5,7 @@ use crate::catalog::name::UpstreamName;
 use super::canonical::{Separator, check_all};
 use super::file::{ConfigNode, ConfigTable};
 use super::filter::filter;
+use super::instructions;
 use super::model::{FilterSettings, Profile};
 use super::words::did_you_mean;
 
@@ -40,6 +41,7 @@ fn one(name: String, mut table: ConfigTable<'_>, all: &[UpstreamName]) -> Profil
         upstreams,
         transparent,
         hints: table.take("hints").and_then(|node| node.choice()).unwrap_or_default(),
+        instructions: instructions::read(&mut table),
     };
     table.finish();
     profile

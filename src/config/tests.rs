@@ -98,6 +98,7 @@ fn every_number_of_the_limits_can_be_set() {
     for (key, value) in &defaults.shown() {
         let other = match value.to_string().trim_matches('"') {
             text if text.ends_with("/s") || text.ends_with("/m") => "\"7/h\"".to_owned(),
+            _ if key.starts_with("max-instructions") => "\"2KiB\"".to_owned(),
             text if text.ends_with('B') => "\"2MiB\"".to_owned(),
             text if text.ends_with(['s', 'm', 'h']) => "\"7s\"".to_owned(),
             text => (text.parse::<usize>().unwrap() + 1).to_string(),

@@ -19,6 +19,7 @@ use super::expand::VariableText;
 use super::file::{ConfigNode, ConfigTable};
 use super::filter::filter;
 use super::hints::hints;
+use super::instructions;
 use super::model::{
     Confinement, EraChoice, HttpTransport, InstanceScope, StartMode, UpstreamDefaults, UpstreamSettings, UpstreamTarget,
 };
@@ -151,6 +152,7 @@ fn one(
         confinement: confinement(&mut table, http),
         surroundings: surroundings::read(&mut table, http, trust, defaults),
         on_change: on_change(&mut table),
+        instructions: instructions::read(&mut table),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
         prefix: table.take("prefix").and_then(|node| prefix(&node)).unwrap_or_else(|| format!("{name}__")),
         tools: filter(&mut table, "tools", true),

@@ -41,6 +41,8 @@ pub(crate) struct UpstreamPage {
     tools: Vec<ToolRow>,
     /// Number and size of all tools, in words.
     total: String,
+    /// The instructions that clients get, and their size in words.
+    instructions: Option<(Vec<ForeignPiece>, String)>,
     withheld: Vec<WithheldRow>,
 }
 
@@ -99,6 +101,7 @@ impl UpstreamPage {
             zone: lines.last().map(|line| zone(line.at / 1000)).unwrap_or_default(),
             total: format!("{}, about {} tokens together", counted(tools.len(), "tool"), weight::tokens(bytes)),
             tools,
+            instructions: facts.instructions.as_ref().map(|passed| (block(&passed.text), passed.describe())),
             withheld,
         }
     }

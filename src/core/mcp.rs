@@ -12,6 +12,7 @@ pub mod fuzz;
 pub(crate) mod imitation;
 pub mod input;
 mod input_error;
+pub mod instructions;
 pub mod item;
 pub mod kinds;
 pub mod log;

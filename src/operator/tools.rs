@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OperatorRefusal;
 use super::request::ToolsParams;
-use crate::catalog::merge::{CatalogEntry, WithheldItem};
+use crate::catalog::merge::{CatalogEntry, WithheldItem, WithheldPart};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
@@ -145,7 +145,7 @@ pub(super) fn of_upstream(snapshot: &Snapshot, index: usize) -> Vec<ToolView> {
 }
 
 fn concerns_tools(dropped: &WithheldItem) -> bool {
-    dropped.list.is_none_or(|list| list == ItemList::Tools)
+    matches!(dropped.part, WithheldPart::Item(ItemList::Tools) | WithheldPart::All)
 }
 
 /// Returns why a tool with that exposed or canonical name is withheld; `None` if it is listed or
@@ -154,10 +154,10 @@ pub(crate) fn why_withheld(snapshot: &Snapshot, name: &str) -> Option<String> {
     if snapshot.whole.catalog.find(ItemList::Tools, name).is_some() {
         return None;
     }
-    let is_named = |dropped: &&WithheldItem| match dropped.list {
-        Some(ItemList::Tools) => dropped.exposed.as_deref() == Some(name) || dropped.canonical() == name,
-        Some(ItemList::Prompts | ItemList::Resources | ItemList::Templates) => false,
-        None => {
+    let is_named = |dropped: &&WithheldItem| match dropped.part {
+        WithheldPart::Item(ItemList::Tools) => dropped.exposed.as_deref() == Some(name) || dropped.canonical() == name,
+        WithheldPart::Item(_) | WithheldPart::Instructions => false,
+        WithheldPart::All => {
             let spec = snapshot.config.upstreams.iter().find(|spec| spec.name == dropped.upstream);
             spec.is_some_and(|spec| !spec.prefix.is_empty() && name.starts_with(spec.prefix.as_str()))
         }

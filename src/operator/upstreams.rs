@@ -12,13 +12,15 @@ use super::request::SwitchParams;
 use super::tools::{self, ToolView};
 use super::{OperatorRefusal, Person};
 use crate::base::clock;
-use crate::catalog::merge::{CatalogEntry, WithheldItem};
+use crate::catalog::merge::{CatalogEntry, WithheldItem, WithheldPart};
 use crate::config::{UpstreamSettings, UpstreamTarget};
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::supervisor::SupervisorOrder;
+use crate::mcp::instructions::InstructionFit;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::Era;
+use crate::mcp::weight;
 use crate::policy::ApprovalEvidence;
 use crate::store::pins::{PinKind, searched_folders};
 use crate::telemetry::upstream_state::UpstreamState;
@@ -73,6 +75,9 @@ pub(crate) struct UpstreamFacts {
     /// may share its process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) input: Option<String>,
+    /// Instructions that clients get if they see an item of the upstream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) instructions: Option<InstructionsView>,
     /// Items beyond `max-inventory`, by list.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) not_offered: BTreeMap<String, ExcessView>,
@@ -109,6 +114,41 @@ pub(crate) struct UpstreamFacts {
     /// Folders that the program was looked for in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) path: Vec<String>,
+}
+
+/// The instructions of an upstream as clients without a profile get them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(crate) struct InstructionsView {
+    /// Estimated tokens of the whole text.
+    pub(crate) tokens: usize,
+    /// `whole`, `cut` or `left-out`.
+    pub(crate) passed: String,
+    #[serde(skip)]
+    pub(crate) text: String,
+}
+
+impl From<(&str, InstructionFit)> for InstructionsView {
+    fn from((text, fit): (&str, InstructionFit)) -> Self {
+        let passed = match fit {
+            InstructionFit::Whole => "whole",
+            InstructionFit::Cut => "cut",
+            InstructionFit::LeftOut => "left-out",
+        };
+        Self { tokens: weight::tokens(text.len()), passed: passed.to_owned(), text: text.to_owned() }
+    }
+}
+
+impl InstructionsView {
+    /// Describes the size and how much of the text clients get.
+    pub(crate) fn describe(&self) -> String {
+        let how = match self.passed.as_str() {
+            "cut" => ", cut to `max-instructions`",
+            "left-out" => ", left out: no room within `max-instructions-together`",
+            _ => "",
+        };
+        format!("about {} tokens{how}", self.tokens)
+    }
 }
 
 /// Time that an upstream has been in its state, the last error and stderr lines, and the time until
@@ -272,6 +312,7 @@ fn view(snapshot: &Snapshot, index: usize, handle: &UpstreamHandle) -> UpstreamV
         resources: items(ItemList::Resources),
         resource_templates: items(ItemList::Templates),
         input: input(snapshot, handle),
+        instructions: snapshot.passed_instructions(index).map(InstructionsView::from),
         not_offered: not_offered(handle),
         message_flaws: handle.health.flaws.lines(),
         repairs: (!flaws.lines.is_empty()).then_some(flaws.repairs),
@@ -291,7 +332,11 @@ fn view(snapshot: &Snapshot, index: usize, handle: &UpstreamHandle) -> UpstreamV
 }
 
 fn withheld_item(dropped: &WithheldItem) -> WithheldItemView {
-    let kind = dropped.list.map_or(PinKind::Launch, PinKind::of);
+    let kind = match dropped.part {
+        WithheldPart::Item(list) => PinKind::of(list),
+        WithheldPart::Instructions => PinKind::Instructions,
+        WithheldPart::All => PinKind::Launch,
+    };
     WithheldItemView { name: dropped.canonical(), kind, why: dropped.why.clone() }
 }
 

@@ -16,6 +16,7 @@ pub mod condition;
 pub mod decision;
 pub mod held;
 pub mod hidden_calls;
+mod instructions;
 pub mod keys;
 pub mod logins;
 pub mod notify;

@@ -228,7 +228,7 @@ fn a_store_of_before_opens_and_is_sealed_and_what_was_decided_holds() {
     assert_eq!(stored(&gateway.world, digests), before, "digests of pins stay");
     // An older program would not know the launch by its sealed text, and would let a rejected one
     // start.
-    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["11"]);
+    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["12"]);
 }
 
 #[test]

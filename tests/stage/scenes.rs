@@ -21,6 +21,7 @@ mod gone;
 mod health;
 mod hidden;
 mod hints;
+mod instructions;
 mod inventory;
 mod killed;
 mod ladder;

@@ -21,7 +21,7 @@ pub(super) struct PinSelectionArgs {
     /// The launch of an upstream, not its items: how it is started.
     #[arg(long, conflicts_with = "kind")]
     pub(super) launch: bool,
-    /// Only this kind: tool, prompt, resource, template or launch.
+    /// Only this kind: tool, prompt, resource, template, instructions or launch.
     #[arg(long)]
     pub(super) kind: Option<String>,
 }
@@ -55,6 +55,8 @@ impl PinSelection {
         let kind = if chosen.launch { Some(PinKind::Launch) } else { chosen.kind()? };
         // The launch of an upstream has the upstream's name, so it is selected only by its kind.
         let of_kind = |pin: &&PinView| kind.map_or(pin.kind != PinKind::Launch, |kind| pin.kind == kind);
+        // So do its instructions, and the name alone means everything of the upstream that waits.
+        let has_own_name = |pin: &&PinView| of_kind(pin) && (kind.is_some() || pin.kind != PinKind::Instructions);
         let waiting = || pins.iter().filter(|pin| pin.waits()).filter(of_kind);
         if chosen.all {
             return Ok(Self::Many(waiting().cloned().collect()));
@@ -63,7 +65,7 @@ impl PinSelection {
         let mut many: Vec<PinView> = Vec::new();
         let mut is_many = false;
         for name in &chosen.names {
-            if pins.iter().filter(of_kind).any(|pin| pin.name == *name) {
+            if pins.iter().filter(has_own_name).any(|pin| pin.name == *name) {
                 each.push(PinName { name: name.clone(), kind });
                 many.extend(waiting().filter(|pin| pin.name == *name).cloned());
                 continue;
@@ -125,6 +127,8 @@ pub(super) fn describe_counts(pins: &[PinView]) -> String {
         several => format!("{} upstreams", several.len()),
     };
     let plural = |kind: PinKind, count: usize| match (kind, count) {
+        (PinKind::Instructions, 1) => "text of instructions".to_owned(),
+        (PinKind::Instructions, _) => "texts of instructions".to_owned(),
         (kind, 1) => kind.into_str().to_owned(),
         (PinKind::Launch, _) => "launches".to_owned(),
         (kind, _) => format!("{}s", kind.into_str()),
@@ -158,6 +162,8 @@ mod tests {
             ("b", "tool", "b__x", "rejected"),
             ("b", "resource", "b+u://[1]", "changed"),
             ("c", "launch", "c", "quarantined"),
+            ("e", "tool", "e__w", "changed"),
+            ("e", "instructions", "e", "changed"),
         ]
         .map(|(upstream, kind, name, state)| pin(upstream, kind, name, state))
         .into()
@@ -202,7 +208,9 @@ mod tests {
                 "1 nothing of a__z waits for approval; `headend pins --waiting` lists what does",
             ),
             ("one named twice", chosen(&["a", "a__*"]), "many a__x/prompt a__x/tool a__y/tool"),
-            ("all", all.clone(), "many a__x/tool a__y/tool a__x/prompt b+u://[1]/resource"),
+            ("all", all.clone(), "many a__x/tool a__y/tool a__x/prompt b+u://[1]/resource e__w/tool e/instructions"),
+            ("an upstream with instructions", chosen(&["e"]), "many e/instructions e__w/tool"),
+            ("instructions", kind("instructions", &["e"]), "each e/instructions"),
             ("a launch", launch(&["b"]), "each b/launch"),
             ("a launch by its kind", kind("launch", &["b"]), "each b/launch"),
             ("all launches", PinSelectionArgs { launch: true, ..all }, "many b/launch c/launch"),

@@ -24,7 +24,9 @@ pub(super) fn describe_openings(old: &Config, new: &Config) -> Vec<String> {
     }
     for upstream in &new.upstreams {
         if let Some(before) = old.upstreams.iter().find(|before| before.name == upstream.name) {
-            let more = compare_upstream(before, upstream).into_iter();
+            let is_passed = new.passes_instructions_of(upstream) && !old.passes_instructions_of(before);
+            let instructions = is_passed.then_some("its instructions reach clients");
+            let more = compare_upstream(before, upstream).into_iter().chain(instructions);
             opens.extend(more.map(|what| format!("the upstream {}: {what}", upstream.name)));
         }
     }

@@ -39,7 +39,11 @@ fn a_reload_does_what_changed_and_nothing_else() {
             format!("{BASE}[[policy.rules]]\nid = \"r\"\neffect = \"deny\"\nupstreams = [\"a\"]\n"),
             "new policy",
         ),
-        ("a caller", format!("{BASE}{CI}"), "replace a; new settings of server.auth; opens more: the new caller ci"),
+        (
+            "a caller",
+            format!("{BASE}{CI}"),
+            "replace a; new settings of server.auth; no instructions of a, b any more, since there are other callers (`instructions = \"pass\"` passes them); opens more: the new caller ci",
+        ),
         (
             "what holds at once",
             format!(
@@ -50,7 +54,7 @@ fn a_reload_does_what_changed_and_nothing_else() {
         (
             "what is read at start",
             format!("{BASE}[server]\nendpoint = \"/x\"\n[metrics]\nlisten = \"\"\n[admin]\ngroup = \"g\"\n"),
-            "replace a; only after a restart: server.endpoint, metrics.listen, admin.group",
+            "replace a; no instructions of a, b any more, since there are other callers (`instructions = \"pass\"` passes them); only after a restart: server.endpoint, metrics.listen, admin.group",
         ),
     ];
     let old = with_policy(BASE);
@@ -104,7 +108,9 @@ fn a_credential_that_is_not_valid_any_more_is_told() {
             "no token needed",
             tokens(ann),
             auth("mode = \"none\""),
-            format!("{settings}; end the sessions of ann, local; opens more: no token is needed"),
+            format!(
+                "{settings}; end the sessions of ann, local; opens more: no token is needed, the upstream a: its instructions reach clients, the upstream b: its instructions reach clients"
+            ),
         ),
         ("a token needed", auth("mode = \"none\""), BASE.to_owned(), format!("{settings}; end the sessions of local")),
         (
@@ -222,10 +228,33 @@ fn a_plan_says_what_it_opens_of_an_upstream() {
         ("elicit-secrets = true", "questions for secrets", ""),
         ("elicit-hosts = [\"h.example\"]", "", "pages of more hosts"),
         ("roots = \"client\"", "more roots", ""),
+        ("instructions = \"drop\"", "", "its instructions reach clients"),
+        ("instructions = \"Ask first.\"", "", "its instructions reach clients"),
         ("no-new-privileges = false", "it may gain privileges", ""),
         ("call-timeout = \"9s\"", "", ""),
     ] {
         let named = |what: &str| if what.is_empty() { String::new() } else { format!("the upstream c: {what}") };
         assert_eq!(opened(&upstream(""), &upstream(more)), [named(there), named(back)], "{more}");
+    }
+}
+
+#[test]
+fn a_plan_says_when_a_new_token_turns_instructions_off() {
+    let text = |setting: &str, tokens: &str| {
+        format!("[policy]\n[upstreams.c]\ncommand = [\"/c\"]\n{setting}\n[server.auth]\nmode = \"token\"\n{tokens}")
+    };
+    let token = "[server.auth.tokens]\nd = \"a-token-that-is-long\"\n";
+    for (label, setting, is_told) in [
+        ("by default", "", true),
+        ("passed to all", "instructions = \"pass\"", false),
+        ("dropped before", "instructions = \"drop\"", false),
+    ] {
+        let plan = diff(&good(&text(setting, "")).0, &good(&text(setting, token)).0);
+        let told = plan.to_string();
+        assert_eq!(
+            told.contains("no instructions of c any more, since there are other callers"),
+            is_told,
+            "{label}: {told}"
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use crate::mcp::instructions::read_instructions;
 use crate::mcp::item::{Definition, ListPage};
 use crate::mcp::kinds::Audience;
 use crate::mcp::method::ItemList;
@@ -92,6 +93,8 @@ pub struct Inventory {
     pub tasks: bool,
     /// Whether the upstream declares log messages.
     pub logging: bool,
+    /// The server's own text, cleaned and not yet judged by its pin.
+    pub instructions: Option<std::sync::Arc<str>>,
     /// Reasons for definitions that were left out.
     pub skipped: Vec<String>,
     /// True while the items for clients with input capabilities are being read and missing here.
@@ -206,9 +209,10 @@ impl Inventory {
         self.lists.iter().map(Vec::len).sum()
     }
 
-    /// Returns the estimated memory of all items, in bytes: text plus overhead.
+    /// Estimates the memory of all items and of the instructions, in bytes: text plus overhead.
     pub fn bytes(&self) -> usize {
-        self.lists.iter().flatten().map(|item| item.key.len() + item.raw.bytes() + ITEM_BYTES).sum()
+        let items = self.lists.iter().flatten().map(|item| item.key.len() + item.raw.bytes() + ITEM_BYTES);
+        items.sum::<usize>() + self.instructions.as_ref().map_or(0, |text| text.len())
     }
 
     /// Returns the list with the most items.
@@ -260,6 +264,7 @@ impl Inventory {
         out.set("completions", RawJson::boolean(self.completions));
         out.set("tasks", RawJson::boolean(self.tasks));
         out.set("logging", RawJson::boolean(self.logging));
+        self.instructions.iter().for_each(|text| out.set("instructions", RawJson::string(text)));
         for list in ItemList::ALL {
             out.set(list.member(), RawJson::list(self.items(list).iter().map(|item| item.raw.encode())));
             let few: Vec<&Definition> = self.items(list).iter().filter(|item| !item.audience.is_all()).collect();
@@ -301,6 +306,7 @@ impl Inventory {
             completions: object.is_true("completions"),
             tasks: object.is_true("tasks"),
             logging: object.is_true("logging"),
+            instructions: read_instructions(text),
             ..Self::default()
         };
         for list in ItemList::ALL {
@@ -369,12 +375,6 @@ pub enum ReadingStep {
         /// The reason why the list has no end. Its items are not all that the server has.
         endless: Option<String>,
     },
-}
-
-impl std::fmt::Debug for Definition {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.key)
-    }
 }
 
 impl ListReading {

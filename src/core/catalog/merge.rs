@@ -129,12 +129,22 @@ pub struct CatalogEntry {
     template: Option<UriTemplate>,
 }
 
+/// The part of an upstream that is withheld.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WithheldPart {
+    /// An item of this list.
+    Item(ItemList),
+    /// Its instructions for clients.
+    Instructions,
+    /// Everything that it has.
+    All,
+}
+
 /// A withheld item and the reason, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WithheldItem {
     pub upstream: UpstreamName,
-    /// The item's list; `None` for everything that the upstream has.
-    pub list: Option<ItemList>,
+    pub part: WithheldPart,
     /// The item's name or URI at the upstream, on one line.
     pub item: String,
     /// The name that clients would see, if the item has one.
@@ -147,10 +157,10 @@ pub struct WithheldItem {
 impl WithheldItem {
     /// Returns the item's name in rules and commands.
     pub fn canonical(&self) -> String {
-        match self.list {
-            Some(ItemList::Tools | ItemList::Prompts) => canonical_name(&self.upstream, &self.item),
-            Some(ItemList::Resources | ItemList::Templates) => canonical_uri(&self.upstream, &self.item),
-            None => self.upstream.to_string(),
+        match self.part {
+            WithheldPart::Item(ItemList::Tools | ItemList::Prompts) => canonical_name(&self.upstream, &self.item),
+            WithheldPart::Item(ItemList::Resources | ItemList::Templates) => canonical_uri(&self.upstream, &self.item),
+            WithheldPart::Instructions | WithheldPart::All => self.upstream.to_string(),
         }
     }
 
@@ -250,7 +260,7 @@ pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, V
                     Ok(None) => {}
                     Err(why) => dropped.push(WithheldItem {
                         upstream: source.upstream.clone(),
-                        list: Some(list),
+                        part: WithheldPart::Item(list),
                         item: foreign::line(&item.key).into_owned(),
                         exposed: exposed_name(source, item, rules).ok(),
                         pin: None,
@@ -393,7 +403,7 @@ fn withhold_collisions(candidates: &mut Vec<CatalogEntry>, dropped: &mut Vec<Wit
         if !alone {
             dropped.push(WithheldItem {
                 upstream: entry.upstream_name.clone(),
-                list: Some(entry.list),
+                part: WithheldPart::Item(entry.list),
                 item: entry.original.to_string(),
                 exposed: Some(entry.exposed.to_string()),
                 pin: None,

@@ -3,10 +3,12 @@
 //!
 //! Questions are asked one after the other, and each reply decides what follows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::ask::DeclaredCapabilities;
 use crate::mcp::extension::TASKS;
+use crate::mcp::instructions::read_instructions;
 use crate::mcp::meta::{HopMeta, implementation};
 use crate::mcp::method::Method;
 use crate::mcp::task;
@@ -140,6 +142,14 @@ pub struct Handshake {
     late: Option<HandshakeAgreement>,
     /// The outcome of `initialize`, while the other answer may still come.
     initialized: Option<Result<HandshakeAgreement, String>>,
+    instructions: HandshakeInstructions,
+}
+
+/// The server's instructions in its answers so far.
+#[derive(Debug, Default)]
+struct HandshakeInstructions {
+    discovered: Option<Arc<str>>,
+    initialized: Option<Arc<str>>,
 }
 
 impl Handshake {
@@ -148,7 +158,16 @@ impl Handshake {
             EraHint::Legacy => HandshakeQuestion::Initialize,
             EraHint::Probe | EraHint::Modern => HandshakeQuestion::Discover(Revision::preferred(Era::Modern)),
         };
-        Self { hint, carrier, question, again: false, is_unanswered: false, late: None, initialized: None }
+        Self {
+            hint,
+            carrier,
+            question,
+            again: false,
+            is_unanswered: false,
+            late: None,
+            initialized: None,
+            instructions: HandshakeInstructions::default(),
+        }
     }
 
     /// Returns the question to ask now.
@@ -161,9 +180,23 @@ impl Handshake {
         self.hint
     }
 
+    /// Returns the server's instructions, cleaned, from the answer that this agreement is of.
+    pub fn instructions(&self, agreed: HandshakeAgreement) -> Option<Arc<str>> {
+        match agreed.revision.era() {
+            Era::Modern => self.instructions.discovered.clone(),
+            Era::Legacy => self.instructions.initialized.clone(),
+        }
+    }
+
     /// Takes the reply to the current question, over HTTP with its status, and returns the next
     /// step. Source: MCP 2026-07-28, versioning and streamable HTTP, "Backward Compatibility".
     pub fn heard(&mut self, status: Option<u16>, reply: HandshakeReply) -> HandshakeAction {
+        if let HandshakeReply::Answer(Ok(result)) = &reply {
+            match self.question {
+                HandshakeQuestion::Discover(_) => self.instructions.discovered = read_instructions(result),
+                HandshakeQuestion::Initialize => self.instructions.initialized = read_instructions(result),
+            }
+        }
         let next = match self.question {
             HandshakeQuestion::Discover(_) => self.discovered(status, reply),
             HandshakeQuestion::Initialize => self.initialized(status, reply),
@@ -179,6 +212,9 @@ impl Handshake {
     pub fn heard_late(&mut self, answer: &Result<RawJson, RawJson>) -> HandshakeAction {
         if !std::mem::take(&mut self.is_unanswered) {
             return HandshakeAction::Wait(None);
+        }
+        if let Ok(result) = answer {
+            self.instructions.discovered = read_instructions(result);
         }
         match (judge_discover(answer), self.initialized.take()) {
             (DiscoverVerdict::Modern(agreed), Some(Err(_))) => HandshakeAction::Agreed(agreed),

@@ -5,6 +5,7 @@
 //! A notification that the list has changed ends that wait. Only `-32601` empties a list: the
 //! server has none.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::catalog::inventory::{Inventory, ListBounds, ListExcess, ListGap, ListReading, ReadingStep};
@@ -166,6 +167,11 @@ impl UpstreamLists {
             *self.one(list) =
                 ListState { is_offered, is_stale: is_offered, untold: !is_offered, ..ListState::default() };
         }
+    }
+
+    /// Sets the server's instructions of the session; they are reported with its lists.
+    pub fn set_instructions(&mut self, instructions: Option<Arc<str>>) {
+        self.inventory.instructions = instructions;
     }
 
     /// Marks these lists to be read again, as far as the server has them, and ends their waits.

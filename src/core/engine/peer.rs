@@ -523,6 +523,10 @@ impl<P: CallPort> Peer<P> {
         if agreed.revision.era() == Era::Legacy {
             put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
         }
+        let instructions = match &self.state {
+            PeerState::Opening { handshake, .. } => handshake.instructions(agreed),
+            PeerState::Ready(_) | PeerState::Failed => None,
+        };
         self.state = PeerState::Ready(agreed);
         self.events.push_back(PeerEvent::Ready(agreed));
         if !self.reads_lists {
@@ -533,6 +537,7 @@ impl<P: CallPort> Peer<P> {
             self.ask(Method::Listen, Some(&params), RequestInFlight::Listen);
         }
         self.lists.begin(agreed.offers);
+        self.lists.set_instructions(instructions);
         self.read_lists(now);
     }
 

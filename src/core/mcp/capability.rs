@@ -9,12 +9,6 @@ use crate::wire::raw::RawJson;
 /// The time for which a modern client may keep the result of `server/discover`, in milliseconds.
 const DISCOVER_TTL_MS: u32 = 300_000;
 
-/// Headend's own text. An upstream's instructions are untrusted and would speak with the gateway's
-/// voice, so headend passes none on.
-const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a name before the first double underscore \
-names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
-whether the call was executed and when to try again. `headend/upstream-refusal` is the word of the server that it names.";
-
 const LISTS: &str =
     r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}"#;
 
@@ -27,15 +21,16 @@ fn capabilities(completions: bool, logging: bool) -> String {
 
 /// Builds the result of `initialize` in a legacy revision. Legacy capabilities are fixed here,
 /// often before the first upstream has started, so they state what headend can do, not what its
-/// upstreams offer now. Source: protocol, capability negotiation.
-pub fn initialize_result(revision: Revision) -> RawJson {
+/// upstreams offer now. `instructions` is the text for this client. Source: protocol, capability
+/// negotiation.
+pub fn initialize_result(revision: Revision, instructions: &str) -> RawJson {
     let features = revision.features();
     let info = if features.titles { implementation() } else { implementation_bare() };
     RawJson::trusted(format!(
         r#"{{"protocolVersion":"{revision}","capabilities":{}}},"serverInfo":{},"instructions":{}}}"#,
         capabilities(features.completions, true),
         info.text(),
-        RawJson::string(INSTRUCTIONS).text(),
+        RawJson::string(instructions).text(),
     ))
 }
 
@@ -47,18 +42,27 @@ pub struct CurrentCapabilities {
     pub extensions: &'static [&'static Extension],
 }
 
+/// The instructions in a result of `server/discover`.
+#[derive(Clone, Copy, Debug)]
+pub struct DiscoveredInstructions<'t> {
+    pub text: &'t str,
+    /// True if another client may get another text, so that no cache may share the result.
+    pub is_private: bool,
+}
+
 /// Builds the result of `server/discover`. It lists modern revisions only: a client picks one of
 /// them for requests with `_meta`, which older revisions lack.
-pub fn discover_result(present: CurrentCapabilities) -> RawJson {
+pub fn discover_result(present: CurrentCapabilities, instructions: DiscoveredInstructions<'_>) -> RawJson {
+    let scope = if instructions.is_private { "private" } else { "public" };
     let open = capabilities(present.completions, present.logging);
     let extensions = match present.extensions {
         [] => String::new(),
         some => format!(r#","extensions":{}"#, declare_extensions(some).text()),
     };
     RawJson::trusted(format!(
-        r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{open}{extensions}}},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"public","_meta":{{"{SERVER_INFO}":{}}}}}"#,
+        r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{open}{extensions}}},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"{scope}","_meta":{{"{SERVER_INFO}":{}}}}}"#,
         modern_revisions(),
-        RawJson::string(INSTRUCTIONS).text(),
+        RawJson::string(instructions.text).text(),
         implementation().text(),
     ))
 }
@@ -89,7 +93,6 @@ mod tests {
 
     #[test]
     fn discovery_tells_what_there_is_at_present() {
-        let words = RawJson::string(INSTRUCTIONS);
         let tasks = r#","extensions":{"io.modelcontextprotocol/tasks":{}}"#;
         let cases: [(bool, bool, &[&Extension], String); 5] = [
             (false, false, &[], String::new()),
@@ -103,9 +106,12 @@ mod tests {
             // list; everything else stays.
             let want = format!(
                 r#"{{"resultType":"complete","supportedVersions":["2099-12-31","2026-07-28"],"capabilities":{{{SERVES}{told}}},"instructions":{},"ttlMs":300000,"cacheScope":"public","_meta":{{"io.modelcontextprotocol/serverInfo":{{{INFO}}}}}}}"#,
-                words.text()
+                r#""Use it.""#
             );
-            assert_eq!(discover_result(CurrentCapabilities { completions, logging, extensions }).text(), want);
+            let present = CurrentCapabilities { completions, logging, extensions };
+            let result = |is_private| discover_result(present, DiscoveredInstructions { text: "Use it.", is_private });
+            assert_eq!(result(false).text(), want);
+            assert_eq!(result(true).text(), want.replace("public", "private"));
         }
         let data = unsupported_version_data("2031-01-01");
         assert_eq!(data.text(), r#"{"supported":["2099-12-31","2026-07-28"],"requested":"2031-01-01"}"#);
@@ -121,9 +127,9 @@ mod tests {
         ] {
             let want = format!(
                 r#"{{"protocolVersion":"{revision}","capabilities":{{{SERVES}{completions},"logging":{{}}}},"serverInfo":{{{info}}},"instructions":{}}}"#,
-                RawJson::string(INSTRUCTIONS).text()
+                r#""Use it.""#
             );
-            assert_eq!(initialize_result(Revision::parse(revision).unwrap()).text(), want);
+            assert_eq!(initialize_result(Revision::parse(revision).unwrap(), "Use it.").text(), want);
         }
     }
 }

@@ -50,6 +50,12 @@ pub struct Definition {
     pub fault: Option<&'static str>,
 }
 
+impl std::fmt::Debug for Definition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.key)
+    }
+}
+
 /// A page of a list.
 pub(crate) struct ListPage {
     pub items: Vec<Definition>,

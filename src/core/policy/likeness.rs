@@ -65,7 +65,7 @@ impl ForeignMarkers {
     }
 
     /// Returns the marker of another upstream's item in a text.
-    fn find(&self, text: &str) -> Option<&str> {
+    pub fn find(&self, text: &str) -> Option<&str> {
         // Each marker has two underscores. Most texts have neither these nor a letter that only
         // looks like one.
         if self.others.is_empty() || (text.is_ascii() && !text.contains("__")) {

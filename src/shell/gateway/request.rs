@@ -10,7 +10,7 @@ use crate::gateway::answer::{CallLabels, RequestAnswer, invalid_params, label, m
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::RequestOutcome;
-use crate::mcp::capability::{CurrentCapabilities, discover_result};
+use crate::mcp::capability::{CurrentCapabilities, DiscoveredInstructions, discover_result};
 use crate::mcp::extension::TASKS;
 use crate::mcp::log::LogLevel;
 use crate::mcp::method::{ItemList, Method};
@@ -54,7 +54,7 @@ impl Service {
         }
         match method {
             Method::Ping => RequestOutcome::Answer(RequestAnswer::ok(RawJson::EMPTY_OBJECT)),
-            Method::Discover => RequestOutcome::Answer(RequestAnswer::ok(discover_result(self.at_present(client)))),
+            Method::Discover => RequestOutcome::Answer(self.discover(client)),
             Method::ToolsList => RequestOutcome::Answer(self.list(client, ItemList::Tools, &params)),
             Method::PromptsList => RequestOutcome::Answer(self.list(client, ItemList::Prompts, &params)),
             Method::ResourcesList => RequestOutcome::Answer(self.list(client, ItemList::Resources, &params)),
@@ -84,6 +84,13 @@ impl Service {
     pub(super) fn labels(&self, method: Method, arrived: Instant) -> CallLabels {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         CallLabels { method, label: label(method), call, arrived }
+    }
+
+    /// Answers `server/discover`.
+    fn discover(&self, client: &ClientContext) -> RequestAnswer {
+        let (text, is_private) = self.instructions(client);
+        let instructions = DiscoveredInstructions { text: &text, is_private };
+        RequestAnswer::ok(discover_result(self.at_present(client), instructions))
     }
 
     /// Returns the features that can be declared to the client now.

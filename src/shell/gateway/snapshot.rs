@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub logs: Vec<bool>,
     /// Whether each upstream has the tasks of 2026-07-28.
     pub tasks: Vec<bool>,
+    /// The instructions of each upstream, as far as they may be passed to clients.
+    pub instructions: Vec<Option<Arc<str>>>,
     /// Whether each upstream has never listed anything, not even in an earlier run.
     pub unlisted: Vec<bool>,
     /// Rules about the input that each upstream may ask for.

@@ -186,6 +186,7 @@ fn build(
         completes: Vec::new(),
         logs: Vec::new(),
         tasks: Vec::new(),
+        instructions: Vec::new(),
         unlisted: Vec::new(),
         input: Vec::new(),
         whole: Arc::new(CatalogView::new("", Catalog::default(), &policy)),

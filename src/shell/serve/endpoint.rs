@@ -231,7 +231,7 @@ impl AuthenticatedRequest<'_> {
                 self.serve(&client, served.request, served.params, Some(entered)).await
             }
             (ClientAction::Initialize(id, revision, capabilities, name), _) => {
-                self.initialize(&id, revision, capabilities.as_ref(), name)
+                self.initialize(&id, revision, capabilities.as_ref(), name).await
             }
             (ClientAction::Answer(id, answer), _) => reply::answer(id.raw(), answer),
             // Requests lead to none of the other steps.
@@ -240,7 +240,7 @@ impl AuthenticatedRequest<'_> {
     }
 
     /// Opens a session and returns its id in a header of the response.
-    fn initialize(
+    async fn initialize(
         &self,
         id: &ClientId,
         revision: Revision,
@@ -249,10 +249,11 @@ impl AuthenticatedRequest<'_> {
     ) -> HttpReply {
         let (is_here, tag) = (self.seat.is_here(self.headers), Some(ClientTag::new()));
         let client = ClientContext { is_here, tag, ..self.client(revision) }.initialized(capabilities, name);
+        let instructions = self.front.service.first_instructions(&client).await;
         let Some(session) = self.front.sessions.open(client, None) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };
-        let mut response = reply::answer(id.raw(), RequestAnswer::ok(initialize_result(revision)));
+        let mut response = reply::answer(id.raw(), RequestAnswer::ok(initialize_result(revision, &instructions)));
         if let Ok(value) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(&SESSION, value);
         }

@@ -264,11 +264,9 @@ impl LineConnection {
                 }
             }
             ClientAction::Initialize(id, revision, capabilities, name) => {
-                self.enter(|| name.clone());
-                self.client.service.name_host(|| name.clone());
-                // Set once for each connection.
-                drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref(), name)));
-                self.answer(&id, RequestAnswer::ok(initialize_result(revision))).await;
+                let client = self.context(revision).initialized(capabilities.as_ref(), name.clone());
+                // Boxed: this happens once, and inlining it would grow the future of every message.
+                Box::pin(self.initialize(id, client, name)).await;
             }
             ClientAction::Serve(served) => self.serve(served).await,
             ClientAction::Cancel(ticket) => ticket.cancel(),
@@ -284,6 +282,17 @@ impl LineConnection {
                 }
             }
         }
+    }
+
+    /// Answers `initialize`, and keeps what the client said in it.
+    async fn initialize(self: &Arc<Self>, id: ClientId, client: ClientContext, name: Option<ClientName>) {
+        self.enter(|| name.clone());
+        self.client.service.name_host(|| name);
+        // Set once for each connection.
+        drop(self.legacy.set(client.clone()));
+        let instructions = self.client.service.first_instructions(&client).await;
+        let result = initialize_result(client.revision, &instructions);
+        self.answer(&id, RequestAnswer::ok(result)).await;
     }
 
     /// Queues a message for the client, and waits while the queue is full.

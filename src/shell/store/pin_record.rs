@@ -44,6 +44,8 @@ pub enum PinKind {
     Prompt,
     Resource,
     Template,
+    /// The text about its use that an upstream gives to clients in the handshake.
+    Instructions,
     /// The way in which an upstream is started or reached.
     Launch,
 }
@@ -64,7 +66,7 @@ impl PinKind {
 pub struct PinKey {
     pub upstream: UpstreamName,
     pub kind: PinKind,
-    /// The upstream's own name or URI of the item; empty for a launch.
+    /// The upstream's own name or URI of the item; empty for instructions and a launch.
     pub name: String,
 }
 
@@ -73,12 +75,17 @@ impl PinKey {
         Self { upstream: upstream.clone(), kind: PinKind::Launch, name: String::new() }
     }
 
-    /// Returns the name that people see: the canonical name, or the upstream's name for a launch.
+    pub fn instructions(upstream: &UpstreamName) -> Self {
+        Self { upstream: upstream.clone(), kind: PinKind::Instructions, name: String::new() }
+    }
+
+    /// Returns the name that people see: the canonical name, or the upstream's name for
+    /// instructions and a launch.
     pub fn canonical(&self) -> String {
         match self.kind {
             PinKind::Tool | PinKind::Prompt => canonical_name(&self.upstream, &self.name),
             PinKind::Resource | PinKind::Template => canonical_uri(&self.upstream, &self.name),
-            PinKind::Launch => self.upstream.to_string(),
+            PinKind::Instructions | PinKind::Launch => self.upstream.to_string(),
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::store::port::{PinStepResult, PinStepResults, PinTable};
 mod announce;
 mod book;
 mod error;
+mod instructions;
 mod judge;
 mod launch;
 mod many;
@@ -218,7 +219,7 @@ impl PinRegistry {
     }
 
     /// Finds the pin with that canonical name. If several kinds of items have the name, the only
-    /// one of them that waits or was rejected is meant.
+    /// one of them that waits or was rejected is meant. Instructions are found only by their kind.
     ///
     /// # Errors
     /// [`PinError`], if there is none, or several.
@@ -235,7 +236,9 @@ impl PinRegistry {
     ) -> Result<(PinKey, &'b PinRecord), PinError> {
         let mut found: Vec<(PinKey, &PinRecord)> = book
             .iter()
-            .filter(|(key, _)| key.canonical() == name && kind.is_none_or(|kind| kind == key.kind))
+            .filter(|(key, _)| {
+                key.canonical() == name && kind.map_or(key.kind != PinKind::Instructions, |kind| kind == key.kind)
+            })
             .collect();
         if found.len() > 1 {
             found.retain(|(_, record)| record.pin.state() != PinState::Pinned);

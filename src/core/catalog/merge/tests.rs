@@ -125,7 +125,7 @@ fn catalogs_compare_by_what_clients_see() {
 fn a_command_that_is_suggested_can_be_copied_to_a_shell() {
     let dropped = |item: &str| WithheldItem {
         upstream: name("fx"),
-        list: Some(ItemList::Resources),
+        part: WithheldPart::Item(ItemList::Resources),
         item: item.to_owned(),
         exposed: None,
         pin: Some("waiting"),

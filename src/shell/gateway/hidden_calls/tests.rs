@@ -128,6 +128,7 @@ fn gateway() -> Gateway {
         completes: Vec::new(),
         logs: Vec::new(),
         tasks: Vec::new(),
+        instructions: Vec::new(),
         unlisted: Vec::new(),
         input: Vec::new(),
         whole: Arc::new(CatalogView::new("", merge(&[source], rules).0, &policy)),

@@ -6,14 +6,16 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::ManagedUpstream;
 use super::draft::SnapshotDraft;
 use crate::catalog::inventory::{Inventory, ListGap};
-use crate::catalog::merge::WithheldItem;
+use crate::catalog::merge::{WithheldItem, WithheldPart};
 use crate::catalog::name::{ItemKind, MAX_LENGTH, UpstreamName, expose};
 use crate::config::UpstreamSettings;
 use crate::gateway::snapshot::Snapshot;
+use crate::mcp::instructions::find_instruction_doubt;
 use crate::mcp::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
@@ -34,6 +36,8 @@ pub(super) struct PinnedInventory {
     pub(super) uris: HashSet<String>,
     /// Number of items that wait for the operator.
     pub(super) waiting: usize,
+    /// The upstream's own instructions, if they may be passed to clients.
+    pub(super) instructions: Option<Arc<str>>,
     /// The standing of each shown tool by name, from its pin.
     pub(super) standings: HashMap<String, PinStatus>,
 }
@@ -52,8 +56,8 @@ impl PinnedInventory {
         if item.list == ItemList::Resources {
             self.uris.insert(item.key.clone());
         }
-        let (list, item) = (Some(item.list), foreign::line(&item.key).into_owned());
-        self.withheld.push(WithheldItem { upstream: upstream.clone(), list, item, exposed, pin, why });
+        let (part, item) = (WithheldPart::Item(item.list), foreign::line(&item.key).into_owned());
+        self.withheld.push(WithheldItem { upstream: upstream.clone(), part, item, exposed, pin, why });
     }
 }
 
@@ -141,6 +145,11 @@ impl SnapshotDraft {
             .filter(offered)
             .partition(|item| item.fault.is_some());
         let markers = OnceCell::new();
+        let markers = || {
+            markers.get_or_init(|| {
+                ForeignMarkers::new(&spec.name, self.config.upstreams.iter().map(|u| (&u.name, u.prefix.as_str())))
+            })
+        };
         let doubt = |item: &Definition| {
             if item.hides {
                 return Some("it has hidden characters outside of its title and description".to_owned());
@@ -148,10 +157,7 @@ impl SnapshotDraft {
             if spec.trust == UpstreamTrust::Trusted {
                 return None;
             }
-            let markers = markers.get_or_init(|| {
-                ForeignMarkers::new(&spec.name, self.config.upstreams.iter().map(|u| (&u.name, u.prefix.as_str())))
-            });
-            if let Some(marker) = markers.named_in(item) {
+            if let Some(marker) = markers().named_in(item) {
                 return Some(format!("it speaks of another upstream's `{marker}`"));
             }
             let exposed = self.exposed(managed, spec, item)?;
@@ -197,7 +203,41 @@ impl SnapshotDraft {
             shown.unkept.replace(list, of(&unkept));
         }
         shown.standings = self.pins.standings(&spec.name, shown.inventory.items(ItemList::Tools));
+        let own = inventory.instructions.as_ref().filter(|_| self.config.passes_instructions_of(spec));
+        own.iter().for_each(|text| self.judge_instructions(managed, spec, text, &markers, &mut shown));
         shown
+    }
+
+    /// Judges an upstream's instructions against their pin, and adds them to what is shown or
+    /// withheld.
+    fn judge_instructions<'m>(
+        &self,
+        managed: &ManagedUpstream,
+        spec: &UpstreamSettings,
+        text: &Arc<str>,
+        markers: &dyn Fn() -> &'m ForeignMarkers,
+        shown: &mut PinnedInventory,
+    ) {
+        let doubt = || {
+            let is_trusted = spec.trust == UpstreamTrust::Trusted;
+            let foreign = || markers().find(text).map(|marker| format!("it speaks of another upstream's `{marker}`"));
+            let doubt = find_instruction_doubt(text).map(str::to_owned);
+            doubt.or_else(|| if is_trusted { None } else { foreign() })
+        };
+        match self.pins.judge_instructions(&spec.name, spec.trust, text, !managed.is_read, doubt) {
+            Ok(()) => shown.instructions = Some(Arc::clone(text)),
+            Err(away) => {
+                shown.waiting += usize::from(away.waits());
+                shown.withheld.push(WithheldItem {
+                    upstream: spec.name.clone(),
+                    part: WithheldPart::Instructions,
+                    item: "(instructions)".to_owned(),
+                    exposed: None,
+                    pin: away.state.filter(|state| *state != PinState::Pinned).map(|state| state.into_str()),
+                    why: away.why,
+                });
+            }
+        }
     }
 
     /// Returns the name of a tool or prompt as clients would see it; `None` for resources.
@@ -215,7 +255,8 @@ impl SnapshotDraft {
 /// Withholds everything of an upstream whose launch is not approved.
 fn withhold_all(spec: &UpstreamSettings, why: String) -> PinnedInventory {
     let item = "(all)".to_owned();
-    let withheld = WithheldItem { upstream: spec.name.clone(), list: None, item, exposed: None, pin: None, why };
+    let withheld =
+        WithheldItem { upstream: spec.name.clone(), part: WithheldPart::All, item, exposed: None, pin: None, why };
     PinnedInventory { withheld: vec![withheld], waiting: 1, ..PinnedInventory::default() }
 }
 

@@ -91,6 +91,7 @@ impl SnapshotDraft {
         let has_tasks =
             |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
         let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
+        let instructions: Vec<_> = shown.iter_mut().map(|shown| shown.instructions.take()).collect();
         let unlisted: Vec<bool> = managed.iter().map(|m| m.inventory.is_none()).collect();
         // Compared with the old snapshot, configuration included: a forced snapshot may have been
         // lost, and a new configuration still has to come into force.
@@ -99,6 +100,7 @@ impl SnapshotDraft {
             && completes == old.completes
             && logs == old.logs
             && tasks == old.tasks
+            && instructions == old.instructions
             && unlisted == old.unlisted
             && ttl_ms == old.ttl_ms
             && dropped == old.dropped
@@ -119,6 +121,7 @@ impl SnapshotDraft {
             completes,
             logs,
             tasks,
+            instructions,
             unlisted,
             input: managed.iter().map(|m| InputRules::new(policy, m.handle.name.as_str())).collect(),
             whole: Arc::new(CatalogView::new("", whole, policy)),

@@ -76,7 +76,7 @@ impl Supervisor {
                 }
                 managed.handle.listed(&inventory);
                 managed.handle.unread.known(&inventory);
-                managed.inventory = Some(Arc::new((inventory, agreed.revision)));
+                managed.inventory = Some(Arc::new((*inventory, agreed.revision)));
                 (managed.is_read, managed.is_fresh) = (true, true);
                 self.unsaved.insert(report.upstream);
             }

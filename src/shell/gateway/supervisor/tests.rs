@@ -51,7 +51,7 @@ fn report(supervisor: &Supervisor, name: &str, inventory: Inventory) -> ActorRep
     let name = UpstreamName::parse(name).unwrap();
     let handle = Arc::clone(&supervisor.managed[&name].handle);
     let agreed = HandshakeAgreement { revision: Revision::V2025_06_18, offers: ServerOffers::default() };
-    ActorReport { upstream: name, handle, news: ActorNews::Inventory(inventory, agreed), shown: None }
+    ActorReport { upstream: name, handle, news: ActorNews::Inventory(Box::new(inventory), agreed), shown: None }
 }
 
 fn shown(supervised: &SupervisorHandle) -> usize {

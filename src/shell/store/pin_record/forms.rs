@@ -15,7 +15,8 @@ use crate::wire::raw::RawJson;
 /// The parts of a listed item that are compared with its pin.
 #[derive(Clone, Copy, Debug)]
 pub struct ListedDefinition {
-    pub list: ItemList,
+    /// The item's list; `None` for a text that is no definition, which is compared as it is.
+    pub list: Option<ItemList>,
     pub digest: Digest,
     /// Digest that includes the order.
     pub exact: Digest,
@@ -23,7 +24,12 @@ pub struct ListedDefinition {
 
 impl ListedDefinition {
     pub fn of(item: &Definition) -> Self {
-        Self { list: item.list, digest: item.digest, exact: item.exact }
+        Self { list: Some(item.list), digest: item.digest, exact: item.exact }
+    }
+
+    /// Describes a text that is no definition.
+    pub fn plain(digest: Digest) -> Self {
+        Self { list: None, digest, exact: digest }
     }
 }
 
@@ -88,7 +94,8 @@ impl ComparedPinText<'_> {
         read.is_some_and(|read| read.digest == listed.digest && [read.plain, read.digest].contains(&digest))
     }
 
-    fn read(self, list: ItemList) -> Option<ParsedPinText> {
+    fn read(self, list: Option<ItemList>) -> Option<ParsedPinText> {
+        let list = list?;
         let read = || {
             let raw = RawJson::checked(self.text?.to_string()).ok()?;
             let item = Definition::read(list, &raw).ok()?;

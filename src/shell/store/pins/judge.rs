@@ -182,7 +182,7 @@ fn pin_key(upstream: &UpstreamName, item: &Definition) -> PinKey {
 }
 
 /// Builds the reason why an item with this record is hidden.
-fn hidden_reason(record: &PinRecord, trouble: Option<&DbError>) -> HiddenReason {
+pub(super) fn hidden_reason(record: &PinRecord, trouble: Option<&DbError>) -> HiddenReason {
     let state = record.pin.state();
     let why = match (state, trouble) {
         (PinState::Changed, _) => "its definition changed".to_owned(),

@@ -359,3 +359,25 @@ async fn a_doubt_is_one_of_the_text_and_outlives_its_approval() {
         assert_eq!(doubtful(&odd, ""), "a");
     }
 }
+
+#[tokio::test]
+async fn a_changed_text_of_instructions_waits_and_one_of_an_earlier_run_does_not_take_that_back() {
+    let pins = PinRegistry::memory();
+    let name = |name: &str| UpstreamName::parse(name).unwrap();
+    let judge = |upstream: &str, trust, text: &str, is_recalled, doubt: Option<&str>| {
+        pins.judge_instructions(&name(upstream), trust, text, is_recalled, || doubt.map(str::to_owned)).is_ok()
+    };
+    let standard = UpstreamTrust::Standard;
+    assert!(!judge("u", UpstreamTrust::Untrusted, "one", false, None));
+    assert!(!judge("d", UpstreamTrust::Trusted, "one", false, Some("a doubt")));
+    assert!(judge("s", standard, "one", false, None));
+    assert!(!judge("s", standard, "two", false, None), "a changed text waits");
+    assert!(!judge("s", standard, "one", true, None), "the approved text of an earlier run leaves the change waiting");
+    let kind = Some(PinKind::Instructions);
+    assert!(pins.find("s", None).is_err(), "instructions are found by their kind alone");
+    let view = pins.find("s", kind).unwrap();
+    assert_eq!((view.state, view.waiting.as_deref()), (PinState::Changed, Some(r#"{"instructions":"two"}"#)));
+    pins.approve("s", kind, view.waiting_digest.unwrap(), "ann").await.unwrap();
+    assert!(judge("s", standard, "two", false, None) && !judge("s", standard, "one", false, None));
+    assert!(judge("s", standard, "two", false, None), "the pinned text is back");
+}

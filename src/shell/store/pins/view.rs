@@ -9,7 +9,7 @@ use crate::store::pin_record::{PinKey, PinKind, PinRecord};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PinView {
-    /// Canonical name, or the upstream's name for a launch.
+    /// Canonical name, or the upstream's name for instructions and a launch.
     pub name: String,
     pub kind: PinKind,
     pub upstream: String,

@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
 const STEPS: &[&str] =
-    &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW, CALLERS];
+    &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW, CALLERS, INSTRUCTIONS];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -206,6 +206,9 @@ UPDATE ended_floors SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 
 UPDATE grants SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
 UPDATE prompts SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
 ";
+
+/// Version 12. Pins can be of the kind `instructions`, which an earlier program refuses to read.
+const INSTRUCTIONS: &str = "";
 
 /// A reason not to use a file.
 #[derive(Debug)]

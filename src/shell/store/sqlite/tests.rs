@@ -277,7 +277,7 @@ fn a_store_of_a_newer_program_is_refused_with_both_versions() {
     db.damage("PRAGMA user_version = 99");
     close(db, &dir);
     let text = refusal(&dir);
-    assert!(text.contains("newer headend") && text.contains("99") && text.contains("knows 11"), "{text}");
+    assert!(text.contains("newer headend") && text.contains("99") && text.contains("knows 12"), "{text}");
 }
 
 #[test]

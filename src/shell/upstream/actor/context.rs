@@ -30,7 +30,7 @@ pub(crate) struct ActorReport {
 #[derive(Debug)]
 pub(crate) enum ActorNews {
     /// The upstream's lists, as far as they could be read, and the terms agreed with it.
-    Inventory(Inventory, HandshakeAgreement),
+    Inventory(Box<Inventory>, HandshakeAgreement),
     /// The link went up or down.
     State,
 }
@@ -66,7 +66,7 @@ impl ActorContext {
         is_whole: bool,
     ) -> oneshot::Receiver<()> {
         let (told, shown) = oneshot::channel();
-        self.send(ActorNews::Inventory(inventory, agreed), Some(told)).await;
+        self.send(ActorNews::Inventory(Box::new(inventory), agreed), Some(told)).await;
         self.lane.listed.store(is_whole, Ordering::Relaxed);
         shown
     }

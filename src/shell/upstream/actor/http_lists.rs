@@ -83,6 +83,7 @@ impl<'a> HttpLists<'a> {
     pub(super) fn new(context: &'a ActorContext, link: &Arc<HttpLink>, is_main: bool) -> Self {
         let mut lists = UpstreamLists::new(ListBounds::of(context.handle.spec.load().max_inventory));
         lists.begin(link.agreed.offers);
+        lists.set_instructions(link.instructions());
         let link = Arc::clone(link);
         Self { context, link, lists, asked: Vec::new(), admitted: false, for_askers: None, is_main }
     }
@@ -99,6 +100,7 @@ impl<'a> HttpLists<'a> {
 
     /// Records that messages of the server may have been missed.
     pub(super) fn reopened(&mut self) {
+        self.lists.set_instructions(self.link.instructions());
         self.lists.reopened(clock::now());
     }
 

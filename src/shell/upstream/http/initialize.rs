@@ -2,6 +2,7 @@
 //! sessions.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::{HeaderValue, Method as HttpMethod, Response};
@@ -62,7 +63,12 @@ pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<HandshakeRe
             HandshakeAction::Wait(_) => {
                 return Err(HandshakeFailure::Failed("the handshake was not answered in order".to_owned()));
             }
-            HandshakeAction::Agreed(agreed) => return Ok((agreed, heard.session)),
+            HandshakeAction::Agreed(agreed) => {
+                if parts.is_main {
+                    parts.remote.instructions.store(handshake.instructions(agreed).map(Arc::new));
+                }
+                return Ok((agreed, heard.session));
+            }
             HandshakeAction::Failed { why, older: true, .. } => return Err(HandshakeFailure::Older(why)),
             HandshakeAction::Failed { why, older: false, .. } => return Err(HandshakeFailure::Failed(why)),
         }

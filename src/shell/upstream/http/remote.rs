@@ -53,6 +53,8 @@ pub struct RemoteServer {
     pub health: Arc<UpstreamHealth>,
     /// True while the request that finds out the server's era has no answer.
     pub is_probing: AtomicBool,
+    /// The server's instructions in the latest handshake of the main session, cleaned.
+    pub instructions: ArcSwapOption<Arc<str>>,
     /// The token of a login; `None` if the configuration has a credential.
     keeper: Option<Arc<TokenKeeper>>,
 }
@@ -105,6 +107,7 @@ impl RemoteServer {
             connections,
             health,
             is_probing: AtomicBool::new(false),
+            instructions: ArcSwapOption::empty(),
             keeper,
         })
     }

@@ -40,6 +40,11 @@ impl HttpLink {
         Ok(link)
     }
 
+    /// Returns the server's instructions in the latest handshake of the main session.
+    pub fn instructions(&self) -> Option<Arc<str>> {
+        self.parts.remote.instructions.load_full().as_deref().cloned()
+    }
+
     /// Opens a new session after the server forgot the session of this number. At most one
     /// handshake is under way, and all requests wait for it.
     pub(super) fn renew(self: &Arc<Self>, lost: u64) -> SharedWork {
