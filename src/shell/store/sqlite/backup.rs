@@ -19,7 +19,7 @@ use crate::store::port::{BackupRows, DbError};
 /// Deletes what ended with the process or must not be used twice. Claims of renewals are released.
 const STRIP: &str = "
 DELETE FROM grants WHERE lifetime = 'once';
-DELETE FROM prompts;
+DELETE FROM approvals;
 DELETE FROM answers;
 DELETE FROM used_states;
 DELETE FROM ended_sessions;
