@@ -399,6 +399,20 @@ impl<'s> ConfigTable<'s> {
         Some(ConfigNode::new(self.source, join(&self.path, key), &name.span(), value.get_ref()))
     }
 
+    /// Returns the value of a key under its former name, with a warning that names the present one.
+    /// A file that sets both is refused.
+    pub(super) fn take_renamed(&mut self, former: &'static str, present: &str) -> Option<ConfigNode<'s>> {
+        let (name, value) = self.entries.get_key_value(former)?;
+        self.known.push(former);
+        let node = ConfigNode::new(self.source, join(&self.path, former), &name.span(), value.get_ref());
+        if self.entries.contains_key(present) {
+            node.problem(format!("is the former name of `{present}`, which stands here too; remove this one"));
+        } else {
+            node.warning(format!("is called `{present}` now; the former name still works"));
+        }
+        Some(node)
+    }
+
     /// Returns all entries in the order of the file, for tables whose keys are names.
     pub(super) fn named(self) -> Vec<(String, ConfigNode<'s>)> {
         self.source.observed.names(&self.path);

@@ -144,13 +144,13 @@ fn a_stricter_consent_setting_holds_for_open_approvals() {
         id.unwrap_or_else(|| panic!("{}", refused.raw)).to_owned()
     };
     let id = open("one");
-    reloaded(&gateway, &base("default = \"ask\"\n[policy.consent]\nprompt-life = \"1s\"").text());
+    reloaded(&gateway, &base("default = \"ask\"\n[policy.consent]\napproval-life = \"1s\"").text());
     pass(Duration::from_millis(2100));
     let late = gateway.run(&["approve", &id]);
     assert!(!late.status.success() && said(&late).contains("no open approval with an id"), "{}", said(&late));
 
     let plan = reloaded(&gateway, &base("default = \"ask\"").text());
-    assert_eq!(plan, "new settings of policy.consent; opens more: policy.consent.prompt-life is longer");
+    assert_eq!(plan, "new settings of policy.consent; opens more: policy.consent.approval-life is longer");
     // An earlier approval says nothing about a rule that was added since.
     let id = open("two");
     reloaded(

@@ -158,7 +158,7 @@ fn compare_approvals(old: &ApprovalSettings, new: &ApprovalSettings, opens: &mut
     let longer = |key: &str, was: Duration, is: Duration| (is > was).then(|| format!("policy.consent.{key} is longer"));
     let more = |key: &str, was: usize, is: usize| (is > was).then(|| format!("policy.consent.{key} is larger"));
     opens.extend(longer("timeout", old.timeout, new.timeout));
-    opens.extend(longer("prompt-life", old.prompt_life, new.prompt_life));
+    opens.extend(longer("approval-life", old.approval_life, new.approval_life));
     opens.extend(more("max-open", old.max_open, new.max_open));
     opens.extend(more("per-minute", old.per_minute, new.per_minute));
     opens.extend(longer("unused-expiry", old.unused_expiry, new.unused_expiry));

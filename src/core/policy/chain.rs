@@ -306,7 +306,7 @@ fn write_members(entry: &AuditEntry, at: u64, form: &LogSettings, out: &mut Vec<
     write_own_word("result", Some(entry.result).filter(|word| !word.is_empty()), out);
     write_optional_text("rule", entry.rule.as_deref(), out);
     write_optional_text("grant", entry.grant.as_deref(), out);
-    write_optional_text("prompt", entry.prompt.as_deref(), out);
+    write_optional_text("prompt", entry.approval.as_deref(), out);
     write_own_word("evidence", entry.evidence.map(Into::into), out);
     write_optional_text("by", entry.by.as_deref(), out);
     if let Some(count) = entry.count {

@@ -30,7 +30,7 @@ pub enum CallContinuation {
     Permitted(Option<StateUse>),
     /// The call waited for its approval, or this request brings the client's answer to it.
     Consent {
-        prompt: ApprovalId,
+        approval: ApprovalId,
         answer: Option<RawJson>,
     },
     /// The client was led to the page for its upstream's login, and may bring an answer about that.
@@ -39,9 +39,9 @@ pub enum CallContinuation {
 
 impl CallContinuation {
     /// Returns the approval that the call has already.
-    pub const fn prompt(&self) -> Option<&ApprovalId> {
+    pub const fn approval(&self) -> Option<&ApprovalId> {
         match self {
-            Self::Consent { prompt, .. } => Some(prompt),
+            Self::Consent { approval, .. } => Some(approval),
             Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
@@ -50,7 +50,7 @@ impl CallContinuation {
     /// `Some(None)` if it brings no answer.
     pub(crate) fn consent_to(&self, approval: &ApprovalId) -> Option<Option<&RawJson>> {
         match self {
-            Self::Consent { prompt, answer } if prompt == approval => Some(answer.as_ref()),
+            Self::Consent { approval: own, answer } if own == approval => Some(answer.as_ref()),
             Self::Consent { .. } | Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
@@ -120,7 +120,7 @@ impl Service {
         let decision = if matches!(going_on, CallContinuation::Permitted(_)) {
             decide_again(policy, rules, action)
         } else {
-            let own = going_on.prompt();
+            let own = going_on.approval();
             let consent = |rule: &Arc<str>, need| {
                 let asked = ApprovalSubject::new(action, rule, need);
                 self.approvals.grants().claim_call(&asked, action.arguments.as_ref(), self.approvals.wall(), own)

@@ -413,7 +413,7 @@ impl WaitingCall {
     /// Returns what this call has waited for.
     fn prior_waits(&self) -> PriorWaits {
         match &self.awaited {
-            AwaitedAct::Approval(approval) => PriorWaits { approval: Some(approval.prompt), login: false },
+            AwaitedAct::Approval(approval) => PriorWaits { approval: Some(approval.approval), login: false },
             AwaitedAct::Login(login) => PriorWaits { approval: login.approval, login: true },
         }
     }

@@ -34,7 +34,7 @@ mod sign_ins;
 mod states;
 
 pub use self::approvals::{
-    ApprovalChanges, ApprovalOperations, DAEMON, ForeignAnswer, GrantOperations, PromptOperations, RevokedGrant,
+    ApprovalChanges, ApprovalOperations, DAEMON, ForeignAnswer, GrantOperations, OpenApprovalOperations, RevokedGrant,
     SettingOwner, UnwrittenGrantUses,
 };
 pub use self::audit::{AuditHead, AuditOperations};
@@ -57,7 +57,7 @@ pub trait StoreEngine:
     + LimitOperations
     + LoginOperations
     + PinOperations
-    + PromptOperations
+    + OpenApprovalOperations
     + RestoreOperations
     + SessionOperations
     + SignInOperations

@@ -193,13 +193,13 @@ impl Week {
             WeekAnswer::Yes(..) | WeekAnswer::No | WeekAnswer::None => {}
         }
         self.truth.questions += 1;
-        let prompt: Option<Arc<str>> = Some(Arc::from(format!("p{number:x}")));
+        let approval: Option<Arc<str>> = Some(Arc::from(format!("p{number:x}")));
         let evidence = Some(ApprovalEvidence::Client);
         self.record(AuditEntry { evidence, ..decision("ask", "default") });
         self.record(AuditEntry {
             event: AuditEvent::Prompt,
             result: "",
-            prompt: prompt.clone(),
+            approval: approval.clone(),
             evidence,
             ..decision("", "default")
         });
@@ -209,7 +209,7 @@ impl Week {
             call: None,
             arguments: None,
             facts: None,
-            prompt,
+            approval,
             ..decision("", "default")
         };
         match call.answer {

@@ -95,7 +95,7 @@ fn a_modern_server_that_uses_our_name_or_our_key_reaches_nobody() {
 
 #[test]
 fn an_approval_after_the_end_of_its_question_does_nothing() {
-    let stage = ConsentGateway::with("prompt-life = \"1s\"\ntimeout = \"1s\"", "");
+    let stage = ConsentGateway::with("approval-life = \"1s\"\ntimeout = \"1s\"", "");
     let over = || eventually("the question is over", || operator::pending(&stage).is_empty());
     let late = |id: &str| {
         let output = stage.gateway.run(&["approve", id, "--for", "always"]);

@@ -65,7 +65,7 @@ fn a_yes_to_a_call_that_still_waits_asks_for_nothing_more() {
 
 #[test]
 fn a_block_is_listed_with_the_command_that_ends_it_and_is_of_one_client_alone() {
-    let stage = ConsentGateway::with("hold = \"0s\"\nprompt-life = \"1s\"", "");
+    let stage = ConsentGateway::with("hold = \"0s\"\napproval-life = \"1s\"", "");
     let mut client = stage.client(ClientEra::Modern, json!({}));
     for text in ["a", "b", "c"] {
         waits_for(&client.call("fx__echo", json!({"text": text})));

@@ -34,7 +34,8 @@ pub struct AuditLine<'l> {
     pub result: Option<Cow<'l, str>>,
     pub rule: Option<Cow<'l, str>>,
     pub grant: Option<Cow<'l, str>>,
-    pub prompt: Option<Cow<'l, str>>,
+    #[serde(rename = "prompt")]
+    pub approval: Option<Cow<'l, str>>,
     pub evidence: Option<Cow<'l, str>>,
     pub by: Option<Cow<'l, str>>,
     pub count: Option<u64>,

@@ -31,7 +31,7 @@ fn full() -> AuditEntry {
         result: "allow",
         rule: Some("r".into()),
         grant: Some("g".into()),
-        prompt: Some("p".into()),
+        approval: Some("p".into()),
         evidence: Some(ApprovalEvidence::Page),
         by: Some("operator".into()),
         why: "rule matches".into(),

@@ -20,7 +20,7 @@ pub enum ApprovalVerdict {
 /// Answers whose question was not read yet, by the id of the approval, each with its grant.
 #[derive(Debug, Default)]
 pub(super) struct PendingAnswers {
-    by_prompt: HashMap<Box<str>, (ApprovalVerdict, Option<Box<str>>)>,
+    by_approval: HashMap<Box<str>, (ApprovalVerdict, Option<Box<str>>)>,
     order: VecDeque<Box<str>>,
 }
 
@@ -35,23 +35,23 @@ impl PendingAnswers {
             (Some("denied" | "declined"), ..) => ApprovalVerdict::No,
             _ => ApprovalVerdict::Unanswered,
         };
-        let Some(prompt) = line.prompt.as_deref() else { return verdict };
+        let Some(approval) = line.approval.as_deref() else { return verdict };
         let grant = line.grant.as_deref().map(Box::from);
-        if self.by_prompt.insert(Box::from(prompt), (verdict, grant)).is_none() {
-            self.order.push_back(Box::from(prompt));
+        if self.by_approval.insert(Box::from(approval), (verdict, grant)).is_none() {
+            self.order.push_back(Box::from(approval));
         }
         while self.order.len() > MAX_OPEN {
-            self.order.pop_front().and_then(|oldest| self.by_prompt.remove(&oldest));
+            self.order.pop_front().and_then(|oldest| self.by_approval.remove(&oldest));
         }
         verdict
     }
 
     /// Removes and returns the answer to the question in a record, with the grant that it made.
     pub(super) fn take(&mut self, line: &AuditLine<'_>) -> (ApprovalVerdict, Option<Box<str>>) {
-        let prompt = line.prompt.as_deref().unwrap_or_default();
-        let Some(answer) = self.by_prompt.remove(prompt) else { return (ApprovalVerdict::Unanswered, None) };
+        let approval = line.approval.as_deref().unwrap_or_default();
+        let Some(answer) = self.by_approval.remove(approval) else { return (ApprovalVerdict::Unanswered, None) };
         // Approvals are open for minutes, so this one is among the newest.
-        if let Some(at) = self.order.iter().rposition(|known| **known == *prompt) {
+        if let Some(at) = self.order.iter().rposition(|known| **known == *approval) {
             self.order.remove(at);
         }
         answer

@@ -81,7 +81,7 @@ pub struct AuditEntry {
     /// Id of the grant.
     pub grant: Option<Arc<str>>,
     /// Id of the approval.
-    pub prompt: Option<Arc<str>>,
+    pub approval: Option<Arc<str>>,
     pub evidence: Option<ApprovalEvidence>,
     /// The person or cause behind the event.
     pub by: Option<Arc<str>>,
@@ -119,7 +119,7 @@ impl AuditEntry {
             result: "",
             rule: None,
             grant: None,
-            prompt: None,
+            approval: None,
             evidence: None,
             by: None,
             why: Cow::Borrowed(""),

@@ -64,8 +64,8 @@ impl Service {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
-        if let (Some(prompt), CallContinuation::Anew) = (waits.approval, &prepared.going_on) {
-            prepared.going_on = CallContinuation::Consent { prompt, answer: None };
+        if let (Some(approval), CallContinuation::Anew) = (waits.approval, &prepared.going_on) {
+            prepared.going_on = CallContinuation::Consent { approval, answer: None };
         }
         // Before the decision, so that a call refused for want of a place takes nothing from its
         // limits.
@@ -264,7 +264,7 @@ impl Service {
             StatePayload::Consent(prompt) => {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
                 let answer = responses.and_then(|responses| responses.get(approval::KEY).cloned());
-                return Ok(CallContinuation::Consent { prompt: ApprovalId::new(prompt), answer });
+                return Ok(CallContinuation::Consent { approval: ApprovalId::new(prompt), answer });
             }
             StatePayload::Login => {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());

@@ -1,4 +1,4 @@
-//! Operations over grants and open prompts together.
+//! Operations over grants and open approvals together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::grants::{self, live};
-use super::{Sqlite, meta, prompts};
+use super::{Sqlite, meta, open_approvals};
 use crate::base::clock;
 use crate::policy::consent::{GrantRow, SteadySeconds};
 use crate::store::port::{
@@ -20,7 +20,7 @@ impl ApprovalOperations for Sqlite {
             .write(move |connection| {
                 let now = meta::not_before(connection, now)?;
                 settle(connection, &[], unused, now)?;
-                Ok((live(connection)?, prompts::reseal(connection, &seals)?))
+                Ok((live(connection)?, open_approvals::reseal(connection, &seals)?))
             })
             .run_now();
         let (grants, resealed) = match opened {
@@ -33,10 +33,10 @@ impl ApprovalOperations for Sqlite {
         Ok(grants)
     }
 
-    fn keep_grant(&self, row: GrantRow, prompt: String) -> DbOperation<'_, ()> {
+    fn keep_grant(&self, row: GrantRow, approval: String) -> DbOperation<'_, ()> {
         self.write(move |connection| {
             grants::insert(connection, &row)?;
-            prompts::delete(connection, &prompt)?;
+            open_approvals::delete(connection, &approval)?;
             meta::saw(connection, row.granted_at)
         })
     }
@@ -53,7 +53,7 @@ impl ApprovalOperations for Sqlite {
             // A process whose clock is behind would let the grants of the others live longer than
             // they promised.
             clock::advance_clock(Duration::from_secs(meta::number(connection, meta::LATEST_TIME)?));
-            let (live, answers) = (live(connection)?, prompts::answers(connection, &owner)?);
+            let (live, answers) = (live(connection)?, open_approvals::answers(connection, &owner)?);
             Ok(Some(ApprovalChanges { version: now, live, answers }))
         })
     }
@@ -75,6 +75,6 @@ fn settle(
     now: SteadySeconds,
 ) -> rusqlite::Result<()> {
     grants::settle(connection, used, unused, now)?;
-    prompts::sweep(connection, now)?;
+    open_approvals::sweep(connection, now)?;
     meta::saw(connection, now)
 }

@@ -20,7 +20,7 @@ use crate::store::port::{BackupRows, DbError};
 /// the claims of renewals.
 const STRIP: &str = "
 DELETE FROM grants WHERE lifetime = 'once';
-DELETE FROM prompts;
+DELETE FROM approvals;
 DELETE FROM answers;
 DELETE FROM used_states;
 DELETE FROM ended_sessions;

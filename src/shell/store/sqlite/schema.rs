@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
 const STEPS: &[&str] =
-    &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW, CALLERS];
+    &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW, CALLERS, APPROVALS];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -205,6 +205,12 @@ UPDATE ended_floors SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 
     WHERE caller <> 'anyone local';
 UPDATE grants SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
 UPDATE prompts SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
+";
+
+/// Version 12: an approval is called an approval; a prompt is an item of MCP.
+const APPROVALS: &str = "
+ALTER TABLE prompts RENAME TO approvals;
+ALTER TABLE answers RENAME COLUMN prompt TO approval;
 ";
 
 /// A reason not to use a file.

@@ -251,8 +251,8 @@ struct Day {
 
 impl Day {
     fn offered(&self, id: &ApprovalId) -> Vec<FolderScope> {
-        let prompt = self.desk.get(id).unwrap();
-        FolderScope::offers(&prompt.asked, &prompt.shown, self.grants.places())
+        let approval = self.desk.get(id).unwrap();
+        FolderScope::offers(&approval.asked, &approval.shown, self.grants.places())
     }
 
     fn call(&mut self, item: &str, arguments: &serde_json::Value) {

@@ -1,4 +1,4 @@
-//! Open approvals and the answers of operators: the tables `prompts` and `answers`.
+//! Open approvals and the answers of operators: the tables `approvals` and `answers`.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use strum::VariantArray as _;
@@ -6,7 +6,7 @@ use strum::VariantArray as _;
 use super::{Sqlite, meta, no_key, signed, unsigned};
 use crate::policy::consent::{ApprovalView, SteadySeconds};
 use crate::policy::{Caller, Digest};
-use crate::store::port::{DAEMON, DbOperation, ForeignAnswer, PromptOperations, SettingOwner};
+use crate::store::port::{DAEMON, DbOperation, ForeignAnswer, OpenApprovalOperations, SettingOwner};
 use crate::store::seal::{Seals, UnsealedValue};
 
 /// Time for which unclaimed answers are kept, in seconds.
@@ -15,8 +15,8 @@ const KEPT: SteadySeconds = 3600;
 const COLUMNS: &str =
     "id, caller, upstream, kind, item, exposed, rule, need, destructive, session, message, opened_at, until";
 
-impl PromptOperations for Sqlite {
-    fn enter_prompt(&self, owner: String, view: ApprovalView) -> DbOperation<'_, ()> {
+impl OpenApprovalOperations for Sqlite {
+    fn enter_approval(&self, owner: String, view: ApprovalView) -> DbOperation<'_, ()> {
         let seals = self.seals.clone();
         self.write(move |connection| {
             insert(connection, &owner, &view, &seals)?;
@@ -24,10 +24,10 @@ impl PromptOperations for Sqlite {
         })
     }
 
-    fn prompt_details(&self, id: String) -> DbOperation<'_, Option<ApprovalView>> {
+    fn approval_details(&self, id: String) -> DbOperation<'_, Option<ApprovalView>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
-            let sql = "SELECT details FROM prompts WHERE id = ?1";
+            let sql = "SELECT details FROM approvals WHERE id = ?1";
             let stored = connection.query_row(sql, [&id], |row| row.get::<_, Option<String>>(0)).optional()?.flatten();
             let text = stored.and_then(|stored| seals.opened(&place("details", &id), stored));
             let view = text.and_then(|text| serde_json::from_str::<ApprovalView>(&text).ok());
@@ -35,24 +35,24 @@ impl PromptOperations for Sqlite {
         })
     }
 
-    fn remove_prompt(&self, id: String) -> DbOperation<'_, ()> {
+    fn remove_approval(&self, id: String) -> DbOperation<'_, ()> {
         self.write(move |connection| delete(connection, &id))
     }
 
-    fn remove_prompts_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>> {
+    fn remove_approvals_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>> {
         self.write(move |connection| {
-            let sql = format!("DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
+            let sql = format!("DELETE FROM approvals WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
             let mut statement = connection.prepare(&sql)?;
             let rows = statement.query_map([DAEMON], |row| row_of(row, String::new()))?;
             rows.collect()
         })
     }
 
-    fn prompts(&self, now: SteadySeconds, with_daemons: bool) -> DbOperation<'_, Vec<ApprovalView>> {
+    fn listed_approvals(&self, now: SteadySeconds, with_daemons: bool) -> DbOperation<'_, Vec<ApprovalView>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
             let sql = format!(
-                "SELECT {COLUMNS} FROM prompts WHERE until > ?1 AND (?2 OR substr(owner, 1, length(?3)) <> ?3) \
+                "SELECT {COLUMNS} FROM approvals WHERE until > ?1 AND (?2 OR substr(owner, 1, length(?3)) <> ?3) \
                  ORDER BY opened_at, id"
             );
             let mut statement = connection.prepare_cached(&sql)?;
@@ -64,19 +64,19 @@ impl PromptOperations for Sqlite {
 
     fn leave_answer(&self, answered: ForeignAnswer, now: SteadySeconds) -> DbOperation<'_, bool> {
         self.write(move |connection| {
-            let sql = "INSERT INTO answers (prompt, answer, by, at) SELECT id, ?2, ?3, ?4 FROM prompts WHERE id = ?1 AND until > ?4 \
-                       ON CONFLICT (prompt) DO UPDATE SET answer = excluded.answer, by = excluded.by, at = excluded.at, \
+            let sql = "INSERT INTO answers (approval, answer, by, at) SELECT id, ?2, ?3, ?4 FROM approvals WHERE id = ?1 AND until > ?4 \
+                       ON CONFLICT (approval) DO UPDATE SET answer = excluded.answer, by = excluded.by, at = excluded.at, \
                        outcome = NULL";
             let now = signed(meta::not_before(connection, now)?);
-            let ForeignAnswer { prompt, answer, by } = answered;
-            Ok(connection.execute(sql, params![prompt, answer, by, now])? == 1)
+            let ForeignAnswer { approval, answer, by } = answered;
+            Ok(connection.execute(sql, params![approval, answer, by, now])? == 1)
         })
     }
 
-    fn outcome(&self, prompt: String) -> DbOperation<'_, Option<String>> {
+    fn outcome(&self, approval: String) -> DbOperation<'_, Option<String>> {
         self.read(move |connection| {
-            let sql = "SELECT outcome FROM answers WHERE prompt = ?1";
-            Ok(connection.query_row(sql, [prompt], |row| row.get(0)).optional()?.flatten())
+            let sql = "SELECT outcome FROM answers WHERE approval = ?1";
+            Ok(connection.query_row(sql, [approval], |row| row.get(0)).optional()?.flatten())
         })
     }
 
@@ -93,13 +93,14 @@ impl PromptOperations for Sqlite {
         })
     }
 
-    fn tell_outcome(&self, prompt: String, outcome: String) -> DbOperation<'_, ()> {
-        let sql = "UPDATE answers SET outcome = ?2 WHERE prompt = ?1";
-        self.write(move |connection| connection.execute(sql, [prompt, outcome]).map(drop))
+    fn tell_outcome(&self, approval: String, outcome: String) -> DbOperation<'_, ()> {
+        let sql = "UPDATE answers SET outcome = ?2 WHERE approval = ?1";
+        self.write(move |connection| connection.execute(sql, [approval, outcome]).map(drop))
     }
 }
 
-/// Returns the place under which an approval's message or details are sealed.
+/// Returns the place under which an approval's message or details are sealed. It has the table's
+/// first name, under which stored values are sealed already.
 const fn place<'p>(column: &'p str, id: &'p str) -> [&'p str; 3] {
     ["prompts", column, id]
 }
@@ -114,9 +115,9 @@ pub(crate) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result
     let mut any = false;
     for column in ["message", "details"] {
         let mut statement =
-            connection.prepare(&format!("SELECT id, {column} FROM prompts WHERE {column} IS NOT NULL"))?;
+            connection.prepare(&format!("SELECT id, {column} FROM approvals WHERE {column} IS NOT NULL"))?;
         let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
-        let update = format!("UPDATE prompts SET {column} = ?2 WHERE id = ?1");
+        let update = format!("UPDATE approvals SET {column} = ?2 WHERE id = ?1");
         for (id, stored) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
             let text = match seals.open(&place(column, &id), &stored) {
                 UnsealedValue::Clear => stored,
@@ -131,7 +132,7 @@ pub(crate) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result
 }
 
 fn insert(connection: &Connection, owner: &str, view: &ApprovalView, seals: &Seals) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO prompts (id, owner, caller, upstream, kind, item, exposed, rule, need, destructive, \
+    let sql = "INSERT OR REPLACE INTO approvals (id, owner, caller, upstream, kind, item, exposed, rule, need, destructive, \
                session, message, opened_at, until, details) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
     let ApprovalView { id, caller, upstream, kind, item, exposed, rule, min_evidence, destructive, session, .. } = view;
@@ -160,7 +161,7 @@ fn insert(connection: &Connection, owner: &str, view: &ApprovalView, seals: &Sea
 }
 
 pub(crate) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM prompts WHERE id = ?1")?.execute([id]).map(|_| ())
+    connection.prepare_cached("DELETE FROM approvals WHERE id = ?1")?.execute([id]).map(|_| ())
 }
 
 fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<ApprovalView>> {
@@ -196,19 +197,19 @@ fn caller(row: &Row<'_>) -> rusqlite::Result<Caller> {
     Ok(Caller::from_key(&text).unwrap_or_else(|| Caller::named(&text)))
 }
 
-/// Answers for the prompts of the process `owner` that it has not judged.
+/// Answers for the approvals of the process `owner` that it has not judged.
 pub(crate) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<Vec<ForeignAnswer>> {
-    let sql = "SELECT answers.prompt, answers.answer, answers.by FROM answers JOIN prompts ON prompts.id = answers.prompt \
-               WHERE prompts.owner = ?1 AND answers.outcome IS NULL ORDER BY answers.at, answers.prompt";
+    let sql = "SELECT answers.approval, answers.answer, answers.by FROM answers JOIN approvals ON approvals.id = answers.approval \
+               WHERE approvals.owner = ?1 AND answers.outcome IS NULL ORDER BY answers.at, answers.approval";
     let mut statement = connection.prepare_cached(sql)?;
-    let read = |row: &Row<'_>| Ok(ForeignAnswer { prompt: row.get(0)?, answer: row.get(1)?, by: row.get(2)? });
+    let read = |row: &Row<'_>| Ok(ForeignAnswer { approval: row.get(0)?, answer: row.get(1)?, by: row.get(2)? });
     statement.query_map([owner], read)?.collect()
 }
 
 /// Drops expired rows, also those of processes that ended without doing so. The next daemon ends
 /// and records those of daemons.
 pub(crate) fn sweep(connection: &Connection, now: SteadySeconds) -> rusqlite::Result<()> {
-    let sql = "DELETE FROM prompts WHERE until <= ?1 AND substr(owner, 1, length(?2)) <> ?2";
+    let sql = "DELETE FROM approvals WHERE until <= ?1 AND substr(owner, 1, length(?2)) <> ?2";
     connection.execute(sql, params![signed(now), DAEMON])?;
     connection.execute("DELETE FROM answers WHERE at <= ?1", [signed(now.saturating_sub(KEPT))]).map(|_| ())
 }
