@@ -31,7 +31,7 @@ fn a_new_file_and_one_of_version_1_end_with_the_same_tables() {
     assert_eq!(count_taken_steps(&old, VERSION).unwrap(), 1);
     for connection in [&mut new, &mut old] {
         migrate(connection, &KEY).unwrap();
-        assert_eq!((version(connection), count_taken_steps(connection, VERSION).unwrap()), (11, 11));
+        assert_eq!((version(connection), count_taken_steps(connection, VERSION).unwrap()), (12, 12));
     }
     assert_eq!(tables(&new), tables(&old));
     assert_eq!((grants(&new), grants(&old)), (0, 2));
@@ -105,7 +105,7 @@ fn logins_of_before_version_9_belong_to_no_upstream_yet() {
     assert_eq!(text(login), "lhttps://as.example3livesealed145");
     assert_eq!(text("SELECT upstream || launch || issuer || value FROM registrations"), "lhttps://as.examplesealed");
     let issuers: i64 = store.query_row("SELECT count(*) FROM login_issuers", [], |row| row.get(0)).unwrap();
-    assert_eq!((version(&store), issuers), (11, 0));
+    assert_eq!((version(&store), issuers), (12, 0));
 }
 
 #[test]

@@ -45,7 +45,7 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     close(db, &dir);
 
     let now = Connection::open(file(&dir)).unwrap();
-    assert_eq!(now.pragma_query_value(None, "user_version", |row| row.get(0)), Ok(11));
+    assert_eq!(now.pragma_query_value(None, "user_version", |row| row.get(0)), Ok(12));
     assert!(private(&now).iter().all(|text| text.starts_with("sealed:1:")), "{:?}", private(&now));
     assert!(!fs::read(file(&dir)).unwrap().windows(6).any(|bytes| bytes == b"marker"), "not even in free pages");
 }
