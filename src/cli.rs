@@ -41,6 +41,7 @@ mod status;
 mod stdio;
 mod switch;
 mod terminal;
+mod tokens;
 mod tools;
 
 use self::exit::{OK, USAGE};
@@ -148,6 +149,8 @@ enum CliCommand {
     },
     /// List grants; `grants revoke ID` or `grants revoke --all` takes them back.
     Grants(grants::GrantsArgs),
+    /// Add, list and revoke tokens of clients; the configuration's tokens are not among them.
+    Tokens(tokens::TokensArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when
     /// refused.
     Reload {
@@ -343,6 +346,7 @@ fn dispatch(cli: CommandLine) -> Result<u8, CommandFailure> {
         CliCommand::Approve { args, json } => approvals::approve(&common, &args, json.json),
         CliCommand::Deny { args, json } => approvals::deny(&common, &args, json.json),
         CliCommand::Grants(args) => grants::run(&common, args),
+        CliCommand::Tokens(args) => tokens::run(&common, args),
         CliCommand::Reload { dry_run } => reload::run(&common, dry_run),
         CliCommand::Enable { name } => switch::run(&common, &name, true),
         CliCommand::Disable { name } => switch::run(&common, &name, false),

@@ -38,7 +38,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 
 /// The length below which a token can be guessed, in characters.
-const MIN_TOKEN_LENGTH: usize = 16;
+pub const MIN_TOKEN_LENGTH: usize = 16;
 /// The length of the shortest key for the store: 32 hexadecimal characters have 128 bits.
 const MIN_KEY_LENGTH: usize = 32;
 /// The longest name of a caller, in bytes: every audit line contains it.
@@ -102,6 +102,7 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
         upstreams,
         disabled,
         off: Vec::new(),
+        has_stored_callers: false,
         policy,
         policy_stated,
         consent,
@@ -180,11 +181,16 @@ fn authentication(table: &mut ConfigTable<'_>) -> ClientAuth {
     ClientAuth::None
 }
 
+/// Reports whether this is the name of a token's caller, unless it is reserved.
+pub fn is_caller_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=MAX_CALLER_LENGTH).contains(&name.len()) && name.chars().all(is_part)
+}
+
 fn tokens_of(table: ConfigTable<'_>) -> Vec<(String, Secret)> {
     let mut tokens: Vec<(String, Secret)> = Vec::new();
     for (caller, node) in table.named() {
-        let well_formed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if caller.is_empty() || MAX_CALLER_LENGTH < caller.len() || !caller.chars().all(well_formed) {
+        if !is_caller_name(&caller) {
             node.problem(format!("a caller's name must be up to {MAX_CALLER_LENGTH} letters, digits, `-`, `_` or `.`"));
         }
         if caller == LOCAL {

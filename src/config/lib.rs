@@ -68,6 +68,7 @@ mod words;
 pub use self::address::is_public;
 pub use self::audit::{AuditSettings, OnFailure};
 pub use self::auth::{AuthKind, ResourceParameter, UpstreamAuth};
+pub use self::build::{MIN_TOKEN_LENGTH, is_caller_name};
 pub use self::command::{UNPINNED, unversioned_package, with_version};
 pub use self::consent::{ApprovalSettings, OperatorAccess};
 #[cfg(target_os = "linux")]

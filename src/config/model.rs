@@ -50,6 +50,9 @@ pub struct Config {
     /// The upstreams in `disabled` that the operator switched off while this process runs; none in
     /// a configuration that was read.
     pub off: Vec<UpstreamName>,
+    /// True if the store has had tokens of clients while this process runs; false in a
+    /// configuration that was read.
+    pub has_stored_callers: bool,
     pub policy: PolicySpec,
     /// True if there is a `[policy]` table. Without one every call needs an approval, with a
     /// warning.
@@ -123,7 +126,7 @@ impl Config {
     /// Reports whether there can be a caller other than the local user.
     pub fn has_many_callers(&self) -> bool {
         let tokens = matches!(&self.server.auth, ClientAuth::Token { tokens } if !tokens.is_empty());
-        tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
+        tokens || self.has_stored_callers || self.admin.group.is_some() || !self.admin.users.is_empty()
     }
 }
 

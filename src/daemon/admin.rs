@@ -41,6 +41,7 @@ mod hello;
 mod late;
 pub(crate) mod proof;
 mod status;
+mod tokens;
 
 pub(crate) use self::hello::{HelloLine, encode_hello, published_socket};
 pub(crate) use self::late::{is_retryable, serve_later};
@@ -375,6 +376,7 @@ async fn perform(
         Request::Reload(params) => reload(gateway, &by.name, params).await,
         Request::Call(params) => call::call(gateway, caller, params).await,
         Request::LinkConsole(_) => create_console_link(gateway),
+        Request::AddToken(_) | Request::Tokens(_) | Request::RevokeToken(_) => tokens::operate(gateway, request).await,
         _ => gateway.operator.desk().carry_out(request, by).await,
     }
 }

@@ -59,6 +59,12 @@ impl RunningGateway {
         self.service.ports.get_or_init(|| bound.collect());
         let doors = self.open_doors(&config)?;
         addresses.token_file = doors.own_token.get().and_then(|own| own.as_ref()).map(|(_, path)| path.clone());
+        if let Some(live) = &self.client_tokens {
+            if let Err(error) = live.refresh().await {
+                tracing::error!(error = %error, "stored tokens are not accepted yet");
+            }
+            self.supervised.tasks.spawn("tokens", live.clone().follow(self.supervised.stop.clone()));
+        }
         let limits = room(&config, listeners.len()).fit(&config.server.limits);
         for (listener, local) in listeners {
             let server = &config.server;

@@ -9,10 +9,11 @@ use parking_lot::Mutex;
 
 use crate::config::{ClientAuth, Config, MAX_HEADER_FIELD};
 use crate::daemon::access::SocketUsers;
+use crate::daemon::client_access::{end_access, session_limits};
 use crate::daemon::doors::{GatewayListeners, room};
-use crate::daemon::gateway::{GatewayStartError, RunningGateway, session_limits};
+use crate::daemon::gateway::{GatewayStartError, RunningGateway};
 use crate::listener::address::CredentialFailures;
-use crate::listener::credentials::{CallerAccess, Credentials};
+use crate::listener::credentials::Credentials;
 use crate::listener::guard::HeadGuard;
 use crate::policy::Caller;
 use crate::serve::front::ListenerSettings;
@@ -39,11 +40,16 @@ impl RunningGateway {
     pub(super) fn open_doors(&self, config: &Config) -> Result<&GatewayListeners, GatewayStartError> {
         let own_token = OnceLock::new();
         let tokens = self.tokens(&config.server.auth, &own_token)?;
-        let credentials = Credentials::new(tokens.as_deref(), &self.service.giving_up);
+        let stored = self.client_tokens.as_ref().map(|live| Arc::clone(live.table())).unwrap_or_default();
+        let credentials = Credentials::new(tokens.as_deref(), &self.service.giving_up).with_stored(stored);
         let failures = CredentialFailures::new(&config.server.limits, config.has_many_callers());
+        let failures = Arc::new(ArcSwap::from_pointee(failures));
+        if let Some(live) = &self.client_tokens {
+            live.limit_failures(&failures);
+        }
         Ok(self.doors.get_or_init(|| GatewayListeners {
             credentials: Arc::new(ArcSwap::from_pointee(credentials)),
-            failures: Arc::new(ArcSwap::from_pointee(failures)),
+            failures,
             fronts: Mutex::default(),
             pages: OnceLock::new(),
             own_token,
@@ -107,10 +113,15 @@ impl RunningGateway {
             gone.extend(withdrawn);
             self.set_terms(doors, before, &config);
         }
+        if let Some(live) = &self.client_tokens
+            && let Err(error) = live.refresh().await
+        {
+            tracing::warn!(error = %error, "stored tokens are accepted as before");
+        }
         if let Some(users) = self.users.get() {
             gone.extend(users.change(ready.access));
         }
-        self.end_all_of(&gone);
+        end_access(&self.service, &self.sessions, &gone);
         if before.audit != config.audit {
             // Last: a slow disk must not keep a withdrawn token valid.
             self.service.audit.change(&config.audit).await;
@@ -146,19 +157,5 @@ impl RunningGateway {
         }
         let limits = room(config, fronts.len()).fit(&new.limits);
         fronts.iter().for_each(|front| front.set_terms(ListenerSettings::new(front.local, new, limits.clone())));
-    }
-
-    /// Withdraws the access of these callers. That ends their calls, streams and sessions, their
-    /// open approvals, and the grants of those sessions.
-    fn end_all_of(&self, gone: &[CallerAccess]) {
-        if gone.is_empty() {
-            return;
-        }
-        gone.iter().for_each(|caller| caller.access.withdraw());
-        self.sessions.end_withdrawn();
-        for CallerAccess { caller, .. } in gone {
-            tracing::info!(%caller, "the caller's credential is not valid any more; its sessions, streams and calls end");
-            self.service.approvals.caller_left(caller);
-        }
     }
 }

@@ -252,8 +252,16 @@ fn each_action_without_a_daemon_leaves_one_record() {
         lines.iter().filter(is_action).cloned().collect::<Vec<_>>()
     };
     let mut before = 0;
-    let review = Request::Review(NoParams {});
-    for request in requests_of_the_console("abcd").into_iter().chain([review]) {
+    let (name, digest) = ("ci".to_owned(), Digest::of(b"token"));
+    let token = AddTokenParams { name: name.clone(), digest, scopes: Vec::new(), lifetime: None };
+    let more = [
+        Request::Review(NoParams {}),
+        Request::AddToken(token.clone()),
+        Request::AddToken(token),
+        Request::RevokeToken(NameParams { name: name.clone() }),
+        Request::RevokeToken(NameParams { name }),
+    ];
+    for request in requests_of_the_console("abcd").into_iter().chain(more) {
         let outcome = alone.perform(&request);
         let all = actions();
         let RequestEffect::Act(action) = request.effect() else { panic!("{request:?} is a look") };
@@ -265,6 +273,8 @@ fn each_action_without_a_daemon_leaves_one_record() {
                 | OperatorAction::Review
                 | OperatorAction::PinsApprove
                 | OperatorAction::PinsReject
+                | OperatorAction::TokenAdd
+                | OperatorAction::TokenRevoke
         ) && !matches!(request, Request::AnswerMany(_));
         assert_eq!(all.len() - before, usize::from(is_possible), "{request:?}: {outcome:?}");
         if is_possible {

@@ -21,6 +21,7 @@ macro_rules! passes_on {
 
 pub mod address;
 pub mod body;
+mod caller_access;
 pub(crate) mod coded;
 pub mod connection;
 pub mod credentials;
@@ -31,3 +32,4 @@ pub mod pace;
 pub mod pieces;
 pub mod press;
 pub mod reply;
+pub mod stored_tokens;

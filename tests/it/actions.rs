@@ -16,7 +16,7 @@ use crate::upstream::Fake;
 
 /// Commands that record their action: the command, its words as the test writes them (`ID` is an
 /// approval's id, `ITEM` a changed tool), and the action in the record.
-const ACTIONS: [(&str, &str, &str); 17] = [
+const ACTIONS: [(&str, &str, &str); 19] = [
     ("approvals approve", "approvals approve ID", "approve"),
     ("approvals deny", "approvals deny ID", "deny"),
     ("approvals notify", "approvals notify", "notify"),
@@ -34,12 +34,14 @@ const ACTIONS: [(&str, &str, &str); 17] = [
     ("pins reject", "pins reject un__write", "pins-reject"),
     ("reload", "reload", "reload"),
     ("restart", "restart fx", "restart"),
+    ("tokens add", "tokens add ci", "token-add"),
+    ("tokens revoke", "tokens revoke ci", "token-revoke"),
 ];
 
 /// Commands that change nothing in a gateway or its store, or that leave other records: `call`
 /// leaves a decision, `serve` and `stdio` the start. `import` and `init` write a file that the
 /// gateway reads later.
-const OTHERS: [&str; 24] = [
+const OTHERS: [&str; 25] = [
     "approvals list",
     "approvals show",
     "audit tail",
@@ -63,6 +65,7 @@ const OTHERS: [&str; 24] = [
     "serve",
     "status",
     "stdio",
+    "tokens list",
     "tools",
 ];
 
@@ -146,7 +149,7 @@ fn each_command_is_a_look_or_leaves_one_record() {
     let mut all = BTreeSet::new();
     for command in commands(&world, "") {
         let below = commands(&world, &command);
-        // `approvals`, `grants` and `pins` without a subcommand list.
+        // `approvals`, `grants`, `pins` and `tokens` without a subcommand list.
         all.extend(if below.is_empty() { vec![command] } else { below });
     }
     let known = ACTIONS.iter().map(|(command, ..)| *command).chain(OTHERS);

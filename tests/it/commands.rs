@@ -100,6 +100,7 @@ fn listings_fit_eighty_columns_and_say_more_where_there_is_room() {
             &["tools", "fx__echo"],
             &["pins"],
             &["grants"],
+            &["tokens"],
             &["approvals"],
             &["logs", "fx"],
         ] {

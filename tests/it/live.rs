@@ -12,6 +12,7 @@ use crate::process::eventually;
 use crate::upstream::Fake;
 
 mod storm;
+mod tokens;
 
 /// A folder as Kubernetes mounts a `ConfigMap` or `Secret`: each file is a link through `..data`,
 /// which points to the files of one version.

@@ -9,17 +9,13 @@ use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::access::{Access, Credential};
+use crate::base::clock;
 use crate::listener::body::ReplyBody;
+pub use crate::listener::caller_access::CallerAccess;
 use crate::listener::reply::refusal;
+use crate::listener::stored_tokens::StoredTokens;
 use crate::policy::{Caller, CallerRights};
 use crate::wire::digest::Digest;
-
-/// A caller, and its access by a valid credential.
-#[derive(Clone, Debug)]
-pub struct CallerAccess {
-    pub caller: Caller,
-    pub access: Arc<Access>,
-}
 
 /// The accepted tokens: the digest of each token, and its caller.
 type Tokens = Vec<(Digest, CallerAccess)>;
@@ -29,6 +25,8 @@ type Tokens = Vec<(Digest, CallerAccess)>;
 pub struct Credentials {
     /// Accepted tokens; `None` if no token is required.
     tokens: Option<Tokens>,
+    /// Accepted tokens of the store, if a token is required.
+    stored: Arc<StoredTokens>,
     /// The caller of every client if no token is required.
     anyone: CallerAccess,
 }
@@ -37,8 +35,14 @@ impl Credentials {
     /// Creates the set of credentials. `tokens` is `None` if no authentication is configured.
     /// Access ends when `giving_up` fires.
     pub fn new(tokens: Option<&[(String, Caller)]>, giving_up: &CancellationToken) -> Self {
-        let nobody = Self { tokens: Some(Vec::new()), anyone: access(Caller::anyone(), Credential::Anyone, giving_up) };
+        let anyone = access(Caller::anyone(), Credential::Anyone, giving_up);
+        let nobody = Self { tokens: Some(Vec::new()), stored: Arc::default(), anyone };
         nobody.next(tokens, giving_up).0
+    }
+
+    /// Accepts the tokens of this table too. Later credentials share the table.
+    pub fn with_stored(self, stored: Arc<StoredTokens>) -> Self {
+        Self { stored, ..self }
     }
 
     /// Creates the credentials that replace these; `tokens` is `None` if every client may call
@@ -70,7 +74,7 @@ impl Credentials {
         } else {
             self.anyone.clone()
         };
-        (Self { tokens, anyone }, gone)
+        (Self { tokens, stored: Arc::clone(&self.stored), anyone }, gone)
     }
 
     /// Identifies the caller of a request by its bearer token.
@@ -93,8 +97,9 @@ impl Credentials {
                     found = Some(caller);
                 }
             }
-            if let Some(caller) = found {
-                return Ok(caller.clone());
+            let stored = || self.stored.find(&given, clock::since_1970().as_secs());
+            if let Some(caller) = found.cloned().or_else(stored) {
+                return Ok(caller);
             }
         }
         Err(Box::new(unauthorized(headers)))

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 mod approvals;
 mod audit;
+mod client_tokens;
 mod error;
 mod health;
 mod limits;
@@ -38,6 +39,7 @@ pub use self::approvals::{
     SettingOwner, UnwrittenGrantUses,
 };
 pub use self::audit::{AuditHead, AuditOperations};
+pub use self::client_tokens::{ClientToken, ClientTokenOperations, TOKEN_PREFIX_BYTES, TokenAddition};
 pub use self::error::DbError;
 pub use self::health::StoreHealth;
 pub use self::limits::LimitOperations;
@@ -53,6 +55,7 @@ pub use self::states::StateOperations;
 pub trait StoreEngine:
     ApprovalOperations
     + AuditOperations
+    + ClientTokenOperations
     + GrantOperations
     + LimitOperations
     + LoginOperations

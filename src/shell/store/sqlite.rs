@@ -21,6 +21,7 @@ use super::seal::Seals;
 mod approvals;
 mod audit;
 mod backup;
+mod client_tokens;
 mod closing;
 mod error;
 mod grants;

@@ -44,6 +44,10 @@ pub enum OperatorAction {
     WrongSignIn,
     /// A wrong code was typed on a terminal.
     WrongCode,
+    /// A token of a client is added.
+    TokenAdd,
+    /// A token of a client is revoked.
+    TokenRevoke,
     /// A test notice of an open approval is sent.
     Notify,
 }
@@ -60,6 +64,7 @@ impl OperatorAction {
             | Self::Reload
             | Self::Logout
             | Self::SignOut
+            | Self::TokenRevoke
             | Self::WrongSignIn
             | Self::WrongCode => true,
             Self::Approve
@@ -73,6 +78,7 @@ impl OperatorAction {
             | Self::LoginEnd
             | Self::ConsoleLink
             | Self::SignIn
+            | Self::TokenAdd
             | Self::Notify => false,
         }
     }
@@ -86,7 +92,8 @@ impl OperatorAction {
             | Self::Restart
             | Self::Enable
             | Self::LoginBegin
-            | Self::LoginEnd => true,
+            | Self::LoginEnd
+            | Self::TokenAdd => true,
             Self::Deny
             | Self::Revoke
             | Self::Review
@@ -98,6 +105,7 @@ impl OperatorAction {
             | Self::ConsoleLink
             | Self::SignIn
             | Self::SignOut
+            | Self::TokenRevoke
             | Self::WrongSignIn
             | Self::WrongCode
             | Self::Notify => false,

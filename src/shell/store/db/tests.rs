@@ -16,6 +16,7 @@ use crate::policy::chain::ChainHead;
 use crate::store::port::AuditHead;
 
 mod approvals;
+mod client_tokens;
 mod limits;
 mod logins;
 mod pins;

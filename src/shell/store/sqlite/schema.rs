@@ -12,8 +12,21 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] =
-    &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW, CALLERS, APPROVALS];
+const STEPS: &[&str] = &[
+    TABLES,
+    SEALED,
+    SESSIONS,
+    STATES,
+    DETAILS,
+    CONFIRMED,
+    SIGN_INS,
+    LOGINS,
+    OWNERS,
+    BELOW,
+    CALLERS,
+    APPROVALS,
+    CLIENT_TOKENS,
+];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -211,6 +224,15 @@ UPDATE prompts SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:
 const APPROVALS: &str = "
 ALTER TABLE prompts RENAME TO approvals;
 ALTER TABLE answers RENAME COLUMN prompt TO approval;
+";
+
+/// Version 13: tokens of clients, by their digests: the first 8 bytes find a token. Scopes have
+/// spaces between. Times are seconds since 1970. A program of before would accept none of them.
+const CLIENT_TOKENS: &str = "
+CREATE TABLE client_tokens (
+    name TEXT PRIMARY KEY, prefix BLOB NOT NULL UNIQUE, rest BLOB NOT NULL, scopes TEXT NOT NULL,
+    created INTEGER NOT NULL, expires INTEGER, last_used INTEGER
+) STRICT;
 ";
 
 /// A reason not to use a file.

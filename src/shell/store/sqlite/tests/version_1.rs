@@ -45,7 +45,7 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     close(db, &dir);
 
     let now = Connection::open(file(&dir)).unwrap();
-    assert_eq!(now.pragma_query_value(None, "user_version", |row| row.get(0)), Ok(12));
+    assert_eq!(now.pragma_query_value(None, "user_version", |row| row.get(0)), Ok(13));
     assert!(
         private(&now, "approvals").iter().all(|text| text.starts_with("sealed:1:")),
         "{:?}",
