@@ -21,6 +21,7 @@ macro_rules! passes_on {
 
 pub mod address;
 pub mod body;
+pub mod challenge;
 pub(crate) mod coded;
 pub mod connection;
 pub mod credentials;
