@@ -49,7 +49,7 @@ const MAX_CALLER_LENGTH: usize = 64;
 pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     // Accepted for editors, and otherwise unused.
     drop(root.string("$schema"));
-    let server = server(root.table("server"));
+    let (server, scopes) = server(root.table("server"));
     let metrics = metrics(root.table("metrics"), &server.listen);
     let console = console(root.table("console"), &server.listen, metrics);
     let admin = read_whole(root.table("admin"), admin);
@@ -76,7 +76,7 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
         let mut at = |path: String, message: String| source.problem_at(&path, message);
         rules::check_names(&path, &hold.profiles, &names, "profile", &mut at);
     }
-    let policy = rules::policy(policy, &names, &profiles);
+    let policy = rules::policy(root.source, policy, scopes, &names, &profiles);
     let audit = AuditSettings::read(root.table("audit"));
     let secrets = read_whole(root.table("secrets"), secrets);
     let log = read_whole(root.table("log"), log);
@@ -113,7 +113,8 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     }
 }
 
-fn server(table: Option<ConfigTable<'_>>) -> ServerSettings {
+/// Reads the table. Returns `[server.auth.scopes]` beside it, which is part of the policy.
+fn server<'s>(table: Option<ConfigTable<'s>>) -> (ServerSettings, Option<ConfigTable<'s>>) {
     let mut server = ServerSettings {
         listen: LISTEN.parse().into_iter().collect(),
         endpoint: ENDPOINT.to_owned(),
@@ -124,8 +125,10 @@ fn server(table: Option<ConfigTable<'_>>) -> ServerSettings {
         limits: Limits::default(),
         drain_timeout: DRAIN_TIMEOUT,
     };
-    let Some(mut table) = table else { return server };
+    let Some(mut table) = table else { return (server, None) };
+    let mut scopes = None;
     if let Some(mut auth) = table.table("auth") {
+        scopes = auth.table("scopes");
         server.auth = authentication(&mut auth);
         auth.finish();
     }
@@ -150,7 +153,7 @@ fn server(table: Option<ConfigTable<'_>>) -> ServerSettings {
     }
     server.drain_timeout = table.duration("drain-timeout", &DRAIN_RANGE).unwrap_or(server.drain_timeout);
     table.finish();
-    server
+    (server, scopes)
 }
 
 /// The authentication modes that the file can name; `Later` stands for the modes of later releases.

@@ -430,6 +430,12 @@ pub struct Profile {
     /// The upstreams of the view; all of them if the file names none.
     #[serde(skip)]
     pub upstreams: Vec<UpstreamName>,
+    /// The callers that may use the view over HTTP; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<String>,
+    /// The groups whose callers may use the view over HTTP; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// A filter over canonical names.
     pub tools: FilterSettings,
     pub prompts: FilterSettings,

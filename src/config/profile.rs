@@ -1,9 +1,10 @@
 //! Reads the `[profiles.<name>]` tables.
 
 use crate::catalog::name::UpstreamName;
+use crate::policy::CallerPatterns;
 
 use super::canonical::{Separator, check_all};
-use super::file::{ConfigNode, ConfigTable};
+use super::file::{ConfigNode, ConfigTable, patterns};
 use super::filter::filter;
 use super::model::{FilterSettings, Profile};
 use super::words::did_you_mean;
@@ -32,12 +33,18 @@ fn one(name: String, mut table: ConfigTable<'_>, all: &[UpstreamName]) -> Profil
     if transparent && upstreams.len() != 1 {
         table.problem("a transparent profile shows names as they are, so it needs exactly one upstream");
     }
+    let (callers, groups) = (patterns(&mut table, "callers"), patterns(&mut table, "groups"));
+    for problem in CallerPatterns::build(&table.path, &callers, &groups).err().into_iter().flatten() {
+        table.source.problem_at(&problem.path, problem.message);
+    }
     let profile = Profile {
         tools: filter_of(&mut table, "tools", &upstreams, Separator::Name),
         prompts: filter_of(&mut table, "prompts", &upstreams, Separator::Name),
         resources: filter_of(&mut table, "resources", &upstreams, Separator::Uri),
         name,
         upstreams,
+        callers,
+        groups,
         transparent,
         hints: table.take("hints").and_then(|node| node.choice()).unwrap_or_default(),
     };

@@ -1,35 +1,51 @@
 //! Reads the `[policy]` table.
 
 use crate::catalog::name::UpstreamName;
-use crate::policy::{ActionKind, Hints, KeyPart, LimitSpec, Policy, PolicySpec, Rate, RateUnit, RuleEffect, RuleSpec};
+use crate::policy::{
+    ActionKind, Hints, KeyPart, LimitSpec, Policy, PolicySpec, Rate, RateUnit, RuleEffect, RuleSpec, ScopeSpec,
+};
 
 use super::arguments::conditions;
 use super::canonical::{Separator, check_all};
-use super::file::{ConfigNode, ConfigTable, patterns};
+use super::file::{ConfigNode, ConfigTable, ParseContext, patterns};
 use super::hints::hints;
 use super::keys::rate;
 use super::model::Profile;
 use super::words::did_you_mean;
 
-/// Reads the policy and checks it as it will be compiled.
-pub(super) fn policy(table: Option<ConfigTable<'_>>, upstreams: &[UpstreamName], profiles: &[Profile]) -> PolicySpec {
-    let Some(mut table) = table else {
-        return PolicySpec { default: RuleEffect::Ask, rules: Vec::new(), limits: Vec::new() };
+/// The longest scope, in bytes: every record of a refusal contains it.
+const MAX_SCOPE_LENGTH: usize = 128;
+
+/// Reads the policy and checks it as it will be compiled. `scopes` is the table
+/// `[server.auth.scopes]`.
+pub(super) fn policy(
+    source: &ParseContext<'_>,
+    table: Option<ConfigTable<'_>>,
+    scopes: Option<ConfigTable<'_>>,
+    upstreams: &[UpstreamName],
+    profiles: &[Profile],
+) -> PolicySpec {
+    let mut spec = PolicySpec {
+        default: RuleEffect::Ask,
+        rules: Vec::new(),
+        scopes: scopes.map(self::scopes).unwrap_or_default(),
+        limits: Vec::new(),
     };
-    let default = table.take("default");
-    let spec = PolicySpec {
-        default: default.map_or(Some(RuleEffect::Ask), |node| node.choice()).unwrap_or(RuleEffect::Deny),
-        rules: table.tables("rules").into_iter().map(rule).collect(),
-        limits: table.tables("limits").into_iter().map(limit).collect(),
-    };
-    let source = table.source;
-    table.finish();
+    if let Some(mut table) = table {
+        let default = table.take("default");
+        spec.default = default.map_or(Some(RuleEffect::Ask), |node| node.choice()).unwrap_or(RuleEffect::Deny);
+        spec.rules = table.tables("rules").into_iter().map(rule).collect();
+        spec.limits = table.tables("limits").into_iter().map(limit).collect();
+        table.finish();
+    }
     let policy = Policy::build(&spec);
     let mut at = |path: String, message: String| source.problem_at(&path, message);
     let names_of = || upstreams.iter().map(UpstreamName::as_str);
     let profiles_of = || profiles.iter().map(|profile| profile.name.as_str());
-    for (index, rule) in spec.rules.iter().enumerate() {
-        let path = |key: &str| format!("policy.rules[{index}].{key}");
+    let rules = spec.rules.iter().enumerate().map(|(index, rule)| (format!("policy.rules[{index}]"), rule));
+    let scopes = spec.scopes.iter().map(|scope| (ScopeSpec::path(&scope.scope), &scope.items));
+    for (table, rule) in rules.chain(scopes) {
+        let path = |key: &str| format!("{table}.{key}");
         check_names(&path("upstreams"), &rule.upstreams, &names_of, "upstream", &mut at);
         check_all(&path("tools"), &rule.tools, Separator::Name, upstreams, &mut at);
         check_all(&path("prompts"), &rule.prompts, Separator::Name, upstreams, &mut at);
@@ -52,24 +68,65 @@ fn rule(mut table: ConfigTable<'_>) -> RuleSpec {
     if effect.is_none() {
         table.problem("needs `effect`: \"allow\", \"ask\" or \"deny\"");
     }
+    let effect = effect.and_then(|node| node.choice()).unwrap_or(RuleEffect::Deny);
     let rule = RuleSpec {
         id: table.string("id").unwrap_or_default(),
-        effect: effect.and_then(|node| node.choice()).unwrap_or(RuleEffect::Deny),
-        upstreams: patterns(&mut table, "upstreams"),
-        tools: patterns(&mut table, "tools"),
-        prompts: patterns(&mut table, "prompts"),
-        resources: patterns(&mut table, "resources"),
         callers: patterns(&mut table, "callers"),
-        profiles: patterns(&mut table, "profiles"),
-        kinds: kinds(&mut table),
-        annotations: table.take("annotations").map(|node| annotations(&node)).unwrap_or_default(),
-        claims: table.take("claims").map(|node| annotations(&node)).unwrap_or_default(),
-        arguments: conditions(&mut table, "arguments"),
-        unless: conditions(&mut table, "unless"),
+        groups: patterns(&mut table, "groups"),
         min_evidence: table.choice("min-evidence"),
+        ..items(&mut table, effect)
     };
     table.finish();
     rule
+}
+
+/// Reads the matchers of a rule that are not about its caller.
+fn items(table: &mut ConfigTable<'_>, effect: RuleEffect) -> RuleSpec {
+    RuleSpec {
+        upstreams: patterns(table, "upstreams"),
+        tools: patterns(table, "tools"),
+        prompts: patterns(table, "prompts"),
+        resources: patterns(table, "resources"),
+        profiles: patterns(table, "profiles"),
+        kinds: kinds(table),
+        annotations: table.take("annotations").map(|node| annotations(&node)).unwrap_or_default(),
+        claims: table.take("claims").map(|node| annotations(&node)).unwrap_or_default(),
+        arguments: conditions(table, "arguments"),
+        unless: conditions(table, "unless"),
+        ..RuleSpec::new("", effect)
+    }
+}
+
+/// Reads the scopes and the items of each.
+fn scopes(table: ConfigTable<'_>) -> Vec<ScopeSpec> {
+    let mut scopes = Vec::new();
+    for (scope, node) in table.named() {
+        if !is_scope(&scope) {
+            node.problem(format!(
+                "a scope is up to {MAX_SCOPE_LENGTH} visible ASCII characters without spaces, `\"` and `\\`"
+            ));
+        }
+        let Some(mut table) = node.table() else { continue };
+        let items = items(&mut table, RuleEffect::Deny);
+        table.finish();
+        let scope = ScopeSpec { items: RuleSpec { id: ScopeSpec::id(&scope), ..items }, scope };
+        if scope.names_nothing() {
+            node.problem("maps to nothing; name the items that need the scope, for example `tools = [\"docs__*\"]`");
+        }
+        let is_free =
+            |kind: &ActionKind| matches!(kind, ActionKind::Sampling | ActionKind::Elicitation | ActionKind::Launch);
+        if scope.items.kinds.iter().any(is_free) {
+            node.problem("a scope is about items and what follows them; write other `kinds`");
+        }
+        scopes.push(scope);
+    }
+    scopes
+}
+
+/// Whether a text is one scope, as clients ask for it in a list with spaces.
+fn is_scope(text: &str) -> bool {
+    let is_token = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\');
+    (1..=MAX_SCOPE_LENGTH).contains(&text.len()) && text.chars().all(is_token)
 }
 
 fn kinds(table: &mut ConfigTable<'_>) -> Vec<ActionKind> {
@@ -111,6 +168,7 @@ fn limit(mut table: ConfigTable<'_>) -> LimitSpec {
         tools: patterns(&mut table, "tools"),
         upstreams: patterns(&mut table, "upstreams"),
         callers: patterns(&mut table, "callers"),
+        groups: patterns(&mut table, "groups"),
         key: key.unwrap_or_else(|| vec![KeyPart::Caller]),
         burst: burst.unwrap_or(rate.map_or(1, |rate| rate.count)),
         rate,

@@ -11,7 +11,7 @@ use url::Url;
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
 use crate::policy::chain::RetentionBounds;
-use crate::policy::{PolicySpec, RuleSpec};
+use crate::policy::{PolicySpec, RuleSpec, ScopeSpec};
 use crate::wire::foreign;
 
 use super::audit::AuditSettings;
@@ -27,6 +27,7 @@ pub fn render(config: &Config) -> String {
     let mut out = String::new();
     section(&mut out, "server", &table(&config.server));
     section(&mut out, "server.auth", &table(&config.server.auth));
+    config.policy.scopes.iter().for_each(|one| scope(&mut out, one));
     section(&mut out, "server.limits", &config.server.limits.shown());
     section(&mut out, "metrics", &listen(config.metrics));
     section(&mut out, "console", &listen(config.console.listen));
@@ -241,6 +242,12 @@ fn policy(out: &mut String, policy: &PolicySpec) {
         }
         section(out, "[policy.limits]", &shown);
     }
+}
+
+fn scope(out: &mut String, scope: &ScopeSpec) {
+    let mut shown = without_empty_lists(table(&scope.items));
+    shown.retain(|name, _| !matches!(name, "id" | "effect"));
+    section(out, &ScopeSpec::path(&scope.scope), &shown);
 }
 
 fn consent(out: &mut String, consent: &ApprovalSettings) {

@@ -202,6 +202,14 @@ allowed-origins = ["https://app.example.com"]
 drain-timeout = "1500ms"
 [server.auth]
 tokens = { ci = { env = "CI_TOKEN" } }
+[server.auth.scopes]
+"mcp:write" = { tools = ["z__*"], unless = [{ pointer = "/p", absent = true }] }
+read = { upstreams = ["a"], kinds = ["prompt", "resource"], profiles = ["p"] }
+tools = { prompts = ["a__*"], resources = ["a+*"] }
+[server.auth.scopes."hint/s"]
+annotations = { read-only = false }
+claims = { open-world = true }
+arguments = [{ pointer = "/a", eq = 1 }]
 [server.limits]
 max-body = 1048576
 caller-rate = "5/m"
@@ -274,6 +282,7 @@ effect = "allow"
 upstreams = ["a"]
 prompts = ["a__*"]
 callers = ["ci", "local"]
+groups = ["dev", "ops-*"]
 [[policy.rules]]
 id = "r2"
 effect = "deny"
@@ -311,6 +320,7 @@ id = "l"
 tools = ["a__*"]
 upstreams = ["*"]
 callers = ["*"]
+groups = ["dev"]
 key = ["caller", "upstream", "tool"]
 rate = "30/m"
 concurrent = 4
@@ -332,6 +342,8 @@ clients = ["slow"]
 hold = "1500ms"
 [profiles.p]
 upstreams = ["a", "z"]
+callers = ["corp:*"]
+groups = ["dev"]
 tools = { allow = ["a__*"], deny = ["z__x"] }
 [profiles.q]
 upstreams = ["a"]

@@ -2,7 +2,8 @@
 //! knows no transports and no protocol eras.
 //!
 //! [`decide()`] judges all deny rules first, then all ask rules, then all allow rules, then the
-//! default. The order of the rules and how specific they are do not matter. Limits come last, so a
+//! default. The order of the rules and how specific they are do not matter. A call that the rules do
+//! not deny needs the scopes of its item, before any approval. Limits come last, so a
 //! refused call uses no limit up. A doubt never allows: a rule that *may* match applies if it
 //! denies or asks and does not apply if it allows, and an action is denied if it does not fit the
 //! rules that it is judged by.
@@ -56,7 +57,8 @@ pub use self::caller::{Caller, CallerRights, Groups, LOCAL, MAX_SUBJECT_BYTES, R
 pub use self::compiled::{ItemRules, Policy, PolicyTable};
 pub use self::confirmed::{AskerListing, ConfirmedLaunches, ToolListing};
 pub use self::decide::{
-    Decision, RuleMatch, asking_rule, decide, decide_again, is_still_allowed, matching_rules, needs_arguments,
+    Decision, RuleMatch, asking_rule, decide, decide_again, decide_scope, is_still_allowed, matching_rules,
+    needs_arguments,
 };
 pub use self::effect::{AGAIN_RULE, RuleEffect};
 pub use self::evidence::ApprovalEvidence;
@@ -72,7 +74,7 @@ pub use self::problems::PolicyProblem;
 pub use self::record::{
     AuditEntry, AuditEvent, DecisionRecord, ListChange, ListChanges, MAX_SINGLE_CHANGES, OperatorAction, RecordRemoval,
 };
-pub use self::rule::{PatternField, RuleSpec};
+pub use self::rule::{CallerPatterns, PatternField, RuleSpec, RuleSubject, ScopeSpec};
 pub use self::spec::PolicySpec;
 pub use crate::mcp::annotations::{Annotations, Hints, StatedHints};
 pub use crate::mcp::claims::{Claims, PinStatus};

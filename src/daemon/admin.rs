@@ -308,7 +308,7 @@ async fn serve_operator(
         };
         let outcome = operate(gateway, caller, &mut proof, &request).await;
         let outcome = outcome.map_err(|(code, text)| message::error_object(code, &text, None));
-        let done = MessageSlices::answer(request.id.raw(), RequestAnswer { outcome, status: None });
+        let done = MessageSlices::answer(request.id.raw(), RequestAnswer { outcome, status: None, scopes: None });
         write_answer(&mut write, done, limit).await?;
     }
 }

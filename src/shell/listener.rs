@@ -22,6 +22,7 @@ macro_rules! passes_on {
 pub mod address;
 pub mod body;
 mod caller_access;
+pub mod challenge;
 pub(crate) mod coded;
 pub mod connection;
 pub mod credentials;

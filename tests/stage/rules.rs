@@ -7,6 +7,8 @@ use crate::stage::mcp::ClientEra;
 use crate::stage::process::eventually;
 use crate::stage::upstream::{Fake, InputLog};
 
+mod rights;
+
 #[test]
 fn a_denied_tool_is_hidden_and_indistinguishable_from_an_unknown_one() {
     let setup = GatewaySetup::new();

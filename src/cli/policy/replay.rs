@@ -17,7 +17,7 @@ use crate::config::{Config, guard};
 use crate::gateway::decision::dry_run::{ListedItem, list_items};
 use crate::operator::audit::PeriodSummary;
 use crate::policy::habit::{CallCounts, ItemChange, PolicyReplay};
-use crate::policy::{ActionKind, Caller, Policy, RuleEffect};
+use crate::policy::{ActionKind, Caller, Policy, RuleEffect, RuleSubject};
 use crate::wire::foreign;
 
 /// Most items that are printed.
@@ -112,7 +112,8 @@ fn find_opened_uncalled(
 ) -> Vec<(ActionKind, Arc<str>)> {
     let allows = |policy: &Policy, one: &ListedItem, caller: &Caller| {
         let rules = policy.item_rules(one.kind, &one.upstream, &one.canonical);
-        policy.effect(&rules, caller, "", one.facts) == RuleEffect::Allow
+        let rights = caller.assumed_rights();
+        policy.effect(&rules, &RuleSubject::new(caller, &rights, "", one.facts)) == RuleEffect::Allow
     };
     let fresh = offered.iter().filter(|one| !replay.has(one.kind, &one.canonical));
     let opened = fresh.filter(|one| {

@@ -11,7 +11,7 @@ use crate::consent::ApprovalSettings;
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
 use crate::model::{ClientAuth, CompletionScope, Config, FilterSettings, UpstreamSettings};
-use crate::policy::{ChangePolicy, LimitSpec, PolicySpec, RuleEffect, RuleSpec, UpstreamTrust};
+use crate::policy::{ChangePolicy, LimitSpec, PolicySpec, RuleEffect, RuleSpec, ScopeSpec, UpstreamTrust};
 
 /// Returns one phrase for each thing that is opened.
 pub(super) fn describe_openings(old: &Config, new: &Config) -> Vec<String> {
@@ -36,6 +36,9 @@ pub(super) fn describe_openings(old: &Config, new: &Config) -> Vec<String> {
             || is_wider(&before.resources, &profile.resources);
         if wider {
             opens.push(format!("the profile {} shows more", profile.name));
+        }
+        if !(has_all(&before.callers, &profile.callers) && has_all(&before.groups, &profile.groups)) {
+            opens.push(format!("the profile {} is open to more callers", profile.name));
         }
     }
     opens
@@ -89,6 +92,12 @@ fn compare_policies(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>)
             }
         }
     }
+    for scope in &old.scopes {
+        let stays = |new: &ScopeSpec| new.scope == scope.scope && covers(&new.items, &scope.items);
+        if !new.scopes.iter().any(stays) {
+            opens.push(format!("the scope {} is needed for less", scope.scope));
+        }
+    }
     for limit in &old.limits {
         match new.limits.iter().find(|other| other.id == limit.id) {
             None => opens.push(format!("the limit {} is gone", limit.id)),
@@ -118,6 +127,7 @@ fn covers(rule: &RuleSpec, other: &RuleSpec) -> bool {
         && rule.kinds == other.kinds
         && has_all(&rule.upstreams, &other.upstreams)
         && has_all(&rule.callers, &other.callers)
+        && has_all(&rule.groups, &other.groups)
         && has_all(&rule.profiles, &other.profiles)
         && (rule.annotations.is_empty() || rule.annotations == other.annotations)
         && (rule.claims.is_empty() || rule.claims == other.claims)
@@ -138,7 +148,8 @@ fn is_within<T: PartialEq>(some: &[T], all: &[T]) -> bool {
 fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
     let same_calls = has_all(&new.tools, &old.tools)
         && has_all(&new.upstreams, &old.upstreams)
-        && has_all(&new.callers, &old.callers);
+        && has_all(&new.callers, &old.callers)
+        && has_all(&new.groups, &old.groups);
     let rises = |old: Option<u32>, new: Option<u32>| old.is_some_and(|old| new.is_none_or(|new| new > old));
     let faster = match (old.rate, new.rate) {
         (None, _) => false,

@@ -547,6 +547,31 @@ fn the_words_on_tools_are_checked() {
 }
 
 #[test]
+fn scopes_are_checked() {
+    let of = |scope: &str| format!("[server.auth.scopes]\n{scope}\n");
+    let rows = [
+        ("nothing", "read={}", "t:6: server.auth.scopes.read: maps to nothing; name the items that need the scope"),
+        (
+            "an unknown upstream",
+            "\"mcp:read\"={upstreams=[\"doc\"]}",
+            "t:6: server.auth.scopes.\"mcp:read\".upstreams[0]: matches no configured upstream",
+        ),
+        ("an exposed name", "read={tools=[\"delete\"]}", "server.auth.scopes.read.tools[0]: "),
+        ("two words", "\"a b\"={tools=[\"fs__x\"]}", "a scope is up to 128 visible ASCII characters without spaces"),
+        ("callers", "read={callers=[\"ci\"]}", "server.auth.scopes.read.callers: unknown key"),
+        (
+            "kinds that are no items",
+            "read={tools=[\"fs__x\"],kinds=[\"launch\"]}",
+            "server.auth.scopes.read.kinds: never matches",
+        ),
+        ("kinds without an item", "read={kinds=[\"sampling\"]}", "server.auth.scopes.read: a scope is about items"),
+        ("no pattern", "read={tools=[\"fs__[\"]}", "server.auth.scopes.read.tools[0]: "),
+    ];
+    let rows = rows.map(|(label, text, want)| (label, of(text), want));
+    refused(&rows, BASE);
+}
+
+#[test]
 fn profiles_are_checked() {
     let rows: &[Row] = &[
         (
@@ -569,6 +594,8 @@ fn profiles_are_checked() {
         ),
         ("original names", "[profiles.p]\ntools={deny=[\"delete\"]}\n", "`<upstream>__<name>`"),
         ("a rename", "[profiles.p]\ntools={rename={}}\n", "only tools and prompts of an upstream"),
+        ("a pattern of groups", "[profiles.p]\ngroups=[\"a[\"]\n", "t:6: profiles.p.groups[0]: "),
+        ("callers that are none", "[profiles.p]\ncallers=[]\n", "profiles.p.callers: must not be empty"),
         ("a name", "[profiles.Reader]\nupstreams=[\"fs\"]\n", "the name of a profile contains 'R'"),
     ];
     refused(rows, BASE);

@@ -132,8 +132,10 @@ struct SchemaBuilder {
     bare: Vec<String>,
 }
 
-/// Returns the path for both lists of conditions of a rule, which have one form.
+/// Returns the path for both lists of conditions of a rule, which have one form, and for the
+/// matchers of a scope, which are those of a rule.
 fn form(path: &str) -> String {
+    let path = path.replace("server.auth.scopes.*.", "policy.rules[].");
     path.replace("policy.rules[].unless[]", "policy.rules[].arguments[]")
 }
 

@@ -33,7 +33,7 @@ use crate::mcp::version::Revision;
 use crate::mcp::voice::UpstreamReader;
 use crate::policy::{
     ActionKind, Annotations, Caller, CallerRights, Decision, Digest, Limiter, OperatorHints, Policy, PolicyAction,
-    PolicySpec, RuleEffect, RuleSpec, decide,
+    PolicySpec, RuleEffect, RuleSpec, RuleSubject, decide,
 };
 use crate::wire::frame::JsonBounds;
 use crate::wire::message::Notification;
@@ -178,8 +178,13 @@ fn options(name: &str, hint: EraHint) -> PeerOptions {
 
 impl World {
     pub(super) fn new() -> Self {
-        let policy =
-            Policy::build(&PolicySpec { default: RuleEffect::Allow, rules: Vec::new(), limits: Vec::new() }).unwrap();
+        let policy = Policy::build(&PolicySpec {
+            default: RuleEffect::Allow,
+            rules: Vec::new(),
+            scopes: Vec::new(),
+            limits: Vec::new(),
+        })
+        .unwrap();
         Self {
             now: epoch(),
             upstreams: Vec::new(),
@@ -194,7 +199,7 @@ impl World {
 
     fn deny(mut self, pattern: &str) -> Self {
         let rule = RuleSpec { tools: vec![pattern.into()], ..RuleSpec::new("no", RuleEffect::Deny) };
-        let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], limits: Vec::new() };
+        let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], scopes: Vec::new(), limits: Vec::new() };
         self.policy = Policy::build(&spec).unwrap();
         self.limiter = Limiter::new(&self.policy);
         self
@@ -315,7 +320,8 @@ impl World {
             .iter()
             .map(|e| self.policy.item_rules(ActionKind::Tool, e.upstream_name.as_str(), &e.canonical))
             .collect();
-        let visible = |at: usize| !self.policy.hidden(&rules[at], &caller, "", Annotations::ASSUMED);
+        let visible =
+            |at: usize| !self.policy.hidden(&rules[at], &RuleSubject::ungrouped(&caller, "", Annotations::ASSUMED));
         let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
         let entry = catalog.entry(routed.entry).unwrap();
         let arguments = routed.outgoing.body.get("arguments").cloned();

@@ -112,9 +112,10 @@ impl PolicyAction {
     /// calls a tool without hints. Its digests are of no bytes, so no grant covers it.
     pub fn stand_in(caller: &str, upstream: &str, canonical: &str) -> Self {
         let (canonical, none) = (Arc::<str>::from(canonical), Digest::of(b""));
+        let caller = Caller::named(caller);
         Self {
-            caller: Caller::named(caller),
-            rights: CallerRights::all(),
+            rights: caller.assumed_rights(),
+            caller,
             client: None,
             profile: None,
             session: 0,

@@ -34,6 +34,7 @@ impl<'a> DecisionRecord<'a> {
     pub fn new(action: &'a PolicyAction, decision: &'a Decision) -> Self {
         let why = match (decision, &**decision.rule()) {
             (Decision::Limit { .. }, _) => "limit used up",
+            (Decision::Scope { .. }, _) => "the credential lacks a scope",
             (_, DOUBT_RULE) => "facts do not fit together",
             (_, DEFAULT_RULE) => "no rule matches",
             (Decision::Allow(_) | Decision::Ask { .. } | Decision::Deny { .. }, _) => "rule matches",
@@ -45,7 +46,7 @@ impl<'a> DecisionRecord<'a> {
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.decision {
             Decision::Limit { retry_after, .. } => Some(*retry_after),
-            Decision::Allow(_) | Decision::Ask { .. } | Decision::Deny { .. } => None,
+            Decision::Allow(_) | Decision::Ask { .. } | Decision::Deny { .. } | Decision::Scope { .. } => None,
         }
     }
 
@@ -59,7 +60,7 @@ impl<'a> DecisionRecord<'a> {
         let (grant, need) = match self.decision {
             Decision::Allow(permit) => (permit.grant(), None),
             Decision::Ask { need, .. } => (None, Some(*need)),
-            Decision::Deny { .. } | Decision::Limit { .. } => (None, None),
+            Decision::Deny { .. } | Decision::Scope { .. } | Decision::Limit { .. } => (None, None),
         };
         AuditEntry {
             result: self.decision.into_str(),

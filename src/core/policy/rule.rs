@@ -1,4 +1,4 @@
-//! Compiled rules: globs over upstreams, canonical names, callers and profiles, kinds, annotations,
+//! Compiled rules: globs over upstreams, canonical names, callers, groups and profiles, kinds, annotations,
 //! claims, and conditions on arguments.
 
 use std::sync::Arc;
@@ -11,16 +11,21 @@ use super::kind::ActionKind;
 use super::pattern::NamePattern;
 use super::problems::PolicyProblems;
 use super::truth::Truth;
-use super::uri::{UriReading, read, respell};
+use super::uri::{UriReading, read};
 use crate::mcp::annotations::Hints;
 use crate::mcp::claims::Claims;
-use crate::policy::caller::Caller;
 
+mod callers;
 mod kinds;
+mod patterns;
 mod spec;
+mod subject;
 
+pub use self::callers::CallerPatterns;
 pub(in crate::policy) use self::kinds::KindSet;
-pub use self::spec::{PatternField, RuleSpec};
+pub(in crate::policy) use self::patterns::PatternList;
+pub use self::spec::{PatternField, RuleSpec, ScopeSpec};
+pub use self::subject::RuleSubject;
 
 /// A compiled rule.
 #[derive(Debug)]
@@ -37,27 +42,27 @@ pub(in crate::policy) struct Rule {
 }
 
 impl Rule {
-    /// Compiles a rule, and adds its problems to `problems`.
-    pub(in crate::policy) fn compile(spec: &RuleSpec, index: usize, problems: &mut PolicyProblems) -> Self {
-        let path = format!("policy.rules[{index}]");
-        let mut list = |field, texts| PatternList::compile(&path, field, texts, problems);
+    /// Compiles a rule at `path`, and adds its problems to `problems`.
+    pub(in crate::policy) fn compile(spec: &RuleSpec, path: &str, problems: &mut PolicyProblems) -> Self {
+        let mut list = |field, texts| PatternList::compile(path, field, texts, problems);
         let target = RuleTarget {
             upstreams: list(PatternField::Upstreams, &spec.upstreams),
             tools: list(PatternField::Tools, &spec.tools),
             prompts: list(PatternField::Prompts, &spec.prompts),
             resources: list(PatternField::Resources, &spec.resources),
-            callers: list(PatternField::Callers, &spec.callers),
+            who: CallerPatterns::default(),
         };
         let profiles = list(PatternField::Profiles, &spec.profiles);
+        let who = CallerPatterns::compile(path, &spec.callers, &spec.groups, problems);
         Self {
             id: Arc::from(spec.id.as_str()),
             effect: spec.effect,
-            target,
+            target: RuleTarget { who, ..target },
             profiles,
             kinds: KindSet::of(spec),
             annotations: spec.annotations,
             claims: spec.claims,
-            conditions: RuleConditions::compile(&path, spec.effect, &spec.arguments, &spec.unless, problems),
+            conditions: RuleConditions::compile(path, spec.effect, &spec.arguments, &spec.unless, problems),
             min_evidence: spec.min_evidence,
         }
     }
@@ -67,18 +72,17 @@ impl Rule {
         if self.kinds.has(subject.kind, subject.field) { self.target.matches(subject) } else { Truth::No }
     }
 
-    /// Whether the rule is about this caller, profile, and tool with these facts.
-    pub(in crate::policy) fn covers(&self, caller: &Caller, profile: &str, facts: &ToolFacts) -> Truth {
+    /// Whether the rule is about this caller and its groups, profile, and tool with these facts.
+    pub(in crate::policy) fn covers(&self, subject: &RuleSubject<'_>) -> Truth {
+        let RuleSubject { caller, groups, profile, facts: ToolFacts { annotations, claims } } = subject;
         let Hints { read_only, destructive, idempotent, open_world } = self.annotations;
-        let ToolFacts { annotations, claims } = facts;
         let agrees = |wanted: Option<bool>, value: bool| wanted.is_none_or(|wanted| wanted == value);
-        let has_all = self.target.covers(caller)
-            && (self.profiles.is_empty() || self.profiles.matches(profile))
+        let has_all = (self.profiles.is_empty() || self.profiles.matches(profile))
             && agrees(read_only, annotations.read_only)
             && agrees(destructive, annotations.destructive)
             && agrees(idempotent, annotations.idempotent)
             && agrees(open_world, annotations.open_world);
-        if has_all { self.claimed(claims) } else { Truth::No }
+        if has_all { self.target.who.covers(caller, groups).and(self.claimed(claims)) } else { Truth::No }
     }
 
     /// Whether the claims of a tool agree with those of the rule. A hint that the server does not
@@ -97,7 +101,7 @@ impl Rule {
 
     /// Returns all patterns, each with the list that it belongs to.
     pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (PatternField, &NamePattern)> {
-        self.target.patterns().chain(self.profiles.0.iter().map(|pattern| (PatternField::Profiles, pattern)))
+        self.target.patterns().chain(self.profiles.iter().map(|pattern| (PatternField::Profiles, pattern)))
     }
 }
 
@@ -145,7 +149,7 @@ pub(in crate::policy) struct RuleTarget {
     pub(in crate::policy) tools: PatternList,
     pub(in crate::policy) prompts: PatternList,
     pub(in crate::policy) resources: PatternList,
-    pub(in crate::policy) callers: PatternList,
+    pub(in crate::policy) who: CallerPatterns,
 }
 
 impl RuleTarget {
@@ -161,13 +165,9 @@ impl RuleTarget {
             Some(PatternField::Tools) => self.tools.truth(subject),
             Some(PatternField::Prompts) => self.prompts.truth(subject),
             Some(PatternField::Resources) => self.resources.truth(subject),
-            Some(PatternField::Upstreams | PatternField::Callers | PatternField::Profiles) | None => Truth::No,
+            Some(PatternField::Upstreams | PatternField::Callers | PatternField::Groups | PatternField::Profiles)
+            | None => Truth::No,
         }
-    }
-
-    /// Whether the target is about this caller.
-    pub(in crate::policy) fn covers(&self, caller: &Caller) -> bool {
-        self.callers.is_empty() || self.callers.matches(caller.name())
     }
 
     /// Returns all patterns, each with the list that it belongs to.
@@ -177,53 +177,17 @@ impl RuleTarget {
             (PatternField::Tools, &self.tools),
             (PatternField::Prompts, &self.prompts),
             (PatternField::Resources, &self.resources),
-            (PatternField::Callers, &self.callers),
         ];
-        lists.into_iter().flat_map(|(field, list)| list.0.iter().map(move |pattern| (field, pattern)))
+        let items = lists.into_iter().flat_map(|(field, list)| list.iter().map(move |pattern| (field, pattern)));
+        items.chain(self.who.patterns())
     }
 }
 
-/// A list of patterns. It matches if one of them does.
-#[derive(Debug, Default)]
-pub(in crate::policy) struct PatternList(Box<[NamePattern]>);
-
 impl PatternList {
-    /// Compiles a list; adds the problems of broken patterns to `problems` and leaves these out.
-    pub(in crate::policy) fn compile(
-        path: &str,
-        field: PatternField,
-        texts: &[String],
-        problems: &mut PolicyProblems,
-    ) -> Self {
-        let mut patterns = Vec::with_capacity(texts.len());
-        for (index, text) in texts.iter().enumerate() {
-            let also = if field == PatternField::Resources { respell(text) } else { None };
-            match NamePattern::compile(text, also.as_deref()) {
-                Ok(pattern) => patterns.push(pattern),
-                Err(message) => {
-                    problems.add(format!("{path}.{}[{index}]", field.into_str()), message);
-                }
-            }
-        }
-        Self(patterns.into_boxed_slice())
-    }
-
-    pub(in crate::policy) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(in crate::policy) fn iter(&self) -> impl Iterator<Item = &NamePattern> {
-        self.0.iter()
-    }
-
-    fn matches(&self, text: &str) -> bool {
-        self.0.iter().any(|pattern| pattern.matches(text))
-    }
-
     /// Whether a pattern matches the item; unknown if that depends on the reading of its URI.
     fn truth(&self, subject: &MatchedItem<'_>) -> Truth {
         let MatchedItem { upstream, canonical, reading, .. } = subject;
-        let any = |test: &dyn Fn(&NamePattern) -> bool| self.0.iter().any(test);
+        let any = |test: &dyn Fn(&NamePattern) -> bool| self.iter().any(test);
         let (sure, possible) = match reading {
             // An operator who wrote this very text meant it, in any reading.
             UriReading::Other(_) | UriReading::Unclear if any(&|p| *p.text() == **canonical) => (true, true),

@@ -141,11 +141,12 @@ impl ClientContext {
     /// Returns the client as the viewer of a catalog.
     pub fn viewer(&self) -> Viewer<'_> {
         let kind = self.access.credential().kind();
-        Viewer { caller: &self.caller, kind, revision: self.revision, offered: self.offered }
+        let (caller, rights) = (&self.caller, &**self.access.rights());
+        Viewer { caller, rights, kind, revision: self.revision, offered: self.offered }
     }
 }
 
-/// Returns the client's view of a snapshot; `None` if its profile is gone.
-pub fn view_of(snapshot: &Snapshot, client: &ClientContext) -> Option<Arc<CatalogView>> {
-    snapshot.view(client.profile.as_deref()).cloned()
+/// Returns the client's view of a snapshot; `None` if its profile is gone or is not for its caller.
+pub fn view_of<'s>(snapshot: &'s Snapshot, client: &ClientContext) -> Option<&'s Arc<CatalogView>> {
+    snapshot.view(client.profile.as_deref()).filter(|view| view.admits(&client.caller, &client.access))
 }

@@ -19,6 +19,7 @@ pub mod dry_run;
 pub(crate) mod found;
 pub(crate) mod gate;
 pub(super) mod prepared;
+mod scopes;
 pub(super) mod starting;
 
 /// How a request continues an earlier one, if it does.
@@ -150,6 +151,7 @@ impl Service {
             Decision::Deny { hidden: false, .. } => {
                 DecisionRefusal::told(FailureReason::Denied, "The policy does not allow this call.")
             }
+            Decision::Scope { scopes, .. } => DecisionRefusal::Told(CallFailure::insufficient_scope(scopes)),
             Decision::Ask { rule, need } => DecisionRefusal::Ask { rule, need },
             Decision::Limit { limit, retry_after } => {
                 self.metrics.limit_hit(&limit);

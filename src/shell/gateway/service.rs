@@ -14,9 +14,9 @@ use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::config::{HostCommand, Limits};
 use crate::gateway::answer::RequestAnswer;
-use crate::gateway::client::ClientContext;
 use crate::gateway::client::admission::{CallPlace, RequestAdmission};
 use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::role::GatewayRole;
@@ -167,7 +167,7 @@ impl Service {
     /// the tools that it shows to the client.
     pub fn list(&self, client: &ClientContext, list: ItemList, params: &RawObject) -> RequestAnswer {
         let snapshot = self.snapshots.load_full();
-        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+        let Some(view) = view_of(&snapshot, client) else {
             return RequestAnswer::error(code::INVALID_PARAMS, "this profile no longer exists", None);
         };
         let (viewer, now) = (client.viewer(), clock::since_1970());

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::failure::CallFailure;
 use crate::engine::route::{RouteError, RoutedRequest};
-use crate::gateway::answer::{RequestAnswer, unknown_item_answer};
+use crate::gateway::answer::{RequestAnswer, error_answer, unknown_item_answer};
 use crate::gateway::call::translate;
 use crate::gateway::client::ClientContext;
 use crate::gateway::decision::gate::DiskGate;
@@ -186,9 +186,7 @@ impl Service {
         let (caller, tag) = (client.caller.clone(), client.tag.clone());
         let wants = LaneRequest { caller, client: tag, offered: client.offered };
         let internal = |text: &str| RequestAnswer::error(code::INTERNAL, text, None);
-        let refused = |failure: CallFailure| {
-            WatchRefusal::NotThere(RequestAnswer { outcome: Err(failure.error_object(call)), status: None })
-        };
+        let refused = |failure: CallFailure| WatchRefusal::NotThere(error_answer(&failure, call));
         if let Some(mut gate) = gate {
             gate.pass().await.map_err(refused)?;
         }
@@ -230,8 +228,7 @@ impl Service {
             Ok(permitted) => permitted,
             Err(RecordedRefusal { refusal, recorded }) => {
                 let unknown = || unknown_item_answer(&found.unknown(params), params, client.revision);
-                let told =
-                    |failure: CallFailure| RequestAnswer { outcome: Err(failure.error_object(call)), status: None };
+                let told = |failure: CallFailure| error_answer(&failure, call);
                 let refused = WatchRefusal::Refused(refusal.failure().map_or_else(unknown, told));
                 recorded.placed().await;
                 return Err(refused);

@@ -401,7 +401,7 @@ impl WaitingCall {
         self.leave(HoldEnd::Over);
         #[expect(clippy::wildcard_enum_match_arm, reason = "a call that waits for a person is refused for few reasons")]
         let outcome = match failure.reason {
-            FailureReason::Denied => OutcomeLabel::Denied,
+            FailureReason::Denied | FailureReason::InsufficientScope => OutcomeLabel::Denied,
             FailureReason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
             _ => OutcomeLabel::Busy,
         };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +12,7 @@ use crate::base::access::{Access, Credential};
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
 pub use crate::listener::caller_access::CallerAccess;
+use crate::listener::challenge::BearerChallenge;
 use crate::listener::reply::refusal;
 use crate::listener::stored_tokens::StoredTokens;
 use crate::policy::{Caller, CallerRights};
@@ -43,6 +44,21 @@ impl Credentials {
     /// Accepts the tokens of this table too. Later credentials share the table.
     pub fn with_stored(self, stored: Arc<StoredTokens>) -> Self {
         Self { stored, ..self }
+    }
+
+    /// Creates credentials of callers with certain rights: each token, its caller, and its rights.
+    /// The token of a person counts as a JWT.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn with_rights(all: &[(String, Caller, Arc<CallerRights>)], giving_up: &CancellationToken) -> Self {
+        let one = |(token, caller, rights): &(String, Caller, Arc<CallerRights>)| {
+            let digest = Digest::of(token.as_bytes());
+            let is_person = caller.issuer_and_subject().is_some();
+            let credential = if is_person { Credential::Jwt } else { Credential::Token(*digest.bytes()) };
+            let access = Access::by(caller, credential, Arc::clone(rights), giving_up);
+            (digest, CallerAccess { caller: caller.clone(), access })
+        };
+        let anyone = access(Caller::anyone(), Credential::Anyone, giving_up);
+        Self { tokens: Some(all.iter().map(one).collect()), stored: Arc::default(), anyone }
     }
 
     /// Creates the credentials that replace these; `tokens` is `None` if every client may call
@@ -116,13 +132,15 @@ fn access(caller: &Caller, credential: Credential, giving_up: &CancellationToken
 pub fn unauthorized(headers: &HeaderMap) -> Response<ReplyBody> {
     let mut response = refusal(StatusCode::UNAUTHORIZED, "a valid bearer token is required");
     let is_wrong = headers.contains_key(AUTHORIZATION);
-    let challenge = if is_wrong { r#"Bearer error="invalid_token""# } else { "Bearer" };
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    let challenge = BearerChallenge { error: is_wrong.then_some("invalid_token"), ..BearerChallenge::default() };
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge.header());
     response
 }
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
     use crate::policy::LOCAL;
 

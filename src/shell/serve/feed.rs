@@ -109,7 +109,7 @@ impl ListChangeFeed {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
         let (viewer, keys, now) = (self.client.viewer(), &self.service.keys, clock::since_1970());
-        ItemList::ALL.map(|list| snapshot.list(&view, list, viewer, &keys.cursors, now).digest)
+        ItemList::ALL.map(|list| snapshot.list(view, list, viewer, &keys.cursors, now).digest)
     }
 }
 

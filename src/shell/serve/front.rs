@@ -97,6 +97,22 @@ impl ListenerState {
         rest.strip_prefix('/').filter(known).map(|name| Some(Arc::from(name)))
     }
 
+    /// Checks that a profile is for this caller.
+    ///
+    /// # Errors
+    /// The response to a path that nothing has.
+    pub fn admit_to_profile(
+        &self,
+        profile: Option<&str>,
+        caller: &CallerAccess,
+    ) -> Result<(), Box<Response<ReplyBody>>> {
+        let Some(profile) = profile else { return Ok(()) };
+        let snapshot = self.service.snapshots.load();
+        let view = snapshot.profiles.get(profile);
+        let is_open = view.is_some_and(|view| view.admits(&caller.caller, &caller.access));
+        if is_open { Ok(()) } else { Err(not_found()) }
+    }
+
     /// Counts requests of a caller against its rate.
     ///
     /// # Errors
@@ -156,6 +172,12 @@ impl ListenerState {
         }
         held
     }
+}
+
+/// Returns the response to a path that nothing has.
+pub(super) fn not_found() -> Box<Response<ReplyBody>> {
+    let text = "nothing here; the MCP endpoint has another path";
+    Box::new(reply::refusal(StatusCode::NOT_FOUND, text))
 }
 
 /// The slots of a connection with a valid credential: one of its caller's share, and one of all

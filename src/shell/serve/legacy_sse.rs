@@ -220,6 +220,10 @@ async fn take(
     }
     let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
     let session = front.sessions.find(&id, &caller.caller).ok_or_else(unknown)?;
+    // The session's calls have the rights of the credential that opened it.
+    if session.client.access.rights() != caller.access.rights() {
+        return Err(unknown());
+    }
     let pipe = session.pipe.as_ref().ok_or_else(unknown)?;
     tokio::select! {
         sent = pipe.send(frame.bytes().clone()) => sent.map_err(|_| unknown())?,

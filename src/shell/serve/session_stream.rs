@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::Response;
+use http::{HeaderMap, Response};
 
 use crate::gateway::client::quota::QuotaSlot;
 use crate::listener::body::ReplyBody;
@@ -27,6 +27,13 @@ pub(crate) fn open(
 ) -> Response<ReplyBody> {
     let (own, reader) = session.streams.open_own();
     follow(front, session, (own, reader), (place, share))
+}
+
+/// Returns the id of the last event that the client received. A malformed header counts as none.
+pub(crate) fn last_event(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all("last-event-id").iter();
+    let last = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(last)
 }
 
 /// Responds with the rest of a stream, after the last event that the client has received.

@@ -271,7 +271,7 @@ impl PolicyReplay {
         match decide(&self.policy, &rules, &action, &nobody, &self.limiter, Duration::ZERO) {
             Decision::Allow(permit) => ReplayedDecision::Allow(Arc::clone(permit.rule())),
             Decision::Ask { .. } => ReplayedDecision::Ask,
-            Decision::Deny { .. } => ReplayedDecision::Deny,
+            Decision::Deny { .. } | Decision::Scope { .. } => ReplayedDecision::Deny,
             Decision::Limit { .. } => ReplayedDecision::Undecided,
         }
     }

@@ -311,6 +311,7 @@ impl RuleDraft {
             prompts: Vec::new(),
             resources: Vec::new(),
             callers: self.callers.into_iter().collect(),
+            groups: Vec::new(),
             profiles: Vec::new(),
             kinds: Vec::new(),
             annotations: Hints::default(),

@@ -6,10 +6,13 @@ use crate::policy::effect::RuleEffect;
 use crate::policy::evidence::ApprovalEvidence;
 use crate::policy::kind::ActionKind;
 
+/// Begins the id that stands for a rule if a scope is lacking. No rule's id has a `:`.
+const SCOPE_PREFIX: &str = "scope:";
+
 /// A rule as the operator wrote it.
 ///
-/// `tools`, `prompts` and `resources` are globs over canonical names, `upstreams`, `callers` and
-/// `profiles` over names. An empty list is one that was not written. Without tools, prompts and
+/// `tools`, `prompts` and `resources` are globs over canonical names, `upstreams`, `callers`,
+/// `groups` and `profiles` over names. An empty list is one that was not written. Without tools, prompts and
 /// resources the rule is about everything of its upstreams; without upstreams too it is about
 /// everything.
 ///
@@ -26,6 +29,9 @@ pub struct RuleSpec {
     pub prompts: Vec<String>,
     pub resources: Vec<String>,
     pub callers: Vec<String>,
+    /// Groups of callers; one match suffices. If a credential does not state its groups, the rule
+    /// applies unless it allows.
+    pub groups: Vec<String>,
     /// Profiles of clients. `*` also matches clients without a profile.
     pub profiles: Vec<String>,
     pub kinds: Vec<ActionKind>,
@@ -43,8 +49,7 @@ pub struct RuleSpec {
 }
 
 impl RuleSpec {
-    /// Makes a rule about everything, for tests.
-    #[cfg(any(test, feature = "testing"))]
+    /// Makes a rule about everything.
     pub fn new(id: &str, effect: RuleEffect) -> Self {
         Self {
             id: id.to_owned(),
@@ -54,6 +59,7 @@ impl RuleSpec {
             prompts: Vec::new(),
             resources: Vec::new(),
             callers: Vec::new(),
+            groups: Vec::new(),
             profiles: Vec::new(),
             kinds: Vec::new(),
             annotations: Hints::default(),
@@ -75,6 +81,35 @@ impl RuleSpec {
     }
 }
 
+/// A scope as the operator wrote it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScopeSpec {
+    pub scope: String,
+    /// The items whose use needs the scope, with the matchers of a rule that denies: in doubt the
+    /// scope is needed.
+    pub items: RuleSpec,
+}
+
+impl ScopeSpec {
+    /// Returns the id that stands for a rule if the scope is lacking.
+    pub fn id(scope: &str) -> String {
+        format!("{SCOPE_PREFIX}{scope}")
+    }
+
+    /// Returns the position of a scope's table in the configuration.
+    pub fn path(scope: &str) -> String {
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let quote = if scope.chars().all(is_bare) { "" } else { "\"" };
+        format!("server.auth.scopes.{quote}{scope}{quote}")
+    }
+
+    /// Whether no matcher is written, so that the scope maps to nothing.
+    pub fn names_nothing(&self) -> bool {
+        let all = RuleSpec::new(&self.items.id, self.items.effect);
+        self.items == all
+    }
+}
+
 /// The list of a rule or limit that a pattern belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
@@ -84,5 +119,6 @@ pub enum PatternField {
     Prompts,
     Resources,
     Callers,
+    Groups,
     Profiles,
 }

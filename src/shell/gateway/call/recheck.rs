@@ -50,6 +50,7 @@ impl CallContext {
         }
         let snapshot = self.service.snapshots.load_full();
         let view = snapshot.view(self.action.profile.as_deref());
+        let view = view.filter(|view| view.admits(&self.action.caller, &self.access));
         let same = self.view.item(self.entry).zip(view).and_then(|((then, _), view)| {
             let is_same = |entry: &&CatalogEntry| {
                 entry.list == then.list && entry.canonical == then.canonical && entry.definition_digest == *definition

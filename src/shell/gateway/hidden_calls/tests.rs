@@ -118,7 +118,7 @@ fn gateway() -> Gateway {
     let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
     let mut rule = RuleSpec::new("no", RuleEffect::Deny);
     rule.tools = vec!["fx__hidden".to_owned()];
-    let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], limits: Vec::new() };
+    let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], scopes: Vec::new(), limits: Vec::new() };
     let policy = Arc::new(Policy::build(&spec).unwrap());
     let old = service.snapshots.load_full();
     service.snapshots.store(Arc::new(Snapshot {

@@ -9,8 +9,8 @@ use crate::engine::askers::CallOrigin;
 use crate::engine::call::OutgoingCall;
 use crate::engine::task_id::TaskName;
 use crate::gateway::answer::{RequestAnswer, refusal_answer};
-use crate::gateway::client::ClientContext;
 use crate::gateway::client::quota::QuotaKind;
+use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::decision::found::FoundItem;
 use crate::gateway::decision::prepared::{ClientTaskUse, InputContext, PreparedCall};
 use crate::gateway::decision::{CallContinuation, RecordedRefusal};
@@ -76,7 +76,7 @@ impl Service {
         arrived: Instant,
     ) -> RequestOutcome {
         let snapshot = self.snapshots.load_full();
-        let Some(view) = snapshot.view(client.profile.as_deref()) else { return RequestOutcome::Answer(unknown()) };
+        let Some(view) = view_of(&snapshot, client) else { return RequestOutcome::Answer(unknown()) };
         let at = view.catalog.entries().iter().position(|entry| {
             entry.list == ItemList::Tools
                 && *entry.canonical == *name.item
@@ -89,7 +89,7 @@ impl Service {
         };
         let action = found.action(client, ActionKind::Task, None);
         let labels = self.labels(outgoing.method, arrived);
-        self.withhold(&mut outgoing, &found, client);
+        self.withhold(&mut outgoing, &found, &action);
         let offered = InputKinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {

@@ -184,7 +184,7 @@ impl Service {
         self.declare(outgoing, client);
         // Before rules take capabilities away: the gateway's own questions are not the upstream's.
         let own = InputKinds::of(outgoing.capabilities.as_ref());
-        self.withhold(outgoing, found, client);
+        self.withhold(outgoing, found, action);
         let passes_tasks = action.kind == ActionKind::Tool
             && found.snapshot.tasks.get(found.entry.upstream).copied().unwrap_or_default()
             && outgoing.meta.declares(&TASKS);
@@ -219,7 +219,7 @@ impl Service {
 
     /// Removes capabilities that the upstream may not use with this caller: roots unless the
     /// operator passes the client's, sampling and elicitation if a rule denies them.
-    pub(super) fn withhold(&self, outgoing: &mut OutgoingCall, found: &FoundItem<'_>, client: &ClientContext) {
+    pub(super) fn withhold(&self, outgoing: &mut OutgoingCall, found: &FoundItem<'_>, action: &PolicyAction) {
         if outgoing.capabilities.is_none() {
             return;
         }
@@ -228,8 +228,7 @@ impl Service {
             names.push("roots");
         }
         if let Some(input) = found.snapshot.input.get(found.entry.upstream) {
-            let profile = client.profile.as_deref().unwrap_or_default();
-            names.extend(input.denied(&found.snapshot.policy, &client.caller, profile));
+            names.extend(input.denied(&found.snapshot.policy, action));
         }
         if !names.is_empty() {
             outgoing.capabilities =

@@ -47,6 +47,7 @@ pub(super) fn any_rule() -> impl Strategy<Value = RuleSpec> {
             prompts,
             resources,
             callers,
+            groups: Vec::new(),
             profiles,
             kinds,
             annotations,

@@ -46,7 +46,7 @@ fn a_tool_that_may_overwrite_gets_a_rule_below_its_folders_with_a_warning() {
         one.rule.arguments.iter().map(|spec| format!("{} {:?}", spec.pointer, spec.matcher)).collect();
     assert_eq!(told, [r#"/path PathUnder("/srv/app")"#, "/dryRun Absent", r#"/path Regex("^(/[^/.][^/]*)+/?$")"#]);
     assert_eq!(one.also.len(), 2, "any edits, and any path below it: {:?}", one.also);
-    all.fit(&PolicySpec { default: RuleEffect::Ask, rules: Vec::new(), limits: Vec::new() });
+    all.fit(&PolicySpec { default: RuleEffect::Ask, rules: Vec::new(), scopes: Vec::new(), limits: Vec::new() });
     assert_eq!(all.rules.len(), 1, "the rule compiles: {:?}", all.left_out);
 }
 
