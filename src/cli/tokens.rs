@@ -123,7 +123,7 @@ fn read_token() -> Result<String, CommandFailure> {
     read.map_err(|error| CommandFailure::new(SOFTWARE, format!("read the token from standard input: {error}")))?;
     let token = text.trim();
     let is_token = token.bytes().all(|byte| byte.is_ascii_graphic());
-    let has_length = (MIN_TOKEN_LENGTH..=MAX_TOKEN_BYTES as usize).contains(&token.len());
+    let has_length = MIN_TOKEN_LENGTH <= token.len() && token.len() as u64 <= MAX_TOKEN_BYTES;
     if is_token && has_length {
         return Ok(token.to_owned());
     }

@@ -10,7 +10,7 @@ fn token(name: u8, digest: u8) -> ClientToken {
         digest: Digest::of(&[digest]),
         scopes: (0..digest).map(|n| format!("s{n}")).collect(),
         created: u64::from(digest),
-        expires: (digest % 2 == 0).then(|| 1000 + u64::from(digest)),
+        expires: digest.is_multiple_of(2).then(|| 1000 + u64::from(digest)),
         last_used: None,
     }
 }
