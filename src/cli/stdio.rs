@@ -107,6 +107,7 @@ fn transparent(loaded: &mut CommandConfig) -> Result<String, CommandFailure> {
     let profile = Profile {
         name: TRANSPARENT.to_owned(),
         upstreams: vec![upstream.name.clone()],
+        audiences: Vec::new(),
         tools: everything(),
         prompts: everything(),
         resources: everything(),

@@ -19,6 +19,7 @@ use super::audit::AuditSettings;
 use super::auth::UpstreamAuth;
 use super::consent::ApprovalSettings;
 use super::expand::VariableText;
+use super::issuers::JwtSettings;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
 use super::proxy::ProxySettings;
@@ -100,6 +101,9 @@ pub struct ServerSettings {
     pub allowed_origins: Vec<String>,
     #[serde(skip)]
     pub auth: ClientAuth,
+    /// The issuers whose JWTs are accepted; `None` unless a mode is `jwt`.
+    #[serde(skip)]
+    pub jwt: Option<JwtSettings>,
     #[serde(skip)]
     pub limits: Limits,
     /// The time that calls in flight have to end at shutdown.
@@ -123,7 +127,7 @@ impl Config {
     /// Reports whether there can be a caller other than the local user.
     pub fn has_many_callers(&self) -> bool {
         let tokens = matches!(&self.server.auth, ClientAuth::Token { tokens } if !tokens.is_empty());
-        tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
+        tokens || self.server.jwt.is_some() || self.admin.group.is_some() || !self.admin.users.is_empty()
     }
 }
 
@@ -427,6 +431,9 @@ pub struct Profile {
     /// The upstreams of the view; all of them if the file names none.
     #[serde(skip)]
     pub upstreams: Vec<UpstreamName>,
+    /// Audiences of issuers that are accepted here besides the profile's own address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub audiences: Vec<String>,
     /// A filter over canonical names.
     pub tools: FilterSettings,
     pub prompts: FilterSettings,
