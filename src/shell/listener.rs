@@ -21,13 +21,17 @@ macro_rules! passes_on {
 
 pub mod address;
 pub mod body;
+pub mod challenge;
 pub(crate) mod coded;
 pub mod connection;
 pub mod credentials;
 pub mod descriptors;
 pub mod guard;
+pub mod issuer_keys;
+pub mod jwt;
 pub mod lobby;
 pub mod pace;
 pub mod pieces;
 pub mod press;
 pub mod reply;
+mod validated;
