@@ -110,7 +110,9 @@ async fn serve(
     let mut signals = DaemonSignals::watch()?;
     warn(&loaded, inline);
     let embedded = loaded.embedded;
-    let wants_token = matches!(loaded.config.server.auth, ClientAuth::Token { .. });
+    let server = &loaded.config.server;
+    let wants_token =
+        matches!(server.auth, ClientAuth::Token { .. }) && server.jwt.as_ref().is_none_or(|jwt| jwt.with_tokens);
     let store = source::open_store(&loaded.config)?;
     let lock = tokio::select! {
         lock = store.lock() => lock.map_err(|error| CommandFailure::new(TEMPFAIL, error))?,

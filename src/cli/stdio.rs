@@ -109,6 +109,7 @@ fn transparent(loaded: &mut CommandConfig) -> Result<String, CommandFailure> {
         upstreams: vec![upstream.name.clone()],
         callers: Vec::new(),
         groups: Vec::new(),
+        audiences: Vec::new(),
         tools: everything(),
         prompts: everything(),
         resources: everything(),

@@ -197,7 +197,7 @@ fn issuers(node: &ConfigNode<'_>, is_local: bool) -> Vec<String> {
 }
 
 /// Reports whether a URL has neither user nor fragment.
-fn is_bare(url: &Url) -> bool {
+pub(super) fn is_bare(url: &Url) -> bool {
     url.username().is_empty() && url.password().is_none() && url.fragment().is_none()
 }
 

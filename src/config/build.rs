@@ -11,6 +11,7 @@ use crate::policy::LOCAL;
 use super::audit::AuditSettings;
 use super::consent::ApprovalSettings;
 use super::file::{ConfigNode, ConfigTable};
+use super::issuers::{self, AuthMode, JwtSettings};
 use super::keys::read_whole;
 use super::limits::Limits;
 use super::model::{
@@ -69,7 +70,7 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     }
     let mut policy = policy.and_then(|node| node.table());
     let consent = ApprovalSettings::read(policy.as_mut().and_then(|table| table.table("consent")));
-    let profiles = profile::all(root.table("profiles"), &names);
+    let profiles = profile::all(root.table("profiles"), &names, server.jwt.as_ref());
     for (index, hold) in consent.holds.iter().enumerate() {
         let (path, source) = (format!("policy.consent.holds[{index}].profiles"), root.source);
         let names = || profiles.iter().map(|profile| profile.name.as_str());
@@ -122,6 +123,7 @@ fn server<'s>(table: Option<ConfigTable<'s>>) -> (ServerSettings, Option<ConfigT
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
         auth: ClientAuth::Token { tokens: Vec::new() },
+        jwt: None,
         limits: Limits::default(),
         drain_timeout: DRAIN_TIMEOUT,
     };
@@ -129,7 +131,7 @@ fn server<'s>(table: Option<ConfigTable<'s>>) -> (ServerSettings, Option<ConfigT
     let mut scopes = None;
     if let Some(mut auth) = table.table("auth") {
         scopes = auth.table("scopes");
-        server.auth = authentication(&mut auth);
+        (server.auth, server.jwt) = authentication(&mut auth);
         auth.finish();
     }
     if let Some(node) = table.take("listen") {
@@ -156,32 +158,21 @@ fn server<'s>(table: Option<ConfigTable<'s>>) -> (ServerSettings, Option<ConfigT
     (server, scopes)
 }
 
-/// The authentication modes that the file can name; `Later` stands for the modes of later releases.
-#[derive(Clone, Copy, PartialEq)]
-enum AuthMode {
-    Token,
-    None,
-    Later,
-}
-
-fn authentication(table: &mut ConfigTable<'_>) -> ClientAuth {
-    let modes =
-        [("token", AuthMode::Token), ("none", AuthMode::None), ("jwt", AuthMode::Later), ("mtls", AuthMode::Later)];
-    let mode = table.take("mode");
-    let chosen = mode.as_ref().and_then(|node| node.choice_of(&modes)).unwrap_or(AuthMode::Token);
-    if let Some(mode) = mode.filter(|_| chosen == AuthMode::Later) {
-        let name = mode.as_str().unwrap_or_default();
-        mode.problem(format!("mode \"{name}\" {NOT_YET}; write \"token\", or \"none\" on a loopback address"));
-    }
+fn authentication(table: &mut ConfigTable<'_>) -> (ClientAuth, Option<JwtSettings>) {
+    let modes = issuers::modes(table.take("mode").as_ref());
+    let jwt = issuers::read(table, &modes);
     let tokens = table.take("tokens");
-    if chosen != AuthMode::None {
+    if !modes.contains(&AuthMode::None) {
+        if let Some(node) = tokens.as_ref().filter(|_| !modes.contains(&AuthMode::Token)) {
+            node.problem("tokens are not looked at in mode \"jwt\"; write mode = [\"token\", \"jwt\"] or remove them");
+        }
         let tokens = tokens.and_then(|node| node.table()).map(tokens_of).unwrap_or_default();
-        return ClientAuth::Token { tokens };
+        return (ClientAuth::Token { tokens }, jwt);
     }
     if let Some(node) = tokens {
         node.problem("tokens are not looked at in mode \"none\"; write mode = \"token\" or remove them");
     }
-    ClientAuth::None
+    (ClientAuth::None, jwt)
 }
 
 /// Reports whether this is the name of a token's caller, unless it is reserved.

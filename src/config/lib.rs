@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 // The pure layers, so that the files here name them like layers of this crate.
-use headend_core::{catalog, mcp, policy, wire};
+use headend_core::{catalog, identity, mcp, policy, wire};
 
 mod address;
 mod arguments;
@@ -41,6 +41,7 @@ pub mod guard;
 mod hints;
 mod home;
 mod host_command;
+mod issuers;
 mod keys;
 mod limits;
 mod managers;
@@ -78,6 +79,7 @@ pub use self::expand::VariableText;
 pub use self::fixed::{MAX_HEAD, MAX_HEADER_FIELD, MAX_HEADER_FIELDS};
 pub use self::folder::NAME as CONF_D;
 pub use self::host_command::HostCommand;
+pub use self::issuers::{IssuerSettings, JwtSettings};
 pub use self::limits::Limits;
 pub use self::managers::{is_same_place, known_directories, version_folders};
 pub use self::model::{

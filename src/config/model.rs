@@ -19,6 +19,7 @@ use super::audit::AuditSettings;
 use super::auth::UpstreamAuth;
 use super::consent::ApprovalSettings;
 use super::expand::VariableText;
+use super::issuers::JwtSettings;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
 use super::proxy::ProxySettings;
@@ -103,6 +104,9 @@ pub struct ServerSettings {
     pub allowed_origins: Vec<String>,
     #[serde(skip)]
     pub auth: ClientAuth,
+    /// The issuers whose JWTs are accepted; `None` unless a mode is `jwt`.
+    #[serde(skip)]
+    pub jwt: Option<JwtSettings>,
     #[serde(skip)]
     pub limits: Limits,
     /// The time that calls in flight have to end at shutdown.
@@ -126,7 +130,11 @@ impl Config {
     /// Reports whether there can be a caller other than the local user.
     pub fn has_many_callers(&self) -> bool {
         let tokens = matches!(&self.server.auth, ClientAuth::Token { tokens } if !tokens.is_empty());
-        tokens || self.has_stored_callers || self.admin.group.is_some() || !self.admin.users.is_empty()
+        tokens
+            || self.has_stored_callers
+            || self.server.jwt.is_some()
+            || self.admin.group.is_some()
+            || !self.admin.users.is_empty()
     }
 }
 
@@ -436,6 +444,9 @@ pub struct Profile {
     /// The groups whose callers may use the view over HTTP; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
+    /// Audiences of issuers that are accepted here besides the profile's own address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub audiences: Vec<String>,
     /// A filter over canonical names.
     pub tools: FilterSettings,
     pub prompts: FilterSettings,

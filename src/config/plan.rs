@@ -149,6 +149,10 @@ fn changed_keys(old: &Config, new: &Config) -> (Vec<String>, Vec<String>) {
     let changed = SETTINGS.iter().filter(|setting| (setting.differs)(old, new));
     let (live, fixed): (Vec<_>, Vec<_>) = changed.partition(|setting| setting.is_live);
     let [mut live, fixed] = [live, fixed].map(|some| some.iter().map(|one| one.key.to_owned()).collect::<Vec<_>>());
+    let is_auth = |key: &String| key == "server.auth";
+    if old.server.jwt != new.server.jwt && !live.iter().any(is_auth) {
+        live.push("server.auth".to_owned());
+    }
     let (before, after) = (old.server.limits.shown(), new.server.limits.shown());
     let limits = before.iter().filter(|(key, value)| after.get(*key) != Some(value));
     live.extend(limits.map(|(key, _)| format!("server.limits.{key}")));
@@ -167,6 +171,10 @@ fn ended_callers(old: &Config, new: &Config) -> Vec<String> {
         (ClientAuth::None, ClientAuth::Token { .. }) => vec![LOCAL.to_owned()],
         (ClientAuth::None, ClientAuth::None) => Vec::new(),
     };
+    let issuers = |config: &'_ Config| config.server.jwt.clone().map_or_else(Vec::new, |jwt| jwt.issuers);
+    let kept = issuers(new);
+    let removed = issuers(old).into_iter().filter(|issuer| !kept.contains(issuer));
+    gone.extend(removed.map(|issuer| format!("the callers of {}", issuer.terms.name)));
     if new.admin.group.is_none() {
         let users = old.admin.users.iter().filter(|user| !new.admin.users.contains(user));
         gone.extend(users.map(|user| format!("the user {user}")));

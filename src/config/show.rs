@@ -17,7 +17,7 @@ use crate::wire::foreign;
 use super::audit::AuditSettings;
 use super::auth::UpstreamAuth;
 use super::consent::ApprovalSettings;
-use super::model::{Config, Profile, UpstreamSettings, UpstreamTarget};
+use super::model::{Config, Profile, ServerSettings, UpstreamSettings, UpstreamTarget};
 use super::notify::{NotifyReceiver, NotifySettings};
 use super::secret::{REDACTED, Secret, is_secret_name, redact_command};
 use super::units;
@@ -26,7 +26,7 @@ use super::units;
 pub fn render(config: &Config) -> String {
     let mut out = String::new();
     section(&mut out, "server", &table(&config.server));
-    section(&mut out, "server.auth", &table(&config.server.auth));
+    authentication(&mut out, &config.server);
     config.policy.scopes.iter().for_each(|one| scope(&mut out, one));
     section(&mut out, "server.limits", &config.server.limits.shown());
     section(&mut out, "metrics", &listen(config.metrics));
@@ -49,6 +49,23 @@ pub fn render(config: &Config) -> String {
     set(&mut log, "filter", config.log.filter.as_str());
     section(&mut out, "log", &log);
     out
+}
+
+fn authentication(out: &mut String, server: &ServerSettings) {
+    let mut shown = table(&server.auth);
+    let Some(jwt) = &server.jwt else { return section(out, "server.auth", &shown) };
+    let modes: &[&str] = if jwt.with_tokens { &["token", "jwt"] } else { &["jwt"] };
+    set(&mut shown, "mode", texts(modes));
+    if !jwt.with_tokens {
+        shown.remove("tokens");
+    }
+    set(&mut shown, "public-url", jwt.public_url.as_str());
+    section(out, "server.auth", &shown);
+    for issuer in &jwt.issuers {
+        let mut shown = without_empty_lists(table(&issuer.terms));
+        issuer.jwks.iter().for_each(|jwks| set(&mut shown, "jwks", jwks.to_string()));
+        section(out, "[server.auth.issuers]", &shown);
+    }
 }
 
 /// Renders one rule so that it can be added to a configuration.

@@ -10,6 +10,7 @@ use crate::policy::RuleEffect;
 
 mod examples;
 mod folder;
+mod issuers;
 mod logins;
 mod problems;
 mod schema;

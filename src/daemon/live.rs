@@ -39,9 +39,11 @@ impl RunningGateway {
     /// The generated token cannot be read or created.
     pub(super) fn open_doors(&self, config: &Config) -> Result<&GatewayListeners, GatewayStartError> {
         let own_token = OnceLock::new();
-        let tokens = self.tokens(&config.server.auth, &own_token)?;
+        let tokens = self.tokens(config, &own_token)?;
         let stored = self.client_tokens.as_ref().map(|live| Arc::clone(live.table())).unwrap_or_default();
         let credentials = Credentials::new(tokens.as_deref(), &self.service.giving_up).with_stored(stored);
+        let (tasks, giving_up) = (&self.service.tasks, &self.service.giving_up);
+        let (credentials, _) = credentials.accept_jwts(None, config, tasks, giving_up);
         let failures = CredentialFailures::new(&config.server.limits, config.has_many_callers());
         let failures = Arc::new(ArcSwap::from_pointee(failures));
         if let Some(live) = &self.client_tokens {
@@ -61,10 +63,13 @@ impl RunningGateway {
     /// first use.
     fn tokens(
         &self,
-        auth: &ClientAuth,
+        config: &Config,
         own: &OnceLock<Option<(String, PathBuf)>>,
     ) -> Result<Option<TokenCallers>, GatewayStartError> {
-        let ClientAuth::Token { tokens } = auth else { return Ok(None) };
+        let ClientAuth::Token { tokens } = &config.server.auth else { return Ok(None) };
+        if config.server.jwt.as_ref().is_some_and(|jwt| !jwt.with_tokens) {
+            return Ok(Some(Vec::new()));
+        }
         if let (None, Some(store)) = (own.get(), &self.store) {
             let failed = |source| GatewayStartError::Token { dir: store.dir().to_owned(), source };
             let made = store.token().map_err(failed)?;
@@ -81,7 +86,7 @@ impl RunningGateway {
     /// The reason why the configuration cannot be applied.
     pub(super) fn make_ready(&self, config: &Config) -> Result<ReloadPreparation, String> {
         let tokens = match self.doors.get() {
-            Some(doors) => self.tokens(&config.server.auth, &doors.own_token).map_err(|error| error.to_string())?,
+            Some(doors) => self.tokens(config, &doors.own_token).map_err(|error| error.to_string())?,
             None => None,
         };
         let console_token = match (self.console.get(), &self.store) {
@@ -108,9 +113,16 @@ impl RunningGateway {
         }
         let mut gone = Vec::new();
         if let Some(doors) = self.doors.get() {
-            let (next, withdrawn) = doors.credentials.load().next(ready.tokens.as_deref(), &self.service.giving_up);
+            let old = doors.credentials.load_full();
+            let (tasks, giving_up) = (&self.service.tasks, &self.service.giving_up);
+            let (next, withdrawn) = old.next(ready.tokens.as_deref(), giving_up);
+            let (next, of_issuers) = next.accept_jwts(Some(&old), &config, tasks, giving_up);
             doors.credentials.store(Arc::new(next));
-            gone.extend(withdrawn);
+            gone.extend(withdrawn.into_iter().chain(of_issuers));
+            if before.server.jwt != config.server.jwt {
+                // Callers of a removed issuer may have sessions without a token in the table.
+                self.sessions.end_withdrawn();
+            }
             self.set_terms(doors, before, &config);
         }
         if let Some(live) = &self.client_tokens

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, May)] = &[
     ("catalog", May::AllBut(&[])),
     ("policy", May::AllBut(&[])),
     ("engine", May::AllBut(&[])),
+    ("identity", May::Only(&["wire", "policy"])),
     ("login", May::Only(&["wire", "mcp"])),
     ("config", May::AllBut(&["engine", "login"])),
     ("telemetry", May::AllBut(&["config"])),
@@ -52,7 +53,7 @@ fn may_name(layer: &str, other: &str) -> bool {
 }
 
 /// The layers of the crate in `src/core`.
-const CORE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine", "login"];
+const CORE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine", "identity", "login"];
 /// The layers of the crate in `src/shell`. The configuration is a crate of its own; all other
 /// layers are in the crate in `src`.
 const GATEWAY: &[&str] = &["telemetry", "base", "store", "upstream", "gateway", "listener", "serve"];

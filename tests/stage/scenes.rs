@@ -22,6 +22,7 @@ mod health;
 mod hidden;
 mod hints;
 mod inventory;
+mod jwt;
 mod killed;
 mod ladder;
 mod lazy;

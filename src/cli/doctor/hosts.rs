@@ -102,7 +102,8 @@ fn leads_here(config: &Config, url: &str) -> bool {
 /// host fills in is not judged.
 fn refuses(config: &Config, state: Option<&Path>, server: &HostServerEntry) -> bool {
     let ClientAuth::Token { tokens } = &config.server.auth else { return false };
-    if server.is_filled_in {
+    // A token that is none of ours may be a JWT.
+    if server.is_filled_in || config.server.jwt.is_some() {
         return false;
     }
     let sent =

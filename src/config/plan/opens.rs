@@ -204,6 +204,10 @@ fn compare_access(old: &Config, new: &Config, opens: &mut Vec<String>) {
         }
         (ClientAuth::None, ClientAuth::None) => {}
     }
+    let issuers = |config: &'_ Config| config.server.jwt.clone().map_or_else(Vec::new, |jwt| jwt.issuers);
+    let known = issuers(old);
+    let fresh = issuers(new).into_iter().filter(|issuer| !known.contains(issuer));
+    opens.extend(fresh.map(|issuer| format!("the callers of {}", issuer.terms.name)));
     for (what, was, is) in [
         ("the user", &old.admin.users, &new.admin.users),
         ("the host", &old.server.allowed_hosts, &new.server.allowed_hosts),

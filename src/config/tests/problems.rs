@@ -62,11 +62,6 @@ fn the_server_is_checked() {
         ),
         ("no address", "[server]\nlisten=[]\n", "must name at least one address"),
         ("an address twice", "[server]\nlisten=[\"127.0.0.1:1\",\"127.0.0.1:1\"]\n", "listen[1]: stands here twice"),
-        (
-            "mode jwt",
-            "[server.auth]\nmode=\"jwt\"\n",
-            "server.auth.mode: mode \"jwt\" is not available in this release",
-        ),
         ("mode mtls", "[server.auth]\nmode=\"mtls\"\n", "mode \"mtls\" is not available"),
         ("another mode", "[server.auth]\nmode=\"tokn\"\n", "did you mean `token`?"),
         (

@@ -23,7 +23,7 @@ use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::body::ReplyBody;
 use crate::listener::challenge::challenge_for_scopes;
-use crate::listener::credentials::{CallerAccess, unauthorized};
+use crate::listener::credentials::CallerAccess;
 use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
@@ -73,7 +73,7 @@ pub(crate) async fn handle(
     seat: &HttpConnection,
 ) -> HttpReply {
     let (head, body) = request.into_parts();
-    match admit(front, &head, seat) {
+    match admit(front, &head, seat).await {
         Err(response) => *response,
         Ok(EndpointRoute::Endpoint { ref caller, .. } | EndpointRoute::LegacySse { ref caller, .. })
             if !seat.allows(front, caller) =>
@@ -90,7 +90,8 @@ pub(crate) async fn handle(
                 return received.get_or_delete(&head).await;
             }
             let mut response = received.post(&head, body).await;
-            challenge_for_scopes(&mut response, None);
+            let credentials = front.credentials.load();
+            challenge_for_scopes(&mut response, credentials.metadata_address(received.profile.as_deref()));
             response
         }
         Ok(EndpointRoute::LegacySse { path, caller }) => {
@@ -105,13 +106,21 @@ enum EndpointRoute {
     LegacySse { path: legacy_sse::LegacySsePath, caller: CallerAccess },
 }
 
-/// Checks Host and Origin, path and method, then credentials. Returns the addressed service.
-fn admit(front: &Arc<ListenerState>, head: &Parts, seat: &HttpConnection) -> Result<EndpointRoute, Box<HttpReply>> {
+/// Checks Host and Origin, path and method, then credentials. Returns the addressed service. The
+/// metadata of a place needs no credential and is the response that is returned as an error.
+async fn admit(
+    front: &Arc<ListenerState>,
+    head: &Parts,
+    seat: &HttpConnection,
+) -> Result<EndpointRoute, Box<HttpReply>> {
     front.terms.load().guard.admit(head)?;
     let path = head.uri.path();
+    if let Some(response) = front.metadata(head) {
+        return Err(response);
+    }
     if let Some(path) = legacy_sse::LegacySsePath::of(front, path) {
         path.admit(&head.method)?;
-        let caller = front.authenticate(head, seat)?;
+        let caller = front.authenticate(head, path.profile(), seat).await?;
         if let legacy_sse::LegacySsePath::Stream { profile } = &path {
             front.admit_to_profile(profile.as_deref(), &caller)?;
         }
@@ -122,7 +131,7 @@ fn admit(front: &Arc<ListenerState>, head: &Parts, seat: &HttpConnection) -> Res
     if !known.contains(&head.method) {
         return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
     }
-    let caller = front.authenticate(head, seat)?;
+    let caller = front.authenticate(head, profile.as_deref(), seat).await?;
     front.admit_to_profile(profile.as_deref(), &caller)?;
     Ok(EndpointRoute::Endpoint { profile, caller })
 }
@@ -142,7 +151,9 @@ impl AuthenticatedRequest<'_> {
         }
         match read_body(body, &head.headers, self.front, self.access.caller()).await {
             // A body may take its time, and the token may have become invalid meanwhile.
-            Ok(_) if self.access.is_withdrawn() => unauthorized(self.headers),
+            Ok(_) if self.access.is_withdrawn() => {
+                self.front.credentials.load().unauthorized(self.headers, self.profile.as_deref())
+            }
             Ok(bytes) => self.message(bytes).await,
             Err(response) => *response,
         }
@@ -483,10 +494,10 @@ impl AuthenticatedRequest<'_> {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
         };
         if let Some(resumed) = session_stream::last_event(self.headers).and_then(|last| session.streams.resume(last)) {
-            return session_stream::resume(self.front, &session, resumed, share);
+            return session_stream::resume(self.front, &session, resumed, &self.access, share);
         }
         match session.stream() {
-            Some(place) => session_stream::open(self.front, &session, place, share),
+            Some(place) => session_stream::open(self.front, &session, place, &self.access, share),
             None => reply::refusal(StatusCode::CONFLICT, "this session has a stream already"),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use parking_lot::Mutex;
 
 use crate::base::callers::CallerNumber;
@@ -19,9 +19,10 @@ use crate::gateway::client::connected::ConnectedClient;
 use crate::gateway::client::fresh_number;
 use crate::gateway::client::quota::{QuotaKind, QuotaSlot};
 use crate::gateway::service::Service;
+use crate::identity::resource::WELL_KNOWN;
 use crate::listener::address::{CredentialFailures, Network};
 use crate::listener::body::ReplyBody;
-use crate::listener::credentials::{CallerAccess, Credentials};
+use crate::listener::credentials::{CallerAccess, Credentials, Unauthenticated};
 use crate::listener::guard::{HeadGuard, is_direct};
 use crate::listener::lobby::{ConnectionAdmission, Lobby, LobbyLimits};
 use crate::listener::reply;
@@ -113,6 +114,20 @@ impl ListenerState {
         if is_open { Ok(()) } else { Err(not_found()) }
     }
 
+    /// Returns the response to a request for the metadata of a place, which needs no credential;
+    /// `None` for other requests, and if no issuer is accepted.
+    pub fn metadata(&self, head: &Parts) -> Option<Box<Response<ReplyBody>>> {
+        let path = head.uri.path();
+        if !path.starts_with(WELL_KNOWN) {
+            return None;
+        }
+        let document = self.credentials.load().metadata(path)?;
+        Some(Box::new(match head.method {
+            Method::GET => reply::json(StatusCode::OK, document),
+            _ => reply::method_not_allowed("GET"),
+        }))
+    }
+
     /// Counts requests of a caller against its rate.
     ///
     /// # Errors
@@ -123,7 +138,8 @@ impl ListenerState {
         })
     }
 
-    /// Identifies the caller of a request, and counts wrong credentials.
+    /// Identifies the caller of a request to a profile, or to the endpoint, and counts wrong
+    /// credentials.
     ///
     /// An address that presented too many wrong credentials gets 429 for the next wrong one. A
     /// right one always passes, since all processes of a machine, and all clients behind a proxy,
@@ -131,11 +147,28 @@ impl ListenerState {
     ///
     /// # Errors
     /// The response to send.
-    pub fn authenticate(&self, head: &Parts, seat: &HttpConnection) -> Result<CallerAccess, Box<Response<ReplyBody>>> {
-        let refused = match self.credentials.load().authenticate(&head.headers) {
+    pub async fn authenticate(
+        &self,
+        head: &Parts,
+        profile: Option<&str>,
+        seat: &HttpConnection,
+    ) -> Result<CallerAccess, Box<Response<ReplyBody>>> {
+        let refused = match self.credentials.load().authenticate(&head.headers, profile) {
             Ok(caller) => return Ok(caller),
-            Err(refused) => refused,
+            Err(Unauthenticated::Refused(refused)) => Some(refused),
+            Err(Unauthenticated::Unvalidated) => None,
         };
+        let refused = match refused {
+            Some(refused) => refused,
+            // Boxed: a token is validated once, and every request's future would be larger.
+            None => match Box::pin(self.credentials.load_full().validate(&head.headers, profile)).await {
+                Ok(caller) => return Ok(caller),
+                Err(refused) => refused,
+            },
+        };
+        if refused.status() != StatusCode::UNAUTHORIZED {
+            return Err(refused);
+        }
         self.service.metrics.auth_failed();
         // A request without any credential is how a client finds out that it needs one.
         let guess = head.headers.contains_key(AUTHORIZATION);

@@ -59,6 +59,15 @@ impl LegacySsePath {
         }
     }
 
+    /// Returns the profile of a stream. Messages go to the stream's session, so that a token for
+    /// the endpoint is enough.
+    pub(crate) fn profile(&self) -> Option<&str> {
+        match self {
+            Self::Stream { profile } => profile.as_deref(),
+            Self::Messages => None,
+        }
+    }
+
     /// Checks the method of a request to this path.
     ///
     /// # Errors
@@ -182,6 +191,7 @@ impl LegacySseStream {
         }
         tokio::select! {
             queued = self.messages.recv() => Some((queued?.message.event(None, Some("message")), self)),
+            () = self.session.client.access.expired() => None,
             () = tokio::time::sleep(self.front.keepalive()) => Some((sse::comment("keep-alive").into(), self)),
         }
     }

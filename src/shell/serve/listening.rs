@@ -75,11 +75,12 @@ impl OpenSubscription {
     }
 }
 
-/// Resolves when the gateway drains, or the client's access ends.
+/// Resolves when the gateway drains, the client's access ends, or its credential expires.
 async fn ended(service: &Service, client: &ClientContext) {
     tokio::select! {
         () = service.draining.cancelled() => {}
         () = client.access.ended() => {}
+        () = client.access.expired() => {}
     }
 }
 
