@@ -26,6 +26,7 @@ mod audit;
 mod auth;
 mod build;
 mod canonical;
+mod certificates;
 mod command;
 mod consent;
 mod container;
@@ -43,9 +44,11 @@ mod home;
 mod host_command;
 mod keys;
 mod limits;
+mod listeners;
 mod managers;
 mod merge;
 mod model;
+mod network;
 mod notify;
 mod observed;
 mod places;
@@ -67,7 +70,8 @@ mod words;
 
 pub use self::address::is_public;
 pub use self::audit::{AuditSettings, OnFailure};
-pub use self::auth::{AuthKind, ResourceParameter, UpstreamAuth};
+pub use self::auth::{AuthKind, ResourceParameter, UpstreamAuth, UpstreamCertificates};
+pub use self::certificates::CertificateFiles;
 pub use self::command::{UNPINNED, unversioned_package, with_version};
 pub use self::consent::{ApprovalSettings, OperatorAccess};
 #[cfg(target_os = "linux")]
@@ -84,6 +88,7 @@ pub use self::model::{
     InstanceScope, LogFormatSetting, LoggingSettings, Profile, ServerSettings, ShownHints, StartMode, UpstreamSettings,
     UpstreamTarget, UriExposure,
 };
+pub use self::network::PeerNetwork;
 pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
 pub use self::places::{ConfigLocation, SYSTEM, environment, is_program, locate, preflight, state_dir, user_file};
 pub use self::problem::{ConfigProblem, ConfigProblems, ConfigWarning};

@@ -25,6 +25,7 @@ use crate::listener::body::ReplyBody;
 use crate::listener::credentials::{CallerAccess, unauthorized};
 use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
+use crate::listener::routes::ENDPOINT;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::kinds::InputKinds;
@@ -106,6 +107,11 @@ enum EndpointRoute {
 /// Checks Host and Origin, path and method, then credentials. Returns the addressed service.
 fn admit(front: &Arc<ListenerState>, head: &Parts, seat: &HttpConnection) -> Result<EndpointRoute, Box<HttpReply>> {
     front.terms.load().guard.admit(head)?;
+    if !seat.is_for(&head.headers) {
+        // A browser may send requests for other names of the certificate on one connection.
+        let text = "this connection was opened for another host";
+        return Err(Box::new(reply::refusal(StatusCode::MISDIRECTED_REQUEST, text)));
+    }
     let path = head.uri.path();
     if let Some(path) = legacy_sse::LegacySsePath::of(front, path) {
         path.admit(&head.method)?;
@@ -115,9 +121,8 @@ fn admit(front: &Arc<ListenerState>, head: &Parts, seat: &HttpConnection) -> Res
         let text = "nothing here; the MCP endpoint has another path";
         return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, text)));
     };
-    let known = [HttpMethod::POST, HttpMethod::GET, HttpMethod::DELETE];
-    if !known.contains(&head.method) {
-        return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
+    if !ENDPOINT.has(&head.method) {
+        return Err(Box::new(reply::method_not_allowed(ENDPOINT.methods)));
     }
     Ok(EndpointRoute::Endpoint { profile, caller: front.authenticate(head, seat)? })
 }
