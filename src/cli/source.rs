@@ -13,6 +13,7 @@ use crate::config::{
     VariableText, guard,
 };
 use crate::daemon::gateway::ConfigSource;
+use crate::listener::tls;
 use crate::operator::alone::{self, StateDir};
 
 /// Text of the embedded default.
@@ -59,6 +60,8 @@ fn loaded(
 ) -> Result<CommandConfig, CommandFailure> {
     let LoadedConfig { outcome, files } = load();
     let (config, warnings) = outcome.map_err(|text| CommandFailure::new(CONFIG, text))?;
+    // Only a running gateway has other certificates to go on with.
+    tls::renew(&config.server.tls, &[]).map_err(|text| CommandFailure::new(CONFIG, text))?;
     // Symbolic links are not resolved, since they may lead elsewhere at the next reload.
     let path = path.filter(|_| !inline_only).map(|path| std::path::absolute(&path).unwrap_or(path));
     let warned = Mutex::new(warnings.iter().map(ToString::to_string).collect());

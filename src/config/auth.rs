@@ -58,6 +58,49 @@ pub enum AuthKind {
     Workload,
 }
 
+/// The certificates for connections to one upstream, and to its authorization servers: PEM texts.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct UpstreamCertificates {
+    /// Authorities that are accepted besides the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<Secret>,
+    /// The client's certificate with its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_certificate: Option<Secret>,
+}
+
+impl UpstreamCertificates {
+    pub fn is_empty(&self) -> bool {
+        self.ca.is_none() && self.client_certificate.is_none()
+    }
+
+    /// Reads `ca` and `client-certificate` of an upstream. `auth` may have them instead, as before
+    /// they were keys of the upstream itself.
+    pub(crate) fn read(
+        table: &mut ConfigTable<'_>,
+        is_remote: bool,
+        auth: Option<&UpstreamAuth>,
+        lacks: &mut MissingSecrets,
+    ) -> Self {
+        let (ca, certificate) = (table.take("ca"), table.take("client-certificate"));
+        let of_auth = |node: &ConfigNode<'_>, other: Option<&Secret>| {
+            if !is_remote {
+                node.problem("belongs to `url`; a local program reads its certificates itself");
+            } else if other.is_some() {
+                node.problem("stands in `auth` too; keep one of the two");
+            }
+        };
+        let [other_ca, other] =
+            [auth.and_then(|auth| auth.ca.clone()), auth.and_then(|auth| auth.client_certificate.clone())];
+        ca.iter().for_each(|node| of_auth(node, other_ca.as_ref()));
+        certificate.iter().for_each(|node| of_auth(node, other.as_ref()));
+        let ca = ca.and_then(|node| secret::read_or_lack(&node, lacks)).map(|found| found.secret);
+        let client_certificate = certificate.and_then(|node| read_secret(&node, lacks));
+        Self { ca: ca.or(other_ca), client_certificate: client_certificate.or(other) }
+    }
+}
+
 /// The parameter that names to an authorization server the server for which the tokens are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ResourceParameter {

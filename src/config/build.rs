@@ -1,6 +1,5 @@
 //! Reads the root of the configuration and its tables about the gateway itself.
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use super::file::{ConfigNode, ConfigTable};
 use super::issuers::{self, AuthMode, JwtSettings};
 use super::keys::read_whole;
 use super::limits::Limits;
+use super::listeners::{self, MIN_TOKEN_LENGTH};
 use super::model::{
-    AdminSettings, ClientAuth, Config, ConsoleSettings, LoggingSettings, NamingSettings, SecretSettings,
-    ServerSettings, StdioSettings,
+    AdminSettings, ClientAuth, Config, LoggingSettings, NamingSettings, SecretSettings, ServerSettings, StdioSettings,
 };
 use super::secret::{self, Secret};
 use super::{profile, rules, surroundings, upstream};
@@ -26,10 +25,6 @@ pub(super) const NOT_YET: &str = "is not available in this release";
 
 /// The default of `[server] listen`.
 const LISTEN: &str = "127.0.0.1:8627";
-/// The default of `[metrics] listen`.
-const METRICS: &str = "127.0.0.1:9627";
-/// The default of `[console] listen`.
-const CONSOLE: &str = "127.0.0.1:8628";
 /// The default of `[server] endpoint`: the path in hosts' documentation.
 const ENDPOINT: &str = "/mcp";
 /// The default of `[server] drain-timeout`: together with the stop of the children below systemd's
@@ -38,8 +33,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 
-/// The length below which a token can be guessed, in characters.
-pub const MIN_TOKEN_LENGTH: usize = 16;
 /// The length of the shortest key for the store: 32 hexadecimal characters have 128 bits.
 const MIN_KEY_LENGTH: usize = 32;
 /// The longest name of a caller, in bytes: every audit line contains it.
@@ -51,8 +44,8 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     // Accepted for editors, and otherwise unused.
     drop(root.string("$schema"));
     let (server, scopes) = server(root.table("server"));
-    let metrics = metrics(root.table("metrics"), &server.listen);
-    let console = console(root.table("console"), &server.listen, metrics);
+    let metrics = listeners::metrics(root.table("metrics"), &server);
+    let console = listeners::console(root.table("console"), &server.listen, metrics.listen);
     let admin = read_whole(root.table("admin"), admin);
     let stdio = read_whole(root.table("stdio"), StdioSettings::read_keys);
     let naming = read_whole(root.table("naming"), NamingSettings::read_keys);
@@ -126,6 +119,8 @@ fn server<'s>(table: Option<ConfigTable<'s>>) -> (ServerSettings, Option<ConfigT
         jwt: None,
         limits: Limits::default(),
         drain_timeout: DRAIN_TIMEOUT,
+        trusted_proxies: Vec::new(),
+        tls: Vec::new(),
     };
     let Some(mut table) = table else { return (server, None) };
     let mut scopes = None;
@@ -134,8 +129,10 @@ fn server<'s>(table: Option<ConfigTable<'s>>) -> (ServerSettings, Option<ConfigT
         (server.auth, server.jwt) = authentication(&mut auth);
         auth.finish();
     }
+    server.tls = listeners::certificates(&mut table);
+    server.trusted_proxies = listeners::trusted_proxies(&mut table);
     if let Some(node) = table.take("listen") {
-        server.listen = listen(&node, &server.auth);
+        server.listen = listeners::listen(&node, &server);
     }
     if let Some(node) = table.take("endpoint") {
         server.endpoint = endpoint(&node).unwrap_or(server.endpoint);
@@ -147,8 +144,8 @@ fn server<'s>(table: Option<ConfigTable<'s>>) -> (ServerSettings, Option<ConfigT
             node.problem("serves /sse and /messages, so the endpoint must have another path, such as \"/mcp\"");
         }
     }
-    server.allowed_hosts = checked(&mut table, "allowed-hosts", host);
-    server.allowed_origins = checked(&mut table, "allowed-origins", origin);
+    server.allowed_hosts = listeners::checked(&mut table, "allowed-hosts", listeners::host);
+    server.allowed_origins = listeners::checked(&mut table, "allowed-origins", origin);
     if let Some(mut limits) = table.table("limits") {
         server.limits = Limits::read(&mut limits);
         limits.finish();
@@ -210,39 +207,6 @@ fn tokens_of(table: ConfigTable<'_>) -> Vec<(String, Secret)> {
     tokens
 }
 
-fn listen(node: &ConfigNode<'_>, auth: &ClientAuth) -> Vec<SocketAddr> {
-    let items = node.items("an array such as [\"127.0.0.1:8627\"]").unwrap_or_default();
-    if items.is_empty() && node.as_str().is_none() {
-        node.problem("must name at least one address");
-    }
-    let mut addresses = Vec::new();
-    for item in items {
-        let Some(address) = address(&item) else { continue };
-        if !address.ip().is_loopback() {
-            item.problem(match auth {
-                ClientAuth::None => "mode \"none\" is possible on loopback addresses only; write 127.0.0.1 or [::1]",
-                ClientAuth::Token { .. } => {
-                    "this release serves plain HTTP, on loopback addresses only; write 127.0.0.1 or [::1] and put a TLS proxy in front"
-                }
-            });
-        }
-        if address.port() != 0 && addresses.contains(&address) {
-            item.problem("stands here twice");
-        }
-        addresses.push(address);
-    }
-    addresses
-}
-
-fn address(node: &ConfigNode<'_>) -> Option<SocketAddr> {
-    let text = node.string()?;
-    let address = text.parse().ok();
-    if address.is_none() {
-        node.problem("must be an IP address and a port, such as \"127.0.0.1:8627\" or \"[::1]:8627\"");
-    }
-    address
-}
-
 fn endpoint(node: &ConfigNode<'_>) -> Option<String> {
     let path = node.string()?;
     let segment = |part: &str| {
@@ -259,36 +223,6 @@ fn endpoint(node: &ConfigNode<'_>) -> Option<String> {
     Some(path)
 }
 
-/// Reads the strings of an array that pass a check; a problem for each of the others.
-fn checked(table: &mut ConfigTable<'_>, key: &'static str, check: fn(&str) -> Result<(), &'static str>) -> Vec<String> {
-    let items = table.take(key).and_then(|node| node.items("an array of strings"));
-    let mut good = Vec::new();
-    for item in items.into_iter().flatten() {
-        let Some(text) = item.string() else { continue };
-        match check(&text) {
-            Ok(()) => good.push(text),
-            Err(message) => item.problem(message),
-        }
-    }
-    good
-}
-
-/// Checks a `Host` value: a host, or a host and a port.
-fn host(text: &str) -> Result<(), &'static str> {
-    if text.contains('*') {
-        return Err("must be one host; a pattern would let DNS rebinding in");
-    }
-    let form = "must be a host or host:port, such as \"mcp.example.com\"";
-    let url = Url::parse(&format!("http://{text}/")).map_err(|_| form)?;
-    // A Host with an empty port is refused, so such an entry would never match.
-    let plain = !text.ends_with(':')
-        && url.path() == "/"
-        && url.query().is_none()
-        && url.username().is_empty()
-        && url.password().is_none();
-    if text.is_empty() || text.contains(['/', '?', '#', '@']) || !plain { Err(form) } else { Ok(()) }
-}
-
 /// Checks an `Origin` value: scheme, host and port, as browsers write it.
 fn origin(text: &str) -> Result<(), &'static str> {
     if text.contains('*') || text == "null" {
@@ -297,44 +231,6 @@ fn origin(text: &str) -> Result<(), &'static str> {
     let form = "must be an origin without a path, such as \"https://app.example.com\"";
     let url = Url::parse(text).map_err(|_| form)?;
     if url.host().is_some() && url.origin().ascii_serialization() == text { Ok(()) } else { Err(form) }
-}
-
-fn metrics(table: Option<ConfigTable<'_>>, served: &[SocketAddr]) -> Option<SocketAddr> {
-    let default = METRICS.parse().ok();
-    let Some(mut table) = table else { return default };
-    let node = table.take("listen");
-    table.finish();
-    let Some(node) = node else { return default };
-    if node.as_str() == Some("") {
-        return None;
-    }
-    let address = address(&node)?;
-    if !address.ip().is_loopback() {
-        node.problem("metrics are served without a credential, on loopback addresses only; write 127.0.0.1 or [::1]");
-    }
-    if address.port() != 0 && served.contains(&address) {
-        node.problem("is an address of [server] listen too; choose another port");
-    }
-    Some(address)
-}
-
-fn console(table: Option<ConfigTable<'_>>, served: &[SocketAddr], metrics: Option<SocketAddr>) -> ConsoleSettings {
-    let default = ConsoleSettings { listen: CONSOLE.parse().ok(), chosen: false };
-    let Some(mut table) = table else { return default };
-    let node = table.take("listen");
-    table.finish();
-    let Some(node) = node else { return default };
-    if node.as_str() == Some("") {
-        return ConsoleSettings { listen: None, chosen: true };
-    }
-    let Some(address) = address(&node) else { return default };
-    if !address.ip().is_loopback() {
-        node.problem("the console is served on loopback addresses only; write 127.0.0.1 or [::1]");
-    }
-    if address.port() != 0 && (served.contains(&address) || metrics == Some(address)) {
-        node.problem("is an address of another listener too; choose another port");
-    }
-    ConsoleSettings { listen: Some(address), chosen: true }
 }
 
 fn admin(table: &mut ConfigTable<'_>) -> AdminSettings {

@@ -26,6 +26,7 @@ mod audit;
 mod auth;
 mod build;
 mod canonical;
+mod certificates;
 mod command;
 mod consent;
 mod container;
@@ -44,9 +45,11 @@ mod host_command;
 mod issuers;
 mod keys;
 mod limits;
+mod listeners;
 mod managers;
 mod merge;
 mod model;
+mod network;
 mod notify;
 mod observed;
 mod places;
@@ -68,8 +71,9 @@ mod words;
 
 pub use self::address::is_public;
 pub use self::audit::{AuditSettings, OnFailure};
-pub use self::auth::{AuthKind, ResourceParameter, UpstreamAuth};
-pub use self::build::{MIN_TOKEN_LENGTH, is_caller_name};
+pub use self::auth::{AuthKind, ResourceParameter, UpstreamAuth, UpstreamCertificates};
+pub use self::build::is_caller_name;
+pub use self::certificates::CertificateFiles;
 pub use self::command::{UNPINNED, unversioned_package, with_version};
 pub use self::consent::{ApprovalSettings, OperatorAccess};
 #[cfg(target_os = "linux")]
@@ -81,12 +85,14 @@ pub use self::folder::NAME as CONF_D;
 pub use self::host_command::HostCommand;
 pub use self::issuers::{IssuerSettings, JwtSettings};
 pub use self::limits::Limits;
+pub use self::listeners::MIN_TOKEN_LENGTH;
 pub use self::managers::{is_same_place, known_directories, version_folders};
 pub use self::model::{
     AdminSettings, ClientAuth, CompletionScope, Config, Confinement, EraChoice, FilterSettings, HttpTransport,
     InstanceScope, LogFormatSetting, LoggingSettings, Profile, ServerSettings, ShownHints, StartMode, UpstreamSettings,
     UpstreamTarget, UriExposure,
 };
+pub use self::network::PeerNetwork;
 pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
 pub use self::places::{ConfigLocation, SYSTEM, environment, is_program, locate, preflight, state_dir, user_file};
 pub use self::problem::{ConfigProblem, ConfigProblems, ConfigWarning};

@@ -16,12 +16,14 @@ use crate::policy::{ChangePolicy, PolicySpec, UpstreamTrust};
 
 use super::address::is_loopback;
 use super::audit::AuditSettings;
-use super::auth::UpstreamAuth;
+use super::auth::{UpstreamAuth, UpstreamCertificates};
+use super::certificates::CertificateFiles;
 use super::consent::ApprovalSettings;
 use super::expand::VariableText;
 use super::issuers::JwtSettings;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
+use super::network::PeerNetwork;
 use super::proxy::ProxySettings;
 use super::secret::{Secret, is_secret_name};
 
@@ -36,8 +38,7 @@ pub struct Config {
     /// The files of `conf.d` that were merged with it, in their order.
     pub also: Vec<PathBuf>,
     pub server: ServerSettings,
-    /// The address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: MetricsSettings,
     pub console: ConsoleSettings,
     pub admin: AdminSettings,
     pub stdio: StdioSettings,
@@ -72,19 +73,30 @@ pub struct SecretSettings {
     pub key: Option<Secret>,
 }
 
+/// The `[metrics]` table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// The address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
+    pub listen: Option<SocketAddr>,
+    /// The bearer token that `/metrics` needs; always set off loopback.
+    pub token: Option<Secret>,
+}
+
 /// The `[console]` table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConsoleSettings {
     /// The address of the pages; `None` switches them off.
     pub listen: Option<SocketAddr>,
     /// True if the operator wrote the address, so that headend tries no other.
     pub chosen: bool,
+    /// `Host` values of a proxy in front of it, which are origins of its pages too.
+    pub allowed_hosts: Vec<String>,
 }
 
 // Without `chosen`: the default address is an equal console, whether it is written or not.
 impl PartialEq for ConsoleSettings {
     fn eq(&self, other: &Self) -> bool {
-        self.listen == other.listen
+        self.listen == other.listen && self.allowed_hosts == other.allowed_hosts
     }
 }
 
@@ -92,7 +104,7 @@ impl PartialEq for ConsoleSettings {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ServerSettings {
-    /// The listen addresses. Loopback only: this release has no TLS of its own.
+    /// The listen addresses. Off loopback they need TLS or trusted proxies.
     pub listen: Vec<SocketAddr>,
     /// The path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
     pub endpoint: String,
@@ -111,6 +123,11 @@ pub struct ServerSettings {
     pub limits: Limits,
     /// The time that calls in flight have to end at shutdown.
     pub drain_timeout: Duration,
+    /// Peers that may connect off loopback without TLS, and whose headers name the client's address.
+    pub trusted_proxies: Vec<PeerNetwork>,
+    /// The certificates of the listeners; with one, every address of `listen` speaks TLS.
+    #[serde(skip)]
+    pub tls: Vec<CertificateFiles>,
 }
 
 /// The authentication of clients over HTTP.
@@ -188,6 +205,8 @@ pub struct UpstreamSettings {
     /// The login of the gateway at a server behind a URL.
     #[serde(skip)]
     pub auth: Option<UpstreamAuth>,
+    #[serde(skip)]
+    pub certificates: UpstreamCertificates,
     /// The proxy on the way to a server behind a URL and to its authorization servers. No part of
     /// the launch.
     #[serde(skip)]

@@ -66,6 +66,7 @@ pub fn diff(old: &Config, new: &Config) -> ReloadPlan {
             // connection its proxy, and another account may see another server.
             Some(before)
                 if before.auth != upstream.auth
+                    || before.certificates != upstream.certificates
                     || before.proxy != upstream.proxy
                     || before.max_inventory != upstream.max_inventory
                     || before.surroundings != upstream.surroundings =>
@@ -126,8 +127,12 @@ settings! {
     "server.allowed-origins" is live in server.allowed_origins;
     "server.auth" is live in server.auth;
     "server.drain-timeout" is live in server.drain_timeout;
-    "metrics.listen" is fixed in metrics;
+    "server.trusted-proxies" is live in server.trusted_proxies;
+    "server.tls" is live in server.tls;
+    "metrics.listen" is fixed in metrics.listen;
+    "metrics.token" is live in metrics.token;
     "console.listen" is fixed in console.listen;
+    "console.allowed-hosts" is fixed in console.allowed_hosts;
     "admin.socket" is fixed in admin.socket;
     "admin.group" is fixed in admin.group;
     "admin.users" is live in admin.users;
@@ -148,10 +153,15 @@ settings! {
 fn changed_keys(old: &Config, new: &Config) -> (Vec<String>, Vec<String>) {
     let changed = SETTINGS.iter().filter(|setting| (setting.differs)(old, new));
     let (live, fixed): (Vec<_>, Vec<_>) = changed.partition(|setting| setting.is_live);
-    let [mut live, fixed] = [live, fixed].map(|some| some.iter().map(|one| one.key.to_owned()).collect::<Vec<_>>());
+    let [mut live, mut fixed] = [live, fixed].map(|some| some.iter().map(|one| one.key.to_owned()).collect::<Vec<_>>());
     let is_auth = |key: &String| key == "server.auth";
     if old.server.jwt != new.server.jwt && !live.iter().any(is_auth) {
         live.push("server.auth".to_owned());
+    }
+    // A listener begins or ceases to speak TLS when it is opened.
+    if old.server.tls.is_empty() != new.server.tls.is_empty() {
+        live.retain(|key| key != "server.tls");
+        fixed.push("server.tls".to_owned());
     }
     let (before, after) = (old.server.limits.shown(), new.server.limits.shown());
     let limits = before.iter().filter(|(key, value)| after.get(*key) != Some(value));

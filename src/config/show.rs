@@ -29,8 +29,15 @@ pub fn render(config: &Config) -> String {
     authentication(&mut out, &config.server);
     config.policy.scopes.iter().for_each(|one| scope(&mut out, one));
     section(&mut out, "server.limits", &config.server.limits.shown());
-    section(&mut out, "metrics", &listen(config.metrics));
-    section(&mut out, "console", &listen(config.console.listen));
+    config.server.tls.iter().for_each(|one| section(&mut out, "[server.tls]", &table(one)));
+    let mut metrics = listen(config.metrics.listen);
+    if config.metrics.token.is_some() {
+        set(&mut metrics, "token", REDACTED);
+    }
+    section(&mut out, "metrics", &metrics);
+    let mut console = listen(config.console.listen);
+    set(&mut console, "allowed-hosts", config.console.allowed_hosts.clone());
+    section(&mut out, "console", &console);
     section(&mut out, "admin", &table(&config.admin));
     section(&mut out, "stdio", &config.stdio.shown());
     section(&mut out, "naming", &config.naming.shown());
@@ -211,6 +218,10 @@ fn upstream(out: &mut String, upstream: &UpstreamSettings, enabled: bool) {
     }
     upstream.elicit.hosts.iter().for_each(|hosts| set(&mut shown, "elicit-hosts", texts(hosts)));
     set(&mut shown, "elicit-secrets", upstream.elicit.secrets);
+    // Those of `auth` are shown there.
+    if upstream.auth.as_ref().is_none_or(|auth| auth.ca.is_none() && auth.client_certificate.is_none()) {
+        shown.extend(table(&upstream.certificates));
+    }
     let header = format!("upstreams.{}", upstream.name);
     section(out, &header, &shown);
     for lack in upstream.lacks.iter().filter(|_| enabled) {

@@ -57,7 +57,7 @@ fn an_empty_file_has_the_defaults_and_two_warnings() {
     assert_eq!(config.server.endpoint, "/mcp");
     assert_eq!(config.server.auth, ClientAuth::Token { tokens: Vec::new() });
     assert_eq!(config.server.drain_timeout, Duration::from_secs(25));
-    assert_eq!(config.metrics, Some("127.0.0.1:9627".parse().unwrap()));
+    assert_eq!(config.metrics.listen, Some("127.0.0.1:9627".parse().unwrap()));
     assert_eq!(config.naming, NamingSettings { uris: UriExposure::Keep });
     assert_eq!(config.audit, AuditSettings::default());
     assert_eq!((config.policy.default, config.policy_stated), (RuleEffect::Ask, false));

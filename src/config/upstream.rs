@@ -13,7 +13,7 @@ use crate::mcp::input::Roots;
 use crate::policy::{ChangePolicy, OperatorHints, UpstreamTrust};
 
 use super::address::is_loopback;
-use super::auth::{self, UpstreamAuth};
+use super::auth::{self, UpstreamAuth, UpstreamCertificates};
 use super::command::command;
 use super::expand::VariableText;
 use super::file::{ConfigNode, ConfigTable};
@@ -120,6 +120,7 @@ fn one(
     let target = target(&mut table, &mut lacks);
     let http = matches!(target, Some(UpstreamTarget::Http { .. }));
     let auth = login(&mut table, target.as_ref(), &mut lacks);
+    let certificates = UpstreamCertificates::read(&mut table, http, auth.as_ref(), &mut lacks);
     let proxy = proxy(&mut table, target.as_ref(), &mut lacks);
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
     let call_max = call_max(&mut table, call_timeout);
@@ -158,6 +159,7 @@ fn one(
         resources: filter(&mut table, "resources", false),
         target: target.unwrap_or(placeholder),
         auth,
+        certificates,
         proxy,
         expand,
         expanded: lacks.expanded,

@@ -7,14 +7,15 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::config::{ClientAuth, Config, MAX_HEADER_FIELD};
+use crate::config::{ClientAuth, Config};
 use crate::daemon::access::SocketUsers;
 use crate::daemon::client_access::{end_access, session_limits};
 use crate::daemon::doors::{GatewayListeners, room};
 use crate::daemon::gateway::{GatewayStartError, RunningGateway};
+use crate::daemon::listen::{metrics_credentials, pages_guard};
 use crate::listener::address::CredentialFailures;
 use crate::listener::credentials::Credentials;
-use crate::listener::guard::HeadGuard;
+use crate::listener::tls::{self, ServedCertificate, ServedCertificates};
 use crate::policy::Caller;
 use crate::serve::front::ListenerSettings;
 use crate::telemetry::logs;
@@ -30,6 +31,9 @@ pub(super) struct ReloadPreparation {
     tokens: Option<TokenCallers>,
     /// Token of the console; `None` without a console or a store.
     console_token: Option<String>,
+    /// Certificates of the listeners, and the reasons why some of them are those of before; `None`
+    /// if the listeners keep all of theirs.
+    certificates: Option<(Vec<ServedCertificate>, Vec<String>)>,
 }
 
 impl RunningGateway {
@@ -49,10 +53,14 @@ impl RunningGateway {
         if let Some(live) = &self.client_tokens {
             live.limit_failures(&failures);
         }
+        let (served, _) = tls::renew(&config.server.tls, &[]).map_err(GatewayStartError::Config)?;
+        self.show_certificates(&served);
+        let certificates = (!served.is_empty()).then(|| ServedCertificates::new(served));
         Ok(self.doors.get_or_init(|| GatewayListeners {
             credentials: Arc::new(ArcSwap::from_pointee(credentials)),
             failures,
             fronts: Mutex::default(),
+            certificates,
             pages: OnceLock::new(),
             own_token,
         }))
@@ -93,7 +101,28 @@ impl RunningGateway {
             (Some(_), Some(store)) => Some(store.console_token().map_err(|error| error.to_string())?),
             _ => None,
         };
-        Ok(ReloadPreparation { access: SocketUsers::of(&config.admin)?, tokens, console_token })
+        let served = self.doors.get().and_then(|doors| doors.certificates.as_ref());
+        let certificates = served.filter(|_| !config.server.tls.is_empty());
+        let certificates = certificates.map(|served| tls::renew(&config.server.tls, &served.current())).transpose()?;
+        Ok(ReloadPreparation { access: SocketUsers::of(&config.admin)?, tokens, console_token, certificates })
+    }
+
+    /// Puts certificates in force for new connections. Logs and counts those that stay because
+    /// their successor cannot be used.
+    fn replace_certificates(&self, doors: &GatewayListeners, renewed: Vec<ServedCertificate>, faults: &[String]) {
+        let Some(served) = &doors.certificates else { return };
+        for fault in faults {
+            tracing::warn!(fault = %fault, "a changed certificate cannot be used, the one before stays in force");
+        }
+        self.service.metrics.certificates_refused(faults.len());
+        self.show_certificates(&renewed);
+        served.replace(renewed);
+    }
+
+    /// Shows when certificates expire on the metrics page.
+    fn show_certificates(&self, served: &[ServedCertificate]) {
+        let files: Vec<_> = served.iter().map(|one| (one.path.display().to_string(), one.expiry)).collect();
+        self.service.metrics.certificates(files.iter().map(|(file, expiry)| (file.as_str(), *expiry)));
     }
 
     /// Applies the settings of the snapshot's configuration that live outside the snapshot. Ends
@@ -124,6 +153,9 @@ impl RunningGateway {
                 self.sessions.end_withdrawn();
             }
             self.set_terms(doors, before, &config);
+            if let Some((renewed, faults)) = ready.certificates {
+                self.replace_certificates(doors, renewed, &faults);
+            }
         }
         if let Some(live) = &self.client_tokens
             && let Err(error) = live.refresh().await
@@ -153,21 +185,21 @@ impl RunningGateway {
         if old.limits.auth_failures != new.limits.auth_failures || many.0 != many.1 {
             doors.failures.store(Arc::new(CredentialFailures::new(&new.limits, many.1)));
         }
-        let same = (&old.limits, &old.allowed_hosts, &old.allowed_origins)
-            == (&new.limits, &new.allowed_hosts, &new.allowed_origins);
+        if let Some((_, served)) = doors.pages.get() {
+            served.credentials.store(Arc::new(metrics_credentials(config, &self.service.giving_up)));
+        }
+        let same = (&old.limits, &old.allowed_hosts, &old.allowed_origins, &old.trusted_proxies)
+            == (&new.limits, &new.allowed_hosts, &new.allowed_origins, &new.trusted_proxies);
         let fronts = doors.fronts.lock();
         if same && before.upstreams.len() == config.upstreams.len() {
             return;
         }
         if let Some((local, served)) = doors.pages.get() {
-            served.guard.store(Arc::new(HeadGuard::new(
-                *local,
-                &new.allowed_hosts,
-                &new.allowed_origins,
-                MAX_HEADER_FIELD,
-            )));
+            served.guard.store(Arc::new(pages_guard(*local, new, served.tls.is_some())));
         }
         let limits = room(config, fronts.len()).fit(&new.limits);
-        fronts.iter().for_each(|front| front.set_terms(ListenerSettings::new(front.local, new, limits.clone())));
+        for front in fronts.iter() {
+            front.set_terms(ListenerSettings::new(front.local, new, limits.clone(), front.tls.is_some()));
+        }
     }
 }

@@ -105,7 +105,7 @@ impl Gateway {
         Surroundings::of(environment.clone()).enter();
         let opened = block_on(cli::serve::open_on_stage(&config));
         let (daemon, addresses) = opened.unwrap_or_else(|(code, why)| panic!("exit {code}: {why}"));
-        let address = addresses.endpoints[0].strip_prefix("http://").unwrap().split('/').next().unwrap();
+        let address = addresses.endpoints[0].split_once("://").unwrap().1.split('/').next().unwrap();
         let address: SocketAddr = address.parse().unwrap();
         let console = addresses.console.as_ref().map(|base| base.strip_prefix("http://").unwrap());
         let console = console.map(|address| address.trim_end_matches('/').parse().unwrap());

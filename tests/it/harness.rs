@@ -211,7 +211,7 @@ fn wait_ready<T>(child: &mut Child, stdout: &Lines, ready: impl Fn(&[String]) ->
 /// Parses `listening http://ADDRESS/mcp [metrics http://ADDRESS/metrics]`.
 fn listening(line: &str) -> Option<(SocketAddr, Option<SocketAddr>)> {
     let words: Vec<&str> = line.strip_prefix("listening ")?.split_whitespace().collect();
-    let address = |url: &str| url.strip_prefix("http://")?.split('/').next()?.parse().ok();
+    let address = |url: &str| url.split_once("://")?.1.split('/').next()?.parse().ok();
     let metrics = words.iter().position(|word| *word == "metrics").and_then(|at| address(words.get(at + 1)?));
     Some((address(words.first()?)?, metrics))
 }

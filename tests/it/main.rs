@@ -81,6 +81,7 @@ mod steps;
 mod surroundings;
 mod terminal;
 mod tidy;
+mod tls;
 mod units;
 mod upgrade;
 mod upstream;

@@ -43,6 +43,7 @@ mod reload;
 mod requests;
 mod resume;
 mod revive;
+mod routes;
 mod rules;
 mod sessions;
 mod slips;

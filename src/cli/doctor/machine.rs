@@ -236,7 +236,7 @@ pub(super) fn check_state(common: &CommonOptions, found: &mut DoctorFindings) ->
 /// Adds findings about the addresses on which `serve` would listen.
 pub(super) fn check_ports(config: &Config, found: &mut DoctorFindings) {
     let own = config.server.listen.iter().map(|address| (SERVER, *address));
-    let metrics = config.metrics.map(|address| (METRICS, address));
+    let metrics = config.metrics.listen.map(|address| (METRICS, address));
     // If the console's address is not configured, another port is chosen when it is taken.
     let console = config.console.listen.filter(|_| config.console.chosen).map(|address| (CONSOLE, address));
     for (key, address) in own.chain(metrics).chain(console).filter(|(_, address)| address.port() != 0) {

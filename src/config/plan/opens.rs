@@ -215,6 +215,11 @@ fn compare_access(old: &Config, new: &Config, opens: &mut Vec<String>) {
     ] {
         opens.extend(is.iter().filter(|one| !was.contains(one)).map(|one| format!("{what} {one}")));
     }
+    let trusted = new.server.trusted_proxies.iter().filter(|one| !old.server.trusted_proxies.contains(one));
+    opens.extend(trusted.map(|one| format!("the proxy {one}")));
+    if old.metrics.token.is_some() && new.metrics.token.is_none() {
+        opens.push("no token is needed for metrics".to_owned());
+    }
 }
 
 /// Returns a phrase for each setting of an upstream that is looser.

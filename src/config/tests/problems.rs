@@ -48,7 +48,45 @@ fn what_is_no_toml_is_told_with_its_line() {
 #[test]
 fn the_server_is_checked() {
     let rows: &[Row] = &[
-        ("no TLS", "[server]\nlisten=[\"0.0.0.0:8080\"]\n", "t:2: server.listen[0]: this release serves plain HTTP"),
+        (
+            "no TLS",
+            "[server]\nlisten=[\"0.0.0.0:8080\"]\n",
+            "t:2: server.listen[0]: plain HTTP is possible on loopback",
+        ),
+        (
+            "no auth in spite of a proxy",
+            "[server]\nlisten=[\"0.0.0.0:8080\"]\ntrusted-proxies=[\"10.0.0.7\"]\n[server.auth]\nmode=\"none\"\n",
+            "server.listen[0]: mode \"none\" is possible on loopback",
+        ),
+        (
+            "a proxy by name",
+            "[server]\ntrusted-proxies=[\"nginx\"]\n",
+            "trusted-proxies[0]: must be an address or a network",
+        ),
+        ("any proxy", "[server]\ntrusted-proxies=[\"::/0\"]\n", "trusted-proxies[0]: would trust every address"),
+        ("no key", "[[server.tls]]\ncertificate=\"/c\"\n", "t:1: server.tls[0]: needs `certificate` and `key`"),
+        (
+            "a relative key",
+            "[[server.tls]]\ncertificate=\"/c\"\nkey=\"k\"\n",
+            "server.tls[0].key: must be an absolute path",
+        ),
+        (
+            "a certificate twice",
+            "[[server.tls]]\ncertificate=\"/c\"\nkey=\"/k\"\n[[server.tls]]\ncertificate=\"/c\"\nkey=\"/l\"\n",
+            "server.tls[1]: /c stands here twice",
+        ),
+        (
+            "metrics without a token",
+            "[metrics]\nlisten=\"0.0.0.0:1\"\n[[server.tls]]\ncertificate=\"/c\"\nkey=\"/k\"\n",
+            "metrics.listen: off loopback, metrics need `token`",
+        ),
+        (
+            "metrics without TLS",
+            "[metrics]\nlisten=\"0.0.0.0:1\"\ntoken=\"0123456789abcdef\"\n",
+            "metrics.listen: off loopback, metrics need `token`",
+        ),
+        ("a short token of the metrics", "[metrics]\ntoken=\"short\"\n", "metrics.token: a token must be at least 16"),
+        ("any host of the console", "[console]\nallowed-hosts=[\"*\"]\n", "console.allowed-hosts[0]: must be one host"),
         (
             "no auth",
             "[server]\nlisten=[\"0.0.0.0:8080\"]\n[server.auth]\nmode=\"none\"\n",
@@ -114,11 +152,7 @@ fn the_server_is_checked() {
         ("any origin", "[server]\nallowed-origins=[\"*\"]\n", "must be one origin"),
         ("null origin", "[server]\nallowed-origins=[\"null\"]\n", "must be one origin"),
         ("an origin with a path", "[server]\nallowed-origins=[\"https://a/\"]\n", "must be an origin without a path"),
-        (
-            "metrics for all",
-            "[metrics]\nlisten=\"0.0.0.0:9\"\n",
-            "metrics.listen: metrics are served without a credential",
-        ),
+        ("metrics for all", "[metrics]\nlisten=\"0.0.0.0:9\"\n", "metrics.listen: off loopback, metrics need `token`"),
         ("metrics at home", "[metrics]\nlisten=\"127.0.0.1:8627\"\n", "is an address of [server] listen too"),
         ("a relative socket", "[admin]\nsocket=\"x\"\n", "admin.socket: must be an absolute path"),
         (

@@ -103,7 +103,7 @@ impl Service {
     pub fn own(&self) -> OwnListeners {
         let snapshot = self.snapshots.load();
         let config = &snapshot.config;
-        let listens = config.server.listen.iter().chain(&config.metrics).chain(&config.console.listen);
+        let listens = config.server.listen.iter().chain(&config.metrics.listen).chain(&config.console.listen);
         let mut ports: Vec<u16> = listens.map(std::net::SocketAddr::port).collect();
         ports.extend(self.ports.get().into_iter().flatten());
         OwnListeners { ports, names: config.server.allowed_hosts.clone() }

@@ -26,6 +26,7 @@ use crate::listener::challenge::challenge_for_scopes;
 use crate::listener::credentials::CallerAccess;
 use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
+use crate::listener::routes::ENDPOINT;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::kinds::InputKinds;
@@ -114,6 +115,11 @@ async fn admit(
     seat: &HttpConnection,
 ) -> Result<EndpointRoute, Box<HttpReply>> {
     front.terms.load().guard.admit(head)?;
+    if !seat.is_for(&head.headers) {
+        // A browser may send requests for other names of the certificate on one connection.
+        let text = "this connection was opened for another host";
+        return Err(Box::new(reply::refusal(StatusCode::MISDIRECTED_REQUEST, text)));
+    }
     let path = head.uri.path();
     if let Some(response) = front.metadata(head) {
         return Err(response);
@@ -127,9 +133,8 @@ async fn admit(
         return Ok(EndpointRoute::LegacySse { path, caller });
     }
     let profile = front.profile_at(&front.endpoint, path).ok_or_else(not_found)?;
-    let known = [HttpMethod::POST, HttpMethod::GET, HttpMethod::DELETE];
-    if !known.contains(&head.method) {
-        return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
+    if !ENDPOINT.has(&head.method) {
+        return Err(Box::new(reply::method_not_allowed(ENDPOINT.methods)));
     }
     let caller = front.authenticate(head, profile.as_deref(), seat).await?;
     front.admit_to_profile(profile.as_deref(), &caller)?;

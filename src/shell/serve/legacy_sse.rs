@@ -25,6 +25,7 @@ use crate::listener::body::ReplyBody;
 use crate::listener::credentials::CallerAccess;
 use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::listener::reply;
+use crate::listener::routes::{SSE_MESSAGES, SSE_STREAM};
 use crate::mcp::version::Revision;
 use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::lines::{self, LineClient};
@@ -73,11 +74,11 @@ impl LegacySsePath {
     /// # Errors
     /// 405 for any method but the path's own.
     pub(crate) fn admit(&self, method: &HttpMethod) -> Result<(), Box<HttpReply>> {
-        let (own, allow) = match self {
-            Self::Stream { .. } => (HttpMethod::GET, "GET"),
-            Self::Messages => (HttpMethod::POST, "POST"),
+        let route = match self {
+            Self::Stream { .. } => SSE_STREAM,
+            Self::Messages => SSE_MESSAGES,
         };
-        if *method == own { Ok(()) } else { Err(Box::new(reply::method_not_allowed(allow))) }
+        if route.has(method) { Ok(()) } else { Err(Box::new(reply::method_not_allowed(route.methods))) }
     }
 }
 
