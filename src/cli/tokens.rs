@@ -7,11 +7,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::exit::{NO, SOFTWARE, USAGE};
-use super::operator::OperatorClient;
-use super::options::CommonOptions;
-use super::output::{CommandFailure, print, print_json};
-use super::screen::{Column, Screen};
-use super::source;
+use crate::cli::reach::operator::OperatorClient;
+use crate::cli::reach::source;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, print, print_json};
+use crate::cli::words::screen::{Column, Screen};
 use crate::config::{MIN_TOKEN_LENGTH, parse_duration};
 use crate::daemon::local_time::local_minute;
 use crate::daemon::tokens::has_token;

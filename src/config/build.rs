@@ -9,16 +9,20 @@ use crate::policy::LOCAL;
 
 use super::audit::AuditSettings;
 use super::consent::ApprovalSettings;
-use super::file::{ConfigNode, ConfigTable};
-use super::issuers::{self, AuthMode, JwtSettings};
 use super::keys::read_whole;
 use super::limits::Limits;
 use super::listeners::{self, MIN_TOKEN_LENGTH};
 use super::model::{
     AdminSettings, ClientAuth, Config, LoggingSettings, NamingSettings, SecretSettings, ServerSettings, StdioSettings,
 };
-use super::secret::{self, Secret};
-use super::{profile, rules, surroundings, upstream};
+use super::{profile, upstream};
+use crate::machine::surroundings;
+use crate::rule_tables::rules;
+use crate::source::file::{ConfigNode, ConfigTable};
+use crate::source::secret;
+use crate::source::secret::Secret;
+use crate::values::issuers;
+use crate::values::issuers::{AuthMode, JwtSettings};
 
 /// The message for a key whose behaviour this release lacks.
 pub(super) const NOT_YET: &str = "is not available in this release";

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::policy::consent::hold::MAX_HELD;
 use crate::policy::{Caller, Policy};
 
-use super::file::{ConfigTable, patterns};
 use super::keys::{keys, read_value, read_whole, shown_value};
 use super::notify::NotifySettings;
+use crate::source::file::{ConfigTable, patterns};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::certificates::{CertificateFiles, CertificateTexts};
-use super::file::{ConfigNode, ConfigTable};
 use super::model::{ClientAuth, ConsoleSettings, MetricsSettings, ServerSettings};
-use super::network::PeerNetwork;
-use super::secret::{self, Secret};
+use crate::source::file::{ConfigNode, ConfigTable};
+use crate::source::secret;
+use crate::source::secret::Secret;
+use crate::values::certificates::{CertificateFiles, CertificateTexts};
+use crate::values::network::PeerNetwork;
 
 /// The default of `[metrics] listen`.
 const METRICS: &str = "127.0.0.1:9627";

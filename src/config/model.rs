@@ -9,23 +9,23 @@ use serde::{Serialize, Serializer};
 use url::Url;
 
 use crate::catalog::name::UpstreamName;
-use crate::mcp::annotations::Hints;
-use crate::mcp::elicitation::ElicitationSettings;
-use crate::mcp::input::Roots;
+use crate::mcp::asking::elicitation::ElicitationSettings;
+use crate::mcp::asking::input::Roots;
+use crate::mcp::definition::annotations::Hints;
 use crate::policy::{ChangePolicy, PolicySpec, UpstreamTrust};
 
-use super::address::is_loopback;
 use super::audit::AuditSettings;
-use super::auth::{UpstreamAuth, UpstreamCertificates};
-use super::certificates::CertificateFiles;
 use super::consent::ApprovalSettings;
-use super::expand::VariableText;
-use super::issuers::JwtSettings;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
-use super::network::PeerNetwork;
-use super::proxy::ProxySettings;
-use super::secret::{Secret, is_secret_name};
+use crate::source::expand::VariableText;
+use crate::source::secret::{Secret, is_secret_name};
+use crate::values::address::is_loopback;
+use crate::values::auth::{UpstreamAuth, UpstreamCertificates};
+use crate::values::certificates::CertificateFiles;
+use crate::values::issuers::JwtSettings;
+use crate::values::network::PeerNetwork;
+use crate::values::proxy::ProxySettings;
 
 /// The range of `[stdio] reconnect-timeout`.
 const RECONNECT_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);

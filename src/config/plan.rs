@@ -6,7 +6,7 @@ use crate::catalog::name::UpstreamName;
 use crate::policy::LOCAL;
 
 use super::model::{ClientAuth, Config, Confinement, UpstreamSettings, UpstreamTarget};
-use super::seen::digest_of;
+use crate::source::seen::digest_of;
 
 mod opens;
 

@@ -3,12 +3,13 @@
 use crate::catalog::name::UpstreamName;
 use crate::policy::CallerPatterns;
 
-use super::canonical::{Separator, check_all};
-use super::file::{ConfigNode, ConfigTable, patterns};
-use super::filter::filter;
-use super::issuers::{self, JwtSettings};
 use super::model::{FilterSettings, Profile};
-use super::words::did_you_mean;
+use crate::rule_tables::canonical::{Separator, check_all};
+use crate::rule_tables::filter::filter;
+use crate::source::file::{ConfigNode, ConfigTable, patterns};
+use crate::source::words::did_you_mean;
+use crate::values::issuers;
+use crate::values::issuers::JwtSettings;
 
 /// Reads all profiles, in the order of the file.
 pub(super) fn all(

@@ -8,19 +8,19 @@ use serde::{Deserialize as _, Serialize};
 use toml::{Table, Value};
 use url::Url;
 
-use crate::mcp::annotations::Hints;
-use crate::mcp::input::Roots;
-use crate::policy::chain::RetentionBounds;
+use crate::mcp::asking::input::Roots;
+use crate::mcp::definition::annotations::Hints;
+use crate::policy::records::chain::RetentionBounds;
 use crate::policy::{PolicySpec, RuleSpec, ScopeSpec};
 use crate::wire::foreign;
 
 use super::audit::AuditSettings;
-use super::auth::UpstreamAuth;
 use super::consent::ApprovalSettings;
 use super::model::{Config, Profile, ServerSettings, UpstreamSettings, UpstreamTarget};
 use super::notify::{NotifyReceiver, NotifySettings};
-use super::secret::{REDACTED, Secret, is_secret_name, redact_command};
-use super::units;
+use crate::source::secret::{REDACTED, Secret, is_secret_name, redact_command};
+use crate::source::units;
+use crate::values::auth::UpstreamAuth;
 
 /// Renders every key with the value in force, in the order of the shipped example.
 pub fn render(config: &Config) -> String {

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::model::NamingSettings;
-use super::secret::Secret;
 use super::*;
 use crate::policy::RuleEffect;
+use crate::source::secret::Secret;
 
 mod examples;
 mod folder;

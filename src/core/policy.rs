@@ -20,42 +20,29 @@
 //! decisions of this module issue [`Permit`]s.
 
 pub mod consent;
+pub mod facts;
+pub mod records;
+mod rules;
 
 mod action;
-mod annotations;
-mod arguments;
 mod caller;
-pub mod chain;
 mod compiled;
-mod confirmed;
 mod decide;
 mod effect;
 mod evidence;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;
-pub mod habit;
 mod kind;
-pub mod likeness;
 mod limit;
 mod limiter;
 mod lint;
-mod pattern;
 mod permit;
 mod pin;
-mod problems;
-mod record;
-pub mod refusals;
-mod rule;
 mod spec;
-mod truth;
-mod uri;
 
 pub use self::action::{PolicyAction, ToolFacts};
-pub use self::annotations::{OperatorHints, UpstreamTrust};
-pub use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec};
 pub use self::caller::{Caller, CallerRights, Groups, LOCAL, MAX_SUBJECT_BYTES, RESERVED, Scopes};
 pub use self::compiled::{ItemRules, Policy, PolicyTable};
-pub use self::confirmed::{AskerListing, ConfirmedLaunches, ToolListing};
 pub use self::decide::{
     Decision, RuleMatch, asking_rule, decide, decide_again, decide_scope, is_still_allowed, matching_rules,
     needs_arguments,
@@ -70,14 +57,17 @@ pub use self::limit::{
 pub use self::limiter::{CallerLimiter, Limiter};
 pub use self::permit::Permit;
 pub use self::pin::{ChangePolicy, Pin, PinDecisionError, PinState};
-pub use self::problems::PolicyProblem;
-pub use self::record::{
+pub use self::spec::PolicySpec;
+pub use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
+pub use crate::mcp::definition::claims::{Claims, PinStatus};
+pub use crate::policy::facts::annotations::{OperatorHints, UpstreamTrust};
+pub use crate::policy::facts::confirmed::{AskerListing, ConfirmedLaunches, ToolListing};
+pub use crate::policy::records::record::{
     AuditEntry, AuditEvent, DecisionRecord, ListChange, ListChanges, MAX_SINGLE_CHANGES, OperatorAction, RecordRemoval,
 };
-pub use self::rule::{CallerPatterns, PatternField, RuleSpec, RuleSubject, ScopeSpec};
-pub use self::spec::PolicySpec;
-pub use crate::mcp::annotations::{Annotations, Hints, StatedHints};
-pub use crate::mcp::claims::{Claims, PinStatus};
+pub use crate::policy::rules::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec};
+pub use crate::policy::rules::problems::PolicyProblem;
+pub use crate::policy::rules::rule::{CallerPatterns, PatternField, RuleSpec, RuleSubject, ScopeSpec};
 pub use crate::wire::digest::Digest;
 
 #[cfg(test)]

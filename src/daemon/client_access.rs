@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::gateway::service::Service;
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::serve::sessions::{ClientSessions, SessionLimits};
 
 /// Withdraws the access of these callers. That ends their calls, streams and sessions, their open

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::console;
 use crate::daemon::access;
 use crate::listener::address::CredentialFailures;
-use crate::listener::credentials::Credentials;
+use crate::listener::callers::credentials::Credentials;
 use crate::listener::descriptors::DescriptorRoom;
 use crate::listener::tls::ServedCertificates;
 use crate::serve::front::ListenerState;

@@ -37,7 +37,7 @@ use crate::gateway::notify::NoticeSender;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, SupervisorHandle, SupervisorServices};
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::operator::OperatorService;
 use crate::operator::live::LiveBackend;
 use crate::policy::{AuditEntry, Caller, OperatorAction};

@@ -18,7 +18,7 @@ use crate::daemon::gateway::{GatewayStartError, RunningGateway};
 use crate::daemon::scrape::MetricsPage;
 use crate::gateway::client::STATELESS;
 use crate::gateway::condition::{GatewayFault, conditions};
-use crate::listener::credentials::Credentials;
+use crate::listener::callers::credentials::Credentials;
 use crate::listener::guard::HeadGuard;
 use crate::listener::lobby::Lobby;
 use crate::listener::tls::{H2, HTTP1, ServerTls};

@@ -14,7 +14,7 @@ use crate::daemon::doors::{GatewayListeners, room};
 use crate::daemon::gateway::{GatewayStartError, RunningGateway};
 use crate::daemon::listen::{metrics_credentials, pages_guard};
 use crate::listener::address::CredentialFailures;
-use crate::listener::credentials::Credentials;
+use crate::listener::callers::credentials::Credentials;
 use crate::listener::tls::{self, ServedCertificate, ServedCertificates};
 use crate::policy::Caller;
 use crate::serve::front::ListenerSettings;

@@ -14,7 +14,7 @@ use crate::config::{ClientAuth, Config};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::SupervisorOrder;
 use crate::listener::address::CredentialFailures;
-use crate::listener::stored_tokens::StoredTokens;
+use crate::listener::callers::stored_tokens::StoredTokens;
 use crate::operator::OperatorRefusal;
 use crate::serve::sessions::ClientSessions;
 use crate::store::db::{ClientToken, Db, DbError};

@@ -12,7 +12,7 @@ use super::tokens::TokensView;
 use super::views::{ApprovalsView, EndedReviewView, GrantsView, OperatorView, RevokedGrants};
 use super::{OperatorRefusal, Person, pins, tokens};
 use crate::base::local_time::local_minute;
-use crate::config::secret::Secret;
+use crate::config::source::secret::Secret;
 use crate::config::{self, OperatorAccess};
 use crate::policy::consent::GrantView;
 use crate::policy::{AuditEntry, OperatorAction};

@@ -8,7 +8,7 @@ use self::RequestEffect::{Act, Elsewhere, Look};
 use super::pins::{PinDecision, PinKind};
 use crate::login::authorize::LoginCallback;
 use crate::policy::{Digest, OperatorAction};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 pub(crate) use crate::store::approvals::OperatorAnswer;
 

@@ -16,7 +16,7 @@ use crate::daemon::admin::proof::PeerProof;
 use crate::daemon::admin::{build_status, operate};
 use crate::daemon::gateway::{ConfigLoader, ConfigSource, RunningGateway, StopTimes};
 use crate::gateway::condition::{GatewayFault, conditions};
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::policy::consent::{ApprovalSubject, CallDetails};
 use crate::policy::{ActionKind, ApprovalEvidence, AuditEvent, Caller, Digest, LOCAL, OperatorAction, StatedHints};
 use crate::store::approvals::OperatorAnswer;
@@ -24,8 +24,8 @@ use crate::store::audit::MAIN;
 use crate::store::directory::StateDir;
 use crate::store::seal::KeySource;
 use crate::wire::id::ClientId;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// A gateway with one upstream whose program does not exist, in a temporary directory.
 struct OperatorTestGateway {

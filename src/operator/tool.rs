@@ -7,11 +7,11 @@ use super::tools::{pin, why_withheld};
 use crate::catalog::merge::CatalogEntry;
 use crate::config::{ClientAuth, Config};
 use crate::gateway::service::Service;
+use crate::mcp::definition::weight;
 use crate::mcp::method::ItemList;
-use crate::mcp::weight;
 use crate::policy::{Annotations, Caller, ItemRules, Policy, RuleSubject};
 use crate::wire::foreign;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// A tool, as `headend tools NAME` shows it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -11,11 +11,11 @@ use crate::catalog::merge::{CatalogEntry, WithheldItem};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
-use crate::listener::credentials::CallerAccess;
-use crate::mcp::kinds::InputKinds;
+use crate::listener::callers::credentials::CallerAccess;
+use crate::mcp::asking::kinds::InputKinds;
+use crate::mcp::definition::weight;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
-use crate::mcp::weight;
 use crate::policy::{Caller, Policy, RuleSubject, StatedHints};
 
 /// Value of `pin` for a tool that is withheld for a reason other than its pin.

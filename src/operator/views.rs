@@ -13,7 +13,7 @@ use super::tool::ToolDetail;
 use super::tools::ToolsView;
 use super::upstreams::RestartedUpstream;
 use crate::policy::consent::{ApprovalView, BlockView, GrantView};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 pub(crate) use crate::store::approvals::AnswerOutcome;
 

@@ -21,25 +21,19 @@ macro_rules! passes_on {
 
 pub mod address;
 pub mod body;
-mod caller_access;
-pub mod challenge;
+pub mod callers;
 pub(crate) mod coded;
 pub mod connection;
-pub mod credentials;
 pub mod descriptors;
 pub(crate) mod forwarded;
 pub(crate) mod frames;
 pub mod guard;
 pub mod h2;
-pub mod issuer_keys;
-pub mod jwt;
 pub mod lobby;
 pub mod pace;
 pub mod pieces;
 pub mod press;
 pub mod reply;
 pub mod routes;
-pub mod stored_tokens;
 pub mod tls;
-mod validated;
 pub(crate) mod validity;

@@ -103,7 +103,7 @@ impl Gateway {
         let config = config.unwrap();
         let environment: Vec<_> = world.environment().into_iter().chain(more.iter().cloned()).collect();
         Surroundings::of(environment.clone()).enter();
-        let opened = block_on(cli::serve::open_on_stage(&config));
+        let opened = block_on(cli::service::serve::open_on_stage(&config));
         let (daemon, addresses) = opened.unwrap_or_else(|(code, why)| panic!("exit {code}: {why}"));
         let address = addresses.endpoints[0].split_once("://").unwrap().1.split('/').next().unwrap();
         let address: SocketAddr = address.parse().unwrap();

@@ -169,20 +169,6 @@ fn told_circles(imports: &Imports) -> String {
 
 /// Files that may lie side by side.
 const MAX_SIDE_BY_SIDE: usize = 20;
-/// Folders with more, and with how many at most.
-const CROWDED: &[(&str, usize)] = &[
-    ("src/cli", 36),
-    ("src/config", 44),
-    ("src/console", 23),
-    ("src/core/engine", 33),
-    ("src/core/mcp", 24),
-    ("src/core/policy", 29),
-    ("src/core/wire", 24),
-    ("src/shell/store", 23),
-    ("src/shell/store/sqlite", 22),
-    ("tests/it", 69),
-    ("tests/stage", 53),
-];
 
 #[test]
 fn folders_hold_few_files_side_by_side() {
@@ -192,9 +178,7 @@ fn folders_hold_few_files_side_by_side() {
         let folder = file.parent().unwrap().strip_prefix(root).unwrap().to_str().unwrap().to_owned();
         *number.entry(folder).or_default() += 1;
     }
-    let crowded = |folder: &str| CROWDED.iter().find(|(name, _)| *name == folder);
-    let most = |folder: &str| crowded(folder).map_or(MAX_SIDE_BY_SIDE, |(_, most)| *most);
-    number.retain(|folder, number| *number > most(folder));
+    number.retain(|_, number| *number > MAX_SIDE_BY_SIDE);
     assert!(number.is_empty(), "move files that belong together into a folder: {number:?}");
 }
 

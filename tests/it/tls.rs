@@ -19,9 +19,9 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::harness::{Gateway, GatewaySetup};
-use crate::process::{eventually, free_port, within};
-use crate::upstream::Fake;
+use crate::tools::harness::{Gateway, GatewaySetup};
+use crate::tools::process::{eventually, free_port, within};
+use crate::tools::upstream::Fake;
 
 /// Names of the two certificates.
 pub(crate) const NAME: &str = "gw.example";
@@ -54,7 +54,7 @@ impl TestAuthority {
     }
 
     /// Writes a certificate for these names and its key, one after the other.
-    fn write(&self, setup: &crate::harness::TestHome, file: &str, names: &[&str]) -> (PathBuf, PathBuf) {
+    fn write(&self, setup: &crate::tools::harness::TestHome, file: &str, names: &[&str]) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
@@ -169,7 +169,7 @@ fn calls_pass_over_each_version_and_protocol_under_the_name_of_the_certificate()
         assert!(challenged.headers.contains_key("www-authenticate"), "{challenged:?}");
     }
     // A client of plain HTTP gets nothing.
-    assert!(crate::http::get(address, "/mcp").is_err());
+    assert!(crate::tools::http::get(address, "/mcp").is_err());
 }
 
 #[test]

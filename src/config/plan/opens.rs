@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::audit::OnFailure;
 use crate::consent::ApprovalSettings;
-use crate::mcp::annotations::Hints;
-use crate::mcp::input::Roots;
+use crate::mcp::asking::input::Roots;
+use crate::mcp::definition::annotations::Hints;
 use crate::model::{ClientAuth, CompletionScope, Config, FilterSettings, UpstreamSettings};
 use crate::policy::{ChangePolicy, LimitSpec, PolicySpec, RuleEffect, RuleSpec, ScopeSpec, UpstreamTrust};
 

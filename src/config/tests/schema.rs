@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::examples::{examples, shipped};
 use super::{FULL, every, paths};
 use crate::build;
-use crate::file::{ParseContext, SourceText, with_root};
 use crate::plan::SETTINGS;
+use crate::source::file::{ParseContext, SourceText, with_root};
 
 /// Values that no other text of the tests has.
 const MORE: &str = r#"

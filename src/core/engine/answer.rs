@@ -7,8 +7,8 @@ use crate::mcp::meta::MetaError;
 use crate::mcp::version::Era;
 use crate::wire::code;
 use crate::wire::foreign;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::error_object;
-use crate::wire::raw::RawJson;
 
 /// The complete answer to a client's request: a result or an error object.
 #[derive(Clone, Debug)]

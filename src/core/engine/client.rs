@@ -21,8 +21,8 @@ use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::id::{ClientId, IdKey};
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{Message, Notification, Request, Response, error_object};
-use crate::wire::raw::RawJson;
 use crate::wire::start::MessageStart;
 
 pub mod asked;

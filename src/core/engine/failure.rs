@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::mcp::version::Revision;
 use crate::mcp::voice::REFUSAL;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message;
-use crate::wire::raw::RawJson;
 
 /// The reason why a call got no answer from its upstream, and whether the upstream may have
 /// executed it.
@@ -229,7 +229,7 @@ impl CallFailure {
 mod tests {
     use super::*;
     use crate::mcp::voice;
-    use crate::wire::raw::RawObject;
+    use crate::wire::json::raw::RawObject;
 
     #[test]
     fn a_refusal_tells_person_and_program_the_same() {

@@ -16,17 +16,17 @@ use serde_json::{Value, json};
 use crate::catalog::inventory::{Inventory, ListBounds};
 use crate::catalog::merge::{Catalog, ItemFilters, MergeSource, NamingRules, merge};
 use crate::catalog::name::UpstreamName;
-use crate::engine::ask::{DeclaredCapabilities, ServerRequest};
 use crate::engine::askers::{AskerRegistry, CallOrigin, ConductLesson};
 use crate::engine::call::{CallOutcome, CallProgress};
+use crate::engine::connection::ask::{DeclaredCapabilities, ServerRequest};
+use crate::engine::connection::turns::TurnGate;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::EraHint;
 use crate::engine::peer::{CallPort, Peer, PeerEvent, PeerOptions, PeerTimes};
 use crate::engine::route::{RouteError, params_object, route};
-use crate::engine::turns::TurnGate;
-use crate::mcp::input::Roots;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::input::Roots;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
@@ -36,9 +36,9 @@ use crate::policy::{
     PolicySpec, RuleEffect, RuleSpec, RuleSubject, decide,
 };
 use crate::wire::frame::JsonBounds;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::Notification;
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::RawJson;
 use crate::wire::unreadable::UnreadableBytes;
 
 /// An event of one call, as its client saw it.

@@ -10,7 +10,7 @@ use super::algorithm::SignatureAlgorithm;
 use super::refusal::TokenRefusal;
 use crate::wire::digest::Digest;
 use crate::wire::frame::{Frame, JsonBounds};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Most keys that are read; the rest of a larger set is ignored.
 const MAX_KEYS: usize = 64;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use url::Url;
 
 use super::terms::IssuerTerms;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The path under which the metadata of a resource lies; the path of the resource follows it.
 pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";

@@ -19,7 +19,7 @@ use super::refusal::TokenRefusal;
 use super::signature;
 use super::terms::{ANY_JWT, IssuerTerms, short_type};
 use crate::policy::{Caller, CallerRights, Groups, Scopes};
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::json::raw::{RawJson, RawObject, elements};
 
 /// Time by which the clocks of issuer and gateway may differ.
 pub const LEEWAY: Duration = Duration::from_secs(60);

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::caller::{Caller, CallerRights};
 use super::kind::ActionKind;
 use crate::catalog::merge::CatalogEntry;
-use crate::mcp::annotations::{Annotations, StatedHints};
-use crate::mcp::claims::Claims;
 use crate::mcp::client_name::ClientName;
+use crate::mcp::definition::annotations::{Annotations, StatedHints};
+use crate::mcp::definition::claims::Claims;
 use crate::wire::digest::Digest;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Facts about a tool that rules match besides its name. Other items have default facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE, RuleEffect};
 use super::kind::ActionKind;
 use super::limit::Limit;
 use super::lint;
-use super::pattern::{NamePattern, is_special};
-use super::problems::{PolicyProblem, PolicyProblems};
-use super::rule::{MatchedItem, PatternField, Rule, ScopeSpec};
 use super::spec::PolicySpec;
-use super::truth::Truth;
+use crate::policy::rules::pattern::{NamePattern, is_special};
+use crate::policy::rules::problems::{PolicyProblem, PolicyProblems};
+use crate::policy::rules::rule::{MatchedItem, PatternField, Rule, ScopeSpec};
+use crate::policy::rules::truth::Truth;
 
 /// Proof that an [`ItemRules`] or a [`Limiter`](super::limiter::Limiter) was made for a certain
 /// [`Policy`]: the address of an allocation that all three keep alive.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::action::PolicyAction;
-use super::arguments::CallArguments;
 use super::compiled::{ItemRules, Policy};
 use super::consent::GrantProof;
 use super::effect::RuleEffect;
@@ -12,10 +11,11 @@ use super::evidence::ApprovalEvidence;
 use super::kind::ActionKind;
 use super::limiter::{LimitRefusal, Limiter};
 use super::permit::Permit;
-use super::rule::{Rule, RuleSubject};
-use super::truth::Truth;
-use crate::mcp::annotations::Annotations;
+use crate::mcp::definition::annotations::Annotations;
 use crate::policy::caller::{Caller, Groups, Scopes};
+use crate::policy::rules::arguments::CallArguments;
+use crate::policy::rules::rule::{Rule, RuleSubject};
+use crate::policy::rules::truth::Truth;
 
 /// The decision about a call. The words of the variants are in the audit log, in metrics and in the
 /// output of commands.

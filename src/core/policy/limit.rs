@@ -26,9 +26,9 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::action::PolicyAction;
 use super::kind::ActionKind;
-use super::problems::PolicyProblems;
-use super::rule::{CallerPatterns, PatternField, PatternList, RuleTarget};
-use super::truth::Truth;
+use crate::policy::rules::problems::PolicyProblems;
+use crate::policy::rules::rule::{CallerPatterns, PatternField, PatternList, RuleTarget};
+use crate::policy::rules::truth::Truth;
 
 pub(super) mod buckets;
 pub(super) mod lease;
@@ -43,7 +43,7 @@ pub use self::meter::{StoredBucket, day_of};
 pub use self::rate::{Rate, RateUnit};
 pub use self::withdrawal::{LeaseBound, OverdrawnLimit};
 
-/// A limit as the operator wrote it. Lists as in [`RuleSpec`](crate::policy::rule::RuleSpec).
+/// A limit as the operator wrote it. Lists as in [`RuleSpec`](crate::policy::rules::rule::RuleSpec).
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LimitSpec {

@@ -4,14 +4,14 @@
 //!
 //! Each finding is certain; rules that are hard to compare are left alone.
 
-use super::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec, can_match};
 use super::effect::RuleEffect;
 use super::kind::ActionKind;
-use super::pattern::NamePattern;
-use super::problems::PolicyProblems;
-use super::rule::{KindSet, PatternList, Rule, RuleSpec, ScopeSpec};
 use super::spec::PolicySpec;
-use crate::mcp::annotations::Hints;
+use crate::mcp::definition::annotations::Hints;
+use crate::policy::rules::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec, can_match};
+use crate::policy::rules::pattern::NamePattern;
+use crate::policy::rules::problems::PolicyProblems;
+use crate::policy::rules::rule::{KindSet, PatternList, Rule, RuleSpec, ScopeSpec};
 
 /// Checks the rules of a policy that compiles, and adds their problems to `problems`.
 pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut PolicyProblems) {

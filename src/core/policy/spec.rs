@@ -2,7 +2,7 @@
 
 use super::effect::RuleEffect;
 use super::limit::LimitSpec;
-use super::rule::{RuleSpec, ScopeSpec};
+use crate::policy::rules::rule::{RuleSpec, ScopeSpec};
 
 /// The `[policy]` table as written, with the scopes of `[server.auth.scopes]`.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
 use crate::telemetry::metrics::MethodLabel;
 use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// A call's method, number and arrival, for metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]

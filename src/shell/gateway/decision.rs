@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
-use crate::engine::state::StateUse;
+use crate::engine::sealed::state::StateUse;
 use crate::gateway::decision::found::FoundItem;
 use crate::gateway::decision::gate::DiskGate;
 use crate::gateway::service::Service;
@@ -13,7 +13,7 @@ use crate::policy::consent::{ApprovalId, ApprovalSubject};
 use crate::policy::{ApprovalEvidence, Decision, DecisionRecord, Permit, PolicyAction, decide, decide_again};
 use crate::store::audit::RecordState;
 use crate::store::leases::limit_failure;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 pub mod dry_run;
 pub(crate) mod found;

@@ -22,20 +22,20 @@ use crate::gateway::keys::Keys;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::UnknownCallQueue;
+use crate::mcp::asking::elicitation::OwnListeners;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::elicitation::OwnListeners;
 use crate::mcp::method::ItemList;
 use crate::policy;
 use crate::policy::Caller;
 use crate::store::approvals::Approvals;
 use crate::store::audit::AuditLog;
+use crate::store::disk::presence::Presence;
 use crate::store::leases::Leases;
-use crate::store::presence::Presence;
 use crate::store::recent::RecentDecisions;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::call::parks::ParkedCalls;
 use crate::wire::code;
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 /// The state that all connections share.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use crate::catalog::merge::{Catalog, CatalogEntry, WithheldItem};
 use crate::catalog::page::{CursorKey, CursorScope, LIFE};
 use crate::catalog::view::{RenderedList, render};
 use crate::config::Config;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
 use crate::policy::{

@@ -17,7 +17,7 @@ use crate::gateway::decision::{CallContinuation, GatedPermit, RecordedRefusal};
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::gateway::watched::{MAX_WATCHED, WatchedResource};
-use crate::mcp::input::InputError;
+use crate::mcp::asking::input::InputError;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::policy::ActionKind;
@@ -27,7 +27,7 @@ use crate::upstream::session::lane::LaneRequest;
 use crate::upstream::subscriptions::{ResourceWatch, WatchFailure, WatchTarget};
 use crate::upstream::updates::{ResourceSubscriptions, UpdateStream};
 use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The reason why a resource is not watched.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::{ItemList, Method};
 use crate::policy::{ActionKind, Digest, PolicyAction};
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 /// Most calls in the queue; further calls are only counted.
 pub(super) const QUEUE: usize = 1024;

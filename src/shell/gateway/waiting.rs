@@ -27,20 +27,20 @@ use self::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, Wai
 use self::login::PendingLogin;
 use crate::base::clock;
 use crate::base::never::or_never;
-use crate::engine::ask::ClientAnswer;
 use crate::engine::call::CallProgress;
+use crate::engine::connection::ask::ClientAnswer;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::approval::{ApprovalQuestionKind, is_declined};
 use crate::gateway::answer::{RequestAnswer, refusal_answer};
 use crate::gateway::call::{ClientEvent, LATE, access_failure};
 use crate::gateway::client_requests::PendingRequest;
 use crate::gateway::service::Service;
-use crate::mcp::input::is_accepted;
+use crate::mcp::asking::input::is_accepted;
 use crate::policy::consent::ApprovalEnd;
 use crate::policy::consent::hold::{HoldEnd, HoldReminders};
 use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::encode_notification;
-use crate::wire::raw::RawJson;
 
 /// How long the repeated request of a modern client waits for its person on the page before the
 /// client is asked again.

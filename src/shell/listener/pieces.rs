@@ -5,8 +5,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::base::budget::{BudgetRoom, ByteBudget, COUNTED_FROM};
 use crate::engine::answer::RequestAnswer;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{encode_error, encode_result, error_head, result_head};
-use crate::wire::raw::RawJson;
 use crate::wire::sse;
 
 use std::sync::Arc;

@@ -9,11 +9,11 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::engine::answer::RequestAnswer;
 use crate::listener::body::ReplyBody;
-use crate::listener::challenge::NeededScopes;
+use crate::listener::callers::challenge::NeededScopes;
 use crate::listener::pieces::MessageSlices;
 use crate::wire::code;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{encode_error, error_object};
-use crate::wire::raw::RawJson;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

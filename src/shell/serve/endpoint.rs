@@ -22,14 +22,14 @@ use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::body::ReplyBody;
-use crate::listener::challenge::challenge_for_scopes;
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::challenge::challenge_for_scopes;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
 use crate::listener::routes::ENDPOINT;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::kinds::InputKinds;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
@@ -44,8 +44,8 @@ use crate::serve::sessions::{ClientSession, MissingSession};
 use crate::wire::code;
 use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Message, Request};
-use crate::wire::raw::RawJson;
 
 mod subscription;
 

@@ -13,8 +13,8 @@ use crate::gateway::service::Service;
 use crate::mcp::log::write_for_client;
 use crate::mcp::method::ItemList;
 use crate::mcp::notice::NoticeKind;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::encode_notification;
-use crate::wire::raw::RawJson;
 
 /// Waits for the next notification from an upstream for a legacy client that belongs to none of its
 /// calls: a log message at the level the client has set, or the end of a visit to a page.

@@ -23,7 +23,7 @@ use crate::gateway::service::Service;
 use crate::identity::resource::WELL_KNOWN;
 use crate::listener::address::{CredentialFailures, Network};
 use crate::listener::body::ReplyBody;
-use crate::listener::credentials::{CallerAccess, Credentials, Unauthenticated};
+use crate::listener::callers::credentials::{CallerAccess, Credentials, Unauthenticated};
 use crate::listener::forwarded;
 use crate::listener::guard::{HeadGuard, is_direct};
 use crate::listener::lobby::{ConnectionAdmission, Lobby, LobbyLimits};

@@ -22,7 +22,7 @@ use crate::engine::client::heard::ClientInput;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client::quota::{QuotaKind, QuotaSlot};
 use crate::listener::body::ReplyBody;
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::listener::reply;
 use crate::listener::routes::{SSE_MESSAGES, SSE_STREAM};

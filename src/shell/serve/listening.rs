@@ -14,8 +14,8 @@ use crate::mcp::meta::SUBSCRIPTION_ID;
 use crate::mcp::method::ItemList;
 use crate::serve::feed::{ListChangeFeed, updated_notice};
 use crate::wire::code;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// An open subscription.
 pub(crate) struct OpenSubscription {

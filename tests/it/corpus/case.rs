@@ -16,7 +16,7 @@ const MISSING: &[(&str, &str)] = &[
     ("auth mode jwt", "callers by JWT are not built"),
     (
         "${STATE_EXPIRED}",
-        "a state is good for ten minutes, which no test waits; src/core/engine/state.rs tests its end on a clock of its own",
+        "a state is good for ten minutes, which no test waits; src/core/engine/sealed/state.rs tests its end on a clock of its own",
     ),
     (
         "[policy.ask]",

@@ -6,10 +6,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use super::case::Case;
-use crate::harness::{Gateway, GatewaySetup};
-use crate::process::resident;
 use crate::tls::{H2, NAME, TestAuthority};
-use crate::upstream::{Fake, InputLog};
+use crate::tools::harness::{Gateway, GatewaySetup};
+use crate::tools::process::resident;
+use crate::tools::upstream::{Fake, InputLog};
 
 /// Kinds of frames.
 const DATA: u8 = 0;

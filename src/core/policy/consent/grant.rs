@@ -26,7 +26,7 @@ use super::below::{FolderScope, OutlinedArguments, ReservedFolders};
 use super::{ApprovalId, ApprovalSubject, SteadySeconds};
 use crate::policy::caller::Caller;
 use crate::policy::evidence::ApprovalEvidence;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Life of an unused once-grant, in seconds. After a day its call is long forgotten.
 pub const ONCE_LIFE: SteadySeconds = 24 * 3600;

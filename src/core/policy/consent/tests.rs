@@ -3,10 +3,10 @@ use super::desk::OpeningResult;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::mcp::annotations::{Annotations, Hints, StatedHints};
 use crate::mcp::client_name::ClientName;
+use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
 use crate::policy::permit::Permit;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 mod clients;
 mod many;

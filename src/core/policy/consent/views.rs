@@ -9,7 +9,7 @@ use super::view::ArgumentView;
 use super::{AgentWait, CallBlock, GrantRow, OpenApproval, SteadySeconds};
 use crate::policy::{ApprovalEvidence, Caller, Digest, StatedHints};
 use crate::wire::foreign::oddities::TextOddities;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// An open approval. Dates are seconds since 1970; `age`, `left` and `wait-left` are seconds.
 /// A row of a list has no value in the fields from `effect` on.

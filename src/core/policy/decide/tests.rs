@@ -2,13 +2,13 @@ use proptest::prelude::*;
 use strum::VariantArray as _;
 
 use self::any::{any_case, any_rule, any_spec};
-use super::super::problems::PolicyProblems;
 use super::super::tests::{SECOND, TOOL, limit, nobody, rule, spec, strings};
 use super::super::{PolicySpec, RuleSpec};
 use super::*;
 use crate::policy::action::ToolFacts;
-use crate::policy::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
-use crate::wire::raw::RawJson;
+use crate::policy::rules::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
+use crate::policy::rules::problems::PolicyProblems;
+use crate::wire::json::raw::RawJson;
 
 mod any;
 mod claims;

@@ -18,8 +18,8 @@ use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::Era;
 use crate::policy::{AuditEntry, AuditEvent};
 use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::json::raw::RawJson;
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::RawJson;
 use crate::wire::unreadable::UnreadableBytes;
 
 impl PermittedCall {

@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use crate::gateway::answer::RequestAnswer;
-use crate::mcp::elicitation::bound_message;
-use crate::mcp::input::{InputError, RequestsByKey};
+use crate::mcp::asking::elicitation::bound_message;
+use crate::mcp::asking::input::{InputError, RequestsByKey};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
+use crate::wire::json::raw::{RawJson, RawObject};
+use crate::wire::json::tokens::has_escaped_ascii;
 use crate::wire::message::error_object;
-use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::tokens::has_escaped_ascii;
 
 /// Whether a tool's result says `"isError": true`.
 pub(super) fn is_tool_error(raw: &RawJson) -> bool {

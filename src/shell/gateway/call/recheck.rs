@@ -9,7 +9,7 @@ use crate::gateway::decision::gate::DiskGate;
 use crate::policy::consent::below::OutlinedArguments;
 use crate::policy::consent::{ApprovalGrant, ApprovalSubject};
 use crate::policy::{AGAIN_RULE, Decision, PolicyAction, decide_again, is_still_allowed};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 impl CallContext {
     /// Gives back what the permit took from limits, since the call was refused before it was sent.

@@ -16,7 +16,7 @@ use crate::mcp::method::{ItemList, Method};
 use crate::policy::{ActionKind, ItemRules, PolicyAction};
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::wire::code;
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 /// When a call may come back that was refused since the store kept nothing.
 pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::Method;
 use crate::policy::{ActionKind, RuleSubject, ToolFacts};
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 impl Service {
     /// Refuses a call whose tool may belong to a server that is starting and has never listed its

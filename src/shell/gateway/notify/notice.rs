@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::policy::consent::ApprovalView;
 use crate::policy::consent::view::ViewColours;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Approvals that one notice lists; the others are counted.
 pub(super) const LISTED: usize = 20;

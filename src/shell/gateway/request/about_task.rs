@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::base::clock;
 use crate::engine::askers::CallOrigin;
 use crate::engine::call::OutgoingCall;
-use crate::engine::task_id::TaskName;
+use crate::engine::sealed::task_id::TaskName;
 use crate::gateway::answer::{RequestAnswer, refusal_answer};
 use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::client::{ClientContext, view_of};
@@ -16,13 +16,13 @@ use crate::gateway::decision::prepared::{ClientTaskUse, InputContext, PreparedCa
 use crate::gateway::decision::{CallContinuation, RecordedRefusal};
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::RequestOutcome;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::extension::TASKS;
-use crate::mcp::kinds::InputKinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{ItemList, Method};
 use crate::policy::ActionKind;
 use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Returns the answer to an id that names no task of this caller. All such ids get the same answer,
 /// so a client cannot learn ids by trying.

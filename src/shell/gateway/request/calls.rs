@@ -10,7 +10,7 @@ use crate::engine::call::OutgoingCall;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::{approval, login};
 use crate::engine::route::{CallResumption, RouteError, RoutedRequest};
-use crate::engine::state::{StatePayload, StateScope, StateUse};
+use crate::engine::sealed::state::{StatePayload, StateScope, StateUse};
 use crate::gateway::answer::{RequestAnswer, method_not_found, no_completions, refusal_answer, unknown_item_answer};
 use crate::gateway::call::PermittedCall;
 use crate::gateway::client::ClientContext;
@@ -23,16 +23,16 @@ use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::waiting::channel::PriorWaits;
 use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
+use crate::mcp::asking::input::{Roots, all_accepted};
+use crate::mcp::asking::kinds::{InputKinds, remove_capabilities};
 use crate::mcp::extension::TASKS;
-use crate::mcp::input::{Roots, all_accepted};
-use crate::mcp::kinds::{InputKinds, remove_capabilities};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::ApprovalId;
 use crate::policy::{ActionKind, DecisionRecord, PolicyAction};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 impl Service {
     /// Counts the call for its caller, finds its item, and decides it.

@@ -48,7 +48,7 @@ use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::approval::{
     self, AnswerEffect, AnswerTiming, ApprovalQuestionKind, form, held_call_form, judge, page,
 };
-use crate::engine::state::{StatePayload, StateScope};
+use crate::engine::sealed::state::{StatePayload, StateScope};
 use crate::gateway::answer::refusal_answer;
 use crate::gateway::client::quota::QuotaSlot;
 use crate::gateway::decision::found::STORE_WAIT;
@@ -59,17 +59,17 @@ use crate::gateway::waiting::approval::PendingApproval;
 use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, WaitSlots};
 use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
 use crate::gateway::waiting::{AwaitedAct, WaitingCall};
-use crate::mcp::input::{InputRequest, input_required, is_accepted};
+use crate::mcp::asking::input::{InputRequest, input_required, is_accepted};
 use crate::mcp::version::Era;
 use crate::policy::consent::hold::HoldRefusal;
 use crate::policy::consent::{ApprovalId, ApprovalRefusal, ApprovalSubject, CallDetails, PersonAnswer as Agreed};
 use crate::policy::{ApprovalEvidence, AuditEvent, PolicyAction};
 use crate::store::approvals::{ApprovalLife, ApprovalWait};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// How long a modern client may take to come back with an answer: the life of its sealed state.
-const ROUND: Duration = crate::engine::state::LIFE;
+const ROUND: Duration = crate::engine::sealed::state::LIFE;
 
 /// Text for a model whose call waits for a person. It has no id, command or address, since an agent
 /// with a shell could use them.

@@ -11,7 +11,7 @@ use crate::engine::question::approval::{AnswerEffect, AnswerTiming, ApprovalQues
 use crate::gateway::call::{ClientEvent, access_failure};
 use crate::policy::consent::hold::HoldEnd;
 use crate::policy::consent::{AnswerError, ApprovalEnd};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Text for a model whose client's yes could not be stored.
 const UNTAKEN: &str = "The approval of this call could not be taken, so it was not made.";

@@ -10,7 +10,7 @@ use crate::base::clock;
 use crate::policy::consent::{AnswerError, ApprovalId, ApprovalView, OpenApproval, SteadySeconds};
 use crate::policy::{ApprovalEvidence, AuditEntry, Digest};
 use crate::store::db::{Db, DbError};
-use crate::store::lock;
+use crate::store::disk::lock;
 use crate::store::port::{ForeignAnswer, RevokedGrant};
 
 /// Longest time in which the owner of an approval must take an answer.

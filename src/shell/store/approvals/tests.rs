@@ -2,9 +2,9 @@ use super::*;
 use crate::base::clock::played::TestMachine;
 use crate::mcp::client_name::ClientName;
 use crate::policy::{ActionKind, AuditEntry, AuditEvent, Caller, Digest, StatedHints};
-use crate::store::lock::StateLock;
+use crate::store::disk::lock::StateLock;
 use crate::telemetry::metrics::Metrics;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 mod below;
 mod daemons;

@@ -16,7 +16,7 @@ use time::format_description::well_known::Rfc3339;
 use super::files::LogFolder;
 use super::past::{FoundLine, LogCursor, LogReading, ReadingStart, ReadingTally};
 use crate::base::clock;
-use crate::policy::chain::{AuditLine, timestamp};
+use crate::policy::records::chain::{AuditLine, timestamp};
 
 /// Most decisions on one page.
 pub const ROWS: usize = 50;

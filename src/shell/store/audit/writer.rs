@@ -16,7 +16,7 @@ use super::recover::ChainStart;
 use super::retention::{self, RetiredFiles};
 use super::ticket::{RecordTicket, UnrecordedError, WriterJob, WriterResources};
 use crate::base::clock;
-use crate::policy::chain::{ChainHead, ChainWriter};
+use crate::policy::records::chain::{ChainHead, ChainWriter};
 use crate::policy::{AuditEntry, RecordRemoval};
 use crate::store::port::AuditHead;
 

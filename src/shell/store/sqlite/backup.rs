@@ -13,8 +13,9 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::error::describe_error;
-use super::{FILE, open, restored};
+use super::{FILE, open};
 use crate::store::port::{BackupRows, DbError};
+use crate::store::sqlite::tables::restored;
 
 /// SQL that deletes the rows that ended with the process or must not be used twice, and releases
 /// the claims of renewals.

@@ -6,7 +6,7 @@ use url::Url;
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
-use crate::config::guard;
+use crate::config::source::guard;
 use crate::config::{AuthKind, ProxySettings, ResourceParameter, UpstreamAuth, UpstreamSettings, UpstreamTarget};
 use crate::login::assertion::SigningKey;
 use crate::login::authorize::LoginRandomness;

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_platform_verifier::Verifier;
 
 use crate::config::UpstreamCertificates;
-use crate::config::secret::Secret;
+use crate::config::source::secret::Secret;
 
 /// The settings `ca` and `client-certificate`, read and checked.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::mcp::annotations::StatedHints;
+use crate::mcp::definition::annotations::StatedHints;
 use crate::policy::consent::desk::OpeningResult;
 use crate::policy::consent::tests::{asked, shown};
 use crate::policy::consent::{

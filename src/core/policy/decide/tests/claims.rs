@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::any::{any_case, any_spec};
 use super::*;
-use crate::mcp::annotations::Hints;
-use crate::mcp::claims::Claims;
+use crate::mcp::definition::annotations::Hints;
+use crate::mcp::definition::claims::Claims;
 
 fn freedom(decision: &Decision) -> u8 {
     match decision {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::*;
-use crate::policy::chain::RetentionBounds;
+use crate::policy::records::chain::RetentionBounds;
 use crate::store::audit::past::{FoundLine, LogReading, ReadingStart};
 use crate::store::audit::{AuditLogOptions, LogFolder, MAIN, RecordState};
 use crate::store::port::ForeignAnswer;

@@ -3,13 +3,13 @@
 use super::*;
 use crate::catalog::name::UpstreamName;
 use crate::config::ApprovalSettings;
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::policy::{ChangePolicy, PinState, UpstreamTrust};
 use crate::store::approvals::Approvals;
 use crate::store::db::Db;
 use crate::store::pins::{ItemVerdict, ListedItems, PinRegistry, PinTier};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 const VERSION_1: &str = include_str!("../../../../../tests/data/store/version-1.sql");
 /// More pins and grants of it.
