@@ -24,9 +24,6 @@ use crate::source::secret::Secret;
 use crate::values::issuers;
 use crate::values::issuers::{AuthMode, JwtSettings};
 
-/// The message for a key whose behaviour this release lacks.
-pub(super) const NOT_YET: &str = "is not available in this release";
-
 /// The default of `[server] listen`.
 const LISTEN: &str = "127.0.0.1:8627";
 /// The default of `[server] endpoint`: the path in hosts' documentation.

@@ -21,7 +21,7 @@ use crate::gateway::condition::{GatewayFault, conditions};
 use crate::listener::callers::credentials::Credentials;
 use crate::listener::guard::HeadGuard;
 use crate::listener::lobby::Lobby;
-use crate::listener::tls::{H2, HTTP1, ServerTls};
+use crate::listener::tls::{self, H2, HTTP1, ServerTls};
 use crate::policy::Caller;
 use crate::serve::front::{ListenerSettings, ListenerState};
 use crate::serve::http_server::accept;
@@ -34,6 +34,14 @@ pub(crate) const METRICS: &str = "[metrics] listen";
 pub(crate) const CONSOLE: &str = "[console] listen";
 /// Longest time between two sweeps for sessions that were idle for too long.
 const SWEEP: Duration = Duration::from_secs(60);
+
+/// Parses the certificates of a configuration that no gateway runs with yet.
+///
+/// # Errors
+/// A certificate that cannot be used; a sentence for the operator.
+pub(crate) fn check_certificates(config: &Config) -> Result<(), String> {
+    tls::renew(&config.server.tls, &[]).map(drop)
+}
 
 impl RunningGateway {
     /// Opens the HTTP listeners of the configuration and spawns their tasks, and a task that ends

@@ -389,7 +389,7 @@ fn check_layer(layer: &str, file: &Path, broken: &mut Vec<String>) {
         for ours in ["headend_core", "headend_config", "headend_shell"] {
             // The configuration's crate has one line that names the layers below.
             if (code.contains(&format!("{ours}::")) || code.contains(&format!("use {ours}")))
-                && !(file.ends_with("lib.rs") && code == "use headend_core::{catalog, mcp, policy, wire};")
+                && !(file.ends_with("lib.rs") && code == "use headend_core::{catalog, identity, mcp, policy, wire};")
             {
                 broken.push(format!("{}: write `crate::layer::..`, not `{ours}`", at(n)));
             }

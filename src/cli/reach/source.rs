@@ -14,7 +14,7 @@ use crate::config::{
     AdminSettings, Config, ConfigLocation, ConfigWarning, HostCommand, LoadedConfig, UpstreamTarget, VariableText,
 };
 use crate::daemon::gateway::ConfigSource;
-use crate::listener::tls;
+use crate::daemon::listen::check_certificates;
 use crate::operator::alone::{self, StateDir};
 
 /// Text of the embedded default.
@@ -62,7 +62,7 @@ fn loaded(
     let LoadedConfig { outcome, files } = load();
     let (config, warnings) = outcome.map_err(|text| CommandFailure::new(CONFIG, text))?;
     // Only a running gateway has other certificates to go on with.
-    tls::renew(&config.server.tls, &[]).map_err(|text| CommandFailure::new(CONFIG, text))?;
+    check_certificates(&config).map_err(|text| CommandFailure::new(CONFIG, text))?;
     // Symbolic links are not resolved, since they may lead elsewhere at the next reload.
     let path = path.filter(|_| !inline_only).map(|path| std::path::absolute(&path).unwrap_or(path));
     let warned = Mutex::new(warnings.iter().map(ToString::to_string).collect());

@@ -2,6 +2,8 @@
 //!
 //! A [`ConfigTable`] remembers which keys were asked for; [`ConfigTable::finish`] reports the
 //! others as unknown. A [`ConfigNode`] is a value with its key path and line.
+//!
+//! Long, and one file on purpose: context, nodes and tables work on each other's private parts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

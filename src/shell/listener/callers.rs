@@ -3,6 +3,7 @@
 pub(super) mod caller_access;
 pub mod challenge;
 pub mod credentials;
+mod issuer;
 pub mod issuer_keys;
 pub mod jwt;
 pub mod stored_tokens;

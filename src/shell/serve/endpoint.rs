@@ -26,14 +26,13 @@ use crate::listener::callers::challenge::challenge_for_scopes;
 use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
-use crate::listener::routes::ENDPOINT;
 use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
-use crate::serve::front::{HttpConnection, ListenerState, not_found};
+use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::http_response::{HttpCall, SessionRequest};
 use crate::serve::legacy_sse;
 use crate::serve::listening::OpenSubscription;
@@ -47,8 +46,10 @@ use crate::wire::id::ClientId;
 use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Message, Request};
 
+mod route;
 mod subscription;
 
+use self::route::{EndpointRoute, admit};
 use self::subscription::{listen, trace_of};
 
 type HttpReply = Response<ReplyBody>;
@@ -99,46 +100,6 @@ pub(crate) async fn handle(
             legacy_sse::handle(front, path, caller, seat, (&head, body)).await
         }
     }
-}
-
-/// The service that a request is for, with its caller.
-enum EndpointRoute {
-    Endpoint { profile: Option<Arc<str>>, caller: CallerAccess },
-    LegacySse { path: legacy_sse::LegacySsePath, caller: CallerAccess },
-}
-
-/// Checks Host and Origin, path and method, then credentials. Returns the addressed service. The
-/// metadata of a place needs no credential and is the response that is returned as an error.
-async fn admit(
-    front: &Arc<ListenerState>,
-    head: &Parts,
-    seat: &HttpConnection,
-) -> Result<EndpointRoute, Box<HttpReply>> {
-    front.terms.load().guard.admit(head)?;
-    if !seat.is_for(&head.headers) {
-        // A browser may send requests for other names of the certificate on one connection.
-        let text = "this connection was opened for another host";
-        return Err(Box::new(reply::refusal(StatusCode::MISDIRECTED_REQUEST, text)));
-    }
-    let path = head.uri.path();
-    if let Some(response) = front.metadata(head) {
-        return Err(response);
-    }
-    if let Some(path) = legacy_sse::LegacySsePath::of(front, path) {
-        path.admit(&head.method)?;
-        let caller = front.authenticate(head, path.profile(), seat).await?;
-        if let legacy_sse::LegacySsePath::Stream { profile } = &path {
-            front.admit_to_profile(profile.as_deref(), &caller)?;
-        }
-        return Ok(EndpointRoute::LegacySse { path, caller });
-    }
-    let profile = front.profile_at(&front.endpoint, path).ok_or_else(not_found)?;
-    if !ENDPOINT.has(&head.method) {
-        return Err(Box::new(reply::method_not_allowed(ENDPOINT.methods)));
-    }
-    let caller = front.authenticate(head, profile.as_deref(), seat).await?;
-    front.admit_to_profile(profile.as_deref(), &caller)?;
-    Ok(EndpointRoute::Endpoint { profile, caller })
 }
 
 impl AuthenticatedRequest<'_> {

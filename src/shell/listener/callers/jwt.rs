@@ -9,26 +9,18 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::access::IssuerAccess;
 use crate::base::clock;
 use crate::base::tally::LogTally;
 use crate::base::task_group::TaskGroup;
-use crate::config::{Config, IssuerSettings, Profile};
+use crate::config::{Config, Profile};
 use crate::identity::refusal::TokenRefusal;
 use crate::identity::resource::{ProtectedResource, WELL_KNOWN};
 use crate::identity::token::PresentedToken;
-use crate::listener::callers::credentials::CallerAccess;
-use crate::listener::callers::issuer_keys::{IssuerKeys, Unproved};
+use crate::listener::callers::caller_access::CallerAccess;
+use crate::listener::callers::issuer::JwtIssuer;
+use crate::listener::callers::issuer_keys::Unproved;
 use crate::listener::callers::validated::{ValidatedToken, ValidatedTokens};
 use crate::wire::digest::Digest;
-
-/// An accepted issuer.
-#[derive(Debug)]
-pub struct JwtIssuer {
-    settings: IssuerSettings,
-    pub(in crate::listener) keys: Arc<IssuerKeys>,
-    access: IssuerAccess,
-}
 
 /// Everything that JWTs are judged by.
 #[derive(Debug)]
@@ -173,13 +165,6 @@ impl JwtCredentials {
     /// Logs a refusal.
     pub(in crate::listener) fn log(&self, why: TokenRefusal) {
         self.refusals.write(why);
-    }
-}
-
-impl JwtIssuer {
-    fn new(settings: IssuerSettings, tasks: &TaskGroup, giving_up: &CancellationToken) -> Self {
-        let keys = Arc::new(IssuerKeys::new(settings.clone(), tasks.clone()));
-        Self { settings, keys, access: IssuerAccess::new(giving_up) }
     }
 }
 

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use crate::base::clock;
 use crate::identity::keys::KeyDigest;
-use crate::listener::callers::credentials::CallerAccess;
-use crate::listener::callers::jwt::JwtIssuer;
+use crate::listener::callers::caller_access::CallerAccess;
+use crate::listener::callers::issuer::JwtIssuer;
 use crate::wire::digest::Digest;
 
 /// Most tokens in the table; the oldest entry leaves for a new one.

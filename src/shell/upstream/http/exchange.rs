@@ -1,8 +1,6 @@
-//! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request
-//! that waits for it.
+//! Streamable HTTP towards an upstream: a POST for each message, polled by the request that waits.
 //!
-//! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so
-//! that two files would import each other.
+//! Long, and one file on purpose: a link starts its exchanges, and each exchange drives its link.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::base::access::IssuerAccess;
 use crate::identity::fixtures::{TestKey, key_set};
 use crate::listener::callers::credentials::{Credentials, Unauthenticated};
 use crate::policy::Caller;
