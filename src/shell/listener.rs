@@ -22,6 +22,7 @@ macro_rules! passes_on {
 pub mod address;
 pub mod body;
 pub mod callers;
+pub mod challenge;
 pub(crate) mod coded;
 pub mod connection;
 pub mod descriptors;

@@ -1,7 +1,6 @@
 //! The callers of HTTP: their credentials, and what is said to those who have none.
 
 pub(super) mod caller_access;
-pub mod challenge;
 pub mod credentials;
 mod issuer;
 pub mod issuer_keys;

@@ -9,7 +9,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::engine::answer::RequestAnswer;
 use crate::listener::body::ReplyBody;
-use crate::listener::callers::challenge::NeededScopes;
+use crate::listener::challenge::NeededScopes;
 use crate::listener::pieces::MessageSlices;
 use crate::wire::code;
 use crate::wire::json::raw::RawJson;
