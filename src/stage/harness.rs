@@ -330,7 +330,7 @@ fn admit(daemon: &Arc<Daemon>, console: Option<SocketAddr>) {
             let guest = lobby.let_in(Network::from(peer.ip())).await;
             let (served, stop) = (Arc::clone(&served), stop.clone());
             tasks.spawn("page", async move {
-                stop.run_until_cancelled(pages::connection(&served, stream, guest, &stop)).await;
+                Box::pin(stop.run_until_cancelled(pages::connection(&served, stream, guest, &stop))).await;
             });
         }
     });

@@ -95,7 +95,7 @@ impl TestAuthority {
     fn send(&self, address: SocketAddr, name: &str, protocol: &[u8], request: Request<String>) -> SecureAnswer {
         self.runtime.block_on(async {
             let stream = self.connect(address, name, &[protocol], rustls::ALL_VERSIONS).await.unwrap();
-            answer(stream, request).await
+            Box::pin(answer(stream, request)).await
         })
     }
 }
@@ -105,7 +105,8 @@ async fn answer(stream: TlsStream<TcpStream>, request: Request<String>) -> Secur
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
     let mut request = request.map(|body| Full::new(Bytes::from(body)));
     let response = if is_h2 {
-        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let (mut sender, connection) =
+            Box::pin(http2::handshake(TokioExecutor::new(), TokioIo::new(stream))).await.unwrap();
         tokio::spawn(connection);
         sender.send_request(request).await.unwrap()
     } else {
@@ -150,7 +151,7 @@ fn calls_pass_over_each_version_and_protocol_under_the_name_of_the_certificate()
             let answered = authority.runtime.block_on(async {
                 let stream = authority.connect(address, OTHER, protocols, &[version]).await.unwrap();
                 assert_eq!(stream.get_ref().1.alpn_protocol(), want);
-                answer(stream, list(&gateway, OTHER)).await
+                Box::pin(answer(stream, list(&gateway, OTHER))).await
             });
             assert!(answered.text.contains("fx__echo"), "{version:?} {protocols:?}: {answered:?}");
         }
@@ -180,7 +181,7 @@ fn a_certificate_is_replaced_under_load_and_a_broken_one_keeps_it() {
         authority.runtime.block_on(async {
             let stream = authority.connect(gateway.address, name, &[H2], rustls::ALL_VERSIONS).await.ok()?;
             let certificate = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
-            assert_eq!(answer(stream, list(&gateway, name)).await.status, 200);
+            assert_eq!(Box::pin(answer(stream, list(&gateway, name))).await.status, 200);
             Some(certificate)
         })
     };

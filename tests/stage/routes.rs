@@ -106,7 +106,7 @@ async fn ask_endpoint(
     config.alpn_protocols = vec![if is_h2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     let name = ServerName::try_from(NAME).unwrap();
     let stream = TlsConnector::from(Arc::new(config)).connect(name, theirs).await.unwrap();
-    ask(stream, is_h2, NAME, method, path).await
+    Box::pin(ask(stream, is_h2, NAME, method, path)).await
 }
 
 /// Returns the status that the table promises for a method without a credential.

@@ -16,7 +16,7 @@ fn the_keys_about_jwts_are_checked() {
         ("none too", "[server.auth]\nmode=[\"none\",\"token\"]\n".to_owned(), "\"none\" lets every client in"),
         (
             "tokens",
-            format!("[server.auth]\nmode=[\"jwt\"]\ntokens={{a=\"0123456789abcdef\"}}\n"),
+            "[server.auth]\nmode=[\"jwt\"]\ntokens={a=\"0123456789abcdef\"}\n".to_owned(),
             "tokens are not looked at in mode \"jwt\"",
         ),
         ("plain", format!("{JWT}{}", CORP.replace("https", "http")), "issuers[0].issuer: must be an https:// URL"),

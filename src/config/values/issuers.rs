@@ -63,7 +63,7 @@ pub(crate) fn modes(node: Option<&ConfigNode<'_>>) -> Vec<AuthMode> {
         nodes => nodes.iter().filter_map(|node| node.choice_of(&words)).collect(),
     };
     if modes.contains(&AuthMode::Later) {
-        node.problem(format!("mode \"mtls\" is not available in this release; write \"token\", \"jwt\" or both"));
+        node.problem("mode \"mtls\" is not available in this release; write \"token\", \"jwt\" or both");
     }
     if modes.contains(&AuthMode::None) && modes.len() > 1 {
         node.problem("\"none\" lets every client in, so it stands alone; leave it or the others out");

@@ -52,7 +52,7 @@ fn verifier_factory(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn 
         Algorithm::ES256 => SignatureScheme::Point(&ECDSA_P256_SHA256_FIXED),
         Algorithm::ES384 => SignatureScheme::Point(&ECDSA_P384_SHA384_FIXED),
         Algorithm::EdDSA => SignatureScheme::Point(&ED25519),
-        _ => return Err(ErrorKind::InvalidAlgorithm.into()),
+        Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512 | _ => return Err(ErrorKind::InvalidAlgorithm.into()),
     };
     if key.family() != algorithm.family() {
         return Err(ErrorKind::InvalidKeyFormat.into());
