@@ -6,48 +6,27 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-mod approvals;
 mod audit;
 mod backup;
 mod call;
-mod check;
+mod consent;
 mod console;
-mod daemon;
-mod doctor;
-mod door;
-mod ends;
-mod exchange;
 mod exit;
-mod grants;
-mod help;
-pub(crate) mod import;
-mod init;
 mod login;
 mod logs;
-mod manual;
-mod meant;
-mod operator;
-mod options;
-mod output;
-mod pins;
-mod policy;
-mod relay;
-mod reload;
-mod restart;
-mod screen;
-pub(crate) mod serve;
-mod source;
+mod reach;
+pub(crate) mod service;
+pub(crate) mod setup;
 mod status;
-mod stdio;
-mod switch;
-mod terminal;
+mod tokens;
 mod tools;
+mod words;
 
 use self::exit::{OK, USAGE};
-use self::options::CommonOptions;
-use self::output::{CommandFailure, print};
-use self::serve::ServeArgs;
-use self::stdio::StdioArgs;
+use crate::cli::service::serve::ServeArgs;
+use crate::cli::service::stdio::StdioArgs;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, print};
 
 use crate::daemon::gateway::StopTimes;
 use crate::operator::alone::wait_until_closed;
@@ -98,7 +77,7 @@ enum CliCommand {
     Init,
     /// Validate the configuration as `serve` does: every problem and warning at once, then one
     /// line.
-    Check(check::CheckArgs),
+    Check(setup::check::CheckArgs),
     /// Explain what the policy decides, find rules that save questions, and try rules; all without
     /// a daemon.
     Policy {
@@ -124,17 +103,17 @@ enum CliCommand {
     Call(call::CallArgs),
     /// Show the approved definitions and launches of upstreams and what changed since; approve or
     /// reject a change.
-    Pins(pins::PinsArgs),
+    Pins(consent::pins::PinsArgs),
     /// List open approvals, a line each; `approvals approve ID` and `approvals deny ID` answer one.
     ///
     /// Asks the daemon. Without a daemon it works on the state directory, and the process whose
     /// call waits takes the answer from there.
-    Approvals(approvals::ApprovalsArgs),
+    Approvals(consent::approvals::ApprovalsArgs),
     /// Allow the call of an open approval, once or for longer with `--for`; also `approvals
     /// approve`.
     Approve {
         #[command(flatten)]
-        args: approvals::ApproveArgs,
+        args: consent::approvals::ApproveArgs,
         #[command(flatten)]
         json: JsonArgs,
     },
@@ -142,12 +121,14 @@ enum CliCommand {
     /// deny`.
     Deny {
         #[command(flatten)]
-        args: approvals::DenyArgs,
+        args: consent::approvals::DenyArgs,
         #[command(flatten)]
         json: JsonArgs,
     },
     /// List grants; `grants revoke ID` or `grants revoke --all` takes them back.
-    Grants(grants::GrantsArgs),
+    Grants(consent::grants::GrantsArgs),
+    /// Add, list and revoke tokens of clients; the configuration's tokens are not among them.
+    Tokens(tokens::TokensArgs),
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when
     /// refused.
     Reload {
@@ -212,7 +193,7 @@ enum CliCommand {
     /// Looks at the daemon, the configuration, the state directory, ports, programs, certificates,
     /// proxies, the clock, hosts that still start a server themselves, and at each upstream with
     /// what it wrote last. Where no daemon runs, the upstreams are started for up to 20 seconds.
-    Doctor(doctor::DoctorArgs),
+    Doctor(setup::doctor::DoctorArgs),
     /// Verify and read the audit log, without a daemon.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -237,7 +218,7 @@ enum CliCommand {
     #[command(
         after_help = "Examples:\n  headend import --write              add the servers of all hosts to the configuration\n  headend import .mcp.json            print the servers of one file\n  headend import --write ~/.claude.json && headend check"
     )]
-    Import(import::ImportArgs),
+    Import(setup::import::ImportArgs),
     /// Run one of the small built-in MCP servers on stdin and stdout.
     Demo { name: String },
     /// Print the completion script of a shell.
@@ -254,7 +235,7 @@ enum PolicyCommand {
     ///
     /// The annotations of a tool are known if an earlier run has seen it. For all other tools the
     /// protocol's defaults and the configuration apply.
-    Test(policy::PolicyTestArgs),
+    Test(consent::policy::PolicyTestArgs),
     /// Print rules that would have saved questions, made of what people always allow. Nothing is
     /// put in force.
     ///
@@ -263,7 +244,7 @@ enum PolicyCommand {
     /// Where the log has the arguments (`[audit] capture-arguments = "full"`), a rule takes those
     /// that were approved; else it takes any. Above each rule stands how many questions it would
     /// have saved, and what it takes beside what was approved.
-    Suggest(policy::suggest::SuggestArgs),
+    Suggest(consent::policy::suggest::SuggestArgs),
     /// Play the audit log under other rules, and show what they would have decided. Nothing is put
     /// in force.
     ///
@@ -272,7 +253,7 @@ enum PolicyCommand {
     /// release, or one without its arguments where a rule looks at them. Limits are not played, and
     /// grants hold as they did. Exit 1: the rules allow calls of an item that is destructive, that
     /// was denied, or that was never called.
-    Replay(policy::replay::ReplayArgs),
+    Replay(consent::policy::replay::ReplayArgs),
 }
 
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -289,7 +270,7 @@ pub(crate) fn run() -> ExitCode {
     if let Some(done) = guard::watch::run_if_asked(std::env::args_os()) {
         return done.map_or_else(
             |why| {
-                output::complain(&why);
+                words::output::complain(&why);
                 ExitCode::from(USAGE)
             },
             |()| ExitCode::SUCCESS,
@@ -301,7 +282,7 @@ pub(crate) fn run() -> ExitCode {
 /// Parses these words, of which the first is the program's name, runs the command, and prints its
 /// error. Returns after the databases of the process are closed, or their time is over.
 pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let mut command = help::command(CommandLine::command());
+    let mut command = words::help::command(CommandLine::command());
     let parsed = command.try_get_matches_from_mut(words);
     let parsed = parsed.and_then(|mut found| {
         CommandLine::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command))
@@ -317,7 +298,7 @@ pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let times = if matches!(cli.command, Some(CliCommand::Stdio(_))) { StopTimes::PIPE } else { StopTimes::DAEMON };
     let code = dispatch(cli).unwrap_or_else(|failure| {
-        output::complain(&failure.text);
+        words::output::complain(&failure.text);
         failure.code
     });
     wait_until_closed(times.store);
@@ -327,40 +308,41 @@ pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
 fn dispatch(cli: CommandLine) -> Result<u8, CommandFailure> {
     let common = cli.common;
     match cli.command.unwrap_or_else(|| CliCommand::Serve(ServeArgs::default())) {
-        CliCommand::Serve(args) => serve::run(&common, &args),
-        CliCommand::Stdio(args) => stdio::run(&common, &args),
-        CliCommand::Init => init::run(&common),
-        CliCommand::Check(args) => check::run(&common, args),
-        CliCommand::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
-        CliCommand::Policy { command: PolicyCommand::Suggest(args) } => policy::suggest::run(&common, &args),
-        CliCommand::Policy { command: PolicyCommand::Replay(args) } => policy::replay::run(&common, &args),
+        CliCommand::Serve(args) => service::serve::run(&common, &args),
+        CliCommand::Stdio(args) => service::stdio::run(&common, &args),
+        CliCommand::Init => setup::init::run(&common),
+        CliCommand::Check(args) => setup::check::run(&common, args),
+        CliCommand::Policy { command: PolicyCommand::Test(args) } => consent::policy::test(&common, &args),
+        CliCommand::Policy { command: PolicyCommand::Suggest(args) } => consent::policy::suggest::run(&common, &args),
+        CliCommand::Policy { command: PolicyCommand::Replay(args) } => consent::policy::replay::run(&common, &args),
         CliCommand::Status { name, json } => status::run(&common, name.as_deref(), json.json),
         CliCommand::Console(args) => console::run(&common, args.json),
         CliCommand::Tools(args) => tools::run(&common, &args),
         CliCommand::Call(args) => call::run(&common, &args),
-        CliCommand::Pins(args) => pins::run(&common, &args),
-        CliCommand::Approvals(args) => approvals::run(&common, args),
-        CliCommand::Approve { args, json } => approvals::approve(&common, &args, json.json),
-        CliCommand::Deny { args, json } => approvals::deny(&common, &args, json.json),
-        CliCommand::Grants(args) => grants::run(&common, args),
-        CliCommand::Reload { dry_run } => reload::run(&common, dry_run),
-        CliCommand::Enable { name } => switch::run(&common, &name, true),
-        CliCommand::Disable { name } => switch::run(&common, &name, false),
-        CliCommand::Restart { name } => restart::run(&common, &name),
+        CliCommand::Pins(args) => consent::pins::run(&common, &args),
+        CliCommand::Approvals(args) => consent::approvals::run(&common, args),
+        CliCommand::Approve { args, json } => consent::approvals::approve(&common, &args, json.json),
+        CliCommand::Deny { args, json } => consent::approvals::deny(&common, &args, json.json),
+        CliCommand::Grants(args) => consent::grants::run(&common, args),
+        CliCommand::Tokens(args) => tokens::run(&common, args),
+        CliCommand::Reload { dry_run } => service::reload::run(&common, dry_run),
+        CliCommand::Enable { name } => setup::switch::run(&common, &name, true),
+        CliCommand::Disable { name } => setup::switch::run(&common, &name, false),
+        CliCommand::Restart { name } => service::restart::run(&common, &name),
         CliCommand::Login { name, paste } => login::run(&common, &name, paste),
         CliCommand::Logout { name } => login::out(&common, &name),
         CliCommand::Logs(args) => logs::run(&common, &args),
-        CliCommand::Doctor(args) => doctor::run(&common, args),
+        CliCommand::Doctor(args) => setup::doctor::run(&common, args),
         CliCommand::Audit(command) => audit::run(&common, command),
         CliCommand::Backup(args) => backup::run(&common, &args),
-        CliCommand::Import(args) => import::run(&common, &args),
+        CliCommand::Import(args) => setup::import::run(&common, &args),
         CliCommand::Demo { name } => demo(&name),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "headend", &mut script);
             print(&String::from_utf8_lossy(&script))
         }
-        CliCommand::Man { folder } => manual::write(CommandLine::command(), &folder),
+        CliCommand::Man { folder } => words::manual::write(CommandLine::command(), &folder),
     }
 }
 

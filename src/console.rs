@@ -43,19 +43,16 @@ use crate::listener::lobby::{Lobby, LobbyConnection, LobbyLimits};
 use crate::listener::pace::{ConnectionTimes, PacedStream};
 
 mod action;
-mod argument;
+mod approval;
 mod asset;
 mod calls;
-mod card;
 mod events;
 mod form;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod group_link;
 mod login;
 mod login_page;
 mod page;
-mod questions;
 mod reply;
 mod route;
 mod session;

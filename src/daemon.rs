@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 pub(crate) mod admin;
+pub(crate) mod client_access;
 pub(crate) mod doors;
 pub(crate) mod file_watch;
 pub(crate) mod gateway;
@@ -11,5 +12,6 @@ pub(crate) mod live;
 pub(crate) mod own_places;
 mod scrape;
 pub(crate) mod systemd;
+pub(crate) mod tokens;
 
 pub(crate) use crate::base::local_time;

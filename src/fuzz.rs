@@ -34,7 +34,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("arguments", crate::policy::fuzz::arguments),
     ("audit", crate::policy::fuzz::audit),
     ("configuration", crate::config::fuzz::configuration),
-    ("import", crate::cli::import::fuzz::import),
+    ("import", crate::cli::setup::import::fuzz::import),
     ("text", crate::console::fuzz::text),
 ];
 

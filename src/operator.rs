@@ -34,6 +34,7 @@ pub(crate) mod pins;
 mod refusal;
 pub(crate) mod request;
 pub(crate) mod status;
+pub(crate) mod tokens;
 pub(crate) mod tool;
 pub(crate) mod tools;
 pub(crate) mod upstreams;

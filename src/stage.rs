@@ -2,7 +2,7 @@
 //! everything waits.
 //!
 //! A test of the stage reads like one of the real binary, and uses the same tools
-//! (`tests/it/mcp.rs`, `setup.rs`, `upstream.rs`). Below them the ground differs: clients, servers
+//! (`tests/it/tools/mcp.rs`, `setup.rs`, `upstream.rs`). Below them the ground differs: clients, servers
 //! and programs are joined by pipes in memory, and every wait of the test runs the runtime of its
 //! thread ([`block_on`]). Time is the runtime's and paused. It goes on only while all tasks wait,
 //! so a test takes no longer than its work, and a busy machine changes nothing.
@@ -39,33 +39,33 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::base::clock::played::TestProcess;
 
-#[path = "../tests/it/browser.rs"]
+#[path = "../tests/it/tools/browser.rs"]
 mod browser;
-#[path = "../tests/it/credentials.rs"]
+#[path = "../tests/it/tools/credentials.rs"]
 mod credentials;
 #[path = "../tests/fake_upstream/fake.rs"]
 mod fake;
 mod ground;
 mod harness;
-#[path = "../tests/it/http.rs"]
+#[path = "../tests/it/tools/http.rs"]
 mod http;
 mod listening;
 #[path = "../tests/stage/definitions.rs"]
 mod malformed;
-#[path = "../tests/it/mcp.rs"]
+#[path = "../tests/it/tools/mcp.rs"]
 mod mcp;
 pub(crate) mod net;
-#[path = "../tests/it/old_client.rs"]
+#[path = "../tests/it/tools/old_client.rs"]
 mod old_client;
 mod process;
 pub(crate) mod program;
-#[path = "../tests/it/setup.rs"]
+#[path = "../tests/it/tools/setup.rs"]
 mod setup;
 mod stdio;
-#[path = "../tests/it/steps.rs"]
+#[path = "../tests/it/tools/steps.rs"]
 mod steps;
 pub(crate) mod surroundings;
-#[path = "../tests/it/upstream.rs"]
+#[path = "../tests/it/tools/upstream.rs"]
 mod upstream;
 
 #[path = "../tests/stage/scenes.rs"]

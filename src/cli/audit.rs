@@ -9,17 +9,17 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::ends::end_when_unread;
 use super::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
-use super::options::CommonOptions;
-use super::output::{CommandFailure, follow, print, print_json};
-use super::screen::Screen;
-use super::source;
+use crate::cli::reach::source;
+use crate::cli::service::ends::end_when_unread;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, follow, print, print_json};
+use crate::cli::words::screen::Screen;
 use crate::config;
 use crate::daemon::local_time::local_of;
 use crate::operator::audit::{AuditLog, ChainReport, ChainView};
 use crate::policy::RecordRemoval;
-use crate::policy::chain::SoundLog;
+use crate::policy::records::chain::SoundLog;
 use crate::wire::foreign;
 
 /// Pause of `tail -f` between two looks for new records.

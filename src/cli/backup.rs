@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::daemon;
 use super::exit::CONFIG;
-use super::options::CommonOptions;
-use super::output::{CommandFailure, count, print, print_json};
-use super::screen::Screen;
-use super::source::{self, environment};
+use crate::cli::reach::daemon;
+use crate::cli::reach::source;
+use crate::cli::reach::source::environment;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, count, print, print_json};
+use crate::cli::words::screen::Screen;
 use crate::config::state_dir;
 use crate::operator::backup::{self, BackupKeyLocation, BackupView};
 use crate::wire::foreign;

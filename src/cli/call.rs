@@ -4,18 +4,20 @@ use std::io::IsTerminal as _;
 
 use clap::Args;
 
-use super::approvals::{self, AskOutcome, OfferedAnswers};
-use super::daemon::{self, DaemonConnection, unreadable_answer};
 use super::exit::{NO, OK, USAGE};
-use super::operator::OperatorClient;
-use super::options::CommonOptions;
-use super::output::{CommandFailure, complain, print};
-use super::terminal;
 use super::tools::suggest_tool;
+use crate::cli::consent::approvals;
+use crate::cli::consent::approvals::{AskOutcome, OfferedAnswers};
+use crate::cli::reach::daemon;
+use crate::cli::reach::daemon::{DaemonConnection, unreadable_answer};
+use crate::cli::reach::operator::OperatorClient;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, complain, print};
+use crate::cli::words::terminal;
 use crate::operator::request::{NoParams, Request};
 use crate::operator::views::ApprovalsView;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct CallArgs {

@@ -1,8 +1,8 @@
 //! The command `headend console`: prints a link that signs in to the console.
 
-use super::daemon;
-use super::options::CommonOptions;
-use super::output::{CommandFailure, print, print_json};
+use crate::cli::reach::daemon;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, print, print_json};
 use crate::operator::request::{NoParams, Request};
 use crate::operator::views::ConsoleLink;
 use crate::wire::foreign;

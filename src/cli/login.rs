@@ -2,11 +2,12 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use super::daemon::{self, DaemonConnection};
 use super::exit::{NO, OK, USAGE};
-use super::options::CommonOptions;
-use super::output::{CommandFailure, complain, print};
 use super::status::suggest_upstream;
+use crate::cli::reach::daemon;
+use crate::cli::reach::daemon::DaemonConnection;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, complain, print};
 use crate::operator::logins::{BegunLoginView, FinishedLoginView, LogoutView};
 use crate::operator::request::{IdParams, LoginParams, NameParams, PasteParams, Request};
 use crate::telemetry::upstream_state::UpstreamState;

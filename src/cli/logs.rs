@@ -2,13 +2,13 @@
 
 use clap::Args;
 
-use super::daemon;
-use super::ends::end_when_unread;
 use super::exit::OK;
-use super::options::CommonOptions;
-use super::output::{CommandFailure, follow, json_line};
-use super::screen::{Colour, Screen};
 use super::status::suggest_upstream;
+use crate::cli::reach::daemon;
+use crate::cli::service::ends::end_when_unread;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, follow, json_line};
+use crate::cli::words::screen::{Colour, Screen};
 use crate::daemon::local_time::local_of;
 use crate::operator::logs::{LogLineView, LogView};
 use crate::operator::request::{LogsParams, Request};

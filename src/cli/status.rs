@@ -1,13 +1,14 @@
 //! The command `headend status [NAME]`: prints the daemon's state, or everything about one
 //! upstream.
 
-use super::daemon::{self, DaemonConnection};
 use super::exit::NO;
-use super::meant::suggest_names;
-use super::options::CommonOptions;
-use super::output::{CommandFailure, count, print, print_json};
-use super::screen::{Colour, Column, Screen};
-use super::source;
+use crate::cli::reach::daemon;
+use crate::cli::reach::daemon::DaemonConnection;
+use crate::cli::reach::source;
+use crate::cli::words::meant::suggest_names;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, count, print, print_json};
+use crate::cli::words::screen::{Colour, Column, Screen};
 use crate::gateway::condition::UPSTREAMS;
 use crate::operator::request::{NoParams, Request};
 use crate::operator::status::{AddressesView, ConnectedClientView, OpenApprovalsView, StatusView};

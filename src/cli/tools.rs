@@ -2,17 +2,18 @@
 
 use clap::{Args, ValueEnum};
 
-use super::daemon::{self, DaemonConnection};
-use super::meant::suggest_names;
-use super::options::CommonOptions;
-use super::output::{CommandFailure, count, print, print_json};
-use super::screen::{Colour, Column, Screen};
-use crate::mcp::weight::tokens;
+use crate::cli::reach::daemon;
+use crate::cli::reach::daemon::DaemonConnection;
+use crate::cli::words::meant::suggest_names;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, count, print, print_json};
+use crate::cli::words::screen::{Colour, Column, Screen};
+use crate::mcp::definition::weight::tokens;
 use crate::operator::request::{NameParams, Request, ToolsParams};
 use crate::operator::tool::{ToolCallerEffect, ToolDetail};
 use crate::operator::tools::{ToolView, ToolsView};
 use crate::wire::foreign;
-use crate::wire::layout::indented;
+use crate::wire::json::layout::indented;
 
 const COLUMNS: [Column; 7] = [
     Column { head: "NAME", rank: 0 },

@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
-use super::file::ConfigTable;
 use super::keys::{keys, read_value, read_whole, shown_value};
-use crate::policy::chain::RetentionBounds;
+use crate::policy::records::chain::RetentionBounds;
+use crate::source::file::ConfigTable;
 
 /// The default of `path`.
 const PATH: &str = "audit";

@@ -1,6 +1,5 @@
 //! Reads the root of the configuration and its tables about the gateway itself.
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -10,25 +9,23 @@ use crate::policy::LOCAL;
 
 use super::audit::AuditSettings;
 use super::consent::ApprovalSettings;
-use super::file::{ConfigNode, ConfigTable};
 use super::keys::read_whole;
 use super::limits::Limits;
+use super::listeners::{self, MIN_TOKEN_LENGTH};
 use super::model::{
-    AdminSettings, ClientAuth, Config, ConsoleSettings, LoggingSettings, NamingSettings, SecretSettings,
-    ServerSettings, StdioSettings,
+    AdminSettings, ClientAuth, Config, LoggingSettings, NamingSettings, SecretSettings, ServerSettings, StdioSettings,
 };
-use super::secret::{self, Secret};
-use super::{profile, rules, surroundings, upstream};
-
-/// The message for a key whose behaviour this release lacks.
-pub(super) const NOT_YET: &str = "is not available in this release";
+use super::{profile, upstream};
+use crate::machine::surroundings;
+use crate::rule_tables::rules;
+use crate::source::file::{ConfigNode, ConfigTable};
+use crate::source::secret;
+use crate::source::secret::Secret;
+use crate::values::issuers;
+use crate::values::issuers::{AuthMode, JwtSettings};
 
 /// The default of `[server] listen`.
 const LISTEN: &str = "127.0.0.1:8627";
-/// The default of `[metrics] listen`.
-const METRICS: &str = "127.0.0.1:9627";
-/// The default of `[console] listen`.
-const CONSOLE: &str = "127.0.0.1:8628";
 /// The default of `[server] endpoint`: the path in hosts' documentation.
 const ENDPOINT: &str = "/mcp";
 /// The default of `[server] drain-timeout`: together with the stop of the children below systemd's
@@ -37,8 +34,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 
-/// The length below which a token can be guessed, in characters.
-const MIN_TOKEN_LENGTH: usize = 16;
 /// The length of the shortest key for the store: 32 hexadecimal characters have 128 bits.
 const MIN_KEY_LENGTH: usize = 32;
 /// The longest name of a caller, in bytes: every audit line contains it.
@@ -49,9 +44,9 @@ const MAX_CALLER_LENGTH: usize = 64;
 pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     // Accepted for editors, and otherwise unused.
     drop(root.string("$schema"));
-    let server = server(root.table("server"));
-    let metrics = metrics(root.table("metrics"), &server.listen);
-    let console = console(root.table("console"), &server.listen, metrics);
+    let (server, scopes) = server(root.table("server"));
+    let metrics = listeners::metrics(root.table("metrics"), &server);
+    let console = listeners::console(root.table("console"), &server.listen, metrics.listen);
     let admin = read_whole(root.table("admin"), admin);
     let stdio = read_whole(root.table("stdio"), StdioSettings::read_keys);
     let naming = read_whole(root.table("naming"), NamingSettings::read_keys);
@@ -69,14 +64,14 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     }
     let mut policy = policy.and_then(|node| node.table());
     let consent = ApprovalSettings::read(policy.as_mut().and_then(|table| table.table("consent")));
-    let profiles = profile::all(root.table("profiles"), &names);
+    let profiles = profile::all(root.table("profiles"), &names, server.jwt.as_ref());
     for (index, hold) in consent.holds.iter().enumerate() {
         let (path, source) = (format!("policy.consent.holds[{index}].profiles"), root.source);
         let names = || profiles.iter().map(|profile| profile.name.as_str());
         let mut at = |path: String, message: String| source.problem_at(&path, message);
         rules::check_names(&path, &hold.profiles, &names, "profile", &mut at);
     }
-    let policy = rules::policy(policy, &names, &profiles);
+    let policy = rules::policy(root.source, policy, scopes, &names, &profiles);
     let audit = AuditSettings::read(root.table("audit"));
     let secrets = read_whole(root.table("secrets"), secrets);
     let log = read_whole(root.table("log"), log);
@@ -102,6 +97,7 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
         upstreams,
         disabled,
         off: Vec::new(),
+        has_stored_callers: false,
         policy,
         policy_stated,
         consent,
@@ -112,7 +108,8 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     }
 }
 
-fn server(table: Option<ConfigTable<'_>>) -> ServerSettings {
+/// Reads the table. Returns `[server.auth.scopes]` beside it, which is part of the policy.
+fn server<'s>(table: Option<ConfigTable<'s>>) -> (ServerSettings, Option<ConfigTable<'s>>) {
     let mut server = ServerSettings {
         listen: LISTEN.parse().into_iter().collect(),
         endpoint: ENDPOINT.to_owned(),
@@ -120,16 +117,23 @@ fn server(table: Option<ConfigTable<'_>>) -> ServerSettings {
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
         auth: ClientAuth::Token { tokens: Vec::new() },
+        jwt: None,
         limits: Limits::default(),
         drain_timeout: DRAIN_TIMEOUT,
+        trusted_proxies: Vec::new(),
+        tls: Vec::new(),
     };
-    let Some(mut table) = table else { return server };
+    let Some(mut table) = table else { return (server, None) };
+    let mut scopes = None;
     if let Some(mut auth) = table.table("auth") {
-        server.auth = authentication(&mut auth);
+        scopes = auth.table("scopes");
+        (server.auth, server.jwt) = authentication(&mut auth);
         auth.finish();
     }
+    server.tls = listeners::certificates(&mut table);
+    server.trusted_proxies = listeners::trusted_proxies(&mut table);
     if let Some(node) = table.take("listen") {
-        server.listen = listen(&node, &server.auth);
+        server.listen = listeners::listen(&node, &server);
     }
     if let Some(node) = table.take("endpoint") {
         server.endpoint = endpoint(&node).unwrap_or(server.endpoint);
@@ -141,50 +145,44 @@ fn server(table: Option<ConfigTable<'_>>) -> ServerSettings {
             node.problem("serves /sse and /messages, so the endpoint must have another path, such as \"/mcp\"");
         }
     }
-    server.allowed_hosts = checked(&mut table, "allowed-hosts", host);
-    server.allowed_origins = checked(&mut table, "allowed-origins", origin);
+    server.allowed_hosts = listeners::checked(&mut table, "allowed-hosts", listeners::host);
+    server.allowed_origins = listeners::checked(&mut table, "allowed-origins", origin);
     if let Some(mut limits) = table.table("limits") {
         server.limits = Limits::read(&mut limits);
         limits.finish();
     }
     server.drain_timeout = table.duration("drain-timeout", &DRAIN_RANGE).unwrap_or(server.drain_timeout);
     table.finish();
-    server
+    (server, scopes)
 }
 
-/// The authentication modes that the file can name; `Later` stands for the modes of later releases.
-#[derive(Clone, Copy, PartialEq)]
-enum AuthMode {
-    Token,
-    None,
-    Later,
-}
-
-fn authentication(table: &mut ConfigTable<'_>) -> ClientAuth {
-    let modes =
-        [("token", AuthMode::Token), ("none", AuthMode::None), ("jwt", AuthMode::Later), ("mtls", AuthMode::Later)];
-    let mode = table.take("mode");
-    let chosen = mode.as_ref().and_then(|node| node.choice_of(&modes)).unwrap_or(AuthMode::Token);
-    if let Some(mode) = mode.filter(|_| chosen == AuthMode::Later) {
-        let name = mode.as_str().unwrap_or_default();
-        mode.problem(format!("mode \"{name}\" {NOT_YET}; write \"token\", or \"none\" on a loopback address"));
-    }
+fn authentication(table: &mut ConfigTable<'_>) -> (ClientAuth, Option<JwtSettings>) {
+    let modes = issuers::modes(table.take("mode").as_ref());
+    let jwt = issuers::read(table, &modes);
     let tokens = table.take("tokens");
-    if chosen != AuthMode::None {
+    if !modes.contains(&AuthMode::None) {
+        if let Some(node) = tokens.as_ref().filter(|_| !modes.contains(&AuthMode::Token)) {
+            node.problem("tokens are not looked at in mode \"jwt\"; write mode = [\"token\", \"jwt\"] or remove them");
+        }
         let tokens = tokens.and_then(|node| node.table()).map(tokens_of).unwrap_or_default();
-        return ClientAuth::Token { tokens };
+        return (ClientAuth::Token { tokens }, jwt);
     }
     if let Some(node) = tokens {
         node.problem("tokens are not looked at in mode \"none\"; write mode = \"token\" or remove them");
     }
-    ClientAuth::None
+    (ClientAuth::None, jwt)
+}
+
+/// Reports whether this is the name of a token's caller, unless it is reserved.
+pub fn is_caller_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=MAX_CALLER_LENGTH).contains(&name.len()) && name.chars().all(is_part)
 }
 
 fn tokens_of(table: ConfigTable<'_>) -> Vec<(String, Secret)> {
     let mut tokens: Vec<(String, Secret)> = Vec::new();
     for (caller, node) in table.named() {
-        let well_formed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if caller.is_empty() || MAX_CALLER_LENGTH < caller.len() || !caller.chars().all(well_formed) {
+        if !is_caller_name(&caller) {
             node.problem(format!("a caller's name must be up to {MAX_CALLER_LENGTH} letters, digits, `-`, `_` or `.`"));
         }
         if caller == LOCAL {
@@ -210,39 +208,6 @@ fn tokens_of(table: ConfigTable<'_>) -> Vec<(String, Secret)> {
     tokens
 }
 
-fn listen(node: &ConfigNode<'_>, auth: &ClientAuth) -> Vec<SocketAddr> {
-    let items = node.items("an array such as [\"127.0.0.1:8627\"]").unwrap_or_default();
-    if items.is_empty() && node.as_str().is_none() {
-        node.problem("must name at least one address");
-    }
-    let mut addresses = Vec::new();
-    for item in items {
-        let Some(address) = address(&item) else { continue };
-        if !address.ip().is_loopback() {
-            item.problem(match auth {
-                ClientAuth::None => "mode \"none\" is possible on loopback addresses only; write 127.0.0.1 or [::1]",
-                ClientAuth::Token { .. } => {
-                    "this release serves plain HTTP, on loopback addresses only; write 127.0.0.1 or [::1] and put a TLS proxy in front"
-                }
-            });
-        }
-        if address.port() != 0 && addresses.contains(&address) {
-            item.problem("stands here twice");
-        }
-        addresses.push(address);
-    }
-    addresses
-}
-
-fn address(node: &ConfigNode<'_>) -> Option<SocketAddr> {
-    let text = node.string()?;
-    let address = text.parse().ok();
-    if address.is_none() {
-        node.problem("must be an IP address and a port, such as \"127.0.0.1:8627\" or \"[::1]:8627\"");
-    }
-    address
-}
-
 fn endpoint(node: &ConfigNode<'_>) -> Option<String> {
     let path = node.string()?;
     let segment = |part: &str| {
@@ -259,36 +224,6 @@ fn endpoint(node: &ConfigNode<'_>) -> Option<String> {
     Some(path)
 }
 
-/// Reads the strings of an array that pass a check; a problem for each of the others.
-fn checked(table: &mut ConfigTable<'_>, key: &'static str, check: fn(&str) -> Result<(), &'static str>) -> Vec<String> {
-    let items = table.take(key).and_then(|node| node.items("an array of strings"));
-    let mut good = Vec::new();
-    for item in items.into_iter().flatten() {
-        let Some(text) = item.string() else { continue };
-        match check(&text) {
-            Ok(()) => good.push(text),
-            Err(message) => item.problem(message),
-        }
-    }
-    good
-}
-
-/// Checks a `Host` value: a host, or a host and a port.
-fn host(text: &str) -> Result<(), &'static str> {
-    if text.contains('*') {
-        return Err("must be one host; a pattern would let DNS rebinding in");
-    }
-    let form = "must be a host or host:port, such as \"mcp.example.com\"";
-    let url = Url::parse(&format!("http://{text}/")).map_err(|_| form)?;
-    // A Host with an empty port is refused, so such an entry would never match.
-    let plain = !text.ends_with(':')
-        && url.path() == "/"
-        && url.query().is_none()
-        && url.username().is_empty()
-        && url.password().is_none();
-    if text.is_empty() || text.contains(['/', '?', '#', '@']) || !plain { Err(form) } else { Ok(()) }
-}
-
 /// Checks an `Origin` value: scheme, host and port, as browsers write it.
 fn origin(text: &str) -> Result<(), &'static str> {
     if text.contains('*') || text == "null" {
@@ -297,44 +232,6 @@ fn origin(text: &str) -> Result<(), &'static str> {
     let form = "must be an origin without a path, such as \"https://app.example.com\"";
     let url = Url::parse(text).map_err(|_| form)?;
     if url.host().is_some() && url.origin().ascii_serialization() == text { Ok(()) } else { Err(form) }
-}
-
-fn metrics(table: Option<ConfigTable<'_>>, served: &[SocketAddr]) -> Option<SocketAddr> {
-    let default = METRICS.parse().ok();
-    let Some(mut table) = table else { return default };
-    let node = table.take("listen");
-    table.finish();
-    let Some(node) = node else { return default };
-    if node.as_str() == Some("") {
-        return None;
-    }
-    let address = address(&node)?;
-    if !address.ip().is_loopback() {
-        node.problem("metrics are served without a credential, on loopback addresses only; write 127.0.0.1 or [::1]");
-    }
-    if address.port() != 0 && served.contains(&address) {
-        node.problem("is an address of [server] listen too; choose another port");
-    }
-    Some(address)
-}
-
-fn console(table: Option<ConfigTable<'_>>, served: &[SocketAddr], metrics: Option<SocketAddr>) -> ConsoleSettings {
-    let default = ConsoleSettings { listen: CONSOLE.parse().ok(), chosen: false };
-    let Some(mut table) = table else { return default };
-    let node = table.take("listen");
-    table.finish();
-    let Some(node) = node else { return default };
-    if node.as_str() == Some("") {
-        return ConsoleSettings { listen: None, chosen: true };
-    }
-    let Some(address) = address(&node) else { return default };
-    if !address.ip().is_loopback() {
-        node.problem("the console is served on loopback addresses only; write 127.0.0.1 or [::1]");
-    }
-    if address.port() != 0 && (served.contains(&address) || metrics == Some(address)) {
-        node.problem("is an address of another listener too; choose another port");
-    }
-    ConsoleSettings { listen: Some(address), chosen: true }
 }
 
 fn admin(table: &mut ConfigTable<'_>) -> AdminSettings {

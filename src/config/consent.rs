@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::policy::consent::hold::MAX_HELD;
 use crate::policy::{Caller, Policy};
 
-use super::file::{ConfigTable, patterns};
 use super::keys::{keys, read_value, read_whole, shown_value};
 use super::notify::NotifySettings;
+use crate::source::file::{ConfigTable, patterns};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -17,7 +17,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The limits of `timeout`: a person may sit in front of a client that holds a stream open, but not
 /// for ever.
 const TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
-const PROMPT_LIFE: RangeInclusive<Duration> = SECOND..=DAY;
+const APPROVAL_LIFE: RangeInclusive<Duration> = SECOND..=DAY;
 const UNUSED: RangeInclusive<Duration> = HOUR..=Duration::from_secs(3660 * 24 * 3600);
 const COUNT: RangeInclusive<usize> = 1..=100;
 const HOLD: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
@@ -74,7 +74,7 @@ keys! {
         /// The time for which a call waits for an answer of its own client.
         timeout: Duration as duration = "timeout", Duration::from_secs(120), TIMEOUT;
         /// The time for which the console and the command line can answer an approval.
-        prompt_life: Duration as duration = "prompt-life", Duration::from_secs(900), PROMPT_LIFE;
+        approval_life: Duration as duration = "approval-life", Duration::from_secs(900), APPROVAL_LIFE;
         /// The limit of open approvals of one caller.
         max_open: usize as count = "max-open", 20, COUNT;
         /// The limit of approvals of one client that may end without an answer in a minute.
@@ -109,10 +109,13 @@ pub struct HoldOverride {
 
 impl ApprovalSettings {
     pub(crate) fn read(table: Option<ConfigTable<'_>>) -> Self {
-        read_whole(table, |table| Self {
-            holds: table.tables("holds").into_iter().map(HoldOverride::read).collect(),
-            notify: NotifySettings::read(table),
-            ..Self::read_keys(table)
+        read_whole(table, |table| {
+            let former = table.take_renamed("prompt-life", "approval-life");
+            let mut this = Self::read_keys(table);
+            this.approval_life = former.and_then(|node| node.duration(&APPROVAL_LIFE)).unwrap_or(this.approval_life);
+            this.holds = table.tables("holds").into_iter().map(HoldOverride::read).collect();
+            this.notify = NotifySettings::read(table);
+            this
         })
     }
 
@@ -165,6 +168,20 @@ impl HoldOverride {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_under_its_former_name_works_with_a_warning_and_not_beside_the_present_one() {
+        let nothing = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+        let read = |keys: &str| crate::parse(&format!("[policy.consent]\n{keys}\n"), "t", &|_| None, &nothing);
+        let (config, warnings) = read("prompt-life = \"5m\"").unwrap();
+        assert_eq!(config.consent.approval_life, Duration::from_secs(300));
+        let told: String = warnings.iter().map(ToString::to_string).collect();
+        assert!(told.contains("is called `approval-life` now"), "{told}");
+        let problems = read("prompt-life = \"5m\"\napproval-life = \"6m\"").unwrap_err().to_string();
+        assert!(problems.contains("former name of `approval-life`"), "{problems}");
+        let (config, _) = read("approval-life = \"6m\"").unwrap();
+        assert_eq!(config.consent.approval_life, Duration::from_secs(360));
+    }
 
     fn hold(callers: &[&str], profiles: &[&str], clients: &[&str], seconds: u64) -> HoldOverride {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();

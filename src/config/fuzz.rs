@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use super::{Config, find_doubts, parse, secret, show};
+use super::{Config, find_doubts, parse, show};
 use crate::policy::Policy;
+use crate::source::secret;
 
 /// The value of every variable and file.
 const CANARY: &str = "canary-7f3a91c4e2b8d605-canary";

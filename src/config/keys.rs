@@ -2,11 +2,11 @@
 //! its range. The macro `keys!` generates from the rows a type with a field for each key, its
 //! default, and the functions that read and show it.
 
-use super::file::{ConfigNode, ConfigTable};
 use crate::policy::Rate;
+use crate::source::file::{ConfigNode, ConfigTable};
 
 /// Reads a whole table and reports its unknown keys; an absent table has its defaults.
-pub(super) fn read_whole<T: Default>(
+pub(crate) fn read_whole<T: Default>(
     table: Option<ConfigTable<'_>>,
     read: impl FnOnce(&mut ConfigTable<'_>) -> T,
 ) -> T {
@@ -17,7 +17,7 @@ pub(super) fn read_whole<T: Default>(
 }
 
 /// Reads a rate above zero.
-pub(super) fn rate(node: &ConfigNode<'_>) -> Option<Rate> {
+pub(crate) fn rate(node: &ConfigNode<'_>) -> Option<Rate> {
     let rate = match Rate::parse(&node.string()?) {
         Ok(rate) if rate.count == 0 => Err("must not be zero".to_owned()),
         Ok(rate) => Ok(rate),
@@ -51,7 +51,7 @@ macro_rules! shown_value {
         toml::Value::String($value.to_string())
     };
     ($kind:ident, $value:expr) => {
-        toml::Value::String($crate::units::$kind($value))
+        toml::Value::String($crate::source::units::$kind($value))
     };
 }
 
@@ -80,7 +80,7 @@ macro_rules! keys {
 
         impl $name {
             /// Reads the keys of the rows. An absent or invalid key gets its default.
-            pub(super) fn read_keys(table: &mut $crate::file::ConfigTable<'_>) -> Self {
+            pub(crate) fn read_keys(table: &mut $crate::source::file::ConfigTable<'_>) -> Self {
                 let mut this = Self::default();
                 $(
                     let value = table.take($key).and_then(|node| read_value!($kind, node $(, $range)?));
@@ -90,7 +90,7 @@ macro_rules! keys {
             }
 
             /// Returns the keys of the rows with their values.
-            pub(super) fn shown(&self) -> toml::Table {
+            pub(crate) fn shown(&self) -> toml::Table {
                 [$(($key.to_owned(), shown_value!($kind, self.$field)),)*].into_iter().collect()
             }
         }

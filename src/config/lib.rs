@@ -18,83 +18,65 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 // The pure layers, so that the files here name them like layers of this crate.
-use headend_core::{catalog, mcp, policy, wire};
+use headend_core::{catalog, identity, mcp, policy, wire};
 
-mod address;
-mod arguments;
 mod audit;
-mod auth;
 mod build;
-mod canonical;
-mod command;
 mod consent;
-mod container;
 mod doubts;
-mod expand;
-mod file;
-mod filter;
-mod fixed;
-mod folder;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;
-pub mod guard;
-mod hints;
-mod home;
-mod host_command;
-mod instructions;
 mod keys;
 mod limits;
-mod managers;
-mod merge;
+mod listeners;
+pub mod machine;
 mod model;
 mod notify;
-mod observed;
-mod places;
 pub mod plan;
-#[cfg(any(test, feature = "testing"))]
-pub mod played;
-mod problem;
 mod profile;
-mod proxy;
-mod remote;
-mod rules;
-pub mod secret;
-mod seen;
+mod rule_tables;
 pub mod show;
-mod surroundings;
-mod units;
+pub mod source;
 mod upstream;
-mod words;
+mod values;
 
-pub use self::address::is_public;
 pub use self::audit::{AuditSettings, OnFailure};
-pub use self::auth::{AuthKind, ResourceParameter, UpstreamAuth};
-pub use self::command::{UNPINNED, unversioned_package, with_version};
+pub use self::build::is_caller_name;
 pub use self::consent::{ApprovalSettings, OperatorAccess};
-#[cfg(target_os = "linux")]
-pub use self::container::ContainerRun;
 pub use self::doubts::{find_doubts, warn_of_silent_programs};
-pub use self::expand::VariableText;
-pub use self::fixed::{MAX_HEAD, MAX_HEADER_FIELD, MAX_HEADER_FIELDS};
-pub use self::folder::NAME as CONF_D;
-pub use self::host_command::HostCommand;
-pub use self::instructions::{InstructionSetting, warn_of_dropped_instructions};
 pub use self::limits::Limits;
-pub use self::managers::{is_same_place, known_directories, version_folders};
+pub use self::listeners::MIN_TOKEN_LENGTH;
+pub use self::model::instructions::warn_of_dropped_instructions;
 pub use self::model::{
     AdminSettings, ClientAuth, CompletionScope, Config, Confinement, EraChoice, FilterSettings, HttpTransport,
     InstanceScope, LogFormatSetting, LoggingSettings, Profile, ServerSettings, ShownHints, StartMode, UpstreamSettings,
     UpstreamTarget, UriExposure,
 };
 pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
-pub use self::places::{ConfigLocation, SYSTEM, environment, is_program, locate, preflight, state_dir, user_file};
-pub use self::problem::{ConfigProblem, ConfigProblems, ConfigWarning};
-pub use self::proxy::{Proxy, ProxySettings};
-pub use self::seen::FileFingerprint;
-pub use self::surroundings::{inherited_variables, search_path};
-pub use self::units::{duration as duration_text, parse_duration};
+pub use self::values::instructions::InstructionSetting;
+pub use crate::machine::host_command::HostCommand;
+pub use crate::machine::managers::{is_same_place, known_directories, version_folders};
+pub use crate::machine::places::{
+    ConfigLocation, SYSTEM, environment, is_program, locate, preflight, state_dir, user_file,
+};
+pub use crate::machine::surroundings::{inherited_variables, search_path};
+pub use crate::source::expand::VariableText;
+pub use crate::source::fixed::{MAX_HEAD, MAX_HEADER_FIELD, MAX_HEADER_FIELDS};
+pub use crate::source::folder::NAME as CONF_D;
+pub use crate::source::problem::{ConfigProblem, ConfigProblems, ConfigWarning};
+pub use crate::source::seen::FileFingerprint;
+pub use crate::source::units::{duration as duration_text, parse_duration};
+pub use crate::values::address::is_public;
+pub use crate::values::auth::{AuthKind, ResourceParameter, UpstreamAuth, UpstreamCertificates};
+pub use crate::values::certificates::CertificateFiles;
+pub use crate::values::command::{UNPINNED, unversioned_package, with_version};
+#[cfg(target_os = "linux")]
+pub use crate::values::container::ContainerRun;
+pub use crate::values::issuers::{IssuerSettings, JwtSettings};
+pub use crate::values::network::PeerNetwork;
+pub use crate::values::proxy::{Proxy, ProxySettings};
 
-use self::file::SourceText;
+use crate::source::file::SourceText;
 
 /// The result of reading a configuration: the configuration or its problems, and the files
 /// involved.
@@ -119,14 +101,14 @@ pub fn load(path: &Path) -> LoadedConfig {
 pub fn load_with(path: &Path, more: Option<(&str, &str)>) -> LoadedConfig {
     let files = RefCell::new(Vec::new());
     let read = |path: &Path| {
-        let read = guard::read(path);
+        let read = source::guard::read(path);
         files.borrow_mut().push(FileFingerprint::file(path, &read));
         read
     };
-    let folder = folder::conf_d_path(path);
-    let listed = folder::names(&folder);
+    let folder = source::folder::conf_d_path(path);
+    let listed = source::folder::names(&folder);
     let mut problems = Vec::new();
-    let also = folder::conf_d_files(&folder, &listed).unwrap_or_else(|why| {
+    let also = source::folder::conf_d_files(&folder, &listed).unwrap_or_else(|why| {
         problems.push(ConfigProblem::of_file(&folder.display().to_string(), why));
         Vec::new()
     });
@@ -135,7 +117,7 @@ pub fn load_with(path: &Path, more: Option<(&str, &str)>) -> LoadedConfig {
         let origin = file.display().to_string();
         match read(file) {
             Ok(text) => texts.push((origin, text)),
-            Err(error) => problems.push(ConfigProblem::of_file(&origin, places::describe_read_error(&error))),
+            Err(error) => problems.push(ConfigProblem::of_file(&origin, machine::places::describe_read_error(&error))),
         }
     }
     files.borrow_mut().push(FileFingerprint::folder(&folder, &listed));
@@ -175,7 +157,7 @@ pub fn parse_both(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Config, Vec<ConfigWarning>), ConfigProblems> {
     let texts = [first, second].map(|(origin, text)| SourceText { origin, text });
-    parse_all(&texts, env, &guard::read)
+    parse_all(&texts, env, &source::guard::read)
 }
 
 /// Checks a configuration of several texts.
@@ -184,8 +166,8 @@ fn parse_all(
     env: &dyn Fn(&str) -> Option<String>,
     read: &dyn Fn(&Path) -> io::Result<String>,
 ) -> Result<(Config, Vec<ConfigWarning>), ConfigProblems> {
-    let source = file::ParseContext::new(texts, env, read);
-    let config = file::with_root(&source, build::config);
+    let source = source::file::ParseContext::new(texts, env, read);
+    let config = source::file::with_root(&source, build::config);
     let (problems, warnings) = source.into_findings();
     match config {
         Some(config) if problems.is_empty() => Ok((config, warnings)),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::policy::{Rate, RateUnit};
 
-use super::file::ConfigTable;
 use super::keys::{keys, read_value, shown_value};
-use super::units;
+use crate::source::file::ConfigTable;
+use crate::source::units;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -5,25 +5,34 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use url::Url;
 
 use crate::catalog::name::UpstreamName;
-use crate::mcp::annotations::Hints;
-use crate::mcp::elicitation::ElicitationSettings;
-use crate::mcp::input::Roots;
+use crate::mcp::asking::elicitation::ElicitationSettings;
+use crate::mcp::asking::input::Roots;
+use crate::mcp::definition::annotations::Hints;
 use crate::policy::{ChangePolicy, PolicySpec, UpstreamTrust};
 
-use super::address::is_loopback;
 use super::audit::AuditSettings;
-use super::auth::UpstreamAuth;
 use super::consent::ApprovalSettings;
-use super::expand::VariableText;
-use super::instructions::InstructionSetting;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
-use super::proxy::ProxySettings;
-use super::secret::{Secret, is_secret_name};
+use crate::source::expand::VariableText;
+use crate::source::secret::{Secret, is_secret_name};
+use crate::values::address::is_loopback;
+use crate::values::auth::{UpstreamAuth, UpstreamCertificates};
+use crate::values::certificates::CertificateFiles;
+use crate::values::instructions::InstructionSetting;
+use crate::values::issuers::JwtSettings;
+use crate::values::network::PeerNetwork;
+use crate::values::proxy::ProxySettings;
+
+pub(crate) mod instructions;
+mod profile;
+
+use self::profile::pairs;
+pub use self::profile::{FilterSettings, Profile, ShownHints};
 
 /// The range of `[stdio] reconnect-timeout`.
 const RECONNECT_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
@@ -36,8 +45,7 @@ pub struct Config {
     /// The files of `conf.d` that were merged with it, in their order.
     pub also: Vec<PathBuf>,
     pub server: ServerSettings,
-    /// The address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: MetricsSettings,
     pub console: ConsoleSettings,
     pub admin: AdminSettings,
     pub stdio: StdioSettings,
@@ -51,6 +59,9 @@ pub struct Config {
     /// The upstreams in `disabled` that the operator switched off while this process runs; none in
     /// a configuration that was read.
     pub off: Vec<UpstreamName>,
+    /// True if the store has had tokens of clients while this process runs; false in a
+    /// configuration that was read.
+    pub has_stored_callers: bool,
     pub policy: PolicySpec,
     /// True if there is a `[policy]` table. Without one every call needs an approval, with a
     /// warning.
@@ -69,19 +80,30 @@ pub struct SecretSettings {
     pub key: Option<Secret>,
 }
 
+/// The `[metrics]` table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// The address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
+    pub listen: Option<SocketAddr>,
+    /// The bearer token that `/metrics` needs; always set off loopback.
+    pub token: Option<Secret>,
+}
+
 /// The `[console]` table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConsoleSettings {
     /// The address of the pages; `None` switches them off.
     pub listen: Option<SocketAddr>,
     /// True if the operator wrote the address, so that headend tries no other.
     pub chosen: bool,
+    /// `Host` values of a proxy in front of it, which are origins of its pages too.
+    pub allowed_hosts: Vec<String>,
 }
 
 // Without `chosen`: the default address is an equal console, whether it is written or not.
 impl PartialEq for ConsoleSettings {
     fn eq(&self, other: &Self) -> bool {
-        self.listen == other.listen
+        self.listen == other.listen && self.allowed_hosts == other.allowed_hosts
     }
 }
 
@@ -89,7 +111,7 @@ impl PartialEq for ConsoleSettings {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ServerSettings {
-    /// The listen addresses. Loopback only: this release has no TLS of its own.
+    /// The listen addresses. Off loopback they need TLS or trusted proxies.
     pub listen: Vec<SocketAddr>,
     /// The path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
     pub endpoint: String,
@@ -101,10 +123,18 @@ pub struct ServerSettings {
     pub allowed_origins: Vec<String>,
     #[serde(skip)]
     pub auth: ClientAuth,
+    /// The issuers whose JWTs are accepted; `None` unless a mode is `jwt`.
+    #[serde(skip)]
+    pub jwt: Option<JwtSettings>,
     #[serde(skip)]
     pub limits: Limits,
     /// The time that calls in flight have to end at shutdown.
     pub drain_timeout: Duration,
+    /// Peers that may connect off loopback without TLS, and whose headers name the client's address.
+    pub trusted_proxies: Vec<PeerNetwork>,
+    /// The certificates of the listeners; with one, every address of `listen` speaks TLS.
+    #[serde(skip)]
+    pub tls: Vec<CertificateFiles>,
 }
 
 /// The authentication of clients over HTTP.
@@ -124,7 +154,11 @@ impl Config {
     /// Reports whether there can be a caller other than the local user.
     pub fn has_many_callers(&self) -> bool {
         let tokens = matches!(&self.server.auth, ClientAuth::Token { tokens } if !tokens.is_empty());
-        tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
+        tokens
+            || self.has_stored_callers
+            || self.server.jwt.is_some()
+            || self.admin.group.is_some()
+            || !self.admin.users.is_empty()
     }
 }
 
@@ -178,6 +212,8 @@ pub struct UpstreamSettings {
     /// The login of the gateway at a server behind a URL.
     #[serde(skip)]
     pub auth: Option<UpstreamAuth>,
+    #[serde(skip)]
+    pub certificates: UpstreamCertificates,
     /// The proxy on the way to a server behind a URL and to its authorization servers. No part of
     /// the launch.
     #[serde(skip)]
@@ -407,55 +443,6 @@ pub enum StartMode {
     Lazy,
 }
 
-/// The items that are offered, and their local names. Globs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FilterSettings {
-    pub allow: Vec<String>,
-    pub deny: Vec<String>,
-    /// (original, local name), for tools and prompts of upstreams only.
-    #[serde(serialize_with = "pairs", skip_serializing_if = "Vec::is_empty")]
-    pub rename: Vec<(String, String)>,
-}
-
-impl Default for FilterSettings {
-    fn default() -> Self {
-        Self { allow: vec!["*".to_owned()], deny: Vec::new(), rename: Vec::new() }
-    }
-}
-
-/// A `[profiles.<name>]` table: a named view of the catalog.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Profile {
-    #[serde(skip)]
-    pub name: String,
-    /// The upstreams of the view; all of them if the file names none.
-    #[serde(skip)]
-    pub upstreams: Vec<UpstreamName>,
-    /// A filter over canonical names.
-    pub tools: FilterSettings,
-    pub prompts: FilterSettings,
-    pub resources: FilterSettings,
-    /// True if names and URIs of its single upstream stay unchanged.
-    pub transparent: bool,
-    pub hints: ShownHints,
-    /// The instructions of its upstreams for clients; `None` without the key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<InstructionSetting>,
-}
-
-/// The hints that the clients of a view see on tools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
-#[strum(const_into_str, serialize_all = "kebab-case")]
-#[serde(into = "&'static str")]
-pub enum ShownHints {
-    /// The server's hints, overridden by the operator's. For an untrusted server, the hints that
-    /// policy uses.
-    #[default]
-    Server,
-    /// The hints that policy uses.
-    Tightened,
-}
-
 keys! {
     /// The `[log]` table. Command line and environment take precedence.
     struct LoggingSettings {
@@ -476,9 +463,4 @@ pub enum LogFormatSetting {
     Auto,
     Text,
     Json,
-}
-
-/// Writes names with values, in the order of the file, as a table.
-fn pairs<V: Serialize, S: Serializer>(pairs: &[(String, V)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }

@@ -2,13 +2,14 @@
 
 use url::{Host, Url};
 
-use super::address::{is_loopback, is_public};
-use super::command::command;
-use super::expand::VariableText;
-use super::file::{ConfigNode, ConfigTable};
-use super::proxy::ProxySettings;
-use super::remote::{headers, url};
-use super::secret::{self, MissingSecrets, Secret};
+use crate::source::expand::VariableText;
+use crate::source::file::{ConfigNode, ConfigTable};
+use crate::source::secret;
+use crate::source::secret::{MissingSecrets, Secret};
+use crate::values::address::{is_loopback, is_public};
+use crate::values::command::command;
+use crate::values::proxy::ProxySettings;
+use crate::values::remote::{headers, url};
 
 /// The settings of notices of open approvals: their receiver and their content.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crate::catalog::name::UpstreamName;
 use crate::policy::LOCAL;
 
 use super::model::{ClientAuth, Config, Confinement, UpstreamSettings, UpstreamTarget};
-use super::seen::digest_of;
+use crate::source::seen::digest_of;
 
 mod opens;
 
@@ -68,6 +68,7 @@ pub fn diff(old: &Config, new: &Config) -> ReloadPlan {
             // connection its proxy, and another account may see another server.
             Some(before)
                 if before.auth != upstream.auth
+                    || before.certificates != upstream.certificates
                     || before.proxy != upstream.proxy
                     || before.max_inventory != upstream.max_inventory
                     || before.surroundings != upstream.surroundings =>
@@ -132,8 +133,12 @@ settings! {
     "server.allowed-origins" is live in server.allowed_origins;
     "server.auth" is live in server.auth;
     "server.drain-timeout" is live in server.drain_timeout;
-    "metrics.listen" is fixed in metrics;
+    "server.trusted-proxies" is live in server.trusted_proxies;
+    "server.tls" is live in server.tls;
+    "metrics.listen" is fixed in metrics.listen;
+    "metrics.token" is live in metrics.token;
     "console.listen" is fixed in console.listen;
+    "console.allowed-hosts" is fixed in console.allowed_hosts;
     "admin.socket" is fixed in admin.socket;
     "admin.group" is fixed in admin.group;
     "admin.users" is live in admin.users;
@@ -154,7 +159,16 @@ settings! {
 fn changed_keys(old: &Config, new: &Config) -> (Vec<String>, Vec<String>) {
     let changed = SETTINGS.iter().filter(|setting| (setting.differs)(old, new));
     let (live, fixed): (Vec<_>, Vec<_>) = changed.partition(|setting| setting.is_live);
-    let [mut live, fixed] = [live, fixed].map(|some| some.iter().map(|one| one.key.to_owned()).collect::<Vec<_>>());
+    let [mut live, mut fixed] = [live, fixed].map(|some| some.iter().map(|one| one.key.to_owned()).collect::<Vec<_>>());
+    let is_auth = |key: &String| key == "server.auth";
+    if old.server.jwt != new.server.jwt && !live.iter().any(is_auth) {
+        live.push("server.auth".to_owned());
+    }
+    // A listener begins or ceases to speak TLS when it is opened.
+    if old.server.tls.is_empty() != new.server.tls.is_empty() {
+        live.retain(|key| key != "server.tls");
+        fixed.push("server.tls".to_owned());
+    }
     let (before, after) = (old.server.limits.shown(), new.server.limits.shown());
     let limits = before.iter().filter(|(key, value)| after.get(*key) != Some(value));
     live.extend(limits.map(|(key, _)| format!("server.limits.{key}")));
@@ -173,6 +187,10 @@ fn ended_callers(old: &Config, new: &Config) -> Vec<String> {
         (ClientAuth::None, ClientAuth::Token { .. }) => vec![LOCAL.to_owned()],
         (ClientAuth::None, ClientAuth::None) => Vec::new(),
     };
+    let issuers = |config: &'_ Config| config.server.jwt.clone().map_or_else(Vec::new, |jwt| jwt.issuers);
+    let kept = issuers(new);
+    let removed = issuers(old).into_iter().filter(|issuer| !kept.contains(issuer));
+    gone.extend(removed.map(|issuer| format!("the callers of {}", issuer.terms.name)));
     if new.admin.group.is_none() {
         let users = old.admin.users.iter().filter(|user| !new.admin.users.contains(user));
         gone.extend(users.map(|user| format!("the user {user}")));

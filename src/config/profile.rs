@@ -1,16 +1,23 @@
 //! Reads the `[profiles.<name>]` tables.
 
 use crate::catalog::name::UpstreamName;
+use crate::policy::CallerPatterns;
 
-use super::canonical::{Separator, check_all};
-use super::file::{ConfigNode, ConfigTable};
-use super::filter::filter;
-use super::instructions;
 use super::model::{FilterSettings, Profile};
-use super::words::did_you_mean;
+use crate::rule_tables::canonical::{Separator, check_all};
+use crate::rule_tables::filter::filter;
+use crate::source::file::{ConfigNode, ConfigTable, patterns};
+use crate::source::words::did_you_mean;
+use crate::values::instructions;
+use crate::values::issuers;
+use crate::values::issuers::JwtSettings;
 
 /// Reads all profiles, in the order of the file.
-pub(super) fn all(table: Option<ConfigTable<'_>>, upstreams: &[UpstreamName]) -> Vec<Profile> {
+pub(super) fn all(
+    table: Option<ConfigTable<'_>>,
+    upstreams: &[UpstreamName],
+    jwt: Option<&JwtSettings>,
+) -> Vec<Profile> {
     let Some(table) = table else { return Vec::new() };
     let mut profiles = Vec::new();
     for (name, node) in table.named() {
@@ -19,12 +26,12 @@ pub(super) fn all(table: Option<ConfigTable<'_>>, upstreams: &[UpstreamName]) ->
             node.problem(format!("the name of a profile {error}"));
         }
         let Some(table) = node.table() else { continue };
-        profiles.push(one(name, table, upstreams));
+        profiles.push(one(name, table, upstreams, jwt));
     }
     profiles
 }
 
-fn one(name: String, mut table: ConfigTable<'_>, all: &[UpstreamName]) -> Profile {
+fn one(name: String, mut table: ConfigTable<'_>, all: &[UpstreamName], jwt: Option<&JwtSettings>) -> Profile {
     let upstreams = match table.take("upstreams") {
         Some(node) => members(&node, all),
         None => all.to_vec(),
@@ -33,12 +40,27 @@ fn one(name: String, mut table: ConfigTable<'_>, all: &[UpstreamName]) -> Profil
     if transparent && upstreams.len() != 1 {
         table.problem("a transparent profile shows names as they are, so it needs exactly one upstream");
     }
+    let (callers, groups) = (patterns(&mut table, "callers"), patterns(&mut table, "groups"));
+    for problem in CallerPatterns::build(&table.path, &callers, &groups).err().into_iter().flatten() {
+        table.source.problem_at(&problem.path, problem.message);
+    }
+    let audiences = issuers::texts(&mut table, "audiences").unwrap_or_default();
+    let has_issuer =
+        |audience: &String| jwt.iter().flat_map(|jwt| &jwt.issuers).any(|one| one.terms.audiences.contains(audience));
+    if let Some(unknown) = audiences.iter().find(|audience| !has_issuer(audience)) {
+        table.problem(format!(
+            "no issuer has the audience \"{unknown}\"; add it to `audiences` of one in `[[server.auth.issuers]]`"
+        ));
+    }
     let profile = Profile {
+        audiences,
         tools: filter_of(&mut table, "tools", &upstreams, Separator::Name),
         prompts: filter_of(&mut table, "prompts", &upstreams, Separator::Name),
         resources: filter_of(&mut table, "resources", &upstreams, Separator::Uri),
         name,
         upstreams,
+        callers,
+        groups,
         transparent,
         hints: table.take("hints").and_then(|node| node.choice()).unwrap_or_default(),
         instructions: instructions::read(&mut table),

@@ -8,28 +8,36 @@ use serde::{Deserialize as _, Serialize};
 use toml::{Table, Value};
 use url::Url;
 
-use crate::mcp::annotations::Hints;
-use crate::mcp::input::Roots;
-use crate::policy::chain::RetentionBounds;
-use crate::policy::{PolicySpec, RuleSpec};
+use crate::mcp::asking::input::Roots;
+use crate::mcp::definition::annotations::Hints;
+use crate::policy::records::chain::RetentionBounds;
+use crate::policy::{PolicySpec, RuleSpec, ScopeSpec};
 use crate::wire::foreign;
 
 use super::audit::AuditSettings;
-use super::auth::UpstreamAuth;
 use super::consent::ApprovalSettings;
-use super::model::{Config, Profile, UpstreamSettings, UpstreamTarget};
+use super::model::{Config, Profile, ServerSettings, UpstreamSettings, UpstreamTarget};
 use super::notify::{NotifyReceiver, NotifySettings};
-use super::secret::{REDACTED, Secret, is_secret_name, redact_command};
-use super::units;
+use crate::source::secret::{REDACTED, Secret, is_secret_name, redact_command};
+use crate::source::units;
+use crate::values::auth::UpstreamAuth;
 
 /// Renders every key with the value in force, in the order of the shipped example.
 pub fn render(config: &Config) -> String {
     let mut out = String::new();
     section(&mut out, "server", &table(&config.server));
-    section(&mut out, "server.auth", &table(&config.server.auth));
+    authentication(&mut out, &config.server);
+    config.policy.scopes.iter().for_each(|one| scope(&mut out, one));
     section(&mut out, "server.limits", &config.server.limits.shown());
-    section(&mut out, "metrics", &listen(config.metrics));
-    section(&mut out, "console", &listen(config.console.listen));
+    config.server.tls.iter().for_each(|one| section(&mut out, "[server.tls]", &table(one)));
+    let mut metrics = listen(config.metrics.listen);
+    if config.metrics.token.is_some() {
+        set(&mut metrics, "token", REDACTED);
+    }
+    section(&mut out, "metrics", &metrics);
+    let mut console = listen(config.console.listen);
+    set(&mut console, "allowed-hosts", config.console.allowed_hosts.clone());
+    section(&mut out, "console", &console);
     section(&mut out, "admin", &table(&config.admin));
     section(&mut out, "stdio", &config.stdio.shown());
     section(&mut out, "naming", &config.naming.shown());
@@ -48,6 +56,23 @@ pub fn render(config: &Config) -> String {
     set(&mut log, "filter", config.log.filter.as_str());
     section(&mut out, "log", &log);
     out
+}
+
+fn authentication(out: &mut String, server: &ServerSettings) {
+    let mut shown = table(&server.auth);
+    let Some(jwt) = &server.jwt else { return section(out, "server.auth", &shown) };
+    let modes: &[&str] = if jwt.with_tokens { &["token", "jwt"] } else { &["jwt"] };
+    set(&mut shown, "mode", texts(modes));
+    if !jwt.with_tokens {
+        shown.remove("tokens");
+    }
+    set(&mut shown, "public-url", jwt.public_url.as_str());
+    section(out, "server.auth", &shown);
+    for issuer in &jwt.issuers {
+        let mut shown = without_empty_lists(table(&issuer.terms));
+        issuer.jwks.iter().for_each(|jwks| set(&mut shown, "jwks", jwks.to_string()));
+        section(out, "[server.auth.issuers]", &shown);
+    }
 }
 
 /// Renders one rule so that it can be added to a configuration.
@@ -193,6 +218,10 @@ fn upstream(out: &mut String, upstream: &UpstreamSettings, enabled: bool) {
     }
     upstream.elicit.hosts.iter().for_each(|hosts| set(&mut shown, "elicit-hosts", texts(hosts)));
     set(&mut shown, "elicit-secrets", upstream.elicit.secrets);
+    // Those of `auth` are shown there.
+    if upstream.auth.as_ref().is_none_or(|auth| auth.ca.is_none() && auth.client_certificate.is_none()) {
+        shown.extend(table(&upstream.certificates));
+    }
     let header = format!("upstreams.{}", upstream.name);
     section(out, &header, &shown);
     for lack in upstream.lacks.iter().filter(|_| enabled) {
@@ -241,6 +270,12 @@ fn policy(out: &mut String, policy: &PolicySpec) {
         }
         section(out, "[policy.limits]", &shown);
     }
+}
+
+fn scope(out: &mut String, scope: &ScopeSpec) {
+    let mut shown = without_empty_lists(table(&scope.items));
+    shown.retain(|name, _| !matches!(name, "id" | "effect"));
+    section(out, &ScopeSpec::path(&scope.scope), &shown);
 }
 
 fn consent(out: &mut String, consent: &ApprovalSettings) {

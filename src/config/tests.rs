@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::model::NamingSettings;
-use super::secret::Secret;
 use super::*;
 use crate::policy::RuleEffect;
+use crate::source::secret::Secret;
 
 mod examples;
 mod folder;
+mod issuers;
 mod logins;
 mod problems;
 mod schema;
@@ -56,7 +57,7 @@ fn an_empty_file_has_the_defaults_and_two_warnings() {
     assert_eq!(config.server.endpoint, "/mcp");
     assert_eq!(config.server.auth, ClientAuth::Token { tokens: Vec::new() });
     assert_eq!(config.server.drain_timeout, Duration::from_secs(25));
-    assert_eq!(config.metrics, Some("127.0.0.1:9627".parse().unwrap()));
+    assert_eq!(config.metrics.listen, Some("127.0.0.1:9627".parse().unwrap()));
     assert_eq!(config.naming, NamingSettings { uris: UriExposure::Keep });
     assert_eq!(config.audit, AuditSettings::default());
     assert_eq!((config.policy.default, config.policy_stated), (RuleEffect::Ask, false));
@@ -203,6 +204,14 @@ allowed-origins = ["https://app.example.com"]
 drain-timeout = "1500ms"
 [server.auth]
 tokens = { ci = { env = "CI_TOKEN" } }
+[server.auth.scopes]
+"mcp:write" = { tools = ["z__*"], unless = [{ pointer = "/p", absent = true }] }
+read = { upstreams = ["a"], kinds = ["prompt", "resource"], profiles = ["p"] }
+tools = { prompts = ["a__*"], resources = ["a+*"] }
+[server.auth.scopes."hint/s"]
+annotations = { read-only = false }
+claims = { open-world = true }
+arguments = [{ pointer = "/a", eq = 1 }]
 [server.limits]
 max-body = 1048576
 caller-rate = "5/m"
@@ -275,6 +284,7 @@ effect = "allow"
 upstreams = ["a"]
 prompts = ["a__*"]
 callers = ["ci", "local"]
+groups = ["dev", "ops-*"]
 [[policy.rules]]
 id = "r2"
 effect = "deny"
@@ -312,6 +322,7 @@ id = "l"
 tools = ["a__*"]
 upstreams = ["*"]
 callers = ["*"]
+groups = ["dev"]
 key = ["caller", "upstream", "tool"]
 rate = "30/m"
 concurrent = 4
@@ -333,6 +344,8 @@ clients = ["slow"]
 hold = "1500ms"
 [profiles.p]
 upstreams = ["a", "z"]
+callers = ["corp:*"]
+groups = ["dev"]
 tools = { allow = ["a__*"], deny = ["z__x"] }
 [profiles.q]
 upstreams = ["a"]

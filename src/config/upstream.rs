@@ -7,27 +7,29 @@ use std::time::Duration;
 use url::Url;
 
 use crate::catalog::name::{MAX_LENGTH, UpstreamName, prefix_warnings};
-use crate::mcp::annotations::Hints;
-use crate::mcp::elicitation::{ElicitationSettings, HostPattern};
-use crate::mcp::input::Roots;
+use crate::mcp::asking::elicitation::{ElicitationSettings, HostPattern};
+use crate::mcp::asking::input::Roots;
+use crate::mcp::definition::annotations::Hints;
 use crate::policy::{ChangePolicy, OperatorHints, UpstreamTrust};
 
-use super::address::is_loopback;
-use super::auth::{self, UpstreamAuth};
-use super::command::command;
-use super::expand::VariableText;
-use super::file::{ConfigNode, ConfigTable};
-use super::filter::filter;
-use super::hints::hints;
-use super::instructions;
 use super::model::{
     Confinement, EraChoice, HttpTransport, InstanceScope, StartMode, UpstreamDefaults, UpstreamSettings, UpstreamTarget,
 };
-use super::proxy::ProxySettings;
-use super::remote::{headers, url};
-use super::secret::{self, MissingSecrets, Secret};
-use super::surroundings;
-use super::words::find_repeated;
+use crate::machine::surroundings;
+use crate::rule_tables::filter::filter;
+use crate::rule_tables::hints::hints;
+use crate::source::expand::VariableText;
+use crate::source::file::{ConfigNode, ConfigTable};
+use crate::source::secret;
+use crate::source::secret::{MissingSecrets, Secret};
+use crate::source::words::find_repeated;
+use crate::values::address::is_loopback;
+use crate::values::auth;
+use crate::values::auth::{UpstreamAuth, UpstreamCertificates};
+use crate::values::command::command;
+use crate::values::instructions;
+use crate::values::proxy::ProxySettings;
+use crate::values::remote::{headers, url};
 
 /// The default of `call-timeout`: the silence after which headend cancels a call; progress restarts
 /// the wait.
@@ -121,6 +123,7 @@ fn one(
     let target = target(&mut table, &mut lacks);
     let http = matches!(target, Some(UpstreamTarget::Http { .. }));
     let auth = login(&mut table, target.as_ref(), &mut lacks);
+    let certificates = UpstreamCertificates::read(&mut table, http, auth.as_ref(), &mut lacks);
     let proxy = proxy(&mut table, target.as_ref(), &mut lacks);
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
     let call_max = call_max(&mut table, call_timeout);
@@ -160,6 +163,7 @@ fn one(
         resources: filter(&mut table, "resources", false),
         target: target.unwrap_or(placeholder),
         auth,
+        certificates,
         proxy,
         expand,
         expanded: lacks.expanded,

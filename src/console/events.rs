@@ -18,7 +18,7 @@ use crate::listener::reply;
 use crate::operator::OperatorDataPart;
 use crate::policy::consent::ApprovalView;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Time after a change in which further changes join the same event.
 const GATHER: Duration = Duration::from_millis(300);

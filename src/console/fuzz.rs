@@ -5,7 +5,7 @@ use super::route::{is_id, is_link, own_page};
 use super::text::{ForeignPieceKind, block, diff, json, visible};
 use crate::wire::foreign::{count_hidden, turns_direction};
 use crate::wire::fuzz::{halves, value};
-use crate::wire::layout::indented;
+use crate::wire::json::layout::indented;
 
 /// Checks that a page hides no character and links to no other site. The bytes are an old text, a
 /// line feed and a new text.

@@ -3,12 +3,12 @@
 
 use askama::Template;
 
-use super::argument::ArgumentLineKind;
-use super::card::ApprovalCard;
-use super::group_link::GroupLink;
-use super::questions::ListedApprovals;
 use super::session::ActionNotice;
 use super::text::{DisplayTime, ForeignPiece, ForeignPieceKind, ago, block, capitalised, counted, diff, span, visible};
+use crate::console::approval::argument::ArgumentLineKind;
+use crate::console::approval::card::ApprovalCard;
+use crate::console::approval::group_link::GroupLink;
+use crate::console::approval::questions::ListedApprovals;
 use crate::operator::pins::{PinKind, PinView};
 use crate::operator::upstreams::{HealthView, UpstreamFacts, UpstreamView};
 use crate::policy::PinState;
@@ -17,7 +17,7 @@ use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign::count_hidden;
 use crate::wire::foreign::oddities::TextOddities;
-use crate::wire::layout::indented;
+use crate::wire::json::layout::indented;
 
 /// The section of the current page, for the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,23 +12,23 @@ use url::form_urlencoded;
 use super::action;
 use super::asset;
 use super::calls;
-use super::card::ApprovalCard;
 use super::events;
 use super::form::{FormFields, form};
-use super::group_link::GroupLink;
 use super::login;
 use super::page::{
     ApprovalGroup, ApprovalPage, BlockRow, ClosedApprovalPage, ConsoleSection, DecisionTableRow, DecisionsPage,
     GrantTableRow, GrantsPage, OpenLinkPage, OverviewPage, PageFrame, PinnedGroup, PinsPage, SignInPage, UpstreamTile,
     UpstreamsPage, WaitingPin,
 };
-use super::questions::ListedApprovals;
 use super::reply::{self, COOKIE};
 use super::session::{SignInError, SignedInVisitor, session_name};
 use super::site::{ConsoleConnection, ConsoleSite};
 use super::text::{capitalised, visible};
 use super::upstream_page::{UpstreamPage, name_in};
 use crate::base::clock;
+use crate::console::approval::card::ApprovalCard;
+use crate::console::approval::group_link::GroupLink;
+use crate::console::approval::questions::ListedApprovals;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::closing;
 use crate::operator::ApprovalState;

@@ -58,22 +58,25 @@ impl std::fmt::Debug for ConsoleSite {
 }
 
 impl ConsoleSite {
-    /// Makes the console for the listener's address `local`. Its streams end when `stop` fires.
+    /// Makes the console for the listener's address `local`, behind a proxy with these hosts. Its
+    /// streams end when `stop` fires.
     pub(crate) fn new(
         operator: OperatorService,
         doors: ConsoleSessions,
         local: SocketAddr,
+        allowed_hosts: &[String],
         tasks: TaskGroup,
         stop: CancellationToken,
     ) -> Self {
+        let origins: Vec<String> = allowed_hosts.iter().map(|host| format!("https://{host}")).collect();
         let (wrong, log) = (OperatorAction::WrongSignIn, operator.audit().clone());
         Self {
             operator,
             doors,
             wrong_sign_ins: WrongAttempts::new(wrong, log, tasks.clone(), stop.clone()),
-            // The console admits its own host and origin alone, even if the configuration admits
-            // others on other listeners.
-            guard: HeadGuard::new(local, &[], &[], MAX_HEAD),
+            // The console admits its own hosts and their pages alone, even if the configuration
+            // admits others on other listeners.
+            guard: HeadGuard::new(local, allowed_hosts, &origins, MAX_HEAD),
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),

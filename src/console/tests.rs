@@ -90,8 +90,8 @@ impl ConsoleTestServer {
         let doors = ConsoleSessions::new(TOKEN, None, crate::base::clock::uptime());
         let tasks = TaskGroup::default();
         let live = Arc::clone(&desk) as Arc<dyn OperatorBackend>;
-        let console =
-            Arc::new(ConsoleSite::new(OperatorService::new(live, audit), doors, address, tasks.clone(), stop.clone()));
+        let live = OperatorService::new(live, audit);
+        let console = Arc::new(ConsoleSite::new(live, doors, address, &[], tasks.clone(), stop.clone()));
         let lobby = Lobby::new("console", ANONYMOUS, None);
         tasks.spawn("console", serve(Arc::clone(&console), listener, lobby));
         Self { console, desk, address, stop }

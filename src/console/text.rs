@@ -10,7 +10,7 @@ use crate::policy::consent::SteadySeconds;
 use crate::wire::foreign::changes::{TextChange, changes};
 use crate::wire::foreign::marked::MarkedText;
 use crate::wire::foreign::{self, is_hidden};
-use crate::wire::tokens::{JsonTokens, TokenKind};
+use crate::wire::json::tokens::{JsonTokens, TokenKind};
 
 /// Unchanged lines shown on each side of a change.
 const CONTEXT: usize = 2;

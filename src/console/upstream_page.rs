@@ -7,7 +7,7 @@ use super::page::{PageFrame, UpstreamTile};
 use super::text::{ForeignPiece, ForeignPieceKind, block, capitalised, counted, moment, span, visible};
 use crate::base::local_time::{local, zone};
 use crate::gateway::snapshot::{LineOrigin, LogLine};
-use crate::mcp::weight;
+use crate::mcp::definition::weight;
 use crate::operator::tools::ToolView;
 use crate::operator::upstreams::{LoginInUse, UpstreamDetail, UpstreamFacts, WithheldItemView};
 use crate::policy::consent::SteadySeconds;

@@ -3,14 +3,10 @@
 //! All of them are pure: `now` is an argument, and effects are returned as values.
 
 pub mod answer;
-pub mod ask;
 pub mod askers;
-pub mod attribution;
-pub mod batch;
 pub mod call;
 pub mod client;
-pub mod doubt;
-pub mod ended;
+pub mod connection;
 pub mod event;
 pub mod failure;
 pub mod fault;
@@ -18,22 +14,12 @@ pub mod fault;
 pub mod fuzz;
 pub mod handshake;
 pub mod lists;
-pub mod lost;
+pub mod pace;
 pub mod peer;
-pub mod pending;
 pub mod question;
-pub mod refresh;
 pub mod replay;
-pub mod restart;
 pub mod route;
-mod sealed;
-pub mod session_id;
+pub mod sealed;
 #[cfg(test)]
 mod sim;
-pub mod state;
-pub mod stream_pace;
 pub mod task;
-pub mod task_id;
-pub mod turns;
-pub mod unasked;
-pub mod used;

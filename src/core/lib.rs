@@ -3,7 +3,7 @@
 //!
 //! A crate of its own, so that the compiler keeps it pure: its manifest names no runtime and no
 //! HTTP, and `now` is an argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`],
-//! [`engine`], [`login`]; each may use those before it.
+//! [`engine`], [`identity`], [`login`]; each may use those before it.
 
 #![allow(
     clippy::missing_errors_doc,
@@ -15,6 +15,7 @@
 
 pub mod catalog;
 pub mod engine;
+pub mod identity;
 pub mod login;
 pub mod mcp;
 pub mod policy;

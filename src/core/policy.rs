@@ -2,7 +2,8 @@
 //! knows no transports and no protocol eras.
 //!
 //! [`decide()`] judges all deny rules first, then all ask rules, then all allow rules, then the
-//! default. The order of the rules and how specific they are do not matter. Limits come last, so a
+//! default. The order of the rules and how specific they are do not matter. A call that the rules do
+//! not deny needs the scopes of its item, before any approval. Limits come last, so a
 //! refused call uses no limit up. A doubt never allows: a rule that *may* match applies if it
 //! denies or asks and does not apply if it allows, and an action is denied if it does not fit the
 //! rules that it is judged by.
@@ -19,44 +20,32 @@
 //! decisions of this module issue [`Permit`]s.
 
 pub mod consent;
+pub mod facts;
+pub mod records;
+mod rules;
 
 mod action;
-mod annotations;
-mod arguments;
 mod caller;
-pub mod chain;
 mod compiled;
-mod confirmed;
 mod decide;
 mod effect;
 mod evidence;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;
-pub mod habit;
 mod kind;
-pub mod likeness;
 mod limit;
 mod limiter;
 mod lint;
-mod pattern;
 mod permit;
 mod pin;
-mod problems;
-mod record;
-pub mod refusals;
-mod rule;
 mod spec;
-mod truth;
-mod uri;
 
 pub use self::action::{PolicyAction, ToolFacts};
-pub use self::annotations::{OperatorHints, UpstreamTrust};
-pub use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec};
 pub use self::caller::{Caller, CallerRights, Groups, LOCAL, MAX_SUBJECT_BYTES, RESERVED, Scopes};
 pub use self::compiled::{ItemRules, Policy, PolicyTable};
-pub use self::confirmed::{AskerListing, ConfirmedLaunches, ToolListing};
 pub use self::decide::{
-    Decision, RuleMatch, asking_rule, decide, decide_again, is_still_allowed, matching_rules, needs_arguments,
+    Decision, RuleMatch, asking_rule, decide, decide_again, decide_scope, is_still_allowed, matching_rules,
+    needs_arguments,
 };
 pub use self::effect::{AGAIN_RULE, RuleEffect};
 pub use self::evidence::ApprovalEvidence;
@@ -68,14 +57,17 @@ pub use self::limit::{
 pub use self::limiter::{CallerLimiter, Limiter};
 pub use self::permit::Permit;
 pub use self::pin::{ChangePolicy, Pin, PinDecisionError, PinState};
-pub use self::problems::PolicyProblem;
-pub use self::record::{
+pub use self::spec::PolicySpec;
+pub use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
+pub use crate::mcp::definition::claims::{Claims, PinStatus};
+pub use crate::policy::facts::annotations::{OperatorHints, UpstreamTrust};
+pub use crate::policy::facts::confirmed::{AskerListing, ConfirmedLaunches, ToolListing};
+pub use crate::policy::records::record::{
     AuditEntry, AuditEvent, DecisionRecord, ListChange, ListChanges, MAX_SINGLE_CHANGES, OperatorAction, RecordRemoval,
 };
-pub use self::rule::{PatternField, RuleSpec};
-pub use self::spec::PolicySpec;
-pub use crate::mcp::annotations::{Annotations, Hints, StatedHints};
-pub use crate::mcp::claims::{Claims, PinStatus};
+pub use crate::policy::rules::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec};
+pub use crate::policy::rules::problems::PolicyProblem;
+pub use crate::policy::rules::rule::{CallerPatterns, PatternField, RuleSpec, RuleSubject, ScopeSpec};
 pub use crate::wire::digest::Digest;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::access::{self, Credential};
 use crate::config::AdminSettings;
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::lobby::LobbyLimits;
 use crate::policy::{Caller, CallerRights};
 

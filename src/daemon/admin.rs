@@ -17,12 +17,12 @@ use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::tally::LogTally;
-use crate::config::guard;
+use crate::config::source::guard;
 use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_name, socket_callers};
 use crate::daemon::gateway::RunningGateway;
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::quota::QuotaKind;
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::lobby::{AcceptedConnection, Lobby, LobbyConnection};
 use crate::listener::pieces::MessageSlices;
 use crate::listener::press::{BodyPace, PressedStream};
@@ -33,14 +33,15 @@ use crate::policy::OperatorAction;
 use crate::serve::lines;
 use crate::wire::code;
 use crate::wire::frame::{Frame, JsonBounds};
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Message, Request as MessageRequest};
-use crate::wire::raw::RawJson;
 
 mod call;
 mod hello;
 mod late;
 pub(crate) mod proof;
 mod status;
+mod tokens;
 
 pub(crate) use self::hello::{HelloLine, encode_hello, published_socket};
 pub(crate) use self::late::{is_retryable, serve_later};
@@ -307,7 +308,7 @@ async fn serve_operator(
         };
         let outcome = operate(gateway, caller, &mut proof, &request).await;
         let outcome = outcome.map_err(|(code, text)| message::error_object(code, &text, None));
-        let done = MessageSlices::answer(request.id.raw(), RequestAnswer { outcome, status: None });
+        let done = MessageSlices::answer(request.id.raw(), RequestAnswer { outcome, status: None, scopes: None });
         write_answer(&mut write, done, limit).await?;
     }
 }
@@ -375,6 +376,7 @@ async fn perform(
         Request::Reload(params) => reload(gateway, &by.name, params).await,
         Request::Call(params) => call::call(gateway, caller, params).await,
         Request::LinkConsole(_) => create_console_link(gateway),
+        Request::AddToken(_) | Request::Tokens(_) | Request::RevokeToken(_) => tokens::operate(gateway, request).await,
         _ => gateway.operator.desk().carry_out(request, by).await,
     }
 }

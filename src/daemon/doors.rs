@@ -12,8 +12,9 @@ use crate::config::Config;
 use crate::console;
 use crate::daemon::access;
 use crate::listener::address::CredentialFailures;
-use crate::listener::credentials::Credentials;
+use crate::listener::callers::credentials::Credentials;
 use crate::listener::descriptors::DescriptorRoom;
+use crate::listener::tls::ServedCertificates;
 use crate::serve::front::ListenerState;
 use crate::serve::pages::{self, PageServer};
 
@@ -34,6 +35,8 @@ pub(crate) struct GatewayListeners {
     pub(super) credentials: Arc<ArcSwap<Credentials>>,
     pub(super) failures: Arc<ArcSwap<CredentialFailures>>,
     pub(super) fronts: Mutex<Vec<Arc<ListenerState>>>,
+    /// Certificates of the listeners; `None` if they speak plain HTTP until the next start.
+    pub(super) certificates: Option<Arc<ServedCertificates>>,
     /// Address of the metrics listener, and the pages that it serves.
     pub(super) pages: OnceLock<(SocketAddr, Arc<PageServer>)>,
     /// The generated token and its file; unset until clients need a token and there is a state

@@ -22,9 +22,11 @@ use crate::base::task_group::TaskGroup;
 use crate::config::{Config, FileFingerprint, LoadedConfig};
 use crate::console::{self, ConsoleSite};
 use crate::daemon::access::SocketUserTable;
+use crate::daemon::client_access::session_limits;
 use crate::daemon::doors::{GatewayAddresses, GatewayListeners};
 use crate::daemon::own_places::find_protected_folders;
 use crate::daemon::systemd;
+use crate::daemon::tokens::{self, LiveTokens};
 use crate::gateway::client::admission::RequestAdmission;
 use crate::gateway::client::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
@@ -35,12 +37,12 @@ use crate::gateway::notify::NoticeSender;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, SupervisorHandle, SupervisorServices};
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::operator::OperatorService;
 use crate::operator::live::LiveBackend;
 use crate::policy::{AuditEntry, Caller, OperatorAction};
 use crate::serve::lines::LineClient;
-use crate::serve::sessions::{ClientSessions, SessionLimits};
+use crate::serve::sessions::ClientSessions;
 use crate::store::approvals::Approvals;
 use crate::store::audit::{self, AuditLog, AuditOpenError, action::WrongAttempts};
 use crate::store::db::DbError;
@@ -161,6 +163,8 @@ pub(crate) struct RunningGateway {
     pub(super) restore_review: Option<RestoreReview>,
     /// Console sign-ins in the store; `None` without a store.
     pub(super) sign_ins: Option<SignIns>,
+    /// Stored tokens of clients; `None` without a store.
+    pub(super) client_tokens: Option<LiveTokens>,
     /// State of the HTTP listeners; set once they are opened.
     pub(super) doors: OnceLock<GatewayListeners>,
     /// Addresses of the HTTP listeners; set once they are opened.
@@ -204,7 +208,7 @@ impl RunningGateway {
     /// Opens the audit log and the stores, then starts the upstreams and the gateway's tasks.
     fn build_as(
         role: GatewayRole,
-        config: Config,
+        mut config: Config,
         source: ConfigSource,
         store: Option<StateDir>,
         chain: &str,
@@ -215,6 +219,7 @@ impl RunningGateway {
         let pinned = store.as_ref().map(StateDir::db).transpose()?;
         // A stand-in only reads the pins; everything else in the store belongs to the daemon.
         let db = pinned.clone().filter(|_| serves);
+        config.has_stored_callers = tokens::has_any(db.as_ref())?;
         let audit = match (&store, &db) {
             (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
             _ => AuditLog::none(),
@@ -266,6 +271,7 @@ impl RunningGateway {
         let keys =
             Keys::open(db.as_ref())?.ok_or_else(|| GatewayStartError::Config("no key could be made".to_owned()))?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
+        let token_store = db.clone();
         let sign_ins = db.clone().map(|db| SignIns::new(db, console::MAX_SESSIONS));
         let approvals = match db {
             Some(db) => Approvals::open(db, &config.consent)?,
@@ -330,18 +336,22 @@ impl RunningGateway {
             notices,
             review: restore_review.clone(),
         };
+        let sessions = Arc::new(ClientSessions::new(session_limits, budget, Some(approvals), kept_sessions));
+        let live = |db| LiveTokens::new(db, &service, &sessions, supervised.orders.clone());
+        let client_tokens = token_store.map(live);
         Ok(Self {
             operator: OperatorService::new(Arc::new(desk), service.audit.clone()),
             service,
             logins,
             supervised,
-            sessions: Arc::new(ClientSessions::new(session_limits, budget, Some(approvals), kept_sessions)),
+            sessions,
             source,
             console: OnceLock::new(),
             wrong_codes,
             store,
             restore_review,
             sign_ins,
+            client_tokens,
             doors: OnceLock::new(),
             addresses: OnceLock::new(),
             users: OnceLock::new(),
@@ -446,17 +456,6 @@ fn record_pin_changes(news: &PinNews, approvals: &Approvals, audit: &AuditLog) {
         let is_over = over.contains(&(true, asked.launch)) || over.contains(&(false, asked.definition));
         *asked.upstream == *news.upstream.as_str() && is_over
     });
-}
-
-/// Returns the limits of client sessions; a caller has a limit only if there can be several.
-pub(super) fn session_limits(config: &Config) -> SessionLimits {
-    let limits = &config.server.limits;
-    SessionLimits {
-        sessions: limits.sessions,
-        per_caller: config.has_many_callers().then_some(limits.sessions_per_caller),
-        idle: limits.session_idle,
-        max: limits.session_max,
-    }
 }
 
 #[cfg(test)]

@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
 use crate::base::fair_slots::FairSlots;
 use crate::base::tally::LogTally;
-use crate::config::{Config, MAX_HEADER_FIELD};
+use crate::config::{Config, MAX_HEADER_FIELD, ServerSettings};
 use crate::console::{self, ConsoleSessions, ConsoleSite};
 use crate::daemon::doors::{GatewayAddresses, room};
 use crate::daemon::gateway::{GatewayStartError, RunningGateway};
 use crate::daemon::scrape::MetricsPage;
 use crate::gateway::client::STATELESS;
 use crate::gateway::condition::{GatewayFault, conditions};
+use crate::listener::callers::credentials::Credentials;
 use crate::listener::guard::HeadGuard;
 use crate::listener::lobby::Lobby;
+use crate::listener::tls::{self, H2, HTTP1, ServerTls};
+use crate::policy::Caller;
 use crate::serve::front::{ListenerSettings, ListenerState};
 use crate::serve::http_server::accept;
 use crate::serve::pages::{self, PageServer};
@@ -30,6 +34,14 @@ pub(crate) const METRICS: &str = "[metrics] listen";
 pub(crate) const CONSOLE: &str = "[console] listen";
 /// Longest time between two sweeps for sessions that were idle for too long.
 const SWEEP: Duration = Duration::from_secs(60);
+
+/// Parses the certificates of a configuration that no gateway runs with yet.
+///
+/// # Errors
+/// A certificate that cannot be used; a sentence for the operator.
+pub(crate) fn check_certificates(config: &Config) -> Result<(), String> {
+    tls::renew(&config.server.tls, &[]).map(drop)
+}
 
 impl RunningGateway {
     /// Opens the HTTP listeners of the configuration and spawns their tasks, and a task that ends
@@ -44,7 +56,7 @@ impl RunningGateway {
         for address in &config.server.listen {
             listeners.push(bind(SERVER, *address).await?);
         }
-        let metrics = match config.metrics {
+        let metrics = match config.metrics.listen {
             Some(address) => Some(bind(METRICS, address).await?),
             None => None,
         };
@@ -59,11 +71,24 @@ impl RunningGateway {
         self.service.ports.get_or_init(|| bound.collect());
         let doors = self.open_doors(&config)?;
         addresses.token_file = doors.own_token.get().and_then(|own| own.as_ref()).map(|(_, path)| path.clone());
+        if let Some(live) = &self.client_tokens {
+            if let Err(error) = live.refresh().await {
+                tracing::error!(error = %error, "stored tokens are not accepted yet");
+            }
+            self.supervised.tasks.spawn("tokens", live.clone().follow(self.supervised.stop.clone()));
+        }
         let limits = room(&config, listeners.len()).fit(&config.server.limits);
+        let tls = |protocols: &[&[u8]]| {
+            let certificates = doors.certificates.as_ref();
+            let tls = certificates.map(|certificates| ServerTls::new(Arc::clone(certificates), protocols));
+            tls.transpose().map_err(GatewayStartError::Config)
+        };
+        let tls_of_endpoints = tls(&[H2, HTTP1])?;
+        let scheme = if tls_of_endpoints.is_some() { "https" } else { "http" };
         for (listener, local) in listeners {
             let server = &config.server;
-            let terms = ListenerSettings::new(local, server, limits.clone());
-            addresses.endpoints.push(format!("http://{local}{}", server.endpoint));
+            let terms = ListenerSettings::new(local, server, limits.clone(), tls_of_endpoints.is_some());
+            addresses.endpoints.push(format!("{scheme}://{local}{}", server.endpoint));
             let front = Arc::new(ListenerState {
                 service: Arc::clone(&self.service),
                 sessions: Arc::clone(&self.sessions),
@@ -76,16 +101,19 @@ impl RunningGateway {
                 terms: ArcSwap::from_pointee(terms),
                 full: LogTally::default(),
                 failures: Arc::clone(&doors.failures),
+                strangers: LogTally::default(),
+                tls: tls_of_endpoints.clone(),
             });
             doors.fronts.lock().push(Arc::clone(&front));
             self.service.tasks.spawn("listener", accept(front, listener, self.service.draining.clone()));
         }
         if let Some((listener, local)) = metrics {
             addresses.metrics = Some(local);
-            self.serve_pages(listener, local, &config);
+            let tls = if local.ip().is_loopback() { None } else { tls(&[HTTP1])? };
+            self.serve_pages(listener, local, &config, tls);
         }
         if let Some((listener, local)) = console {
-            addresses.console = Some(self.serve_console(listener, local)?);
+            addresses.console = Some(self.serve_console(listener, local, &config.console.allowed_hosts)?);
         }
         let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
         let (approvals, snapshots) = (Arc::clone(&self.service.approvals), Arc::clone(&self.service.snapshots));
@@ -107,7 +135,12 @@ impl RunningGateway {
     }
 
     /// Builds the console and spawns its listener. Returns the console's base URL.
-    fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, GatewayStartError> {
+    fn serve_console(
+        &self,
+        listener: TcpListener,
+        local: SocketAddr,
+        allowed_hosts: &[String],
+    ) -> Result<Arc<str>, GatewayStartError> {
         let token = match &self.store {
             Some(store) => {
                 let failed = |source| GatewayStartError::Token { dir: store.dir().to_owned(), source };
@@ -118,7 +151,7 @@ impl RunningGateway {
         };
         let doors = ConsoleSessions::new(&token, self.sign_ins.clone(), clock::uptime());
         let (tasks, draining) = (self.service.tasks.clone(), self.service.draining.clone());
-        let console = ConsoleSite::new(self.operator.clone(), doors, local, tasks, draining);
+        let console = ConsoleSite::new(self.operator.clone(), doors, local, allowed_hosts, tasks, draining);
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());
         self.service.console.get_or_init(|| base.to_string());
@@ -129,7 +162,7 @@ impl RunningGateway {
     }
 
     /// Spawns the listener for `/metrics`, `/healthz` and `/readyz`.
-    fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config) {
+    fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config, tls: Option<ServerTls>) {
         let page = Arc::new(MetricsPage {
             service: Arc::clone(&self.service),
             sessions: Arc::clone(&self.sessions),
@@ -152,10 +185,9 @@ impl RunningGateway {
             };
             Box::pin(std::future::ready(fixed))
         };
-        let server = &config.server;
-        let guard = HeadGuard::new(local, &server.allowed_hosts, &server.allowed_origins, MAX_HEADER_FIELD);
-        let guard = Arc::new(ArcSwap::from_pointee(guard));
-        let served = Arc::new(PageServer { pages: Box::new(pages), guard });
+        let guard = Arc::new(ArcSwap::from_pointee(pages_guard(local, &config.server, tls.is_some())));
+        let credentials = ArcSwap::from_pointee(metrics_credentials(config, &self.service.giving_up));
+        let served = Arc::new(PageServer { pages: Box::new(pages), guard, credentials, tls });
         if let Some(doors) = self.doors.get() {
             doors.pages.get_or_init(|| (local, Arc::clone(&served)));
         }
@@ -165,6 +197,18 @@ impl RunningGateway {
         let lobby = Lobby::for_operators("metrics", pages::CONNECTIONS, self.service.metrics.clone());
         tasks.spawn("pages", pages::serve(listener, lobby, served, tasks.clone(), stop));
     }
+}
+
+/// Creates the rules for request heads of the listener for metrics and health.
+pub(super) fn pages_guard(local: SocketAddr, server: &ServerSettings, is_tls: bool) -> HeadGuard {
+    let guard = HeadGuard::new(local, &server.allowed_hosts, &server.allowed_origins, MAX_HEADER_FIELD);
+    if is_tls { guard.over_tls() } else { guard }
+}
+
+/// Creates the credentials of the metrics: the token of `[metrics]`, or none.
+pub(super) fn metrics_credentials(config: &Config, giving_up: &CancellationToken) -> Credentials {
+    let token = config.metrics.token.as_ref().map(|token| [(token.expose().to_owned(), Caller::local().clone())]);
+    Credentials::new(token.as_ref().map(<[_; 1]>::as_slice), giving_up)
 }
 
 /// Returns the status code and text of `/readyz`: whether calls can be made, and each fault.

@@ -7,13 +7,15 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::config::{ClientAuth, Config, MAX_HEADER_FIELD};
+use crate::config::{ClientAuth, Config};
 use crate::daemon::access::SocketUsers;
+use crate::daemon::client_access::{end_access, session_limits};
 use crate::daemon::doors::{GatewayListeners, room};
-use crate::daemon::gateway::{GatewayStartError, RunningGateway, session_limits};
+use crate::daemon::gateway::{GatewayStartError, RunningGateway};
+use crate::daemon::listen::{metrics_credentials, pages_guard};
 use crate::listener::address::CredentialFailures;
-use crate::listener::credentials::{CallerAccess, Credentials};
-use crate::listener::guard::HeadGuard;
+use crate::listener::callers::credentials::Credentials;
+use crate::listener::tls::{self, ServedCertificate, ServedCertificates};
 use crate::policy::Caller;
 use crate::serve::front::ListenerSettings;
 use crate::telemetry::logs;
@@ -29,6 +31,9 @@ pub(super) struct ReloadPreparation {
     tokens: Option<TokenCallers>,
     /// Token of the console; `None` without a console or a store.
     console_token: Option<String>,
+    /// Certificates of the listeners, and the reasons why some of them are those of before; `None`
+    /// if the listeners keep all of theirs.
+    certificates: Option<(Vec<ServedCertificate>, Vec<String>)>,
 }
 
 impl RunningGateway {
@@ -38,13 +43,24 @@ impl RunningGateway {
     /// The generated token cannot be read or created.
     pub(super) fn open_doors(&self, config: &Config) -> Result<&GatewayListeners, GatewayStartError> {
         let own_token = OnceLock::new();
-        let tokens = self.tokens(&config.server.auth, &own_token)?;
-        let credentials = Credentials::new(tokens.as_deref(), &self.service.giving_up);
+        let tokens = self.tokens(config, &own_token)?;
+        let stored = self.client_tokens.as_ref().map(|live| Arc::clone(live.table())).unwrap_or_default();
+        let credentials = Credentials::new(tokens.as_deref(), &self.service.giving_up).with_stored(stored);
+        let (tasks, giving_up) = (&self.service.tasks, &self.service.giving_up);
+        let (credentials, _) = credentials.accept_jwts(None, config, tasks, giving_up);
         let failures = CredentialFailures::new(&config.server.limits, config.has_many_callers());
+        let failures = Arc::new(ArcSwap::from_pointee(failures));
+        if let Some(live) = &self.client_tokens {
+            live.limit_failures(&failures);
+        }
+        let (served, _) = tls::renew(&config.server.tls, &[]).map_err(GatewayStartError::Config)?;
+        self.show_certificates(&served);
+        let certificates = (!served.is_empty()).then(|| ServedCertificates::new(served));
         Ok(self.doors.get_or_init(|| GatewayListeners {
             credentials: Arc::new(ArcSwap::from_pointee(credentials)),
-            failures: Arc::new(ArcSwap::from_pointee(failures)),
+            failures,
             fronts: Mutex::default(),
+            certificates,
             pages: OnceLock::new(),
             own_token,
         }))
@@ -55,10 +71,13 @@ impl RunningGateway {
     /// first use.
     fn tokens(
         &self,
-        auth: &ClientAuth,
+        config: &Config,
         own: &OnceLock<Option<(String, PathBuf)>>,
     ) -> Result<Option<TokenCallers>, GatewayStartError> {
-        let ClientAuth::Token { tokens } = auth else { return Ok(None) };
+        let ClientAuth::Token { tokens } = &config.server.auth else { return Ok(None) };
+        if config.server.jwt.as_ref().is_some_and(|jwt| !jwt.with_tokens) {
+            return Ok(Some(Vec::new()));
+        }
         if let (None, Some(store)) = (own.get(), &self.store) {
             let failed = |source| GatewayStartError::Token { dir: store.dir().to_owned(), source };
             let made = store.token().map_err(failed)?;
@@ -75,14 +94,35 @@ impl RunningGateway {
     /// The reason why the configuration cannot be applied.
     pub(super) fn make_ready(&self, config: &Config) -> Result<ReloadPreparation, String> {
         let tokens = match self.doors.get() {
-            Some(doors) => self.tokens(&config.server.auth, &doors.own_token).map_err(|error| error.to_string())?,
+            Some(doors) => self.tokens(config, &doors.own_token).map_err(|error| error.to_string())?,
             None => None,
         };
         let console_token = match (self.console.get(), &self.store) {
             (Some(_), Some(store)) => Some(store.console_token().map_err(|error| error.to_string())?),
             _ => None,
         };
-        Ok(ReloadPreparation { access: SocketUsers::of(&config.admin)?, tokens, console_token })
+        let served = self.doors.get().and_then(|doors| doors.certificates.as_ref());
+        let certificates = served.filter(|_| !config.server.tls.is_empty());
+        let certificates = certificates.map(|served| tls::renew(&config.server.tls, &served.current())).transpose()?;
+        Ok(ReloadPreparation { access: SocketUsers::of(&config.admin)?, tokens, console_token, certificates })
+    }
+
+    /// Puts certificates in force for new connections. Logs and counts those that stay because
+    /// their successor cannot be used.
+    fn replace_certificates(&self, doors: &GatewayListeners, renewed: Vec<ServedCertificate>, faults: &[String]) {
+        let Some(served) = &doors.certificates else { return };
+        for fault in faults {
+            tracing::warn!(fault = %fault, "a changed certificate cannot be used, the one before stays in force");
+        }
+        self.service.metrics.certificates_refused(faults.len());
+        self.show_certificates(&renewed);
+        served.replace(renewed);
+    }
+
+    /// Shows when certificates expire on the metrics page.
+    fn show_certificates(&self, served: &[ServedCertificate]) {
+        let files: Vec<_> = served.iter().map(|one| (one.path.display().to_string(), one.expiry)).collect();
+        self.service.metrics.certificates(files.iter().map(|(file, expiry)| (file.as_str(), *expiry)));
     }
 
     /// Applies the settings of the snapshot's configuration that live outside the snapshot. Ends
@@ -102,15 +142,30 @@ impl RunningGateway {
         }
         let mut gone = Vec::new();
         if let Some(doors) = self.doors.get() {
-            let (next, withdrawn) = doors.credentials.load().next(ready.tokens.as_deref(), &self.service.giving_up);
+            let old = doors.credentials.load_full();
+            let (tasks, giving_up) = (&self.service.tasks, &self.service.giving_up);
+            let (next, withdrawn) = old.next(ready.tokens.as_deref(), giving_up);
+            let (next, of_issuers) = next.accept_jwts(Some(&old), &config, tasks, giving_up);
             doors.credentials.store(Arc::new(next));
-            gone.extend(withdrawn);
+            gone.extend(withdrawn.into_iter().chain(of_issuers));
+            if before.server.jwt != config.server.jwt {
+                // Callers of a removed issuer may have sessions without a token in the table.
+                self.sessions.end_withdrawn();
+            }
             self.set_terms(doors, before, &config);
+            if let Some((renewed, faults)) = ready.certificates {
+                self.replace_certificates(doors, renewed, &faults);
+            }
+        }
+        if let Some(live) = &self.client_tokens
+            && let Err(error) = live.refresh().await
+        {
+            tracing::warn!(error = %error, "stored tokens are accepted as before");
         }
         if let Some(users) = self.users.get() {
             gone.extend(users.change(ready.access));
         }
-        self.end_all_of(&gone);
+        end_access(&self.service, &self.sessions, &gone);
         if before.audit != config.audit {
             // Last: a slow disk must not keep a withdrawn token valid.
             self.service.audit.change(&config.audit).await;
@@ -130,35 +185,21 @@ impl RunningGateway {
         if old.limits.auth_failures != new.limits.auth_failures || many.0 != many.1 {
             doors.failures.store(Arc::new(CredentialFailures::new(&new.limits, many.1)));
         }
-        let same = (&old.limits, &old.allowed_hosts, &old.allowed_origins)
-            == (&new.limits, &new.allowed_hosts, &new.allowed_origins);
+        if let Some((_, served)) = doors.pages.get() {
+            served.credentials.store(Arc::new(metrics_credentials(config, &self.service.giving_up)));
+        }
+        let same = (&old.limits, &old.allowed_hosts, &old.allowed_origins, &old.trusted_proxies)
+            == (&new.limits, &new.allowed_hosts, &new.allowed_origins, &new.trusted_proxies);
         let fronts = doors.fronts.lock();
         if same && before.upstreams.len() == config.upstreams.len() {
             return;
         }
         if let Some((local, served)) = doors.pages.get() {
-            served.guard.store(Arc::new(HeadGuard::new(
-                *local,
-                &new.allowed_hosts,
-                &new.allowed_origins,
-                MAX_HEADER_FIELD,
-            )));
+            served.guard.store(Arc::new(pages_guard(*local, new, served.tls.is_some())));
         }
         let limits = room(config, fronts.len()).fit(&new.limits);
-        fronts.iter().for_each(|front| front.set_terms(ListenerSettings::new(front.local, new, limits.clone())));
-    }
-
-    /// Withdraws the access of these callers. That ends their calls, streams and sessions, their
-    /// open approvals, and the grants of those sessions.
-    fn end_all_of(&self, gone: &[CallerAccess]) {
-        if gone.is_empty() {
-            return;
-        }
-        gone.iter().for_each(|caller| caller.access.withdraw());
-        self.sessions.end_withdrawn();
-        for CallerAccess { caller, .. } in gone {
-            tracing::info!(%caller, "the caller's credential is not valid any more; its sessions, streams and calls end");
-            self.service.approvals.caller_left(caller);
+        for front in fronts.iter() {
+            front.set_terms(ListenerSettings::new(front.local, new, limits.clone(), front.tls.is_some()));
         }
     }
 }

@@ -83,7 +83,7 @@ impl MetricsPage {
         let callers: HashMap<usize, Caller> = callers.map(count_of).collect();
         let counts = self.service.calls_of.numbered();
         let named = counts
-            .map(|(number, count)| (number, callers.get(&number).map(Caller::name), count.load(Ordering::Relaxed)));
+            .map(|(number, count)| (number, callers.get(&number).map(Caller::label), count.load(Ordering::Relaxed)));
         self.service.metrics.callers().observe(named);
     }
 

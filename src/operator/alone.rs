@@ -8,10 +8,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::request::{AnswerParams, Request, RequestEffect, RevokeParams};
+use super::tokens::TokensView;
 use super::views::{ApprovalsView, EndedReviewView, GrantsView, OperatorView, RevokedGrants};
-use super::{OperatorRefusal, Person, pins};
+use super::{OperatorRefusal, Person, pins, tokens};
 use crate::base::local_time::local_minute;
-use crate::config::secret::Secret;
+use crate::config::source::secret::Secret;
 use crate::config::{self, OperatorAccess};
 use crate::policy::consent::GrantView;
 use crate::policy::{AuditEntry, OperatorAction};
@@ -131,6 +132,9 @@ fn answer_without_store(request: &Request) -> Result<OperatorView, OperatorRefus
         Request::Grants(_) => Ok(OperatorView::Grants(GrantsView::default())),
         Request::Revoke(_) => Ok(OperatorView::Revoked(RevokedGrants { revoked: 0 })),
         Request::Review(_) => Err(OperatorRefusal::refused(NOTHING_DUE)),
+        Request::Tokens(_) => Ok(OperatorView::Tokens(TokensView::default())),
+        Request::AddToken(_) => Err(OperatorRefusal::refused("there is no store yet; start the daemon first")),
+        Request::RevokeToken(params) => Err(tokens::no_such_token(&params.name)),
         Request::Approval(_) => Err(unknown()),
         Request::Answer(_) => Err(OperatorRefusal::refused("no approval is open")),
         _ => Err(without_daemon()),
@@ -141,7 +145,13 @@ fn answer_without_store(request: &Request) -> Result<OperatorView, OperatorRefus
 const fn is_possible(request: &Request) -> bool {
     matches!(
         request,
-        Request::Answer(_) | Request::Revoke(_) | Request::Review(_) | Request::ApprovePins(_) | Request::RejectPins(_)
+        Request::AddToken(_)
+            | Request::Answer(_)
+            | Request::ApprovePins(_)
+            | Request::RejectPins(_)
+            | Request::Review(_)
+            | Request::Revoke(_)
+            | Request::RevokeToken(_)
     )
 }
 
@@ -174,6 +184,7 @@ impl OfflineStore {
                 let grants = rows.iter().map(GrantView::from).collect();
                 Ok(OperatorView::Grants(GrantsView { grants, denials: Vec::new() }))
             }
+            Request::Tokens(_) => self.runtime.block_on(tokens::list(&self.db)).map(OperatorView::Tokens),
             Request::Pins(_) => Ok(OperatorView::Pins(pins::list(self.pins()?))),
             Request::Pin(name) => pins::show(self.pins()?, name).map(Box::new).map(OperatorView::Pin),
             Request::PinTexts(items) => Ok(OperatorView::Pins(pins::texts(self.pins()?, items))),
@@ -224,6 +235,13 @@ impl OfflineStore {
                 self.runtime.block_on(answered).map(OperatorView::Answered).map_err(OperatorRefusal::Refused)
             }
             Request::Revoke(params) => self.revoke(params, by, news),
+            // The command compares the name with its own configuration.
+            Request::AddToken(params) => {
+                self.runtime.block_on(tokens::add(&self.db, params, false)).map(OperatorView::TokenAdded)
+            }
+            Request::RevokeToken(params) => {
+                self.runtime.block_on(tokens::revoke(&self.db, params)).map(OperatorView::TokenRevoked)
+            }
             Request::Review(_) => {
                 let ended = self.db.end_restore_review().run_now().map_err(OperatorRefusal::unusable)?;
                 let time = ended.ok_or_else(|| OperatorRefusal::refused(NOTHING_DUE))?;

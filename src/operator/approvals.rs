@@ -11,7 +11,7 @@ use crate::store::approvals::{AnswerOutcome, Approvals};
 
 /// Lists the open approvals of all processes on the store, and the blocks of this process.
 pub(super) async fn list(approvals: &Approvals) -> Result<OperatorView, OperatorRefusal> {
-    let rows = approvals.all_prompts().await.map_err(OperatorRefusal::refused)?;
+    let rows = approvals.all_approvals().await.map_err(OperatorRefusal::refused)?;
     Ok(OperatorView::Approvals(ApprovalsView { approvals: rows, blocks: blocks(approvals) }))
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::OperatorRefusal;
 use crate::config;
-use crate::policy::chain::{AuditLine, LogSettings};
+use crate::policy::records::chain::{AuditLine, LogSettings};
 use crate::policy::{Digest, RecordRemoval};
 use crate::store::audit::past::{FoundLine, LogReading, ReadingStart};
 use crate::store::audit::verify::{self, KnownRecord};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::OperatorRefusal;
-use crate::config::guard;
+use crate::config::source::guard;
 use crate::store::backup::{self, BackupError};
 use crate::store::db::Db;
 use crate::store::seal::KEY_FILE;

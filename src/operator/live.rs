@@ -91,6 +91,9 @@ impl LiveBackend {
             | Request::Prove(_)
             | Request::Reload(_)
             | Request::Status(_)
+            | Request::AddToken(_)
+            | Request::RevokeToken(_)
+            | Request::Tokens(_)
             | Request::Tool(_)
             | Request::Tools(_) => Err(OperatorRefusal::refused("the gateway itself cannot do that")),
         }

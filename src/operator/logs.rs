@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::request::LogsParams;
 use super::{OperatorRefusal, upstreams};
 use crate::gateway::service::Service;
-use crate::policy::chain::timestamp;
+use crate::policy::records::chain::timestamp;
 
 /// Number of looks, and the time between them, while a request waits for a line: twenty seconds in
 /// total. Each look also finds the new log of a restarted upstream.

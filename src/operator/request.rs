@@ -8,7 +8,7 @@ use self::RequestEffect::{Act, Elsewhere, Look};
 use super::pins::{PinDecision, PinKind};
 use crate::login::authorize::LoginCallback;
 use crate::policy::{Digest, OperatorAction};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 pub(crate) use crate::store::approvals::OperatorAnswer;
 
@@ -131,6 +131,10 @@ requests! {
         Reload(ReloadParams) = "reload", Elsewhere;
         Restart(NameParams) = "restart", Act(OperatorAction::Restart);
         Status(NoParams) = "status", Look;
+        /// Keeps the digest of a client's token.
+        AddToken(AddTokenParams) = "tokens.add", Act(OperatorAction::TokenAdd);
+        Tokens(NoParams) = "tokens.list", Look;
+        RevokeToken(NameParams) = "tokens.revoke", Act(OperatorAction::TokenRevoke);
         Tools(ToolsParams) = "tools", Look;
         Tool(NameParams) = "tools.show", Look;
     }
@@ -166,6 +170,8 @@ impl Request {
             Self::BeginLogin(LoginParams { name, .. })
             | Self::LogOut(NameParams { name })
             | Self::Restart(NameParams { name })
+            | Self::AddToken(AddTokenParams { name, .. })
+            | Self::RevokeToken(NameParams { name })
             | Self::Switch(SwitchParams { name, .. }) => Some(name.clone()),
             _ => None,
         }
@@ -193,6 +199,18 @@ pub(crate) struct IdParams {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NameParams {
     pub(crate) name: String,
+}
+
+/// A new token of a client. The token itself stays with the command.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AddTokenParams {
+    pub(crate) name: String,
+    pub(crate) digest: Digest,
+    #[serde(default)]
+    pub(crate) scopes: Vec<String>,
+    /// Seconds until the token expires; `None` for a token that lasts until it is revoked.
+    #[serde(default)]
+    pub(crate) lifetime: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -6,10 +6,10 @@ use super::upstreams::{UpstreamView, all};
 use crate::base::clock;
 use crate::gateway::condition::{GatewayFault, conditions};
 use crate::gateway::service::Service;
-use crate::policy::chain::timestamp;
 use crate::policy::consent::ApprovalView;
+use crate::policy::records::chain::timestamp;
 use crate::store::db::StoreHealth;
-use crate::store::presence::OtherGateway;
+use crate::store::disk::presence::OtherGateway;
 use crate::store::restored;
 
 /// Most clients that are listed; the others are counted.

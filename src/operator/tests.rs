@@ -16,7 +16,7 @@ use crate::daemon::admin::proof::PeerProof;
 use crate::daemon::admin::{build_status, operate};
 use crate::daemon::gateway::{ConfigLoader, ConfigSource, RunningGateway, StopTimes};
 use crate::gateway::condition::{GatewayFault, conditions};
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::policy::consent::{ApprovalSubject, CallDetails};
 use crate::policy::{ActionKind, ApprovalEvidence, AuditEvent, Caller, Digest, LOCAL, OperatorAction, StatedHints};
 use crate::store::approvals::OperatorAnswer;
@@ -24,8 +24,8 @@ use crate::store::audit::MAIN;
 use crate::store::directory::StateDir;
 use crate::store::seal::KeySource;
 use crate::wire::id::ClientId;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// A gateway with one upstream whose program does not exist, in a temporary directory.
 struct OperatorTestGateway {
@@ -252,8 +252,16 @@ fn each_action_without_a_daemon_leaves_one_record() {
         lines.iter().filter(is_action).cloned().collect::<Vec<_>>()
     };
     let mut before = 0;
-    let review = Request::Review(NoParams {});
-    for request in requests_of_the_console("abcd").into_iter().chain([review]) {
+    let (name, digest) = ("ci".to_owned(), Digest::of(b"token"));
+    let token = AddTokenParams { name: name.clone(), digest, scopes: Vec::new(), lifetime: None };
+    let more = [
+        Request::Review(NoParams {}),
+        Request::AddToken(token.clone()),
+        Request::AddToken(token),
+        Request::RevokeToken(NameParams { name: name.clone() }),
+        Request::RevokeToken(NameParams { name }),
+    ];
+    for request in requests_of_the_console("abcd").into_iter().chain(more) {
         let outcome = alone.perform(&request);
         let all = actions();
         let RequestEffect::Act(action) = request.effect() else { panic!("{request:?} is a look") };
@@ -265,6 +273,8 @@ fn each_action_without_a_daemon_leaves_one_record() {
                 | OperatorAction::Review
                 | OperatorAction::PinsApprove
                 | OperatorAction::PinsReject
+                | OperatorAction::TokenAdd
+                | OperatorAction::TokenRevoke
         ) && !matches!(request, Request::AnswerMany(_));
         assert_eq!(all.len() - before, usize::from(is_possible), "{request:?}: {outcome:?}");
         if is_possible {

@@ -7,11 +7,11 @@ use super::tools::{pin, why_withheld};
 use crate::catalog::merge::CatalogEntry;
 use crate::config::{ClientAuth, Config};
 use crate::gateway::service::Service;
+use crate::mcp::definition::weight;
 use crate::mcp::method::ItemList;
-use crate::mcp::weight;
-use crate::policy::{Annotations, Caller, Policy};
+use crate::policy::{Annotations, Caller, ItemRules, Policy, RuleSubject};
 use crate::wire::foreign;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// A tool, as `headend tools NAME` shows it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -64,6 +64,10 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
         let unknown = || format!("there is no tool `{}`", foreign::line(name));
         return Err(OperatorRefusal::Refused(why_withheld(&snapshot, name).unwrap_or_else(unknown)));
     };
+    let effect = |rules: &ItemRules, caller: &Caller, profile: &str, entry: &CatalogEntry| -> String {
+        let subject = RuleSubject::ungrouped(caller, profile, entry);
+        Policy::effect(&snapshot.policy, rules, &subject).into_str().to_owned()
+    };
     let callers: Vec<Caller> = callers(&snapshot.config).chain(users).collect();
     let mut who: Vec<ToolCallerEffect> = callers
         .iter()
@@ -71,7 +75,7 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
             caller: caller.to_string(),
             profile: String::new(),
             name: entry.exposed.to_string(),
-            effect: Policy::effect(&snapshot.policy, rules, caller, "", entry).into_str().to_owned(),
+            effect: effect(rules, caller, "", entry),
         })
         .collect();
     // In the order of the configuration file; the map of profiles has no order.
@@ -84,7 +88,7 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
             caller: caller.to_string(),
             profile: profile.name.to_string(),
             name: entry.exposed.to_string(),
-            effect: Policy::effect(&snapshot.policy, rules, caller, &profile.name, entry).into_str().to_owned(),
+            effect: effect(rules, caller, &profile.name, entry),
         }));
     }
     let text = |name: &str| entry.definition.string(name).unwrap_or_default();
@@ -94,7 +98,7 @@ pub(crate) fn show(service: &Service, name: &str, users: Vec<Caller>) -> Result<
         original: entry.original.to_string(),
         canonical: entry.canonical.to_string(),
         pin: pin(entry).to_owned(),
-        effect: Policy::effect(&snapshot.policy, rules, Caller::local(), "", entry).into_str().to_owned(),
+        effect: effect(rules, Caller::local(), "", entry),
         title: text("title"),
         description: text("description"),
         hints_of_server: entry.said.all_by_server(),

@@ -11,12 +11,12 @@ use crate::catalog::merge::{CatalogEntry, WithheldItem, WithheldPart};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
-use crate::listener::credentials::CallerAccess;
-use crate::mcp::kinds::InputKinds;
+use crate::listener::callers::credentials::CallerAccess;
+use crate::mcp::asking::kinds::InputKinds;
+use crate::mcp::definition::weight;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
-use crate::mcp::weight;
-use crate::policy::{Caller, Policy, StatedHints};
+use crate::policy::{Caller, Policy, RuleSubject, StatedHints};
 
 /// Value of `pin` for a tool that is withheld for a reason other than its pin.
 const WITHHELD: &str = "withheld";
@@ -122,7 +122,8 @@ pub(crate) fn list(
     let entries = view.catalog.entries().iter().enumerate();
     let shown = entries.filter(|(at, entry)| entry.list == ItemList::Tools && is_shown(at));
     let tools = shown.filter_map(|(at, _)| view.item(at)).map(|(entry, rules)| {
-        let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry);
+        let subject = RuleSubject::new(caller, access.rights(), "", entry);
+        let effect = Policy::effect(&snapshot.policy, rules, &subject);
         let tool = ToolView::new(entry, effect.into_str());
         if params.sizes { tool.with_size(entry) } else { tool }
     });
@@ -138,7 +139,8 @@ pub(super) fn of_upstream(snapshot: &Snapshot, index: usize) -> Vec<ToolView> {
     let entries = snapshot.whole.catalog.entries().iter().enumerate();
     let tools = entries.filter(|(_, entry)| entry.upstream == index && entry.list == ItemList::Tools);
     let view = |(entry, rules): (&CatalogEntry, _)| {
-        let effect = Policy::effect(&snapshot.policy, rules, Caller::local(), "", entry);
+        let subject = RuleSubject::ungrouped(Caller::local(), "", entry);
+        let effect = Policy::effect(&snapshot.policy, rules, &subject);
         ToolView::new(entry, effect.into_str()).with_size(entry)
     };
     tools.filter_map(|(at, _)| snapshot.whole.item(at)).map(view).collect()

@@ -8,11 +8,12 @@ use super::logins::{BegunLoginView, FinishedLoginView, LogoutView, OpenedLogin};
 use super::logs::LogView;
 use super::pins::{DecidedPinsView, PinDecisionResult, PinView, PinsView};
 use super::status::StatusView;
+use super::tokens::{RevokedTokenView, TokenView, TokensView};
 use super::tool::ToolDetail;
 use super::tools::ToolsView;
 use super::upstreams::RestartedUpstream;
 use crate::policy::consent::{ApprovalView, BlockView, GrantView};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 pub(crate) use crate::store::approvals::AnswerOutcome;
 
@@ -44,6 +45,9 @@ pub(crate) enum OperatorView {
     LoggedOut(LogoutView),
     Logs(LogView),
     Status(Box<StatusView>),
+    TokenAdded(TokenView),
+    Tokens(TokensView),
+    TokenRevoked(RevokedTokenView),
     Tools(ToolsView),
     Tool(Box<ToolDetail>),
     Challenged(ChallengeView),
@@ -93,6 +97,9 @@ impl OperatorView {
             Self::LoginBegun(begun) => format!("issuer: {}", begun.issuer),
             Self::LoginOpened(opened) => format!("issuer: {}", opened.begun.issuer),
             Self::LoggedIn(done) => format!("issuer: {}", done.issuer),
+            Self::TokenAdded(TokenView { scopes, .. }) if scopes.is_empty() => "no scopes".to_owned(),
+            Self::TokenAdded(TokenView { scopes, .. }) => format!("scopes: {}", scopes.join(" ")),
+            Self::TokenRevoked(_) => "revoked".to_owned(),
             Self::LoggedOut(LogoutView { was_there, .. }) => format!("was-there: {was_there}"),
             _ => String::new(),
         })

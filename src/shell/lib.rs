@@ -17,7 +17,7 @@
 
 // Layers of the crates below, re-imported so that paths read `crate::config` here too.
 use headend_config as config;
-use headend_core::{catalog, engine, login, mcp, policy, wire};
+use headend_core::{catalog, engine, identity, login, mcp, policy, wire};
 
 pub mod base;
 pub mod gateway;

@@ -21,13 +21,20 @@ macro_rules! passes_on {
 
 pub mod address;
 pub mod body;
+pub mod callers;
+pub mod challenge;
 pub(crate) mod coded;
 pub mod connection;
-pub mod credentials;
 pub mod descriptors;
+pub(crate) mod forwarded;
+pub(crate) mod frames;
 pub mod guard;
+pub mod h2;
 pub mod lobby;
 pub mod pace;
 pub mod pieces;
 pub mod press;
 pub mod reply;
+pub mod routes;
+pub mod tls;
+pub(crate) mod validity;

@@ -11,23 +11,19 @@
 //! sessions ([`sessions`]), used states ([`states`]), sign-outs that wait for the disk
 //! ([`sign_ins`]).
 
-pub mod address;
 pub mod approvals;
 pub mod audit;
 pub mod backup;
 pub mod db;
 pub mod directory;
-mod disk_use;
-mod files;
+pub mod disk;
 #[cfg(test)]
 pub(crate) mod killed;
 pub mod leases;
-mod lock;
 pub mod logins;
 pub mod pin_record;
 pub mod pins;
 pub mod port;
-pub mod presence;
 pub mod recent;
 pub mod restored;
 pub mod seal;

@@ -103,9 +103,9 @@ impl Gateway {
         let config = config.unwrap();
         let environment: Vec<_> = world.environment().into_iter().chain(more.iter().cloned()).collect();
         Surroundings::of(environment.clone()).enter();
-        let opened = block_on(cli::serve::open_on_stage(&config));
+        let opened = block_on(cli::service::serve::open_on_stage(&config));
         let (daemon, addresses) = opened.unwrap_or_else(|(code, why)| panic!("exit {code}: {why}"));
-        let address = addresses.endpoints[0].strip_prefix("http://").unwrap().split('/').next().unwrap();
+        let address = addresses.endpoints[0].split_once("://").unwrap().1.split('/').next().unwrap();
         let address: SocketAddr = address.parse().unwrap();
         let console = addresses.console.as_ref().map(|base| base.strip_prefix("http://").unwrap());
         let console = console.map(|address| address.trim_end_matches('/').parse().unwrap());
@@ -330,7 +330,7 @@ fn admit(daemon: &Arc<Daemon>, console: Option<SocketAddr>) {
             let guest = lobby.let_in(Network::from(peer.ip())).await;
             let (served, stop) = (Arc::clone(&served), stop.clone());
             tasks.spawn("page", async move {
-                stop.run_until_cancelled(pages::connection(&served, stream, guest, &stop)).await;
+                Box::pin(stop.run_until_cancelled(pages::connection(&served, stream, guest, &stop))).await;
             });
         }
     });

@@ -24,13 +24,13 @@ impl Surroundings {
 
     /// Puts this thread into them.
     pub(super) fn enter(self) {
-        config::played::set_test_environment(Some(self.variables.clone()));
+        config::machine::played::set_test_environment(Some(self.variables.clone()));
         PLAYED.set(Some(self));
     }
 
     /// Takes this thread out of its surroundings.
     pub(super) fn leave() -> Self {
-        config::played::set_test_environment(None);
+        config::machine::played::set_test_environment(None);
         PLAYED.take().unwrap_or_default()
     }
 }

@@ -4,9 +4,9 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::browser::Browser;
-use crate::harness::{GatewaySetup, TestHome, headend};
-use crate::process::{output_within, said};
+use crate::tools::browser::Browser;
+use crate::tools::harness::{GatewaySetup, TestHome, headend};
+use crate::tools::process::{output_within, said};
 
 #[test]
 fn the_default_address_gives_way_and_a_chosen_one_must_be_had() {

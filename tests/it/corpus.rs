@@ -18,6 +18,7 @@ mod codings;
 mod consent;
 mod files;
 mod judge;
+mod over_h2;
 mod over_http;
 mod over_sse;
 mod over_stdio;
@@ -42,7 +43,7 @@ const SLOW_MS: u64 = 5_000;
 
 #[test]
 fn bad_requests_over_http_get_the_expected_answers() {
-    let cases: Vec<Case> = Case::load().into_iter().filter(|case| case.is_http()).collect();
+    let cases: Vec<Case> = Case::load().into_iter().filter(|case| case.is_http() && !case.has_streams()).collect();
     let mut report = CorpusReport::default();
     let (slow, fast): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(|case| case.within_ms() > SLOW_MS);
     let shared = CorpusGateway::plain();
@@ -71,6 +72,17 @@ fn bad_requests_over_http_get_the_expected_answers() {
         }
     }
     report.finish(&shared.gateway.story());
+}
+
+#[test]
+fn bad_frames_over_h2_get_the_expected_answers() {
+    let cases: Vec<Case> = Case::load().into_iter().filter(|case| case.transport == "http2-raw").collect();
+    let mut report = CorpusReport::default();
+    let stage = over_h2::FramedGateway::start();
+    for case in &cases {
+        report.take(case, "h2", stage.play(case));
+    }
+    report.finish(&stage.gateway.story());
 }
 
 #[test]

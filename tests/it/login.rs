@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::failures::status_of;
-use crate::harness::{Gateway, GatewaySetup, headend};
-use crate::process::eventually;
-use crate::socket::Socket;
-use crate::upstream::{Fake, InputLog, Listening};
+use crate::tools::harness::{Gateway, GatewaySetup, headend};
+use crate::tools::process::eventually;
+use crate::tools::socket::Socket;
+use crate::tools::upstream::{Fake, InputLog, Listening};
+use crate::traffic::failures::status_of;
 
 mod bounds;
 mod issuers;

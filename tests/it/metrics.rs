@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::{GatewaySetup, TestHome, left_out};
-use crate::process::{eventually, installed, output_within, said};
-use crate::upstream::Fake;
+use crate::tools::harness::{GatewaySetup, TestHome, left_out};
+use crate::tools::process::{eventually, installed, output_within, said};
+use crate::tools::upstream::Fake;
 
 mod queries;
 

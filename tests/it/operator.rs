@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::{Gateway, GatewaySetup, headend, left_out};
-use crate::http;
-use crate::process::{installed, output_within, said};
-use crate::upstream::Fake;
+use crate::tools::harness::{Gateway, GatewaySetup, headend, left_out};
+use crate::tools::http;
+use crate::tools::process::{installed, output_within, said};
+use crate::tools::upstream::Fake;
 
 #[test]
 fn other_users_of_the_socket_are_clients_and_not_the_operator() {

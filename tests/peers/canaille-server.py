@@ -1,6 +1,10 @@
-"""Canaille, an authorization server with a real login form, and one person: user `alice`, password `canary-password`.
+"""Canaille, an authorization server with a real login form, and two people: users `alice` and `bob`, password `canary-password`.
 
-Prints one JSON object a line: first `{"event":"listening","issuer":...}`, then each request: the witness of a test.
+Prints one JSON object a line: first `{"event":"listening","issuer":...,"key":...}` with its private key, by which tests sign tokens
+that it would never issue, then each request: the witness of a test.
+
+Its access tokens are JWTs of type `JWT` for the client's own id. They have no scope; the groups of the person are a claim. The client
+`team` is registered beforehand.
 """
 
 import json
@@ -45,11 +49,34 @@ def witness(response):
 
 
 with app.app_context():
-    alice = models.User(
-        formatted_name="Alice", family_name="Alice", user_name="alice", emails=["alice@example.com"], password="canary-password"
+    people = []
+    for name in ("alice", "bob"):
+        person = models.User(
+            formatted_name=name.title(),
+            family_name=name.title(),
+            user_name=name,
+            emails=[f"{name}@example.com"],
+            password="canary-password",
+        )
+        Backend.instance.save(person)
+        people.append(person)
+    Backend.instance.save(models.Group(display_name="mcp:read", members=people))
+    Backend.instance.save(models.Group(display_name="writers", members=people[:1]))
+    client = models.Client(
+        client_id="team",
+        client_name="The team's client",
+        # Canaille asks for no consent to clients of trusted domains.
+        client_uri="http://127.0.0.1",
+        redirect_uris=["http://127.0.0.1:9/callback"],
+        grant_types=["authorization_code", "refresh_token"],
+        response_types=["code"],
+        scope=["openid", "profile", "groups"],
+        token_endpoint_auth_method="none",
     )
-    Backend.instance.save(alice)
+    Backend.instance.save(client)
+    client.audience = [client]
+    Backend.instance.save(client)
 
-say("listening", issuer=f"http://{address}")
+say("listening", issuer=f"http://{address}", key=key)
 server = make_server("127.0.0.1", int(address.rsplit(":", 1)[1]), app, threaded=True, fd=listener.fileno())
 server.serve_forever()

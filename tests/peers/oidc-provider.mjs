@@ -1,14 +1,18 @@
 // A real authorization server, `oidc-provider`, whose person is always logged in and agrees to everything.
 //
-// Prints one JSON object a line: first `{"event":"listening","issuer":...}`, then each event of its own: the witness of a test.
+// Prints one JSON object a line: first `{"event":"listening","issuer":...,"key":...,"next":...}` with its private key and the next one,
+// by which tests sign tokens that it would never issue, then each event of its own: the witness of a test.
 // Reads from its environment:
 //   PEERS_NODE   the folder that holds the installed `node_modules`
 //   ACCESS_TTL   seconds that an access token lives
 //   CLIENTS      JSON: clients that are registered beforehand
 //   KEY          file with the private key, in PEM, of those among them that prove themselves by one
 //   DOCUMENT     JSON: a client's metadata document, which stands at the address that is its own `client_id`
+//   CAUTIOUS     its person agrees to `mcp:read` alone at the first login of a client at a resource, and to the rest at the next one
+// The person is `alice`, or the one named by `login_hint`; each is in the group `staff`, and alice in `developers`.
 // POST /test/revoke takes every grant back, as its person would.
-import { createPublicKey } from "node:crypto";
+// POST /test/publish publishes the next key, POST /test/use signs with it from then on.
+import { createPublicKey, generateKeyPairSync } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
@@ -17,13 +21,22 @@ import { pathToFileURL } from "node:url";
 
 const peers = createRequire(join(process.env.PEERS_NODE, "package.json"));
 const { default: Provider } = await import(pathToFileURL(peers.resolve("oidc-provider")));
+// It has no call that replaces its keys while it runs.
+const helpers = join(peers.resolve("oidc-provider"), "../helpers");
+const { default: setKeys } = await import(pathToFileURL(join(helpers, "initialize_keystore.js")));
 const life = Number(process.env.ACCESS_TTL ?? 3600);
 const say = (event, more = {}) => console.log(JSON.stringify({ event, at: Date.now(), ...more }));
 
 const server = createServer();
 await new Promise((resolve) => server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", resolve));
 const issuer = `http://127.0.0.1:${server.address().port}`;
-const scopes = ["openid", "offline_access", "email", "mcp:read", "mcp:write"];
+const scopes = ["openid", "offline_access", "email", "mcp:read", "mcp:write", "mcp:admin"];
+
+const newKey = (kid) => {
+  const key = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({ format: "jwk" });
+  return { ...key, kid, use: "sig", alg: "RS256" };
+};
+const [key, next] = [newKey("first"), newKey("second")];
 
 const clients = JSON.parse(process.env.CLIENTS ?? "[]");
 if (process.env.KEY) {
@@ -34,6 +47,8 @@ const document = JSON.parse(process.env.DOCUMENT ?? "null");
 
 const provider = new Provider(issuer, {
   clients,
+  jwks: { keys: [key] },
+  extraTokenClaims: (_, token) => token.accountId && { groups: token.accountId === "alice" ? ["staff", "developers"] : ["staff"] },
   // No network: the document is the only thing that this server reads from elsewhere.
   fetch: async (url) => {
     say("fetched", { url: String(url) });
@@ -66,7 +81,7 @@ const provider = new Provider(issuer, {
       }),
     },
   },
-  interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
+  interactions: { url: (_, interaction) => `${issuer}/interaction/${interaction.uid}` },
   issueRefreshToken: (_, client) => client.grantTypeAllowed("refresh_token"),
   pkce: { required: () => true },
   rotateRefreshToken: true,
@@ -99,11 +114,21 @@ provider.on("authorization.success", (ctx) => say("authorized", { scope: ctx.oid
 provider.on("authorization.error", (_, error) => say("unauthorized", { error: error.error_description }));
 provider.on("server_error", (_, error) => say("broken", { error: String(error.stack) }));
 
+const visited = new Set();
+
+/** Whether a cautious person sees this client at this resource for the first time. */
+function firstTime(client, resource) {
+  const visit = JSON.stringify([client, resource]);
+  const first = Boolean(process.env.CAUTIOUS) && !visited.has(visit);
+  visited.add(visit);
+  return first;
+}
+
 /** The page where a person logs in and agrees, without the person. */
 async function interact(request, response) {
   const { prompt, params, grantId, session } = await provider.interactionDetails(request, response);
   if (prompt.name === "login") {
-    return provider.interactionFinished(request, response, { login: { accountId: "alice" } });
+    return provider.interactionFinished(request, response, { login: { accountId: params.login_hint ?? "alice" } });
   }
   const known = grantId && (await provider.Grant.find(grantId));
   const grant = known ?? new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
@@ -111,7 +136,10 @@ async function interact(request, response) {
   if (missingOIDCScope) grant.addOIDCScope(missingOIDCScope.join(" "));
   if (missingOIDCClaims) grant.addOIDCClaims(missingOIDCClaims);
   for (const [resource, wanted] of Object.entries(missingResourceScopes ?? {})) {
-    grant.addResourceScope(resource, wanted.join(" "));
+    const given = firstTime(params.client_id, resource) ? wanted.filter((scope) => scope === "mcp:read") : wanted;
+    const kept = wanted.filter((scope) => !given.includes(scope));
+    if (given.length > 0) grant.addResourceScope(resource, given.join(" "));
+    if (kept.length > 0) grant.rejectResourceScope(resource, kept.join(" "));
   }
   const consent = { grantId: await grant.save() };
   return provider.interactionFinished(request, response, { consent }, { mergeWithLastSubmission: true });
@@ -127,6 +155,20 @@ async function revokeAll() {
   say("revoked-all", { grants: grants.size });
 }
 
+function replaceKeys(keys) {
+  setKeys.call(provider, { keys });
+  say("keys", { keys: keys.map(({ kid }) => kid) });
+}
+
+/** Registers a client for every scope: SDKs register with the scopes of the first login, and ask for more at the next one. */
+async function register(request, response) {
+  let text = "";
+  for await (const chunk of request) text += chunk;
+  const { scope, ...body } = JSON.parse(text);
+  request.body = body;
+  return callback(request, response);
+}
+
 const callback = provider.callback();
 server.on("request", (request, response) => {
   const fail = (error) => {
@@ -135,6 +177,10 @@ server.on("request", (request, response) => {
   };
   if (request.url.startsWith("/interaction/")) return interact(request, response).catch(fail);
   if (request.url === "/test/revoke") return revokeAll().then(() => response.writeHead(204).end(), fail);
+  if (request.url === "/test/publish") return response.writeHead(204).end(replaceKeys([key, next]));
+  if (request.url === "/test/use") return response.writeHead(204).end(replaceKeys([next, key]));
+  if (request.url === "/reg" && request.method === "POST") return register(request, response).catch(fail);
+  if (request.url === "/jwks") say("jwks");
   callback(request, response);
 });
-say("listening", { issuer });
+say("listening", { issuer, key, next });

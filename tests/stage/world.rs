@@ -63,7 +63,7 @@ const POLICY: &str = r#"default = "allow"
 [policy.consent]
 timeout = "10s"
 hold = "5s"
-prompt-life = "10s"
+approval-life = "10s"
 per-minute = 100
 max-open = 100"#;
 const RULES: &str = r#"
@@ -258,7 +258,7 @@ impl PlayedWorld {
     /// Answers an open approval as the operator, if there is one.
     async fn operate(&mut self) {
         let approvals = Arc::clone(&self.service().approvals);
-        let open = approvals.prompts();
+        let open = approvals.open_approvals();
         if open.is_empty() {
             return;
         }
@@ -399,7 +399,7 @@ impl PlayedWorld {
             ("calls in queues", service.admission.waiting()),
             ("held calls", service.held.count()),
             ("parked calls", service.parks.count()),
-            ("approvals", service.approvals.prompts().len()),
+            ("approvals", service.approvals.open_approvals().len()),
         ];
         left.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}; ")).collect()
     }

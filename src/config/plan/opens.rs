@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::audit::OnFailure;
 use crate::consent::ApprovalSettings;
-use crate::mcp::annotations::Hints;
-use crate::mcp::input::Roots;
+use crate::mcp::asking::input::Roots;
+use crate::mcp::definition::annotations::Hints;
 use crate::model::{ClientAuth, CompletionScope, Config, FilterSettings, UpstreamSettings};
-use crate::policy::{ChangePolicy, LimitSpec, PolicySpec, RuleEffect, RuleSpec, UpstreamTrust};
+use crate::policy::{ChangePolicy, LimitSpec, PolicySpec, RuleEffect, RuleSpec, ScopeSpec, UpstreamTrust};
 
 /// Returns one phrase for each thing that is opened.
 pub(super) fn describe_openings(old: &Config, new: &Config) -> Vec<String> {
@@ -38,6 +38,9 @@ pub(super) fn describe_openings(old: &Config, new: &Config) -> Vec<String> {
             || is_wider(&before.resources, &profile.resources);
         if wider {
             opens.push(format!("the profile {} shows more", profile.name));
+        }
+        if !(has_all(&before.callers, &profile.callers) && has_all(&before.groups, &profile.groups)) {
+            opens.push(format!("the profile {} is open to more callers", profile.name));
         }
     }
     opens
@@ -91,6 +94,12 @@ fn compare_policies(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>)
             }
         }
     }
+    for scope in &old.scopes {
+        let stays = |new: &ScopeSpec| new.scope == scope.scope && covers(&new.items, &scope.items);
+        if !new.scopes.iter().any(stays) {
+            opens.push(format!("the scope {} is needed for less", scope.scope));
+        }
+    }
     for limit in &old.limits {
         match new.limits.iter().find(|other| other.id == limit.id) {
             None => opens.push(format!("the limit {} is gone", limit.id)),
@@ -120,6 +129,7 @@ fn covers(rule: &RuleSpec, other: &RuleSpec) -> bool {
         && rule.kinds == other.kinds
         && has_all(&rule.upstreams, &other.upstreams)
         && has_all(&rule.callers, &other.callers)
+        && has_all(&rule.groups, &other.groups)
         && has_all(&rule.profiles, &other.profiles)
         && (rule.annotations.is_empty() || rule.annotations == other.annotations)
         && (rule.claims.is_empty() || rule.claims == other.claims)
@@ -140,7 +150,8 @@ fn is_within<T: PartialEq>(some: &[T], all: &[T]) -> bool {
 fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
     let same_calls = has_all(&new.tools, &old.tools)
         && has_all(&new.upstreams, &old.upstreams)
-        && has_all(&new.callers, &old.callers);
+        && has_all(&new.callers, &old.callers)
+        && has_all(&new.groups, &old.groups);
     let rises = |old: Option<u32>, new: Option<u32>| old.is_some_and(|old| new.is_none_or(|new| new > old));
     let faster = match (old.rate, new.rate) {
         (None, _) => false,
@@ -160,7 +171,7 @@ fn compare_approvals(old: &ApprovalSettings, new: &ApprovalSettings, opens: &mut
     let longer = |key: &str, was: Duration, is: Duration| (is > was).then(|| format!("policy.consent.{key} is longer"));
     let more = |key: &str, was: usize, is: usize| (is > was).then(|| format!("policy.consent.{key} is larger"));
     opens.extend(longer("timeout", old.timeout, new.timeout));
-    opens.extend(longer("prompt-life", old.prompt_life, new.prompt_life));
+    opens.extend(longer("approval-life", old.approval_life, new.approval_life));
     opens.extend(more("max-open", old.max_open, new.max_open));
     opens.extend(more("per-minute", old.per_minute, new.per_minute));
     opens.extend(longer("unused-expiry", old.unused_expiry, new.unused_expiry));
@@ -195,12 +206,21 @@ fn compare_access(old: &Config, new: &Config, opens: &mut Vec<String>) {
         }
         (ClientAuth::None, ClientAuth::None) => {}
     }
+    let issuers = |config: &'_ Config| config.server.jwt.clone().map_or_else(Vec::new, |jwt| jwt.issuers);
+    let known = issuers(old);
+    let fresh = issuers(new).into_iter().filter(|issuer| !known.contains(issuer));
+    opens.extend(fresh.map(|issuer| format!("the callers of {}", issuer.terms.name)));
     for (what, was, is) in [
         ("the user", &old.admin.users, &new.admin.users),
         ("the host", &old.server.allowed_hosts, &new.server.allowed_hosts),
         ("pages of", &old.server.allowed_origins, &new.server.allowed_origins),
     ] {
         opens.extend(is.iter().filter(|one| !was.contains(one)).map(|one| format!("{what} {one}")));
+    }
+    let trusted = new.server.trusted_proxies.iter().filter(|one| !old.server.trusted_proxies.contains(one));
+    opens.extend(trusted.map(|one| format!("the proxy {one}")));
+    if old.metrics.token.is_some() && new.metrics.token.is_none() {
+        opens.push("no token is needed for metrics".to_owned());
     }
 }
 

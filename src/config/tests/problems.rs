@@ -48,7 +48,45 @@ fn what_is_no_toml_is_told_with_its_line() {
 #[test]
 fn the_server_is_checked() {
     let rows: &[Row] = &[
-        ("no TLS", "[server]\nlisten=[\"0.0.0.0:8080\"]\n", "t:2: server.listen[0]: this release serves plain HTTP"),
+        (
+            "no TLS",
+            "[server]\nlisten=[\"0.0.0.0:8080\"]\n",
+            "t:2: server.listen[0]: plain HTTP is possible on loopback",
+        ),
+        (
+            "no auth in spite of a proxy",
+            "[server]\nlisten=[\"0.0.0.0:8080\"]\ntrusted-proxies=[\"10.0.0.7\"]\n[server.auth]\nmode=\"none\"\n",
+            "server.listen[0]: mode \"none\" is possible on loopback",
+        ),
+        (
+            "a proxy by name",
+            "[server]\ntrusted-proxies=[\"nginx\"]\n",
+            "trusted-proxies[0]: must be an address or a network",
+        ),
+        ("any proxy", "[server]\ntrusted-proxies=[\"::/0\"]\n", "trusted-proxies[0]: would trust every address"),
+        ("no key", "[[server.tls]]\ncertificate=\"/c\"\n", "t:1: server.tls[0]: needs `certificate` and `key`"),
+        (
+            "a relative key",
+            "[[server.tls]]\ncertificate=\"/c\"\nkey=\"k\"\n",
+            "server.tls[0].key: must be an absolute path",
+        ),
+        (
+            "a certificate twice",
+            "[[server.tls]]\ncertificate=\"/c\"\nkey=\"/k\"\n[[server.tls]]\ncertificate=\"/c\"\nkey=\"/l\"\n",
+            "server.tls[1]: /c stands here twice",
+        ),
+        (
+            "metrics without a token",
+            "[metrics]\nlisten=\"0.0.0.0:1\"\n[[server.tls]]\ncertificate=\"/c\"\nkey=\"/k\"\n",
+            "metrics.listen: off loopback, metrics need `token`",
+        ),
+        (
+            "metrics without TLS",
+            "[metrics]\nlisten=\"0.0.0.0:1\"\ntoken=\"0123456789abcdef\"\n",
+            "metrics.listen: off loopback, metrics need `token`",
+        ),
+        ("a short token of the metrics", "[metrics]\ntoken=\"short\"\n", "metrics.token: a token must be at least 16"),
+        ("any host of the console", "[console]\nallowed-hosts=[\"*\"]\n", "console.allowed-hosts[0]: must be one host"),
         (
             "no auth",
             "[server]\nlisten=[\"0.0.0.0:8080\"]\n[server.auth]\nmode=\"none\"\n",
@@ -62,11 +100,6 @@ fn the_server_is_checked() {
         ),
         ("no address", "[server]\nlisten=[]\n", "must name at least one address"),
         ("an address twice", "[server]\nlisten=[\"127.0.0.1:1\",\"127.0.0.1:1\"]\n", "listen[1]: stands here twice"),
-        (
-            "mode jwt",
-            "[server.auth]\nmode=\"jwt\"\n",
-            "server.auth.mode: mode \"jwt\" is not available in this release",
-        ),
         ("mode mtls", "[server.auth]\nmode=\"mtls\"\n", "mode \"mtls\" is not available"),
         ("another mode", "[server.auth]\nmode=\"tokn\"\n", "did you mean `token`?"),
         (
@@ -119,11 +152,7 @@ fn the_server_is_checked() {
         ("any origin", "[server]\nallowed-origins=[\"*\"]\n", "must be one origin"),
         ("null origin", "[server]\nallowed-origins=[\"null\"]\n", "must be one origin"),
         ("an origin with a path", "[server]\nallowed-origins=[\"https://a/\"]\n", "must be an origin without a path"),
-        (
-            "metrics for all",
-            "[metrics]\nlisten=\"0.0.0.0:9\"\n",
-            "metrics.listen: metrics are served without a credential",
-        ),
+        ("metrics for all", "[metrics]\nlisten=\"0.0.0.0:9\"\n", "metrics.listen: off loopback, metrics need `token`"),
         ("metrics at home", "[metrics]\nlisten=\"127.0.0.1:8627\"\n", "is an address of [server] listen too"),
         ("a relative socket", "[admin]\nsocket=\"x\"\n", "admin.socket: must be an absolute path"),
         (
@@ -547,6 +576,31 @@ fn the_words_on_tools_are_checked() {
 }
 
 #[test]
+fn scopes_are_checked() {
+    let of = |scope: &str| format!("[server.auth.scopes]\n{scope}\n");
+    let rows = [
+        ("nothing", "read={}", "t:6: server.auth.scopes.read: maps to nothing; name the items that need the scope"),
+        (
+            "an unknown upstream",
+            "\"mcp:read\"={upstreams=[\"doc\"]}",
+            "t:6: server.auth.scopes.\"mcp:read\".upstreams[0]: matches no configured upstream",
+        ),
+        ("an exposed name", "read={tools=[\"delete\"]}", "server.auth.scopes.read.tools[0]: "),
+        ("two words", "\"a b\"={tools=[\"fs__x\"]}", "a scope is up to 128 visible ASCII characters without spaces"),
+        ("callers", "read={callers=[\"ci\"]}", "server.auth.scopes.read.callers: unknown key"),
+        (
+            "kinds that are no items",
+            "read={tools=[\"fs__x\"],kinds=[\"launch\"]}",
+            "server.auth.scopes.read.kinds: never matches",
+        ),
+        ("kinds without an item", "read={kinds=[\"sampling\"]}", "server.auth.scopes.read: a scope is about items"),
+        ("no pattern", "read={tools=[\"fs__[\"]}", "server.auth.scopes.read.tools[0]: "),
+    ];
+    let rows = rows.map(|(label, text, want)| (label, of(text), want));
+    refused(&rows, BASE);
+}
+
+#[test]
 fn profiles_are_checked() {
     let rows: &[Row] = &[
         (
@@ -569,6 +623,8 @@ fn profiles_are_checked() {
         ),
         ("original names", "[profiles.p]\ntools={deny=[\"delete\"]}\n", "`<upstream>__<name>`"),
         ("a rename", "[profiles.p]\ntools={rename={}}\n", "only tools and prompts of an upstream"),
+        ("a pattern of groups", "[profiles.p]\ngroups=[\"a[\"]\n", "t:6: profiles.p.groups[0]: "),
+        ("callers that are none", "[profiles.p]\ncallers=[]\n", "profiles.p.callers: must not be empty"),
         ("a name", "[profiles.Reader]\nupstreams=[\"fs\"]\n", "the name of a profile contains 'R'"),
     ];
     refused(rows, BASE);

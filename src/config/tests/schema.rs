@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::examples::{examples, shipped};
 use super::{FULL, every, paths};
 use crate::build;
-use crate::file::{ParseContext, SourceText, with_root};
 use crate::plan::SETTINGS;
+use crate::source::file::{ParseContext, SourceText, with_root};
 
 /// Values that no other text of the tests has.
 const MORE: &str = r#"
@@ -25,6 +25,8 @@ a = "a-token-that-is-long"
 b = { env = "B", prefix = "" }
 c = { file = "/a/file/with/a/long/name" }
 d = { credential = "d" }
+[metrics]
+token = "a-token-of-the-metrics"
 [console]
 listen = ""
 [upstreams.a]
@@ -38,6 +40,8 @@ c = { file = "/c" }
 d = { credential = "d" }
 [upstreams.b]
 url = "https://b"
+ca = "an-authority-as-a-text"
+client-certificate = "a-certificate-as-a-text"
 proxy = false
 roots = ["file:///b"]
 [upstreams.b.headers]
@@ -47,6 +51,8 @@ c = { file = "/c" }
 d = { credential = "d" }
 [upstreams.c]
 url = "https://c"
+ca = { env = "B", prefix = "" }
+client-certificate = { env = "B", prefix = "" }
 proxy = { env = "PROXY", prefix = "" }
 [upstreams.c.auth]
 type = "client-credentials"
@@ -55,6 +61,8 @@ client-secret = "a-secret-of-the-client"
 issuers = ["https://login.example.com"]
 [upstreams.d]
 url = "https://d"
+ca = { credential = "d" }
+client-certificate = { credential = "d" }
 proxy = { file = "/proxy" }
 [upstreams.d.auth]
 client-id = "d"
@@ -112,7 +120,9 @@ resources = { allow = ["a+*"], deny = ["b+x"] }
 
 /// Further values of keys that a text can set only once: the key of the store, and the receiver of
 /// notices.
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 8] = [
+    "[metrics]\ntoken = { env = \"M_0123456789abcdef\", prefix = \"\" }",
+    "[metrics]\ntoken = { credential = \"m_0123456789abcdef\" }",
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"",
     "[secrets]\nkey = { env = \"K_0123456789abcdef0123456789\", prefix = \"\" }",
     "[secrets]\nkey = { file = \"/a/file/with/a/name/that/is/long/enough\" }",
@@ -132,8 +142,10 @@ struct SchemaBuilder {
     bare: Vec<String>,
 }
 
-/// Returns the path for both lists of conditions of a rule, which have one form.
+/// Returns the path for both lists of conditions of a rule, which have one form, and for the
+/// matchers of a scope, which are those of a rule.
 fn form(path: &str) -> String {
+    let path = path.replace("server.auth.scopes.*.", "policy.rules[].");
     path.replace("policy.rules[].unless[]", "policy.rules[].arguments[]")
 }
 

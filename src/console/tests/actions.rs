@@ -6,7 +6,7 @@ use url::form_urlencoded;
 
 use super::fake::logins::{COOKIE, NEW};
 use super::*;
-use crate::policy::chain::RetentionBounds;
+use crate::policy::records::chain::RetentionBounds;
 use crate::store::audit::{AuditLogOptions, MAIN};
 use crate::store::db::Db;
 use crate::telemetry::metrics::Metrics;

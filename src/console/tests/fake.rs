@@ -23,7 +23,7 @@ use crate::store::audit::search::{DecisionPage, DecisionQuery, SearchError};
 use crate::store::pins::{PinKind, PinView};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 mod decisions;
 mod grants;

@@ -3,16 +3,16 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use crate::mcp::asking::kinds::Audience;
+use crate::mcp::definition::item::{Definition, ListPage};
 use crate::mcp::instructions::read_instructions;
-use crate::mcp::item::{Definition, ListPage};
-use crate::mcp::kinds::Audience;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
 use crate::wire::code;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// Bounds for the reading of each list of one upstream.
 #[derive(Clone, Copy, Debug)]

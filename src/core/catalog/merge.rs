@@ -10,15 +10,16 @@ use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{ItemKind, UpstreamName, canonical_name, canonical_uri, collisions, expose};
 use crate::catalog::template::UriTemplate;
-use crate::mcp::annotations::{self, Annotations, Hints, StatedHints};
-use crate::mcp::claims::{Claims, PinStatus};
-use crate::mcp::item::Definition;
-use crate::mcp::kinds::Audience;
+use crate::mcp::asking::kinds::Audience;
+use crate::mcp::definition::annotations;
+use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
+use crate::mcp::definition::claims::{Claims, PinStatus};
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The judged hints on a tool, for policy and for clients.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,7 +11,7 @@ use crate::mcp::method::ItemList;
 use crate::mcp::project;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::digest::Digest;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Most items on a page. Some clients never ask for a second page, so one page has room for real
 /// catalogs.

@@ -7,8 +7,8 @@ use crate::mcp::meta::MetaError;
 use crate::mcp::version::Era;
 use crate::wire::code;
 use crate::wire::foreign;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::error_object;
-use crate::wire::raw::RawJson;
 
 /// The complete answer to a client's request: a result or an error object.
 #[derive(Clone, Debug)]
@@ -16,17 +16,24 @@ pub struct RequestAnswer {
     pub outcome: Result<RawJson, RawJson>,
     /// HTTP status, for errors that do not get the transport's default.
     pub status: Option<u16>,
+    /// All scopes that the request needs, with spaces between, if the credential lacks one.
+    pub scopes: Option<Box<str>>,
 }
 
 impl RequestAnswer {
     /// Makes the answer with a result.
     pub fn ok(result: RawJson) -> Self {
-        Self { outcome: Ok(result), status: None }
+        Self { outcome: Ok(result), status: None, scopes: None }
     }
 
     /// Makes the answer with an error.
     pub fn error(code: i64, message: &str, data: Option<&RawJson>) -> Self {
-        Self { outcome: Err(error_object(code, message, data)), status: None }
+        Self::failed(error_object(code, message, data))
+    }
+
+    /// Makes the answer with this error object.
+    pub fn failed(error: RawJson) -> Self {
+        Self { outcome: Err(error), status: None, scopes: None }
     }
 
     /// Returns the bytes of the result or of the error object.

@@ -12,8 +12,8 @@ use crate::mcp::meta::{ClientFacts, HopMeta, Meta};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::id::ClientId;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::{self, Response};
-use crate::wire::raw::{RawJson, RawObject};
 
 /// Room for a message besides the names and values of its body, in bytes; enough for most messages.
 const ROOM_FOR_META: usize = 320;

@@ -21,8 +21,8 @@ use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::id::{ClientId, IdKey};
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{Message, Notification, Request, Response, error_object};
-use crate::wire::raw::RawJson;
 use crate::wire::start::MessageStart;
 
 pub mod asked;
@@ -101,9 +101,7 @@ impl<T: Clone + Default> ClientProtocol<T> {
             },
             Ok(Message::Notification(notification)) => self.told(&notification),
             Ok(Message::Response(response)) => ClientAction::Answered(response),
-            Err(MessageRefusal { id: Some(id), error }) => {
-                ClientAction::Answer(id, RequestAnswer { outcome: Err(error), status: None })
-            }
+            Err(MessageRefusal { id: Some(id), error }) => ClientAction::Answer(id, RequestAnswer::failed(error)),
             Err(MessageRefusal { id: None, error }) => ClientAction::Complain(error),
         }
     }
@@ -179,10 +177,9 @@ impl<T: Clone + Default> ClientProtocol<T> {
         let error = error_object(code, text, None);
         let id = |raw: &[u8]| RawJson::trusted(Bytes::copy_from_slice(raw));
         match MessageStart::of(start) {
-            MessageStart::Request(raw) if let Some(id) = ClientId::from_raw(id(raw)) => (
-                ClientAction::Answer(id, RequestAnswer { outcome: Err(error), status: None }),
-                ControlFlow::Continue(()),
-            ),
+            MessageStart::Request(raw) if let Some(id) = ClientId::from_raw(id(raw)) => {
+                (ClientAction::Answer(id, RequestAnswer::failed(error)), ControlFlow::Continue(()))
+            }
             MessageStart::Answer(raw) => {
                 let response = Response { id: Some(id(raw)), outcome: Err(error), broken: None };
                 (ClientAction::Answered(response), ControlFlow::Continue(()))

@@ -1,9 +1,9 @@
 //! Events of a call at an upstream: progress, log messages and questions, then exactly one outcome.
 
-use crate::engine::ask::ServerRequest;
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::ask::ServerRequest;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::Notification;
-use crate::wire::raw::RawJson;
 
 /// An event of a call at an upstream.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::mcp::version::Revision;
 use crate::mcp::voice::REFUSAL;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message;
-use crate::wire::raw::RawJson;
 
 /// The reason why a call got no answer from its upstream, and whether the upstream may have
 /// executed it.
@@ -20,7 +20,8 @@ use crate::wire::raw::RawJson;
 /// Some reasons add members to the object. `awaiting_approval` adds `approval = {id, command,
 /// url}`: the open approval, the operator's command, and the page if there is a console.
 /// `needs_login` adds `login = {upstream, command}`. If too many approvals are open or were not
-/// answered, `counted` has the numbers. The text is for a model and has none of these: an agent
+/// answered, `counted` has the numbers. `insufficient_scope` adds `scopes`, all that the call needs;
+/// it is an error of every method, with HTTP status 403. The text is for a model and has none of these: an agent
 /// with a shell can run a command that it is shown.
 ///
 /// `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
@@ -42,6 +43,8 @@ pub struct CallFailure {
     pub login: Option<Box<str>>,
     /// Numbers for which the call was refused, by name.
     pub counted: Option<Box<[(&'static str, u64)]>>,
+    /// All scopes that the call needs, with spaces between, if the credential lacks one.
+    pub scopes: Option<Box<str>>,
 }
 
 /// The open approval that a call waits for.
@@ -63,6 +66,8 @@ pub enum FailureReason {
     ResultTooLarge,
     Busy,
     Denied,
+    /// The caller's credential lacks a scope.
+    InsufficientScope,
     Limited,
     /// A person must approve the call first.
     AwaitingApproval,
@@ -111,7 +116,8 @@ impl CallFailure {
     }
 
     pub fn new(reason: FailureReason, executed: ExecutionDoubt, detail: impl Into<Box<str>>) -> Self {
-        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None, login: None, counted: None }
+        let (retry_after, approval, login, counted, scopes) = (None, None, None, None, None);
+        Self { reason, executed, detail: detail.into(), retry_after, approval, login, counted, scopes }
     }
 
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -129,9 +135,18 @@ impl CallFailure {
         self
     }
 
+    /// Returns the refusal of a call whose caller lacks a scope; `scopes` are all that it needs, with
+    /// spaces between.
+    pub fn insufficient_scope(scopes: Box<str>) -> Self {
+        let text = "The credential lacks a scope that this call needs.";
+        let failure = Self::new(FailureReason::InsufficientScope, ExecutionDoubt::No, text);
+        Self { scopes: Some(scopes), ..failure }
+    }
+
     /// Encodes the failure for a program: `headend/refusal` in `_meta`, or the `data` of an error.
     fn facts(&self, call: u64) -> String {
-        let retryable = self.executed == ExecutionDoubt::No && self.reason != FailureReason::Denied;
+        let is_final = matches!(self.reason, FailureReason::Denied | FailureReason::InsufficientScope);
+        let retryable = self.executed == ExecutionDoubt::No && !is_final;
         let wait = self.retry_after.map(|d| format!(r#","retry-after-ms":{}"#, d.as_millis())).unwrap_or_default();
         let approval = self.approval.as_ref().map(|approval| {
             let url = approval.url.as_ref().map(|url| format!(r#","url":{}"#, RawJson::string(url).text()));
@@ -147,13 +162,18 @@ impl CallFailure {
             let numbers: Vec<String> = numbers.iter().map(|(name, number)| format!(r#""{name}":{number}"#)).collect();
             format!(r#","counted":{{{}}}"#, numbers.join(","))
         });
+        let scopes = self.scopes.as_ref().map(|scopes| {
+            let scopes: Vec<_> = scopes.split(' ').map(|one| RawJson::string(one).text().to_string()).collect();
+            format!(r#","scopes":[{}]"#, scopes.join(","))
+        });
         format!(
-            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{}{}{},"call-id":"{call:x}"}}"#,
+            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{}{}{}{},"call-id":"{call:x}"}}"#,
             self.reason.into_str(),
             self.executed.into_str(),
             approval.unwrap_or_default(),
             login.unwrap_or_default(),
-            counted.unwrap_or_default()
+            counted.unwrap_or_default(),
+            scopes.unwrap_or_default()
         )
     }
 
@@ -172,7 +192,7 @@ impl CallFailure {
     pub fn error_object(&self, call: u64) -> RawJson {
         use crate::wire::code;
         let code = match self.reason {
-            FailureReason::Denied => code::DENIED,
+            FailureReason::Denied | FailureReason::InsufficientScope => code::DENIED,
             FailureReason::Limited => code::LIMITED,
             FailureReason::AwaitingApproval => code::AWAITING_APPROVAL,
             FailureReason::UpstreamDown
@@ -209,7 +229,7 @@ impl CallFailure {
 mod tests {
     use super::*;
     use crate::mcp::voice;
-    use crate::wire::raw::RawObject;
+    use crate::wire::json::raw::RawObject;
 
     #[test]
     fn a_refusal_tells_person_and_program_the_same() {
@@ -218,6 +238,17 @@ mod tests {
         assert_eq!(
             failure.tool_result(10, Revision::V2026_07_28).text(),
             r#"{"resultType":"complete","content":[{"type":"text","text":"Limit `x` is used up. Try again in 2 s."}],"isError":true,"_meta":{"headend/refusal":{"reason":"limited","executed":"no","retryable":true,"retry-after-ms":1500,"call-id":"a"}}}"#
+        );
+    }
+
+    #[test]
+    fn a_refusal_for_scopes_names_them_all() {
+        let failure = CallFailure::insufficient_scope("mcp:read a\"b".into());
+        let error = RawObject::parse(&failure.error_object(10)).unwrap();
+        assert_eq!(error.get("code").unwrap().text(), "1001");
+        assert_eq!(
+            error.get("data").unwrap().text(),
+            r#"{"reason":"insufficient_scope","executed":"no","retryable":false,"scopes":["mcp:read","a\"b"],"call-id":"a"}"#
         );
     }
 
@@ -240,6 +271,7 @@ mod tests {
     fn whatever_the_gateway_refuses_with_is_taken_from_servers() {
         for reason in [
             FailureReason::Denied,
+            FailureReason::InsufficientScope,
             FailureReason::Limited,
             FailureReason::AwaitingApproval,
             FailureReason::Busy,

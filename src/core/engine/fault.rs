@@ -1,6 +1,6 @@
 //! Protocol faults of upstreams that the gateway survives. The shell counts and logs each of them.
 
-use crate::mcp::input::InputError;
+use crate::mcp::asking::input::InputError;
 
 /// One misbehaviour of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]

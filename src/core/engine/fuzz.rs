@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::ask::{DeclaredCapabilities, ServerRequest};
 use super::askers::{CallOrigin, DefinedItem};
 use super::call::{CallOutcome, OutgoingCall};
 use super::handshake::EraHint;
 use super::peer::{CallPort, Peer, PeerOptions, PeerTimes};
 use super::route::{RequestParams, params_object};
-use super::state::{StateCarrier, StateContent, StateKey, StatePayload, StateScope};
-use super::task_id::{TaskKey, TaskName};
 use crate::catalog::inventory::ListBounds;
-use crate::mcp::input::Roots;
-use crate::mcp::kinds::InputKinds;
+use crate::engine::connection::ask::{DeclaredCapabilities, ServerRequest};
+use crate::engine::sealed::state::{StateCarrier, StateContent, StateKey, StatePayload, StateScope};
+use crate::engine::sealed::task_id::{TaskKey, TaskName};
+use crate::mcp::asking::input::Roots;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
@@ -28,8 +28,8 @@ use crate::policy::{Caller, PolicyAction};
 use crate::wire::digest::Digest;
 use crate::wire::frame::{Frame, JsonBounds};
 use crate::wire::fuzz::{assert_json, halves, spliced, value};
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::{Message, Notification};
-use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::secrets::SealSecrets;
 
 const NOW: Duration = Duration::from_secs(100);

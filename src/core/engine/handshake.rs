@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::connection::ask::DeclaredCapabilities;
 use crate::mcp::extension::TASKS;
 use crate::mcp::instructions::read_instructions;
 use crate::mcp::meta::{HopMeta, implementation};
@@ -15,7 +15,7 @@ use crate::mcp::task;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Time that a process of unknown era has to answer `server/discover` before it is asked
 /// `initialize` as well. The start of a package runner is part of it. A later answer still counts.

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use crate::catalog::inventory::{Inventory, ListBounds, ListExcess, ListGap, ListReading, ReadingStep};
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::{ServerOffers, message_of};
-use crate::engine::refresh::ListReadAllowance;
+use crate::engine::pace::refresh::ListReadAllowance;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// Longest time that a list which is being read delays the report of the others.
 pub const PATIENCE: Duration = Duration::from_secs(2);

@@ -14,11 +14,18 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::catalog::inventory::{Inventory, ListBounds, ListReading};
-use crate::engine::ask::{ClientAnswer, DeclaredCapabilities, ServerRequest, unable_answer, unanswered_answer};
 use crate::engine::askers::{AskerRegistry, CallOrigin, ConductLesson};
-use crate::engine::attribution::{AttributionResult, CallEnd, CallInFlight, QuestionAttribution, SettledQuestion};
-use crate::engine::batch;
 use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::connection::ask::{
+    ClientAnswer, DeclaredCapabilities, ServerRequest, unable_answer, unanswered_answer,
+};
+use crate::engine::connection::attribution::{
+    AttributionResult, CallEnd, CallInFlight, QuestionAttribution, SettledQuestion,
+};
+use crate::engine::connection::batch;
+use crate::engine::connection::pending::{PendingLookup, PendingRequests};
+use crate::engine::connection::turns::TurnGate;
+use crate::engine::connection::unasked::{MessageStream, NoticeRecipient, RequestDecision, find_recipient};
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::{
@@ -26,9 +33,6 @@ use crate::engine::handshake::{
     listen_params,
 };
 use crate::engine::lists::{ListTrouble, UpstreamLists};
-use crate::engine::pending::{PendingLookup, PendingRequests};
-use crate::engine::turns::TurnGate;
-use crate::engine::unasked::{MessageStream, NoticeRecipient, RequestDecision, find_recipient};
 use crate::mcp::meta::{HopMeta, SUBSCRIPTION_ID};
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::notice::NoticeKind;
@@ -36,9 +40,9 @@ use crate::mcp::version::Era;
 use crate::mcp::voice::{RemovedWords, UpstreamMessage, UpstreamReader};
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::{self, Message, Notification, Request, Response};
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::unreadable::UnreadableBytes;
 
 mod lists;

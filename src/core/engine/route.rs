@@ -8,7 +8,7 @@ use crate::mcp::method::{ItemList, Method};
 use crate::mcp::nulls;
 use crate::wire::foreign;
 use crate::wire::id::ClientId;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// A client's request with the item that it reaches.
 #[derive(Debug)]
@@ -307,7 +307,7 @@ mod tests {
     use crate::catalog::inventory::Inventory;
     use crate::catalog::merge::{ItemFilters, MergeSource, NamingRules, merge};
     use crate::catalog::name::UpstreamName;
-    use crate::mcp::item::Definition;
+    use crate::mcp::definition::item::Definition;
 
     fn catalog() -> Catalog {
         let mut inventory = Inventory::default();
@@ -346,7 +346,7 @@ mod tests {
     fn meaning(method: Method, params: &serde_json::Value) -> String {
         let params = RequestParams::read(Some(&RawJson::trusted(params.to_string()))).unwrap();
         params.meta.modern().unwrap();
-        let kinds = crate::mcp::kinds::InputKinds::of(params.meta.get(crate::mcp::meta::CLIENT_CAPABILITIES));
+        let kinds = crate::mcp::asking::kinds::InputKinds::of(params.meta.get(crate::mcp::meta::CLIENT_CAPABILITIES));
         let name = params.meta.client_name();
         let routed = route(&catalog(), method, &params.object, params.meta, |_| true).unwrap();
         let (body, capabilities) = (routed.outgoing.body.encode(), routed.outgoing.capabilities);

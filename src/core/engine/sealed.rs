@@ -8,6 +8,16 @@ use data_encoding::BASE64URL_NOPAD;
 
 use crate::wire::secrets::SealSecrets;
 
+pub mod ended;
+
+pub mod used;
+
+pub mod state;
+
+pub mod task_id;
+
+pub mod session_id;
+
 /// Length of the nonce that a sealed text begins with, in bytes.
 pub(super) const NONCE_BYTES: usize = 12;
 

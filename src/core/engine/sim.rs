@@ -16,29 +16,29 @@ use serde_json::{Value, json};
 use crate::catalog::inventory::{Inventory, ListBounds};
 use crate::catalog::merge::{Catalog, ItemFilters, MergeSource, NamingRules, merge};
 use crate::catalog::name::UpstreamName;
-use crate::engine::ask::{DeclaredCapabilities, ServerRequest};
 use crate::engine::askers::{AskerRegistry, CallOrigin, ConductLesson};
 use crate::engine::call::{CallOutcome, CallProgress};
+use crate::engine::connection::ask::{DeclaredCapabilities, ServerRequest};
+use crate::engine::connection::turns::TurnGate;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::EraHint;
 use crate::engine::peer::{CallPort, Peer, PeerEvent, PeerOptions, PeerTimes};
 use crate::engine::route::{RouteError, params_object, route};
-use crate::engine::turns::TurnGate;
-use crate::mcp::input::Roots;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::input::Roots;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
 use crate::mcp::voice::UpstreamReader;
 use crate::policy::{
     ActionKind, Annotations, Caller, CallerRights, Decision, Digest, Limiter, OperatorHints, Policy, PolicyAction,
-    PolicySpec, RuleEffect, RuleSpec, decide,
+    PolicySpec, RuleEffect, RuleSpec, RuleSubject, decide,
 };
 use crate::wire::frame::JsonBounds;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::Notification;
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::RawJson;
 use crate::wire::unreadable::UnreadableBytes;
 
 /// An event of one call, as its client saw it.
@@ -178,8 +178,13 @@ fn options(name: &str, hint: EraHint) -> PeerOptions {
 
 impl World {
     pub(super) fn new() -> Self {
-        let policy =
-            Policy::build(&PolicySpec { default: RuleEffect::Allow, rules: Vec::new(), limits: Vec::new() }).unwrap();
+        let policy = Policy::build(&PolicySpec {
+            default: RuleEffect::Allow,
+            rules: Vec::new(),
+            scopes: Vec::new(),
+            limits: Vec::new(),
+        })
+        .unwrap();
         Self {
             now: epoch(),
             upstreams: Vec::new(),
@@ -194,7 +199,7 @@ impl World {
 
     fn deny(mut self, pattern: &str) -> Self {
         let rule = RuleSpec { tools: vec![pattern.into()], ..RuleSpec::new("no", RuleEffect::Deny) };
-        let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], limits: Vec::new() };
+        let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], scopes: Vec::new(), limits: Vec::new() };
         self.policy = Policy::build(&spec).unwrap();
         self.limiter = Limiter::new(&self.policy);
         self
@@ -315,7 +320,8 @@ impl World {
             .iter()
             .map(|e| self.policy.item_rules(ActionKind::Tool, e.upstream_name.as_str(), &e.canonical))
             .collect();
-        let visible = |at: usize| !self.policy.hidden(&rules[at], &caller, "", Annotations::ASSUMED);
+        let visible =
+            |at: usize| !self.policy.hidden(&rules[at], &RuleSubject::ungrouped(&caller, "", Annotations::ASSUMED));
         let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
         let entry = catalog.entry(routed.entry).unwrap();
         let arguments = routed.outgoing.body.get("arguments").cloned();

@@ -7,15 +7,15 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::engine::ask::{ClientAnswer, ServerRequest, modern_response};
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::ask::{ClientAnswer, ServerRequest, modern_response};
 use crate::engine::event::CallEvent;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
-use crate::mcp::elicitation::ElicitationTerms;
-use crate::mcp::input::{InputError, InputRequest, MAX_QUESTIONS};
+use crate::mcp::asking::elicitation::ElicitationTerms;
+use crate::mcp::asking::input::{InputError, InputRequest, MAX_QUESTIONS};
 use crate::mcp::task::{self, ServerTask, TaskStatus};
 use crate::mcp::version::Era;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Number of requests about a task that fail in a row without reaching the server, before the call
 /// fails.

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::error::OAuthError;
 use super::hidden::SecretText;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Lifetime of an assertion, in seconds. It is sent at once, but clocks differ.
 const LIFE: u64 = 120;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::error::{DocumentKind, OAuthError};
 use crate::wire::frame::{Frame, JsonBounds};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Longest text in a document, in bytes. Tokens are the longest of them.
 pub const MAX_TEXT: usize = 16 * 1024;

@@ -10,7 +10,7 @@ use super::error::{AnswerFailure, DocumentKind, OAuthError, OAuthRefusal};
 use super::request::{OAuthAnswer, OAuthRequest, RequestContent};
 use super::server::AuthorizationServer;
 use super::terms::LoginTerms;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::reach::is_loopback;
 
 const NAME: &str = "headend";

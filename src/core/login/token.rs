@@ -14,7 +14,7 @@ use super::scope;
 use super::server::AuthorizationServer;
 use super::terms::LoginTerms;
 use crate::wire::frame::{Frame, JsonBounds};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Longest lifetime of a token that is believed, in seconds; servers write odd numbers.
 const LONGEST: u64 = 10 * 365 * 24 * 3600;

@@ -4,7 +4,7 @@
 use crate::mcp::extension::{Extension, declare_extensions};
 use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
 use crate::mcp::version::{Era, Revision};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// The time for which a modern client may keep the result of `server/discover`, in milliseconds.
 const DISCOVER_TTL_MS: u32 = 300_000;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The length at which a name or version is cut, in bytes.
 const MOST: usize = 64;

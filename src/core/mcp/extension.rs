@@ -6,7 +6,7 @@
 
 use crate::mcp::version::Era;
 use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// A row of the table of extensions.
 #[derive(Debug)]

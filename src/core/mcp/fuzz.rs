@@ -1,16 +1,16 @@
 //! Properties of an upstream's lists, questions and results that hold for any bytes.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
-use super::elicitation::ElicitationTerms;
-use super::input::{InputRequest, read_input_required, read_pages, write_for_client};
-use super::item::{Definition, ListPage};
-use super::kinds::InputKinds;
 use super::method::{ItemList, Method};
 use super::task::{ServerTask, strip_task_members};
 use super::version::{Era, Revision};
 use super::{log, project};
+use crate::mcp::asking::elicitation::ElicitationTerms;
+use crate::mcp::asking::input::{InputRequest, read_input_required, read_pages, write_for_client};
+use crate::mcp::asking::kinds::InputKinds;
+use crate::mcp::definition::item::{Definition, ListPage};
 use crate::wire::fuzz::{assert_json, value};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Checks that a definition that was cleaned and repaired needs neither again, and is JSON for
 /// clients of every revision.

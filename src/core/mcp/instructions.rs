@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::imitation::has_gateway_name;
+use super::asking::imitation::has_gateway_name;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The longest text of a server that is pinned, in bytes; a longer one is cut before that.
 pub const MAX_BYTES: usize = 16 << 10;

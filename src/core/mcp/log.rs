@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use strum::VariantArray as _;
 
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The severity of a log message, least first.
 #[derive(

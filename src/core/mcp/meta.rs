@@ -9,7 +9,7 @@ use crate::mcp::log::LogLevel;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::id::ClientId;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";

@@ -2,7 +2,7 @@
 //! they mean that the member is absent, and strict clients refuse the whole message for one. Every
 //! other value keeps its bytes.
 //!
-//! Definitions have tables of their own, see [`super::item`]. Values that a caller or a tool
+//! Definitions have tables of their own, see [`crate::mcp::definition::item`]. Values that a caller or a tool
 //! defines (`structuredContent`, arguments, vendor members of `_meta`) are not searched, and
 //! neither are members whose `null` has a meaning (`ttl` of a task).
 
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use crate::mcp::method::Method;
-use crate::wire::raw::{RawJson, RawObject, elements};
+use crate::wire::json::raw::{RawJson, RawObject, elements};
 
 /// The optional members of an object, and its members that are objects or lists of objects.
 struct OptionalMembers {

@@ -28,8 +28,8 @@ use memchr::memmem::Finder;
 use crate::mcp::meta::SERVER_INFO;
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::{Era, Revision, RevisionFeatures, StructuredContent};
-use crate::wire::raw::{RawJson, RawObject, elements};
-use crate::wire::tokens::{JsonTokens, TokenKind, has_escaped_ascii, unescaped};
+use crate::wire::json::raw::{RawJson, RawObject, elements};
+use crate::wire::json::tokens::{JsonTokens, TokenKind, has_escaped_ascii, unescaped};
 
 mod member;
 

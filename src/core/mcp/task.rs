@@ -17,12 +17,12 @@
 
 use std::time::Duration;
 
-use crate::mcp::elicitation::ElicitationTerms;
-use crate::mcp::input::{InputError, check_requests};
+use crate::mcp::asking::elicitation::ElicitationTerms;
+use crate::mcp::asking::input::{InputError, check_requests};
 use crate::mcp::voice::{self, RemovedWords};
 use crate::wire::code;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::error_object;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// The time for which a client can ask for a task, from its creation on.
 pub const LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -250,7 +250,7 @@ pub fn cancelled(upstream: &str, message: Option<&str>) -> RawJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::kinds::InputKinds;
+    use crate::mcp::asking::kinds::InputKinds;
 
     fn raw(text: &str) -> RawJson {
         RawJson::trusted(text.to_owned())

@@ -29,10 +29,10 @@ use memchr::memmem::Finder;
 use crate::mcp::nulls;
 use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError, JsonBounds};
+use crate::wire::json::raw::{RawJson, RawObject};
+use crate::wire::json::tokens::has_escaped_ascii;
 use crate::wire::message::{Message, MessageError, Notification, Request, Response, error_object};
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::tokens::has_escaped_ascii;
 
 mod keys;
 

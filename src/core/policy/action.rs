@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::caller::{Caller, CallerRights};
 use super::kind::ActionKind;
 use crate::catalog::merge::CatalogEntry;
-use crate::mcp::annotations::{Annotations, StatedHints};
-use crate::mcp::claims::Claims;
 use crate::mcp::client_name::ClientName;
+use crate::mcp::definition::annotations::{Annotations, StatedHints};
+use crate::mcp::definition::claims::Claims;
 use crate::wire::digest::Digest;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Facts about a tool that rules match besides its name. Other items have default facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,9 +112,10 @@ impl PolicyAction {
     /// calls a tool without hints. Its digests are of no bytes, so no grant covers it.
     pub fn stand_in(caller: &str, upstream: &str, canonical: &str) -> Self {
         let (canonical, none) = (Arc::<str>::from(canonical), Digest::of(b""));
+        let caller = Caller::named(caller);
         Self {
-            caller: Caller::named(caller),
-            rights: CallerRights::all(),
+            rights: caller.assumed_rights(),
+            caller,
             client: None,
             profile: None,
             session: 0,

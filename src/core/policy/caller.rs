@@ -144,6 +144,15 @@ impl Caller {
         self.name().split_once(':').filter(|_| self.0.kind == CallerKind::Jwt)
     }
 
+    /// Returns the rights that dry runs assume for the caller: all scopes, and unknown groups if its
+    /// credential may state some.
+    pub fn assumed_rights(&self) -> Arc<CallerRights> {
+        match self.issuer_and_subject() {
+            Some(_) => Arc::new(CallerRights { scopes: Scopes::All, groups: Groups::Unknown }),
+            None => CallerRights::all(),
+        }
+    }
+
     /// Returns the name for a metric's label: an issuer's name stands for all its subjects.
     pub fn label(&self) -> &str {
         self.issuer_and_subject().map_or_else(|| self.name(), |(issuer, _)| issuer)

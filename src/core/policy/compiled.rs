@@ -6,11 +6,11 @@ use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE, RuleEffect};
 use super::kind::ActionKind;
 use super::limit::Limit;
 use super::lint;
-use super::pattern::{NamePattern, is_special};
-use super::problems::{PolicyProblem, PolicyProblems};
-use super::rule::{MatchedItem, PatternField, Rule};
 use super::spec::PolicySpec;
-use super::truth::Truth;
+use crate::policy::rules::pattern::{NamePattern, is_special};
+use crate::policy::rules::problems::{PolicyProblem, PolicyProblems};
+use crate::policy::rules::rule::{MatchedItem, PatternField, Rule, ScopeSpec};
+use crate::policy::rules::truth::Truth;
 
 /// Proof that an [`ItemRules`] or a [`Limiter`](super::limiter::Limiter) was made for a certain
 /// [`Policy`]: the address of an allocation that all three keep alive.
@@ -33,6 +33,7 @@ pub struct Policy {
     pub(super) doubt_id: Arc<str>,
     pub(super) again_id: Arc<str>,
     pub(super) rules: Vec<Arc<Rule>>,
+    pub(super) scopes: Vec<Arc<ScopeRule>>,
     pub(super) limits: Vec<Arc<Limit>>,
 }
 
@@ -63,7 +64,10 @@ impl Policy {
             default_id: Arc::from(DEFAULT_RULE),
             doubt_id: Arc::from(DOUBT_RULE),
             again_id: Arc::from(AGAIN_RULE),
-            rules: rules.map(|(i, rule)| Arc::new(Rule::compile(rule, i, problems))).collect(),
+            rules: rules
+                .map(|(i, rule)| Arc::new(Rule::compile(rule, &format!("policy.rules[{i}]"), problems)))
+                .collect(),
+            scopes: spec.scopes.iter().map(|one| Arc::new(ScopeRule::compile(one, problems))).collect(),
             limits: limits.filter_map(|(i, limit)| Limit::compile(limit, i, problems).map(Arc::new)).collect(),
         }
     }
@@ -85,6 +89,7 @@ impl Policy {
             deny: Vec::new(),
             ask: Vec::new(),
             allow: Vec::new(),
+            scopes: Vec::new(),
             limits: Vec::new(),
         };
         let Some(subject) = MatchedItem::new(kind, upstream, canonical) else {
@@ -105,6 +110,8 @@ impl Policy {
         for list in [&mut item.deny, &mut item.ask, &mut item.allow] {
             list.sort_by_key(|rule| rule.conditions.is_some());
         }
+        let scopes = self.scopes.iter().filter(|scope| scope.items.matches(&subject) != Truth::No);
+        item.scopes = scopes.cloned().collect();
         let limits = self.limits.iter().enumerate();
         let limits = limits.filter(|(_, limit)| limit.target.matches(&subject) != Truth::No);
         item.limits = limits.map(|(index, limit)| (index, Arc::clone(limit))).collect();
@@ -145,6 +152,21 @@ impl Policy {
             patterns.map(|(field, pattern)| PatternUse { table: PolicyTable::Limits, id: &limit.id, field, pattern })
         });
         rules.chain(limits)
+    }
+}
+
+/// A compiled scope.
+#[derive(Debug)]
+pub(super) struct ScopeRule {
+    pub(super) scope: Arc<str>,
+    pub(super) items: Rule,
+}
+
+impl ScopeRule {
+    /// Compiles a scope, and adds its problems to `problems`.
+    pub(super) fn compile(spec: &ScopeSpec, problems: &mut PolicyProblems) -> Self {
+        let items = Rule::compile(&spec.items, &ScopeSpec::path(&spec.scope), problems);
+        Self { scope: Arc::from(spec.scope.as_str()), items }
     }
 }
 
@@ -192,6 +214,8 @@ pub struct ItemRules {
     pub(super) deny: Vec<Arc<Rule>>,
     pub(super) ask: Vec<Arc<Rule>>,
     pub(super) allow: Vec<Arc<Rule>>,
+    /// The scopes that actions on the item may need.
+    pub(super) scopes: Vec<Arc<ScopeRule>>,
     /// Limits, each with its index in the policy's limits, which is also its index in the limiter's
     /// tables.
     pub(super) limits: Vec<(usize, Arc<Limit>)>,

@@ -1,8 +1,7 @@
 //! Approvals and grants: a person's answers and their effects. Pure; time and ids are passed in.
 //!
-//! An *approval* is the open question whether a call may run; the code calls it a prompt
-//! ([`ApprovalDesk`]). A *grant* is a remembered yes that lets actions pass ([`LiveGrants`]).
-//! [`GrantProof`] is the proof that a live grant covers an action. An action is caller, kind, item,
+//! An *approval* is the open question whether a call may run ([`ApprovalDesk`]). A *grant* is a
+//! remembered yes that lets actions pass ([`LiveGrants`]). [`GrantProof`] is the proof that a live grant covers an action. An action is caller, kind, item,
 //! upstream, definition, launch, arguments and the id of the rule that asks.
 //!
 //! A yes makes a grant, from any channel, and the call is decided again from the start: the
@@ -52,23 +51,23 @@ use super::kind::ActionKind;
 use crate::wire::digest::Digest;
 
 mod answer;
+mod approval;
 pub mod below;
 mod desk;
 mod fatigue;
 mod grant;
 pub mod hold;
-mod prompt;
 mod shown;
 pub mod unattended;
 pub mod view;
 mod views;
 
 pub use self::answer::{AnswerError, PersonAnswer};
+pub use self::approval::OpenApproval;
 pub use self::below::{FolderScope, ReservedFolders, ScopeError};
 pub use self::desk::{AgentWait, ApprovalDesk, ApprovalEnd, ApprovalRefusal, DeskLimits};
 pub use self::fatigue::{CallBlock, DENIED, Denial};
 pub use self::grant::{ApprovalGrant, GrantArguments, GrantLifetime, GrantProof, GrantRow, LiveGrants, ONCE_LIFE};
-pub use self::prompt::OpenApproval;
 pub use self::shown::{CallDetails, KeptArguments};
 pub use self::views::{ApprovalView, BlockView, GrantView, OfferView};
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{PolicyAction, ToolFacts};
-use super::arguments::CallArguments;
+use super::action::PolicyAction;
 use super::compiled::{ItemRules, Policy};
 use super::consent::GrantProof;
 use super::effect::RuleEffect;
@@ -12,10 +11,11 @@ use super::evidence::ApprovalEvidence;
 use super::kind::ActionKind;
 use super::limiter::{LimitRefusal, Limiter};
 use super::permit::Permit;
-use super::rule::Rule;
-use super::truth::Truth;
-use crate::mcp::annotations::Annotations;
-use crate::policy::caller::Caller;
+use crate::mcp::definition::annotations::Annotations;
+use crate::policy::caller::{Caller, Groups, Scopes};
+use crate::policy::rules::arguments::CallArguments;
+use crate::policy::rules::rule::{Rule, RuleSubject};
+use crate::policy::rules::truth::Truth;
 
 /// The decision about a call. The words of the variants are in the audit log, in metrics and in the
 /// output of commands.
@@ -29,6 +29,14 @@ pub enum Decision {
     Deny {
         rule: Arc<str>,
         hidden: bool,
+    },
+    /// The rules allow the call or ask about it, but the caller's credential lacks a scope.
+    #[strum(serialize = "deny")]
+    Scope {
+        /// `scope:` and the first scope that is lacking.
+        rule: Arc<str>,
+        /// All scopes that the call needs, with spaces between.
+        scopes: Box<str>,
     },
     /// The call needs an approval, with at least this evidence.
     Ask {
@@ -47,7 +55,10 @@ impl Decision {
     pub fn rule(&self) -> &Arc<str> {
         match self {
             Self::Allow(permit) => permit.rule(),
-            Self::Ask { rule, .. } | Self::Deny { rule, .. } | Self::Limit { limit: rule, .. } => rule,
+            Self::Ask { rule, .. }
+            | Self::Deny { rule, .. }
+            | Self::Scope { rule, .. }
+            | Self::Limit { limit: rule, .. } => rule,
         }
     }
 }
@@ -68,6 +79,7 @@ pub fn decide(
 ) -> Decision {
     let (rule, consented) = match judge(policy, item, action) {
         RuleVerdict::Deny { rule, hidden } => return Decision::Deny { rule: Arc::clone(rule), hidden },
+        RuleVerdict::Scope(lack) => return lack.decision(),
         RuleVerdict::Allow(rule) => (rule, None),
         RuleVerdict::Ask { rule, need } => match consent(rule, need) {
             Some(consented) => (rule, Some((consented, need))),
@@ -87,15 +99,28 @@ pub fn decide(
     }
 }
 
-/// Decides a continuation of a permitted call, or a request about its task. Only deny rules count:
-/// the call was allowed before, and limits count calls, which this is not.
+/// Decides a continuation of a permitted call, or a request about its task. Only deny rules and
+/// scopes count: the call was allowed before, and limits count calls, which this is not.
 pub fn decide_again(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> Decision {
     if !fits(policy, item, action) {
         return Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true };
     }
-    match find_deny_rule(item, &RuleSubject::of(action), &CallArguments::new(action.kind, action.arguments.as_ref())) {
-        Some(rule) => Decision::Deny { rule: Arc::clone(&rule.id), hidden: rule.conditions.is_none() },
+    let (who, arguments) = (RuleSubject::of(action), CallArguments::new(action.kind, action.arguments.as_ref()));
+    if let Some(rule) = find_deny_rule(item, &who, &arguments) {
+        return Decision::Deny { rule: Arc::clone(&rule.id), hidden: rule.conditions.is_none() };
+    }
+    match find_lacking_scope(item, action, &who, &arguments) {
+        Some(lack) => lack.decision(),
         None => Decision::Allow(Permit::mint(Arc::clone(&policy.again_id), None)),
+    }
+}
+
+/// Returns the decision about a call if the rules would allow it or ask about it, but the caller's
+/// credential lacks a scope. Takes nothing from limits and looks for no grant.
+pub fn decide_scope(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> Option<Decision> {
+    match judge(policy, item, action) {
+        RuleVerdict::Scope(lack) => Some(lack.decision()),
+        RuleVerdict::Deny { .. } | RuleVerdict::Ask { .. } | RuleVerdict::Allow(_) => None,
     }
 }
 
@@ -109,7 +134,7 @@ pub fn is_still_allowed(
     consented: &dyn Fn(&Arc<str>, ApprovalEvidence) -> bool,
 ) -> bool {
     match judge(policy, item, action) {
-        RuleVerdict::Deny { .. } => false,
+        RuleVerdict::Deny { .. } | RuleVerdict::Scope(_) => false,
         RuleVerdict::Ask { rule, need } => consented(rule, need),
         RuleVerdict::Allow(_) => true,
     }
@@ -166,24 +191,10 @@ fn strictest<'p>(
     wanted.reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
-/// The caller, its profile and the facts of the item, against which rules are matched.
-#[derive(Clone, Copy, Debug)]
-struct RuleSubject<'a> {
-    caller: &'a Caller,
-    profile: &'a str,
-    facts: ToolFacts,
-}
-
-impl<'a> RuleSubject<'a> {
-    fn of(action: &'a PolicyAction) -> Self {
-        Self { caller: &action.caller, profile: action.profile(), facts: action.facts() }
-    }
-}
-
 impl Rule {
     /// Whether the rule is about this caller, profile and facts.
     fn about(&self, who: &RuleSubject<'_>) -> Truth {
-        self.covers(who.caller, who.profile, &who.facts)
+        self.covers(who)
     }
 
     /// Whether the rule's conditions hold for these arguments.
@@ -215,8 +226,22 @@ impl Rule {
 #[derive(Debug)]
 pub(super) enum RuleVerdict<'p> {
     Deny { rule: &'p Arc<str>, hidden: bool },
+    Scope(LackingScope<'p>),
     Ask { rule: &'p Arc<str>, need: ApprovalEvidence },
     Allow(&'p Arc<str>),
+}
+
+/// A scope that the caller's credential lacks, and all scopes that the call needs.
+#[derive(Debug)]
+pub(super) struct LackingScope<'p> {
+    rule: &'p Arc<str>,
+    scopes: Box<str>,
+}
+
+impl LackingScope<'_> {
+    fn decision(self) -> Decision {
+        Decision::Scope { rule: Arc::clone(self.rule), scopes: self.scopes }
+    }
 }
 
 /// Whether `item` has the rules of this policy for the action's kind and item, and the caller has a
@@ -232,8 +257,36 @@ fn is_named_by(policy: &Policy, item: &ItemRules, action: &PolicyAction) -> bool
     same && policy.made(item, &action.caller)
 }
 
-/// Judges an action by the rules alone, without grants and limits.
+/// Judges an action by the rules and the scopes alone, without grants and limits. A refusal by the
+/// rules goes before one by scopes: no other credential would help.
 pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, action: &PolicyAction) -> RuleVerdict<'p> {
+    let verdict = judge_rules(policy, item, action);
+    if item.scopes.is_empty() || matches!(verdict, RuleVerdict::Deny { .. }) {
+        return verdict;
+    }
+    let arguments = CallArguments::new(action.kind, action.arguments.as_ref());
+    find_lacking_scope(item, action, &RuleSubject::of(action), &arguments).map_or(verdict, RuleVerdict::Scope)
+}
+
+/// Finds the first scope that the action needs and its caller's credential lacks. In doubt a scope
+/// is needed.
+fn find_lacking_scope<'p>(
+    item: &'p ItemRules,
+    action: &PolicyAction,
+    who: &RuleSubject<'_>,
+    arguments: &CallArguments<'_>,
+) -> Option<LackingScope<'p>> {
+    if action.rights.scopes == Scopes::All {
+        return None;
+    }
+    let needed = || item.scopes.iter().filter(|one| one.items.fires(who, arguments));
+    let lacking = needed().find(|one| !action.rights.scopes.has(&one.scope))?;
+    let scopes = needed().map(|one| &*one.scope).collect::<Vec<_>>().join(" ");
+    Some(LackingScope { rule: &lacking.items.id, scopes: scopes.into() })
+}
+
+/// Judges an action by the rules alone.
+fn judge_rules<'p>(policy: &'p Policy, item: &'p ItemRules, action: &PolicyAction) -> RuleVerdict<'p> {
     if !fits(policy, item, action) {
         return RuleVerdict::Deny { rule: &policy.doubt_id, hidden: true };
     }
@@ -278,10 +331,8 @@ fn least_evidence(kind: ActionKind, annotations: Annotations) -> ApprovalEvidenc
 impl Policy {
     /// Whether the item is hidden from this caller: not listed, and answered as unknown. True if
     /// the item is denied with any arguments.
-    ///
-    /// `profile` is the client's profile, empty for none.
-    pub fn hidden(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<ToolFacts>) -> bool {
-        find_hiding_rule(self, item, &RuleSubject { caller, profile, facts: facts.into() }).is_some()
+    pub fn hidden(&self, item: &ItemRules, subject: &RuleSubject<'_>) -> bool {
+        find_hiding_rule(self, item, subject).is_some()
     }
 
     /// Returns the rule that hides an item from this caller, see [`Self::hidden`].
@@ -291,12 +342,11 @@ impl Policy {
 
     /// Returns the rule that forbids an action on a whole upstream, which is allowed otherwise: its
     /// launch, or its questions to clients.
-    pub fn forbidding<'p>(&'p self, item: &'p ItemRules, caller: &Caller, profile: &str) -> Option<&'p Arc<str>> {
-        if !self.made(item, caller) {
+    pub fn forbidding<'p>(&'p self, item: &'p ItemRules, subject: &RuleSubject<'_>) -> Option<&'p Arc<str>> {
+        if !self.made(item, subject.caller) {
             return Some(&self.doubt_id);
         }
-        let who = RuleSubject { caller, profile, facts: ToolFacts::default() };
-        find_deny_rule(item, &who, &CallArguments::new(item.kind, None)).map(|rule| &rule.id)
+        find_deny_rule(item, subject, &CallArguments::new(item.kind, None)).map(|rule| &rule.id)
     }
 
     /// Whether the rules of an item are sound and of this policy, and the caller has a name.
@@ -306,8 +356,8 @@ impl Policy {
 
     /// Returns the effect for an item, before limits and for calls to which no rule on arguments
     /// applies; for displays.
-    pub fn effect(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<ToolFacts>) -> RuleEffect {
-        usual_effect(self, item, &RuleSubject { caller, profile, facts: facts.into() })
+    pub fn effect(&self, item: &ItemRules, subject: &RuleSubject<'_>) -> RuleEffect {
+        usual_effect(self, item, subject)
     }
 }
 
@@ -349,9 +399,9 @@ fn usual_effect(policy: &Policy, item: &ItemRules, who: &RuleSubject<'_>) -> Rul
 pub struct RuleMatch {
     pub id: Arc<str>,
     pub effect: RuleEffect,
-    /// Whether the rule matches the claims and arguments: `yes`, `no` or `unknown`.
+    /// Whether the rule matches the groups, claims and arguments: `yes`, `no` or `unknown`.
     pub matches: &'static str,
-    /// The reason why the claims leave the match unknown.
+    /// The reason why the claims or groups leave the match unknown.
     pub why: Option<&'static str>,
 }
 
@@ -368,7 +418,11 @@ pub fn matching_rules(policy: &Policy, item: &ItemRules, action: &PolicyAction) 
     let told = |rule: &Arc<Rule>| {
         let about = rule.about(&who);
         let unheard = rule.effect == RuleEffect::Allow && !who.facts.claims.may_open;
-        let why = if unheard {
+        let is_of_groups =
+            who.groups == &Groups::Unknown && rule.target.who.covers(who.caller, who.groups) == Truth::Unknown;
+        let why = if is_of_groups {
+            "the caller's credential does not state its groups"
+        } else if unheard {
             "the tool is new, in doubt or of an untrusted upstream, so its server's word allows nothing"
         } else {
             "its server does not say"

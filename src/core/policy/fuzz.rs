@@ -1,15 +1,15 @@
 //! Properties of patterns, of arguments and of the audit log, for property tests and fuzzing.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
-use super::chain::{ChainHead, ChainVerifier, ChainWriter, LogSettings};
 use super::consent::CallDetails;
 use super::consent::view::ViewColours;
-use super::pattern::{NamePattern, is_special};
-use super::record::{AuditEntry, AuditEvent};
-use super::{arguments, uri};
 use crate::catalog::glob::glob;
-use crate::mcp::annotations::StatedHints;
+use crate::mcp::definition::annotations::StatedHints;
 use crate::policy::caller::Caller;
+use crate::policy::records::chain::{ChainHead, ChainVerifier, ChainWriter, LogSettings};
+use crate::policy::records::record::{AuditEntry, AuditEvent};
+use crate::policy::rules::pattern::{NamePattern, is_special};
+use crate::policy::rules::{arguments, uri};
 use crate::wire::foreign::is_hidden;
 use crate::wire::fuzz::{halves, value};
 

@@ -26,8 +26,9 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::action::PolicyAction;
 use super::kind::ActionKind;
-use super::problems::PolicyProblems;
-use super::rule::{PatternField, PatternList, RuleTarget};
+use crate::policy::rules::problems::PolicyProblems;
+use crate::policy::rules::rule::{CallerPatterns, PatternField, PatternList, RuleTarget};
+use crate::policy::rules::truth::Truth;
 
 pub(super) mod buckets;
 pub(super) mod lease;
@@ -42,7 +43,7 @@ pub use self::meter::{StoredBucket, day_of};
 pub use self::rate::{Rate, RateUnit};
 pub use self::withdrawal::{LeaseBound, OverdrawnLimit};
 
-/// A limit as the operator wrote it. Lists as in [`RuleSpec`](crate::policy::rule::RuleSpec).
+/// A limit as the operator wrote it. Lists as in [`RuleSpec`](crate::policy::rules::rule::RuleSpec).
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LimitSpec {
@@ -50,6 +51,8 @@ pub struct LimitSpec {
     pub tools: Vec<String>,
     pub upstreams: Vec<String>,
     pub callers: Vec<String>,
+    /// Groups of callers; a caller whose credential does not state its groups counts.
+    pub groups: Vec<String>,
     /// Parts of the key. Calls that agree in all of them share a bucket.
     pub key: Vec<KeyPart>,
     pub rate: Option<Rate>,
@@ -150,8 +153,9 @@ impl Limit {
             tools: list(PatternField::Tools, &spec.tools),
             prompts: PatternList::default(),
             resources: PatternList::default(),
-            callers: list(PatternField::Callers, &spec.callers),
+            who: CallerPatterns::default(),
         };
+        let who = CallerPatterns::compile(&path, &spec.callers, &spec.groups, problems);
         if spec.key.is_empty() {
             let message = "must name at least one of \"caller\", \"upstream\" and \"tool\"";
             problems.add(format!("{path}.key"), message);
@@ -176,7 +180,12 @@ impl Limit {
             problems.add(path, "needs `rate`, `concurrent` or `per-day`, for example rate = \"30/m\"");
             return None;
         }
-        Some(Self { id, target, key, parts })
+        Some(Self { id, target: RuleTarget { who, ..target }, key, parts })
+    }
+
+    /// Whether the limit counts calls of this caller.
+    pub(in crate::policy) fn counts(&self, action: &PolicyAction) -> bool {
+        self.target.who.covers(&action.caller, &action.rights.groups) != Truth::No
     }
 
     /// Which of the limit's buckets a call draws from; unused parts are empty.

@@ -122,7 +122,7 @@ impl Limiter {
     ) -> Result<LimitDraws, LimitRefusal> {
         let mut draws = Vec::new();
         for (index, limit) in &item.limits {
-            if limit.target.covers(&action.caller) {
+            if limit.counts(action) {
                 let tables = self.tables.get(*index).filter(|_| self.stamp.is(&policy.stamp));
                 let tables = tables.ok_or(LimitRefusal::Foreign)?;
                 let bucket = limit.bucket(action);
@@ -151,7 +151,7 @@ impl Limiter {
         if ![&self.stamp, &policy.stamp, &item.stamp].iter().all(|stamp| stamp.is(&drawn.stamp)) {
             return;
         }
-        for (index, limit) in item.limits.iter().filter(|(_, limit)| limit.target.covers(&action.caller)) {
+        for (index, limit) in item.limits.iter().filter(|(_, limit)| limit.counts(action)) {
             let bucket = limit.bucket(action);
             let tables = self.tables.get(*index).into_iter().flatten().zip(&limit.parts);
             for (table, part) in tables.filter(|(_, part)| !part.meter.is_concurrent()) {

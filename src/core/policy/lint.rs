@@ -4,19 +4,22 @@
 //!
 //! Each finding is certain; rules that are hard to compare are left alone.
 
-use super::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec, can_match};
 use super::effect::RuleEffect;
 use super::kind::ActionKind;
-use super::pattern::NamePattern;
-use super::problems::PolicyProblems;
-use super::rule::{KindSet, PatternList, Rule, RuleSpec};
 use super::spec::PolicySpec;
-use crate::mcp::annotations::Hints;
+use crate::mcp::definition::annotations::Hints;
+use crate::policy::rules::arguments::{ArgumentSpec, JsonType, MatcherSpec, ScalarSpec, can_match};
+use crate::policy::rules::pattern::NamePattern;
+use crate::policy::rules::problems::PolicyProblems;
+use crate::policy::rules::rule::{KindSet, PatternList, Rule, RuleSpec, ScopeSpec};
 
 /// Checks the rules of a policy that compiles, and adds their problems to `problems`.
 pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut PolicyProblems) {
     for (index, rule) in spec.rules.iter().enumerate() {
         check_rule(&format!("policy.rules[{index}]"), rule, problems);
+    }
+    for scope in &spec.scopes {
+        check_rule(&ScopeSpec::path(&scope.scope), &scope.items, problems);
     }
     let all: Vec<(&RuleSpec, &Rule)> = spec.rules.iter().zip(rules.iter().map(AsRef::as_ref)).collect();
     for (index, (rule, compiled)) in all.iter().enumerate() {
@@ -187,7 +190,8 @@ fn goes_before(default: RuleEffect, (spec, first): &(&RuleSpec, &Rule), second: 
         && first.kinds.contains(kinds)
         && is_within(&first.annotations, &second.annotations)
         && is_within(&first.claims, &second.claims)
-        && covers(&first.target.callers, &second.target.callers)
+        && covers(&first.target.who.callers, &second.target.who.callers)
+        && covers_groups(first, second)
         && covers(&first.profiles, &second.profiles)
         && covers_upstreams(first, second)
         && covers_names(first, second)
@@ -205,6 +209,13 @@ fn covers(first: &PatternList, second: &PatternList) -> bool {
     first.is_empty()
         || first.iter().any(|pattern| pattern.text() == "*")
         || (!second.is_empty() && second.iter().all(covered))
+}
+
+/// Whether the first rule is about every caller by its groups that the second is about. Even `*` is
+/// not about callers without a group.
+fn covers_groups(first: &Rule, second: &Rule) -> bool {
+    let (first, second) = (&first.target.who.groups, &second.target.who.groups);
+    first.is_empty() || (!second.is_empty() && covers(first, second))
 }
 
 /// Whether the first rule is about every upstream that the second is about.

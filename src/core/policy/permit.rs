@@ -9,7 +9,7 @@ use super::consent::ApprovalGrant;
 use super::evidence::ApprovalEvidence;
 use super::limit::LimitLease;
 use super::limiter::{CallSlots, DrawTime, LimitDraws, Limiter};
-use crate::mcp::annotations::Annotations;
+use crate::mcp::definition::annotations::Annotations;
 
 /// The permission to send one call upstream.
 ///

@@ -35,7 +35,7 @@
 //! configuration and the place in `PATH` that they lead to. Symbolic links are not followed, since
 //! package managers move their targets, and the program's content is not read.
 
-use crate::policy::annotations::UpstreamTrust;
+use crate::policy::facts::annotations::UpstreamTrust;
 use crate::wire::digest::Digest;
 
 /// The reaction to a changed definition.

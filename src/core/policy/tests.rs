@@ -15,6 +15,7 @@ fn every_problem_is_reported_with_its_place() {
             rule("default", RuleEffect::Allow),
             rule("two words", RuleEffect::Allow),
         ],
+        scopes: Vec::new(),
         limits: vec![
             LimitSpec { rate: Some(Rate { count: 0, per: RateUnit::Day }), ..limit("same", 1) },
             limit("no-burst", 0),
@@ -79,7 +80,8 @@ fn a_rule_is_about_what_it_names() {
     for (label, rule, expected) in rows {
         let policy = Policy::build(&spec(vec![rule])).unwrap();
         let hit = all.iter().zip("tprcCb".chars()).filter(|((kind, upstream, canonical), _)| {
-            policy.hidden(&policy.item_rules(*kind, upstream, canonical), Caller::local(), "", Annotations::ASSUMED)
+            let subject = RuleSubject::ungrouped(Caller::local(), "", Annotations::ASSUMED);
+            policy.hidden(&policy.item_rules(*kind, upstream, canonical), &subject)
         });
         assert_eq!(hit.map(|(_, letter)| letter).collect::<String>(), expected, "{label}");
     }
@@ -93,15 +95,14 @@ fn a_doubtful_uri_is_denied_but_not_allowed_by_patterns() {
         let default = if effect == RuleEffect::Allow { RuleEffect::Deny } else { RuleEffect::Allow };
         let policy = Policy::build(&PolicySpec { default, ..spec(vec![named(effect)]) }).unwrap();
         let item = policy.item_rules(ActionKind::Resource, "fs", doubtful);
-        assert!(policy.hidden(&item, Caller::local(), "", Annotations::ASSUMED), "{effect:?}");
+        let subject = RuleSubject::ungrouped(Caller::local(), "", Annotations::ASSUMED);
+        assert!(policy.hidden(&item, &subject), "{effect:?}");
     }
     let policy = Policy::build(&spec(vec![])).unwrap();
     assert!(
         !policy.hidden(
             &policy.item_rules(ActionKind::Resource, "fs", doubtful),
-            Caller::local(),
-            "",
-            Annotations::ASSUMED
+            &RuleSubject::ungrouped(Caller::local(), "", Annotations::ASSUMED)
         ),
         "no rule, no doubt"
     );
@@ -140,7 +141,7 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// Makes a policy that allows everything that no rule matches.
 pub(super) fn spec(rules: Vec<RuleSpec>) -> PolicySpec {
-    PolicySpec { default: RuleEffect::Allow, rules, limits: Vec::new() }
+    PolicySpec { default: RuleEffect::Allow, rules, scopes: Vec::new(), limits: Vec::new() }
 }
 
 /// Makes a rule about everything.
@@ -155,6 +156,7 @@ pub(super) fn limit(id: &str, burst: u32) -> LimitSpec {
         tools: Vec::new(),
         upstreams: Vec::new(),
         callers: Vec::new(),
+        groups: Vec::new(),
         key: vec![KeyPart::Caller],
         rate: Some(Rate { count: 1, per: RateUnit::Second }),
         burst,

@@ -12,8 +12,8 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use crate::wire::raw::{RawJson, no_text};
-use crate::wire::tokens::{JsonTokens, TokenKind, unescaped};
+use crate::wire::json::raw::{RawJson, no_text};
+use crate::wire::json::tokens::{JsonTokens, TokenKind, unescaped};
 
 mod settled;
 

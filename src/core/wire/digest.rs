@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::wire::canonical::{canonicalize, sort_members};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// A SHA-256 digest. ring's digest always has these 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
 
-use crate::wire::envelope::Envelope;
-use crate::wire::raw::has_duplicates;
-use crate::wire::tokens::{JsonTokens, TokenKind};
+use crate::wire::json::envelope::Envelope;
+use crate::wire::json::raw::has_duplicates;
+use crate::wire::json::tokens::{JsonTokens, TokenKind};
 
 /// An admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a
 /// line and an SSE field.
@@ -179,7 +179,7 @@ pub fn replace_line_breaks(bytes: Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::grammar::tests::json;
+    use crate::wire::json::grammar::tests::json;
     use crate::wire::message::{Message, MessageError};
     use proptest::prelude::*;
     use serde_json::value::RawValue;

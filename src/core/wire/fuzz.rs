@@ -13,9 +13,9 @@ use super::frame::{Frame, FrameError, JsonBounds};
 use super::headers::{ParamHeaders, decode_value, encode_value};
 use super::lines::{LineDecoder, StreamLine};
 use super::message::{Message, encode_answer, encode_notification, encode_request};
-use super::plain::is_plain;
-use super::raw::{RawJson, RawObject, elements};
 use super::sse::{SseDecoder, SseError, SseEvent, event};
+use crate::wire::json::plain::is_plain;
+use crate::wire::json::raw::{RawJson, RawObject, elements};
 
 /// Reads the bytes as one JSON value, as a frame of an upstream holds it. `None` also for a value
 /// that is nested more than 64 levels deep, beyond what readers of single values handle.

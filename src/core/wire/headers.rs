@@ -17,8 +17,8 @@ use data_encoding::BASE64;
 
 pub use self::error::HeaderError;
 use self::schema::HeaderAnnotation;
-use crate::wire::raw;
-use crate::wire::tokens::unescaped;
+use crate::wire::json::raw;
+use crate::wire::json::tokens::unescaped;
 
 const SENTINEL_START: &str = "=?base64?";
 const SENTINEL_END: &str = "?=";

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use crate::wire::raw::RawJson;
-use crate::wire::tokens::unescaped;
+use crate::wire::json::raw::RawJson;
+use crate::wire::json::tokens::unescaped;
 
 /// The longest id or progress token accepted from a client, in bytes of JSON text.
 pub const MAX_ID_BYTES: usize = 1024;

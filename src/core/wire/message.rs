@@ -4,13 +4,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::wire::envelope::Envelope;
 use crate::wire::frame::{Frame, FrameError, JsonBounds};
-use crate::wire::grammar::TokenRange;
 use crate::wire::id::{ClientId, normalize_number};
+use crate::wire::json::envelope::Envelope;
+use crate::wire::json::grammar::TokenRange;
+use crate::wire::json::raw::RawJson;
+use crate::wire::json::tokens::unescaped;
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::RawJson;
-use crate::wire::tokens::unescaped;
 
 /// A message of an upstream, the bound that it breaks, and its quirk.
 type FromUpstream = (Message, Option<FrameError>, Option<Quirk>);

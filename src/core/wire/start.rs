@@ -4,8 +4,8 @@
 use bytes::Bytes;
 
 use crate::wire::id::normalize_number;
-use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::tokens::{JsonTokens, TokenKind, unquoted};
+use crate::wire::json::raw::{RawJson, RawObject};
+use crate::wire::json::tokens::{JsonTokens, TokenKind, unquoted};
 use crate::wire::unreadable::plain_text;
 
 /// The information in the start of a message, as far as it was kept. Ids are JSON: a number, or a

@@ -6,8 +6,8 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use crate::wire::foreign;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::Response;
-use crate::wire::raw::RawJson;
 
 /// The number of bytes that the operator sees.
 const SHOWN: usize = 200;

@@ -7,15 +7,15 @@ use crate::engine::route::RequestParams;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
 use crate::gateway::waiting::client_call::RequestOutcome;
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::operator::views::OperatorView;
 use crate::operator::{OperatorRefusal, tools};
 use crate::wire::id::ClientId;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::Request;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// Calls a tool for a user of the socket and waits for the result. An operator who names a withheld
 /// tool gets the reason as the refusal.

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::daemon::gateway::RunningGateway;
-use crate::store::address::{DaemonAddress, HostBoot};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::store::disk::address::{DaemonAddress, HostBoot};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Version of the hello. The daemon refuses a client with a higher version.
 pub(super) const HELLO: u64 = 1;

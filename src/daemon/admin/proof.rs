@@ -165,7 +165,7 @@ fn read(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::raw::RawJson;
+    use crate::wire::json::raw::RawJson;
 
     #[test]
     fn what_answers_or_approves_needs_the_proof() {

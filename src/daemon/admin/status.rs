@@ -25,7 +25,7 @@ pub(crate) fn build_status(gateway: &RunningGateway) -> StatusView {
 /// Builds the status with the open approvals of all processes on the same store; without any if the
 /// store cannot be read.
 pub(super) async fn build_full_status(gateway: &RunningGateway) -> StatusView {
-    let rows = gateway.service.approvals.all_prompts().await;
+    let rows = gateway.service.approvals.all_approvals().await;
     StatusView { approvals: rows.ok().map(|rows| OpenApprovalsView::from(&*rows)), ..build_status(gateway) }
 }
 

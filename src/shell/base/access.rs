@@ -3,11 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::base::callers::CallerNumber;
+use crate::base::clock;
 use crate::policy::{Caller, CallerRights};
+
+/// Longest time for which an expiry is not compared with the clock.
+const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
 /// The credential by which a caller was identified.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,9 +60,45 @@ pub struct Access {
     caller: CallerNumber,
     credential: Credential,
     rights: Arc<CallerRights>,
-    /// Repeats the state of `end`, because reading a flag takes no lock.
-    withdrawn: AtomicBool,
+    /// Repeats the state of `end`, because reading a flag takes no lock. Callers of one issuer share
+    /// the flag.
+    withdrawn: Arc<AtomicBool>,
     end: CancellationToken,
+    /// Time since 1970 when the credential expires; `None` for credentials that do not.
+    expires: Option<Duration>,
+}
+
+/// The access of all callers of one issuer. It ends for all of them at once.
+#[derive(Debug)]
+pub struct IssuerAccess {
+    withdrawn: Arc<AtomicBool>,
+    end: CancellationToken,
+}
+
+impl IssuerAccess {
+    /// Creates access that ends when it is withdrawn or `giving_up` fires.
+    pub fn new(giving_up: &CancellationToken) -> Self {
+        Self { withdrawn: Arc::default(), end: giving_up.child_token() }
+    }
+
+    /// Creates the access of one caller by a token with these rights. `expires` is the time since
+    /// 1970 when the token expires.
+    pub fn of_caller(&self, caller: &Caller, rights: Arc<CallerRights>, expires: Duration) -> Arc<Access> {
+        Arc::new(Access {
+            caller: CallerNumber::of(caller),
+            credential: Credential::Jwt,
+            rights,
+            withdrawn: Arc::clone(&self.withdrawn),
+            end: self.end.child_token(),
+            expires: Some(expires),
+        })
+    }
+
+    /// Ends the access of all callers, because the issuer is no longer accepted.
+    pub fn withdraw(&self) {
+        self.withdrawn.store(true, Ordering::Release);
+        self.end.cancel();
+    }
 }
 
 impl Access {
@@ -83,8 +124,8 @@ impl Access {
         rights: Arc<CallerRights>,
         giving_up: &CancellationToken,
     ) -> Arc<Self> {
-        let (withdrawn, end) = (AtomicBool::new(false), giving_up.child_token());
-        Arc::new(Self { caller, credential, rights, withdrawn, end })
+        let (withdrawn, end) = (Arc::default(), giving_up.child_token());
+        Arc::new(Self { caller, credential, rights, withdrawn, end, expires: None })
     }
 
     pub const fn caller(&self) -> &CallerNumber {
@@ -108,6 +149,19 @@ impl Access {
 
     pub fn is_withdrawn(&self) -> bool {
         self.withdrawn.load(Ordering::Acquire)
+    }
+
+    /// Resolves when the credential has expired. Streams end then; calls in flight go on.
+    pub async fn expired(&self) {
+        let Some(expires) = self.expires else { return std::future::pending().await };
+        loop {
+            let left = expires.saturating_sub(clock::since_1970());
+            if left.is_zero() {
+                return;
+            }
+            // The clock may be set forward while this waits.
+            tokio::time::sleep(left.min(EXPIRY_CHECK)).await;
+        }
     }
 
     /// Resolves when the access is withdrawn, or when calls in flight are given up.

@@ -9,9 +9,8 @@
 //! A reader that holds no room may wait for it, because it blocks no other. Among readers that hold
 //! room for a part of their message only one may wait, so no two wait for each other.
 //!
-//! `max-buffered` is the limit. `listener::pieces` writes results beside their envelope, so no
-//! message is copied. Bytes that are written anew for a client (projections, notices, questions)
-//! take room like all others.
+//! `max-buffered` is the limit. `listener::pieces` copies no message. Bytes that are written anew for
+//! a client (projections, notices, questions) take room like all others.
 //!
 //! | message | takes room | without room (`busy`: the call ends with that reason) |
 //! |---|---|---|
@@ -61,10 +60,8 @@ use self::user::RoomUser;
 
 /// Size in bytes from which messages are counted. Smaller ones are bounded in number instead.
 pub const COUNTED_FROM: usize = 16 * 1024;
-
 /// Calls are refused while messages exceed the limit by more than one part in this many.
 const OVERDRAFT: usize = 16;
-
 /// Divisor of the limit for a caller's share, and for the part that requests leave to answers.
 const SHARES: usize = 4;
 

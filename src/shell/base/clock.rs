@@ -125,7 +125,7 @@ pub async fn watch_steps(stop: CancellationToken) {
 }
 
 fn date(since_1970: Duration) -> String {
-    crate::policy::chain::timestamp(millis(since_1970))
+    crate::policy::records::chain::timestamp(millis(since_1970))
 }
 
 /// Returns `N` random bytes.

@@ -9,7 +9,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
 use crate::telemetry::metrics::MethodLabel;
 use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// A call's method, number and arrival, for metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +21,22 @@ pub struct CallLabels {
 }
 
 /// Returns the answer for a call that the gateway refused: a tool result for a tool call, else an
-/// error.
+/// error. A lack of scopes is an error of each.
 pub fn refusal_answer(failure: &CallFailure, labels: &CallLabels, revision: Revision) -> RequestAnswer {
-    if labels.method == Method::ToolsCall {
+    if labels.method == Method::ToolsCall && failure.scopes.is_none() {
         RequestAnswer::ok(failure.tool_result(labels.call, revision))
     } else {
-        RequestAnswer { outcome: Err(failure.error_object(labels.call)), status: None }
+        error_answer(failure, labels.call)
+    }
+}
+
+/// Returns the error for a request that the gateway refused. `call` is its number. For a lack of
+/// scopes the HTTP status is 403, so that a client asks for more of them.
+pub fn error_answer(failure: &CallFailure, call: u64) -> RequestAnswer {
+    let answer = RequestAnswer::failed(failure.error_object(call));
+    match &failure.scopes {
+        Some(scopes) => RequestAnswer { scopes: Some(scopes.clone()), ..answer.with_status(403) },
+        None => answer,
     }
 }
 

@@ -7,13 +7,15 @@ use std::sync::atomic::AtomicU32;
 use bytes::Bytes;
 
 use crate::base::clock;
-use crate::engine::ask::{ClientAnswer, ServerRequest, refusal_answer as refused_question, unanswered_answer};
 use crate::engine::call::{CallProgress, OutgoingCall};
+use crate::engine::connection::ask::{
+    ClientAnswer, ServerRequest, refusal_answer as refused_question, unanswered_answer,
+};
 use crate::engine::event::CallEvent;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::fault::ProtocolFault;
 use crate::engine::question::{ClientQuestion, QuestionRound, ShownQuestion, StreamQuestions};
-use crate::engine::state::{MAX_ROUNDS, StatePayload};
+use crate::engine::sealed::state::{MAX_ROUNDS, StatePayload};
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::admission::CallPlace;
 use crate::gateway::client::quota::QuotaSlot;
@@ -21,12 +23,12 @@ use crate::gateway::client_requests::{PendingRequest, ask, next_answer};
 use crate::gateway::decision::GatedPermit;
 use crate::gateway::decision::prepared::{InputContext, PreparedCall};
 use crate::gateway::service::Service;
-use crate::mcp::input::{InputError, InputRequest, read_input_required, write_for_client};
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::input::{InputError, InputRequest, read_input_required, write_for_client};
+use crate::mcp::asking::kinds::InputKinds;
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::call::exchange::UpstreamExchange;
 use crate::upstream::session::lane::LaneRequest;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 mod context;
 mod declined;

@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 use crate::base::access::Access;
 use crate::base::never::or_never;
 use crate::catalog::merge::CatalogEntry;
-use crate::engine::state::StateCarrier;
+use crate::engine::sealed::state::StateCarrier;
 use crate::gateway::client_requests::ClientRequests;
 use crate::gateway::snapshot::{CatalogView, Snapshot, Viewer};
 use crate::gateway::watched::SessionSubscriptions;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::kinds::InputKinds;
 use crate::mcp::log::SessionLogLevel;
 use crate::mcp::version::Revision;
 use crate::policy::{ActionKind, Caller, PolicyAction};
@@ -20,7 +20,7 @@ use crate::store::sessions::KeptSession;
 pub use crate::upstream::session_news::ClientTag;
 pub(crate) use crate::upstream::session_news::fresh_number;
 use crate::wire::digest::Digest;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 pub mod admission;
 pub mod connected;
@@ -141,11 +141,12 @@ impl ClientContext {
     /// Returns the client as the viewer of a catalog.
     pub fn viewer(&self) -> Viewer<'_> {
         let kind = self.access.credential().kind();
-        Viewer { caller: &self.caller, kind, revision: self.revision, offered: self.offered }
+        let (caller, rights) = (&self.caller, &**self.access.rights());
+        Viewer { caller, rights, kind, revision: self.revision, offered: self.offered }
     }
 }
 
-/// Returns the client's view of a snapshot; `None` if its profile is gone.
-pub fn view_of(snapshot: &Snapshot, client: &ClientContext) -> Option<Arc<CatalogView>> {
-    snapshot.view(client.profile.as_deref()).cloned()
+/// Returns the client's view of a snapshot; `None` if its profile is gone or is not for its caller.
+pub fn view_of<'s>(snapshot: &'s Snapshot, client: &ClientContext) -> Option<&'s Arc<CatalogView>> {
+    snapshot.view(client.profile.as_deref()).filter(|view| view.admits(&client.caller, &client.access))
 }

@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::base::clock;
-use crate::engine::ask::ClientAnswer;
+use crate::engine::connection::ask::ClientAnswer;
 use crate::engine::question::{ClientQuestion, ShownQuestion, StreamQuestions};
-use crate::mcp::input::InputRequest;
-use crate::mcp::kinds::{InputKinds, retain_input_capabilities};
+use crate::mcp::asking::input::InputRequest;
+use crate::mcp::asking::kinds::{InputKinds, retain_input_capabilities};
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{Response, encode_notification, encode_request};
-use crate::wire::raw::RawJson;
 
 /// Most open questions to one client.
 const MAX_OPEN: usize = 64;

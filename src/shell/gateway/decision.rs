@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
-use crate::engine::state::StateUse;
+use crate::engine::sealed::state::StateUse;
 use crate::gateway::decision::found::FoundItem;
 use crate::gateway::decision::gate::DiskGate;
 use crate::gateway::service::Service;
@@ -13,12 +13,13 @@ use crate::policy::consent::{ApprovalId, ApprovalSubject};
 use crate::policy::{ApprovalEvidence, Decision, DecisionRecord, Permit, PolicyAction, decide, decide_again};
 use crate::store::audit::RecordState;
 use crate::store::leases::limit_failure;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 pub mod dry_run;
 pub(crate) mod found;
 pub(crate) mod gate;
 pub(super) mod prepared;
+mod scopes;
 pub(super) mod starting;
 
 /// How a request continues an earlier one, if it does.
@@ -30,7 +31,7 @@ pub enum CallContinuation {
     Permitted(Option<StateUse>),
     /// The call waited for its approval, or this request brings the client's answer to it.
     Consent {
-        prompt: ApprovalId,
+        approval: ApprovalId,
         answer: Option<RawJson>,
     },
     /// The client was led to the page for its upstream's login, and may bring an answer about that.
@@ -39,9 +40,9 @@ pub enum CallContinuation {
 
 impl CallContinuation {
     /// Returns the approval that the call has already.
-    pub const fn prompt(&self) -> Option<&ApprovalId> {
+    pub const fn approval(&self) -> Option<&ApprovalId> {
         match self {
-            Self::Consent { prompt, .. } => Some(prompt),
+            Self::Consent { approval, .. } => Some(approval),
             Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
@@ -50,7 +51,7 @@ impl CallContinuation {
     /// `Some(None)` if it brings no answer.
     pub(crate) fn consent_to(&self, approval: &ApprovalId) -> Option<Option<&RawJson>> {
         match self {
-            Self::Consent { prompt, answer } if prompt == approval => Some(answer.as_ref()),
+            Self::Consent { approval: own, answer } if own == approval => Some(answer.as_ref()),
             Self::Consent { .. } | Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
@@ -120,7 +121,7 @@ impl Service {
         let decision = if matches!(going_on, CallContinuation::Permitted(_)) {
             decide_again(policy, rules, action)
         } else {
-            let own = going_on.prompt();
+            let own = going_on.approval();
             let consent = |rule: &Arc<str>, need| {
                 let asked = ApprovalSubject::new(action, rule, need);
                 self.approvals.grants().claim_call(&asked, action.arguments.as_ref(), self.approvals.wall(), own)
@@ -150,6 +151,7 @@ impl Service {
             Decision::Deny { hidden: false, .. } => {
                 DecisionRefusal::told(FailureReason::Denied, "The policy does not allow this call.")
             }
+            Decision::Scope { scopes, .. } => DecisionRefusal::Told(CallFailure::insufficient_scope(scopes)),
             Decision::Ask { rule, need } => DecisionRefusal::Ask { rule, need },
             Decision::Limit { limit, retry_after } => {
                 self.metrics.limit_hit(&limit);

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::clock;
 use crate::gateway::service::Service;
 use crate::gateway::turned_away::{QUEUE, UnknownCall, UnknownCallQueue};
-use crate::policy::refusals::{EVERY, RefusalCounter, RefusalSummary};
+use crate::policy::records::refusals::{EVERY, RefusalCounter, RefusalSummary};
 use crate::policy::{self, AuditEvent, Decision, DecisionRecord};
 
 /// Time for which calls are collected after the first, so that not each of them wakes the task.

@@ -4,8 +4,8 @@
 
 use crate::base::clock;
 use crate::catalog::page::CursorKey;
-use crate::engine::state::StateKey;
-use crate::engine::task_id::TaskKey;
+use crate::engine::sealed::state::StateKey;
+use crate::engine::sealed::task_id::TaskKey;
 use crate::store::db::{Db, DbError};
 use crate::store::states::UsedStates;
 use crate::wire::secrets::SealSecrets;

@@ -92,10 +92,11 @@ impl NoticeSender {
             let place = self.places.take().await;
             changed.borrow_and_update();
             let Some(notify) = self.setting() else { continue };
-            let open = self.service.approvals.prompts();
-            let ids: HashSet<ApprovalId> = open.iter().map(|prompt| prompt.id).collect();
+            let open = self.service.approvals.open_approvals();
+            let ids: HashSet<ApprovalId> = open.iter().map(|approval| approval.id).collect();
             told.retain(|id| ids.contains(id));
-            let fresh: Vec<ApprovalId> = open.iter().map(|prompt| prompt.id).filter(|id| !told.contains(id)).collect();
+            let fresh: Vec<ApprovalId> =
+                open.iter().map(|approval| approval.id).filter(|id| !told.contains(id)).collect();
             if fresh.is_empty() {
                 continue;
             }

@@ -15,8 +15,8 @@ use crate::mcp::extension::TASKS;
 use crate::mcp::log::LogLevel;
 use crate::mcp::method::{ItemList, Method};
 use crate::wire::code;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::Request;
-use crate::wire::raw::{RawJson, RawObject};
 
 mod about_task;
 mod calls;

@@ -14,28 +14,28 @@ use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::config::{HostCommand, Limits};
 use crate::gateway::answer::RequestAnswer;
-use crate::gateway::client::ClientContext;
 use crate::gateway::client::admission::{CallPlace, RequestAdmission};
 use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::UnknownCallQueue;
+use crate::mcp::asking::elicitation::OwnListeners;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::elicitation::OwnListeners;
 use crate::mcp::method::ItemList;
 use crate::policy;
 use crate::policy::Caller;
 use crate::store::approvals::Approvals;
 use crate::store::audit::AuditLog;
+use crate::store::disk::presence::Presence;
 use crate::store::leases::Leases;
-use crate::store::presence::Presence;
 use crate::store::recent::RecentDecisions;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::call::parks::ParkedCalls;
 use crate::wire::code;
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 /// The state that all connections share.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Service {
     pub fn own(&self) -> OwnListeners {
         let snapshot = self.snapshots.load();
         let config = &snapshot.config;
-        let listens = config.server.listen.iter().chain(&config.metrics).chain(&config.console.listen);
+        let listens = config.server.listen.iter().chain(&config.metrics.listen).chain(&config.console.listen);
         let mut ports: Vec<u16> = listens.map(std::net::SocketAddr::port).collect();
         ports.extend(self.ports.get().into_iter().flatten());
         OwnListeners { ports, names: config.server.allowed_hosts.clone() }
@@ -167,7 +167,7 @@ impl Service {
     /// the tools that it shows to the client.
     pub fn list(&self, client: &ClientContext, list: ItemList, params: &RawObject) -> RequestAnswer {
         let snapshot = self.snapshots.load_full();
-        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+        let Some(view) = view_of(&snapshot, client) else {
             return RequestAnswer::error(code::INVALID_PARAMS, "this profile no longer exists", None);
         };
         let (viewer, now) = (client.viewer(), clock::since_1970());

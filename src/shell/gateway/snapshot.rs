@@ -8,16 +8,20 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
+use crate::base::access::{Access, Credential};
 use crate::base::aside::{MANY_ITEMS, run_aside_if};
 use crate::catalog::holder::SealHolder;
 use crate::catalog::merge::{Catalog, CatalogEntry, WithheldItem};
 use crate::catalog::page::{CursorKey, CursorScope, LIFE};
 use crate::catalog::view::{RenderedList, render};
 use crate::config::Config;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
-use crate::policy::{ActionKind, Caller, ItemRules, Limiter, Policy};
+use crate::policy::{
+    ActionKind, Caller, CallerPatterns, CallerRights, Groups, ItemRules, Limiter, Policy, PolicyAction, RuleSubject,
+    ToolFacts,
+};
 pub use crate::upstream::session::handle::UpstreamHandle;
 pub use crate::upstream::session::link::LinkState;
 pub use crate::upstream::state::logbook::{LineOrigin, LogLine};
@@ -28,6 +32,8 @@ const MAX_RENDERED: usize = 256;
 const MAX_RENDERED_BYTES: usize = 256 << 20;
 /// Most callers whose visible items one view caches, a byte for each item.
 const MAX_CALLERS: usize = 1024;
+/// Most sets of groups of one caller for which its visible items are cached.
+const MAX_GROUPS: usize = 4;
 
 /// One immutable state of the gateway. Lists by number have one element per upstream, in the order
 /// of `handles`.
@@ -75,26 +81,32 @@ impl InputRules {
         Self { rules: rules.map(|(name, kind)| (name, policy.item_rules(kind, upstream, upstream))) }
     }
 
-    /// Returns the capabilities that this caller's calls are made without.
+    /// Returns the capabilities that calls of the action's caller are made without.
     pub fn denied<'a>(
         &'a self,
         policy: &'a Policy,
-        caller: &'a Caller,
-        profile: &'a str,
+        action: &'a PolicyAction,
     ) -> impl Iterator<Item = &'static str> + 'a {
-        let is_denied = move |rules: &ItemRules| policy.forbidding(rules, caller, profile).is_some();
+        let PolicyAction { caller, rights, .. } = action;
+        let subject = RuleSubject::new(caller, rights, action.profile(), ToolFacts::default());
+        let is_denied = move |rules: &ItemRules| policy.forbidding(rules, &subject).is_some();
         self.rules.iter().filter(move |(_, rules)| is_denied(rules)).map(|(name, _)| *name)
     }
 }
 
-/// Key of a rendered list: caller, kind of credential (to which its cursors are bound), list,
-/// revision, and the client's input if items depend on it.
-type RenderedListKey = (Caller, &'static str, ItemList, Revision, InputKinds);
+/// Key of a rendered list: caller, its groups, kind of credential (to which its cursors are bound),
+/// list, revision, and the client's input if items depend on it.
+type RenderedListKey = (Caller, Groups, &'static str, ItemList, Revision, InputKinds);
+
+/// The items that the rules leave a caller, by index in the catalog, for each set of groups that its
+/// credentials state.
+type OpenItems = Vec<(Groups, Arc<[bool]>)>;
 
 /// A client as the viewer of a catalog.
 #[derive(Clone, Copy, Debug)]
 pub struct Viewer<'a> {
     pub caller: &'a Caller,
+    pub rights: &'a CallerRights,
     /// The kind of the caller's credential.
     pub kind: &'static str,
     pub revision: Revision,
@@ -105,7 +117,7 @@ pub struct Viewer<'a> {
 impl Viewer<'_> {
     /// Returns the scope to which the cursors of a list are bound.
     pub fn scope<'a>(&'a self, list: ItemList, view: &'a CatalogView) -> CursorScope<'a> {
-        let Self { caller, kind, revision, offered } = *self;
+        let Self { caller, kind, revision, offered, .. } = *self;
         let capabilities = u8::from(offered.form || offered.url || offered.sampling);
         CursorScope {
             list,
@@ -126,7 +138,9 @@ pub struct CatalogView {
     /// Rendered lists, with the time since 1970 at which each was made.
     rendered: Mutex<HashMap<RenderedListKey, (Duration, Arc<RenderedList>)>>,
     /// The items that the rules leave each caller, by index in the catalog.
-    open: ArcSwap<HashMap<Caller, Arc<[bool]>, RandomState>>,
+    open: ArcSwap<HashMap<Caller, OpenItems, RandomState>>,
+    /// The callers that may use the view over HTTP; `None` admits nobody.
+    admitted: Option<CallerPatterns>,
 }
 
 impl std::fmt::Debug for CatalogView {
@@ -143,7 +157,19 @@ impl CatalogView {
             .map(|e| policy.item_rules(e.list.into(), e.upstream_name.as_str(), &e.canonical))
             .collect();
         let is_for_all = catalog.entries().iter().all(|entry| entry.audience.is_all());
-        Self { name: name.to_owned(), catalog, is_for_all, rules, rendered: Mutex::default(), open: ArcSwap::default() }
+        let (rendered, open, admitted) = (Mutex::default(), ArcSwap::default(), Some(CallerPatterns::default()));
+        Self { name: name.to_owned(), catalog, is_for_all, rules, rendered, open, admitted }
+    }
+
+    /// Limits the view to these callers and groups, each by patterns.
+    pub fn limited_to(self, callers: &[String], groups: &[String]) -> Self {
+        Self { admitted: CallerPatterns::build("", callers, groups).ok(), ..self }
+    }
+
+    /// Whether a caller may use the view. A user of this machine may use each over a pipe.
+    pub fn admits(&self, caller: &Caller, access: &Access) -> bool {
+        matches!(access.credential(), Credential::User)
+            || self.admitted.as_ref().is_some_and(|who| who.admit(caller, &access.rights().groups))
     }
 
     /// Returns an item and the rules that can match it.
@@ -154,18 +180,25 @@ impl CatalogView {
     /// Whether an item exists for this viewer. Takes the same steps for a hidden item as for an
     /// index that does not exist, so that no answer's time reveals rules.
     pub fn visible(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
-        let is_open = match self.open.load().get(viewer.caller) {
-            Some(open) => open.get(at).copied().unwrap_or_default(),
-            None => self.ask_rules(policy, at, viewer.caller),
+        let known = self.open.load();
+        let same = |(groups, _): &&(Groups, _)| *groups == viewer.rights.groups;
+        let is_open = match known.get(viewer.caller).and_then(|open| open.iter().find(same)) {
+            Some((_, open)) => open.get(at).copied().unwrap_or_default(),
+            None => self.ask_rules(policy, at, viewer),
         };
         is_open && self.catalog.entry(at).is_some_and(|entry| entry.audience.has(viewer.offered))
     }
 
     /// Asks the rules whether an item is visible. At a caller's first request asks about all items
-    /// and caches the result; about this one only if too many callers are cached.
-    fn ask_rules(&self, policy: &Policy, at: usize, caller: &Caller) -> bool {
-        let open = |(entry, rules): (&CatalogEntry, _)| !policy.hidden(rules, caller, &self.name, entry);
-        if self.open.load().len() >= MAX_CALLERS {
+    /// and caches the result; about this one only if too many callers or groups are cached.
+    fn ask_rules(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
+        let Viewer { caller, rights, .. } = viewer;
+        let open = |(entry, rules): (&CatalogEntry, _)| {
+            !policy.hidden(rules, &RuleSubject::new(caller, rights, &self.name, entry))
+        };
+        let known = self.open.load();
+        let of_caller = known.get(caller).map_or(0, Vec::len);
+        if of_caller >= MAX_GROUPS || (of_caller == 0 && known.len() >= MAX_CALLERS) {
             return self.item(at).is_some_and(open);
         }
         let entries = self.catalog.entries();
@@ -173,7 +206,7 @@ impl CatalogView {
         let all: Arc<[bool]> = run_aside_if(entries.len() >= MANY_ITEMS, ask);
         self.open.rcu(|known| {
             let mut known = HashMap::clone(known);
-            known.insert(caller.clone(), Arc::clone(&all));
+            known.entry(caller.clone()).or_default().push((rights.groups.clone(), Arc::clone(&all)));
             known
         });
         all.get(at).copied().unwrap_or_default()
@@ -208,9 +241,9 @@ impl Snapshot {
         key: &CursorKey,
         now: Duration,
     ) -> Arc<RenderedList> {
-        let Viewer { caller, kind, revision, offered } = viewer;
+        let Viewer { caller, rights, kind, revision, offered } = viewer;
         let offered = if view.is_for_all { InputKinds::default() } else { offered };
-        let place = (caller.clone(), kind, list, revision, offered);
+        let place = (caller.clone(), rights.groups.clone(), kind, list, revision, offered);
         let lock = || view.rendered.lock();
         let is_fresh = |(made, ready): &&(Duration, Arc<RenderedList>)| {
             ready.content.is_none() || now.saturating_sub(*made) < LIFE / 2

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::failure::CallFailure;
 use crate::engine::route::{RouteError, RoutedRequest};
-use crate::gateway::answer::{RequestAnswer, unknown_item_answer};
+use crate::gateway::answer::{RequestAnswer, error_answer, unknown_item_answer};
 use crate::gateway::call::translate;
 use crate::gateway::client::ClientContext;
 use crate::gateway::decision::gate::DiskGate;
@@ -17,7 +17,7 @@ use crate::gateway::decision::{CallContinuation, GatedPermit, RecordedRefusal};
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::gateway::watched::{MAX_WATCHED, WatchedResource};
-use crate::mcp::input::InputError;
+use crate::mcp::asking::input::InputError;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::policy::ActionKind;
@@ -27,7 +27,7 @@ use crate::upstream::session::lane::LaneRequest;
 use crate::upstream::subscriptions::{ResourceWatch, WatchFailure, WatchTarget};
 use crate::upstream::updates::{ResourceSubscriptions, UpdateStream};
 use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The reason why a resource is not watched.
 #[derive(Debug)]
@@ -186,9 +186,7 @@ impl Service {
         let (caller, tag) = (client.caller.clone(), client.tag.clone());
         let wants = LaneRequest { caller, client: tag, offered: client.offered };
         let internal = |text: &str| RequestAnswer::error(code::INTERNAL, text, None);
-        let refused = |failure: CallFailure| {
-            WatchRefusal::NotThere(RequestAnswer { outcome: Err(failure.error_object(call)), status: None })
-        };
+        let refused = |failure: CallFailure| WatchRefusal::NotThere(error_answer(&failure, call));
         if let Some(mut gate) = gate {
             gate.pass().await.map_err(refused)?;
         }
@@ -230,8 +228,7 @@ impl Service {
             Ok(permitted) => permitted,
             Err(RecordedRefusal { refusal, recorded }) => {
                 let unknown = || unknown_item_answer(&found.unknown(params), params, client.revision);
-                let told =
-                    |failure: CallFailure| RequestAnswer { outcome: Err(failure.error_object(call)), status: None };
+                let told = |failure: CallFailure| error_answer(&failure, call);
                 let refused = WatchRefusal::Refused(refusal.failure().map_or_else(unknown, told));
                 recorded.placed().await;
                 return Err(refused);

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 use crate::catalog::merge::{Catalog, CatalogEntry};
-use crate::gateway::client::ClientContext;
+use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::{ItemList, Method};
 use crate::policy::{ActionKind, Digest, PolicyAction};
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 /// Most calls in the queue; further calls are only counted.
 pub(super) const QUEUE: usize = 1024;
@@ -97,7 +97,7 @@ impl UnknownCall {
     /// Returns the refused action, if the item exists, and the rule that hides it from the caller.
     pub(super) fn kept_back(&self) -> Option<(PolicyAction, Arc<str>)> {
         let Self { snapshot, client, .. } = self;
-        let view = snapshot.view(client.profile.as_deref())?;
+        let view = view_of(snapshot, client)?;
         if let Some(at) = self.find(&view.catalog) {
             let (entry, rules) = view.item(at)?;
             let action = self.action(entry);

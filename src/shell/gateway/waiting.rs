@@ -27,20 +27,20 @@ use self::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, Wai
 use self::login::PendingLogin;
 use crate::base::clock;
 use crate::base::never::or_never;
-use crate::engine::ask::ClientAnswer;
 use crate::engine::call::CallProgress;
+use crate::engine::connection::ask::ClientAnswer;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::approval::{ApprovalQuestionKind, is_declined};
 use crate::gateway::answer::{RequestAnswer, refusal_answer};
 use crate::gateway::call::{ClientEvent, LATE, access_failure};
 use crate::gateway::client_requests::PendingRequest;
 use crate::gateway::service::Service;
-use crate::mcp::input::is_accepted;
+use crate::mcp::asking::input::is_accepted;
 use crate::policy::consent::ApprovalEnd;
 use crate::policy::consent::hold::{HoldEnd, HoldReminders};
 use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::encode_notification;
-use crate::wire::raw::RawJson;
 
 /// How long the repeated request of a modern client waits for its person on the page before the
 /// client is asked again.
@@ -401,7 +401,7 @@ impl WaitingCall {
         self.leave(HoldEnd::Over);
         #[expect(clippy::wildcard_enum_match_arm, reason = "a call that waits for a person is refused for few reasons")]
         let outcome = match failure.reason {
-            FailureReason::Denied => OutcomeLabel::Denied,
+            FailureReason::Denied | FailureReason::InsufficientScope => OutcomeLabel::Denied,
             FailureReason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
             _ => OutcomeLabel::Busy,
         };
@@ -413,7 +413,7 @@ impl WaitingCall {
     /// Returns what this call has waited for.
     fn prior_waits(&self) -> PriorWaits {
         match &self.awaited {
-            AwaitedAct::Approval(approval) => PriorWaits { approval: Some(approval.prompt), login: false },
+            AwaitedAct::Approval(approval) => PriorWaits { approval: Some(approval.approval), login: false },
             AwaitedAct::Login(login) => PriorWaits { approval: login.approval, login: true },
         }
     }

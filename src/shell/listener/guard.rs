@@ -37,6 +37,8 @@ pub struct HeadGuard {
     origins: Vec<String>,
     port: u16,
     max_field_bytes: usize,
+    /// The scheme of this listener's own origin, up to the host.
+    scheme: &'static str,
 }
 
 impl HeadGuard {
@@ -52,7 +54,13 @@ impl HeadGuard {
             origins: allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             port: listen.port(),
             max_field_bytes,
+            scheme: "http://",
         }
+    }
+
+    /// Makes the own origin of the listener an `https` one.
+    pub fn over_tls(self) -> Self {
+        Self { scheme: "https://", ..self }
     }
 
     /// Checks Host, Origin and the shape of the head. All of this precedes authentication, so no
@@ -131,7 +139,7 @@ impl HeadGuard {
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else { return Ok(()) };
         let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-        let own = text.strip_prefix("http://") == Some(authority.as_str().to_ascii_lowercase().as_str());
+        let own = text.strip_prefix(self.scheme) == Some(authority.as_str().to_ascii_lowercase().as_str());
         if origins.next().is_none() && (own || self.origins.contains(&text)) {
             return Ok(());
         }

@@ -256,9 +256,27 @@ impl Lobby<Network> {
         self: &Arc<Self>,
         listener: TcpListener,
         stop: &CancellationToken,
+        connected: impl FnMut(TcpStream, SocketAddr, LobbyConnection<Network>),
+    ) {
+        self.serve_admitted(listener, |_| true, stop, connected).await;
+    }
+
+    /// Does what [`Self::serve`] does, and closes at once each connection of a peer that `admits`
+    /// refuses.
+    pub async fn serve_admitted(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        admits: impl Fn(&SocketAddr) -> bool,
+        stop: &CancellationToken,
         mut connected: impl FnMut(TcpStream, SocketAddr, LobbyConnection<Network>),
     ) {
-        while let Some(accepted) = stop.run_until_cancelled(self.next(|| listener.accept())).await {
+        let accept = async || loop {
+            let accepted = listener.accept().await?;
+            if admits(&accepted.1) {
+                return Ok::<_, io::Error>(accepted);
+            }
+        };
+        while let Some(accepted) = stop.run_until_cancelled(self.next(&accept)).await {
             let AcceptedConnection { stream: (stream, peer), room, is_last } = accepted;
             if is_last && !self.is_for_operators {
                 turn_away(stream).await;

@@ -7,7 +7,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -54,8 +54,14 @@ pub struct ConnectionPhase(Arc<PhaseState>);
 /// The state that clones of a [`ConnectionPhase`] share.
 #[derive(Debug, Default)]
 struct PhaseState {
-    /// [`FRESH`], [`IDLE`], [`HEAD`] or [`BUSY`].
+    /// [`FRESH`], [`IDLE`] or [`HEAD`]: the phase while no request is in progress.
     doing: AtomicU8,
+    /// Requests in progress; HTTP/1 has one at most.
+    requests: AtomicU32,
+    /// Requests that have begun.
+    begun: AtomicU32,
+    /// True for HTTP/2, whose heads are found frame by frame and not by the first byte.
+    is_framed: AtomicBool,
     /// [`KNOWN`], [`ANONYMOUS`] or [`DISMISSED`].
     standing: AtomicU8,
     /// The connection's task, while the connection is anonymous and waits.
@@ -72,12 +78,26 @@ impl ConnectionPhase {
 
     /// Marks the connection as busy with a request, until the value is dropped.
     pub fn busy(&self) -> BusyConnection {
-        self.0.doing.store(BUSY, Ordering::Relaxed);
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
+        self.0.begun.fetch_add(1, Ordering::Relaxed);
+        self.0.doing.store(IDLE, Ordering::Relaxed);
         BusyConnection(self.clone())
     }
 
     pub fn is_busy(&self) -> bool {
-        self.0.doing.load(Ordering::Relaxed) == BUSY
+        self.0.requests.load(Ordering::Relaxed) > 0
+    }
+
+    /// Marks the connection as HTTP/2: bytes from its client begin no head any more, see
+    /// [`super::frames`].
+    pub fn framed(&self) {
+        self.0.is_framed.store(true, Ordering::Relaxed);
+        self.0.doing.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// Returns the phase: [`FRESH`], [`IDLE`], [`HEAD`] or [`BUSY`].
+    fn current(&self) -> u8 {
+        if self.is_busy() { BUSY } else { self.0.doing.load(Ordering::Relaxed) }
     }
 
     /// Marks the connection as authenticated. This cancels a dismissal that the connection has not
@@ -117,7 +137,7 @@ pub struct BusyConnection(ConnectionPhase);
 
 impl Drop for BusyConnection {
     fn drop(&mut self) {
-        self.0.0.doing.store(IDLE, Ordering::Relaxed);
+        self.0.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -129,18 +149,23 @@ pub struct PacedStream<S> {
     phase: ConnectionPhase,
     reading: PhaseTimer,
     writing: PhaseTimer,
+    /// False if the bytes of this stream are not HTTP itself but TLS.
+    is_plain: bool,
 }
 
 /// A timer that remembers the phase it was set for.
 #[derive(Debug, Default)]
 struct PhaseTimer {
     sleep: Option<Pin<Box<Sleep>>>,
-    armed_for: Option<u8>,
+    armed_for: Option<TimerPurpose>,
 }
+
+/// A phase, and the number of requests that had begun.
+type TimerPurpose = (u8, u32);
 
 impl PhaseTimer {
     /// Starts the timer unless it already runs for this purpose. Ready when the time is over.
-    fn poll(&mut self, purpose: u8, time: Duration, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, purpose: TimerPurpose, time: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let until = || Instant::now() + time;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until())));
         if self.armed_for != Some(purpose) {
@@ -160,14 +185,20 @@ impl PhaseTimer {
         self.armed_for = None;
         if self.sleep.as_ref().is_none_or(|sleep| sleep.is_elapsed()) {
             // A timer that was just set cannot have elapsed.
-            let _: Poll<()> = self.poll(BUSY, time, cx);
+            let _: Poll<()> = self.poll((BUSY, 0), time, cx);
         }
     }
 }
 
 impl<S> PacedStream<S> {
     pub fn new(stream: S, patience: ConnectionTimes, phase: ConnectionPhase) -> Self {
-        Self { stream, patience, phase, reading: PhaseTimer::default(), writing: PhaseTimer::default() }
+        let (reading, writing) = (PhaseTimer::default(), PhaseTimer::default());
+        Self { stream, patience, phase, reading, writing, is_plain: true }
+    }
+
+    /// Creates a stream below TLS, which ends without an answer in plain text.
+    pub fn below_tls(stream: S, patience: ConnectionTimes, phase: ConnectionPhase) -> Self {
+        Self { is_plain: false, ..Self::new(stream, patience, phase) }
     }
 
     fn idle_time(&self) -> Duration {
@@ -184,7 +215,7 @@ impl<S> PacedStream<S> {
         if self.phase.poll_dismissed(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        self.writing.poll(BUSY, self.patience.write, cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        self.writing.poll((BUSY, 0), self.patience.write, cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -192,8 +223,8 @@ impl<S: AsyncWrite + Unpin> PacedStream<S> {
     /// Ends the connection. Before a complete head it first writes an answer, as far as that fits
     /// without waiting, unless an earlier answer is still being written.
     fn end(&mut self, answer: &[u8], why: io::ErrorKind, cx: &mut Context<'_>) -> io::Error {
-        let before_head = matches!(self.phase.0.doing.load(Ordering::Relaxed), FRESH | HEAD);
-        if before_head && self.writing.armed_for.is_none() {
+        let before_head = matches!(self.phase.current(), FRESH | HEAD);
+        if self.is_plain && before_head && self.writing.armed_for.is_none() {
             // The answer is short and the socket's buffer empty. A peer that does not read it gets
             // none.
             drop(Pin::new(&mut self.stream).poll_write(cx, answer));
@@ -207,9 +238,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for PacedStream<S> {
         let this = &mut *self;
         let before = buf.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buf);
-        let phase = this.phase.0.doing.load(Ordering::Relaxed);
+        let phase = this.phase.current();
         if read.is_ready() {
-            if buf.filled().len() > before && matches!(phase, FRESH | IDLE) {
+            let begins_head = matches!(phase, FRESH | IDLE) && !this.phase.0.is_framed.load(Ordering::Relaxed);
+            if buf.filled().len() > before && begins_head {
                 this.phase.0.doing.store(HEAD, Ordering::Relaxed);
                 this.reading.armed_for = None;
             }
@@ -227,7 +259,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for PacedStream<S> {
                 return Poll::Pending;
             }
         };
-        ready!(this.reading.poll(phase, time, cx));
+        let begun = this.phase.0.begun.load(Ordering::Relaxed);
+        ready!(this.reading.poll((phase, begun), time, cx));
         Poll::Ready(Err(this.end(TOO_SLOW, io::ErrorKind::TimedOut, cx)))
     }
 }

@@ -5,8 +5,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::base::budget::{BudgetRoom, ByteBudget, COUNTED_FROM};
 use crate::engine::answer::RequestAnswer;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{encode_error, encode_result, error_head, result_head};
-use crate::wire::raw::RawJson;
 use crate::wire::sse;
 
 use std::sync::Arc;
@@ -101,7 +101,7 @@ mod tests {
         for length in [1, COUNTED_FROM - 2, COUNTED_FROM + 1] {
             let text = format!("\"{}\"", "x".repeat(length));
             let ok = || RequestAnswer::ok(RawJson::trusted(text.clone()));
-            let failed = || RequestAnswer { outcome: Err(RawJson::trusted(text.clone())), status: None };
+            let failed = || RequestAnswer::failed(RawJson::trusted(text.clone()));
             let (result, error) = (
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{text}}}"),
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{text}}}"),

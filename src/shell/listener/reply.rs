@@ -9,10 +9,11 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::engine::answer::RequestAnswer;
 use crate::listener::body::ReplyBody;
+use crate::listener::challenge::NeededScopes;
 use crate::listener::pieces::MessageSlices;
 use crate::wire::code;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{encode_error, error_object};
-use crate::wire::raw::RawJson;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -63,10 +64,15 @@ pub fn json(status: StatusCode, body: Bytes) -> Response<ReplyBody> {
 }
 
 /// Answers the request with this id. The status is that of a failure, else 200.
-pub fn answer(id: &RawJson, answer: RequestAnswer) -> Response<ReplyBody> {
+pub fn answer(id: &RawJson, mut answer: RequestAnswer) -> Response<ReplyBody> {
+    let scopes = answer.scopes.take();
     let failed = answer.outcome.is_err().then_some(answer.status).flatten();
     let status = failed.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
-    slices(status, MessageSlices::answer(id, answer).slices().collect())
+    let mut response = slices(status, MessageSlices::answer(id, answer).slices().collect());
+    if let Some(scopes) = scopes {
+        response.extensions_mut().insert(NeededScopes(scopes));
+    }
+    response
 }
 
 /// Responds with a JSON body that consists of slices.

@@ -22,12 +22,13 @@ use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::body::ReplyBody;
-use crate::listener::credentials::{CallerAccess, unauthorized};
+use crate::listener::challenge::challenge_for_scopes;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::kinds::InputKinds;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
@@ -42,11 +43,13 @@ use crate::serve::sessions::{ClientSession, MissingSession};
 use crate::wire::code;
 use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Message, Request};
-use crate::wire::raw::RawJson;
 
+mod route;
 mod subscription;
 
+use self::route::{EndpointRoute, admit};
 use self::subscription::{listen, trace_of};
 
 type HttpReply = Response<ReplyBody>;
@@ -72,7 +75,7 @@ pub(crate) async fn handle(
     seat: &HttpConnection,
 ) -> HttpReply {
     let (head, body) = request.into_parts();
-    match admit(front, &head, seat) {
+    match admit(front, &head, seat).await {
         Err(response) => *response,
         Ok(EndpointRoute::Endpoint { ref caller, .. } | EndpointRoute::LegacySse { ref caller, .. })
             if !seat.allows(front, caller) =>
@@ -85,41 +88,18 @@ pub(crate) async fn handle(
             let headers = &head.headers;
             let received =
                 AuthenticatedRequest { front, seat, headers, caller, access, profile, accepts_events: events };
-            if head.method == HttpMethod::POST {
-                received.post(&head, body).await
-            } else {
-                received.get_or_delete(&head).await
+            if head.method != HttpMethod::POST {
+                return received.get_or_delete(&head).await;
             }
+            let mut response = received.post(&head, body).await;
+            let credentials = front.credentials.load();
+            challenge_for_scopes(&mut response, credentials.metadata_address(received.profile.as_deref()));
+            response
         }
         Ok(EndpointRoute::LegacySse { path, caller }) => {
             legacy_sse::handle(front, path, caller, seat, (&head, body)).await
         }
     }
-}
-
-/// The service that a request is for, with its caller.
-enum EndpointRoute {
-    Endpoint { profile: Option<Arc<str>>, caller: CallerAccess },
-    LegacySse { path: legacy_sse::LegacySsePath, caller: CallerAccess },
-}
-
-/// Checks Host and Origin, path and method, then credentials. Returns the addressed service.
-fn admit(front: &Arc<ListenerState>, head: &Parts, seat: &HttpConnection) -> Result<EndpointRoute, Box<HttpReply>> {
-    front.terms.load().guard.admit(head)?;
-    let path = head.uri.path();
-    if let Some(path) = legacy_sse::LegacySsePath::of(front, path) {
-        path.admit(&head.method)?;
-        return Ok(EndpointRoute::LegacySse { path, caller: front.authenticate(head, seat)? });
-    }
-    let Some(profile) = front.profile_at(&front.endpoint, path) else {
-        let text = "nothing here; the MCP endpoint has another path";
-        return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, text)));
-    };
-    let known = [HttpMethod::POST, HttpMethod::GET, HttpMethod::DELETE];
-    if !known.contains(&head.method) {
-        return Err(Box::new(reply::method_not_allowed("POST, GET, DELETE")));
-    }
-    Ok(EndpointRoute::Endpoint { profile, caller: front.authenticate(head, seat)? })
 }
 
 impl AuthenticatedRequest<'_> {
@@ -137,7 +117,9 @@ impl AuthenticatedRequest<'_> {
         }
         match read_body(body, &head.headers, self.front, self.access.caller()).await {
             // A body may take its time, and the token may have become invalid meanwhile.
-            Ok(_) if self.access.is_withdrawn() => unauthorized(self.headers),
+            Ok(_) if self.access.is_withdrawn() => {
+                self.front.credentials.load().unauthorized(self.headers, self.profile.as_deref())
+            }
             Ok(bytes) => self.message(bytes).await,
             Err(response) => *response,
         }
@@ -202,6 +184,12 @@ impl AuthenticatedRequest<'_> {
         self.serve(&client, request, params, None).await
     }
 
+    /// Returns the client of a session, with the access of this request: another credential of the
+    /// same caller may give other rights.
+    fn in_session(&self, session: &ClientSession) -> ClientContext {
+        ClientContext { access: Arc::clone(&self.access), ..session.client.clone() }
+    }
+
     fn client(&self, revision: Revision) -> ClientContext {
         let (caller, access) = (self.caller.clone(), Arc::clone(&self.access));
         ClientContext::new(caller, access, self.profile.clone(), revision)
@@ -225,7 +213,7 @@ impl AuthenticatedRequest<'_> {
             (ClientAction::Serve(served), Some(session)) => {
                 let entered = SessionRequest::new(&session, &served.request.id, served.ticket);
                 self.front.service.settled().await;
-                let mut client = session.client.clone();
+                let mut client = self.in_session(&session);
                 // A question to the client needs a stream.
                 client.client_requests = client.client_requests.filter(|_| self.accepts_events);
                 self.serve(&client, served.request, served.params, Some(entered)).await
@@ -374,14 +362,14 @@ impl AuthenticatedRequest<'_> {
             Err(response) => return *response,
         };
         self.front.service.settled().await;
-        let mut answers: Vec<MessageSlices> = Vec::new();
-        let mut running = FuturesUnordered::new();
+        let client = self.in_session(&session);
+        let (mut answers, mut served, mut told) = (Vec::<MessageSlices>::new(), Vec::new(), Vec::new());
         for said in batch.into_messages() {
             let step = session.protocol.lock().heard(said, Some(&RequestHeaders(self.headers)));
             match step {
-                ClientAction::Serve(served) => {
-                    let entered = SessionRequest::new(&session, &served.request.id, served.ticket);
-                    running.push(self.one_of_batch(&session.client, served.request, served.params, entered));
+                ClientAction::Serve(one) => {
+                    let entered = SessionRequest::new(&session, &one.request.id, one.ticket);
+                    served.push((one.request, one.params, entered));
                 }
                 ClientAction::Answer(id, answer) => answers.push(MessageSlices::answer(id.raw(), answer)),
                 ClientAction::Complain(error) => answers.push(message::encode_error(None, &error).into()),
@@ -389,11 +377,18 @@ impl AuthenticatedRequest<'_> {
                 | ClientAction::Initialize(..)
                 | ClientAction::Cancel(_)
                 | ClientAction::Initialized
-                | ClientAction::Answered(_) => {
-                    session.told(step);
-                }
+                | ClientAction::Answered(_) => told.push(step),
             }
         }
+        let requests = served.iter().map(|(request, params, _)| (&*request.method, params));
+        if let Some(refused) = self.front.service.refuse_batch(&client, requests).await {
+            return reply::answer(&RawJson::trusted("null"), refused);
+        }
+        told.into_iter().for_each(|step| session.told(step));
+        let mut running: FuturesUnordered<_> = served
+            .into_iter()
+            .map(|(request, params, entered)| self.one_of_batch(&client, request, params, entered))
+            .collect();
         while let Some(answer) = futures_util::StreamExt::next(&mut running).await {
             answers.extend(answer);
         }
@@ -432,14 +427,6 @@ impl AuthenticatedRequest<'_> {
         Some(MessageSlices::answer(id.raw(), answer))
     }
 
-    /// Returns the id of the last event that the client received. A malformed header counts as
-    /// none.
-    fn last_event(&self) -> Option<&str> {
-        let mut values = self.headers.get_all("last-event-id").iter();
-        let last = values.next()?.to_str().ok()?;
-        values.next().is_none().then_some(last)
-    }
-
     /// Opens, resumes or ends a session's event stream.
     async fn get_or_delete(&self, head: &Parts) -> HttpReply {
         if is_modern(&RequestHeaders(self.headers)) {
@@ -473,11 +460,11 @@ impl AuthenticatedRequest<'_> {
         let Some(share) = self.front.service.admission.quota.take(&self.caller, QuotaKind::Stream) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
         };
-        if let Some(resumed) = self.last_event().and_then(|last| session.streams.resume(last)) {
-            return session_stream::resume(self.front, &session, resumed, share);
+        if let Some(resumed) = session_stream::last_event(self.headers).and_then(|last| session.streams.resume(last)) {
+            return session_stream::resume(self.front, &session, resumed, &self.access, share);
         }
         match session.stream() {
-            Some(place) => session_stream::open(self.front, &session, place, share),
+            Some(place) => session_stream::open(self.front, &session, place, &self.access, share),
             None => reply::refusal(StatusCode::CONFLICT, "this session has a stream already"),
         }
     }

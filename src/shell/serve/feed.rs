@@ -13,8 +13,8 @@ use crate::gateway::service::Service;
 use crate::mcp::log::write_for_client;
 use crate::mcp::method::ItemList;
 use crate::mcp::notice::NoticeKind;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::encode_notification;
-use crate::wire::raw::RawJson;
 
 /// Waits for the next notification from an upstream for a legacy client that belongs to none of its
 /// calls: a log message at the level the client has set, or the end of a visit to a page.
@@ -109,7 +109,7 @@ impl ListChangeFeed {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
         let (viewer, keys, now) = (self.client.viewer(), &self.service.keys, clock::since_1970());
-        ItemList::ALL.map(|list| snapshot.list(&view, list, viewer, &keys.cursors, now).digest)
+        ItemList::ALL.map(|list| snapshot.list(view, list, viewer, &keys.cursors, now).digest)
     }
 }
 

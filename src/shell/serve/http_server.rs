@@ -1,7 +1,7 @@
 //! Listeners for MCP over HTTP: accept connections, apply limits and time-outs, and serve each
 //! connection in a task of its own.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -16,14 +16,16 @@ use crate::base::repoll::repolled;
 use crate::config::{Limits, MAX_HEAD};
 use crate::listener::address::Network;
 use crate::listener::connection;
+use crate::listener::h2;
 use crate::listener::lobby::{ConnectionAdmission, LobbyConnection};
-use crate::listener::pace::{ConnectionTimes, PacedStream};
+use crate::listener::pace::{ConnectionPhase, ConnectionTimes, PacedStream};
 use crate::listener::press::PressedStream;
+use crate::listener::tls::H2;
 use crate::serve::endpoint;
 use crate::serve::front::{HttpConnection, ListenerState};
 
 /// Accepts connections until `stop` fires. Open connections end by themselves, after the answers of
-/// their calls.
+/// their calls. A peer that may not connect in plain text is disconnected at once.
 pub async fn accept(front: Arc<ListenerState>, listener: TcpListener, stop: CancellationToken) {
     let lobby = Arc::clone(&front.lobby);
     let connected = |stream: TcpStream, peer, guest| {
@@ -32,7 +34,8 @@ pub async fn accept(front: Arc<ListenerState>, listener: TcpListener, stop: Canc
         }
         serve_connection(&front, stream, peer, guest, &stop);
     };
-    lobby.serve(listener, &stop, connected).await;
+    let admits = |peer: &SocketAddr| front.admits(*peer);
+    lobby.serve_admitted(listener, admits, &stop, connected).await;
 }
 
 /// Spawns a task that serves one connection.
@@ -45,33 +48,82 @@ pub fn serve_connection(
 ) {
     let (front, tasks, stop) = (Arc::clone(front), front.service.tasks.clone(), stop.clone());
     let serve = async move {
-        let terms = front.terms.load_full();
+        let times = patience(&front.terms.load().limits);
+        let stream = PressedStream::new(stream, Arc::clone(&front.service.budget));
+        let phase = guest.phase().clone();
+        let Some(tls) = front.tls.clone() else {
+            let stream = PacedStream::new(stream, times, phase.clone());
+            let opened = OpenedConnection { front, stop, peer: peer.ip(), server_name: None, times, phase };
+            return told(peer, opened.serve(stream, guest, false).await);
+        };
+        let stream = PacedStream::below_tls(stream, times, phase.clone());
+        // The guest stays in the lobby meanwhile, which may dismiss it.
+        match stop.run_until_cancelled(tls.accept(stream)).await {
+            Some(Ok(stream)) => {
+                let session = stream.get_ref().1;
+                let is_h2 = session.alpn_protocol() == Some(H2);
+                let server_name = session.server_name().map(Box::from);
+                let opened = OpenedConnection { front, stop, peer: peer.ip(), server_name, times, phase };
+                told(peer, Box::pin(opened.serve(stream, guest, is_h2)).await);
+            }
+            Some(Err(error)) => tracing::debug!(client.address = %peer, error = %error, "TLS handshake failed"),
+            None => {}
+        }
+    };
+    tasks.spawn("connection", repolled(serve));
+}
+
+/// Logs how a connection ended.
+fn told(peer: SocketAddr, ended: Result<(), hyper::Error>) {
+    if let Err(error) = ended {
+        tracing::debug!(client.address = %peer, error = %error, "connection ended");
+    }
+}
+
+/// A connection whose handshake is complete.
+struct OpenedConnection {
+    front: Arc<ListenerState>,
+    stop: CancellationToken,
+    peer: IpAddr,
+    server_name: Option<Box<str>>,
+    times: ConnectionTimes,
+    phase: ConnectionPhase,
+}
+
+impl OpenedConnection {
+    /// Serves the requests of the connection.
+    async fn serve(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        guest: LobbyConnection<Network>,
+        is_h2: bool,
+    ) -> Result<(), hyper::Error> {
+        let Self { front, stop, peer, server_name, times, phase } = self;
         let connected = front.service.metrics.connected("http");
         let (received, sent) = (connected.received(), connected.sent());
-        let phase = guest.phase().clone();
-        let seat = Arc::new(HttpConnection::new(Network::from(peer.ip()), ConnectionAdmission::new(guest)));
-        let stream = PressedStream::new(stream, Arc::clone(&front.service.budget));
-        let stream = PacedStream::new(stream, patience(&terms.limits), phase.clone());
+        let seat = Arc::new(HttpConnection::new(peer, server_name, ConnectionAdmission::new(guest)));
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
-        let answer = |request| {
-            let (front, seat) = (&front, Arc::clone(&seat));
+        let tasks = front.service.tasks.clone();
+        let answer = move |request| {
+            let (front, seat) = (Arc::clone(&front), Arc::clone(&seat));
             async move {
-                let mut response = endpoint::handle(front, request, &seat).await;
+                let mut response = endpoint::handle(&front, request, &seat).await;
                 response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
                 response
             }
         };
-        let bounds = |http: &mut Builder| {
-            http.max_buf_size(MAX_HEAD);
+        let ended = if is_h2 {
+            h2::serve(counted, &phase, times, answer, &tasks, &stop).await
+        } else {
+            let bounds = |http: &mut Builder| {
+                http.max_buf_size(MAX_HEAD);
+            };
+            connection::serve(counted, &phase, bounds, answer, &stop).await
         };
-        let ended = connection::serve(counted, &phase, bounds, answer, &stop).await;
-        if let Err(error) = ended {
-            tracing::debug!(client.address = %peer, error = %error, "connection ended");
-        }
         drop(connected);
-    };
-    tasks.spawn("connection", repolled(serve));
+        ended
+    }
 }
 
 /// Returns the configured time limits of a connection.

@@ -22,9 +22,10 @@ use crate::engine::client::heard::ClientInput;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client::quota::{QuotaKind, QuotaSlot};
 use crate::listener::body::ReplyBody;
-use crate::listener::credentials::CallerAccess;
+use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::listener::reply;
+use crate::listener::routes::{SSE_MESSAGES, SSE_STREAM};
 use crate::mcp::version::Revision;
 use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::lines::{self, LineClient};
@@ -59,16 +60,25 @@ impl LegacySsePath {
         }
     }
 
+    /// Returns the profile of a stream. Messages go to the stream's session, so that a token for
+    /// the endpoint is enough.
+    pub(crate) fn profile(&self) -> Option<&str> {
+        match self {
+            Self::Stream { profile } => profile.as_deref(),
+            Self::Messages => None,
+        }
+    }
+
     /// Checks the method of a request to this path.
     ///
     /// # Errors
     /// 405 for any method but the path's own.
     pub(crate) fn admit(&self, method: &HttpMethod) -> Result<(), Box<HttpReply>> {
-        let (own, allow) = match self {
-            Self::Stream { .. } => (HttpMethod::GET, "GET"),
-            Self::Messages => (HttpMethod::POST, "POST"),
+        let route = match self {
+            Self::Stream { .. } => SSE_STREAM,
+            Self::Messages => SSE_MESSAGES,
         };
-        if *method == own { Ok(()) } else { Err(Box::new(reply::method_not_allowed(allow))) }
+        if route.has(method) { Ok(()) } else { Err(Box::new(reply::method_not_allowed(route.methods))) }
     }
 }
 
@@ -182,6 +192,7 @@ impl LegacySseStream {
         }
         tokio::select! {
             queued = self.messages.recv() => Some((queued?.message.event(None, Some("message")), self)),
+            () = self.session.client.access.expired() => None,
             () = tokio::time::sleep(self.front.keepalive()) => Some((sse::comment("keep-alive").into(), self)),
         }
     }
@@ -220,6 +231,10 @@ async fn take(
     }
     let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
     let session = front.sessions.find(&id, &caller.caller).ok_or_else(unknown)?;
+    // The session's calls have the rights of the credential that opened it.
+    if session.client.access.rights() != caller.access.rights() {
+        return Err(unknown());
+    }
     let pipe = session.pipe.as_ref().ok_or_else(unknown)?;
     tokio::select! {
         sent = pipe.send(frame.bytes().clone()) => sent.map_err(|_| unknown())?,

@@ -29,9 +29,9 @@ use crate::gateway::waiting::client_call::ClientCall;
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::listener::press::BodyPace;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
-use crate::mcp::kinds::InputKinds;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
 use crate::serve::feed::ClientNotifications;
@@ -41,9 +41,9 @@ use crate::telemetry::metrics::CountedConnection;
 use crate::wire::code;
 use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
+use crate::wire::json::raw::RawJson;
 use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::{self, Message};
-use crate::wire::raw::RawJson;
 
 mod write;
 

@@ -14,8 +14,8 @@ use crate::mcp::meta::SUBSCRIPTION_ID;
 use crate::mcp::method::ItemList;
 use crate::serve::feed::{ListChangeFeed, updated_notice};
 use crate::wire::code;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// An open subscription.
 pub(crate) struct OpenSubscription {
@@ -75,11 +75,12 @@ impl OpenSubscription {
     }
 }
 
-/// Resolves when the gateway drains, or the client's access ends.
+/// Resolves when the gateway drains, the client's access ends, or its credential expires.
 async fn ended(service: &Service, client: &ClientContext) {
     tokio::select! {
         () = service.draining.cancelled() => {}
         () = client.access.ended() => {}
+        () = client.access.expired() => {}
     }
 }
 

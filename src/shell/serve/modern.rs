@@ -7,7 +7,7 @@ use crate::engine::client::asked::{RequestField, RequestHead, mismatch};
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
 use crate::mcp::method::ItemList;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 static VERSION: HeaderName = HeaderName::from_static(RequestField::Version.into_str());
 static METHOD: HeaderName = HeaderName::from_static(RequestField::Method.into_str());

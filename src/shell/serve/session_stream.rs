@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::Response;
+use http::{HeaderMap, Response};
 
+use crate::base::access::Access;
 use crate::gateway::client::quota::QuotaSlot;
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::MessageSlices;
@@ -23,10 +24,18 @@ pub(crate) fn open(
     front: &Arc<ListenerState>,
     session: &Arc<ClientSession>,
     place: StreamRight,
+    access: &Arc<Access>,
     share: QuotaSlot,
 ) -> Response<ReplyBody> {
     let (own, reader) = session.streams.open_own();
-    follow(front, session, (own, reader), (place, share))
+    follow(front, session, access, (own, reader), (place, share))
+}
+
+/// Returns the id of the last event that the client received. A malformed header counts as none.
+pub(crate) fn last_event(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all("last-event-id").iter();
+    let last = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(last)
 }
 
 /// Responds with the rest of a stream, after the last event that the client has received.
@@ -34,10 +43,13 @@ pub(crate) fn resume(
     front: &Arc<ListenerState>,
     session: &Arc<ClientSession>,
     resumed: ResumedStream,
+    access: &Arc<Access>,
     share: QuotaSlot,
 ) -> Response<ReplyBody> {
     match resumed {
-        ResumedStream::Own(own, reader) => follow(front, session, (own, reader), (session.resumed_stream(), share)),
+        ResumedStream::Own(own, reader) => {
+            follow(front, session, access, (own, reader), (session.resumed_stream(), share))
+        }
         ResumedStream::Call(reader) => {
             let keepalive = front.keepalive();
             reply::events(stream::unfold((reader, share), move |(mut reader, share)| async move {
@@ -52,14 +64,15 @@ pub(crate) fn resume(
 fn follow(
     front: &Arc<ListenerState>,
     session: &Arc<ClientSession>,
+    access: &Arc<Access>,
     (own, reader): (Arc<OwnStream>, RecordingReader),
     places: (StreamRight, QuotaSlot),
 ) -> Response<ReplyBody> {
     let told = *own.told.lock();
     let told = if session.has_missed_changes() { told.or(Some([0; 4])) } else { told };
     let news = ClientNotifications::new(&front.service, session.client.clone(), told);
-    let following =
-        FollowedStream { news, own, reader, front: Arc::clone(front), session: Arc::clone(session), _places: places };
+    let (front, session, access) = (Arc::clone(front), Arc::clone(session), Arc::clone(access));
+    let following = FollowedStream { news, own, reader, front, session, access, _places: places };
     following.tell(Vec::new());
     reply::events(stream::unfold(following, FollowedStream::step))
 }
@@ -71,12 +84,14 @@ struct FollowedStream {
     reader: RecordingReader,
     front: Arc<ListenerState>,
     session: Arc<ClientSession>,
+    /// The access of the request that opened the stream.
+    access: Arc<Access>,
     _places: (StreamRight, QuotaSlot),
 }
 
 impl FollowedStream {
-    /// Waits for the next bytes of the stream; `None` once the recording or the session ends, or
-    /// the gateway drains.
+    /// Waits for the next bytes of the stream; `None` once the recording or the session ends, the
+    /// credential expires, or the gateway drains.
     async fn step(mut self) -> Option<(MessageSlices, Self)> {
         loop {
             tokio::select! {
@@ -84,6 +99,7 @@ impl FollowedStream {
                 bytes = self.reader.next(self.front.keepalive()) => return Some((bytes?, self)),
                 notices = self.news.next() => self.tell(notices),
                 () = self.session.ended.cancelled() => return None,
+                () = self.access.expired() => return None,
                 () = self.front.service.draining.cancelled() => return None,
             }
         }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::budget::ByteBudget;
 use crate::base::clock;
 use crate::engine::client::{ClientAction, ClientProtocol};
-use crate::engine::session_id::{SessionOwner, SessionTerms};
+use crate::engine::sealed::session_id::{SessionOwner, SessionTerms};
 use crate::gateway::client::connected::NamedClient;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::mcp::log::LogLevel;

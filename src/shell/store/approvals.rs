@@ -201,7 +201,7 @@ impl Approvals {
         let now = self.wall();
         let mut open = inner.lock();
         let OpenState { desk, waiting, .. } = &mut *open;
-        let life = |prompt: &OpenApproval| waiting.get(&prompt.id).map_or(0, |waiting| waiting.span.life(consent));
+        let life = |approval: &OpenApproval| waiting.get(&approval.id).map_or(0, |waiting| waiting.span.life(consent));
         let excess = desk.set_limits(desk_limits(consent), life);
         open.consent.clone_from(consent);
         excess.iter().for_each(|id| inner.close(&mut open, id, ApprovalEnd::Superseded, None));
@@ -216,7 +216,7 @@ impl Approvals {
     /// Opens an approval with that life, or joins an open one about the same action: the call's
     /// `own`, else one that no call waits for. A new one is recorded in the audit log and listed in
     /// the store.
-    fn open_prompt(
+    fn open_approval(
         &self,
         asked: ApprovalSubject,
         shown: CallDetails,
@@ -237,9 +237,9 @@ impl Approvals {
             inner.opened(&opened.id, &asked, entry);
             let (end, now) = (watch::Sender::new(None), clock::now());
             open.waiting.insert(opened.id, WaitedApproval { asked, span, opened: now, end, is_late: false });
-            if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                let view = ApprovalView::new(prompt, inner.grants.load().places());
-                db.enter_prompt(inner.owner(), view).then(unlisted::log_unlisted);
+            if let (Some(db), Some(approval)) = (&inner.db, open.desk.get(&opened.id)) {
+                let view = ApprovalView::new(approval, inner.grants.load().places());
+                db.enter_approval(inner.owner(), view).then(unlisted::log_unlisted);
             }
             inner.opened.notify_one();
             inner.tell();
@@ -247,14 +247,14 @@ impl Approvals {
         Ok(opened.id)
     }
 
-    pub fn prompt(&self, id: &ApprovalId) -> Option<OpenApproval> {
+    pub fn approval(&self, id: &ApprovalId) -> Option<OpenApproval> {
         self.inner.lock().desk.get(id).cloned()
     }
 
-    pub fn prompts(&self) -> Vec<OpenApproval> {
-        let mut prompts: Vec<OpenApproval> = self.inner.lock().desk.prompts().cloned().collect();
-        prompts.sort_by_key(|prompt| (prompt.opened_at, prompt.id));
-        prompts
+    pub fn open_approvals(&self) -> Vec<OpenApproval> {
+        let mut approvals: Vec<OpenApproval> = self.inner.lock().desk.open_approvals().cloned().collect();
+        approvals.sort_by_key(|approval| (approval.opened_at, approval.id));
+        approvals
     }
 
     /// Waits for the end of an approval; an unknown one counts as superseded. Cancel-safe.
@@ -414,7 +414,7 @@ impl Approvals {
         let dead: Vec<Arc<str>> =
             grants.iter().filter(|grant| changed(grant.asked())).map(|grant| Arc::clone(grant.id())).collect();
         open.writing.retain(|_, asked| !changed(asked));
-        let closed = open.desk.supersede(|prompt| changed(&prompt.asked));
+        let closed = open.desk.supersede(|approval| changed(&approval.asked));
         closed.iter().for_each(|id| inner.close(&mut open, id, ApprovalEnd::Superseded, None));
         if dead.is_empty() {
             return;
@@ -464,7 +464,7 @@ impl ApprovalsState {
             open.closed.pop_front();
         }
         if let Some(db) = &self.db {
-            db.remove_prompt(id.to_string()).then(unlisted::log_unlisted);
+            db.remove_approval(id.to_string()).then(unlisted::log_unlisted);
         }
         self.tell();
     }
@@ -475,9 +475,9 @@ impl ApprovalsState {
     /// [`AnswerError::Full`], or [`AnswerError::Unknown`] if the approval is neither open nor
     /// denied.
     fn has_room(&self, open: &OpenState, id: &ApprovalId) -> Result<(), AnswerError> {
-        let prompt = open.desk.get(id).map(|prompt| &prompt.asked);
+        let approval = open.desk.get(id).map(|approval| &approval.asked);
         let denied = || open.desk.denial(id, clock::since_1970().as_secs()).map(|denial| &denial.asked);
-        let asked = prompt.or_else(denied).ok_or(AnswerError::Unknown)?;
+        let asked = approval.or_else(denied).ok_or(AnswerError::Unknown)?;
         let grants = self.grants.load();
         let caller = &asked.caller;
         let on_their_way = open.writing.values().filter(|asked| asked.caller == *caller).count();

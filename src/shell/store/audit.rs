@@ -27,11 +27,12 @@ use data_encoding::HEXLOWER;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::base::clock;
-use crate::config::{self, guard};
+use crate::config;
+use crate::config::source::guard;
 use crate::policy::AuditEntry;
-use crate::policy::chain::LogSettings;
+use crate::policy::records::chain::LogSettings;
 use crate::store::db::{Db, DbError};
-use crate::store::disk_use;
+use crate::store::disk::disk_use;
 use crate::store::port::AuditHead;
 use crate::store::seal::KeySource;
 use crate::telemetry::metrics::{AuditMetrics, DiskUse};

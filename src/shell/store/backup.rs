@@ -14,7 +14,7 @@ use data_encoding::HEXLOWER;
 use rustix::fs::OFlags;
 
 use crate::base::clock;
-use crate::config::guard;
+use crate::config::source::guard;
 use crate::store::db::{self, BackupRows};
 use crate::store::directory;
 use crate::store::seal::KEY_FILE;

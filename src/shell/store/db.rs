@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::port::StoreEngine;
 pub use super::port::{
-    BackupRows, ClaimKey, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, SecretDigest, SessionRows,
-    StoreHealth,
+    BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, SecretDigest,
+    SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
 };
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;

@@ -13,18 +13,21 @@ use data_encoding::BASE64URL_NOPAD;
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{canonical_name, canonical_uri};
-use crate::config::{UpstreamSettings, guard};
+use crate::config::UpstreamSettings;
+use crate::config::source::guard;
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
 use crate::store::db::{Db, DbError};
-use crate::store::disk_use;
-use crate::store::files;
-use crate::store::lock::{self, LockError, StateLock};
-use crate::store::presence::{self, OtherGateway, Presence};
+use crate::store::disk::disk_use;
+use crate::store::disk::files;
+use crate::store::disk::lock;
+use crate::store::disk::lock::{LockError, StateLock};
+use crate::store::disk::presence;
+use crate::store::disk::presence::{OtherGateway, Presence};
 use crate::store::seal::KeySource;
 use crate::telemetry::metrics::DiskUse;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// A cached verdict that an upstream is legacy expires after this time. A server that learns the
 /// modern era still answers `initialize`, so a stale verdict would never show.

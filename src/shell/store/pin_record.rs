@@ -6,13 +6,13 @@ use std::sync::Arc;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::catalog::name::{UpstreamName, canonical_name, canonical_uri};
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::policy::{
     ChangePolicy, ConfirmedLaunches, Digest, Hints, Pin, PinDecisionError, PinState, PinStatus, ToolListing,
     UpstreamTrust,
 };
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 mod forms;
 mod launch_text;

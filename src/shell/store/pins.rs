@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::base::clock;
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::policy::{ChangePolicy, Digest, PinState, UpstreamTrust};
 use crate::store::db::{Db, DbError};
 use crate::store::pin_record::{PinKey, PinRecord, PinStep};

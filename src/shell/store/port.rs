@@ -22,6 +22,7 @@ use std::time::Duration;
 
 mod approvals;
 mod audit;
+mod client_tokens;
 mod error;
 mod health;
 mod limits;
@@ -34,10 +35,11 @@ mod sign_ins;
 mod states;
 
 pub use self::approvals::{
-    ApprovalChanges, ApprovalOperations, DAEMON, ForeignAnswer, GrantOperations, PromptOperations, RevokedGrant,
+    ApprovalChanges, ApprovalOperations, DAEMON, ForeignAnswer, GrantOperations, OpenApprovalOperations, RevokedGrant,
     SettingOwner, UnwrittenGrantUses,
 };
 pub use self::audit::{AuditHead, AuditOperations};
+pub use self::client_tokens::{ClientToken, ClientTokenOperations, TOKEN_PREFIX_BYTES, TokenAddition};
 pub use self::error::DbError;
 pub use self::health::StoreHealth;
 pub use self::limits::LimitOperations;
@@ -53,11 +55,12 @@ pub use self::states::StateOperations;
 pub trait StoreEngine:
     ApprovalOperations
     + AuditOperations
+    + ClientTokenOperations
     + GrantOperations
     + LimitOperations
     + LoginOperations
     + PinOperations
-    + PromptOperations
+    + OpenApprovalOperations
     + RestoreOperations
     + SessionOperations
     + SignInOperations

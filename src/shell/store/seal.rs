@@ -28,9 +28,9 @@ use ring::hkdf::{HKDF_SHA256, Prk, Salt};
 use rustix::fs::OFlags;
 
 use crate::base::clock;
-use crate::config::guard;
-use crate::config::secret::Secret;
-use crate::store::files::create_once;
+use crate::config::source::guard;
+use crate::config::source::secret::Secret;
+use crate::store::disk::files::create_once;
 use crate::wire::secrets::SealSecrets;
 
 /// Name of the key file in the state directory, used if the configuration has no key.

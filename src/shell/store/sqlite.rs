@@ -18,24 +18,13 @@ use rusqlite::Connection;
 use super::port::{DbError, DbOperation, StoreEngine, StoreHealth};
 use super::seal::Seals;
 
-mod approvals;
-mod audit;
 mod backup;
 mod closing;
 mod error;
-mod grants;
 mod job;
-mod limits;
-mod logins;
-mod meta;
 mod open;
-mod pins;
-mod prompts;
-mod restored;
 mod schema;
-mod sessions;
-mod sign_ins;
-mod states;
+mod tables;
 mod thread;
 
 pub use self::backup::back_up;
@@ -183,11 +172,11 @@ impl StoreEngine for Sqlite {
     }
 
     fn see(&self, now: u64) -> DbOperation<'_, ()> {
-        self.write(move |connection| meta::saw(connection, now))
+        self.write(move |connection| tables::meta::saw(connection, now))
     }
 
     fn latest_time(&self) -> DbOperation<'_, Duration> {
-        self.read(|connection| meta::number(connection, meta::LATEST_TIME).map(Duration::from_secs))
+        self.read(|connection| tables::meta::number(connection, tables::meta::LATEST_TIME).map(Duration::from_secs))
     }
 
     #[cfg(test)]

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 
 use crate::base::clock;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
-use crate::engine::state::StateUse;
-use crate::engine::used::{CAPACITY, UsedStateTable};
+use crate::engine::sealed::state::StateUse;
+use crate::engine::sealed::used::{CAPACITY, UsedStateTable};
 use crate::store::db::{Db, DbError};
 
 /// Time after which a call may be retried if the use of its state could not be written.

@@ -190,6 +190,20 @@ impl Metrics {
         }
     }
 
+    /// Sets the expiry of each certificate of the listeners, by its file, in seconds since 1970.
+    pub fn certificates<'a>(&self, expiries: impl Iterator<Item = (&'a str, u64)>) {
+        let family = &self.0.families.tls_expiry;
+        family.reset();
+        for (file, expiry) in expiries {
+            family.with_label_values(&[file]).set(i64::try_from(expiry).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Counts certificates that could not be used after a change.
+    pub fn certificates_refused(&self, count: usize) {
+        self.0.families.tls_failures.inc_by(count as u64);
+    }
+
     pub fn withheld(&self, items: usize) {
         self.0.families.withheld.set(signed(items));
     }

@@ -26,7 +26,7 @@ use std::time::Duration;
 use crate::base::clock;
 use crate::config::{EraChoice, HttpTransport, StartMode, UpstreamSettings, UpstreamTarget, duration_text};
 use crate::engine::handshake::EraHint;
-use crate::engine::restart::{StartBackoff, StartFailure};
+use crate::engine::pace::restart::{StartBackoff, StartFailure};
 use crate::upstream::actor::context::{ActorContext, ActorNews, LifeResult};
 use crate::upstream::actor::conversation::serve_process;
 use crate::upstream::actor::retry::{RestEnd, forget, pause};

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::connection::unasked::updated_uri;
 use crate::engine::event::CallEvent;
-use crate::engine::stream_pace::{SHORTEST, StreamPace};
-use crate::engine::unasked::updated_uri;
+use crate::engine::pace::stream_pace::{SHORTEST, StreamPace};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
@@ -29,7 +29,7 @@ use crate::upstream::session::link::UpstreamLink;
 use crate::upstream::session::sent::SentCall;
 use crate::upstream::updates::{ResourceSubscriptions, UpdateStream, WatchEntry};
 use crate::wire::headers::ParamHeaders;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Longest wait for a server's answer to a subscription or its end. After it a new watch fails with
 /// [`WatchFailure::Silent`].

@@ -1,4 +1,4 @@
-//! Turns of the calls in one lane: adapts [`crate::engine::turns`] to calls that are futures.
+//! Turns of the calls in one lane: adapts [`crate::engine::connection::turns`] to calls that are futures.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::catalog::name::UpstreamName;
 use crate::engine::askers::{AskerRegistry, ConductLesson, DefinedItem};
-use crate::engine::turns::{TurnGate, TurnKind, TurnQueue as Row, TurnTicket};
+use crate::engine::connection::turns::{TurnGate, TurnKind, TurnQueue as Row, TurnTicket};
 
 /// The turn of a call of an item that asks. Dropping it passes the turn to the next call; requests
 /// that resume the same call share it.

@@ -16,14 +16,13 @@ const MISSING: &[(&str, &str)] = &[
     ("auth mode jwt", "callers by JWT are not built"),
     (
         "${STATE_EXPIRED}",
-        "a state is good for ten minutes, which no test waits; src/core/engine/state.rs tests its end on a clock of its own",
+        "a state is good for ten minutes, which no test waits; src/core/engine/sealed/state.rs tests its end on a clock of its own",
     ),
     (
         "[policy.ask]",
         "on purpose: there is no key that leaves the client's form as the only way; a client that cannot be asked is \
          told how else its call can be approved",
     ),
-    ("\"h2_stream_error\"", "the listeners speak HTTP/1.1 alone, which has no streams to fail one by one"),
 ];
 
 /// A line of the corpus.
@@ -57,6 +56,12 @@ impl Case {
 
     pub(super) fn is_http(&self) -> bool {
         matches!(self.transport.as_str(), "http" | "http-raw" | "http2-raw" | "http+stdio")
+    }
+
+    /// Returns whether the case expects the end of a stream and not of its connection, which
+    /// HTTP/2 over TLS has and plain HTTP/1.1 has not.
+    pub(super) fn has_streams(&self) -> bool {
+        self.expect("h2_stream_error").is_some()
     }
 
     pub(super) fn is_upstream(&self) -> bool {

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::raw_server::{RawServer, dressed};
-use crate::harness::GatewaySetup;
-use crate::mcp::ClientEra;
+use crate::tools::harness::GatewaySetup;
+use crate::tools::mcp::ClientEra;
 
 #[test]
 fn an_upstreams_coded_answer_is_an_error_of_that_call() {

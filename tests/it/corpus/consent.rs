@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::case::Case;
 use super::stage::CorpusGateway;
-use crate::mcp::{ClientEra, Mcp, OpenCall};
+use crate::tools::mcp::{ClientEra, Mcp, OpenCall};
 
 /// The tables of a daemon that asks for approval of the tool in these cases.
 pub(super) const RULES: &str = r#"

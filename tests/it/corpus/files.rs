@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::case::Case;
 use super::stage::CorpusGateway;
-use crate::harness::{GatewaySetup, TestHome};
+use crate::tools::harness::{GatewaySetup, TestHome};
 
 /// Plays the case and returns the differences.
 pub(super) fn play(case: &Case, running: &CorpusGateway) -> Vec<String> {

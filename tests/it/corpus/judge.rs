@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::case::Case;
-use crate::http::TestResponse;
+use crate::tools::http::TestResponse;
 
 /// The outcome of a case.
 #[derive(Debug, Clone, Default)]

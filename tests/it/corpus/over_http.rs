@@ -11,8 +11,9 @@ use serde_json::Value;
 use super::case::Case;
 use super::judge::{self, CaseOutcome};
 use super::stage::{CaseConnections, CorpusGateway};
-use crate::http::{self, EventReader, TestConnection, TestResponse};
-use crate::process::resident;
+use crate::tools::http;
+use crate::tools::http::{EventReader, TestConnection, TestResponse};
+use crate::tools::process::resident;
 
 /// Bytes in two parts: one to send at once, and one to send slowly in small pieces.
 struct SlowRequest {

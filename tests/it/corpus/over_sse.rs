@@ -14,11 +14,12 @@ use serde_json::json;
 use super::case::Case;
 use super::judge::{self, CaseOutcome};
 use super::{CorpusReport, compared};
-use crate::harness::{Gateway, GatewaySetup};
-use crate::http::{self, TestConnection};
-use crate::old_client::OldClient;
-use crate::process::eventually;
-use crate::upstream::{Fake, InputLog};
+use crate::tools::harness::{Gateway, GatewaySetup};
+use crate::tools::http;
+use crate::tools::http::TestConnection;
+use crate::tools::old_client::OldClient;
+use crate::tools::process::eventually;
+use crate::tools::upstream::{Fake, InputLog};
 
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
 

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::case::Case;
 use super::judge;
-use crate::harness::GatewaySetup;
-use crate::mcp::{ClientEra, Mcp};
-use crate::process::{eventually, resident};
-use crate::stdio::Pipe;
-use crate::upstream::{Fake, InputLog};
+use crate::tools::harness::GatewaySetup;
+use crate::tools::mcp::{ClientEra, Mcp};
+use crate::tools::process::{eventually, resident};
+use crate::tools::stdio::Pipe;
+use crate::tools::upstream::{Fake, InputLog};
 
 /// Plays the case and returns the differences.
 pub(super) fn play(case: &Case) -> Vec<String> {

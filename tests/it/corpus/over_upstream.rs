@@ -9,10 +9,10 @@ use super::case::{Case, gzip_of_zeros};
 use super::judge;
 use super::over_stdio::peak;
 use super::raw_server::{Canary, RawRequest, RawServer, dressed, response};
-use crate::harness::{Gateway, GatewaySetup};
-use crate::mcp::{ClientEra, Mcp, McpAnswer};
-use crate::process::{resident, within};
-use crate::upstream::{Fake, InputLog};
+use crate::tools::harness::{Gateway, GatewaySetup};
+use crate::tools::mcp::{ClientEra, Mcp, McpAnswer};
+use crate::tools::process::{resident, within};
+use crate::tools::upstream::{Fake, InputLog};
 
 const MIB: usize = 1024 * 1024;
 /// Most items of one kind that are offered: the default of `max-inventory`.

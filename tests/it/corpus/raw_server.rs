@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::mcp::MODERN;
+use crate::tools::mcp::MODERN;
 
 /// A request to the server.
 #[derive(Debug, Clone, Default)]

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::case::Case;
 use super::consent::{self, HeldApproval};
-use crate::harness::{Gateway, GatewaySetup, headend};
-use crate::mcp::{ClientEra, Mcp, OpenCall};
-use crate::process::eventually;
-use crate::upstream::{Fake, InputLog, toml_array};
+use crate::tools::harness::{Gateway, GatewaySetup, headend};
+use crate::tools::mcp::{ClientEra, Mcp, OpenCall};
+use crate::tools::process::eventually;
+use crate::tools::upstream::{Fake, InputLog, toml_array};
 
 /// Token of the second caller.
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";

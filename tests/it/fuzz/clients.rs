@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::Round;
 use super::mutation::mutate;
 use super::scene::Scene;
-use crate::browser::Browser;
-use crate::harness::{Gateway, GatewaySetup};
-use crate::http::{TestConnection, request};
-use crate::mcp::{ClientEra, Mcp};
-use crate::old_client::OldClient;
+use crate::tools::browser::Browser;
+use crate::tools::harness::{Gateway, GatewaySetup};
+use crate::tools::http::{TestConnection, request};
+use crate::tools::mcp::{ClientEra, Mcp};
+use crate::tools::old_client::OldClient;
 
 /// How long to wait for an answer: an incomplete request has none.
 const PATIENCE: Duration = Duration::from_millis(120);

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::Round;
 use super::mutation::mutate;
 use super::scene::Scene;
-use crate::harness::{Gateway, GatewaySetup};
-use crate::mcp::MODERN;
-use crate::stdio::Pipe;
-use crate::upstream::Fake;
+use crate::tools::harness::{Gateway, GatewaySetup};
+use crate::tools::mcp::MODERN;
+use crate::tools::stdio::Pipe;
+use crate::tools::upstream::Fake;
 
 const HELLO: &str = r#"{"headend":1,"want":"mcp"}"#;
 const ADMIN: &str = r#"{"headend":1,"want":"admin"}"#;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, GatewaySetup};
-use crate::mcp::Mcp;
-use crate::process::{alive, eventually, within};
-use crate::upstream::Fake;
+use crate::tools::harness::{Gateway, GatewaySetup};
+use crate::tools::mcp::Mcp;
+use crate::tools::process::{alive, eventually, within};
+use crate::tools::upstream::Fake;
 
 /// Most descriptors that may be open at the end in addition to those at the start: connections kept
 /// for the next request.

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::scene::Scene;
 use super::{Round, relay};
-use crate::harness::{Gateway, GatewaySetup};
-use crate::mcp::ClientEra;
-use crate::process::said;
-use crate::upstream::{Fake, Listening};
+use crate::tools::harness::{Gateway, GatewaySetup};
+use crate::tools::mcp::ClientEra;
+use crate::tools::process::said;
+use crate::tools::upstream::{Fake, Listening};
 
 /// Steps between two reloads, which restart every upstream.
 const STEPS: u64 = 12;
@@ -90,7 +90,7 @@ fn damaged_upstreams_cost_their_own_callers_alone() {
 fn drive(gateway: &Gateway, mut rng: Rng, good: &AtomicU64, bad: &AtomicU64) {
     let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}});
     let era = if rng.bool() { ClientEra::LEGACY } else { ClientEra::Modern };
-    let mut client = crate::mcp::Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities);
+    let mut client = crate::tools::mcp::Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities);
     for _ in 0..2 {
         let name = ["both", "legacy", "next", "json", "stream", "modern", "old"][rng.usize(0..7)];
         let tool = |tool: &str, arguments: Value| {

@@ -1,7 +1,7 @@
 //! Tests of the console's login button, and of addresses pasted on its page.
 
 use super::*;
-use crate::browser::Browser;
+use crate::tools::browser::Browser;
 
 /// Returns the value of an attribute in the page's text after this mark.
 fn behind(page: &str, mark: &str) -> String {

@@ -1,7 +1,7 @@
 //! A test of a login at a server that is reached only through a proxy.
 
 use super::*;
-use crate::proxy::{ProxyNetwork, behind_a_login, is_discreet, login_origin};
+use crate::traffic::proxy::{ProxyNetwork, behind_a_login, is_discreet, login_origin};
 
 #[test]
 fn a_login_and_its_tokens_go_through_the_proxy() {

@@ -1,7 +1,7 @@
 //! Tests of logins in a backup: they are sealed, so they can be used only with the key.
 
 use super::*;
-use crate::backup::{ok, start_on};
+use crate::commands_at_work::backup::{ok, start_on};
 
 #[test]
 fn a_login_is_restored_with_the_key_alone() {

@@ -18,39 +18,39 @@
 
 mod asking;
 mod bridges;
-#[path = "../../it/browser.rs"]
+#[path = "../../it/tools/browser.rs"]
 mod browser;
 mod conformance;
-#[path = "../../it/consenting.rs"]
+#[path = "../../it/tools/consenting.rs"]
 mod consenting;
-#[path = "../../it/ground.rs"]
+#[path = "../../it/tools/ground.rs"]
 mod ground;
-#[path = "../../it/harness.rs"]
+#[path = "../../it/tools/harness.rs"]
 mod harness;
-#[path = "../../it/http.rs"]
+#[path = "../../it/tools/http.rs"]
 mod http;
 mod input;
 mod lazy;
-#[path = "../../it/listening.rs"]
+#[path = "../../it/tools/listening.rs"]
 mod listening;
 #[path = "../../stage/definitions.rs"]
 mod malformed;
-#[path = "../../it/mcp.rs"]
+#[path = "../../it/tools/mcp.rs"]
 mod mcp;
-#[path = "../../it/old_client.rs"]
+#[path = "../../it/tools/old_client.rs"]
 mod old_client;
 mod peers;
-#[path = "../../it/process.rs"]
+#[path = "../../it/tools/process.rs"]
 mod process;
 mod reference;
-#[path = "../../it/setup.rs"]
+#[path = "../../it/tools/setup.rs"]
 mod setup;
 mod soak;
 mod sse;
-#[path = "../../it/stdio.rs"]
+#[path = "../../it/tools/stdio.rs"]
 mod stdio;
 mod tasks;
-#[path = "../../it/terminal.rs"]
+#[path = "../../it/tools/terminal.rs"]
 mod terminal;
-#[path = "../../it/upstream.rs"]
+#[path = "../../it/tools/upstream.rs"]
 mod upstream;

@@ -22,6 +22,7 @@ mod bench;
 mod consent;
 mod dialogue;
 mod hosts;
+mod issuers;
 mod logins;
 mod outsiders;
 mod strict;

@@ -2,7 +2,7 @@
 
 use super::{DESTROYS, SENDS, approval};
 use crate::policy::consent::ApprovalView;
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 pub(super) const MAIL: &str = r#"{
   "to": [

@@ -1,5 +1,5 @@
 use super::*;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::kinds::InputKinds;
 
 fn page(names: &[&str], next: Option<&str>) -> RawJson {
     let items: Vec<String> = names.iter().map(|n| format!(r#"{{"name":"{n}"}}"#)).collect();

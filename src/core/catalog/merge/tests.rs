@@ -1,5 +1,5 @@
 use super::*;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 fn name(text: &str) -> UpstreamName {
     UpstreamName::parse(text).unwrap()

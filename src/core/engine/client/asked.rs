@@ -9,8 +9,8 @@ use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::headers::decode_value;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::Request;
-use crate::wire::raw::{RawJson, RawObject};
 
 /// A header field that repeats a part of the body. Its name is in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]

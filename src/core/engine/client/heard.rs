@@ -5,14 +5,14 @@
 
 use bytes::Bytes;
 
-use crate::engine::batch::split_array;
+use crate::engine::connection::batch::split_array;
 use crate::engine::route::RequestParams;
 use crate::mcp::version::Revision;
 use crate::wire::code;
 use crate::wire::frame::{Frame, FrameError, JsonBounds};
 use crate::wire::id::ClientId;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
-use crate::wire::raw::RawJson;
 
 /// Most messages in a batch.
 const MAX_MESSAGES: usize = 50;

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use super::{CallPort, Peer, RequestInFlight};
-use crate::engine::attribution::CallEnd;
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::attribution::CallEnd;
+use crate::engine::connection::pending::PendingLookup;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::fault::ProtocolFault;
-use crate::engine::pending::PendingLookup;
 use crate::wire::id::WireId;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 use crate::wire::start::MessageStart;
 use crate::wire::unreadable::UnreadableBytes;
 

@@ -4,16 +4,16 @@
 use std::time::Instant;
 
 use super::{CallPort, Peer, PeerEvent, PeerState, RequestInFlight};
-use crate::engine::attribution::CallEnd;
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::attribution::CallEnd;
+use crate::engine::connection::pending::PendingLookup;
 use crate::engine::failure::CallFailure;
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::{EraHint, HandshakeReply};
-use crate::engine::pending::PendingLookup;
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
+use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::{MessageError, Request};
-use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::start::response_id;
 use crate::wire::unreadable::{UnreadableBytes, plain_text};
 

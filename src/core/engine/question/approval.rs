@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::mcp::elicitation::{ALLOW_TITLE, DECISION, DENY, ONCE, SESSION, YES_ONCE};
-use crate::mcp::input::InputRequest;
+use crate::mcp::asking::elicitation::{ALLOW_TITLE, DECISION, DENY, ONCE, SESSION, YES_ONCE};
+use crate::mcp::asking::input::InputRequest;
 use crate::policy::ActionKind;
 use crate::policy::consent::unattended::REACTION;
 use crate::policy::consent::{GrantLifetime, PersonAnswer};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Key of the question in `inputRequests`; no upstream's question has it.
 pub const KEY: &str = "gw.consent";

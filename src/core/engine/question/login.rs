@@ -2,7 +2,7 @@
 //! page in the console.
 
 use super::approval;
-use crate::mcp::input::InputRequest;
+use crate::mcp::asking::input::InputRequest;
 
 /// Key of the question in `inputRequests`; no upstream's question has it.
 pub const KEY: &str = "gw.login";

@@ -8,12 +8,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::engine::ask::{ClientAnswer, ServerRequest, unable_answer, unanswered_answer};
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::ask::{ClientAnswer, ServerRequest, unable_answer, unanswered_answer};
 use crate::engine::event::CallEvent;
 use crate::engine::question::{MAX_OPEN, PATIENCE};
 use crate::policy::Caller;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Time for which a call without open questions, or its outcome, waits for a client whose response
 /// was lost. Together with the time that the final connection upstream may stay open, everything is

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::sim::epoch;
-use crate::mcp::elicitation::ElicitationTerms;
-use crate::mcp::input::read_input_required;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::elicitation::ElicitationTerms;
+use crate::mcp::asking::input::read_input_required;
+use crate::mcp::asking::kinds::InputKinds;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{SeenCallEvent, World, echo};
 use crate::catalog::merge::CatalogEntry;
 use crate::engine::askers::{DefinedItem, ItemConduct};
-use crate::engine::turns::TurnGate;
+use crate::engine::connection::turns::TurnGate;
 use crate::mcp::version::Revision;
 
 const HELD: TurnGate = TurnGate { is_held: true, is_taken: false };

@@ -8,15 +8,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{SeenCallEvent, World, echo};
-use crate::engine::ask::{ClientAnswer, ServerRequest, unable_answer, unanswered_answer};
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::ask::{ClientAnswer, ServerRequest, unable_answer, unanswered_answer};
 use crate::engine::event::CallEvent;
 use crate::engine::failure::CallFailure;
 use crate::engine::question::park::{ParkAction, ParkedCall};
 use crate::engine::question::{ClientQuestion, ShownQuestion, StreamQuestions};
-use crate::mcp::input::InputRequest;
+use crate::mcp::asking::input::InputRequest;
 use crate::mcp::version::{Era, Revision};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 const KINDS: [&str; 3] = ["elicitation/create", "sampling/createMessage", "roots/list"];
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::sim::epoch;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::kinds::InputKinds;
 
 const SECOND: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::schema::with_nulls;
 use super::*;
 use crate::catalog::inventory::{ListBounds, ListReading, ReadingStep};
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::mcp::voice::{UpstreamMessage, UpstreamReader};
 use crate::wire::frame::{Frame, JsonBounds};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::wire::tokens::{JsonTokens, TokenKind};
+use crate::wire::json::tokens::{JsonTokens, TokenKind};
 
 /// The position of a member in the text of its object.
 pub(super) struct MemberRange {

@@ -3,8 +3,8 @@
 //! One pass over the text without recursion. It enters only values that lead to a `_meta`, and
 //! skips free content such as `structuredContent`, `arguments` or the `data` of a log message.
 
-use crate::wire::raw::RawJson;
-use crate::wire::tokens::{JsonTokens, TokenKind, unescaped};
+use crate::wire::json::raw::RawJson;
+use crate::wire::json::tokens::{JsonTokens, TokenKind, unescaped};
 
 /// The key of `_meta` for the gateway's reason not to make a call.
 pub const REFUSAL: &str = "headend/refusal";

@@ -23,7 +23,7 @@ pub enum Scopes {
 }
 
 /// The groups of a caller as its credential states them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Groups {
     /// The credential does not say: the claim is missing, cannot be read or was left out because
     /// there are too many groups. Rules that deny or ask count, rules that allow do not.
@@ -49,6 +49,11 @@ impl Scopes {
 }
 
 impl Groups {
+    /// Returns [`Self::none`] for borrowers.
+    pub(in crate::policy) fn empty() -> &'static Self {
+        &ALL.groups
+    }
+
     /// Returns the groups of a caller that is known to be in none.
     pub fn none() -> Self {
         Self::Of(Box::default())

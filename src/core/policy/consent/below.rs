@@ -18,11 +18,11 @@ use std::collections::BTreeSet;
 
 use super::ApprovalSubject;
 use super::shown::{CallDetails, KeptArguments};
-use crate::policy::arguments::outline::{ArgumentOutline, is_command};
-use crate::policy::arguments::text::{UrlOrigin, is_plain_path, is_under, plain_folder};
 use crate::policy::kind::ActionKind;
-use crate::policy::truth::Truth;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::policy::rules::arguments::outline::{ArgumentOutline, is_command};
+use crate::policy::rules::arguments::text::{UrlOrigin, is_plain_path, is_under, plain_folder};
+use crate::policy::rules::truth::Truth;
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Most folders that are offered for one call, the nearest first.
 const MAX_OFFERS: usize = 4;

@@ -46,7 +46,7 @@ use crate::policy::evidence::ApprovalEvidence;
 use crate::wire::digest::Digest;
 
 /// Most approvals of all callers that may be open at once.
-const MAX_PROMPTS: usize = 1024;
+const MAX_APPROVALS: usize = 1024;
 /// Time to retry that a refusal states if the real time is unknown.
 const SOME_TIME: Duration = Duration::from_secs(60);
 /// Seconds for which an approval is reserved for the client that was asked in an answer. After that
@@ -127,7 +127,7 @@ enum ApprovalCall {
 /// An open approval and its call.
 #[derive(Debug)]
 struct DeskEntry {
-    prompt: OpenApproval,
+    approval: OpenApproval,
     tie: ApprovalCall,
     /// The time at which the waiting call gives up, if that is known.
     waits_until: Option<SteadySeconds>,
@@ -147,7 +147,7 @@ impl DeskEntry {
 
     /// Whether the approval is about this very action, for the same client and with the same need.
     fn is_about(&self, asked: &ApprovalSubject, action: &Digest) -> bool {
-        let own = &self.prompt.asked;
+        let own = &self.approval.asked;
         // The session that asked may have ended; its caller comes back in another one.
         let same_session = own.session == asked.session || own.session.is_none();
         let same_need = own.need == asked.need && own.destructive == asked.destructive;
@@ -159,7 +159,7 @@ impl DeskEntry {
 #[derive(Debug)]
 pub struct ApprovalDesk {
     limits: DeskLimits,
-    prompts: HashMap<ApprovalId, DeskEntry>,
+    approvals: HashMap<ApprovalId, DeskEntry>,
     /// The number of the approval that was opened last.
     opened: u64,
     fatigue: FatigueMemory,
@@ -168,7 +168,7 @@ pub struct ApprovalDesk {
 
 impl ApprovalDesk {
     pub fn new(limits: DeskLimits) -> Self {
-        Self { limits, prompts: HashMap::new(), opened: 0, fatigue: FatigueMemory::default(), places: Arc::default() }
+        Self { limits, approvals: HashMap::new(), opened: 0, fatigue: FatigueMemory::default(), places: Arc::default() }
     }
 
     /// Sets the folders that a grant below a folder must not cover.
@@ -182,17 +182,17 @@ impl ApprovalDesk {
     pub fn set_limits(&mut self, limits: DeskLimits, life: impl Fn(&OpenApproval) -> SteadySeconds) -> Vec<ApprovalId> {
         self.limits = limits;
         let mut of_callers: HashMap<Caller, Vec<(u64, ApprovalId)>> = HashMap::new();
-        for DeskEntry { prompt, number, .. } in self.prompts.values_mut() {
-            prompt.until = prompt.until.min(prompt.opened_at + life(prompt));
-            let caller = prompt.asked.caller.clone();
-            of_callers.entry(caller).or_default().push((*number, prompt.id));
+        for DeskEntry { approval, number, .. } in self.approvals.values_mut() {
+            approval.until = approval.until.min(approval.opened_at + life(approval));
+            let caller = approval.asked.caller.clone();
+            of_callers.entry(caller).or_default().push((*number, approval.id));
         }
         let excess = of_callers.into_values().flat_map(|mut open| {
             open.sort_unstable();
             open.into_iter().skip(limits.max_open)
         });
         let excess: Vec<ApprovalId> = excess.map(|(_, id)| id).collect();
-        excess.iter().for_each(|id| drop(self.prompts.remove(id)));
+        excess.iter().for_each(|id| drop(self.approvals.remove(id)));
         excess
     }
 
@@ -214,23 +214,24 @@ impl ApprovalDesk {
         self.fatigue.sweep(now);
         let action = asked.action();
         // A person is told which client asks, so only a client with that name joins.
-        let is_told = |prompt: &OpenApproval| prompt.shown.client == shown.client;
-        let fits =
-            |entry: &DeskEntry| now < entry.prompt.until && entry.is_about(&asked, &action) && is_told(&entry.prompt);
+        let is_told = |approval: &OpenApproval| approval.shown.client == shown.client;
+        let fits = |entry: &DeskEntry| {
+            now < entry.approval.until && entry.is_about(&asked, &action) && is_told(&entry.approval)
+        };
         let own = own
-            .filter(|own| self.prompts.get(*own).is_some_and(|entry| entry.tie != ApprovalCall::Held && fits(entry)));
+            .filter(|own| self.approvals.get(*own).is_some_and(|entry| entry.tie != ApprovalCall::Held && fits(entry)));
         if own.is_none() && self.fatigue.is_denied(&action, now) {
             return Err(ApprovalRefusal::Declined);
         }
         let left = || {
-            let left = self.prompts.values().filter(|entry| entry.is_free(now) && fits(entry));
-            left.min_by_key(|entry| entry.number).map(|entry| entry.prompt.id)
+            let left = self.approvals.values().filter(|entry| entry.is_free(now) && fits(entry));
+            left.min_by_key(|entry| entry.number).map(|entry| entry.approval.id)
         };
         let joined = own.copied().or_else(left);
-        if let Some(entry) = joined.and_then(|id| self.prompts.get_mut(&id)) {
+        if let Some(entry) = joined.and_then(|id| self.approvals.get_mut(&id)) {
             (entry.tie, entry.waits_until) = (ApprovalCall::Held, None);
-            entry.prompt.asked.session = asked.session;
-            return Ok(OpeningResult { id: entry.prompt.id, joined: true });
+            entry.approval.asked.session = asked.session;
+            return Ok(OpeningResult { id: entry.approval.id, joined: true });
         }
         let client = shown.client_name();
         if let Some(until) = self.fatigue.embargo(&asked, &client, now) {
@@ -240,25 +241,26 @@ impl ApprovalDesk {
         if let Some((unanswered, wait)) = self.fatigue.wait(&asked, &client, per_minute, now) {
             return Err(ApprovalRefusal::Unanswered { unanswered, per_minute, retry: Duration::from_secs(wait) });
         }
-        let open = self.prompts.values().filter(|entry| entry.prompt.asked.caller == asked.caller).count();
+        let open = self.approvals.values().filter(|entry| entry.approval.asked.caller == asked.caller).count();
         if open >= max_open {
             return Err(ApprovalRefusal::TooManyOpen { open, max_open, retry: SOME_TIME });
         }
-        if self.prompts.len() >= MAX_PROMPTS
+        if self.approvals.len() >= MAX_APPROVALS
             || !self.fatigue.has_room(&asked, &client)
-            || self.prompts.contains_key(&id)
+            || self.approvals.contains_key(&id)
         {
             return Err(ApprovalRefusal::Full { retry: SOME_TIME });
         }
         self.opened += 1;
-        let prompt = OpenApproval { id, asked, shown, opened_at: now, until: now + life };
-        self.prompts.insert(id, DeskEntry { prompt, tie: ApprovalCall::Held, waits_until: None, number: self.opened });
+        let approval = OpenApproval { id, asked, shown, opened_at: now, until: now + life };
+        self.approvals
+            .insert(id, DeskEntry { approval, tie: ApprovalCall::Held, waits_until: None, number: self.opened });
         Ok(OpeningResult { id, joined: false })
     }
 
     /// Notes when the call that waits for an approval gives up.
     pub fn waits_until(&mut self, id: &ApprovalId, until: SteadySeconds) {
-        if let Some(entry) = self.prompts.get_mut(id) {
+        if let Some(entry) = self.approvals.get_mut(id) {
             entry.waits_until = Some(until);
         }
     }
@@ -266,7 +268,7 @@ impl ApprovalDesk {
     /// Returns whether the agent of an open approval still waits. An agent whose client was asked
     /// in the answer of its call counts as waiting.
     pub fn agent_wait(&self, id: &ApprovalId, now: SteadySeconds) -> AgentWait {
-        match self.prompts.get(id) {
+        match self.approvals.get(id) {
             Some(DeskEntry { tie: ApprovalCall::Held, waits_until, .. }) => {
                 AgentWait::Waits { left: waits_until.map(|until| until.saturating_sub(now)) }
             }
@@ -277,7 +279,7 @@ impl ApprovalDesk {
 
     /// Notes that no call waits for the approval any more. The approval stays open.
     pub fn leave(&mut self, id: &ApprovalId) {
-        if let Some(entry) = self.prompts.get_mut(id) {
+        if let Some(entry) = self.approvals.get_mut(id) {
             entry.tie = ApprovalCall::Free;
         }
     }
@@ -285,7 +287,7 @@ impl ApprovalDesk {
     /// Notes that the call ended with an answer that asks its client, and reserves the approval for
     /// that client for a minute. `now` is the time since 1970.
     pub fn carry(&mut self, id: &ApprovalId, now: Duration) {
-        if let Some(entry) = self.prompts.get_mut(id) {
+        if let Some(entry) = self.approvals.get_mut(id) {
             entry.tie = ApprovalCall::Carried { until: now.as_secs() + CARRIED, asked_at: now };
         }
     }
@@ -293,7 +295,7 @@ impl ApprovalDesk {
     /// Returns the time since 1970 at which the client was asked in the answer of its call; `None`
     /// if it has come back since or was not asked so.
     pub fn asked_at(&self, id: &ApprovalId) -> Option<Duration> {
-        match self.prompts.get(id)?.tie {
+        match self.approvals.get(id)?.tie {
             ApprovalCall::Carried { asked_at, .. } => Some(asked_at),
             ApprovalCall::Free | ApprovalCall::Held => None,
         }
@@ -302,9 +304,9 @@ impl ApprovalDesk {
     /// Extends an approval to `life` seconds from its opening, if that is longer, for people who
     /// take longer than the client. Returns the approval.
     pub fn extend(&mut self, id: &ApprovalId, life: SteadySeconds) -> Option<&OpenApproval> {
-        let prompt = &mut self.prompts.get_mut(id)?.prompt;
-        prompt.until = prompt.until.max(prompt.opened_at + life);
-        Some(prompt)
+        let approval = &mut self.approvals.get_mut(id)?.approval;
+        approval.until = approval.until.max(approval.opened_at + life);
+        Some(approval)
     }
 
     /// Applies a person's answer from a channel with this evidence, and closes the approval. A yes
@@ -334,25 +336,25 @@ impl ApprovalDesk {
             self.fatigue.undo_denial(id);
             return Ok(Some(ApprovalGrant::new(once_grant(asked, evidence, by, now, grant_id))));
         }
-        let entry = self.prompts.get(id).filter(|entry| now < entry.prompt.until).ok_or(AnswerError::Unknown)?;
+        let entry = self.approvals.get(id).filter(|entry| now < entry.approval.until).ok_or(AnswerError::Unknown)?;
         if let Some(lifetime) = answer.lifetime() {
-            check_answer(&entry.prompt.asked, lifetime, evidence, now)?;
+            check_answer(&entry.approval.asked, lifetime, evidence, now)?;
         }
         let below = match &answer {
             PersonAnswer::AllowBelow(base) => {
-                Some(FolderScope::of(&entry.prompt.asked, &entry.prompt.shown, base, &self.places)?)
+                Some(FolderScope::of(&entry.approval.asked, &entry.approval.shown, base, &self.places)?)
             }
             PersonAnswer::Allow(_) | PersonAnswer::Deny | PersonAnswer::Decline | PersonAnswer::Dismiss => None,
         };
-        let Some(DeskEntry { prompt, tie, number, .. }) = self.prompts.remove(id) else {
+        let Some(DeskEntry { approval, tie, number, .. }) = self.approvals.remove(id) else {
             return Err(AnswerError::Unknown);
         };
         match (answer.lifetime(), answer) {
             (Some(lifetime), _) => {
-                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
-                let usual = || GrantArguments::of(lifetime, evidence, prompt.asked.destructive);
+                self.fatigue.answered(&approval.asked, &approval.shown.client_name(), now);
+                let usual = || GrantArguments::of(lifetime, evidence, approval.asked.destructive);
                 let arguments = below.map_or_else(usual, |below| GrantArguments::Below(Arc::new(below)));
-                let (asked, by) = (prompt.asked, Arc::from(by));
+                let (asked, by) = (approval.asked, Arc::from(by));
                 let row = GrantRow {
                     id: grant_id,
                     asked,
@@ -368,10 +370,10 @@ impl ApprovalDesk {
                 return Ok(Some(if is_for_call { ApprovalGrant::for_call(row, *id) } else { ApprovalGrant::new(row) }));
             }
             (None, PersonAnswer::Deny) => {
-                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
-                self.fatigue.denied(&prompt, by, evidence, now);
+                self.fatigue.answered(&approval.asked, &approval.shown.client_name(), now);
+                self.fatigue.denied(&approval, by, evidence, now);
             }
-            (None, _) => self.fatigue.strike(&prompt, now, number, self.opened),
+            (None, _) => self.fatigue.strike(&approval, now, number, self.opened),
         }
         Ok(None)
     }
@@ -385,12 +387,12 @@ impl ApprovalDesk {
     /// oldest first.
     pub fn expire(&mut self, now: SteadySeconds) -> Vec<ApprovalId> {
         self.fatigue.sweep(now);
-        let over = self.prompts.values().filter(|entry| now >= entry.prompt.until);
-        let mut over: Vec<(u64, ApprovalId)> = over.map(|entry| (entry.number, entry.prompt.id)).collect();
+        let over = self.approvals.values().filter(|entry| now >= entry.approval.until);
+        let mut over: Vec<(u64, ApprovalId)> = over.map(|entry| (entry.number, entry.approval.id)).collect();
         over.sort_unstable();
         for (number, id) in &over {
-            if let Some(DeskEntry { prompt, .. }) = self.prompts.remove(id) {
-                self.fatigue.strike(&prompt, now, *number, self.opened);
+            if let Some(DeskEntry { approval, .. }) = self.approvals.remove(id) {
+                self.fatigue.strike(&approval, now, *number, self.opened);
             }
         }
         over.into_iter().map(|(_, id)| id).collect()
@@ -402,16 +404,16 @@ impl ApprovalDesk {
         if grant.is_once() {
             return Vec::new();
         }
-        let covers = |prompt: &OpenApproval| {
-            grant.covers_call(&prompt.asked, arguments_of(&prompt.asked, &prompt.shown).as_ref(), &self.places)
+        let covers = |approval: &OpenApproval| {
+            grant.covers_call(&approval.asked, arguments_of(&approval.asked, &approval.shown).as_ref(), &self.places)
         };
-        let is_answered = |prompt: &OpenApproval| now < prompt.until && covers(prompt);
-        let answered = self.prompts.values().filter(|entry| is_answered(&entry.prompt));
-        let mut answered: Vec<(u64, ApprovalId)> = answered.map(|entry| (entry.number, entry.prompt.id)).collect();
+        let is_answered = |approval: &OpenApproval| now < approval.until && covers(approval);
+        let answered = self.approvals.values().filter(|entry| is_answered(&entry.approval));
+        let mut answered: Vec<(u64, ApprovalId)> = answered.map(|entry| (entry.number, entry.approval.id)).collect();
         answered.sort_unstable();
         for (_, id) in &answered {
-            if let Some(DeskEntry { prompt, .. }) = self.prompts.remove(id) {
-                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
+            if let Some(DeskEntry { approval, .. }) = self.approvals.remove(id) {
+                self.fatigue.answered(&approval.asked, &approval.shown.client_name(), now);
             }
         }
         answered.into_iter().map(|(_, id)| id).collect()
@@ -419,9 +421,9 @@ impl ApprovalDesk {
 
     /// Closes the approvals about changed items, without a strike. Returns them.
     pub fn supersede(&mut self, changed: impl Fn(&OpenApproval) -> bool) -> Vec<ApprovalId> {
-        let gone: Vec<ApprovalId> = self.prompts().filter(|prompt| changed(prompt)).map(|p| p.id).collect();
+        let gone: Vec<ApprovalId> = self.open_approvals().filter(|approval| changed(approval)).map(|p| p.id).collect();
         for id in &gone {
-            self.prompts.remove(id);
+            self.approvals.remove(id);
         }
         gone
     }
@@ -429,9 +431,9 @@ impl ApprovalDesk {
     /// Detaches the approvals of an ended session: they can still be answered, but not for that
     /// session.
     pub fn session_ended(&mut self, session: u64) {
-        let prompts = self.prompts.values_mut().map(|entry| &mut entry.prompt);
-        for prompt in prompts.filter(|prompt| prompt.asked.session == Some(session)) {
-            prompt.asked.session = None;
+        let approvals = self.approvals.values_mut().map(|entry| &mut entry.approval);
+        for approval in approvals.filter(|approval| approval.asked.session == Some(session)) {
+            approval.asked.session = None;
         }
     }
 
@@ -449,7 +451,7 @@ impl ApprovalDesk {
 
     /// Returns an open approval.
     pub fn get(&self, id: &ApprovalId) -> Option<&OpenApproval> {
-        self.prompts.get(id).map(|entry| &entry.prompt)
+        self.approvals.get(id).map(|entry| &entry.approval)
     }
 
     /// Returns the number of denials that still refuse their action.
@@ -458,14 +460,14 @@ impl ApprovalDesk {
     }
 
     /// Returns all open approvals, in no order.
-    pub fn prompts(&self) -> impl Iterator<Item = &OpenApproval> {
-        self.prompts.values().map(|entry| &entry.prompt)
+    pub fn open_approvals(&self) -> impl Iterator<Item = &OpenApproval> {
+        self.approvals.values().map(|entry| &entry.approval)
     }
 
     /// Whether a call waits for the approval.
     #[cfg(test)]
     pub(super) fn is_held(&self, id: &ApprovalId) -> bool {
-        self.prompts.get(id).is_some_and(|entry| entry.tie == ApprovalCall::Held)
+        self.approvals.get(id).is_some_and(|entry| entry.tie == ApprovalCall::Held)
     }
 
     #[cfg(test)]

@@ -209,12 +209,12 @@ impl FatigueMemory {
     }
 
     /// Remembers a person's denial.
-    pub(super) fn denied(&mut self, prompt: &OpenApproval, by: &str, evidence: ApprovalEvidence, now: SteadySeconds) {
-        let asked = &prompt.asked;
+    pub(super) fn denied(&mut self, approval: &OpenApproval, by: &str, evidence: ApprovalEvidence, now: SteadySeconds) {
+        let asked = &approval.asked;
         let block = CallBlock {
-            id: prompt.id,
+            id: approval.id,
             caller: asked.caller.clone(),
-            client: prompt.shown.client.as_ref().map(|client| Arc::clone(&client.name)),
+            client: approval.shown.client.as_ref().map(|client| Arc::clone(&client.name)),
             item: Arc::clone(&asked.item),
             until: now + DENIED,
             denial: Some(Denial { asked: asked.clone(), by: Arc::from(by), evidence, at: now }),
@@ -244,9 +244,9 @@ impl FatigueMemory {
 
     /// Counts a strike: the approval with this `number` ended without an answer. `newest` is the
     /// number of the approval that was opened last.
-    pub(super) fn strike(&mut self, prompt: &OpenApproval, now: SteadySeconds, number: u64, newest: u64) {
-        let asked = &prompt.asked;
-        let holder = self.counted(asked, &prompt.shown.client_name());
+    pub(super) fn strike(&mut self, approval: &OpenApproval, now: SteadySeconds, number: u64, newest: u64) {
+        let asked = &approval.asked;
+        let holder = self.counted(asked, &approval.shown.client_name());
         let items = self.strikes.entry(holder.clone()).or_default();
         let strikes = items.entry(Arc::clone(&asked.item)).or_default();
         if now >= strikes.until.max(strikes.last) + FORGIVEN {
@@ -257,10 +257,10 @@ impl FatigueMemory {
             return;
         }
         // Opened beside the approval of the last strike: both were overlooked at once.
-        if number <= strikes.newest && prompt.opened_at.abs_diff(strikes.opened_at) <= TOGETHER {
+        if number <= strikes.newest && approval.opened_at.abs_diff(strikes.opened_at) <= TOGETHER {
             return;
         }
-        (strikes.opened_at, strikes.newest) = (prompt.opened_at, newest);
+        (strikes.opened_at, strikes.newest) = (approval.opened_at, newest);
         strikes.in_row += 1;
         if strikes.in_row >= STRIKES {
             let length = EMBARGOES.get(strikes.embargoes).or(EMBARGOES.last()).copied().unwrap_or(FORGIVEN);

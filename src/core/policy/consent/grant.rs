@@ -26,7 +26,7 @@ use super::below::{FolderScope, OutlinedArguments, ReservedFolders};
 use super::{ApprovalId, ApprovalSubject, SteadySeconds};
 use crate::policy::caller::Caller;
 use crate::policy::evidence::ApprovalEvidence;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Life of an unused once-grant, in seconds. After a day its call is long forgotten.
 pub const ONCE_LIFE: SteadySeconds = 24 * 3600;
@@ -132,7 +132,7 @@ pub struct ApprovalGrant {
     /// Whether a record on disk says that the grant was used.
     recorded: AtomicBool,
     /// The answered approval, if its call was waiting then.
-    prompt: Option<ApprovalId>,
+    approval: Option<ApprovalId>,
     /// True while that call waits; no other call can claim the grant.
     reserved: AtomicBool,
 }
@@ -146,7 +146,7 @@ impl ApprovalGrant {
             claimed: AtomicBool::new(false),
             consumed: AtomicBool::new(false),
             recorded: AtomicBool::new(row.uses > 0),
-            prompt: None,
+            approval: None,
             reserved: AtomicBool::new(false),
             row,
         }
@@ -154,8 +154,8 @@ impl ApprovalGrant {
 
     /// Makes a grant that is reserved for the call that waits for `prompt`, until
     /// [`Self::release`].
-    pub(super) fn for_call(row: GrantRow, prompt: ApprovalId) -> Self {
-        Self { prompt: Some(prompt), reserved: AtomicBool::new(true), ..Self::new(row) }
+    pub(super) fn for_call(row: GrantRow, approval: ApprovalId) -> Self {
+        Self { approval: Some(approval), reserved: AtomicBool::new(true), ..Self::new(row) }
     }
 
     /// Whether the grant is reserved for a waiting call.
@@ -169,8 +169,8 @@ impl ApprovalGrant {
     }
 
     /// Whether the grant answers this approval.
-    fn is_of(&self, prompt: Option<&ApprovalId>) -> bool {
-        prompt.is_some() && self.prompt.as_ref() == prompt
+    fn is_of(&self, approval: Option<&ApprovalId>) -> bool {
+        approval.is_some() && self.approval.as_ref() == approval
     }
 
     pub fn id(&self) -> &Arc<str> {

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::view::{ArgumentView, ViewColours};
-use crate::mcp::annotations::StatedHints;
 use crate::mcp::client_name::ClientName;
+use crate::mcp::definition::annotations::StatedHints;
 use crate::wire::foreign::oddities::TextOddities;
-use crate::wire::layout::lay_out;
-use crate::wire::raw::RawJson;
+use crate::wire::json::layout::lay_out;
+use crate::wire::json::raw::RawJson;
 
 /// Most bytes of arguments that are kept whole, as JSON. Of longer arguments only the beginning of
 /// their view is kept.

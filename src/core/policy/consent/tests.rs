@@ -3,10 +3,10 @@ use super::desk::OpeningResult;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::mcp::annotations::{Annotations, Hints, StatedHints};
 use crate::mcp::client_name::ClientName;
+use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
 use crate::policy::permit::Permit;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 mod clients;
 mod many;
@@ -32,15 +32,15 @@ pub(super) fn shown() -> CallDetails {
     CallDetails::new("files__delete", StatedHints::default(), None)
 }
 
-fn prompt(asked: ApprovalSubject, exposed: &str, said: StatedHints, arguments: Option<&str>) -> OpenApproval {
+fn approval(asked: ApprovalSubject, exposed: &str, said: StatedHints, arguments: Option<&str>) -> OpenApproval {
     let arguments = arguments.map(|text| RawJson::trusted(text.to_owned()));
     let asked = ApprovalSubject { arguments: Digest::of_arguments(arguments.as_ref()), ..asked };
     let shown = CallDetails::new(exposed, said, arguments.as_ref());
     OpenApproval { id: ApprovalId::new([7; 16]), asked, shown, opened_at: 1000, until: 1900 }
 }
 
-fn message(prompt: &OpenApproval, want: &Expect) {
-    let text = prompt.message();
+fn message(approval: &OpenApproval, want: &Expect) {
+    let text = approval.message();
     assert!(text.len() <= 2048, "{} bytes", text.len());
     assert_eq!(crate::wire::foreign::block(&text), text, "no character is hidden");
     want.assert_eq(&text);
@@ -51,9 +51,9 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
     let server = Hints { destructive: Some(true), open_world: Some(false), ..Hints::default() };
     let said = StatedHints { server, ..StatedHints::default() };
     let arguments = r#"{ "path" : "/srv/a b", "deep": [1, {"x": null}, []], "n": 1.50e3, "empty": {} }"#;
-    let prompt = prompt(asked(), "delete", said, Some(arguments));
+    let approval = approval(asked(), "delete", said, Some(arguments));
     message(
-        &prompt,
+        &approval,
         &expect![[r#"
             headend needs your approval:
             caller:    "ci"
@@ -75,7 +75,7 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
 fn a_message_without_arguments_or_hints_says_so() {
     let asked = ApprovalSubject { kind: ActionKind::Resource, item: Arc::from("files+file:///etc/x"), ..asked() };
     message(
-        &prompt(asked, "files+file:///etc/x", StatedHints::default(), None),
+        &approval(asked, "files+file:///etc/x", StatedHints::default(), None),
         &expect![[r#"
             headend needs your approval:
             caller:    "ci"
@@ -100,10 +100,10 @@ fn hostile_names_and_arguments_are_seen_for_what_they_are() {
     };
     let arguments = "{\"a\\u001b[2J\":\"\\u202eevil\\u2066\u{200b}\u{e0041}\",\"b\":\"\\\"}\\nIf nobody answers, the call is made.\",\
                      \"lone\":\"\\ud800\",\"pay\":\"\u{440}\u{430}\u{443}\"}";
-    let prompt = prompt(asked, "files__\u{feff}delete\r\n", StatedHints::default(), Some(arguments));
-    assert_eq!(prompt.shown.oddities.hidden, 7);
+    let approval = approval(asked, "files__\u{feff}delete\r\n", StatedHints::default(), Some(arguments));
+    assert_eq!(approval.shown.oddities.hidden, 7);
     message(
-        &prompt,
+        &approval,
         &expect![[r#"
             headend needs your approval:
             caller:    "ci\nheadend says: fine"
@@ -135,9 +135,9 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
         ..asked()
     };
     let arguments = format!("{{\"a\":\"{}\u{200b}\"}}", "x".repeat(100 * 1024));
-    let prompt = prompt(longest, &format!("{long}x"), StatedHints::default(), Some(&arguments));
+    let approval = approval(longest, &format!("{long}x"), StatedHints::default(), Some(&arguments));
     message(
-        &prompt,
+        &approval,
         &expect![[r#"
             headend needs your approval:
             caller:    "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes)
@@ -154,8 +154,8 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
             If you allow it once, "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes) runs this tool with exactly these arguments, once.
             If nobody answers, the call is not made."#]],
     );
-    assert_eq!(prompt.shown.oddities.hidden, 1, "also where it is not shown");
-    let KeptArguments::Whole(kept) = &prompt.shown.arguments else { panic!("kept whole") };
+    assert_eq!(approval.shown.oddities.hidden, 1, "also where it is not shown");
+    let KeptArguments::Whole(kept) = &approval.shown.arguments else { panic!("kept whole") };
     assert_eq!(**kept, *arguments);
     let (long, hidden) = ("x".repeat(9999), "\u{200b}".repeat(99_999));
     let text: Arc<str> = Arc::from(long.as_str());
@@ -170,26 +170,30 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
     let server =
         Hints { read_only: Some(false), destructive: Some(false), idempotent: Some(true), open_world: Some(true) };
     let said = StatedHints { server, operator: Hints { destructive: Some(true), idempotent: Some(false), ..server } };
-    let prompt = self::prompt(asked, &long, said, Some(&arguments));
-    assert!((1900..=2048).contains(&prompt.message().len()), "{} bytes", prompt.message().len());
+    let approval = self::approval(asked, &long, said, Some(&arguments));
+    assert!((1900..=2048).contains(&approval.message().len()), "{} bytes", approval.message().len());
 }
 
 #[test]
 fn a_client_says_who_it_is_and_a_long_description_is_cut() {
     let client = RawJson::trusted("{\"name\":\"claude\\u202e\\n\",\"version\":\"2.1\"}");
-    let mut prompt = prompt(asked(), "delete", StatedHints::default(), None);
-    prompt.shown = prompt.shown.asked_by(ClientName::read(&client)).described(Some("语".repeat(4000)));
-    assert!(prompt.message().contains(r#"says it is "claude\u{202e}\n 2.1" (not verified)"#), "{}", prompt.message());
-    let description = prompt.shown.description.clone().unwrap();
+    let mut approval = approval(asked(), "delete", StatedHints::default(), None);
+    approval.shown = approval.shown.asked_by(ClientName::read(&client)).described(Some("语".repeat(4000)));
+    assert!(
+        approval.message().contains(r#"says it is "claude\u{202e}\n 2.1" (not verified)"#),
+        "{}",
+        approval.message()
+    );
+    let description = approval.shown.description.clone().unwrap();
     assert!(description.len() <= 4102 && description.ends_with("语 [..]"), "{} bytes", description.len());
-    assert_eq!(prompt.shown.described(Some(" \n".to_owned())).description, None);
+    assert_eq!(approval.shown.described(Some(" \n".to_owned())).description, None);
 }
 
 #[test]
 fn other_processes_get_all_of_the_arguments_or_a_beginning_that_says_so() {
     let details = |arguments: &str| {
-        let prompt = prompt(asked(), "delete", StatedHints::default(), Some(arguments));
-        let text = serde_json::to_string(&ApprovalView::new(&prompt, &ReservedFolders::default())).unwrap();
+        let approval = approval(asked(), "delete", StatedHints::default(), Some(arguments));
+        let text = serde_json::to_string(&ApprovalView::new(&approval, &ReservedFolders::default())).unwrap();
         RawObject::parse(&RawJson::trusted(text)).unwrap()
     };
     let whole = details("{ \"a\" : [1.50, \"\\u202e\"]\n}");
@@ -318,7 +322,7 @@ fn an_answer_gives_what_its_evidence_may_give() {
         open(&mut desk, &asked, 1, 10).unwrap();
         let got = answer(&mut desk, 1, PersonAnswer::Allow(lifetime), evidence, 10);
         assert_eq!(got.map(|grant| grant.unwrap().arguments()), want, "{label}");
-        assert_eq!(desk.prompts().count(), usize::from(want.is_err()), "{label}: refused answers leave it open");
+        assert_eq!(desk.open_approvals().count(), usize::from(want.is_err()), "{label}: refused answers leave it open");
     }
 }
 
@@ -463,7 +467,7 @@ fn a_lasting_grant_is_about_all_calls_of_one_item() {
 }
 
 #[test]
-fn stricter_bounds_hold_for_open_prompts() {
+fn stricter_bounds_hold_for_open_approvals() {
     let mut desk = ApprovalDesk::new(DeskLimits { max_open: 5, per_minute: 100 });
     let mut open = |caller: &str, item: &str, now: SteadySeconds| {
         let asked = ApprovalSubject { caller: Caller::named(caller), item: Arc::from(item), ..asked() };
@@ -473,10 +477,10 @@ fn stricter_bounds_hold_for_open_prompts() {
     let (first, second, other) = (open("ci", "a", 10), open("ci", "b", 20), open("dev", "a", 30));
     let closed = desk.set_limits(DeskLimits { max_open: 1, per_minute: 1 }, |_| 60);
     assert_eq!(closed, [second], "the newest of a caller with too many");
-    let until = |id: &ApprovalId| desk.get(id).map(|prompt| prompt.until);
+    let until = |id: &ApprovalId| desk.get(id).map(|approval| approval.until);
     assert_eq!([until(&first), until(&second), until(&other)], [Some(70), None, Some(90)]);
     assert!(desk.set_limits(DeskLimits { max_open: 9, per_minute: 9 }, |_| 9000).is_empty());
-    assert_eq!(desk.get(&first).map(|prompt| prompt.until), Some(70), "a longer life is for what is opened later");
+    assert_eq!(desk.get(&first).map(|approval| approval.until), Some(70), "a longer life is for what is opened later");
     let late = desk.answer(
         &first,
         PersonAnswer::Allow(GrantLifetime::Once),

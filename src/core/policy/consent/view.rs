@@ -10,7 +10,7 @@ use crate::wire::foreign::changes::{MAX_LINES, TextChange, by_lines};
 use crate::wire::foreign::marked::MarkedText;
 use crate::wire::foreign::oddities::TextOddities;
 use crate::wire::foreign::{self, LineEnd};
-use crate::wire::tokens::{JsonToken, JsonTokens, TokenKind, unescaped};
+use crate::wire::json::tokens::{JsonToken, JsonTokens, TokenKind, unescaped};
 
 mod binary;
 mod pair;

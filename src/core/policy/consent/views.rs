@@ -9,7 +9,7 @@ use super::view::ArgumentView;
 use super::{AgentWait, CallBlock, GrantRow, OpenApproval, SteadySeconds};
 use crate::policy::{ApprovalEvidence, Caller, Digest, StatedHints};
 use crate::wire::foreign::oddities::TextOddities;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// An open approval. Dates are seconds since 1970; `age`, `left` and `wait-left` are seconds.
 /// A row of a list has no value in the fields from `effect` on.
@@ -101,14 +101,14 @@ impl From<&FolderScope> for OfferView {
 
 impl ApprovalView {
     /// Returns everything about an approval, at no time: see [`Self::at`].
-    pub fn new(prompt: &OpenApproval, places: &ReservedFolders) -> Self {
-        let (asked, shown, message) = (&prompt.asked, &prompt.shown, prompt.message());
+    pub fn new(approval: &OpenApproval, places: &ReservedFolders) -> Self {
+        let (asked, shown, message) = (&approval.asked, &approval.shown, approval.message());
         let (arguments, arguments_beginning) = match &shown.arguments {
             KeptArguments::Whole(json) => (Some(RawJson::shared(json)), None),
             KeptArguments::Beginning(text) => (None, Some(text.to_string())),
         };
         Self {
-            id: prompt.id.to_string(),
+            id: approval.id.to_string(),
             caller: asked.caller.clone(),
             upstream: asked.upstream.to_string(),
             kind: asked.kind.into_str().to_owned(),
@@ -120,13 +120,13 @@ impl ApprovalView {
             message,
             destructive: asked.destructive,
             session: asked.session.is_some(),
-            opened_at: prompt.opened_at,
-            until: prompt.until,
-            effect: Some(prompt.effect()),
-            outcome: Some(prompt.outcome()),
+            opened_at: approval.opened_at,
+            until: approval.until,
+            effect: Some(approval.effect()),
+            outcome: Some(approval.outcome()),
             client: shown.client.as_ref().map(ToString::to_string),
             description: shown.description.clone(),
-            warnings: Some(prompt.warnings()),
+            warnings: Some(approval.warnings()),
             arguments_bytes: Some(shown.arguments_bytes),
             arguments_digest: Some(asked.arguments.short()),
             definition_digest: Some(asked.definition.short()),

@@ -2,16 +2,18 @@ use proptest::prelude::*;
 use strum::VariantArray as _;
 
 use self::any::{any_case, any_rule, any_spec};
-use super::super::problems::PolicyProblems;
 use super::super::tests::{SECOND, TOOL, limit, nobody, rule, spec, strings};
 use super::super::{PolicySpec, RuleSpec};
 use super::*;
-use crate::policy::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
-use crate::wire::raw::RawJson;
+use crate::policy::action::ToolFacts;
+use crate::policy::rules::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
+use crate::policy::rules::problems::PolicyProblems;
+use crate::wire::json::raw::RawJson;
 
 mod any;
 mod claims;
 mod reference;
+mod rights;
 mod unknown;
 
 #[test]
@@ -82,7 +84,7 @@ fn facts_that_do_not_fit_are_denied() {
     }
     let item = policy.item_rules(ActionKind::Tool, "a", "b__x");
     let action = PolicyAction { canonical: "b__x".into(), ..TOOL.clone() };
-    assert!(policy.hidden(&item, Caller::local(), "", TOOL.annotations));
+    assert!(policy.hidden(&item, &RuleSubject::ungrouped(Caller::local(), "", TOOL.annotations)));
     assert_eq!(told(&decide(&policy, &item, &action, &nobody, &limiter, SECOND)), "deny doubt");
 }
 
@@ -162,7 +164,9 @@ fn rules_are_about_servers_only_where_they_say_so() {
         {
             let item = policy.item_rules(kind, "a", "a");
             assert_eq!(
-                policy.forbidding(&item, &Caller::named(caller), "").map(|rule| &**rule),
+                policy
+                    .forbidding(&item, &RuleSubject::ungrouped(&Caller::named(caller), "", ToolFacts::default()))
+                    .map(|rule| &**rule),
                 want,
                 "{kind:?} {caller:?}"
             );
@@ -271,7 +275,7 @@ fn a_denial_by_arguments_leaves_the_item_listed() {
         let policy = compile(&PolicySpec { default, ..spec(vec![present(effect)]) });
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let (found, hidden, _) = measure(&outcome(&policy, &action));
-        let unlisted = policy.hidden(&item, &action.caller, action.profile(), action.facts());
+        let unlisted = policy.hidden(&item, &RuleSubject::of(&action));
         assert_eq!((found, hidden, unlisted), want, "{label}");
     }
 }
@@ -334,7 +338,7 @@ proptest! {
         more.rules.push(RuleSpec { id: "more".to_owned(), effect: RuleEffect::Deny, ..deny });
         let after = outcome(&compile(&more), &action);
         let freedom = |decision: &Decision| match decision {
-            Decision::Deny { .. } => 0,
+            Decision::Deny { .. } | Decision::Scope { .. } => 0,
             Decision::Ask { .. } | Decision::Limit { .. } => 1,
             Decision::Allow(_) => 2,
         };
@@ -346,13 +350,13 @@ proptest! {
         let policy = compile(&spec);
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let hidden = matches!(outcome(&policy, &action), Decision::Deny { hidden: true, .. });
-        prop_assert_eq!(policy.hidden(&item, &action.caller, action.profile(), action.facts()), hidden);
+        prop_assert_eq!(policy.hidden(&item, &RuleSubject::of(&action)), hidden);
     }
 
     #[test]
     fn what_goes_on_is_denied_by_the_same_rules(spec in any_spec(), action in any_case()) {
         let rules = spec.rules.into_iter().filter(|rule| rule.effect == RuleEffect::Deny).collect();
-        let policy = compile(&PolicySpec { default: RuleEffect::Allow, rules, limits: Vec::new() });
+        let policy = compile(&PolicySpec { default: RuleEffect::Allow, rules, scopes: Vec::new(), limits: Vec::new() });
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let again = decide_again(&policy, &item, &action);
         prop_assert_eq!(measure(&again), measure(&outcome(&policy, &action)));
@@ -377,6 +381,7 @@ fn told(decision: &Decision) -> String {
         Decision::Allow(permit) => format!("allow {}", permit.rule()),
         Decision::Ask { rule, .. } => format!("ask {rule}"),
         Decision::Deny { rule, .. } => format!("deny {rule}"),
+        Decision::Scope { rule, scopes } => format!("{rule} of {scopes}"),
         Decision::Limit { limit, retry_after } => format!("limit {limit} {retry_after:?}"),
     }
 }
@@ -387,6 +392,6 @@ fn measure(decision: &Decision) -> (RuleEffect, bool, Option<ApprovalEvidence>) 
         Decision::Allow(_) => (RuleEffect::Allow, false, None),
         Decision::Ask { need, .. } => (RuleEffect::Ask, false, Some(*need)),
         Decision::Deny { hidden, .. } => (RuleEffect::Deny, *hidden, None),
-        Decision::Limit { .. } => panic!("there are no limits"),
+        Decision::Scope { .. } | Decision::Limit { .. } => panic!("there are no scopes and limits"),
     }
 }

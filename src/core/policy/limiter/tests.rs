@@ -48,7 +48,7 @@ fn a_call_that_is_refused_before_it_is_sent_gives_back_what_it_took_and_no_more(
             if is_durable { Limiter::durable(&policy, &HashMap::new(), SECOND) } else { Limiter::new(&policy) };
         let take = |now| match decide(&policy, &item, &TOOL, &nobody, &limiter, now) {
             Decision::Allow(permit) => Some(permit),
-            Decision::Deny { .. } | Decision::Ask { .. } | Decision::Limit { .. } => None,
+            Decision::Deny { .. } | Decision::Scope { .. } | Decision::Ask { .. } | Decision::Limit { .. } => None,
         };
         let mut permits: Vec<Permit> = (0..3).filter_map(|_| take(SECOND)).collect();
         assert!(permits.len() == 3 && take(SECOND).is_none());
@@ -375,6 +375,6 @@ fn allowed(
     match decide(policy, &item, action, &nobody, limiter, now) {
         Decision::Allow(permit) => Ok(permit),
         Decision::Limit { limit, retry_after } => Err((limit.as_ref().to_owned(), retry_after)),
-        other @ (Decision::Deny { .. } | Decision::Ask { .. }) => panic!("{other:?}"),
+        other @ (Decision::Deny { .. } | Decision::Scope { .. } | Decision::Ask { .. }) => panic!("{other:?}"),
     }
 }

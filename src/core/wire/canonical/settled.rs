@@ -1,7 +1,7 @@
 //! Recognises texts that are canonical already, as the arguments of most calls are, so that nothing
 //! is written for them.
 
-use crate::wire::grammar::{DEEPEST, TokenRange, TokenVisitor, walk};
+use crate::wire::json::grammar::{DEEPEST, TokenRange, TokenVisitor, walk};
 
 /// The length in bytes up to which an integer literal is known to be canonical without parsing it.
 const SHORT_NUMBER: usize = 15;
@@ -87,8 +87,8 @@ impl TokenVisitor for CanonicalCheck<'_> {
 mod tests {
     use super::*;
     use crate::wire::canonical::rewrite;
-    use crate::wire::grammar::tests::json;
-    use crate::wire::raw::RawJson;
+    use crate::wire::json::grammar::tests::json;
+    use crate::wire::json::raw::RawJson;
     use proptest::prelude::*;
 
     #[test]

@@ -8,7 +8,7 @@ use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 use unicode_security::mixed_script::AugmentedScriptSet;
 
 use super::{count_hidden, quoted};
-use crate::wire::tokens::visit_strings;
+use crate::wire::json::tokens::visit_strings;
 
 /// The limit of words that are listed; further ones are counted.
 const MAX_WORDS: usize = 3;

@@ -10,8 +10,9 @@ use memchr::memmem;
 use serde_json::value::RawValue;
 
 use super::error::HeaderError;
-use crate::wire::raw::{self, has_duplicates};
-use crate::wire::tokens::{has_escaped_ascii, unescaped};
+use crate::wire::json::raw;
+use crate::wire::json::raw::has_duplicates;
+use crate::wire::json::tokens::{has_escaped_ascii, unescaped};
 
 const KEYWORD: &str = "x-mcp-header";
 

@@ -3,7 +3,7 @@
 //!
 //! It follows a wall clock that is ahead. When the wall clock is set back, it continues from where
 //! it was at the rate of the machine's own time. The store carries it over restarts and to other
-//! processes (`store/sqlite/meta`).
+//! processes (`store/sqlite/tables/meta`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

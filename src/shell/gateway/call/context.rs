@@ -9,20 +9,20 @@ use crate::catalog::merge::CatalogEntry;
 use crate::engine::call::CallProgress;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::fault::ProtocolFault;
-use crate::engine::state::{StatePayload, StateScope};
+use crate::engine::sealed::state::{StatePayload, StateScope};
 use crate::gateway::answer::{CallLabels, RequestAnswer};
 use crate::gateway::call::event::ClientEvent;
 use crate::gateway::decision::prepared::InputContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::CatalogView;
-use crate::mcp::input::{InputError, RequestsByKey, input_required};
+use crate::mcp::asking::input::{InputError, RequestsByKey, input_required};
 use crate::mcp::log::{LogLevel, write_for_client};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{Permit, PolicyAction};
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::lane::LaneRequest;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::encode_notification;
-use crate::wire::raw::RawJson;
 
 /// The part of a call that is the same in all of its states.
 pub(super) struct CallContext {

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use crate::base::clock;
 use crate::engine::fault::ProtocolFault;
-use crate::engine::state::MAX_ROUNDS;
+use crate::engine::sealed::state::MAX_ROUNDS;
 use crate::gateway::call::PermittedCall;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::state::CallState;
-use crate::mcp::elicitation::ElicitationTerms;
-use crate::mcp::input::{InputError, RequestsByKey, decline_all, read_pages};
+use crate::mcp::asking::elicitation::ElicitationTerms;
+use crate::mcp::asking::input::{InputError, RequestsByKey, decline_all, read_pages};
 use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Most declined questions of one call that are logged.
 const MAX_TOLD: u32 = 8;

@@ -18,8 +18,8 @@ use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::Era;
 use crate::policy::{AuditEntry, AuditEvent};
 use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::json::raw::RawJson;
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::RawJson;
 use crate::wire::unreadable::UnreadableBytes;
 
 impl PermittedCall {
@@ -102,7 +102,7 @@ impl PermittedCall {
             FailureReason::UpstreamTimeout => OutcomeLabel::Timeout,
             FailureReason::UpstreamProtocol | FailureReason::ResultTooLarge => OutcomeLabel::Protocol,
             FailureReason::Busy => OutcomeLabel::Busy,
-            FailureReason::Denied => OutcomeLabel::Denied,
+            FailureReason::Denied | FailureReason::InsufficientScope => OutcomeLabel::Denied,
             FailureReason::Limited => OutcomeLabel::Limited,
             FailureReason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
             FailureReason::NeedsLogin => OutcomeLabel::NeedsLogin,
@@ -112,7 +112,7 @@ impl PermittedCall {
         self.end();
         let answer = if failure.reason == FailureReason::UpstreamProtocol {
             // A protocol violation of the server is not a tool's result.
-            RequestAnswer { outcome: Err(failure.error_object(self.context.labels.call)), status: None }
+            RequestAnswer::failed(failure.error_object(self.context.labels.call))
         } else {
             refusal_answer(failure, &self.context.labels, self.context.revision)
         };
@@ -158,7 +158,8 @@ impl CallContext {
     pub(super) fn counted(&self, answer: RequestAnswer) -> RequestAnswer {
         let (budget, caller) = (&self.service.budget, self.access.caller());
         let count = |raw: RawJson| RawJson::trusted(budget.count_rewritten(caller, raw.into_bytes()));
-        RequestAnswer { outcome: answer.outcome.map(count).map_err(count), status: answer.status }
+        let RequestAnswer { outcome, status, scopes } = answer;
+        RequestAnswer { outcome: outcome.map(count).map_err(count), status, scopes }
     }
 
     /// Removes optional members that are `null` from a result, since strict clients refuse them;

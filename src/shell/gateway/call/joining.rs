@@ -3,10 +3,10 @@
 use crate::base::clock;
 use crate::engine::askers::DefinedItem;
 use crate::engine::call::CallDeadline;
+use crate::engine::connection::turns::TurnKind;
 use crate::engine::failure::CallFailure;
 use crate::engine::question::GatheredQuestions;
 use crate::engine::question::park::ParkId;
-use crate::engine::turns::TurnKind;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::turn::SlotHold;
@@ -15,7 +15,7 @@ use crate::upstream::call::exchange::UpstreamExchange;
 use crate::upstream::call::parked::{ParkedExchange, ended};
 use crate::upstream::session::lane::LaneUse;
 use crate::upstream::turns::SharedCallTurn;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// A request, with its slot, that is about to join a parked call.
 pub(super) struct JoiningCall {

@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use crate::gateway::answer::RequestAnswer;
-use crate::mcp::elicitation::bound_message;
-use crate::mcp::input::{InputError, RequestsByKey};
+use crate::mcp::asking::elicitation::bound_message;
+use crate::mcp::asking::input::{InputError, RequestsByKey};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
+use crate::wire::json::raw::{RawJson, RawObject};
+use crate::wire::json::tokens::has_escaped_ascii;
 use crate::wire::message::error_object;
-use crate::wire::raw::{RawJson, RawObject};
-use crate::wire::tokens::has_escaped_ascii;
 
 /// Whether a tool's result says `"isError": true`.
 pub(super) fn is_tool_error(raw: &RawJson) -> bool {
@@ -66,17 +66,14 @@ pub fn translate(
     object.retain(|name| matches!(name, "code" | "message" | "data"));
     object.set("code", RawJson::trusted(outward.to_string()));
     object.set("message", RawJson::string(&message));
-    RequestAnswer { outcome: Err(object.encode()), status: None }
+    RequestAnswer::failed(object.encode())
 }
 
 /// Returns the error that wants pages opened, each checked and marked with its server's name.
 fn url_elicitation_error(message: &str, pages: &RequestsByKey) -> RequestAnswer {
     let pages = RawJson::list(pages.iter().filter_map(|(_, page)| page.params.clone()));
     let data = RawJson::trusted(format!(r#"{{"elicitations":{}}}"#, pages.text()));
-    RequestAnswer {
-        outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, &bound_message(message), Some(&data))),
-        status: None,
-    }
+    RequestAnswer::error(code::URL_ELICITATION_REQUIRED, &bound_message(message), Some(&data))
 }
 
 /// Returns the error of an upstream that needs a client capability which is not relayed.
@@ -97,7 +94,7 @@ fn capability_answer(method: Method, text: &str, data: Option<&RawJson>, revisio
         let result = format!(r#"{{{head}"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
         return RequestAnswer::ok(RawJson::trusted(result));
     }
-    RequestAnswer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
+    RequestAnswer::failed(error_object(code::INTERNAL, text, data))
 }
 
 #[cfg(test)]

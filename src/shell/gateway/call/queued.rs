@@ -15,7 +15,7 @@ use crate::gateway::call::context::CallContext;
 use crate::gateway::call::turn::SlotHold;
 use crate::gateway::decision::gate::DiskGate;
 use crate::upstream::session::handle::CallSlot;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// The way in which a call uses its slot.
 pub(super) enum CallRequest {

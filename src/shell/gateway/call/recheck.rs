@@ -9,7 +9,7 @@ use crate::gateway::decision::gate::DiskGate;
 use crate::policy::consent::below::OutlinedArguments;
 use crate::policy::consent::{ApprovalGrant, ApprovalSubject};
 use crate::policy::{AGAIN_RULE, Decision, PolicyAction, decide_again, is_still_allowed};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 impl CallContext {
     /// Gives back what the permit took from limits, since the call was refused before it was sent.
@@ -50,6 +50,7 @@ impl CallContext {
         }
         let snapshot = self.service.snapshots.load_full();
         let view = snapshot.view(self.action.profile.as_deref());
+        let view = view.filter(|view| view.admits(&self.action.caller, &self.access));
         let same = self.view.item(self.entry).zip(view).and_then(|((then, _), view)| {
             let is_same = |entry: &&CatalogEntry| {
                 entry.list == then.list && entry.canonical == then.canonical && entry.definition_digest == *definition

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use crate::base::clock;
-use crate::engine::ask::unable_answer;
 use crate::engine::call::{CallDeadline, OutgoingCall};
+use crate::engine::connection::ask::unable_answer;
 use crate::engine::fault::ProtocolFault;
 use crate::engine::question::{GatheredQuestions, StreamQuestions};
 use crate::gateway::call::context::CallContext;
@@ -13,7 +13,7 @@ use crate::upstream::call::exchange::UpstreamExchange;
 use crate::upstream::session::handle::CallSlot;
 use crate::upstream::session::lane::LaneUse;
 use crate::upstream::turns::SharedCallTurn;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// A call in flight upstream.
 pub(super) struct RunningCall {

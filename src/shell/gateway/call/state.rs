@@ -8,7 +8,7 @@ use crate::gateway::call::queued::{CallRequest, SlotQueuedCall};
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::sending::SendingCall;
 use crate::gateway::call::turn::SlotHold;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// The state of a call, from its permit to its answer.
 ///

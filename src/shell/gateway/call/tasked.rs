@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use crate::base::clock;
-use crate::engine::task_id::TaskName;
+use crate::engine::sealed::task_id::TaskName;
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::call::context::CallContext;
 use crate::gateway::call::running::RunningCall;
 use crate::gateway::call::state::CallState;
 use crate::gateway::call::{ClientEvent, PermittedCall};
 use crate::gateway::decision::prepared::ClientTaskUse;
+use crate::mcp::asking::input::InputError;
 use crate::mcp::extension::TASKS;
-use crate::mcp::input::InputError;
 use crate::mcp::method::Method;
 use crate::mcp::task::ServerTask;
 use crate::telemetry::metrics::OutcomeLabel;
@@ -19,7 +19,7 @@ use crate::upstream::call::exchange::UpstreamExchange;
 use crate::upstream::call::task::{CallRoute, TaskExchange, TaskRelation, decline_questions};
 use crate::upstream::session::lane::LaneUse;
 use crate::upstream::session::link::UpstreamLink;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 impl PermittedCall {
     /// Sends the call again as one that may become a task, if its server accepts it only as such.

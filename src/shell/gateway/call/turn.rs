@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 
 use crate::config::UpstreamSettings;
 use crate::engine::askers::DefinedItem;
+use crate::engine::connection::turns::TurnKind;
 use crate::engine::failure::CallFailure;
-use crate::engine::turns::TurnKind;
 use crate::upstream::session::handle::CallSlot;
 use crate::upstream::session::lane::{Lane, LaneUse};
 use crate::upstream::turns::SharedCallTurn;

@@ -20,7 +20,7 @@ use crate::policy::{
 };
 use crate::store::directory::StateDir;
 use crate::store::pins::PinRegistry;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The input of a dry run.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::catalog::merge::CatalogEntry;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::route::{RouteError, RoutedRequest, route, shorten};
 use crate::gateway::answer::{RequestAnswer, refusal_answer, unknown_item_answer};
-use crate::gateway::client::ClientContext;
+use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::{CatalogView, Snapshot};
 use crate::mcp::meta::Meta;
@@ -16,7 +16,7 @@ use crate::mcp::method::{ItemList, Method};
 use crate::policy::{ActionKind, ItemRules, PolicyAction};
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::wire::code;
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 /// When a call may come back that was refused since the store kept nothing.
 pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ impl Service {
         params: &RawObject,
         meta: Meta,
     ) -> Result<(FoundItem<'s>, RoutedRequest), RequestAnswer> {
-        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+        let Some(view) = view_of(snapshot, client) else {
             return Err(RequestAnswer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
         };
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());

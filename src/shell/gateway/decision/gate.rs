@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
-use crate::engine::state::StateUse;
+use crate::engine::sealed::state::StateUse;
 use crate::policy::LimitLease;
 use crate::policy::consent::ApprovalGrant;
 use crate::store::approvals::Approvals;

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use crate::engine::call::OutgoingCall;
 use crate::engine::question::park::ParkId;
-use crate::engine::state::StateCarrier;
+use crate::engine::sealed::state::StateCarrier;
 use crate::gateway::answer::CallLabels;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client::quota::QuotaSlot;
 use crate::gateway::client_requests::ClientRequests;
 use crate::gateway::decision::CallContinuation;
 use crate::gateway::decision::found::FoundItem;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::policy::PolicyAction;
 use crate::wire::id::ClientId;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Everything that a call is made of except its permit and its place among running calls.
 pub struct PreparedCall<'s> {

@@ -12,8 +12,8 @@ use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::Method;
-use crate::policy::{ActionKind, ToolFacts};
-use crate::wire::raw::RawObject;
+use crate::policy::{ActionKind, RuleSubject, ToolFacts};
+use crate::wire::json::raw::RawObject;
 
 impl Service {
     /// Refuses a call whose tool may belong to a server that is starting and has never listed its
@@ -46,11 +46,10 @@ fn may_show(snapshot: &Snapshot, client: &ClientContext, spec: &UpstreamSettings
     let canonical = canonical_name(&spec.name, original);
     let rules = snapshot.policy.item_rules(ActionKind::Tool, spec.name.as_str(), &canonical);
     let view = client.profile.as_deref().unwrap_or_default();
+    let subject = RuleSubject::new(&client.caller, client.access.rights(), view, ToolFacts::default());
     let in_profile =
         profile.is_none_or(|profile| profile.upstreams.contains(&spec.name) && admits(&profile.tools, &canonical));
-    in_profile
-        && admits(&spec.tools, original)
-        && !snapshot.policy.hidden(&rules, &client.caller, view, ToolFacts::default())
+    in_profile && admits(&spec.tools, original) && !snapshot.policy.hidden(&rules, &subject)
 }
 
 fn admits(filter: &FilterSettings, name: &str) -> bool {

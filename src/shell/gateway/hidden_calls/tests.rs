@@ -23,7 +23,7 @@ use crate::gateway::snapshot::{CatalogView, Snapshot};
 use crate::gateway::supervisor::{self, SupervisorHandle, SupervisorServices};
 use crate::gateway::turned_away::MAX_NAME;
 use crate::gateway::waiting::client_call::RequestOutcome;
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
@@ -39,7 +39,7 @@ use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
 use crate::upstream::process::mark::OwnerMarks;
 use crate::upstream::spawner::IntakeLimits;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Makes a gateway without upstreams whose catalog has the tools `fx__open` and `fx__hidden`.
 struct Gateway {
@@ -118,7 +118,7 @@ fn gateway() -> Gateway {
     let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
     let mut rule = RuleSpec::new("no", RuleEffect::Deny);
     rule.tools = vec!["fx__hidden".to_owned()];
-    let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], limits: Vec::new() };
+    let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], scopes: Vec::new(), limits: Vec::new() };
     let policy = Arc::new(Policy::build(&spec).unwrap());
     let old = service.snapshots.load_full();
     service.snapshots.store(Arc::new(Snapshot {

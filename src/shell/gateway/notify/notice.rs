@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::policy::consent::ApprovalView;
 use crate::policy::consent::view::ViewColours;
 use crate::wire::foreign;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Approvals that one notice lists; the others are counted.
 pub(super) const LISTED: usize = 20;
@@ -86,7 +86,7 @@ mod tests {
     use crate::policy::consent::{AgentWait, ApprovalId, ApprovalSubject, CallDetails, OpenApproval, ReservedFolders};
     use crate::policy::{ActionKind, ApprovalEvidence, Caller, Digest, StatedHints};
 
-    fn prompt(number: u8, arguments: &str) -> OpenApproval {
+    fn opened(number: u8, arguments: &str) -> OpenApproval {
         let text: Arc<str> = Arc::from("x");
         let digest = Digest::of(b"");
         let asked = ApprovalSubject {
@@ -108,36 +108,36 @@ mod tests {
         OpenApproval { id: ApprovalId::new([number; 16]), asked, shown, opened_at: 40, until: 900 }
     }
 
-    fn read(prompts: &[OpenApproval], arguments: bool, page: Option<&str>) -> Value {
-        let wait = |prompt: &OpenApproval| {
-            if prompt.until > 900 { AgentWait::Waits { left: None } } else { AgentWait::Stopped }
+    fn read(approvals: &[OpenApproval], arguments: bool, page: Option<&str>) -> Value {
+        let wait = |approval: &OpenApproval| {
+            if approval.until > 900 { AgentWait::Waits { left: None } } else { AgentWait::Stopped }
         };
-        let view = |prompt: &OpenApproval| {
-            ApprovalView::new(prompt, &ReservedFolders::default()).at(42).with_wait(wait(prompt))
+        let view = |approval: &OpenApproval| {
+            ApprovalView::new(approval, &ReservedFolders::default()).at(42).with_wait(wait(approval))
         };
-        let listed: Vec<ApprovalView> = prompts.iter().take(LISTED).map(view).collect();
-        let line = notice(&listed, prompts.len() - listed.len(), 30, arguments, page);
+        let listed: Vec<ApprovalView> = approvals.iter().take(LISTED).map(view).collect();
+        let line = notice(&listed, approvals.len() - listed.len(), 30, arguments, page);
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
         serde_json::from_slice(&line).unwrap()
     }
 
     #[test]
     fn a_notice_has_the_facts_with_foreign_text_spelled_out() {
-        let told = read(&[prompt(1, r#"{"a":"\u202eb","c":[1]}"#)], false, Some("http://127.0.0.1:1"));
+        let told = read(&[opened(1, r#"{"a":"\u202eb","c":[1]}"#)], false, Some("http://127.0.0.1:1"));
         let page = format!("http://127.0.0.1:1/approvals/{}", ApprovalId::new([1; 16]));
         let approval = json!({"caller": "x", "item": r"x__\u{202e}y", "effect": "the server says nothing",
             "client": r"ed\u{1b}[2J", "age": 2, "waits": false, "after-a-yes": ADVICE, "page": page});
         assert_eq!(told, json!({"open": 30, "more": 0, "page": "http://127.0.0.1:1", "approvals": [approval]}));
-        let bare = read(&[prompt(1, "{}")], false, None);
+        let bare = read(&[opened(1, "{}")], false, None);
         assert_eq!((bare.get("page"), bare["approvals"][0].get("page")), (None, None));
-        let waiting = read(&[OpenApproval { until: 901, ..prompt(1, "{}") }], false, None);
+        let waiting = read(&[OpenApproval { until: 901, ..opened(1, "{}") }], false, None);
         let waiting = &waiting["approvals"][0];
         assert_eq!((&waiting["waits"], waiting.get("after-a-yes")), (&json!(true), None));
     }
 
     #[test]
     fn arguments_are_told_exactly_or_by_their_beginning() {
-        let arguments = |json: &str| read(&[prompt(1, json)], true, None)["approvals"][0].clone();
+        let arguments = |json: &str| read(&[opened(1, json)], true, None)["approvals"][0].clone();
         assert_eq!(arguments(r#"{"a":"\u202eb","c":[1]}"#)["arguments"], json!({"a": "\u{202e}b", "c": [1]}));
         for length in [5000, 300_000] {
             let long = arguments(&format!(r#"{{"a":"b\u202e{}"}}"#, "é".repeat(length)));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn of_many_approvals_twenty_are_listed() {
-        let all: Vec<OpenApproval> = (0..30).map(|number| prompt(number, "{}")).collect();
+        let all: Vec<OpenApproval> = (0..30).map(|number| opened(number, "{}")).collect();
         let told = read(&all, true, None);
         assert_eq!((told["approvals"].as_array().map(Vec::len), &told["more"]), (Some(20), &json!(10)));
         let test: Value = serde_json::from_slice(&test_notice(None)).unwrap();

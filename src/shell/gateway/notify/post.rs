@@ -177,7 +177,7 @@ mod tests {
     use crate::base::slots::SlotPool;
     use crate::base::task_group::TaskGroup;
     use crate::config::ProxySettings;
-    use crate::config::secret::Secret;
+    use crate::config::source::secret::Secret;
 
     #[test]
     fn a_name_is_as_good_as_the_worst_of_its_addresses() {

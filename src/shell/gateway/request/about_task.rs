@@ -7,22 +7,22 @@ use std::time::Instant;
 use crate::base::clock;
 use crate::engine::askers::CallOrigin;
 use crate::engine::call::OutgoingCall;
-use crate::engine::task_id::TaskName;
+use crate::engine::sealed::task_id::TaskName;
 use crate::gateway::answer::{RequestAnswer, refusal_answer};
-use crate::gateway::client::ClientContext;
 use crate::gateway::client::quota::QuotaKind;
+use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::decision::found::FoundItem;
 use crate::gateway::decision::prepared::{ClientTaskUse, InputContext, PreparedCall};
 use crate::gateway::decision::{CallContinuation, RecordedRefusal};
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::RequestOutcome;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::extension::TASKS;
-use crate::mcp::kinds::InputKinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{ItemList, Method};
 use crate::policy::ActionKind;
 use crate::wire::code;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Returns the answer to an id that names no task of this caller. All such ids get the same answer,
 /// so a client cannot learn ids by trying.
@@ -76,7 +76,7 @@ impl Service {
         arrived: Instant,
     ) -> RequestOutcome {
         let snapshot = self.snapshots.load_full();
-        let Some(view) = snapshot.view(client.profile.as_deref()) else { return RequestOutcome::Answer(unknown()) };
+        let Some(view) = view_of(&snapshot, client) else { return RequestOutcome::Answer(unknown()) };
         let at = view.catalog.entries().iter().position(|entry| {
             entry.list == ItemList::Tools
                 && *entry.canonical == *name.item
@@ -89,7 +89,7 @@ impl Service {
         };
         let action = found.action(client, ActionKind::Task, None);
         let labels = self.labels(outgoing.method, arrived);
-        self.withhold(&mut outgoing, &found, client);
+        self.withhold(&mut outgoing, &found, &action);
         let offered = InputKinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {

@@ -10,7 +10,7 @@ use crate::engine::call::OutgoingCall;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::{approval, login};
 use crate::engine::route::{CallResumption, RouteError, RoutedRequest};
-use crate::engine::state::{StatePayload, StateScope, StateUse};
+use crate::engine::sealed::state::{StatePayload, StateScope, StateUse};
 use crate::gateway::answer::{RequestAnswer, method_not_found, no_completions, refusal_answer, unknown_item_answer};
 use crate::gateway::call::PermittedCall;
 use crate::gateway::client::ClientContext;
@@ -23,16 +23,16 @@ use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::waiting::channel::PriorWaits;
 use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
+use crate::mcp::asking::input::{Roots, all_accepted};
+use crate::mcp::asking::kinds::{InputKinds, remove_capabilities};
 use crate::mcp::extension::TASKS;
-use crate::mcp::input::{Roots, all_accepted};
-use crate::mcp::kinds::{InputKinds, remove_capabilities};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::ApprovalId;
 use crate::policy::{ActionKind, DecisionRecord, PolicyAction};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 impl Service {
     /// Counts the call for its caller, finds its item, and decides it.
@@ -64,8 +64,8 @@ impl Service {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
-        if let (Some(prompt), CallContinuation::Anew) = (waits.approval, &prepared.going_on) {
-            prepared.going_on = CallContinuation::Consent { prompt, answer: None };
+        if let (Some(approval), CallContinuation::Anew) = (waits.approval, &prepared.going_on) {
+            prepared.going_on = CallContinuation::Consent { approval, answer: None };
         }
         // Before the decision, so that a call refused for want of a place takes nothing from its
         // limits.
@@ -184,7 +184,7 @@ impl Service {
         self.declare(outgoing, client);
         // Before rules take capabilities away: the gateway's own questions are not the upstream's.
         let own = InputKinds::of(outgoing.capabilities.as_ref());
-        self.withhold(outgoing, found, client);
+        self.withhold(outgoing, found, action);
         let passes_tasks = action.kind == ActionKind::Tool
             && found.snapshot.tasks.get(found.entry.upstream).copied().unwrap_or_default()
             && outgoing.meta.declares(&TASKS);
@@ -219,7 +219,7 @@ impl Service {
 
     /// Removes capabilities that the upstream may not use with this caller: roots unless the
     /// operator passes the client's, sampling and elicitation if a rule denies them.
-    pub(super) fn withhold(&self, outgoing: &mut OutgoingCall, found: &FoundItem<'_>, client: &ClientContext) {
+    pub(super) fn withhold(&self, outgoing: &mut OutgoingCall, found: &FoundItem<'_>, action: &PolicyAction) {
         if outgoing.capabilities.is_none() {
             return;
         }
@@ -228,8 +228,7 @@ impl Service {
             names.push("roots");
         }
         if let Some(input) = found.snapshot.input.get(found.entry.upstream) {
-            let profile = client.profile.as_deref().unwrap_or_default();
-            names.extend(input.denied(&found.snapshot.policy, &client.caller, profile));
+            names.extend(input.denied(&found.snapshot.policy, action));
         }
         if !names.is_empty() {
             outgoing.capabilities =
@@ -264,7 +263,7 @@ impl Service {
             StatePayload::Consent(prompt) => {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
                 let answer = responses.and_then(|responses| responses.get(approval::KEY).cloned());
-                return Ok(CallContinuation::Consent { prompt: ApprovalId::new(prompt), answer });
+                return Ok(CallContinuation::Consent { approval: ApprovalId::new(prompt), answer });
             }
             StatePayload::Login => {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());

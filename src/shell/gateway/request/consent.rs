@@ -31,7 +31,7 @@
 //! (its other answers would wait), by `headend call`, and while the gateway shuts down.
 //!
 //! The console (L2) and the admin socket (L3, root and our own user) answer every approval of the
-//! process. Open approvals are also rows of the table `prompts`, so the command line and a daemon
+//! process. Open approvals are also rows of the table `approvals`, so the command line and a daemon
 //! can answer those of other processes: the answer is a row, and the process that asked judges it.
 //!
 //! Each call has its own approval and its own form; the forms of one client come one after the
@@ -48,7 +48,7 @@ use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::approval::{
     self, AnswerEffect, AnswerTiming, ApprovalQuestionKind, form, held_call_form, judge, page,
 };
-use crate::engine::state::{StatePayload, StateScope};
+use crate::engine::sealed::state::{StatePayload, StateScope};
 use crate::gateway::answer::refusal_answer;
 use crate::gateway::client::quota::QuotaSlot;
 use crate::gateway::decision::found::STORE_WAIT;
@@ -59,17 +59,17 @@ use crate::gateway::waiting::approval::PendingApproval;
 use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, WaitSlots};
 use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
 use crate::gateway::waiting::{AwaitedAct, WaitingCall};
-use crate::mcp::input::{InputRequest, input_required, is_accepted};
+use crate::mcp::asking::input::{InputRequest, input_required, is_accepted};
 use crate::mcp::version::Era;
 use crate::policy::consent::hold::HoldRefusal;
 use crate::policy::consent::{ApprovalId, ApprovalRefusal, ApprovalSubject, CallDetails, PersonAnswer as Agreed};
 use crate::policy::{ApprovalEvidence, AuditEvent, PolicyAction};
 use crate::store::approvals::{ApprovalLife, ApprovalWait};
 use crate::telemetry::metrics::OutcomeLabel;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// How long a modern client may take to come back with an answer: the life of its sealed state.
-const ROUND: Duration = crate::engine::state::LIFE;
+const ROUND: Duration = crate::engine::sealed::state::LIFE;
 
 /// Text for a model whose call waits for a person. It has no id, command or address, since an agent
 /// with a shell could use them.
@@ -124,19 +124,19 @@ impl Service {
         // approval's page.
         let is_form = offered.form && need == ApprovalEvidence::Client;
         let is_unattended = self.held.is_unattended(&request.host());
-        let asked_at = going_on.prompt().and_then(|prompt| self.approvals.asked_at(prompt));
+        let asked_at = going_on.approval().and_then(|approval| self.approvals.asked_at(approval));
         let span = match (is_form && !is_unattended, era) {
             (true, Era::Legacy) => ApprovalLife::Client,
             (true, Era::Modern) => ApprovalLife::Person(ROUND),
             (false, _) => ApprovalLife::Person(Duration::MAX),
         };
-        let seat = match self.approvals.ask_for(asked, shown, span, going_on.prompt(), entry) {
+        let seat = match self.approvals.ask_for(asked, shown, span, going_on.approval(), entry) {
             Ok(seat) => seat,
             Err(why) => return self.unasked(&request, &why),
         };
-        let prompt = seat.prompt();
-        let message = self.approvals.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
-        let url = self.page_of(&prompt).filter(|_| offered.url);
+        let approval = seat.approval();
+        let message = self.approvals.approval(&approval).map(|approval| approval.message()).unwrap_or_default();
+        let url = self.page_of(&approval).filter(|_| offered.url);
         let call = CallToApprove { request, seat, share };
         let (question, kind) = match url {
             _ if is_form => (form(&message, client.tag.is_some()), ApprovalQuestionKind::Form),
@@ -153,14 +153,14 @@ impl Service {
             }
         };
         if era == Era::Legacy {
-            return match OwnQuestion::new(client, question, kind, prompt.to_string()) {
+            return match OwnQuestion::new(client, question, kind, approval.to_string()) {
                 Some(question) if !is_unattended => self.wait_asked(call, ClientChannel::OnStream(question)),
                 question => self.hold_for_approval(call, question),
             };
         }
         let waited = asked_at.map(|at| clock::since_1970().saturating_sub(at));
         let question = ResultQuestion { question, kind, timing: AnswerTiming { waited, is_unattended } };
-        self.ask_by_result(call, &question, going_on.consent_to(&prompt), &action, input.as_deref())
+        self.ask_by_result(call, &question, going_on.consent_to(&approval), &action, input.as_deref())
     }
 
     /// Asks a modern client by the result of its request, or judges the answer that its repeated
@@ -181,7 +181,7 @@ impl Service {
             call.seat.hand_over();
             return self.hold_for_approval(call, None);
         }
-        let carried = StatePayload::Consent(call.seat.prompt().bytes());
+        let carried = StatePayload::Consent(call.seat.approval().bytes());
         let again = self.input_result(action, &call.request, input, carried, (approval::KEY, question));
         match (again, comeback, effect) {
             (None, ..) => self.hold_for_approval(call, None),
@@ -225,7 +225,7 @@ impl Service {
         match self.hold(&call.request) {
             Ok(hold) => self.wait_for_approval(call, ClientChannel::Elsewhere(question), hold),
             Err(HoldRefusal::NoTime | HoldRefusal::Full) => {
-                let refusal = self.awaiting(&call.seat.prompt());
+                let refusal = self.awaiting(&call.seat.approval());
                 self.refuse(&call.request, &refusal, OutcomeLabel::AwaitingApproval)
             }
         }
@@ -296,14 +296,14 @@ impl Service {
 
     /// Returns the refusal of a call whose client cannot be asked. It tells the model to stop and
     /// the client's program where a person can approve; the call can be made again then.
-    pub fn awaiting(&self, prompt: &ApprovalId) -> CallFailure {
+    pub fn awaiting(&self, approval: &ApprovalId) -> CallFailure {
         let failure = CallFailure::new(FailureReason::AwaitingApproval, ExecutionDoubt::No, AWAITING);
-        failure.approval(prompt.to_string(), self.page_of(prompt))
+        failure.approval(approval.to_string(), self.page_of(approval))
     }
 
     /// Returns the URL of the approval's page, if the console is on.
-    fn page_of(&self, prompt: &ApprovalId) -> Option<String> {
-        self.console.get().map(|base| format!("{base}/approvals/{prompt}"))
+    fn page_of(&self, approval: &ApprovalId) -> Option<String> {
+        self.console.get().map(|base| format!("{base}/approvals/{approval}"))
     }
 
     /// Refuses a call for which no approval is opened, with the reason.

@@ -19,7 +19,7 @@ use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::engine::question::approval::{ApprovalQuestionKind, is_declined};
 use crate::engine::question::login::{KEY, page};
-use crate::engine::state::StatePayload;
+use crate::engine::sealed::state::StatePayload;
 use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::decision::CallContinuation;
 use crate::gateway::decision::prepared::PreparedCall;
@@ -28,11 +28,11 @@ use crate::gateway::waiting::AwaitedAct;
 use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitSlots};
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::gateway::waiting::login::PendingLogin;
-use crate::mcp::input::is_accepted;
+use crate::mcp::asking::input::is_accepted;
 use crate::mcp::version::Era;
 use crate::policy::{ActionKind, Caller, Permit, PolicyAction};
 use crate::upstream::session::handle::UpstreamHandle;
-use crate::wire::raw::RawObject;
+use crate::wire::json::raw::RawObject;
 
 impl Service {
     /// Makes a permitted call wait for the login that its upstream needs. Returns `None` if the

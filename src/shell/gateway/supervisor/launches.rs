@@ -7,7 +7,7 @@ use crate::catalog::merge::ItemFilters;
 use crate::catalog::name::UpstreamName;
 use crate::config;
 use crate::config::UpstreamSettings;
-use crate::policy::{ActionKind, Caller, OperatorHints, Policy};
+use crate::policy::{ActionKind, Caller, OperatorHints, Policy, RuleSubject, ToolFacts};
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::lane::Lane;
 use crate::upstream::spawner::Spawner;
@@ -18,7 +18,8 @@ pub(super) fn leave_closed(_: &Arc<UpstreamHandle>, _: &Spawner, _: &Arc<Lane>) 
 /// Names the rule that denies an upstream's launch; without one, being configured allows it.
 pub(super) fn launch_denial(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
     let rules = policy.item_rules(ActionKind::Launch, upstream.as_str(), upstream.as_str());
-    policy.forbidding(&rules, Caller::local(), "").map(|rule| format!("the rule `{rule}` forbids its launch"))
+    let subject = RuleSubject::ungrouped(Caller::local(), "", ToolFacts::default());
+    policy.forbidding(&rules, &subject).map(|rule| format!("the rule `{rule}` forbids its launch"))
 }
 
 /// Compiles the filters of an upstream's lists, and checks its annotations too.

@@ -13,6 +13,8 @@ use crate::upstream::session::handle::UpstreamHandle;
 pub enum SupervisorOrder {
     /// Put a checked configuration in force.
     Apply { config: Box<Config>, reply: oneshot::Sender<Result<ReloadPlan, String>> },
+    /// Count the callers of stored tokens from now on, as if the configuration named one.
+    AdmitStoredCallers { reply: oneshot::Sender<Result<ReloadPlan, String>> },
     /// Start an upstream again in any state, and switch it on if it is off. The reply is its new
     /// handle, or why there is none.
     Restart { name: String, reply: oneshot::Sender<Result<Arc<UpstreamHandle>, String>> },

@@ -112,8 +112,16 @@ impl SnapshotDraft {
             return SnapshotResult { snapshot: None, waiting, judged: self.judged(clock::now().duration_since(now)) };
         }
         let policy = &self.policy;
-        let profiles =
-            profiles.into_iter().map(|(n, c)| (n.clone(), Arc::new(CatalogView::new(&n, c, policy)))).collect();
+        let view = |(name, catalog): (String, Catalog)| {
+            let view = CatalogView::new(&name, catalog, policy);
+            let profile = self.config.profiles.iter().find(|profile| profile.name == name);
+            let view = match profile {
+                Some(profile) => view.limited_to(&profile.callers, &profile.groups),
+                None => view,
+            };
+            (name, Arc::new(view))
+        };
+        let profiles = profiles.into_iter().map(view).collect();
         let snapshot = Snapshot {
             generation: old.generation + 1,
             config: Arc::clone(&self.config),

@@ -8,6 +8,7 @@ use super::Supervisor;
 use super::order::SupervisorOrder;
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
+use crate::config::Config;
 use crate::upstream::session::handle::UpstreamHandle;
 
 impl Supervisor {
@@ -24,8 +25,14 @@ impl Supervisor {
             SupervisorOrder::Apply { config, reply } => {
                 // Upstreams that are switched off stay off across reloads.
                 let off = self.config.off.clone();
-                let outcome = self.enforce(*config, &off);
+                let has_stored_callers = self.config.has_stored_callers;
+                let outcome = self.enforce(Config { has_stored_callers, ..*config }, &off);
                 self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
+                self.answer(reply, outcome);
+            }
+            SupervisorOrder::AdmitStoredCallers { reply } => {
+                let off = self.config.off.clone();
+                let outcome = self.enforce(Config { has_stored_callers: true, ..self.written.clone() }, &off);
                 self.answer(reply, outcome);
             }
             SupervisorOrder::Review { reply } => {

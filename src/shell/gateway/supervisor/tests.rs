@@ -6,11 +6,11 @@ use super::*;
 use crate::base::budget::ByteBudget;
 use crate::config;
 use crate::engine::handshake::{HandshakeAgreement, ServerOffers};
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::store::audit::AuditLog;
 use crate::upstream::actor::context::ActorNews;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Makes a supervisor of lazy upstreams with these names.
 fn supervisor(

@@ -11,7 +11,7 @@ use crate::engine::question::approval::{AnswerEffect, AnswerTiming, ApprovalQues
 use crate::gateway::call::{ClientEvent, access_failure};
 use crate::policy::consent::hold::HoldEnd;
 use crate::policy::consent::{AnswerError, ApprovalEnd};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// Text for a model whose client's yes could not be stored.
 const UNTAKEN: &str = "The approval of this call could not be taken, so it was not made.";
@@ -49,7 +49,7 @@ impl WaitingCall {
                 self.note_wait();
             }
             Err(_) => {
-                let refusal = self.service.awaiting(&approval.prompt);
+                let refusal = self.service.awaiting(&approval.approval);
                 self.outcome = Some(self.refusal(&refusal));
             }
         }
@@ -65,7 +65,7 @@ impl WaitingCall {
             // Another answer came first and counts, or this one does not suffice.
             Err(AnswerError::Unknown) => None,
             Err(why) => {
-                self.service.approvals.unanswered(&approval.prompt);
+                self.service.approvals.unanswered(&approval.approval);
                 // Logged only: reasons name commands and files, which a model must not read.
                 tracing::warn!(why = %why, "an approval did not count");
                 self.outcome = Some(self.refuse(FailureReason::Denied, UNTAKEN));
@@ -77,16 +77,16 @@ impl WaitingCall {
     /// Returns the outcome of a call whose approval did not come in time. The approval stays open
     /// if the person acts elsewhere, and is closed otherwise.
     pub(super) fn unapproved(&mut self) -> WaitOutcome {
-        let AwaitedAct::Approval(PendingApproval { prompt, .. }) = &self.awaited else {
+        let AwaitedAct::Approval(PendingApproval { approval, .. }) = &self.awaited else {
             return WaitOutcome::DecideAgain;
         };
         if let ClientChannel::Elsewhere(_) = &self.channel {
             // The approval stays open: once given, the same call made again finds the grant.
-            let refusal = self.service.awaiting(prompt);
+            let refusal = self.service.awaiting(approval);
             return self.refusal(&refusal);
         }
         // An answer may just have come; then it counts for the next call.
-        self.service.approvals.unanswered(prompt);
+        self.service.approvals.unanswered(approval);
         self.refuse(FailureReason::Denied, TIMED_OUT)
     }
 

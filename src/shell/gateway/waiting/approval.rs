@@ -9,7 +9,7 @@ use crate::store::approvals::ApprovalWait;
 
 /// An open approval, seen from the call that waits for it.
 pub struct PendingApproval {
-    pub prompt: ApprovalId,
+    pub approval: ApprovalId,
     /// The call's claim on the approval, held until the call is decided again: until then a
     /// once-grant is reserved for this call.
     pub seat: Option<ApprovalWait>,
@@ -21,9 +21,9 @@ pub struct PendingApproval {
 impl PendingApproval {
     /// Takes the call's claim on an approval and watches for its end.
     pub fn new(service: &Service, seat: ApprovalWait) -> Self {
-        let (approvals, prompt) = (service.approvals.clone(), seat.prompt());
-        let closed = Box::pin(async move { approvals.settled(&prompt).await });
-        Self { prompt, seat: Some(seat), answering: None, closed }
+        let (approvals, approval) = (service.approvals.clone(), seat.approval());
+        let closed = Box::pin(async move { approvals.settled(&approval).await });
+        Self { approval, seat: Some(seat), answering: None, closed }
     }
 
     /// Waits until the approval is closed. Must not be called again after that.
@@ -33,8 +33,10 @@ impl PendingApproval {
 
     /// Begins to store the client's own answer to the approval.
     pub fn answer(&mut self, service: &Service, answer: PersonAnswer) {
-        let (approvals, prompt) = (service.approvals.clone(), self.prompt);
+        let (approvals, approval) = (service.approvals.clone(), self.approval);
         self.answering =
-            Some(Box::pin(async move { approvals.answer(&prompt, answer, ApprovalEvidence::Client, "client").await }));
+            Some(Box::pin(
+                async move { approvals.answer(&approval, answer, ApprovalEvidence::Client, "client").await },
+            ));
     }
 }

@@ -10,13 +10,13 @@ use crate::gateway::client::ClientContext;
 use crate::gateway::client::quota::QuotaSlot;
 use crate::gateway::client_requests::ClientRequests;
 use crate::gateway::held::HoldSlot;
-use crate::mcp::input::InputRequest;
+use crate::mcp::asking::input::InputRequest;
 use crate::mcp::meta::Meta;
 use crate::policy::consent::hold::ClientKey;
 use crate::policy::consent::unattended::AskingHost;
 use crate::policy::consent::{ApprovalId, PersonAnswer as ApprovalAnswer};
 use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The earlier waits of a call that is decided again.
 #[derive(Clone, Copy, Debug, Default)]

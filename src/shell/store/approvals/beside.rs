@@ -10,7 +10,7 @@ use crate::base::clock;
 use crate::policy::consent::{AnswerError, ApprovalId, ApprovalView, OpenApproval, SteadySeconds};
 use crate::policy::{ApprovalEvidence, AuditEntry, Digest};
 use crate::store::db::{Db, DbError};
-use crate::store::lock;
+use crate::store::disk::lock;
 use crate::store::port::{ForeignAnswer, RevokedGrant};
 
 /// Longest time in which the owner of an approval must take an answer.
@@ -22,15 +22,15 @@ impl Approvals {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn all_prompts(&self) -> Result<Vec<ApprovalView>, DbError> {
+    pub async fn all_approvals(&self) -> Result<Vec<ApprovalView>, DbError> {
         let now = self.wall();
         let rows = match &self.inner.db {
-            Some(db) => db.prompts(now, true).run().await?,
+            Some(db) => db.listed_approvals(now, true).run().await?,
             None => self.views().into_iter().map(ApprovalView::row).collect(),
         };
         let row = |row: ApprovalView| {
             // Only the process that asked knows whether the agent waits.
-            let own = ApprovalId::parse(&row.id).filter(|id| self.prompt(id).is_some());
+            let own = ApprovalId::parse(&row.id).filter(|id| self.approval(id).is_some());
             let row = row.at(now);
             own.map_or(row.clone(), |id| row.with_wait(self.agent_wait(&id)))
         };
@@ -40,18 +40,18 @@ impl Approvals {
     /// Returns the open approvals of this process, the oldest first.
     pub fn views(&self) -> Vec<ApprovalView> {
         let now = self.wall();
-        let open = self.prompts().into_iter().filter(|prompt| prompt.until > now);
-        open.map(|prompt| self.view_of(&prompt)).collect()
+        let open = self.open_approvals().into_iter().filter(|approval| approval.until > now);
+        open.map(|approval| self.view_of(&approval)).collect()
     }
 
     /// Returns everything about an open approval of this process.
     pub fn view(&self, id: &ApprovalId) -> Option<ApprovalView> {
-        self.prompt(id).map(|prompt| self.view_of(&prompt))
+        self.approval(id).map(|approval| self.view_of(&approval))
     }
 
-    fn view_of(&self, prompt: &OpenApproval) -> ApprovalView {
-        let view = ApprovalView::new(prompt, self.grants().places());
-        view.at(self.wall()).with_wait(self.agent_wait(&prompt.id))
+    fn view_of(&self, approval: &OpenApproval) -> ApprovalView {
+        let view = ApprovalView::new(approval, self.grants().places());
+        view.at(self.wall()).with_wait(self.agent_wait(&approval.id))
     }
 
     /// Returns an open approval of any process that shares the store, with everything that a person
@@ -65,9 +65,9 @@ impl Approvals {
             return Ok(Some(view));
         }
         let Some(db) = &self.inner.db else { return Ok(None) };
-        let rows = db.prompts(now, true).run().await?;
+        let rows = db.listed_approvals(now, true).run().await?;
         let Some(row) = rows.into_iter().find(|row| row.id == id) else { return Ok(None) };
-        let details = db.prompt_details(id.to_owned()).run().await?;
+        let details = db.approval_details(id.to_owned()).run().await?;
         Ok(Some(details.unwrap_or(row).at(now)))
     }
 
@@ -84,7 +84,7 @@ impl Approvals {
         by: &str,
     ) -> Result<AnswerOutcome, String> {
         let known = ApprovalId::parse(id).ok_or_else(|| AnswerError::Unknown.to_string())?;
-        if self.prompt(&known).is_some() || self.is_denied(&known) {
+        if self.approval(&known).is_some() || self.is_denied(&known) {
             let answer = wish.answer(self.wall());
             let closed = match shown {
                 Some(shown) => self.answer_shown(&(known, shown), answer, ApprovalEvidence::Operator, by).await,
@@ -113,8 +113,8 @@ fn advance_and_read_clock(db: &Db) -> Result<SteadySeconds, DbError> {
 /// When the database cannot be read.
 pub fn stored_approvals(db: &Db) -> Result<Vec<ApprovalView>, DbError> {
     let now = advance_and_read_clock(db)?;
-    let without_daemons = lock::run_while_unlocked(db.dir(), || db.prompts(now, false).run_now());
-    let rows = without_daemons.unwrap_or_else(|| db.prompts(now, true).run_now());
+    let without_daemons = lock::run_while_unlocked(db.dir(), || db.listed_approvals(now, false).run_now());
+    let rows = without_daemons.unwrap_or_else(|| db.listed_approvals(now, true).run_now());
     Ok(rows?.into_iter().map(|row| row.at(now)).collect())
 }
 
@@ -125,7 +125,7 @@ pub fn stored_approvals(db: &Db) -> Result<Vec<ApprovalView>, DbError> {
 /// When the database cannot be read.
 pub fn details_of(db: &Db, id: &str) -> Result<Option<ApprovalView>, DbError> {
     let Some(row) = stored_approvals(db)?.into_iter().find(|row| row.id == id) else { return Ok(None) };
-    let details = db.prompt_details(id.to_owned()).run_now()?;
+    let details = db.approval_details(id.to_owned()).run_now()?;
     Ok(Some(details.unwrap_or(row).at(advance_and_read_clock(db)?)))
 }
 
@@ -142,7 +142,7 @@ pub async fn leave_answer(
     by: &str,
 ) -> Result<AnswerOutcome, String> {
     let answer = shown.map_or_else(|| wish.to_string(), |shown| format!("{wish} {}", shown.hex()));
-    let answered = ForeignAnswer { prompt: id.to_owned(), answer, by: by.to_owned() };
+    let answered = ForeignAnswer { approval: id.to_owned(), answer, by: by.to_owned() };
     let told = |error: DbError| error.to_string();
     clock::advance_clock(db.latest_time().run().await.map_err(told)?);
     if !db.leave_answer(answered, clock::since_1970().as_secs()).run().await.map_err(told)? {

@@ -23,10 +23,10 @@ impl Approvals {
         let OpenState { desk, waiting, consent, .. } = &mut *open;
         let Some(waiting) = waiting.get_mut(id) else { return };
         waiting.span = ApprovalLife::Person(Duration::MAX);
-        let Some(prompt) = desk.extend(id, waiting.span.life(consent)) else { return };
+        let Some(approval) = desk.extend(id, waiting.span.life(consent)) else { return };
         if let Some(db) = &inner.db {
-            let view = ApprovalView::new(prompt, inner.grants.load().places());
-            db.enter_prompt(inner.owner(), view).then(unlisted::log_unlisted);
+            let view = ApprovalView::new(approval, inner.grants.load().places());
+            db.enter_approval(inner.owner(), view).then(unlisted::log_unlisted);
         }
         inner.tell();
     }
@@ -64,7 +64,7 @@ impl Approvals {
     pub fn caller_left(&self, caller: &Caller) {
         let inner = &self.inner;
         let mut open = inner.lock();
-        let closed = open.desk.supersede(|prompt| prompt.asked.caller == *caller);
+        let closed = open.desk.supersede(|approval| approval.asked.caller == *caller);
         closed.iter().for_each(|id| inner.close(&mut open, id, ApprovalEnd::Superseded, None));
         let over =
             |grant: &ApprovalGrant| grant.lifetime() == GrantLifetime::Session && grant.asked().caller == *caller;

@@ -25,9 +25,9 @@ impl Approvals {
         evidence: ApprovalEvidence,
         by: &str,
     ) -> Result<ApprovalEnd, AnswerError> {
-        match self.prompt(id) {
+        match self.approval(id) {
             None => Err(AnswerError::Unknown),
-            Some(prompt) if prompt.digest() != *shown => Err(AnswerError::NotShown),
+            Some(approval) if approval.digest() != *shown => Err(AnswerError::NotShown),
             Some(_) => self.answer(id, answer, evidence, by).await,
         }
     }
@@ -48,7 +48,7 @@ impl Approvals {
         if !matches!(answer, PersonAnswer::Deny | PersonAnswer::Allow(GrantLifetime::Once)) {
             return Err(AnswerError::OnlyOnce);
         }
-        let open: Vec<OpenApproval> = members.iter().filter_map(|(id, _)| self.prompt(id)).collect();
+        let open: Vec<OpenApproval> = members.iter().filter_map(|(id, _)| self.approval(id)).collect();
         let is_one = open.iter().zip(open.iter().skip(1)).all(|(one, next)| is_same_group(one, next));
         if !is_one || members.len() > MAX_MEMBERS {
             return Err(AnswerError::NotAGroup);

@@ -56,7 +56,7 @@ impl ApprovalsState {
             kind: row.kind.parse::<ActionKind>().ok(),
             item: Some(Arc::from(row.item.as_str())),
             rule: Some(Arc::from(row.rule.as_str())),
-            prompt: Some(Arc::from(row.id.as_str())),
+            approval: Some(Arc::from(row.id.as_str())),
             result: ApprovalEnd::Superseded.into_str(),
             ..AuditEntry::new(AuditEvent::Answer)
         });
@@ -151,7 +151,7 @@ fn approval_entry(event: AuditEvent, id: &ApprovalId, asked: &ApprovalSubject) -
         item: Some(Arc::clone(&asked.item)),
         definition: Some(asked.definition),
         rule: Some(Arc::clone(&asked.rule)),
-        prompt: Some(Arc::from(id.to_string())),
+        approval: Some(Arc::from(id.to_string())),
         ..AuditEntry::new(event)
     }
 }

@@ -213,7 +213,7 @@ impl Approvals {
             None => "the answer cannot be read".to_owned(),
         };
         if let Some(db) = &self.inner.db
-            && let Err(error) = db.tell_outcome(answered.prompt, outcome).run().await
+            && let Err(error) = db.tell_outcome(answered.approval, outcome).run().await
         {
             tracing::warn!(error = %error, "the process that answered is not told what came of it");
         }
@@ -255,7 +255,7 @@ fn parse_left_answer(answered: &ForeignAnswer) -> Option<(ApprovalId, Option<Dig
         Some((wish, shown)) => (wish, Some(shown)),
         None => (answered.answer.as_str(), None),
     };
-    Some((ApprovalId::parse(&answered.prompt)?, shown, OperatorAnswer::parse(wish)?))
+    Some((ApprovalId::parse(&answered.approval)?, shown, OperatorAnswer::parse(wish)?))
 }
 
 impl ApprovalsState {

@@ -25,8 +25,8 @@ impl Approvals {
         let (open, oldest, denials) = {
             let mut open = inner.lock();
             inner.expire(&mut open, now);
-            let oldest = open.desk.prompts().map(|prompt| prompt.opened_at).min();
-            (open.desk.prompts().count(), oldest, open.desk.denials(now))
+            let oldest = open.desk.open_approvals().map(|approval| approval.opened_at).min();
+            (open.desk.open_approvals().count(), oldest, open.desk.denials(now))
         };
         let grants = self.grants();
         let mut counts = LIFETIMES.map(|lifetime| (lifetime.into_str(), 0));

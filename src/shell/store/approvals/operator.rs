@@ -16,7 +16,7 @@ impl Approvals {
         let _first_stays = self.inner.keeper.set(keeper);
         if let (Some(db), SettingOwner::Daemon) = (&self.inner.db, keeper) {
             let inner = Arc::clone(&self.inner);
-            db.remove_prompts_of_daemons().then(move |removed| {
+            db.remove_approvals_of_daemons().then(move |removed| {
                 log_unlisted(removed.map(|rows| rows.iter().for_each(|row| inner.superseded(row))));
             });
         }

@@ -14,7 +14,7 @@ use crate::policy::consent::{ApprovalGrant, ApprovalId, ApprovalRefusal, Approva
 #[derive(Debug)]
 pub struct ApprovalWait {
     approvals: Approvals,
-    prompt: ApprovalId,
+    approval: ApprovalId,
     /// Whether the client comes back with the answer.
     is_carried: bool,
 }
@@ -34,7 +34,7 @@ impl Approvals {
             None,
             AuditEntry::new(crate::policy::AuditEvent::Prompt),
         )?;
-        Ok(seat.prompt())
+        Ok(seat.approval())
     }
 
     /// Opens an approval with that life, or joins one about the same action: the call's `own`, else
@@ -51,26 +51,26 @@ impl Approvals {
         own: Option<&ApprovalId>,
         entry: AuditEntry,
     ) -> Result<ApprovalWait, ApprovalRefusal> {
-        let prompt = self.open_prompt(asked, shown, span, own, entry)?;
-        Ok(ApprovalWait { approvals: self.clone(), prompt, is_carried: false })
+        let approval = self.open_approval(asked, shown, span, own, entry)?;
+        Ok(ApprovalWait { approvals: self.clone(), approval, is_carried: false })
     }
 }
 
 impl ApprovalWait {
-    pub const fn prompt(&self) -> ApprovalId {
-        self.prompt
+    pub const fn approval(&self) -> ApprovalId {
+        self.approval
     }
 
     /// Notes the time at which the call stops waiting.
     pub fn waits_until(&self, until: Instant) {
         let left = until.saturating_duration_since(clock::now()).as_secs();
         let until = self.approvals.wall() + left;
-        self.approvals.inner.lock().desk.waits_until(&self.prompt, until);
+        self.approvals.inner.lock().desk.waits_until(&self.approval, until);
     }
 
     /// Leaves the approval to the console and the terminal: it stays open as long as they may take.
     pub fn hand_over(&self) {
-        self.approvals.hand_over(&self.prompt);
+        self.approvals.hand_over(&self.approval);
     }
 
     /// Ends the wait because the call is answered with the question; its client comes back with the
@@ -85,14 +85,14 @@ impl Drop for ApprovalWait {
         let now = clock::since_1970();
         let mut open = self.approvals.inner.lock();
         if self.is_carried {
-            open.desk.carry(&self.prompt, now);
+            open.desk.carry(&self.approval, now);
         } else {
-            open.desk.leave(&self.prompt);
+            open.desk.leave(&self.approval);
         }
-        if let Some(grant) = open.reserved.remove(&self.prompt) {
+        if let Some(grant) = open.reserved.remove(&self.approval) {
             grant.release();
         }
-        if open.desk.get(&self.prompt).is_some() {
+        if open.desk.get(&self.approval).is_some() {
             // Open pages show whether the agent still waits.
             self.approvals.inner.tell();
         }

@@ -20,7 +20,7 @@ impl ApprovalLife {
     pub(super) fn life(self, consent: &ApprovalSettings) -> SteadySeconds {
         let life = match self {
             Self::Client => consent.timeout,
-            Self::Person(most) => consent.prompt_life.min(most),
+            Self::Person(most) => consent.approval_life.min(most),
         };
         life.as_secs().saturating_add(1)
     }

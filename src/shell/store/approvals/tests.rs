@@ -2,9 +2,9 @@ use super::*;
 use crate::base::clock::played::TestMachine;
 use crate::mcp::client_name::ClientName;
 use crate::policy::{ActionKind, AuditEntry, AuditEvent, Caller, Digest, StatedHints};
-use crate::store::lock::StateLock;
+use crate::store::disk::lock::StateLock;
 use crate::telemetry::metrics::Metrics;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 mod below;
 mod daemons;
@@ -56,7 +56,7 @@ async fn a_caller_that_lost_its_access_loses_its_open_prompts_and_session_grants
     let (ours, theirs) = (ask("ci", "open"), ask("dev", "open"));
     approvals.caller_left(&Caller::named("ci"));
     assert_eq!(approvals.settled(&ours).await, ApprovalEnd::Superseded);
-    assert!(approvals.prompt(&theirs).is_some());
+    assert!(approvals.approval(&theirs).is_some());
     let left: Vec<GrantLifetime> = approvals.grants().iter().map(|grant| grant.lifetime()).collect();
     assert_eq!(left, [GrantLifetime::UntilChanged]);
 }
@@ -117,26 +117,26 @@ async fn equal_calls_that_wait_have_a_grant_each() {
                 .unwrap()
         };
         let seats: Vec<ApprovalWait> = (0..6).map(|_| ask()).collect();
-        assert_eq!(approvals.prompts().len(), 6);
+        assert_eq!(approvals.open_approvals().len(), 6);
         let claim = |own: Option<ApprovalId>| {
             let claimed = approvals.grants().claim(&action, approvals.wall(), own.as_ref());
             claimed.map(|consented| consented.spend())
         };
         for n in [1, 4] {
             let once = PersonAnswer::Allow(GrantLifetime::Once);
-            approvals.answer(&seats[n].prompt(), once, ApprovalEvidence::Operator, "uid:1").await.unwrap();
+            approvals.answer(&seats[n].approval(), once, ApprovalEvidence::Operator, "uid:1").await.unwrap();
         }
-        approvals.answer(&seats[2].prompt(), PersonAnswer::Deny, ApprovalEvidence::Operator, "uid:1").await.unwrap();
-        assert!(claim(None).is_none() && claim(Some(seats[0].prompt())).is_none(), "both have a call that waits");
-        let own = claim(Some(seats[4].prompt())).unwrap();
+        approvals.answer(&seats[2].approval(), PersonAnswer::Deny, ApprovalEvidence::Operator, "uid:1").await.unwrap();
+        assert!(claim(None).is_none() && claim(Some(seats[0].approval())).is_none(), "both have a call that waits");
+        let own = claim(Some(seats[4].approval())).unwrap();
         assert!(approvals.consume(&own).await.is_ok());
-        assert!(claim(Some(seats[4].prompt())).is_none(), "one once is one call");
+        assert!(claim(Some(seats[4].approval())).is_none(), "one once is one call");
         drop(seats);
         assert!(approvals.inner.lock().reserved.is_empty());
         let left = claim(None).unwrap();
         assert!(approvals.consume(&left).await.is_ok(), "its call is gone, and another one finds it");
         assert!(claim(None).is_none());
-        assert_eq!(approvals.prompts().len(), 3, "of those who were not answered");
+        assert_eq!(approvals.open_approvals().len(), 3, "of those who were not answered");
     }
 }
 
@@ -206,7 +206,7 @@ async fn what_changed_takes_its_grants_and_prompts_with_it() {
     allow(&approvals, &action, GrantLifetime::UntilChanged).await;
     let id = approvals.ask(asked("dev", "fx__echo", "{}"), shown()).unwrap();
     approvals.invalidate(|asked| *asked.upstream == *"other");
-    assert_eq!((approvals.grants().len(), approvals.prompts().len()), (1, 1));
+    assert_eq!((approvals.grants().len(), approvals.open_approvals().len()), (1, 1));
     approvals.invalidate(|asked| *asked.upstream == *"fx");
     assert_eq!(approvals.settled(&id).await, ApprovalEnd::Superseded);
     assert_eq!(approvals.grants().len(), 0);
@@ -337,7 +337,7 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     assert_eq!((ran, outcome), ((), Ok(AnswerOutcome::of(ApprovalEnd::Granted, true))));
     let grant = approvals.grants().claim(&action, approvals.wall(), None).unwrap().spend();
     assert_eq!((grant.evidence(), &**grant.by()), (ApprovalEvidence::Operator, "uid:1"));
-    assert_eq!(approvals.all_prompts().await.unwrap(), []);
+    assert_eq!(approvals.all_approvals().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -349,7 +349,7 @@ async fn an_answer_to_a_process_that_is_gone_grants_nothing() {
     // Writes run in order, so the answer is in the store after this.
     gone.settle().await;
     drop(gone);
-    assert_eq!(approvals.all_prompts().await.unwrap().len(), 1);
+    assert_eq!(approvals.all_approvals().await.unwrap().len(), 1);
     assert!(
         approvals
             .operator_answers(&id, None, OperatorAnswer::Once, "uid:1")
@@ -420,7 +420,7 @@ async fn a_yes_is_late_once_the_agent_was_told_to_stop() {
         approvals.ask_for(asked("ci", item, "{}"), shown(), span, None, AuditEntry::new(AuditEvent::Prompt)).unwrap()
     };
     let (held, left) = (ask("fx__held"), ask("fx__left"));
-    let [held_id, left_id] = [&held, &left].map(ApprovalWait::prompt);
+    let [held_id, left_id] = [&held, &left].map(ApprovalWait::approval);
     held.waits_until(clock::now() + Duration::from_secs(31));
     assert!(matches!(approvals.agent_wait(&held_id), AgentWait::Waits { left: Some(30 | 31) }));
     drop(left);

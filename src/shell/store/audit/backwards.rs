@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
 use super::files::{LogFolder, LogSegment};
-use crate::policy::chain::date_of;
+use crate::policy::records::chain::date_of;
 
 /// Bytes of one read.
 const BLOCK: u64 = 256 << 10;

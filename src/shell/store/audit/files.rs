@@ -10,8 +10,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::config::guard;
-use crate::policy::chain::{LogPiece, date_of, timestamp};
+use crate::config::source::guard;
+use crate::policy::records::chain::{LogPiece, date_of, timestamp};
 
 /// Name of the daemon's chain.
 pub const MAIN: &str = "main";

@@ -4,7 +4,7 @@
 use super::{AuditLog, new_chain_name, open_in};
 use crate::config;
 use crate::policy::AuditEntry;
-use crate::policy::chain::RetentionBounds;
+use crate::policy::records::chain::RetentionBounds;
 use crate::store::db::Db;
 use crate::telemetry::metrics::Metrics;
 

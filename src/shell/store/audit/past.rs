@@ -10,7 +10,7 @@ use std::io;
 
 use super::backwards::{BackwardReader, BackwardStart, LinePlace};
 use super::files::{LogFolder, LogSegment};
-use crate::policy::chain::{AuditLine, date_of, timestamp};
+use crate::policy::records::chain::{AuditLine, date_of, timestamp};
 
 /// Most chains that are open at once; further ones are skipped and counted.
 const MAX_CHAINS: usize = 64;

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 
 use super::files::{LogFolder, LogSegment};
 use crate::policy::AuditEntry;
-use crate::policy::chain::{ChainHead, ChainVerifier, ChainWriter};
+use crate::policy::records::chain::{ChainHead, ChainVerifier, ChainWriter};
 use crate::store::port::AuditHead;
 
 /// Bytes at the end of the last segment that are verified at the start; several times the longest

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::files::{LogFolder, LogSegment};
 use crate::policy::RecordRemoval;
-use crate::policy::chain::{ChainHead, ChainVerifier, LogPiece, RetentionBounds, date_of, order_times};
+use crate::policy::records::chain::{ChainHead, ChainVerifier, LogPiece, RetentionBounds, date_of, order_times};
 
 /// Prefix of the chains that end with their process.
 const PASSING: &str = "s-";

@@ -16,7 +16,7 @@ use time::format_description::well_known::Rfc3339;
 use super::files::LogFolder;
 use super::past::{FoundLine, LogCursor, LogReading, ReadingStart, ReadingTally};
 use crate::base::clock;
-use crate::policy::chain::{AuditLine, timestamp};
+use crate::policy::records::chain::{AuditLine, timestamp};
 
 /// Most decisions on one page.
 pub const ROWS: usize = 50;
@@ -151,13 +151,13 @@ impl KnownEnds {
                 );
             }
             "answer" => {
-                let Some(prompt) = &line.prompt else { return };
-                self.add(prompt.to_string(), KnownEnd { word: text(&line.result), by: text(&line.by), us: None });
+                let Some(approval) = &line.approval else { return };
+                self.add(approval.to_string(), KnownEnd { word: text(&line.result), by: text(&line.by), us: None });
             }
             // A call that needed approval ends as its approval did.
             "prompt" => {
-                let (Some(prompt), Some(call)) = (&line.prompt, &line.call) else { return };
-                let end = self.by_key.remove(&**prompt);
+                let (Some(approval), Some(call)) = (&line.approval, &line.call) else { return };
+                let end = self.by_key.remove(&**approval);
                 let end = end.unwrap_or_else(|| KnownEnd { word: "unanswered".to_owned(), ..KnownEnd::default() });
                 self.add(format!("{chain} {call}"), end);
             }

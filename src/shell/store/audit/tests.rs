@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::verify::{KnownRecord, verify};
 use super::*;
-use crate::policy::chain::RetentionBounds;
+use crate::policy::records::chain::RetentionBounds;
 use crate::policy::{AuditEvent, Caller};
 use crate::telemetry::metrics::Metrics;
 

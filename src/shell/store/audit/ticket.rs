@@ -14,7 +14,7 @@ use super::files::LogFolder;
 use super::retention::RetiredFiles;
 use crate::base::clock;
 use crate::policy::AuditEntry;
-use crate::policy::chain::{LogSettings, RetentionBounds};
+use crate::policy::records::chain::{LogSettings, RetentionBounds};
 use crate::store::db::Db;
 use crate::store::port::AuditHead;
 use crate::telemetry::metrics::AuditMetrics;

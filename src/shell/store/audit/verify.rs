@@ -4,7 +4,7 @@ use std::io;
 use std::str::FromStr;
 
 use super::files::{LogFolder, LogSegment};
-use crate::policy::chain::{BadRecord, ChainHead, ChainVerifier, LogSettings, RecordDefect, SoundLog};
+use crate::policy::records::chain::{BadRecord, ChainHead, ChainVerifier, LogSettings, RecordDefect, SoundLog};
 use crate::policy::{Digest, RecordRemoval};
 use crate::store::port::AuditHead;
 

@@ -16,23 +16,20 @@ use super::recover::ChainStart;
 use super::retention::{self, RetiredFiles};
 use super::ticket::{RecordTicket, UnrecordedError, WriterJob, WriterResources};
 use crate::base::clock;
-use crate::policy::chain::{ChainHead, ChainWriter};
+use crate::policy::records::chain::{ChainHead, ChainWriter};
 use crate::policy::{AuditEntry, RecordRemoval};
 use crate::store::port::AuditHead;
 
 /// Longest time from handing over a plain record until it is on disk and the head is stored.
 const LAG: Duration = Duration::from_secs(1);
-/// Pause after a batch without waiters, so that a busy gateway wakes the writer a hundred times a
-/// second and not for each record.
+/// Pause after a batch without waiters: a busy gateway wakes the writer 100 times a second at most.
 const REST: Duration = Duration::from_millis(10);
 /// Number of records on disk after which the head is written to the journal.
 const ANCHOR_EVERY: u64 = 1000;
-/// Milliseconds of a day.
-const DAY: u64 = 24 * 3_600_000;
 
 /// Returns the current day, in days since 1970.
 fn today() -> u64 {
-    clock::unix_millis() / DAY
+    clock::unix_millis() / (24 * 3_600_000)
 }
 
 /// Marks the log as unhealthy and stores the error for the status. Logs the error if the log was

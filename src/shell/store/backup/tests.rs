@@ -25,7 +25,7 @@ fn state() -> (TempDir, Db) {
         grant("1", "once", GONE),
         grant("2", "always", KEPT),
         format!(
-            "INSERT INTO prompts VALUES ('1', 'o', '{GONE}', 'fx', 'tool', 'a', 'a', '', 'L1', 0, 0, 'm', 1, 2, 'd');"
+            "INSERT INTO approvals VALUES ('1', 'o', '{GONE}', 'fx', 'tool', 'a', 'a', '', 'L1', 0, 0, 'm', 1, 2, 'd');"
         ),
         format!("INSERT INTO answers VALUES ('1', '{GONE}', 'x', 1, NULL);"),
         format!("INSERT INTO used_states VALUES (cast('{GONE}' AS BLOB), 9);"),

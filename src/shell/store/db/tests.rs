@@ -10,12 +10,13 @@ use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::engine::state::{StateId, StateUse};
+use crate::engine::sealed::state::{StateId, StateUse};
 use crate::policy::Digest;
-use crate::policy::chain::ChainHead;
+use crate::policy::records::chain::ChainHead;
 use crate::store::port::AuditHead;
 
 mod approvals;
+mod client_tokens;
 mod limits;
 mod logins;
 mod pins;

@@ -10,6 +10,7 @@ fn policy(burst: u32, per_day: u32) -> Policy {
         tools: Vec::new(),
         upstreams: Vec::new(),
         callers: Vec::new(),
+        groups: Vec::new(),
         key: vec![KeyPart::Caller],
         rate,
         burst,
@@ -18,7 +19,7 @@ fn policy(burst: u32, per_day: u32) -> Policy {
     };
     let limits =
         vec![limit("burst", Some(Rate { count: 1, per: RateUnit::Hour }), None), limit("daily", None, Some(per_day))];
-    Policy::build(&PolicySpec { default: RuleEffect::Allow, rules: Vec::new(), limits }).unwrap()
+    Policy::build(&PolicySpec { default: RuleEffect::Allow, rules: Vec::new(), scopes: Vec::new(), limits }).unwrap()
 }
 
 /// A process with a database, or without one.
@@ -41,7 +42,10 @@ impl Life {
         let action = PolicyAction::stand_in("local", "a", "a__x");
         match decide(&self.policy, &item, &action, &|_, _| None, &self.limiter, now) {
             Decision::Allow(permit) => Ok(permit),
-            other @ (Decision::Deny { .. } | Decision::Ask { .. } | Decision::Limit { .. }) => Err(other),
+            other
+            @ (Decision::Deny { .. } | Decision::Scope { .. } | Decision::Ask { .. } | Decision::Limit { .. }) => {
+                Err(other)
+            }
         }
     }
 

@@ -7,10 +7,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::policy::Digest;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// The parts of a listed item that are compared with its pin.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{UpstreamSettings, UpstreamTarget, is_same_place};
 use crate::wire::canonical::canonicalize;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Builds the canonical text of a launch: the words of the configuration, and the program that they
 /// lead to.

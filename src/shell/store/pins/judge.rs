@@ -11,7 +11,7 @@ use super::book::PinRecords;
 use super::news::StoredPin;
 use super::{HiddenReason, ItemVerdict, PinKey, PinKind, PinRegistry, PinTier};
 use crate::catalog::name::UpstreamName;
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::policy::{ChangePolicy, Digest, PinState, ToolListing};
 use crate::store::db::DbError;

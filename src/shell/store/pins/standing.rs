@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::PinRegistry;
 use crate::catalog::name::UpstreamName;
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::policy::PinStatus;
 use crate::store::pin_record::PinKind;
 

@@ -2,12 +2,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::catalog::name::UpstreamName;
-use crate::mcp::kinds::Audience;
+use crate::mcp::asking::kinds::Audience;
 use crate::mcp::method::ItemList;
 use crate::policy::ToolListing;
 use crate::policy::{AskerListing, PinDecisionError};
 use crate::store::pin_record::PinText;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 mod many_changes;
 

@@ -1,4 +1,4 @@
-//! Operations on grants and open approvals. Tables and methods still call an approval a prompt.
+//! Operations on grants and open approvals.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub enum SettingOwner {
 /// An operator's answer that another process left in the store.
 #[derive(Clone, Debug)]
 pub struct ForeignAnswer {
-    pub prompt: String,
+    pub approval: String,
     /// A `Wish`; after a space the digest of the text that was shown, if the answer has it.
     pub answer: String,
     pub by: String,
@@ -67,7 +67,7 @@ pub trait ApprovalOperations {
     fn open_approvals(&self, unused: SteadySeconds, now: SteadySeconds) -> Result<Vec<GrantRow>, DbError>;
 
     /// Enters a live grant and removes the approval that it answers.
-    fn keep_grant(&self, row: GrantRow, prompt: String) -> DbOperation<'_, ()>;
+    fn keep_grant(&self, row: GrantRow, approval: String) -> DbOperation<'_, ()>;
 
     /// Returns the changes for the process `owner`, if another process has changed the store since
     /// `version`.
@@ -104,34 +104,34 @@ pub trait GrantOperations {
 /// The process that opened an approval is its owner: it alone enters and removes it, judges the
 /// answers to it, and reports their outcome. Every process may leave an answer. Message and
 /// details, which have the arguments in them, are sealed.
-pub trait PromptOperations {
+pub trait OpenApprovalOperations {
     /// Enters an open approval of the process `owner`.
-    fn enter_prompt(&self, owner: String, view: ApprovalView) -> DbOperation<'_, ()>;
+    fn enter_approval(&self, owner: String, view: ApprovalView) -> DbOperation<'_, ()>;
 
     /// Returns all stored data of an open approval of any process; `None` if there is no such
     /// approval, its data does not open, or a process of an earlier release wrote it.
-    fn prompt_details(&self, id: String) -> DbOperation<'_, Option<ApprovalView>>;
+    fn approval_details(&self, id: String) -> DbOperation<'_, Option<ApprovalView>>;
 
     /// Removes a closed approval.
-    fn remove_prompt(&self, id: String) -> DbOperation<'_, ()>;
+    fn remove_approval(&self, id: String) -> DbOperation<'_, ()>;
 
     /// Removes the open approvals of all daemons, and returns them with an empty message. The
     /// caller must hold the lock of the state directory and must not have opened an approval.
-    fn remove_prompts_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>>;
+    fn remove_approvals_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>>;
 
     /// Returns the open approvals, oldest first: of all processes, or without those of daemons, for
     /// commands that know that no daemon runs. An approval whose message does not open is left out.
-    fn prompts(&self, now: SteadySeconds, with_daemons: bool) -> DbOperation<'_, Vec<ApprovalView>>;
+    fn listed_approvals(&self, now: SteadySeconds, with_daemons: bool) -> DbOperation<'_, Vec<ApprovalView>>;
 
     /// Leaves an answer for the owner of an open approval; false if there is no such approval. A
     /// second answer replaces one that was not taken.
     fn leave_answer(&self, answered: ForeignAnswer, now: SteadySeconds) -> DbOperation<'_, bool>;
 
     /// Returns the owner's verdict about an answer, once there is one.
-    fn outcome(&self, prompt: String) -> DbOperation<'_, Option<String>>;
+    fn outcome(&self, approval: String) -> DbOperation<'_, Option<String>>;
 
     /// Reports the outcome to the process that left an answer.
-    fn tell_outcome(&self, prompt: String, outcome: String) -> DbOperation<'_, ()>;
+    fn tell_outcome(&self, approval: String, outcome: String) -> DbOperation<'_, ()>;
 
     /// Keeps a gateway's setting for the operator's commands.
     fn keep_operator(&self, keeper: SettingOwner, setting: u64) -> DbOperation<'_, ()>;

@@ -2,7 +2,7 @@
 //! outside of the log, so that a log that was cut or rolled back is noticed.
 
 use super::operation::DbOperation;
-use crate::policy::chain::ChainHead;
+use crate::policy::records::chain::ChainHead;
 
 /// The last record of a chain that is known to be on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use super::error::DbError;
 use super::operation::DbOperation;
-use crate::engine::ended::{EndedSession, EndedSessions, SessionFloor};
-use crate::engine::session_id::SessionName;
+use crate::engine::sealed::ended::{EndedSession, EndedSessions, SessionFloor};
+use crate::engine::sealed::session_id::SessionName;
 
 /// The stored part of a session besides its id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

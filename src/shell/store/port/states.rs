@@ -1,7 +1,7 @@
 //! Operations on used states of calls. Every process enters uses.
 
 use super::operation::DbOperation;
-use crate::engine::state::StateUse;
+use crate::engine::sealed::state::StateUse;
 
 /// Operations on used states of calls.
 pub trait StateOperations {

@@ -13,14 +13,15 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::error::describe_error;
-use super::{FILE, open, restored};
+use super::{FILE, open};
 use crate::store::port::{BackupRows, DbError};
+use crate::store::sqlite::tables::restored;
 
 /// SQL that deletes the rows that ended with the process or must not be used twice, and releases
 /// the claims of renewals.
 const STRIP: &str = "
 DELETE FROM grants WHERE lifetime = 'once';
-DELETE FROM prompts;
+DELETE FROM approvals;
 DELETE FROM answers;
 DELETE FROM used_states;
 DELETE FROM ended_sessions;

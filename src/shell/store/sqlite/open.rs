@@ -19,7 +19,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::error::describe_error;
 use super::schema;
 use crate::base::clock;
-use crate::config::guard;
+use crate::config::source::guard;
 use crate::store::port::DbError;
 
 /// Longest time for which another process may hold the file.

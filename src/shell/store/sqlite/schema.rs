@@ -12,8 +12,22 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] =
-    &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW, CALLERS, INSTRUCTIONS];
+const STEPS: &[&str] = &[
+    TABLES,
+    SEALED,
+    SESSIONS,
+    STATES,
+    DETAILS,
+    CONFIRMED,
+    SIGN_INS,
+    LOGINS,
+    OWNERS,
+    BELOW,
+    CALLERS,
+    APPROVALS,
+    CLIENT_TOKENS,
+    INSTRUCTIONS,
+];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -207,7 +221,22 @@ UPDATE grants SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:'
 UPDATE prompts SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
 ";
 
-/// Version 12. Pins can be of the kind `instructions`, which an earlier program refuses to read.
+/// Version 12: an approval is called an approval; a prompt is an item of MCP.
+const APPROVALS: &str = "
+ALTER TABLE prompts RENAME TO approvals;
+ALTER TABLE answers RENAME COLUMN prompt TO approval;
+";
+
+/// Version 13: tokens of clients, by their digests: the first 8 bytes find a token. Scopes have
+/// spaces between. Times are seconds since 1970. A program of before would accept none of them.
+const CLIENT_TOKENS: &str = "
+CREATE TABLE client_tokens (
+    name TEXT PRIMARY KEY, prefix BLOB NOT NULL UNIQUE, rest BLOB NOT NULL, scopes TEXT NOT NULL,
+    created INTEGER NOT NULL, expires INTEGER, last_used INTEGER
+) STRICT;
+";
+
+/// Version 14. Pins can be of the kind `instructions`, which an earlier program refuses to read.
 const INSTRUCTIONS: &str = "";
 
 /// A reason not to use a file.

@@ -17,10 +17,10 @@ use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
 
 use super::error::describe_error;
 use super::job::{DbJob, Transaction};
-use super::meta;
 use super::open::{self, FileStamp, ReadOnlyCopy};
 use crate::base::clock;
 use crate::store::port::{DbError, StoreHealth};
+use crate::store::sqlite::tables::meta;
 
 /// Operations in one transaction.
 const BATCH: usize = 256;

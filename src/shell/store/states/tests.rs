@@ -2,7 +2,7 @@
 //! writes or not.
 
 use super::*;
-use crate::engine::state::{LIFE, StateId};
+use crate::engine::sealed::state::{LIFE, StateId};
 
 mod killed;
 

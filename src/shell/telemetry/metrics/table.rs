@@ -137,6 +137,11 @@ families! {
             or read-only.";
     tasks: IntGauge [] "headend_tasks"
         "Tasks of the program that have not ended.";
+    tls_expiry: IntGaugeVec ["certificate"] "headend_tls_certificate_expiry_seconds"
+        "When a certificate of the listeners expires, in seconds since 1970, by its file."
+        documented as "When a certificate of `[[server.tls]]` expires, in seconds since 1970, by its file";
+    tls_failures: IntCounter [] "headend_tls_reload_failures_total"
+        "Changed certificates that could not be used, so that the one before stays in force.";
     upstream_bytes: IntCounterVec ["upstream", "direction"] "headend_upstream_bytes_total"
         "Bytes exchanged with an upstream; direction is seen from headend.";
     upstream_cpu: CounterVec ["upstream"] "headend_upstream_cpu_seconds_total"

@@ -13,9 +13,9 @@ use std::future::Future;
 use futures_util::{StreamExt as _, stream};
 
 use crate::catalog::inventory::{Inventory, ListGap};
-use crate::mcp::input::Roots;
-use crate::mcp::item::Definition;
-use crate::mcp::kinds::{Audience, InputKinds};
+use crate::mcp::asking::input::Roots;
+use crate::mcp::asking::kinds::{Audience, InputKinds};
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 
 /// Each list as a client with some capabilities sees it, or the reason why it is unknown: `None` if
@@ -138,7 +138,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::wire::raw::RawJson;
+    use crate::wire::json::raw::RawJson;
 
     fn tools(names: &[&str]) -> Vec<Definition> {
         let tool =

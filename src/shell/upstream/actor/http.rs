@@ -11,10 +11,10 @@ use tokio::sync::Notify;
 use crate::base::clock;
 use crate::base::never::or_never;
 use crate::catalog::inventory::ListGap;
-use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::connection::ask::DeclaredCapabilities;
+use crate::engine::connection::lost::{SessionVerdict, judge_status};
 use crate::engine::handshake::{EraHint, HandshakeQuestion, LEGACY_ADVICE, listen_params};
-use crate::engine::lost::{SessionVerdict, judge_status};
-use crate::engine::stream_pace::{SHORTEST, StreamPace};
+use crate::engine::pace::stream_pace::{SHORTEST, StreamPace};
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::upstream::actor::context::{self, ActorContext, LifeResult, ready};
@@ -29,8 +29,8 @@ use crate::upstream::line::connection::next_judged;
 use crate::upstream::session::link::UpstreamLink;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::state::http_error::HttpError;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Message};
-use crate::wire::raw::RawJson;
 
 /// Change notifications within this time lead to one reading.
 const DEBOUNCE: Duration = Duration::from_millis(100);

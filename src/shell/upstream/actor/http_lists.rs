@@ -12,12 +12,12 @@ use crate::base::aside::{LONG_TEXT, run_aside_if};
 use crate::base::clock;
 use crate::catalog::inventory::{Inventory, ListBounds, ListReading};
 use crate::config::InstanceScope;
-use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::connection::ask::DeclaredCapabilities;
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::EraHint;
 use crate::engine::lists::{DuePage, PATIENCE, UpstreamLists};
-use crate::mcp::input::Roots;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::input::Roots;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::Era;
 use crate::upstream::actor::askers::{self, AskerItems, VisibleLists, for_askers, seen, unseen};
@@ -25,7 +25,7 @@ use crate::upstream::actor::context::ActorContext;
 use crate::upstream::http::exchange::HttpLink;
 use crate::upstream::state::http_error::HttpError;
 use crate::upstream::state::unread::ListReaders;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// How long the session that reads the lists for clients with input may take to open.
 const OPEN_TIME: Duration = Duration::from_secs(2);

@@ -33,8 +33,8 @@ use crate::upstream::net::connections::AnswerBody;
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::state::http_error::HttpError;
 use crate::wire::frame::Frame;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::Message;
-use crate::wire::raw::RawJson;
 use crate::wire::sse::{SseDecoder, SseError, SseEvent};
 use crate::wire::unreadable::UnreadableBytes;
 

@@ -1,13 +1,13 @@
 //! The upstream half of a client's call: sent, parked or a task. It is cancel-safe and movable;
 //! dropping it cancels the call, unless it is parked.
 
-use crate::engine::ask::ClientAnswer;
+use crate::engine::connection::ask::ClientAnswer;
 use crate::engine::event::CallEvent;
 use crate::upstream::call::parked::ParkedExchange;
 use crate::upstream::call::task::TaskExchange;
 use crate::upstream::session::sent::SentCall;
 use crate::upstream::turns::SharedCallTurn;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// A call at an upstream.
 #[derive(Debug)]

@@ -2,13 +2,13 @@
 
 use tokio::sync::mpsc;
 
-use crate::engine::ask::ClientAnswer;
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::ask::ClientAnswer;
 use crate::engine::event::CallEvent;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::park::ParkId;
 use crate::upstream::turns::SharedCallTurn;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// A message from a request to the task of a parked call.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use crate::base::access::Access;
 use crate::base::clock;
 use crate::base::never::or_never;
 use crate::base::task_group::TaskGroup;
-use crate::engine::ask::ServerRequest;
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::ask::ServerRequest;
 use crate::engine::event::CallEvent;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::MAX_OPEN;
@@ -22,7 +22,7 @@ use crate::upstream::call::exchange::UpstreamExchange;
 use crate::upstream::call::parked::{ParkOrder, ParkedExchange, ended};
 use crate::upstream::session::lane::LaneUse;
 use crate::upstream::turns::{CallTurn, SharedCallTurn};
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Most events that may wait for a request that reads slowly. Progress is dropped when only the
 /// positions reserved for questions and the outcome are left.
@@ -285,13 +285,13 @@ mod tests {
     use super::*;
     use crate::base::budget::ByteBudget;
     use crate::catalog::name::UpstreamName;
-    use crate::engine::ask::DeclaredCapabilities;
     use crate::engine::askers::CallOrigin;
     use crate::engine::call::WantedEvents;
+    use crate::engine::connection::ask::DeclaredCapabilities;
+    use crate::engine::connection::turns::TurnKind;
     use crate::engine::peer::CallPort as _;
     use crate::engine::question::PATIENCE;
     use crate::engine::question::park::{GRACE, MAX_PER_CALLER};
-    use crate::engine::turns::TurnKind;
     use crate::mcp::version::Era;
     use crate::policy::LOCAL;
     use crate::telemetry::metrics::Metrics;

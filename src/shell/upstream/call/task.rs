@@ -13,14 +13,14 @@ use futures_util::future::BoxFuture;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::merge::CatalogEntry;
-use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::connection::ask::ClientAnswer;
 use crate::engine::event::CallEvent;
 use crate::engine::task::{FollowedCall, TaskRequest};
-use crate::mcp::elicitation::ElicitationTerms;
+use crate::mcp::asking::elicitation::ElicitationTerms;
+use crate::mcp::asking::input::decline;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::extension::TASKS;
-use crate::mcp::input::decline;
-use crate::mcp::kinds::InputKinds;
 use crate::mcp::method::Method;
 use crate::mcp::task::{self, ServerTask};
 use crate::mcp::version::Era;
@@ -31,7 +31,7 @@ use crate::upstream::session::link::UpstreamLink;
 use crate::upstream::session::sent::SentCall;
 use crate::upstream::turns::SharedCallTurn;
 use crate::wire::headers::ParamHeaders;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// How long to wait for a cancellation, or for the answer to an abandoned call.
 const FAREWELL: Duration = Duration::from_secs(5);

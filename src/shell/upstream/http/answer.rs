@@ -15,7 +15,7 @@ use hyper::body::Body as _;
 use crate::base::budget::{BudgetRoom, COUNTED_FROM, NoRoom};
 use crate::base::callers::CallerNumber;
 use crate::base::descriptors::lacks_descriptors;
-use crate::engine::batch;
+use crate::engine::connection::batch;
 use crate::engine::failure::ExecutionDoubt;
 use crate::engine::fault::ProtocolFault;
 use crate::mcp::version::Revision;

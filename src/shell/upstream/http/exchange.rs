@@ -1,8 +1,6 @@
-//! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request
-//! that waits for it.
+//! Streamable HTTP towards an upstream: a POST for each message, polled by the request that waits.
 //!
-//! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so
-//! that two files would import each other.
+//! Long, and one file on purpose: a link starts its exchanges, and each exchange drives its link.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,14 +16,14 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
-use crate::engine::ask::{ClientAnswer, DeclaredCapabilities, unanswered_answer};
-use crate::engine::attribution::CallEnd;
 use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::connection::ask::{ClientAnswer, DeclaredCapabilities, unanswered_answer};
+use crate::engine::connection::attribution::CallEnd;
+use crate::engine::connection::lost::{SessionVerdict, is_of_no_request, judge_status};
+use crate::engine::connection::unasked::MessageStream;
 use crate::engine::event::CallEvent;
 use crate::engine::failure::ExecutionDoubt;
 use crate::engine::handshake::HandshakeAgreement;
-use crate::engine::lost::{SessionVerdict, is_of_no_request, judge_status};
-use crate::engine::unasked::MessageStream;
 use crate::mcp::log::SessionLogLevel;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::Method;
@@ -43,8 +41,8 @@ use crate::upstream::shared::{SharedWork, SharedWorkSlot};
 use crate::upstream::state::http_error::HttpError;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::id::WireId;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Message};
-use crate::wire::raw::RawJson;
 
 mod again;
 mod cancel;

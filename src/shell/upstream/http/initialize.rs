@@ -16,8 +16,8 @@ use crate::upstream::http::answer::{AnswerReader, AnswerRules};
 use crate::upstream::http::parts::{HeaderFields, LinkParts, SESSION};
 use crate::upstream::net::connections::AnswerBody;
 use crate::upstream::state::http_error::HttpError;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Message};
-use crate::wire::raw::RawJson;
 
 /// The id of all questions, because one connection asks one at a time.
 const ID: u64 = 0;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
-use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::connection::ask::DeclaredCapabilities;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::upstream::http::answer::AnswerRules;

@@ -19,6 +19,7 @@ use crate::upstream::http::redirect::Redirect;
 use crate::upstream::login::tokens::{TokenAttempts, TokenKeeper, challenge_of};
 use crate::upstream::net::client::HttpClient;
 use crate::upstream::net::connections::{AnswerBody, AnswerHeadFuture, ClientError, PlainConnections};
+use crate::upstream::net::trust::Certificates;
 use crate::upstream::net::trust::refuses_certificate;
 use crate::upstream::state::health::UpstreamHealth;
 use crate::upstream::state::http_error::HttpError;
@@ -84,7 +85,11 @@ impl RemoteServer {
             value.set_sensitive(true);
             fixed.insert(name, value);
         }
-        let own = keeper.map(|keeper| keeper.client()).transpose()?.flatten();
+        let own = match keeper {
+            Some(keeper) => keeper.client()?,
+            None if spec.certificates.is_empty() => None,
+            None => Some(HttpClient::of(&Certificates::of(&spec.certificates)?)?),
+        };
         let client = own.as_ref().unwrap_or(client).by(&spec.proxy, url)?;
         let prepared = client.prepare(&uri);
         prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;

@@ -7,15 +7,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::base::budget::{ByteBudget, COUNTED_FROM, NoRoom};
 use crate::base::callers::CallerNumber;
-use crate::engine::ask::{ClientAnswer, ServerRequest};
 use crate::engine::askers::CallOrigin;
 use crate::engine::call::{CallOutcome, OutgoingCall, WantedEvents};
+use crate::engine::connection::ask::{ClientAnswer, ServerRequest};
 use crate::engine::event::CallEvent;
 use crate::engine::failure::{CallFailure, ExecutionDoubt};
 use crate::engine::peer::CallPort;
 use crate::upstream::turns::SharedCallTurn;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::Notification;
-use crate::wire::raw::RawJson;
 
 /// Most progress notifications that wait for a slow client; beyond that, new ones are dropped.
 const NOTICES: usize = 16;

@@ -19,22 +19,22 @@ use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::engine::askers::ConductLesson;
 use crate::engine::call::OutgoingCall;
+use crate::engine::connection::turns::TurnGate;
 use crate::engine::failure::{CallFailure, ExecutionDoubt};
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::{EraHint, HandshakeAgreement};
 use crate::engine::lists::ListTrouble;
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
-use crate::engine::turns::TurnGate;
 use crate::mcp::log::SessionLogLevel;
 use crate::mcp::method::ItemList;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::line::call::{LineCall, LineCallSignal, StdioExchange, StdioPort, stdio_call};
 use crate::upstream::spawner::IntakeLimits;
 use crate::wire::id::WireId;
+use crate::wire::json::raw::RawJson;
 use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::Notification;
 use crate::wire::quirk::Quirk;
-use crate::wire::raw::RawJson;
 use crate::wire::unreadable::UnreadableBytes;
 
 /// Bytes that may wait to be written to a child before further calls wait in their channel.

@@ -6,8 +6,7 @@ use url::Url;
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
-use crate::config::guard;
-use crate::config::secret::Secret;
+use crate::config::source::guard;
 use crate::config::{AuthKind, ProxySettings, ResourceParameter, UpstreamAuth, UpstreamSettings, UpstreamTarget};
 use crate::login::assertion::SigningKey;
 use crate::login::authorize::LoginRandomness;
@@ -74,6 +73,8 @@ pub struct LoginSettings {
     key: Option<Result<Arc<SigningKey>, String>>,
     /// The certificates, or the reason why they cannot be used.
     trust: Result<Arc<Certificates>, String>,
+    /// True if the upstream has certificates of its own.
+    has_own: bool,
 }
 
 impl LoginSettings {
@@ -87,10 +88,9 @@ impl LoginSettings {
         let key = auth.private_key.as_ref().map(|pem| {
             SigningKey::parse(pem.expose()).map(Arc::new).map_err(|error| format!("`private-key`: {error}"))
         });
-        let pem = |secret: &'_ Option<Secret>| secret.as_ref().map(|pem| pem.expose().as_bytes().to_vec());
-        let (ca, certificate) = (pem(&auth.ca), pem(&auth.client_certificate));
-        let trust = Certificates::of(ca.as_deref(), certificate.as_deref()).map(Arc::new);
-        Some(Self { url: url.clone(), auth, proxy: spec.proxy.clone(), key, trust })
+        let trust = Certificates::of(&spec.certificates).map(Arc::new);
+        let has_own = !spec.certificates.is_empty();
+        Some(Self { url: url.clone(), auth, proxy: spec.proxy.clone(), key, trust, has_own })
     }
 
     pub fn kind(&self) -> AuthKind {
@@ -125,13 +125,8 @@ impl LoginSettings {
     /// # Errors
     /// A sentence for the operator.
     pub fn client(&self) -> Result<Option<HttpClient>, String> {
-        let has_own = self.auth.ca.is_some() || self.auth.client_certificate.is_some();
         let trust = self.trust.as_ref().map_err(Clone::clone)?;
-        if !has_own {
-            return Ok(None);
-        }
-        let config = trust.config(true).ok_or("the system's certificate store cannot be used")?;
-        Ok(Some(HttpClient::with(&config)))
+        if self.has_own { HttpClient::of(trust).map(Some) } else { Ok(None) }
     }
 
     /// Returns the terms of a login that starts now.

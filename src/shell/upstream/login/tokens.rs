@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
-use crate::config::secret::Secret;
+use crate::config::source::secret::Secret;
 use crate::config::{AuthKind, UpstreamSettings};
 use crate::login::challenge::{BearerChallenge, TokenComplaint};
 use crate::login::flow;

@@ -22,7 +22,7 @@ use crate::upstream::net::connections::{
     AnswerBody, AnswerHeadFuture, ClientError, IDLE_CONNECTIONS, PlainConnections, READ_AHEAD,
 };
 use crate::upstream::net::connector::{Connector, ProxyError, tcp};
-use crate::upstream::net::trust::tls_config;
+use crate::upstream::net::trust::{Certificates, tls_config};
 
 /// Time after which an idle plain connection is not used any more. Node and uvicorn close a
 /// connection that was idle for 5 seconds; a call sent at that moment may have been executed and is
@@ -72,6 +72,15 @@ impl HttpClient {
         // The connector sets the protocols that it speaks.
         config.alpn_protocols.clear();
         Self(HttpPools::new(None, Arc::new(OnceLock::from(config))))
+    }
+
+    /// Creates a client for one upstream whose certificates these are.
+    ///
+    /// # Errors
+    /// The system's certificate store cannot be used; a sentence for the operator.
+    pub fn of(certificates: &Certificates) -> Result<Self, String> {
+        let config = certificates.config(true).ok_or("the system's certificate store cannot be used")?;
+        Ok(Self::with(&config))
     }
 
     /// Returns the client for connections to this URL, direct or through a proxy as the settings

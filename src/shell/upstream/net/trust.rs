@@ -10,6 +10,9 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_platform_verifier::Verifier;
 
+use crate::config::UpstreamCertificates;
+use crate::config::source::secret::Secret;
+
 /// The settings `ca` and `client-certificate`, read and checked.
 #[derive(Default)]
 pub struct Certificates {
@@ -27,7 +30,13 @@ impl Certificates {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub fn of(authorities: Option<&[u8]>, certificate: Option<&[u8]>) -> Result<Self, String> {
+    pub fn of(texts: &UpstreamCertificates) -> Result<Self, String> {
+        let pem = |secret: &Secret| secret.expose().as_bytes().to_vec();
+        let (authorities, certificate) = (texts.ca.as_ref().map(pem), texts.client_certificate.as_ref().map(pem));
+        Self::of_pem(authorities.as_deref(), certificate.as_deref())
+    }
+
+    fn of_pem(authorities: Option<&[u8]>, certificate: Option<&[u8]>) -> Result<Self, String> {
         let authorities = authorities.map(chain).transpose().map_err(|why| format!("`ca` {why}"))?;
         let certificate = certificate.map(|pem| {
             let chain = chain(pem)?;

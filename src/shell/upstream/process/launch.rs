@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::base::descriptors::lacks_descriptors;
-use crate::config::secret::Secret;
+use crate::config::source::secret::Secret;
 use crate::config::{Confinement, ContainerRun, UpstreamSettings, UpstreamTarget, VariableText, inherited_variables};
 use crate::store::pins::LaunchProgram;
 

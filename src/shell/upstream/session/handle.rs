@@ -36,7 +36,7 @@ use crate::upstream::state::health::UpstreamHealth;
 use crate::upstream::state::unread::UnreadLists;
 use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// How long a server may take to set its log level.
 const SET_LEVEL: Duration = Duration::from_secs(2);

@@ -1,13 +1,13 @@
 //! A call that was passed to its upstream. It is cancel-safe and movable; dropping it cancels the
 //! call.
 
-use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::connection::ask::ClientAnswer;
 use crate::engine::event::CallEvent;
 use crate::upstream::http::exchange::HttpExchange;
 use crate::upstream::line::call::StdioExchange;
 use crate::upstream::turns::SharedCallTurn;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// A call on its connection.
 #[derive(Debug)]

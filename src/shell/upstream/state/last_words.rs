@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::config::secret::Secret;
-use crate::wire::raw::RawJson;
+use crate::config::source::secret::Secret;
+use crate::wire::json::raw::RawJson;
 
 /// Most lines that are kept, and most bytes that are shown of them.
 const LINES: usize = 20;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::base::clock;
 use crate::base::tally::LogTally;
-use crate::config::secret::{Secret, is_secret_name};
+use crate::config::source::secret::{Secret, is_secret_name};
 use crate::config::{UpstreamSettings, UpstreamTarget};
 use crate::upstream::state::last_words::LastWords;
 use crate::upstream::state::logbook::{LineOrigin, UpstreamLog};

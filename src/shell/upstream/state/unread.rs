@@ -149,9 +149,9 @@ impl UnreadLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::item::Definition;
+    use crate::mcp::definition::item::Definition;
     use crate::telemetry::metrics::Metrics;
-    use crate::wire::raw::RawJson;
+    use crate::wire::json::raw::RawJson;
 
     fn trouble(attempts: u32) -> Option<ListTrouble> {
         Some(ListTrouble { why: "refused".to_owned(), attempts, again: clock::now() })

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::mcp::annotations::StatedHints;
+use crate::mcp::definition::annotations::StatedHints;
 use crate::policy::consent::desk::OpeningResult;
 use crate::policy::consent::tests::{asked, shown};
 use crate::policy::consent::{
@@ -251,8 +251,8 @@ struct Day {
 
 impl Day {
     fn offered(&self, id: &ApprovalId) -> Vec<FolderScope> {
-        let prompt = self.desk.get(id).unwrap();
-        FolderScope::offers(&prompt.asked, &prompt.shown, self.grants.places())
+        let approval = self.desk.get(id).unwrap();
+        FolderScope::offers(&approval.asked, &approval.shown, self.grants.places())
     }
 
     fn call(&mut self, item: &str, arguments: &serde_json::Value) {

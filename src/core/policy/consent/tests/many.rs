@@ -110,7 +110,7 @@ fn six_equal_calls_are_six_members_and_one_once_is_for_one_of_them() {
     second.release();
     assert_eq!(claim(None).as_deref(), Some("grant 2"), "its call is gone: the same call made again finds it");
     assert_eq!(claim(None), None);
-    assert_eq!(desk.prompts().count(), 4);
+    assert_eq!(desk.open_approvals().count(), 4);
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl World {
                 let dead = self.grants.iter().filter(|grant| changed(grant.asked())).map(|grant| grant.id().clone());
                 self.gone.extend(dead);
                 self.grants = self.grants.without(|grant| changed(grant.asked()));
-                for id in self.desk.supersede(|prompt| changed(&prompt.asked)) {
+                for id in self.desk.supersede(|approval| changed(&approval.asked)) {
                     assert!(self.open.remove(&id).is_some_and(|asked| changed(&asked)));
                 }
             }
@@ -144,10 +144,10 @@ impl World {
                 self.grants = self.grants.without(over);
             }
         }
-        let listed: HashSet<ApprovalId> = self.desk.prompts().map(|prompt| prompt.id).collect();
+        let listed: HashSet<ApprovalId> = self.desk.open_approvals().map(|approval| approval.id).collect();
         assert_eq!(listed, self.open.keys().copied().collect(), "nothing open is lost");
         for caller in CALLERS {
-            let mine = self.desk.prompts().filter(|prompt| prompt.asked.caller.name() == caller);
+            let mine = self.desk.open_approvals().filter(|approval| approval.asked.caller.name() == caller);
             assert!(mine.count() <= LIMITS.max_open);
         }
         assert!(self.open.keys().all(|id| self.desk.is_held(id) == self.held.contains(id)));
@@ -247,9 +247,11 @@ impl World {
                 && grant.evidence() >= asked.need
                 && !(asked.destructive && is_any && grant.evidence() == ApprovalEvidence::Client)
         };
-        let open = self.desk.prompts().filter(|prompt| self.now < prompt.until);
-        let expected: HashMap<ApprovalId, ApprovalSubject> =
-            open.filter(|prompt| passes(&prompt.asked)).map(|prompt| (prompt.id, prompt.asked.clone())).collect();
+        let open = self.desk.open_approvals().filter(|approval| self.now < approval.until);
+        let expected: HashMap<ApprovalId, ApprovalSubject> = open
+            .filter(|approval| passes(&approval.asked))
+            .map(|approval| (approval.id, approval.asked.clone()))
+            .collect();
         let released = self.desk.release(grant, self.now);
         if grant.is_once() {
             assert_eq!(released, [], "once is for one call");

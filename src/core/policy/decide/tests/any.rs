@@ -5,12 +5,12 @@ use strum::VariantArray as _;
 
 use super::super::super::tests::{spec, strings};
 use super::super::*;
-use crate::mcp::annotations::Hints;
-use crate::mcp::claims::Claims;
-use crate::policy::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
-use crate::policy::rule::RuleSpec;
+use crate::mcp::definition::annotations::Hints;
+use crate::mcp::definition::claims::Claims;
+use crate::policy::rules::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
+use crate::policy::rules::rule::RuleSpec;
 use crate::policy::spec::PolicySpec;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 pub(super) fn any_spec() -> impl Strategy<Value = PolicySpec> {
     (any_effect(), prop::collection::vec(any_rule(), 0..6)).prop_map(|(default, mut rules)| {
@@ -47,6 +47,7 @@ pub(super) fn any_rule() -> impl Strategy<Value = RuleSpec> {
             prompts,
             resources,
             callers,
+            groups: Vec::new(),
             profiles,
             kinds,
             annotations,

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 
 use super::any::{any_case, any_spec};
 use super::*;
-use crate::mcp::annotations::Hints;
-use crate::mcp::claims::Claims;
+use crate::mcp::definition::annotations::Hints;
+use crate::mcp::definition::claims::Claims;
 
 fn freedom(decision: &Decision) -> u8 {
     match decision {
-        Decision::Deny { .. } => 0,
+        Decision::Deny { .. } | Decision::Scope { .. } => 0,
         Decision::Ask { .. } | Decision::Limit { .. } => 1,
         Decision::Allow(_) => 2,
     }
@@ -44,9 +44,9 @@ fn what_a_server_says_counts_and_what_it_does_not_say_binds() {
             PolicyAction { canonical: canonical.into(), claims: Claims { hints: claims, may_open }, ..TOOL.clone() };
         assert_eq!(told(&outcome(&policy, &action)), want, "{label}");
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
-        let effect = policy.effect(&item, Caller::local(), "", action.facts());
+        let effect = policy.effect(&item, &RuleSubject::ungrouped(Caller::local(), "", action.facts()));
         assert_eq!(effect.into_str(), want.split(' ').next().unwrap(), "{label}");
-        let hidden = policy.hidden(&item, Caller::local(), "", action.facts());
+        let hidden = policy.hidden(&item, &RuleSubject::ungrouped(Caller::local(), "", action.facts()));
         assert_eq!(hidden, want.starts_with("deny"), "{label}: what is denied with any arguments is not listed");
     }
 }

@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::*;
-use crate::mcp::annotations::Hints;
-use crate::policy::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
+use crate::mcp::definition::annotations::Hints;
+use crate::policy::rules::arguments::{ArgumentSpec, MatcherSpec, ScalarSpec};
 
 /// Yes, no, or unknown.
 type Three = Option<bool>;

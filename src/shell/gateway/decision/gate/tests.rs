@@ -11,7 +11,7 @@ use std::path::Path;
 use super::*;
 use crate::base::clock;
 use crate::config::ApprovalSettings;
-use crate::engine::state::{StateCarrier, StateContent, StateId, StateKey, StatePayload, StateScope};
+use crate::engine::sealed::state::{StateCarrier, StateContent, StateId, StateKey, StatePayload, StateScope};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::consent::{ApprovalSubject, GrantArguments, GrantLifetime, GrantRow};

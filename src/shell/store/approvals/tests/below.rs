@@ -71,7 +71,7 @@ async fn an_answer_below_a_folder_reaches_the_process_that_asks() {
     let id = approvals.ask(asked, shown).unwrap();
     approvals.settle().await;
     let beside = Db::open(dir.path()).unwrap();
-    let shown = Some(approvals.prompt(&id).unwrap().digest());
+    let shown = Some(approvals.approval(&id).unwrap().digest());
     let stop = tokio_util::sync::CancellationToken::new();
     let (_, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
         let wish = OperatorAnswer::Below(Arc::from("/srv/app/a b"));

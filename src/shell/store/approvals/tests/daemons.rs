@@ -32,7 +32,7 @@ async fn a_new_daemon_ends_the_approvals_of_one_that_was_killed() {
     let alone = opened_by_a_daemon_and_another(&dir).await;
     let _lock = StateLock::take(dir.path()).await.unwrap();
     assert_eq!(listed(&dir).len(), 2, "a daemon has the directory");
-    let rows = alone.all_prompts().await.unwrap();
+    let rows = alone.all_approvals().await.unwrap();
     let killed_approval = rows.into_iter().find(|row| row.item == "fx__daemon").map(|row| row.id);
     let next = kept(&dir);
     let db = next.inner.db.clone().unwrap();
@@ -41,9 +41,9 @@ async fn a_new_daemon_ends_the_approvals_of_one_that_was_killed() {
     next.keep_operator(SettingOwner::Daemon);
     db.all_so_far().run().await.unwrap();
     audit.flush().await;
-    let [(event, prompt, result)] = full_queue::records(dir.path()).try_into().unwrap();
+    let [(event, approval, result)] = full_queue::records(dir.path()).try_into().unwrap();
     assert_eq!((&*event, &*result), ("answer", "superseded"), "as when a daemon ends in order");
-    assert_eq!(Some(prompt), killed_approval);
-    assert_eq!(alone.all_prompts().await.unwrap().len(), 1);
+    assert_eq!(Some(approval), killed_approval);
+    assert_eq!(alone.all_approvals().await.unwrap().len(), 1);
     assert_eq!(listed(&dir), ["fx__alone"]);
 }

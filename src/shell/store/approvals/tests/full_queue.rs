@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::*;
-use crate::policy::chain::RetentionBounds;
+use crate::policy::records::chain::RetentionBounds;
 use crate::store::audit::past::{FoundLine, LogReading, ReadingStart};
 use crate::store::audit::{AuditLogOptions, LogFolder, MAIN, RecordState};
 use crate::store::port::ForeignAnswer;
@@ -38,7 +38,7 @@ pub(super) fn records(dir: &Path) -> Vec<(String, String, String)> {
     let mut all = Vec::new();
     while let Some(found) = past.next() {
         let FoundLine::Record { line, .. } = found else { panic!("a damaged line") };
-        let about = if line.event == "revoke" { &line.grant } else { &line.prompt };
+        let about = if line.event == "revoke" { &line.grant } else { &line.approval };
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
         all.push((line.event.to_string(), text(about.as_deref()), text(line.result.as_deref())));
     }
@@ -58,7 +58,7 @@ fn counts(all: &[(String, String, String)], kind: &str) -> HashMap<(String, Stri
 /// Answers over one of the five channels, by its number.
 async fn answer_over(channel: usize, approvals: &Approvals, id: ApprovalId, wish: OperatorAnswer) {
     let text = id.to_string();
-    let shown = approvals.prompt(&id).unwrap().digest();
+    let shown = approvals.approval(&id).unwrap().digest();
     let (answer, by) = (wish.answer(approvals.wall()), "someone");
     let outcome = match channel % 5 {
         0 => approvals.answer(&id, answer, ApprovalEvidence::Client, by).await.map_err(|why| why.to_string()),
@@ -72,7 +72,7 @@ async fn answer_over(channel: usize, approvals: &Approvals, id: ApprovalId, wish
         }
         3 => return assert!(approvals.operator_answers(&text, Some(shown), wish, by).await.is_ok()),
         _ => {
-            let answered = ForeignAnswer { prompt: text, answer: wish.to_string(), by: by.to_owned() };
+            let answered = ForeignAnswer { approval: text, answer: wish.to_string(), by: by.to_owned() };
             approvals.take(answered).await;
             return;
         }
@@ -152,7 +152,7 @@ async fn a_record_without_a_place_is_lost_aloud_and_a_grant_waits_for_its_place(
         approvals.answer(&granted, PersonAnswer::Allow(GrantLifetime::Session), ApprovalEvidence::Operator, "uid:1");
     tokio::pin!(yes);
     assert!(futures_util::poll!(&mut yes).is_pending(), "its record has no place");
-    assert!(approvals.prompt(&granted).is_some() && approvals.grants().len() == 0);
+    assert!(approvals.approval(&granted).is_some() && approvals.grants().len() == 0);
     assert!(audit.loss().unwrap().contains("lost: 2,"));
     assert!(metrics.render().contains("headend_audit_failures_total 2"), "counted as they are lost");
     drop(writer);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::full_queue::records;
 use super::*;
-use crate::policy::chain::RetentionBounds;
+use crate::policy::records::chain::RetentionBounds;
 use crate::store::audit::{AuditLogOptions, MAIN};
 use crate::telemetry::metrics::Metrics;
 

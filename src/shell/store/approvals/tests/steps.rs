@@ -69,10 +69,10 @@ async fn unused_grants_end_in_time() {
 #[tokio::test]
 async fn an_approval_is_open_for_its_time() {
     let open = async |approvals: &Approvals| approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
-    let life = limits().prompt_life.as_secs() + 1;
+    let life = limits().approval_life.as_secs() + 1;
     lasts(life, open, |approvals, id| {
         approvals.expire();
-        approvals.prompt(id).is_some()
+        approvals.approval(id).is_some()
     })
     .await;
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
-use crate::policy::chain::{ChainHead, ChainWriter as Written, LogSettings};
+use crate::policy::records::chain::{ChainHead, ChainWriter as Written, LogSettings};
 use crate::policy::{AuditEntry, AuditEvent, Caller};
 
 const BEGIN: u64 = 1_795_256_100_000;

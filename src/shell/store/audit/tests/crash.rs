@@ -23,7 +23,7 @@ async fn the_child_writes_until_it_is_killed() {
     };
     let audit = AuditLog::open(options, Db::open(Path::new(&dir)).unwrap(), Metrics::new().unwrap().audit()).unwrap();
     for call in 0.. {
-        let arguments = crate::wire::raw::RawJson::trusted(format!(r#"{{"a":"{}"}}"#, "x".repeat(3000)));
+        let arguments = crate::wire::json::raw::RawJson::trusted(format!(r#"{{"a":"{}"}}"#, "x".repeat(3000)));
         let entry = AuditEntry { arguments: Some(arguments), ..entry(call) };
         audit.record(entry, false).written().await.unwrap();
         if call % 500 == 0 {

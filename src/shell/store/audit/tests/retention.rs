@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::policy::RecordRemoval;
-use crate::policy::chain::{BadRecord, ChainHead, ChainWriter, RetentionBounds};
+use crate::policy::records::chain::{BadRecord, ChainHead, ChainWriter, RetentionBounds};
 
 /// Settings with which each record gets a file of its own.
 fn options(place: &Place, retain: RetentionBounds) -> AuditLogOptions {

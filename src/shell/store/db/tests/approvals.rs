@@ -107,11 +107,11 @@ fn an_approval_is_shown_to_all_and_an_answer_reaches_its_owner_until_it_has_judg
             let (db, name) = (&dbs[*process], id.to_string());
             match what {
                 0 if !open.contains_key(id) => {
-                    db.enter_prompt(owner(*process), view(*id)).run_now().unwrap();
+                    db.enter_approval(owner(*process), view(*id)).run_now().unwrap();
                     open.insert(*id, *process);
                 }
                 1 => {
-                    db.remove_prompt(name.clone()).run_now().unwrap();
+                    db.remove_approval(name.clone()).run_now().unwrap();
                     open.remove(id);
                 }
                 2 => {
@@ -120,7 +120,8 @@ fn an_approval_is_shown_to_all_and_an_answer_reaches_its_owner_until_it_has_judg
                     answers.entry(*id).and_modify(|(_, outcome)| *outcome = Some(verdict));
                 }
                 _ => {
-                    let answer = ForeignAnswer { prompt: name.clone(), answer: "once".to_owned(), by: owner(*process) };
+                    let answer =
+                        ForeignAnswer { approval: name.clone(), answer: "once".to_owned(), by: owner(*process) };
                     assert_eq!(db.leave_answer(answer, 2).run_now().unwrap(), open.contains_key(id));
                     if open.contains_key(id) {
                         answers.insert(*id, (*process, None));
@@ -130,21 +131,21 @@ fn an_approval_is_shown_to_all_and_an_answer_reaches_its_owner_until_it_has_judg
             let outcome = answers.get(id).and_then(|(_, outcome)| outcome.clone());
             assert_eq!(db.outcome(name.clone()).run_now().unwrap(), outcome);
             let details = open.contains_key(id).then(|| view(*id));
-            assert_eq!(db.prompt_details(name).run_now().unwrap(), details);
+            assert_eq!(db.approval_details(name).run_now().unwrap(), details);
             for with_daemons in [true, false] {
                 let shown = open.iter().filter(|(_, process)| with_daemons || **process == 0);
                 let expected: Vec<_> = shown.map(|(id, _)| row(*id)).collect();
-                assert_eq!(db.prompts(3, with_daemons).run_now().unwrap(), expected);
+                assert_eq!(db.listed_approvals(3, with_daemons).run_now().unwrap(), expected);
             }
             let changes = dbs[0].approvals_changed(owner(0), -1).run_now().unwrap().unwrap();
-            let mut told: Vec<_> = changes.answers.into_iter().map(|one| (one.prompt, one.by)).collect();
+            let mut told: Vec<_> = changes.answers.into_iter().map(|one| (one.approval, one.by)).collect();
             told.sort();
             let is_due = |id: &u8, outcome: &Option<String>| outcome.is_none() && open.get(id) == Some(&0);
             let due = answers.iter().filter(|(id, (_, outcome))| is_due(id, outcome));
             assert_eq!(told, due.map(|(id, (by, _))| (id.to_string(), owner(*by))).collect::<Vec<_>>());
         }
-        let daemons = dbs[0].remove_prompts_of_daemons().run_now().unwrap();
+        let daemons = dbs[0].remove_approvals_of_daemons().run_now().unwrap();
         assert_eq!(daemons.len(), open.values().filter(|process| **process == 1).count());
-        assert!(dbs[1].remove_prompts_of_daemons().run_now().unwrap().is_empty());
+        assert!(dbs[1].remove_approvals_of_daemons().run_now().unwrap().is_empty());
     });
 }

@@ -16,13 +16,20 @@ fn policy() -> Policy {
         tools: Vec::new(),
         upstreams: Vec::new(),
         callers: Vec::new(),
+        groups: Vec::new(),
         key: vec![KeyPart::Caller],
         rate: Some(Rate { count: 1, per: RateUnit::Hour }),
         burst: BURST,
         concurrent: None,
         per_day: None,
     };
-    Policy::build(&PolicySpec { default: RuleEffect::Allow, rules: Vec::new(), limits: vec![limit] }).unwrap()
+    Policy::build(&PolicySpec {
+        default: RuleEffect::Allow,
+        rules: Vec::new(),
+        scopes: Vec::new(),
+        limits: vec![limit],
+    })
+    .unwrap()
 }
 
 /// Draws for a call and settles its lease; whether the call may be sent.

@@ -1,8 +1,8 @@
 //! Sessions: nothing is kept of one that has ended.
 
 use super::*;
-use crate::engine::ended::{EndedSession, SessionFloor};
-use crate::engine::session_id::SessionName;
+use crate::engine::sealed::ended::{EndedSession, SessionFloor};
+use crate::engine::sealed::session_id::SessionName;
 use crate::policy::Caller;
 
 fn session(n: u8) -> EndedSession {

@@ -31,7 +31,7 @@ fn a_new_file_and_one_of_version_1_end_with_the_same_tables() {
     assert_eq!(count_taken_steps(&old, VERSION).unwrap(), 1);
     for connection in [&mut new, &mut old] {
         migrate(connection, &KEY).unwrap();
-        assert_eq!((version(connection), count_taken_steps(connection, VERSION).unwrap()), (12, 12));
+        assert_eq!((version(connection), count_taken_steps(connection, VERSION).unwrap()), (14, 14));
     }
     assert_eq!(tables(&new), tables(&old));
     assert_eq!((grants(&new), grants(&old)), (0, 2));
@@ -105,14 +105,14 @@ fn logins_of_before_version_9_belong_to_no_upstream_yet() {
     assert_eq!(text(login), "lhttps://as.example3livesealed145");
     assert_eq!(text("SELECT upstream || launch || issuer || value FROM registrations"), "lhttps://as.examplesealed");
     let issuers: i64 = store.query_row("SELECT count(*) FROM login_issuers", [], |row| row.get(0)).unwrap();
-    assert_eq!((version(&store), issuers), (12, 0));
+    assert_eq!((version(&store), issuers), (i64::try_from(VERSION).unwrap(), 0));
 }
 
 #[test]
 fn callers_of_before_version_11_are_users_or_tokens_and_doubt_allows_less() {
     let mut store = opened("");
     take(&mut store, &STEPS[..10], &KEY).unwrap();
-    let names = ["local", "uid:0", "uid:1000", "ci", "localhost", "user", "anyone", "uid"];
+    let names = ["local", "uid:0", "uid:1000", "ci", "localhost", "user", "anyone", "uids"];
     for (n, name) in names.iter().enumerate() {
         let rows = format!(
             "INSERT INTO grants VALUES ('{n}', 'live', '{name}', 'fx', 'tool', 'x', '', '', '', 'r', 'L1', 0, 'any', 'until-changed',
@@ -135,7 +135,7 @@ fn callers_of_before_version_11_are_users_or_tokens_and_doubt_allows_less() {
     let mut keys: Vec<String> = names.iter().map(|name| Caller::named(name).key().to_owned()).collect();
     keys.sort_unstable();
     assert_eq!(texts("SELECT caller FROM grants"), keys, "what was granted to `local` is our own user's");
-    assert_eq!(texts("SELECT caller FROM prompts"), keys);
+    assert_eq!(texts("SELECT caller FROM approvals"), keys);
     keys.insert(0, Caller::anyone().key().to_owned());
     assert_eq!(texts("SELECT caller FROM ended_sessions"), keys, "what has ended has ended for both");
     assert_eq!(texts("SELECT caller FROM ended_floors"), keys);

@@ -3,13 +3,13 @@
 use super::*;
 use crate::catalog::name::UpstreamName;
 use crate::config::ApprovalSettings;
-use crate::mcp::item::Definition;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::policy::{ChangePolicy, PinState, UpstreamTrust};
 use crate::store::approvals::Approvals;
 use crate::store::db::Db;
 use crate::store::pins::{ItemVerdict, ListedItems, PinRegistry, PinTier};
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 const VERSION_1: &str = include_str!("../../../../../tests/data/store/version-1.sql");
 /// More pins and grants of it.
@@ -20,12 +20,12 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     let dir = tempfile::tempdir().unwrap();
     let old = Connection::open(file(&dir)).unwrap();
     old.execute_batch(VERSION_1).unwrap();
-    let private = |connection: &Connection| -> Vec<String> {
-        let sql = "SELECT message FROM prompts UNION ALL SELECT waiting FROM pins WHERE kind = 'launch'";
-        let mut select = connection.prepare(sql).unwrap();
+    let private = |connection: &Connection, table: &str| -> Vec<String> {
+        let sql = format!("SELECT message FROM {table} UNION ALL SELECT waiting FROM pins WHERE kind = 'launch'");
+        let mut select = connection.prepare(&sql).unwrap();
         select.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     };
-    assert!(private(&old).iter().all(|text| !text.starts_with("sealed:")));
+    assert!(private(&old, "prompts").iter().all(|text| !text.starts_with("sealed:")));
     drop(old);
 
     let db = Db::open(dir.path()).unwrap();
@@ -33,7 +33,7 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
         (Approvals::open(db.clone(), &ApprovalSettings::default()).unwrap(), PinRegistry::open(db.clone()).unwrap());
     let grants: Vec<_> = approvals.grants().iter().map(|grant| (grant.id().to_string(), grant.uses())).collect();
     assert_eq!(grants, [("00000000000000aa".to_owned(), 3)]);
-    assert_eq!(approvals.all_prompts().await.unwrap()[0].message, "headend asks for consent.");
+    assert_eq!(approvals.all_approvals().await.unwrap()[0].message, "headend asks for consent.");
     assert_eq!(pins.find("fx__echo", None).unwrap().state, PinState::Pinned);
     let launch = pins.find("docs", None).unwrap();
     assert!(launch.state == PinState::Rejected && launch.waiting.unwrap().contains("marker"));
@@ -45,8 +45,12 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     close(db, &dir);
 
     let now = Connection::open(file(&dir)).unwrap();
-    assert_eq!(now.pragma_query_value(None, "user_version", |row| row.get(0)), Ok(12));
-    assert!(private(&now).iter().all(|text| text.starts_with("sealed:1:")), "{:?}", private(&now));
+    assert_eq!(now.pragma_query_value(None, "user_version", |row| row.get(0)), Ok(14));
+    assert!(
+        private(&now, "approvals").iter().all(|text| text.starts_with("sealed:1:")),
+        "{:?}",
+        private(&now, "approvals")
+    );
     assert!(!fs::read(file(&dir)).unwrap().windows(6).any(|bytes| bytes == b"marker"), "not even in free pages");
 }
 

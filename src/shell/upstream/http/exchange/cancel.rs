@@ -12,8 +12,8 @@ use super::{ExchangeStep, HttpLink, HttpPost, PostStage, SessionRenewal};
 use crate::base::clock;
 use crate::mcp::method::Method;
 use crate::upstream::http::parts::HeaderFields;
+use crate::wire::json::raw::RawJson;
 use crate::wire::message;
-use crate::wire::raw::RawJson;
 
 /// How long the server may take to accept a cancellation, and to answer the ping.
 const ANSWER_TIME: Duration = Duration::from_secs(10);

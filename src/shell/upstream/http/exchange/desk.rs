@@ -6,9 +6,9 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use tokio::sync::mpsc;
 
-use crate::engine::ask::DeclaredCapabilities;
 use crate::engine::askers::{AskerRegistry, CallOrigin};
-use crate::engine::attribution::{CallInFlight, QuestionAttribution};
+use crate::engine::connection::ask::DeclaredCapabilities;
+use crate::engine::connection::attribution::{CallInFlight, QuestionAttribution};
 use crate::engine::event::CallEvent;
 use crate::mcp::method::ItemList;
 

@@ -11,7 +11,9 @@ use http::{Response, StatusCode};
 
 use super::{DoubtfulAnswer, ExchangeStep, HttpLink, HttpPost, PostStage, SessionRenewal};
 use crate::base::clock;
-use crate::engine::lost::{SessionVerdict, blames_session, is_doubtful, is_lost, lacks_method, names_session};
+use crate::engine::connection::lost::{
+    SessionVerdict, blames_session, is_doubtful, is_lost, lacks_method, names_session,
+};
 use crate::upstream::http::unspoken::NonMessageAnswer;
 use crate::upstream::net::connections::AnswerBody;
 use crate::upstream::state::http_error::HttpError;

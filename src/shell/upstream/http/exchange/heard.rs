@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use super::{HttpLink, SIDE};
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::unasked::{MessageStream, NoticeRecipient, find_recipient};
 use crate::engine::event::CallEvent;
 use crate::engine::failure::CallFailure;
 use crate::engine::fault::ProtocolFault;
-use crate::engine::unasked::{MessageStream, NoticeRecipient, find_recipient};
 use crate::mcp::method::ItemList;
 use crate::upstream::line::call::count_in_share;
 use crate::wire::id::WireId;

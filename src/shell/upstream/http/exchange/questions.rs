@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::HttpLink;
 use super::desk::SessionCalls;
 use crate::base::clock;
-use crate::engine::ask::{CallCandidates, ClientAnswer, ServerRequest, unable_answer};
-use crate::engine::attribution::{AttributionResult, CallEnd, SettledQuestion};
+use crate::engine::connection::ask::{CallCandidates, ClientAnswer, ServerRequest, unable_answer};
+use crate::engine::connection::attribution::{AttributionResult, CallEnd, SettledQuestion};
+use crate::engine::connection::unasked::{MessageStream, RequestDecision, decide_request};
 use crate::engine::event::CallEvent;
 use crate::engine::fault::ProtocolFault;
-use crate::engine::unasked::{MessageStream, RequestDecision, decide_request};
+use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Request};
-use crate::wire::raw::RawJson;
 
 impl HttpLink {
     /// Judges a request on the stream of one of our requests. Requests that no client has to answer

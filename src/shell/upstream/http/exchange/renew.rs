@@ -21,7 +21,7 @@ use crate::upstream::http::initialize::{self, HandshakeFailure};
 use crate::upstream::http::parts::LinkParts;
 use crate::upstream::shared::SharedWork;
 use crate::upstream::state::http_error::HttpError;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 /// How long a server may take to say whether it knows a session.
 const LOOK_TIME: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ use super::*;
 use crate::base::budget::ByteBudget;
 use crate::catalog::inventory::ListBounds;
 use crate::config::Limits;
-use crate::engine::ask::DeclaredCapabilities;
 use crate::engine::askers::CallOrigin;
 use crate::engine::call::CallOutcome;
+use crate::engine::connection::ask::DeclaredCapabilities;
 use crate::engine::event::CallEvent;
 use crate::engine::peer::PeerTimes;
 use crate::mcp::meta::Meta;
@@ -17,7 +17,7 @@ use crate::mcp::method::Method;
 use crate::mcp::voice::UpstreamReader;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::frame::JsonBounds;
-use crate::wire::raw::RawJson;
+use crate::wire::json::raw::RawJson;
 
 fn options() -> StdioOptions {
     let times = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(5) };

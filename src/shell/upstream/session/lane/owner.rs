@@ -3,9 +3,9 @@
 use std::sync::{Arc, Weak};
 
 use crate::config::{InstanceScope, UpstreamSettings, UpstreamTarget};
-use crate::engine::ask::DeclaredCapabilities;
+use crate::engine::connection::ask::DeclaredCapabilities;
 use crate::engine::handshake::HandshakeAgreement;
-use crate::mcp::kinds::InputKinds;
+use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::version::Era;
 use crate::policy::Caller;
 use crate::upstream::session_news::ClientTag;

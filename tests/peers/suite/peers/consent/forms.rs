@@ -87,7 +87,7 @@ fn who_does_not_answer_in_time_has_not_allowed_it() {
 }
 
 fn unanswered(peers: &PeerFolders, sdk: Sdk, face: ClientFace) {
-    let stage = ApprovalGateway::with("timeout = \"1s\"\nprompt-life = \"1s\"", "");
+    let stage = ApprovalGateway::with("timeout = \"1s\"\napproval-life = \"1s\"", "");
     let at = format!("{sdk:?} over {face:?}");
     let mut client = ApprovingClient::start(peers, &stage.gateway, sdk, face, FORMS);
     let call = client.begin("fx__echo", &text("x"), &["wait"]);

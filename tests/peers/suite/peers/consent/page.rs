@@ -109,8 +109,8 @@ fn answered_on_the_page(sdk: Sdk) {
 #[test]
 fn a_page_that_nobody_answers_allows_nothing_and_says_so_afterwards() {
     let Some(peers) = PeerFolders::find() else { return };
-    // A call on a stream waits for `timeout`, a modern one for `prompt-life`.
-    for (sdk, key) in [(Sdk::TypeScript1, "timeout"), (Sdk::TypeScript2, "prompt-life")] {
+    // A call on a stream waits for `timeout`, a modern one for `approval-life`.
+    for (sdk, key) in [(Sdk::TypeScript1, "timeout"), (Sdk::TypeScript2, "approval-life")] {
         // A browser on a busy machine may open the page too late: then the round begins anew with
         // more time.
         let in_time = [4, 16, 64].into_iter().any(|seconds| left_open(&peers, sdk, &format!("{key} = \"{seconds}s\"")));

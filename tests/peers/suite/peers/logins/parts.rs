@@ -75,7 +75,7 @@ impl Drop for EventPeer {
 }
 
 /// Posts to a test's own address of a peer.
-pub(super) fn post(url: &str, body: &str) {
+pub(in crate::peers) fn post(url: &str, body: &str) {
     let answer = ureq::post(url).send(body).unwrap();
     assert_eq!(answer.status(), 204, "{url}");
 }

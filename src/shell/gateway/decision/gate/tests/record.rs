@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::policy::chain::RetentionBounds;
+use crate::policy::records::chain::RetentionBounds;
 use crate::policy::{AuditEntry, AuditEvent};
 use crate::store::audit::{AuditLog, AuditLogOptions, MAIN};
 use crate::telemetry::metrics::Metrics;

@@ -1,0 +1,9 @@
+//! Commands that run the gateway, or talk to a running one.
+
+pub(super) mod door;
+pub(super) mod ends;
+pub(super) mod relay;
+pub(super) mod reload;
+pub(super) mod restart;
+pub(crate) mod serve;
+pub(super) mod stdio;

@@ -1,0 +1,7 @@
+//! Commands about the configuration, and what they read and write it with.
+
+pub(super) mod check;
+pub(super) mod doctor;
+pub(crate) mod import;
+pub(super) mod init;
+pub(super) mod switch;

@@ -1,0 +1,116 @@
+//! The configuration that an import adds to: what it has already, and the replacement of its file
+//! by a longer one.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use super::names::ImportNames;
+use super::policy::ExistingPolicy;
+use crate::cli::reach::exchange::exchange;
+use crate::config;
+use crate::config::source::guard;
+
+/// A configuration file and the files of `conf.d` beside it, as they are now.
+#[derive(Debug, Default)]
+pub(super) struct ImportTarget {
+    pub(super) path: PathBuf,
+    /// Text of the file itself; `None` if there is no file.
+    text: Option<String>,
+    /// Lines of all files, among them the comments that say where a table came from.
+    pub(super) lines: HashSet<String>,
+    pub(super) present: ExistingPolicy,
+    /// Names of all upstreams.
+    upstreams: Vec<String>,
+    /// Environment variables that the files read.
+    variables: HashSet<String>,
+}
+
+impl ImportTarget {
+    /// Reads the configuration; a missing file counts as an empty one.
+    ///
+    /// # Errors
+    /// The reason why nothing can be added to the file. It must be one that headend would load.
+    pub(super) fn read(path: PathBuf) -> Result<Self, String> {
+        if !path.try_exists().unwrap_or(true) {
+            return Ok(Self { path, ..Self::default() });
+        }
+        let loaded = config::load(&path).outcome;
+        let (config, _) = loaded.map_err(|why| format!("{why}\nNothing was written: mend the configuration first."))?;
+        let read = |path: &Path| guard::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let text = read(&path)?;
+        let also = config.also.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut target = Self { path, ..Self::default() };
+        for text in std::iter::once(&text).chain(&also) {
+            target.lines.extend(text.lines().map(|line| line.trim_end().to_owned()));
+            if let Ok(table) = text.parse::<toml::Table>() {
+                variables(&toml::Value::Table(table), &mut target.variables);
+            }
+        }
+        target.text = Some(text);
+        let upstreams = config.upstreams.iter().chain(&config.disabled);
+        target.upstreams = upstreams.map(|upstream| upstream.name.to_string()).collect();
+        target.present.rules = config.policy.rules.iter().map(|rule| rule.id.clone()).collect();
+        // Without [policy] the default is in force too, for the upstreams that are there.
+        let decides = config.policy_stated || !target.upstreams.is_empty();
+        target.present.default = decides.then_some(config.policy.default);
+        Ok(target)
+    }
+
+    /// Returns true if the file exists.
+    pub(super) const fn is_there(&self) -> bool {
+        self.text.is_some()
+    }
+
+    /// Returns the names that are taken in the configuration.
+    pub(super) fn names(&self) -> ImportNames {
+        ImportNames::beside(self.upstreams.clone(), self.variables.clone())
+    }
+
+    /// Adds a text at the end of the file, which is replaced as a whole or not at all.
+    ///
+    /// # Errors
+    /// The reason why nothing was written.
+    pub(super) fn add(&self, addition: &str) -> Result<(), String> {
+        let mut text = self.text.clone().unwrap_or_default();
+        let addition = if text.contains("\r\n") { addition.replace('\n', "\r\n") } else { addition.to_owned() };
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&addition);
+        // A table in one line, such as `upstreams = { .. }`, cannot be extended.
+        text.parse::<toml::Table>().map_err(|error| {
+            format!(
+                "{}: tables cannot be added at its end ({}); nothing was written",
+                self.path.display(),
+                error.message()
+            )
+        })?;
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| format!("make the directory {}: {error}; nothing was written", folder.display()))?;
+        exchange(&path, self.text.as_deref(), &text)
+            .map_err(|error| format!("{}: {error}; nothing was written", self.path.display()))
+    }
+}
+
+/// Collects the names of environment variables that a configuration reads.
+fn variables(value: &toml::Value, found: &mut HashSet<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            found.extend(table.get("env").and_then(toml::Value::as_str).map(str::to_owned));
+            table.iter().for_each(|(_, value)| variables(value, found));
+        }
+        toml::Value::Array(items) => items.iter().for_each(|value| variables(value, found)),
+        toml::Value::String(text) => {
+            let inside = text.split("${").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
+            found.extend(inside.map(str::to_owned));
+        }
+        toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) | toml::Value::Datetime(_) => {}
+    }
+}

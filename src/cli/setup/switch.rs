@@ -1,0 +1,147 @@
+//! The commands `headend enable NAME` and `headend disable NAME`: set the key `enabled` in the
+//! upstream's file, then reload the daemon.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, TableLike, value};
+
+use crate::cli::exit::{CONFIG, NO, TEMPFAIL};
+use crate::cli::reach::daemon;
+use crate::cli::reach::exchange::exchange;
+use crate::cli::reach::{operator, source};
+use crate::cli::words::meant::suggest_names;
+use crate::cli::words::options::CommonOptions;
+use crate::cli::words::output::{CommandFailure, complain, print};
+use crate::config;
+use crate::config::source::guard;
+use crate::operator::request::{ReloadParams, Request};
+use crate::operator::views::ReloadView;
+use crate::policy::OperatorAction;
+use crate::wire::foreign;
+
+/// Enables or disables an upstream in the file that contains its table, and reloads the daemon if
+/// one runs. Restores the file if the new configuration is refused.
+pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Result<u8, CommandFailure> {
+    let loaded = source::load(common, &[])?;
+    let none = || CommandFailure::new(NO, "there is no configuration file; `headend init` writes one");
+    let main = loaded.config.path.clone().ok_or_else(none)?;
+    let daemon = match daemon::connect(common, "admin", None) {
+        Ok(daemon) => Some(daemon),
+        Err(daemon::DaemonUnavailable::Silent(failure))
+            if failure.text.starts_with("no daemon answers") && common.socket.is_none() =>
+        {
+            None
+        }
+        Err(failure) => return Err(failure.into()),
+    };
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if let Some(other) = daemon.as_ref().and_then(|daemon| daemon.hello.config.as_ref()).map(PathBuf::from)
+        && whole(&other) != whole(&main)
+    {
+        let text = format!(
+            "the daemon runs with {}, and this command would edit {}; name the daemon's by --config",
+            other.display(),
+            main.display()
+        );
+        return Err(CommandFailure::new(NO, text));
+    }
+    let mut names = Vec::new();
+    for path in std::iter::once(&main).chain(&loaded.config.also) {
+        let failed =
+            |error: &dyn std::fmt::Display| CommandFailure::new(CONFIG, format!("{}: {error}", path.display()));
+        let text = guard::read(path).map_err(|error| failed(&error))?;
+        let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| failed(&error))?;
+        let Some(upstreams) = document.get_mut("upstreams").and_then(|item| item.as_table_like_mut()) else { continue };
+        names.extend(upstreams.iter().map(|(name, _)| name.to_owned()));
+        let Some(table) = upstreams.get_mut(name).and_then(|item| item.as_table_like_mut()) else { continue };
+        let shown = foreign::line(name).into_owned();
+        let word = if on { "enabled" } else { "disabled" };
+        if table.get("enabled").and_then(|item| item.as_bool()).unwrap_or(true) == on {
+            return print(&format!("{shown} is {word} already\n"));
+        }
+        set_enabled(table, on);
+        let edited = lines_as_in(&text, document.to_string());
+        let written = |error: io::Error| {
+            CommandFailure::new(TEMPFAIL, format!("{}: {error}; nothing was changed", path.display()))
+        };
+        exchange(path, Some(&text), &edited).map_err(written)?;
+        let outcome = match daemon {
+            Some(mut daemon) => {
+                let action = Some(if on { "enable" } else { "disable" }.to_owned());
+                let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
+                daemon.ask(&Request::Reload(params)).map(|ReloadView { plan }| plan)
+            }
+            None => {
+                let checked = config::load(&main).outcome.map(|_| "no daemon runs, so it holds from its next start");
+                record(common, name, on, checked.as_ref().copied().map_err(String::as_str));
+                checked.map(str::to_owned).map_err(|why| CommandFailure::new(CONFIG, why))
+            }
+        };
+        return match outcome {
+            // The daemon watches its files and may have reloaded already.
+            Ok(plan) if plan == "nothing changed" => print(&format!("{shown}: {word} in {}\n", path.display())),
+            Ok(plan) => print(&format!("{shown}: {word} in {}; {}\n", path.display(), foreign::line(&plan))),
+            Err(failure) => {
+                exchange(path, Some(&edited), &text).map_err(written)?;
+                Err(CommandFailure { text: format!("{}; the file is as before", failure.text), ..failure })
+            }
+        };
+    }
+    let meant = suggest_names(name, names);
+    Err(CommandFailure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
+}
+
+/// Records the switch in the audit log of the store, if there is one. A failure is only reported:
+/// nothing else in the store changes without a daemon.
+fn record(common: &CommonOptions, name: &str, on: bool, outcome: Result<&str, &str>) {
+    let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
+    let store = operator::open_store(common).map_err(|failure| failure.text);
+    let written = store.and_then(|mut alone| alone.record(action, name, outcome));
+    if let Err(why) = written {
+        complain(&format!("not recorded in the audit log: {why}"));
+    }
+}
+
+/// Sets the key in place and keeps the comments around it.
+fn set_enabled(table: &mut dyn TableLike, on: bool) {
+    match table.get_mut("enabled").and_then(|item| item.as_value_mut()) {
+        Some(known) => {
+            let decor = known.decor().clone();
+            *known = on.into();
+            *known.decor_mut() = decor;
+        }
+        None => drop(table.insert("enabled", value(on))),
+    }
+}
+
+/// Converts the line ends of the edited text to those of the file.
+fn lines_as_in(before: &str, after: String) -> String {
+    if before.contains("\r\n") { after.replace("\r\n", "\n").replace('\n', "\r\n") } else { after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switched(text: &str, name: &str, on: bool) -> String {
+        let mut document: DocumentMut = text.parse().unwrap();
+        let upstreams = document.get_mut("upstreams").unwrap().as_table_like_mut().unwrap();
+        set_enabled(upstreams.get_mut(name).unwrap().as_table_like_mut().unwrap(), on);
+        lines_as_in(text, document.to_string())
+    }
+
+    #[test]
+    fn only_the_key_changes_and_comments_stay() {
+        let text = "# head\n[upstreams.a] # of a\ncommand = [\"/a\"] # its program\n\n# of b\n[upstreams.b]\ncommand = [\"/b\"]\n";
+        let off = switched(text, "a", false);
+        assert_eq!(off, text.replace("# its program\n", "# its program\nenabled = false\n"));
+        assert_eq!(switched(&off, "a", true), off.replace("enabled = false", "enabled = true"));
+        let noted = "[upstreams.a]\nenabled = false # too slow\ncommand = [\"/a\"]\n";
+        assert_eq!(switched(noted, "a", true), noted.replace("false", "true"));
+        let inline = "upstreams = { a = { command = [\"/a\"] } }\n";
+        assert_eq!(switched(inline, "a", false), "upstreams = { a = { command = [\"/a\"] , enabled = false } }\n");
+        let crlf = text.replace('\n', "\r\n");
+        assert_eq!(switched(&crlf, "a", false), off.replace('\n', "\r\n"));
+    }
+}

@@ -1,0 +1,6 @@
+//! Definitions of tools, prompts and resources, and what follows from them.
+
+pub mod annotations;
+pub mod claims;
+pub mod item;
+pub mod weight;

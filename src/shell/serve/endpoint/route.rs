@@ -1,0 +1,53 @@
+//! Finds the service that a request is for, and its caller.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Response, StatusCode};
+
+use crate::listener::body::ReplyBody;
+use crate::listener::callers::credentials::CallerAccess;
+use crate::listener::reply;
+use crate::listener::routes::ENDPOINT;
+use crate::serve::front::{HttpConnection, ListenerState, not_found};
+use crate::serve::legacy_sse;
+
+/// The service that a request is for, with its caller.
+pub(super) enum EndpointRoute {
+    Endpoint { profile: Option<Arc<str>>, caller: CallerAccess },
+    LegacySse { path: legacy_sse::LegacySsePath, caller: CallerAccess },
+}
+
+/// Checks Host and Origin, path and method, then credentials. Returns the addressed service. The
+/// metadata of a place needs no credential and is the response that is returned as an error.
+pub(super) async fn admit(
+    front: &Arc<ListenerState>,
+    head: &Parts,
+    seat: &HttpConnection,
+) -> Result<EndpointRoute, Box<Response<ReplyBody>>> {
+    front.terms.load().guard.admit(head)?;
+    if !seat.is_for(&head.headers) {
+        // A browser may send requests for other names of the certificate on one connection.
+        let text = "this connection was opened for another host";
+        return Err(Box::new(reply::refusal(StatusCode::MISDIRECTED_REQUEST, text)));
+    }
+    let path = head.uri.path();
+    if let Some(response) = front.metadata(head) {
+        return Err(response);
+    }
+    if let Some(path) = legacy_sse::LegacySsePath::of(front, path) {
+        path.admit(&head.method)?;
+        let caller = front.authenticate(head, path.profile(), seat).await?;
+        if let legacy_sse::LegacySsePath::Stream { profile } = &path {
+            front.admit_to_profile(profile.as_deref(), &caller)?;
+        }
+        return Ok(EndpointRoute::LegacySse { path, caller });
+    }
+    let profile = front.profile_at(&front.endpoint, path).ok_or_else(not_found)?;
+    if !ENDPOINT.has(&head.method) {
+        return Err(Box::new(reply::method_not_allowed(ENDPOINT.methods)));
+    }
+    let caller = front.authenticate(head, profile.as_deref(), seat).await?;
+    front.admit_to_profile(profile.as_deref(), &caller)?;
+    Ok(EndpointRoute::Endpoint { profile, caller })
+}
