@@ -56,7 +56,7 @@ fn stored(world: &TestHome, query: &str) -> Vec<String> {
     statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-const MESSAGES: &str = "SELECT message FROM prompts";
+const MESSAGES: &str = "SELECT message FROM approvals";
 const LAUNCHES: &str = "SELECT coalesce(approved, waiting) FROM pins WHERE kind = 'launch' AND upstream = 'docs'";
 
 fn ask(client: &mut Mcp) -> String {
@@ -154,7 +154,7 @@ fn used(remote: &Listening, more: &str) -> (TestHome, PathBuf) {
     drop(gateway);
     // Approvals of a dead daemon are not listed; this one becomes that of a process of which
     // nothing is known.
-    assert_eq!(database(&world).execute("UPDATE prompts SET owner = 'other'", []).unwrap(), 1);
+    assert_eq!(database(&world).execute("UPDATE approvals SET owner = 'other'", []).unwrap(), 1);
     (world, config)
 }
 
@@ -179,15 +179,18 @@ fn as_before(world: &TestHome, url: &str) {
     let connection = database(world);
     // First, because these statements rewrite the rows, and this connection keeps the replaced
     // ones.
-    connection.execute("ALTER TABLE prompts DROP COLUMN details", []).unwrap();
+    connection.execute("ALTER TABLE approvals DROP COLUMN details", []).unwrap();
     connection.execute("ALTER TABLE grants DROP COLUMN below", []).unwrap();
     for column in ["confirmed", "lacks_askers", "doubted"] {
         connection.execute(&format!("ALTER TABLE pins DROP COLUMN {column}"), []).unwrap();
     }
-    for table in ["prompts", "grants"] {
+    for table in ["approvals", "grants"] {
         connection.execute(&format!("UPDATE {table} SET caller = 'local'"), []).unwrap();
     }
-    assert_eq!(connection.execute("UPDATE prompts SET message = ?1", [&message]).unwrap(), 1);
+    assert_eq!(connection.execute("UPDATE approvals SET message = ?1", [&message]).unwrap(), 1);
+    connection
+        .execute_batch("ALTER TABLE answers RENAME COLUMN approval TO prompt; ALTER TABLE approvals RENAME TO prompts")
+        .unwrap();
     let query = "UPDATE pins SET waiting = ?1 WHERE kind = 'launch' AND upstream = 'docs'";
     assert_eq!(connection.execute(query, [&launch]).unwrap(), 1);
     let later = [
@@ -200,6 +203,7 @@ fn as_before(world: &TestHome, url: &str) {
         "logins",
         "registrations",
         "login_issuers",
+        "client_tokens",
     ];
     for table in later {
         connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
@@ -228,7 +232,7 @@ fn a_store_of_before_opens_and_is_sealed_and_what_was_decided_holds() {
     assert_eq!(stored(&gateway.world, digests), before, "digests of pins stay");
     // An older program would not know the launch by its sealed text, and would let a rejected one
     // start.
-    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["12"]);
+    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["14"]);
 }
 
 #[test]
