@@ -2,10 +2,10 @@
 //! everything waits.
 //!
 //! A test of the stage reads like one of the real binary, and uses the same tools
-//! (`tests/it/tools/mcp.rs`, `setup.rs`, `upstream.rs`). Below them the ground differs: clients, servers
-//! and programs are joined by pipes in memory, and every wait of the test runs the runtime of its
-//! thread ([`block_on`]). Time is the runtime's and paused. It goes on only while all tasks wait,
-//! so a test takes no longer than its work, and a busy machine changes nothing.
+//! (`tests/it/tools/mcp.rs`, `setup.rs`, `upstream.rs`). Below them the ground differs: clients,
+//! servers and programs are joined by pipes in memory, and every wait of the test runs the runtime
+//! of its thread ([`block_on`]). Time is the runtime's and paused. It goes on only while all tasks
+//! wait, so a test takes no longer than its work, and a busy machine changes nothing.
 //!
 //! Random choices come from a seed, which a failure prints and `HEADEND_STAGE_SEED` sets. Those of
 //! tokio's `select!` do too where the tests are built with `--cfg tokio_unstable`; no ordinary

@@ -1,4 +1,4 @@
-//! What commands reach: the configuration, the running daemon, and the store without one.
+//! Access of commands to the configuration, to the running daemon, and to the store without one.
 
 pub(super) mod daemon;
 pub(super) mod exchange;

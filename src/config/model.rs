@@ -130,7 +130,8 @@ pub struct ServerSettings {
     pub limits: Limits,
     /// The time that calls in flight have to end at shutdown.
     pub drain_timeout: Duration,
-    /// Peers that may connect off loopback without TLS, and whose headers name the client's address.
+    /// Peers that may connect off loopback without TLS, and whose headers name the client's
+    /// address.
     pub trusted_proxies: Vec<PeerNetwork>,
     /// The certificates of the listeners; with one, every address of `listen` speaks TLS.
     #[serde(skip)]
@@ -269,7 +270,7 @@ pub struct UpstreamSettings {
     pub surroundings: ProgramSurroundings,
     /// The consequence of a changed definition.
     pub on_change: ChangePolicy,
-    /// Its instructions for clients; `None` without the key.
+    /// The instructions of the server for clients; `None` without the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<InstructionSetting>,
     /// The operator's annotations: patterns over original names, and the hints that hold for them.

@@ -1,4 +1,5 @@
-//! The way from files to typed values: parts that are merged, variables, secrets, and problems with their positions.
+//! The way from files to typed values: parts that are merged, variables, secrets, and problems with
+//! their positions.
 
 pub(super) mod expand;
 pub(super) mod file;

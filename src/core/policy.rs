@@ -2,8 +2,8 @@
 //! knows no transports and no protocol eras.
 //!
 //! [`decide()`] judges all deny rules first, then all ask rules, then all allow rules, then the
-//! default. The order of the rules and how specific they are do not matter. A call that the rules do
-//! not deny needs the scopes of its item, before any approval. Limits come last, so a
+//! default. The order of the rules and how specific they are do not matter. A call that the rules
+//! do not deny needs the scopes of its item, before any approval. Limits come last, so a
 //! refused call uses no limit up. A doubt never allows: a rule that *may* match applies if it
 //! denies or asks and does not apply if it allows, and an action is denied if it does not fit the
 //! rules that it is judged by.

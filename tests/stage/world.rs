@@ -232,7 +232,7 @@ impl PlayedWorld {
         self.take_events();
     }
 
-    /// Lets time pass until something happens on a wire: nobody is deaf while the world rests.
+    /// Lets time pass until something happens on a wire: all sides listen while the world rests.
     async fn wait_for_event(&mut self, time: Duration) {
         self.truth.note(|| format!("at most {time:?} pass"));
         if let Ok(Some(event)) = tokio::time::timeout(time, self.events.recv()).await {

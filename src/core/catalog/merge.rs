@@ -135,7 +135,7 @@ pub struct CatalogEntry {
 pub enum WithheldPart {
     /// An item of this list.
     Item(ItemList),
-    /// Its instructions for clients.
+    /// The instructions of the upstream for clients.
     Instructions,
     /// Everything that it has.
     All,

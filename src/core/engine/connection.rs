@@ -1,4 +1,5 @@
-//! What a connection to an upstream keeps between two messages: calls in flight, questions about them, and doubts.
+//! The state that a connection to an upstream keeps between two messages: calls in flight, questions about
+//! them, and doubts.
 
 pub mod ask;
 pub mod attribution;

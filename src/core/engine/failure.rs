@@ -20,9 +20,9 @@ use crate::wire::message;
 /// Some reasons add members to the object. `awaiting_approval` adds `approval = {id, command,
 /// url}`: the open approval, the operator's command, and the page if there is a console.
 /// `needs_login` adds `login = {upstream, command}`. If too many approvals are open or were not
-/// answered, `counted` has the numbers. `insufficient_scope` adds `scopes`, all that the call needs;
-/// it is an error of every method, with HTTP status 403. The text is for a model and has none of these: an agent
-/// with a shell can run a command that it is shown.
+/// answered, `counted` has the numbers. `insufficient_scope` adds `scopes`, all that the call
+/// needs; it is an error of every method, with HTTP status 403. The text is for a model and has
+/// none of these: an agent with a shell can run a command that it is shown.
 ///
 /// `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
 /// not be stored. `gone` means that a list of this client has shown the tool, and that it is no
@@ -135,8 +135,8 @@ impl CallFailure {
         self
     }
 
-    /// Returns the refusal of a call whose caller lacks a scope; `scopes` are all that it needs, with
-    /// spaces between.
+    /// Returns the refusal of a call whose caller lacks a scope; `scopes` are all that it needs,
+    /// with spaces between.
     pub fn insufficient_scope(scopes: Box<str>) -> Self {
         let text = "The credential lacks a scope that this call needs.";
         let failure = Self::new(FailureReason::InsufficientScope, ExecutionDoubt::No, text);

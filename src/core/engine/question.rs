@@ -1,12 +1,13 @@
 //! Questions to a client in the middle of its call (elicitation, sampling, roots): from a server,
 //! its task, or the gateway ([`approval`], [`login`]).
 //!
-//! [`crate::mcp::asking::input`] decides, on the terms of the call, whether a client may be asked. A server
-//! may ask only for input that the caller declared for this very call. The eras of client and
-//! server decide how the client is asked:
+//! [`crate::mcp::asking::input`] decides, on the terms of the call, whether a client may be asked.
+//! A server may ask only for input that the caller declared for this very call. The eras of client
+//! and server decide how the client is asked:
 //!
 //! - Both modern: the result passes. Its state is sealed to caller, profile, upstream, method, item
-//!   and arguments ([`crate::engine::sealed::state`]), and only the very same call can continue with it.
+//!   and arguments ([`crate::engine::sealed::state`]), and only the very same call can continue
+//!   with it.
 //! - Legacy client, modern server: each request becomes a request to the client on the stream of
 //!   its call, one after the other ([`QuestionRound`]). Then the call continues upstream.
 //! - Both legacy: the server's request is passed on under an id of ours ([`StreamQuestions`]), and

@@ -41,7 +41,7 @@ pub struct PresentedToken<'a> {
     claims: RawObject,
 }
 
-/// What a valid token proves.
+/// The caller and the rights that a valid token proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidToken {
     pub caller: Caller,

@@ -2,9 +2,9 @@
 //! they mean that the member is absent, and strict clients refuse the whole message for one. Every
 //! other value keeps its bytes.
 //!
-//! Definitions have tables of their own, see [`crate::mcp::definition::item`]. Values that a caller or a tool
-//! defines (`structuredContent`, arguments, vendor members of `_meta`) are not searched, and
-//! neither are members whose `null` has a meaning (`ttl` of a task).
+//! Definitions have tables of their own, see [`crate::mcp::definition::item`]. Values that a caller
+//! or a tool defines (`structuredContent`, arguments, vendor members of `_meta`) are not searched,
+//! and neither are members whose `null` has a meaning (`ttl` of a task).
 
 use std::sync::LazyLock;
 

@@ -36,8 +36,8 @@ enum CallerKind {
     User,
     /// A named token.
     Token,
-    /// A person or machine, proved by a JWT of an issuer. The name is `<issuer>:<subject>`, with the
-    /// issuer's name in the configuration.
+    /// A person or machine, proved by a JWT of an issuer. The name is `<issuer>:<subject>`, with
+    /// the issuer's name in the configuration.
     Jwt,
     /// No proof: no credential is required.
     Anyone,
@@ -73,8 +73,8 @@ impl Caller {
         Self::new(CallerKind::User, &format!("{UID}{uid}"))
     }
 
-    /// Returns the caller of a named token; `None` for an empty name, for a [`RESERVED`] one and for
-    /// one with a `:`.
+    /// Returns the caller of a named token; `None` for an empty name, for a [`RESERVED`] one and
+    /// for one with a `:`.
     pub fn token(name: &str) -> Option<Self> {
         let is_taken = name.is_empty() || name.contains(':') || RESERVED.contains(&name);
         (!is_taken).then(|| Self::new(CallerKind::Token, name))
@@ -138,14 +138,14 @@ impl Caller {
         &self.0.key
     }
 
-    /// Returns the issuer's name in the configuration and the subject of a person or machine; `None`
-    /// for all others.
+    /// Returns the issuer's name in the configuration and the subject of a person or machine;
+    /// `None` for all others.
     pub fn issuer_and_subject(&self) -> Option<(&str, &str)> {
         self.name().split_once(':').filter(|_| self.0.kind == CallerKind::Jwt)
     }
 
-    /// Returns the rights that dry runs assume for the caller: all scopes, and unknown groups if its
-    /// credential may state some.
+    /// Returns the rights that dry runs assume for the caller: all scopes, and unknown groups if
+    /// its credential may state some.
     pub fn assumed_rights(&self) -> Arc<CallerRights> {
         match self.issuer_and_subject() {
             Some(_) => Arc::new(CallerRights { scopes: Scopes::All, groups: Groups::Unknown }),

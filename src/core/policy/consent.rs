@@ -1,8 +1,9 @@
 //! Approvals and grants: a person's answers and their effects. Pure; time and ids are passed in.
 //!
 //! An *approval* is the open question whether a call may run ([`ApprovalDesk`]). A *grant* is a
-//! remembered yes that lets actions pass ([`LiveGrants`]). [`GrantProof`] is the proof that a live grant covers an action. An action is caller, kind, item,
-//! upstream, definition, launch, arguments and the id of the rule that asks.
+//! remembered yes that lets actions pass ([`LiveGrants`]). [`GrantProof`] is the proof that a live
+//! grant covers an action. An action is caller, kind, item, upstream, definition, launch, arguments
+//! and the id of the rule that asks.
 //!
 //! A yes makes a grant, from any channel, and the call is decided again from the start: the
 //! decision finds the grant or asks anew.

@@ -43,7 +43,8 @@ pub use self::meter::{StoredBucket, day_of};
 pub use self::rate::{Rate, RateUnit};
 pub use self::withdrawal::{LeaseBound, OverdrawnLimit};
 
-/// A limit as the operator wrote it. Lists as in [`RuleSpec`](crate::policy::rules::rule::RuleSpec).
+/// A limit as the operator wrote it. Lists as in
+/// [`RuleSpec`](crate::policy::rules::rule::RuleSpec).
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LimitSpec {

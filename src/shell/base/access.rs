@@ -60,8 +60,8 @@ pub struct Access {
     caller: CallerNumber,
     credential: Credential,
     rights: Arc<CallerRights>,
-    /// Repeats the state of `end`, because reading a flag takes no lock. Callers of one issuer share
-    /// the flag.
+    /// Repeats the state of `end`, because reading a flag takes no lock. Callers of one issuer
+    /// share the flag.
     withdrawn: Arc<AtomicBool>,
     end: CancellationToken,
     /// Time since 1970 when the credential expires; `None` for credentials that do not.

@@ -9,8 +9,8 @@
 //! A reader that holds no room may wait for it, because it blocks no other. Among readers that hold
 //! room for a part of their message only one may wait, so no two wait for each other.
 //!
-//! `max-buffered` is the limit. `listener::pieces` copies no message. Bytes that are written anew for
-//! a client (projections, notices, questions) take room like all others.
+//! `max-buffered` is the limit. `listener::pieces` copies no message. Bytes that are written anew
+//! for a client (projections, notices, questions) take room like all others.
 //!
 //! | message | takes room | without room (`busy`: the call ends with that reason) |
 //! |---|---|---|

@@ -98,8 +98,8 @@ impl InputRules {
 /// list, revision, and the client's input if items depend on it.
 type RenderedListKey = (Caller, Groups, &'static str, ItemList, Revision, InputKinds);
 
-/// The items that the rules leave a caller, by index in the catalog, for each set of groups that its
-/// credentials state.
+/// The items that the rules leave a caller, by index in the catalog, for each set of groups that
+/// its credentials state.
 type OpenItems = Vec<(Groups, Arc<[bool]>)>;
 
 /// A client as the viewer of a catalog.
@@ -139,7 +139,7 @@ pub struct CatalogView {
     rendered: Mutex<HashMap<RenderedListKey, (Duration, Arc<RenderedList>)>>,
     /// The items that the rules leave each caller, by index in the catalog.
     open: ArcSwap<HashMap<Caller, OpenItems, RandomState>>,
-    /// The callers that may use the view over HTTP; `None` admits nobody.
+    /// The callers that may use the view over HTTP; `None` admits no caller.
     admitted: Option<CallerPatterns>,
 }
 

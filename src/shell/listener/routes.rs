@@ -6,9 +6,10 @@ use http::Method;
 /// A route of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerRoute {
-    /// The path; `{profile}` stands for the name of a profile, `{endpoint}` for the configured path.
+    /// The path; `{profile}` stands for the name of a profile, `{endpoint}` for the configured
+    /// path.
     pub path: &'static str,
-    /// Its methods, as the header `Allow` names them.
+    /// The methods of the route, as the header `Allow` names them.
     pub methods: &'static str,
     /// True if a request without a valid credential is answered with 401.
     pub needs_credential: bool,

@@ -1,7 +1,7 @@
 //! A listener of its own that serves fixed text pages: metrics and health.
 //!
-//! Connections of scrapers stay in the lobby, also those with the token of the metrics. They take no slots from
-//! other connections; if there are too many, waiting ones give way to new ones.
+//! Connections of scrapers stay in the lobby, also those with the token of the metrics. They take
+//! no slots from other connections; if there are too many, waiting ones give way to new ones.
 
 use std::fmt;
 use std::sync::Arc;

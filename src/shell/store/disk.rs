@@ -1,4 +1,5 @@
-//! Files of the state directory beside the database: how they are written, their locks and their sizes.
+//! Files of the state directory beside the database: how they are written, their locks and their
+//! sizes.
 
 pub mod address;
 pub(super) mod disk_use;

@@ -1,7 +1,7 @@
 //! Sessions of legacy HTTP clients that continue over restarts. The id of a session contains what
-//! `initialize` agreed on ([`crate::engine::sealed::session_id`]), so a live session stores only its log
-//! level and subscriptions. An ended session is noted in the store until its id would have expired
-//! ([`crate::engine::sealed::ended`]).
+//! `initialize` agreed on ([`crate::engine::sealed::session_id`]), so a live session stores only
+//! its log level and subscriptions. An ended session is noted in the store until its id would have
+//! expired ([`crate::engine::sealed::ended`]).
 //!
 //! Two kinds of session are not revived after a restart: those opened while the store takes no
 //! writes, which have an id that only this process knows; and those whose level or subscriptions

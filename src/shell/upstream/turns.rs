@@ -1,4 +1,5 @@
-//! Turns of the calls in one lane: adapts [`crate::engine::connection::turns`] to calls that are futures.
+//! Turns of the calls in one lane: adapts [`crate::engine::connection::turns`] to calls that are
+//! futures.
 
 use std::collections::HashMap;
 use std::sync::Arc;

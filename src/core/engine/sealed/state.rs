@@ -8,7 +8,8 @@
 //!
 //! A state outlives the process that sealed it, and so does its key (`AES-256-GCM-SIV`, which stays
 //! secure if a nonce repeats by chance in that long life). A state continues a call once:
-//! [`crate::engine::sealed::used`] knows the states used in this process, the store those of all processes.
+//! [`crate::engine::sealed::used`] knows the states used in this process, the store those of all
+//! processes.
 
 use std::time::Duration;
 

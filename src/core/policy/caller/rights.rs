@@ -1,5 +1,5 @@
 //! The rights that a credential gives to its caller: scopes and groups. A caller is the same caller
-//! whatever its credential says; two credentials of one caller may give different rights.
+//! with any credential; two credentials of one caller may give different rights.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,5 +1,5 @@
-//! Compiled rules: globs over upstreams, canonical names, callers, groups and profiles, kinds, annotations,
-//! claims, and conditions on arguments.
+//! Compiled rules: globs over upstreams, canonical names, callers, groups and profiles, kinds,
+//! annotations, claims, and conditions on arguments.
 
 use std::sync::Arc;
 

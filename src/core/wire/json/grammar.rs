@@ -1,8 +1,8 @@
 //! Checks the grammar of JSON (RFC 8259) in one pass, without recursion or allocation.
 //!
-//! Unlike [`JsonTokens`](crate::wire::json::tokens::JsonTokens) it refuses text that is not JSON, and
-//! unlike `serde_json` it builds nothing: it reports positions to a [`TokenVisitor`]. It serves the
-//! common case. Callers hand text that it refuses, including text that nests deeper than
+//! Unlike [`JsonTokens`](crate::wire::json::tokens::JsonTokens) it refuses text that is not JSON,
+//! and unlike `serde_json` it builds nothing: it reports positions to a [`TokenVisitor`]. It serves
+//! the common case. Callers hand text that it refuses, including text that nests deeper than
 //! [`DEEPEST`], to `serde_json`, which names the error. UTF-8 and the meaning of escapes are not
 //! checked.
 

@@ -48,8 +48,8 @@ impl Service {
     }
 }
 
-/// Returns the decision about a call that lacks a scope, with its action; `None` for other calls and
-/// for requests that are none.
+/// Returns the decision about a call that lacks a scope, with its action; `None` for other calls
+/// and for requests that are none.
 fn lacking_scope(
     snapshot: &Snapshot,
     client: &ClientContext,

@@ -91,7 +91,7 @@ impl IssuerKeys {
     /// [`Unproved`].
     pub async fn validate(self: &Arc<Self>, token: &PresentedToken<'_>) -> Result<ValidToken, Unproved> {
         let terms = &self.settings.terms;
-        // Nobody makes the gateway ask for keys with a token that no key would prove.
+        // A token that no key would prove does not make the gateway ask for keys.
         token.check_claims(terms, clock::since_1970()).map_err(Unproved::Refused)?;
         let keys = match self.known() {
             Some(keys) => keys,

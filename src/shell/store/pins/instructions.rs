@@ -12,9 +12,9 @@ use crate::store::pin_record::{ListedDefinition, PinKey, PinStep, PinText};
 impl PinRegistry {
     /// Judges an upstream's instructions: clients may see them if this returns `Ok`. New and
     /// changed ones are stored first, and the change is announced. A changed text waits whatever
-    /// `on-change` says. `is_recalled`: the text is that of an earlier run, and in its approved form
-    /// does not replace a change that waits. `doubt` returns a reason against the text; it is called
-    /// only if a decision is needed. Blocks.
+    /// `on-change` says. `is_recalled`: the text is that of an earlier run, and in its approved
+    /// form does not replace a change that waits. `doubt` returns a reason against the text; it is
+    /// called only if a decision is needed. Blocks.
     ///
     /// # Errors
     /// The reason why the instructions are withheld.

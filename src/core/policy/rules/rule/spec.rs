@@ -12,9 +12,9 @@ const SCOPE_PREFIX: &str = "scope:";
 /// A rule as the operator wrote it.
 ///
 /// `tools`, `prompts` and `resources` are globs over canonical names, `upstreams`, `callers`,
-/// `groups` and `profiles` over names. An empty list is one that was not written. Without tools, prompts and
-/// resources the rule is about everything of its upstreams; without upstreams too it is about
-/// everything.
+/// `groups` and `profiles` over names. An empty list is one that was not written. Without tools,
+/// prompts and resources the rule is about everything of its upstreams; without upstreams too it is
+/// about everything.
 ///
 /// Without kinds a rule is about tools, prompts and resources and the actions that follow them:
 /// completions, subscriptions and tasks. It is about servers' questions and launches only if
