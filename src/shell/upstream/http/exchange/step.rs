@@ -15,7 +15,7 @@ pub(super) enum SessionRenewal {
     /// A new session is opened, once, and the request is sent again.
     Due,
     Done,
-    /// The request fails with [`StatusCode::NOT_FOUND`].
+    /// The request fails with 404.
     Never,
     /// The request fails as with `Never`, on every answer that may mean a lost session: its only
     /// purpose is to find that out.
