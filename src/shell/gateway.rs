@@ -16,7 +16,6 @@ pub mod condition;
 pub mod decision;
 pub mod held;
 pub mod hidden_calls;
-mod instructions;
 pub mod keys;
 pub mod logins;
 pub mod notify;

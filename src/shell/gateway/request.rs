@@ -22,6 +22,7 @@ mod about_task;
 mod calls;
 mod completions;
 mod consent;
+mod instructions;
 mod login;
 
 impl Service {
