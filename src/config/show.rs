@@ -218,7 +218,7 @@ fn upstream(out: &mut String, upstream: &UpstreamSettings, enabled: bool) {
     }
     upstream.elicit.hosts.iter().for_each(|hosts| set(&mut shown, "elicit-hosts", texts(hosts)));
     set(&mut shown, "elicit-secrets", upstream.elicit.secrets);
-    // Those of `auth` are shown there.
+    // Certificates that the table `auth` states are shown in that table.
     if upstream.auth.as_ref().is_none_or(|auth| auth.ca.is_none() && auth.client_certificate.is_none()) {
         shown.extend(table(&upstream.certificates));
     }

@@ -1,4 +1,4 @@
-//! The state that a connection to an upstream keeps between two messages: calls in flight, questions about
+//! The state of a connection to an upstream between two messages: calls in flight, questions about
 //! them, and doubts.
 
 pub mod ask;

@@ -142,7 +142,7 @@ mod tests {
         let gone = tokens.replace(&rows, 100, &end);
         assert_eq!(gone.iter().map(|gone| gone.caller.name()).collect::<Vec<_>>(), ["bob"]);
         assert!(Arc::ptr_eq(&find("a", 100).unwrap().access, &ann.access));
-        // The same token with other scopes is another access.
+        // A token whose scopes change gives another access.
         let gone = tokens.replace(&[token("ann", "a", &["read"], None)], 100, &end);
         assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0].access, &ann.access) && has(&find("a", 100).unwrap(), "read"));
         assert_eq!(tokens.replace(&[], 100, &end).len(), 1);

@@ -28,7 +28,7 @@ pub enum TokenAddition {
     Added,
     /// A token of this name is there, which may have expired.
     NameExists,
-    /// The same token is there under another name.
+    /// A token of another name has the same text.
     TokenExists,
     /// As many tokens as may be kept are there.
     Full,

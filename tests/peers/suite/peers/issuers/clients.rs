@@ -23,8 +23,8 @@ const CLIENTS: &[LoginClient] = &[
     ("venv", "sdk-login.py", "", "modern", MODERN),
 ];
 
-/// Its person agrees to less at first, so a call that needs more is refused, and the client asks
-/// for more.
+/// The person at the issuer agrees to few scopes at first, so a call that needs more is refused,
+/// and the client asks for them.
 #[test]
 fn official_sdk_clients_sign_in_by_the_metadata_alone_and_ask_for_more_where_a_call_needs_it() {
     let Some(setup) = IssuerSetup::new(&[("CAUTIOUS", "yes")]) else { return };
