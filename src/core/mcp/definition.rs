@@ -1,6 +1,7 @@
 //! Definitions of tools, prompts and resources, and what follows from them.
 
 pub mod annotations;
+pub mod app;
 pub mod claims;
 pub mod item;
 pub mod weight;

@@ -1,0 +1,90 @@
+//! The app of a tool: the view that renders its results, and who may call the tool. Source: MCP
+//! Apps 2026-01-26, `_meta.ui` of a tool.
+
+use crate::wire::json::raw::RawObject;
+
+/// The member of `_meta` that holds a tool's app.
+const UI: &str = "ui";
+
+/// The deprecated member of `_meta` that holds the URI of a tool's view.
+const FLAT_URI: &str = "ui/resourceUri";
+
+/// The app of one tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolApp {
+    /// The `ui://` URI of the view that renders the tool's results.
+    pub view: Option<String>,
+    /// True if the model of a host may call the tool.
+    pub for_model: bool,
+    /// True if an app of the same server may call the tool.
+    pub for_app: bool,
+}
+
+impl ToolApp {
+    /// Reads the app of a tool's definition. A tool that does not limit its callers is for all of
+    /// them; a limit that cannot be read admits none.
+    pub fn of(definition: &RawObject) -> Self {
+        let meta = definition.object("_meta").unwrap_or_default();
+        let ui = meta.object(UI).unwrap_or_default();
+        let view = ui.string("resourceUri").or_else(|| meta.string(FLAT_URI));
+        let callers = ui.get("visibility").map(|raw| raw.parse::<Vec<String>>().unwrap_or_default());
+        let admits = |caller: &str| callers.as_ref().is_none_or(|all| all.iter().any(|one| one == caller));
+        Self { view: view.filter(|uri| uri.starts_with("ui://")), for_model: admits("model"), for_app: admits("app") }
+    }
+}
+
+/// Removes the app from a tool's definition, so that a client sees an ordinary tool.
+pub fn remove_app(definition: &mut RawObject) {
+    let Some(mut meta) = definition.object("_meta") else { return };
+    if meta.get(UI).is_none() && meta.get(FLAT_URI).is_none() {
+        return;
+    }
+    meta.retain(|name| name != UI && name != FLAT_URI);
+    if meta.is_empty() {
+        definition.remove("_meta");
+    } else {
+        definition.set("_meta", meta.encode());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::json::raw::RawJson;
+
+    fn tool(meta: &str) -> RawObject {
+        RawObject::parse(&RawJson::trusted(format!(r#"{{"name":"a","_meta":{meta}}}"#))).unwrap()
+    }
+
+    #[test]
+    fn an_app_is_read_from_both_forms_and_a_limit_that_cannot_be_read_admits_nobody() {
+        let view = Some("ui://a/b".to_owned());
+        for (meta, want) in [
+            (r"{}", (None, true, true)),
+            (r#"{"ui":{"resourceUri":"ui://a/b"}}"#, (view.clone(), true, true)),
+            (r#"{"ui/resourceUri":"ui://a/b"}"#, (view.clone(), true, true)),
+            (r#"{"ui":{"resourceUri":"https://a/b"}}"#, (None, true, true)),
+            (r#"{"ui":{"visibility":["app"]}}"#, (None, false, true)),
+            (r#"{"ui":{"visibility":["model"]}}"#, (None, true, false)),
+            (r#"{"ui":{"visibility":[]}}"#, (None, false, false)),
+            (r#"{"ui":{"visibility":"model"}}"#, (None, false, false)),
+            (r#"{"ui":7}"#, (None, true, true)),
+        ] {
+            let (view, for_model, for_app) = want;
+            assert_eq!(ToolApp::of(&tool(meta)), ToolApp { view, for_model, for_app }, "{meta}");
+        }
+    }
+
+    #[test]
+    fn a_definition_without_its_app_keeps_all_other_members() {
+        for (meta, want) in [
+            (r#"{"ui":{},"ui/resourceUri":"ui://a","x":1}"#, r#"{"name":"a","_meta":{"x":1}}"#),
+            (r#"{"ui":{}}"#, r#"{"name":"a"}"#),
+            (r#"{"x":{"ui":1}}"#, r#"{"name":"a","_meta":{"x":{"ui":1}}}"#),
+        ] {
+            let mut definition = tool(meta);
+            remove_app(&mut definition);
+            assert_eq!(definition.encode().text(), want);
+        }
+    }
+}
