@@ -377,7 +377,7 @@ impl RunningGateway {
             profile,
             connected: Some(self.service.metrics.connected("stdio")),
             is_here: true,
-            by_post: false,
+            posts: None,
             drains: false,
             max_line_bytes: limits.body_bytes,
             max_uris: limits.uris_per_stream,

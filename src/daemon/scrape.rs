@@ -65,15 +65,18 @@ impl MetricsPage {
         self.observe_callers();
     }
 
-    /// Updates the number of calls of each caller; callers without a name in the configuration are
-    /// counted together.
+    /// Updates the number of calls of each caller. All callers of an issuer are counted together,
+    /// and so are callers without a name in the configuration.
     fn observe_callers(&self) {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let tokens = match &config.server.auth {
             ClientAuth::Token { tokens } => tokens.as_slice(),
             ClientAuth::None => &[],
         };
-        let callers = tokens.iter().filter_map(|(name, _)| Caller::token(name)).chain([Caller::local().clone()]);
+        let issuers = config.server.jwt.iter().flat_map(|jwt| &jwt.issuers);
+        let issuers = issuers.map(|issuer| Caller::all_of_issuer(&issuer.terms.name));
+        let named = tokens.iter().filter_map(|(name, _)| Caller::token(name)).chain([Caller::local().clone()]);
+        let callers = named.chain(issuers);
         // Creates a missing counter, so that each name has a series before its first call.
         let count_of = |caller: Caller| {
             let number = CallerNumber::of(&caller);

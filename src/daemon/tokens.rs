@@ -32,7 +32,8 @@ pub(crate) struct LiveTokens {
     orders: mpsc::Sender<SupervisorOrder>,
     /// Failed attempts at the listeners; set once these are opened.
     failures: Arc<OnceLock<Arc<ArcSwap<CredentialFailures>>>>,
-    refreshing: Arc<Mutex<()>>,
+    /// Time of the last refresh in seconds since 1970; locked while one runs.
+    refreshed: Arc<Mutex<u64>>,
 }
 
 impl LiveTokens {
@@ -43,8 +44,9 @@ impl LiveTokens {
         orders: mpsc::Sender<SupervisorOrder>,
     ) -> Self {
         let (service, sessions) = (Arc::clone(service), Arc::clone(sessions));
-        let (table, failures, refreshing) = Default::default();
-        Self { db, table, service, sessions, orders, failures, refreshing }
+        let refreshed = Arc::new(Mutex::new(clock::since_1970().as_secs()));
+        let (table, failures) = Default::default();
+        Self { db, table, service, sessions, orders, failures, refreshed }
     }
 
     /// Sets the failed attempts that are limited from the first other caller on.
@@ -66,12 +68,13 @@ impl LiveTokens {
     }
 
     /// Reads the tokens of the store, accepts them, and ends everything that was opened with a
-    /// token that has expired or is gone. Returns once those ends are stored.
+    /// token that is gone. Returns once those ends are stored. The streams of a token that has
+    /// expired end by themselves; its calls go on.
     ///
     /// # Errors
     /// If the store cannot be read; nothing changes then.
     pub(crate) async fn refresh(&self) -> Result<(), OperatorRefusal> {
-        let _one_at_a_time = self.refreshing.lock().await;
+        let mut refreshed = self.refreshed.lock().await;
         let mut tokens = self.db.client_tokens().run().await.map_err(OperatorRefusal::unusable)?;
         let config = Arc::clone(&self.service.snapshots.load().config);
         tokens.retain(|token| is_accepted(&config, token));
@@ -79,11 +82,18 @@ impl LiveTokens {
         if !tokens.is_empty() && !config.has_many_callers() {
             self.admit_other_callers().await?;
         }
-        let gone = self.table.replace(&tokens, now, &self.service.giving_up);
-        if !gone.is_empty() {
-            end_access(&self.service, &self.sessions, &gone);
+        let gone = self.table.replace(&tokens, &self.service.giving_up);
+        let expired = self.table.expired(*refreshed, now);
+        *refreshed = now;
+        for caller in &expired {
+            tracing::info!(%caller, "the caller's token has expired; its streams end, its calls in flight go on");
+        }
+        end_access(&self.service, &self.sessions, &gone);
+        if !gone.is_empty() || !expired.is_empty() {
             // After a restart, a clock that was set back must not make an expired token valid.
             drop(self.db.see(now).run().await);
+        }
+        if !gone.is_empty() {
             self.sessions.settled().await;
         }
         Ok(())

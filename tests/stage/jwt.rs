@@ -17,6 +17,8 @@ use crate::stage::{block_on, now};
 use headend_core::identity::fixtures::{TestKey, key_set};
 use headend_shell::base::clock;
 
+mod old_transport;
+
 const PUBLIC: &str = "https://mcp.example.com";
 
 /// A gateway, and an issuer that it accepts.
@@ -42,7 +44,7 @@ impl IssuerStage {
             drop(tokio::spawn(async move { axum::serve(listener, router).await }));
         });
         let auth = format!(
-            "[server.auth]\nmode = [\"token\", \"jwt\"]\npublic-url = \"{PUBLIC}\"\n\
+            "legacy-sse = true\n[server.auth]\nmode = [\"token\", \"jwt\"]\npublic-url = \"{PUBLIC}\"\n\
              [[server.auth.issuers]]\nname = \"corp\"\nissuer = \"{issuer}\""
         );
         let gateway = setup.server(&auth).toml("[profiles.p]").policy(&format!("default = \"allow\"\n{more}")).start();
@@ -147,4 +149,16 @@ fn a_removed_issuer_ends_the_sessions_of_its_callers() {
     eventually("the token is refused", || stage.ask("GET", "/mcp", Some(&token), Some(&session)).head.status == 401);
     let own = stage.gateway.token().unwrap();
     assert_eq!(stage.ask("DELETE", "/mcp", Some(&own), Some(&session)).head.status, 404);
+}
+
+#[test]
+fn callers_of_an_issuer_are_counted_together_by_its_name() {
+    let stage = IssuerStage::new("");
+    for subject in ["alice", "bob"] {
+        let mut client = stage.client(&stage.token(subject, "/mcp", 300, 1), ClientEra::Modern, "/mcp");
+        assert_eq!(client.call("fx__echo", json!({ "text": "hi" })).text(), "hi");
+    }
+    let page = stage.gateway.scrape();
+    assert!(page.contains("headend_caller_calls_total{caller=\"corp\"} 2"), "{page}");
+    assert!(!page.contains("alice") && !page.contains("bob"), "a subject is no label");
 }

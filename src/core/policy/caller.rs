@@ -39,6 +39,8 @@ enum CallerKind {
     /// A person or machine, proved by a JWT of an issuer. The name is `<issuer>:<subject>`, with
     /// the issuer's name in the configuration.
     Jwt,
+    /// All subjects of an issuer together, in counters. No client is this caller.
+    Issuer,
     /// No proof: no credential is required.
     Anyone,
 }
@@ -91,6 +93,12 @@ impl Caller {
         let is_subject = (1..=MAX_SUBJECT_BYTES).contains(&subject.len())
             && subject.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
         (is_issuer && is_subject).then(|| Self::new(CallerKind::Jwt, &format!("{issuer}:{subject}")))
+    }
+
+    /// Returns the caller that stands for all subjects of an issuer in counters. `issuer` is the
+    /// issuer's name in the configuration.
+    pub fn all_of_issuer(issuer: &str) -> Self {
+        Self::new(CallerKind::Issuer, issuer)
     }
 
     /// Returns the caller of every client if no credential is required. Its name is that of our own
@@ -285,6 +293,9 @@ mod tests {
         let alice = Caller::issued("corp", "alice").unwrap();
         assert_eq!(alice.issuer_and_subject(), Some(("corp", "alice")));
         assert_eq!((alice.name(), alice.label(), alice.is_operator()), ("corp:alice", "corp", false));
+        let all = Caller::all_of_issuer("corp");
+        assert_eq!((all.label(), Caller::from_key(all.key())), ("corp", None));
+        assert!(all != alice && all != Caller::named("corp"), "no client is all subjects of an issuer");
         let long = "x".repeat(MAX_SUBJECT_BYTES);
         assert!(Caller::issued("corp", &long).is_some());
         for (issuer, subject) in [

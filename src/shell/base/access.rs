@@ -58,6 +58,8 @@ impl std::fmt::Debug for Credential {
 #[derive(Debug)]
 pub struct Access {
     caller: CallerNumber,
+    /// The caller as metrics count it: the number of all subjects of an issuer, for a JWT.
+    counted: CallerNumber,
     credential: Credential,
     rights: Arc<CallerRights>,
     /// Repeats the state of `end`, because reading a flag takes no lock. Callers of one issuer
@@ -71,14 +73,18 @@ pub struct Access {
 /// The access of all callers of one issuer. It ends for all of them at once.
 #[derive(Debug)]
 pub struct IssuerAccess {
+    /// The number under which metrics count all callers of the issuer.
+    counted: CallerNumber,
     withdrawn: Arc<AtomicBool>,
     end: CancellationToken,
 }
 
 impl IssuerAccess {
-    /// Creates access that ends when it is withdrawn or `giving_up` fires.
-    pub fn new(giving_up: &CancellationToken) -> Self {
-        Self { withdrawn: Arc::default(), end: giving_up.child_token() }
+    /// Creates access that ends when it is withdrawn or `giving_up` fires. `issuer` is the issuer's
+    /// name in the configuration.
+    pub fn new(issuer: &str, giving_up: &CancellationToken) -> Self {
+        let counted = CallerNumber::of(&Caller::all_of_issuer(issuer));
+        Self { counted, withdrawn: Arc::default(), end: giving_up.child_token() }
     }
 
     /// Creates the access of one caller by a token with these rights. `expires` is the time since
@@ -86,6 +92,7 @@ impl IssuerAccess {
     pub fn of_caller(&self, caller: &Caller, rights: Arc<CallerRights>, expires: Duration) -> Arc<Access> {
         Arc::new(Access {
             caller: CallerNumber::of(caller),
+            counted: self.counted.clone(),
             credential: Credential::Jwt,
             rights,
             withdrawn: Arc::clone(&self.withdrawn),
@@ -104,7 +111,7 @@ impl IssuerAccess {
 impl Access {
     /// Creates access of our own user. It ends when it is withdrawn or `giving_up` fires.
     pub fn new(giving_up: &CancellationToken) -> Arc<Self> {
-        Self::with(CallerNumber::LOCAL, Credential::User, CallerRights::all(), giving_up)
+        Self::with(CallerNumber::LOCAL, Credential::User, CallerRights::all(), None, giving_up)
     }
 
     /// Creates access of this caller by this credential. It ends when it is withdrawn or
@@ -115,21 +122,38 @@ impl Access {
         rights: Arc<CallerRights>,
         giving_up: &CancellationToken,
     ) -> Arc<Self> {
-        Self::with(CallerNumber::of(caller), credential, rights, giving_up)
+        Self::with(CallerNumber::of(caller), credential, rights, None, giving_up)
+    }
+
+    /// Creates access as [`Self::by`] does, by a token that expires at this time since 1970.
+    pub fn until(
+        caller: &Caller,
+        credential: Credential,
+        rights: Arc<CallerRights>,
+        expires: Option<Duration>,
+        giving_up: &CancellationToken,
+    ) -> Arc<Self> {
+        Self::with(CallerNumber::of(caller), credential, rights, expires, giving_up)
     }
 
     fn with(
         caller: CallerNumber,
         credential: Credential,
         rights: Arc<CallerRights>,
+        expires: Option<Duration>,
         giving_up: &CancellationToken,
     ) -> Arc<Self> {
-        let (withdrawn, end) = (Arc::default(), giving_up.child_token());
-        Arc::new(Self { caller, credential, rights, withdrawn, end, expires: None })
+        let (withdrawn, end, counted) = (Arc::default(), giving_up.child_token(), caller.clone());
+        Arc::new(Self { caller, counted, credential, rights, withdrawn, end, expires })
     }
 
     pub const fn caller(&self) -> &CallerNumber {
         &self.caller
+    }
+
+    /// Returns the number under which metrics count calls of the caller.
+    pub const fn counted(&self) -> &CallerNumber {
+        &self.counted
     }
 
     pub const fn credential(&self) -> &Credential {
@@ -149,6 +173,11 @@ impl Access {
 
     pub fn is_withdrawn(&self) -> bool {
         self.withdrawn.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the credential has expired.
+    pub fn has_expired(&self) -> bool {
+        self.expires.is_some_and(|expires| expires <= clock::since_1970())
     }
 
     /// Resolves when the credential has expired. Streams end then; calls in flight go on.

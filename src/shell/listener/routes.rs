@@ -34,7 +34,7 @@ const fn open(path: &'static str, methods: &'static str) -> ListenerRoute {
 pub const ENDPOINT: ListenerRoute = closed("{endpoint}", "POST, GET, DELETE");
 /// The stream of HTTP+SSE, and the one of each profile.
 pub const SSE_STREAM: ListenerRoute = closed("/sse", "GET");
-/// The messages of HTTP+SSE.
+/// The messages of HTTP+SSE, and those of each profile.
 pub const SSE_MESSAGES: ListenerRoute = closed("/messages", "POST");
 
 /// The routes of a listener for MCP.
@@ -44,6 +44,7 @@ pub const MCP: &[ListenerRoute] = &[
     SSE_STREAM,
     ListenerRoute { path: "/sse/{profile}", ..SSE_STREAM },
     SSE_MESSAGES,
+    ListenerRoute { path: "/messages/{profile}", ..SSE_MESSAGES },
 ];
 
 /// The routes of the listener for metrics and health. `/metrics` needs a credential if the

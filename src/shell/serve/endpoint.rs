@@ -169,7 +169,8 @@ impl AuthenticatedRequest<'_> {
             };
             let id = request.id.raw();
             let uris = self.front.terms.load().limits.uris_per_stream;
-            return match OpenSubscription::open(&self.front.service, client, id, &params.object, uris) {
+            // Boxed: this is rare, and inlining it would grow every request's future.
+            return match Box::pin(OpenSubscription::open(&self.front.service, client, id, &params.object, uris)).await {
                 Ok(listening) => listen(listening, place, self.front.keepalive()),
                 Err(refused) => reply::answer(id, refused),
             };

@@ -3,7 +3,9 @@
 //! into the two directions of a pipe, on which [`super::lines`] serves the client.
 //!
 //! A session is its stream: it belongs to the caller that opened the stream, and ends with the
-//! stream.
+//! stream. The transport cannot resume a stream, so it does not end when its credential expires:
+//! answers of calls in flight are still sent, but nothing else is until the next POST brings a valid
+//! credential. The session ends if none comes for as long as a session may be idle.
 //!
 //! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
 
@@ -28,6 +30,7 @@ use crate::listener::reply;
 use crate::listener::routes::{SSE_MESSAGES, SSE_STREAM};
 use crate::mcp::version::Revision;
 use crate::serve::front::{HttpConnection, ListenerState};
+use crate::serve::lines::posts::{PostedCredential, PostedMessage};
 use crate::serve::lines::{self, LineClient};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::sessions::{ClientSession, StreamRight};
@@ -36,6 +39,8 @@ use crate::wire::sse;
 
 type HttpReply = Response<ReplyBody>;
 
+/// The path of messages; that of a profile has its name below it.
+const MESSAGES: &str = "/messages";
 /// Messages of a client that may wait; further POSTs are held.
 const INBOUND: usize = 4;
 /// How long a POST may be held until there is room for its message.
@@ -44,28 +49,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A path of the transport.
 pub(crate) enum LegacySsePath {
     /// The event stream, for the whole catalog or a profile.
-    Stream {
-        profile: Option<Arc<str>>,
-    },
-    Messages,
+    Stream { profile: Option<Arc<str>> },
+    /// The messages to sessions of the whole catalog or of a profile.
+    Messages { profile: Option<Arc<str>> },
 }
 
 impl LegacySsePath {
     /// Recognizes a path of the transport; `None` for others, and if the transport is not enabled.
     pub(crate) fn of(front: &ListenerState, path: &str) -> Option<Self> {
-        match path {
-            _ if !front.legacy_sse => None,
-            "/messages" => Some(Self::Messages),
-            path => front.profile_at("/sse", path).map(|profile| Self::Stream { profile }),
+        if !front.legacy_sse {
+            return None;
         }
+        let stream = || front.profile_at("/sse", path).map(|profile| Self::Stream { profile });
+        stream().or_else(|| front.profile_at(MESSAGES, path).map(|profile| Self::Messages { profile }))
     }
 
-    /// Returns the profile of a stream. Messages go to the stream's session, so that a token for
-    /// the endpoint is enough.
+    /// Returns the profile, whose tokens are accepted at the path.
     pub(crate) fn profile(&self) -> Option<&str> {
         match self {
-            Self::Stream { profile } => profile.as_deref(),
-            Self::Messages => None,
+            Self::Stream { profile } | Self::Messages { profile } => profile.as_deref(),
         }
     }
 
@@ -76,7 +78,7 @@ impl LegacySsePath {
     pub(crate) fn admit(&self, method: &HttpMethod) -> Result<(), Box<HttpReply>> {
         let route = match self {
             Self::Stream { .. } => SSE_STREAM,
-            Self::Messages => SSE_MESSAGES,
+            Self::Messages { .. } => SSE_MESSAGES,
         };
         if route.has(method) { Ok(()) } else { Err(Box::new(reply::method_not_allowed(route.methods))) }
     }
@@ -96,7 +98,10 @@ pub(crate) async fn handle(
     }
     match path {
         LegacySsePath::Stream { profile } => open(front, caller, profile, head, seat.is_here(&head.headers)),
-        LegacySsePath::Messages => take(front, &caller, head, body).await.unwrap_or_else(|refused| *refused),
+        LegacySsePath::Messages { profile } => {
+            let posted = take(front, caller, profile.as_deref(), (head, body)).await;
+            posted.unwrap_or_else(|refused| *refused)
+        }
     }
 }
 
@@ -135,10 +140,11 @@ fn open(
 fn serve(
     front: &Arc<ListenerState>,
     session: &Arc<ClientSession>,
-    inbound: mpsc::Receiver<Bytes>,
+    inbound: mpsc::Receiver<PostedMessage>,
     out: mpsc::Sender<QueuedMessage>,
 ) {
     let terms = front.terms.load_full();
+    let posts = Arc::new(PostedCredential::new(Arc::clone(&session.client.access), terms.limits.session_idle));
     let client = LineClient {
         service: Arc::clone(&front.service),
         caller: session.client.caller.clone(),
@@ -146,28 +152,31 @@ fn serve(
         profile: session.client.profile.clone(),
         connected: None,
         is_here: session.client.is_here,
-        by_post: true,
+        posts: Some(Arc::clone(&posts)),
         drains: false,
         max_line_bytes: terms.limits.body_bytes,
         max_uris: terms.limits.uris_per_stream,
     };
-    let reader = StreamReader::new(Box::pin(messages(inbound, Arc::clone(session))));
+    let reader = StreamReader::new(Box::pin(messages(inbound, Arc::clone(session), posts)));
     let serving = lines::serve_to(client, reader, out, front.service.draining.clone());
     front.service.tasks.spawn("session", serving);
 }
 
 /// Turns posted messages into lines until the session ends. Each line end is a separate chunk, so
-/// that a reader that has received one holds no further message and no further room.
+/// that a reader that has received one holds no further message and no further room. The next
+/// message, with its credential, is received once the reader has handled the one before.
 fn messages(
-    inbound: mpsc::Receiver<Bytes>,
+    inbound: mpsc::Receiver<PostedMessage>,
     session: Arc<ClientSession>,
+    posts: Arc<PostedCredential>,
 ) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
-    let messages = stream::unfold((inbound, session), |(mut inbound, session)| async move {
-        let message = tokio::select! {
+    let messages = stream::unfold((inbound, session, posts), |(mut inbound, session, posts)| async move {
+        let PostedMessage { bytes, access } = tokio::select! {
             message = inbound.recv() => message?,
             () = session.ended.cancelled() => return None,
         };
-        Some((message, (inbound, session)))
+        posts.renew(access);
+        Some((bytes, (inbound, session, posts)))
     });
     messages.flat_map(|message| stream::iter([Ok(message), Ok(Bytes::from_static(b"\n"))]))
 }
@@ -187,12 +196,12 @@ impl LegacySseStream {
     /// Returns the next event of the stream; `None` once the session is over.
     async fn step(mut self) -> Option<(MessageSlices, Self)> {
         if std::mem::take(&mut self.opening) {
-            let endpoint = format!("/messages?sessionId={}", self.session.id);
+            let profile = self.session.client.profile.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+            let endpoint = format!("{MESSAGES}{profile}?sessionId={}", self.session.id);
             return Some((sse::event(None, Some("endpoint"), &[endpoint.as_bytes()]).into(), self));
         }
         tokio::select! {
             queued = self.messages.recv() => Some((queued?.message.event(None, Some("message")), self)),
-            () = self.session.client.access.expired() => None,
             () = tokio::time::sleep(self.front.keepalive()) => Some((sse::comment("keep-alive").into(), self)),
         }
     }
@@ -204,12 +213,13 @@ impl Drop for LegacySseStream {
     }
 }
 
-/// Accepts one posted message for a session and passes it on, waiting for room if needed.
+/// Accepts one posted message for a session of a profile, or of the whole catalog, and passes it
+/// on, waiting for room if needed.
 async fn take(
     front: &ListenerState,
-    caller: &CallerAccess,
-    head: &Parts,
-    body: Incoming,
+    caller: CallerAccess,
+    profile: Option<&str>,
+    (head, body): (&Parts, Incoming),
 ) -> Result<HttpReply, Box<HttpReply>> {
     let refusal = |status, text| Box::new(reply::refusal(status, text));
     if let Some(response) = not_json(&head.headers) {
@@ -231,13 +241,13 @@ async fn take(
     }
     let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
     let session = front.sessions.find(&id, &caller.caller).ok_or_else(unknown)?;
-    // The session's calls have the rights of the credential that opened it.
-    if session.client.access.rights() != caller.access.rights() {
+    if session.client.profile.as_deref() != profile {
         return Err(unknown());
     }
+    let message = PostedMessage { bytes: frame.bytes().clone(), access: caller.access };
     let pipe = session.pipe.as_ref().ok_or_else(unknown)?;
     tokio::select! {
-        sent = pipe.send(frame.bytes().clone()) => sent.map_err(|_| unknown())?,
+        sent = pipe.send(message) => sent.map_err(|_| unknown())?,
         () = session.ended.cancelled() => return Err(unknown()),
         () = tokio::time::sleep(PATIENCE) => {
             let text = "the session does not keep up; read its event stream";

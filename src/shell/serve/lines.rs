@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::access::Access;
 use crate::base::budget::{BudgetRoom, COUNTED_FROM};
 use crate::base::clock;
+use crate::base::never::or_never;
 use crate::base::task_group::TaskGroup;
 use crate::engine::answer::RequestAnswer;
 use crate::engine::client::heard::{ClientInput, ClientMessage};
@@ -45,8 +46,10 @@ use crate::wire::json::raw::RawJson;
 use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::{self, Message};
 
+pub mod posts;
 mod write;
 
+use self::posts::PostedCredential;
 use self::write::{READ_CHUNK, write};
 
 /// Most messages that may wait for the client to read.
@@ -68,8 +71,9 @@ pub struct LineClient {
     pub connected: Option<CountedConnection>,
     /// True for a client on this machine.
     pub is_here: bool,
-    /// True for a client whose messages arrive by POST; they have room and were admitted already.
-    pub by_post: bool,
+    /// The credential of a client whose messages arrive by POST; they have room and were admitted
+    /// already. `None` for other clients.
+    pub posts: Option<Arc<PostedCredential>>,
     /// True if the end of the input ends only the input: requests before it are still answered.
     pub drains: bool,
     pub max_line_bytes: usize,
@@ -119,7 +123,7 @@ pub async fn serve_to(
     let mut reader = reader;
     let tasks = TaskGroup::default();
     let mut room = BudgetRoom::of_request(&client.service.budget, client.access.caller());
-    let has_room = client.by_post;
+    let has_room = client.posts.is_some();
     // True if the current line is discarded for lack of room, not for its size.
     let mut no_room = false;
     let mut decoder = LineDecoder::new(client.max_line_bytes);
@@ -171,6 +175,7 @@ pub async fn serve_to(
                 () = pace.wait_until_too_slow(held, budget, caller) => None,
                 () = stop.cancelled() => break,
                 () = connection.client.access.ended() => break,
+                () = connection.given_up() => break,
                 () = connection.out.closed() => break,
             };
             match read {
@@ -306,10 +311,22 @@ impl LineConnection {
     }
 
     fn context(&self, revision: Revision) -> ClientContext {
-        let (caller, access) = (self.client.caller.clone(), Arc::clone(&self.client.access));
-        let client = ClientContext::new(caller, access, self.client.profile.clone(), revision);
+        let client =
+            ClientContext::new(self.client.caller.clone(), self.access(), self.client.profile.clone(), revision);
         let input_over = Some(self.input_over.clone());
         ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, input_over, ..client }
+    }
+
+    /// Returns the access of the message that is handled.
+    fn access(&self) -> Arc<Access> {
+        let posted = self.client.posts.as_ref().map(|posts| posts.access());
+        posted.unwrap_or_else(|| Arc::clone(&self.client.access))
+    }
+
+    /// Resolves when a client that posts its messages has been without a valid credential for too
+    /// long, and has no request open. Cancel-safe.
+    async fn given_up(&self) {
+        or_never(self.client.posts.as_ref().map(|posts| posts.given_up(|| self.protocol.lock().is_idle()))).await;
     }
 
     /// Adds the client to the connected clients, once.
@@ -319,7 +336,11 @@ impl LineConnection {
 
     /// Counts requests against the caller's rate, unless a POST has done so.
     fn admit(&self, requests: usize) -> Result<(), RateExceeded> {
-        if self.client.by_post { Ok(()) } else { self.client.service.admission.admit(&self.client.caller, requests) }
+        if self.client.posts.is_some() {
+            Ok(())
+        } else {
+            self.client.service.admission.admit(&self.client.caller, requests)
+        }
     }
 
     /// Serves a request, in a task of its own if it takes time.
@@ -327,7 +348,8 @@ impl LineConnection {
         let ServedRequest { request, revision, params, listens, ticket } = served;
         let open = OpenRequest::new(&self.protocol, &request.id, ticket);
         let client = match self.legacy.get().filter(|_| revision.era() == Era::Legacy) {
-            Some(client) => client.clone(),
+            // Another credential of the caller may give other rights.
+            Some(client) => ClientContext { access: self.access(), ..client.clone() },
             None => {
                 self.enter(|| params.meta.client_info().and_then(ClientName::read));
                 self.client.service.name_host(|| params.meta.client_name());
@@ -342,8 +364,9 @@ impl LineConnection {
                     .done(open, &request.id, RequestAnswer::error(code::INTERNAL, "too many streams", None))
                     .await;
             };
-            return match OpenSubscription::open(&self.client.service, client, &id, &params.object, self.client.max_uris)
-            {
+            let (service, max_uris) = (&self.client.service, self.client.max_uris);
+            // Boxed: this is rare, and inlining it would grow every request's future.
+            return match Box::pin(OpenSubscription::open(service, client, &id, &params.object, max_uris)).await {
                 Err(refused) => self.done(open, &request.id, refused).await,
                 Ok(listening) => {
                     let connection = Arc::clone(self);
@@ -401,11 +424,19 @@ impl LineConnection {
         }
     }
 
-    /// Sends a legacy client the notifications that belong to no call, from `initialized` on.
+    /// Sends a legacy client the notifications that belong to no call, from `initialized` on. While
+    /// its credential has expired they wait for the next one.
     async fn tell(&self, mut news: ClientNotifications) {
         loop {
+            let next = async {
+                let messages = news.next().await;
+                if let Some(posts) = &self.client.posts {
+                    posts.valid().await;
+                }
+                messages
+            };
             tokio::select! {
-                messages = news.next() => for message in messages {
+                messages = next => for message in messages {
                     self.send(message).await;
                 },
                 () = self.tasks.stop_token().cancelled() => return,

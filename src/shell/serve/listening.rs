@@ -35,7 +35,7 @@ impl OpenSubscription {
     ///
     /// # Errors
     /// The answer to send.
-    pub(crate) fn open(
+    pub(crate) async fn open(
         service: &Arc<Service>,
         client: ClientContext,
         id: &RawJson,
@@ -43,6 +43,9 @@ impl OpenSubscription {
         max_uris: usize,
     ) -> Result<Self, RequestAnswer> {
         let wanted = SubscriptionFilter::read(params, max_uris)?;
+        if let Some(refused) = service.refuse_watches(&client, &wanted.uris).await {
+            return Err(refused);
+        }
         let feed = ListChangeFeed::new(Arc::clone(service), client.clone());
         let (service, id) = (Arc::clone(service), id.clone());
         Ok(Self { service, client, id, wanted, feed, watcher: Arc::default(), watched: None })

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -26,6 +25,7 @@ use crate::gateway::client::connected::NamedClient;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::mcp::log::LogLevel;
 use crate::policy::Caller;
+use crate::serve::lines::posts::PostedMessage;
 use crate::serve::open_request::SharedProtocol;
 use crate::serve::replay::{self, SessionStreams};
 use crate::store::approvals::Approvals;
@@ -50,7 +50,7 @@ pub struct ClientSession {
     pub protocol: SharedProtocol,
     /// The queue of posted messages of a session over HTTP+SSE. Such a session cannot be used at
     /// the endpoint, nor the other way round.
-    pub pipe: Option<mpsc::Sender<Bytes>>,
+    pub pipe: Option<mpsc::Sender<PostedMessage>>,
     /// True if the client may have missed list changes during a restart. Cleared when it is told.
     missed: AtomicBool,
     /// Fires when the session ends.
@@ -179,7 +179,7 @@ impl ClientSessions {
     /// Opens a session; `None` if there is no room. If the table is full, the session that has been
     /// idle longest ends first. A session with a pipe, and one that cannot be stored, has an id of
     /// 192 random bits.
-    pub fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<Bytes>>) -> Option<Arc<ClientSession>> {
+    pub fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<PostedMessage>>) -> Option<Arc<ClientSession>> {
         let opened = clock::since_1970();
         let store = self.store.as_ref().filter(|_| pipe.is_none());
         let begun = store.and_then(|store| {
@@ -213,7 +213,7 @@ impl ClientSessions {
         id: String,
         client: ClientContext,
         opened: Duration,
-        pipe: Option<mpsc::Sender<Bytes>>,
+        pipe: Option<mpsc::Sender<PostedMessage>>,
         is_revived: bool,
     ) -> Result<Arc<ClientSession>, MissingSession> {
         // Checked under the lock, so that [`Self::end_withdrawn`] runs either before or after this.

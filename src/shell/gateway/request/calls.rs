@@ -44,7 +44,7 @@ impl Service {
         meta: Meta,
         arrived: Instant,
     ) -> RequestOutcome {
-        self.calls_of.of(client.access.caller()).fetch_add(1, Ordering::Relaxed);
+        self.calls_of.of(client.access.counted()).fetch_add(1, Ordering::Relaxed);
         self.call_after(client, method, params, meta, arrived, PriorWaits::default())
     }
 

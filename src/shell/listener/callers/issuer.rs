@@ -22,6 +22,7 @@ impl JwtIssuer {
     /// `giving_up` fires.
     pub(super) fn new(settings: IssuerSettings, tasks: &TaskGroup, giving_up: &CancellationToken) -> Self {
         let keys = Arc::new(IssuerKeys::new(settings.clone(), tasks.clone()));
-        Self { settings, keys, access: IssuerAccess::new(giving_up) }
+        let access = IssuerAccess::new(&settings.terms.name, giving_up);
+        Self { settings, keys, access }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use subtle::ConstantTimeEq as _;
@@ -50,12 +51,11 @@ impl StoredTokens {
         Some(token.caller.clone())
     }
 
-    /// Replaces the table by the tokens of the store that have not expired by `now`, and returns
-    /// the callers that lose their access. A token that stays keeps its access. Called once at a
-    /// time.
-    pub fn replace(&self, tokens: &[ClientToken], now: u64, giving_up: &CancellationToken) -> Vec<CallerAccess> {
+    /// Replaces the table by the tokens of the store, and returns the callers that lose their
+    /// access. A token that stays keeps its access, also after it has expired: it is accepted no
+    /// more, but calls in flight go on. Called once at a time.
+    pub fn replace(&self, tokens: &[ClientToken], giving_up: &CancellationToken) -> Vec<CallerAccess> {
         let old = self.0.load_full();
-        let live = tokens.iter().filter(|token| token.expires.is_none_or(|expires| now < expires));
         let entry = |token: &ClientToken| {
             let prefix = *prefix(&token.digest)?;
             let caller = Caller::token(&token.name)?;
@@ -64,7 +64,7 @@ impl StoredTokens {
             kept.stored_use.store(token.last_used.unwrap_or(0), Ordering::Relaxed);
             Some((prefix, kept))
         };
-        let new: TokenTable = live.filter_map(entry).collect();
+        let new: TokenTable = tokens.iter().filter_map(entry).collect();
         let stays = |prefix, token| new.get(prefix).is_some_and(|new| Arc::ptr_eq(new, token));
         let gone = old.iter().filter(|(prefix, token)| !stays(*prefix, *token));
         let gone = gone.map(|(_, token)| token.caller.clone()).collect();
@@ -82,6 +82,13 @@ impl StoredTokens {
         table.values().filter_map(last_use).collect()
     }
 
+    /// Returns the callers whose tokens have expired after `since` and by `now`.
+    pub fn expired(&self, since: u64, now: u64) -> Vec<Caller> {
+        let table = self.0.load();
+        let expired = table.values().filter(|token| token.expires.is_some_and(|at| since < at && at <= now));
+        expired.map(|token| token.caller.caller.clone()).collect()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.load().is_empty()
     }
@@ -91,7 +98,8 @@ impl StoredToken {
     fn new(caller: Caller, token: &ClientToken, giving_up: &CancellationToken) -> Self {
         let scopes = token.scopes.iter().map(|scope| Box::from(scope.as_str())).collect();
         let rights = Arc::new(CallerRights { scopes: Scopes::Of(scopes), groups: Groups::none() });
-        let access = Access::by(&caller, Credential::Token(*token.digest.bytes()), rights, giving_up);
+        let (credential, expires) = (Credential::Token(*token.digest.bytes()), token.expires.map(Duration::from_secs));
+        let access = Access::until(&caller, credential, rights, expires, giving_up);
         let caller = CallerAccess { caller, access };
         let (stored_use, last_use) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { digest: token.digest, expires: token.expires, caller, stored_use, last_use }
@@ -127,7 +135,7 @@ mod tests {
     fn a_token_is_accepted_until_it_expires_or_is_gone_and_has_its_scopes_alone() {
         let (end, tokens) = (CancellationToken::new(), StoredTokens::default());
         let rows = [token("ann", "a", &[], None), token("bob", "b", &["read", "write"], Some(100))];
-        assert!(tokens.replace(&rows, 10, &end).is_empty());
+        assert!(tokens.replace(&rows, &end).is_empty());
         let find = |text: &str, now| tokens.find(&Digest::of(text.as_bytes()), now);
         let (ann, bob) = (find("a", 10).unwrap(), find("b", 99).unwrap());
         assert_eq!([&ann, &bob].map(|client| client.caller.name()), ["ann", "bob"]);
@@ -138,14 +146,19 @@ mod tests {
         let mut near = *Digest::of(b"a").bytes();
         near[31] ^= 1;
         assert!(tokens.find(&Digest::from_bytes(&near).unwrap(), 10).is_none());
-        // Bob's token expires, and Ann's stays the same.
-        let gone = tokens.replace(&rows, 100, &end);
-        assert_eq!(gone.iter().map(|gone| gone.caller.name()).collect::<Vec<_>>(), ["bob"]);
+        // Bob's token expires, which withdraws nothing, and Ann's stays the same.
+        let expired =
+            |since, now| tokens.expired(since, now).iter().map(|one| one.name().to_owned()).collect::<Vec<_>>();
+        assert_eq!((expired(0, 99), expired(99, 100), expired(100, 200)), (vec![], vec!["bob".to_owned()], vec![]));
+        assert!(tokens.replace(&rows, &end).is_empty() && find("b", 100).is_none());
         assert!(Arc::ptr_eq(&find("a", 100).unwrap().access, &ann.access));
+        // It is revoked later.
+        let gone = tokens.replace(&rows[..1], &end);
+        assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0].access, &bob.access));
         // A token whose scopes change gives another access.
-        let gone = tokens.replace(&[token("ann", "a", &["read"], None)], 100, &end);
+        let gone = tokens.replace(&[token("ann", "a", &["read"], None)], &end);
         assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0].access, &ann.access) && has(&find("a", 100).unwrap(), "read"));
-        assert_eq!(tokens.replace(&[], 100, &end).len(), 1);
+        assert_eq!(tokens.replace(&[], &end).len(), 1);
         assert!(find("a", 100).is_none() && tokens.is_empty());
     }
 
@@ -153,7 +166,7 @@ mod tests {
     fn a_use_is_told_once_an_hour() {
         let (end, tokens) = (CancellationToken::new(), StoredTokens::default());
         let mut row = token("ann", "a", &[], None);
-        tokens.replace(std::slice::from_ref(&row), 10, &end);
+        tokens.replace(std::slice::from_ref(&row), &end);
         assert_eq!(tokens.unwritten_uses(), []);
         let digest = Digest::of(b"a");
         for (now, hour) in [(7300, 7200), (10_799, 7200), (10_800, 10_800)] {
@@ -163,7 +176,7 @@ mod tests {
                 if row.last_used == Some(hour) { vec![] } else { vec![(digest, hour)] }
             );
             row.last_used = Some(hour);
-            tokens.replace(std::slice::from_ref(&row), now, &end);
+            tokens.replace(std::slice::from_ref(&row), &end);
             assert_eq!(tokens.unwritten_uses(), []);
         }
     }

@@ -38,9 +38,7 @@ pub(super) async fn admit(
     if let Some(path) = legacy_sse::LegacySsePath::of(front, path) {
         path.admit(&head.method)?;
         let caller = front.authenticate(head, path.profile(), seat).await?;
-        if let legacy_sse::LegacySsePath::Stream { profile } = &path {
-            front.admit_to_profile(profile.as_deref(), &caller)?;
-        }
+        front.admit_to_profile(path.profile(), &caller)?;
         return Ok(EndpointRoute::LegacySse { path, caller });
     }
     let profile = front.profile_at(&front.endpoint, path).ok_or_else(not_found)?;

@@ -59,10 +59,10 @@ families! {
     overhead: HistogramVec ["upstream"] "headend_call_overhead_seconds"
         "Time of a call that was not the upstream's: routing, policy and waiting for a slot." in OVERHEAD;
     caller_calls: IntCounterVec ["caller"] "headend_caller_calls_total"
-        "Calls of a caller that the configuration names, refused ones too; all other callers are \
-            (other)."
-        documented as "Calls of a caller that `auth.tokens` names and of `local`, refused ones \
-            too; all other callers are `(other)`";
+        "Calls of a caller or of all callers of an issuer that the configuration names, refused \
+            ones too; all other callers are (other)."
+        documented as "Calls of a caller that `auth.tokens` names, of all callers of an issuer \
+            under its name, and of `local`, refused ones too; all other callers are `(other)`";
     held: IntGauge [] "headend_calls_held"
         "Calls that are held open while a person decides about them.";
     in_flight: IntGaugeVec ["upstream"] "headend_calls_in_flight"

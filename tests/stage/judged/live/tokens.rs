@@ -162,6 +162,39 @@ fn a_stored_token_expires_in_time_and_its_use_is_listed_to_the_hour() {
 }
 
 #[test]
+fn calls_in_flight_outlive_a_stored_token_that_expires_but_not_one_that_is_revoked() {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
+    let fake = Fake::stdio("legacy").logging(&log);
+    let gateway = setup.server("legacy-sse = true").fake("fx", &fake).start();
+    gateway.wait_for_tools(&["fx__sleep"]);
+    let token = ok(&gateway, &["tokens", "add", "ci", "--expires", "1m"]);
+    let (mut modern, mut legacy) =
+        (client(gateway.address, &token, ClientEra::Modern), client(gateway.address, &token, ClientEra::LEGACY));
+    let mut old = OldClient::connect(&gateway, Some(token.clone()), "/sse");
+    old.initialize("2024-11-05");
+    let mut stream = legacy.listen();
+    pass(Duration::from_secs(40));
+    let call = |ms| json!({"name": "fx__sleep", "arguments": {"ms": ms}});
+    let mut calls = [modern.open("tools/call", call(50_000)), legacy.open("tools/call", call(50_000))];
+    old.send("tools/call", call(50_000));
+    let mut revoked = modern.open("tools/call", call(59_000));
+    eventually("the calls arrive", || log.count("tools/call") == 4);
+    pass(Duration::from_secs(25));
+    assert_eq!(status(gateway.address, &token), 401);
+    ends(&mut stream, now() + SOON, "the session's stream");
+    for call in &mut calls {
+        let answer = call.next_within(Duration::from_secs(60)).unwrap().unwrap();
+        assert_eq!(answer["result"]["content"][0]["text"], "slept", "{answer}");
+    }
+    assert_eq!(old.message()["result"]["content"][0]["text"], "slept");
+    ok(&gateway, &["tokens", "revoke", "ci"]);
+    ends(&mut revoked, now() + SOON, "a call");
+    assert!(old.ends_within(SOON), "the stream of HTTP+SSE is open still");
+    assert_eq!(log.count("notifications/cancelled"), 1);
+}
+
+#[test]
 fn a_token_of_the_configuration_and_a_stored_one_have_no_name_in_common() {
     let setup =
         |tokens: &str| GatewaySetup::new().env("CI_TOKEN", TOKEN).server(tokens).fake("fx", &Fake::stdio("both"));

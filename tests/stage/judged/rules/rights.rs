@@ -161,7 +161,26 @@ fn a_batch_with_a_call_without_its_scopes_is_refused_as_a_whole() {
 }
 
 #[test]
-fn a_session_over_the_old_transport_has_the_rights_of_its_stream() {
+fn a_subscription_to_a_resource_without_its_scopes_is_refused_as_a_whole() {
+    const ONE: Holder = ("one", "corp:ann", Some(&["one"]), Some(&[]));
+    let scopes = "legacy-sse = true\n[server.auth.scopes]\none = { resources = [\"fx+fx://doc/1\"] }\n\
+                  two = { resources = [\"fx+fx://doc/7\", \"fx+fx://doc/8\"] }";
+    let (gateway, log) = gateway(scopes, "");
+    accept(&gateway, &[ONE, FULL]);
+    let wanted = |uris: &[&str]| json!({"notifications": {"toolsListChanged": true, "resourceSubscriptions": uris}});
+    let all = wanted(&["fy://none", "fx://doc/1", "fx://doc/7", "fx://doc/8"]);
+    let mut one = client(&gateway, ONE, ClientEra::Modern, "/mcp");
+    assert_lacks(&one.request("subscriptions/listen", all), "one two", "a subscription");
+    assert_eq!(log.lines_with(&["fx://doc/1"]), [""; 0], "nothing is watched");
+    let mut listening = one.open("subscriptions/listen", wanted(&["fy://none", "fx://doc/1"]));
+    assert_eq!(listening.next().unwrap()["method"], "notifications/subscriptions/acknowledged");
+    drop(listening);
+    let expected = [json!(["corp:ann", "fx+fx://doc/{id}", "scope:two"])];
+    assert_eq!(denials(gateway), expected, "one record for each refusal");
+}
+
+#[test]
+fn a_message_over_the_old_transport_has_the_rights_of_its_own_credential() {
     let (gateway, log) = gateway(SCOPES, "");
     let mut low = OldClient::connect(&gateway, Some(LOW.0.to_owned()), "/sse");
     low.initialize("2024-11-05");
@@ -171,11 +190,13 @@ fn a_session_over_the_old_transport_has_the_rights_of_its_stream() {
     full.initialize("2024-11-05");
     assert_eq!(full.request("tools/call", echo("a"))["result"]["content"][0]["text"], "a");
     let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": echo("b")}).to_string();
-    for holder in [LOW, BOB] {
-        let (status, _) = ask(gateway.address, Some(holder.0), "POST", &full.endpoint, &call);
-        assert_eq!(status, 404, "{holder:?}: a weaker credential or another caller calls nothing");
-    }
+    assert_eq!(ask(gateway.address, Some(BOB.0), "POST", &full.endpoint, &call).0, 404, "another caller");
+    assert_eq!(ask(gateway.address, Some(LOW.0), "POST", &full.endpoint, &call).0, 202);
+    let refused = full.message();
+    assert_eq!(refused["error"]["data"]["scopes"], json!(["mcp:echo", "mcp:fx"]), "{refused}");
     assert_eq!(log.count("tools/call"), 1);
+    low.token = Some(FULL.0.to_owned());
+    assert_eq!(low.request("tools/call", echo("c"))["result"]["content"][0]["text"], "c", "a token with more scopes");
 }
 
 #[test]

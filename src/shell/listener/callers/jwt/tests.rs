@@ -242,7 +242,7 @@ fn challenges_and_metadata_are_those_of_the_place() {
 #[tokio::test(start_paused = true)]
 async fn access_by_a_token_expires_and_is_not_withdrawn_by_that() {
     let end = CancellationToken::new();
-    let group = IssuerAccess::new(&end);
+    let group = IssuerAccess::new("corp", &end);
     let caller = Caller::issued("corp", "alice").unwrap();
     let soon = clock::since_1970() + Duration::from_secs(100);
     let access = group.of_caller(&caller, crate::policy::CallerRights::all(), soon);
