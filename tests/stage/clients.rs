@@ -9,6 +9,7 @@ pub(super) mod fairness;
 pub(super) mod ladder;
 pub(super) mod limits;
 pub(super) mod onward;
+pub(super) mod proxied;
 pub(super) mod requests;
 pub(super) mod resume;
 pub(super) mod revive;

@@ -1,6 +1,8 @@
 //! `headend policy`: a dry run of one call, and rules that the audit log suggests or is replayed
 //! with.
 
+use std::sync::Arc;
+
 use clap::Args;
 
 pub(in crate::cli) mod log;
@@ -14,7 +16,7 @@ use crate::cli::words::output::{CommandFailure, print};
 use crate::gateway::decision::dry_run::{DryRun, DryRunResult, decide_once};
 use crate::mcp::definition::annotations::Annotations;
 use crate::mcp::method::ItemList;
-use crate::policy::{ActionKind, Decision, LOCAL, PolicyAction, StatedHints};
+use crate::policy::{ActionKind, Caller, CallerRights, Decision, Groups, LOCAL, PolicyAction, Scopes, StatedHints};
 use crate::wire::foreign;
 use crate::wire::json::raw::{RawJson, RawObject};
 
@@ -27,6 +29,12 @@ pub(in crate::cli) struct PolicyTestArgs {
     /// The caller.
     #[arg(long, value_name = "NAME", default_value = LOCAL)]
     caller: String,
+    /// Scopes of the caller's credential, with commas between; without it, all.
+    #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
+    scopes: Option<Vec<String>>,
+    /// Groups of a person or machine of an issuer, with commas between; without it, unknown.
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    groups: Option<Vec<String>>,
     /// The client's profile.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -69,6 +77,7 @@ pub(in crate::cli) fn test(common: &CommonOptions, args: &PolicyTestArgs) -> Res
     let store = source::open_existing_store(common)?;
     let dry_run = DryRun {
         caller: &args.caller,
+        rights: Arc::new(rights(args)?),
         profile: args.profile.as_deref(),
         list,
         name,
@@ -79,6 +88,21 @@ pub(in crate::cli) fn test(common: &CommonOptions, args: &PolicyTestArgs) -> Res
         decide_once(&loaded.config, store.as_ref(), &dry_run).map_err(|text| CommandFailure::new(USAGE, text))?;
     print(&if args.json { json(&verdict) } else { text(&verdict) })?;
     Ok(if matches!(verdict.decision, Decision::Allow(_)) { OK } else { NO })
+}
+
+/// Returns the rights of the caller's credential.
+fn rights(args: &PolicyTestArgs) -> Result<CallerRights, CommandFailure> {
+    let caller = Caller::named(&args.caller);
+    let named =
+        |names: &[String]| names.iter().filter(|name| !name.is_empty()).map(|name| Box::from(&**name)).collect();
+    let assumed = CallerRights::clone(&caller.assumed_rights());
+    if args.groups.is_some() && caller.issuer_and_subject().is_none() {
+        let text = "--groups: a caller without an issuer is in no group; name one with --caller ISSUER:SUBJECT";
+        return Err(CommandFailure::new(USAGE, text));
+    }
+    let scopes = args.scopes.as_deref().map_or(assumed.scopes, |scopes| Scopes::Of(named(scopes)));
+    let groups = args.groups.as_deref().map_or(assumed.groups, |groups| Groups::Of(named(groups)));
+    Ok(CallerRights { scopes, groups })
 }
 
 /// Checks the arguments of the command line.
@@ -92,6 +116,9 @@ fn arguments(text: &str) -> Result<RawJson, CommandFailure> {
 
 /// Explains the decision by the rule that made it.
 fn why(verdict: &DryRunResult) -> String {
+    if let Decision::Scope { scopes, .. } = &verdict.decision {
+        return format!("the call needs the scopes {scopes}, and the credential lacks this one");
+    }
     let deciding = verdict.decision.rule();
     if let Some((_, why)) = STAND_INS.iter().find(|(id, _)| *id == &**deciding) {
         return (*why).to_owned();
@@ -149,8 +176,13 @@ fn is_hidden(verdict: &DryRunResult) -> bool {
     matches!(verdict.decision, Decision::Deny { hidden: true, .. })
 }
 
+/// Lists names in a line.
+fn names(names: &[Box<str>]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
 fn text(verdict: &DryRunResult) -> String {
-    let PolicyAction { caller, profile, kind, upstream, canonical, annotations, said, .. } = &verdict.action;
+    let PolicyAction { caller, rights, profile, kind, upstream, canonical, annotations, said, .. } = &verdict.action;
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", foreign::line(value)));
     line("decision", verdict.decision.into_str());
@@ -165,6 +197,14 @@ fn text(verdict: &DryRunResult) -> String {
     let seen = if verdict.known { "" } else { ", which no earlier run has seen" };
     line("item", &format!("{canonical} ({} of {upstream}){seen}", kind.into_str()));
     line("caller", &profile.as_ref().map_or_else(|| caller.to_string(), |name| format!("{caller} by profile {name}")));
+    if let Scopes::Of(scopes) = &rights.scopes {
+        line("scopes", &names(scopes));
+    }
+    match &rights.groups {
+        Groups::Unknown => line("groups", "unknown"),
+        Groups::Of(groups) if caller.issuer_and_subject().is_some() => line("groups", &names(groups)),
+        Groups::Of(_) => {}
+    }
     if *kind == ActionKind::Tool {
         line("treated as", &treatment(annotations, said));
     }
@@ -180,7 +220,10 @@ fn text(verdict: &DryRunResult) -> String {
 }
 
 fn json(verdict: &DryRunResult) -> String {
-    let PolicyAction { caller, kind, upstream, canonical, annotations, .. } = &verdict.action;
+    let PolicyAction { caller, rights, kind, upstream, canonical, annotations, .. } = &verdict.action;
+    let CallerRights { scopes, groups } = &**rights;
+    let scopes = if let Scopes::Of(scopes) = scopes { Some(scopes) } else { None };
+    let groups = if let Groups::Of(groups) = groups { Some(groups) } else { None };
     let rules = verdict.rules.iter().map(|rule| {
         let (effect, matches) = (rule.effect.into_str(), rule.matches);
         serde_json::json!({ "id": &*rule.id, "effect": effect, "matches": matches, "why": rule.why })
@@ -198,6 +241,8 @@ fn json(verdict: &DryRunResult) -> String {
         "upstream": &**upstream,
         "known": verdict.known,
         "caller": caller.name(),
+        "scopes": scopes,
+        "groups": groups,
         "profile": verdict.action.profile.as_deref(),
         "annotations": annotations,
         "rules": rules.collect::<Vec<_>>(),

@@ -19,7 +19,10 @@ const EXAMPLES: &[(&str, &str)] = &[
         "check",
         "headend check\nheadend check --resolved --config ./headend.toml\nheadend check --quiet && headend reload",
     ),
-    ("policy test", "headend policy test --tool git__push --arguments '{\"force\": true}'"),
+    (
+        "policy test",
+        "headend policy test --tool git__push --arguments '{\"force\": true}'\nheadend policy test --tool git__push --caller corp:alice --groups dev --scopes mcp:read,mcp:write",
+    ),
     (
         "policy suggest",
         "headend policy suggest\nheadend policy suggest --since 30d > rules.toml && headend policy replay rules.toml",

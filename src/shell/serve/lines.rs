@@ -1,7 +1,6 @@
 //! Serves MCP over lines in both eras: on stdin and stdout of `headend stdio`, on connections of
 //! the admin socket, and on the streams and POSTs that [`super::legacy_sse`] combines.
 
-use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,8 +25,7 @@ use crate::gateway::client::connected::ConnectedClient;
 use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::service::Service;
-use crate::gateway::waiting::client_call::ClientCall;
-use crate::gateway::waiting::client_call::RequestOutcome;
+use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
 use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::listener::press::BodyPace;
 use crate::mcp::asking::kinds::InputKinds;
@@ -46,6 +44,7 @@ use crate::wire::json::raw::RawJson;
 use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::{self, Message};
 
+mod news;
 pub mod posts;
 mod write;
 
@@ -419,55 +418,6 @@ impl LineConnection {
                 // A client that does not read loses progress notifications, never an answer.
                 ClientEvent::Notice(notice) => {
                     drop(self.out.try_send(QueuedMessage::new(notice, &self.client.service.budget)))
-                }
-            }
-        }
-    }
-
-    /// Sends a legacy client the notifications that belong to no call, from `initialized` on. While
-    /// its credential has expired they wait for the next one.
-    async fn tell(&self, mut news: ClientNotifications) {
-        loop {
-            let next = async {
-                let messages = news.next().await;
-                if let Some(posts) = &self.client.posts {
-                    posts.valid().await;
-                }
-                messages
-            };
-            tokio::select! {
-                messages = next => for message in messages {
-                    self.send(message).await;
-                },
-                () = self.tasks.stop_token().cancelled() => return,
-                () = self.input_over.cancelled() => return,
-                () = self.client.service.draining.cancelled() => return,
-                () = self.out.closed() => return,
-            }
-        }
-    }
-
-    async fn follow(&self, mut listening: OpenSubscription, id: &RawJson, open: &OpenRequest) {
-        if let Some(first) = listening.acknowledge().await {
-            self.send(first).await;
-        }
-        loop {
-            let messages = tokio::select! {
-                messages = listening.next() => messages,
-                () = open.cancelled.cancelled() => return,
-                () = self.tasks.stop_token().cancelled() => return,
-                () = self.out.closed() => return,
-            };
-            match messages {
-                ControlFlow::Continue(messages) => {
-                    for message in messages {
-                        self.send(message).await;
-                    }
-                }
-                ControlFlow::Break(end) => {
-                    self.send(end).await;
-                    let params = RawJson::trusted(format!(r#"{{"requestId":{}}}"#, id.text()));
-                    return self.send(message::encode_notification("notifications/cancelled", Some(&params))).await;
                 }
             }
         }

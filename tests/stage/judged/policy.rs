@@ -57,6 +57,48 @@ fn a_dry_run_decides_what_a_profile_shows_and_names_that_no_run_has_seen() {
 }
 
 #[test]
+fn a_dry_run_has_the_scopes_and_groups_that_it_is_given() {
+    let rules = r#"
+        [server.auth.scopes]
+        "mcp:read" = { upstreams = ["fx"] }
+        "mcp:write" = { tools = ["fx__add"] }
+        [[policy.rules]]
+        id = "no-visitors"
+        effect = "deny"
+        tools = ["fx__add"]
+        groups = ["visitors"]
+    "#;
+    let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both"));
+    let text = setup.text() + rules;
+    let config = setup.world.write("headend.toml", &text);
+    let start = ["policy", "test", "--config", config.to_str().unwrap(), "--tool", "fx__add"];
+    let run = |words: &[&str]| setup.world.run(&[&start, words].concat());
+    let alice = ["--caller", "corp:alice", "--json"];
+    for (words, decision, rule, scopes, groups) in [
+        (vec!["--groups", "dev"], "allow", "default", json!(null), json!(["dev"])),
+        (vec!["--groups", "dev,visitors"], "deny", "no-visitors", json!(null), json!(["dev", "visitors"])),
+        (vec![], "deny", "no-visitors", json!(null), json!(null)),
+        (vec!["--groups", "", "--scopes", ""], "deny", "scope:mcp:read", json!([]), json!([])),
+        (vec!["--groups", "", "--scopes", "mcp:read"], "deny", "scope:mcp:write", json!(["mcp:read"]), json!([])),
+        (
+            vec!["--groups", "", "--scopes", "mcp:read,mcp:write"],
+            "allow",
+            "default",
+            json!(["mcp:read", "mcp:write"]),
+            json!([]),
+        ),
+    ] {
+        let said = json_of(&run(&[&alice[..], &words].concat()));
+        let told = (&said["decision"], &said["rule"], &said["scopes"], &said["groups"]);
+        assert_eq!(told, (&json!(decision), &json!(rule), &scopes, &groups), "{words:?}: {said}");
+    }
+    let told = run(&["--caller", "corp:alice", "--groups", "", "--scopes", "mcp:read"]);
+    assert!(said(&told).contains("needs the scopes mcp:read mcp:write"), "{}", said(&told));
+    let refused = run(&["--caller", "ci", "--groups", "dev"]);
+    assert!(refused.status.code() == Some(64) && said(&refused).contains("in no group"), "{}", said(&refused));
+}
+
+#[test]
 fn a_log_of_real_calls_becomes_a_rule_that_ends_the_questions() {
     let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"");
     let gateway = setup.toml("[audit]\ncapture-arguments = \"full\"").start();

@@ -15,8 +15,8 @@ use crate::catalog::name::{MAX_LENGTH, UpstreamName};
 use crate::config::{self, Config, UriExposure};
 use crate::mcp::method::ItemList;
 use crate::policy::{
-    ActionKind, Annotations, Decision, Hints, Limiter, OperatorHints, PinStatus, Policy, PolicyAction, RuleMatch,
-    StatedHints, ToolFacts, decide, matching_rules,
+    ActionKind, Annotations, CallerRights, Decision, Hints, Limiter, OperatorHints, PinStatus, Policy, PolicyAction,
+    RuleMatch, StatedHints, ToolFacts, decide, matching_rules,
 };
 use crate::store::directory::StateDir;
 use crate::store::pins::PinRegistry;
@@ -26,6 +26,8 @@ use crate::wire::json::raw::{RawJson, RawObject};
 #[derive(Debug)]
 pub struct DryRun<'a> {
     pub caller: &'a str,
+    /// Scopes and groups of the caller's credential.
+    pub rights: Arc<CallerRights>,
     pub profile: Option<&'a str>,
     pub list: ItemList,
     /// The exposed or canonical name of the item.
@@ -183,6 +185,7 @@ fn action(
     let kind = ActionKind::from(dry_run.list);
     PolicyAction {
         profile: dry_run.profile.map(Arc::from),
+        rights: Arc::clone(&dry_run.rights),
         kind,
         annotations,
         said,

@@ -14,7 +14,7 @@ use crate::listener::callers::issuer::JwtIssuer;
 use crate::wire::digest::Digest;
 
 /// Most tokens in the table; the oldest entry leaves for a new one.
-const MAX_TOKENS: usize = 4096;
+pub(super) const MAX_TOKENS: usize = 4096;
 
 /// A validated token.
 #[derive(Clone, Debug)]

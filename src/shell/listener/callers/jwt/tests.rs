@@ -1,41 +1,64 @@
-//! Tests of callers with JWTs, with an issuer on this machine and real time for the sockets.
+//! Tests of callers with JWTs, with an issuer in memory.
 
+use std::cell::{Cell, RefCell};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::base::access::IssuerAccess;
 use crate::identity::fixtures::{TestKey, key_set};
 use crate::listener::callers::credentials::{Credentials, Unauthenticated};
+use crate::listener::callers::validated::MAX_TOKENS;
 use crate::policy::Caller;
+use crate::stage::net::install_connector;
 
-/// An issuer that counts requests for its keys.
+thread_local! {
+    /// Connections to the issuer of this thread's test; `None` while it is away.
+    static CONNECTIONS: RefCell<Option<mpsc::UnboundedSender<DuplexStream>>> = const { RefCell::new(None) };
+    /// Attempts to connect while the issuer is away.
+    static FAILED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// An issuer in memory that counts requests for its keys.
 struct TestIssuer {
     address: String,
     keys: Arc<Mutex<String>>,
     asked: Arc<AtomicUsize>,
-    task: Option<tokio::task::JoinHandle<()>>,
+    connections: mpsc::UnboundedSender<DuplexStream>,
 }
 
 impl Drop for TestIssuer {
     fn drop(&mut self) {
         self.stop();
+        install_connector(None);
     }
 }
 
+/// Connects to the issuer of this thread's test.
+fn connect(_port: u16) -> io::Result<DuplexStream> {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let sent = CONNECTIONS.with_borrow(|issuer| issuer.as_ref().map(|issuer| issuer.send(theirs)));
+    if sent.is_none() {
+        FAILED.set(FAILED.get() + 1);
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(ours)
+}
+
 impl TestIssuer {
-    async fn start(keys: &[&TestKey]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
+    fn start(keys: &[&TestKey]) -> Self {
+        let (connections, mut accepted) = mpsc::unbounded_channel::<DuplexStream>();
+        let address = "http://127.0.0.1:4711".to_owned();
         let (keys, asked) = (Arc::new(Mutex::new(key_set(keys))), Arc::<AtomicUsize>::default());
         let (current, count, issuer) = (Arc::clone(&keys), Arc::clone(&asked), address.clone());
         #[allow(clippy::disallowed_methods, reason = "a server of a test")]
-        let task = tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
+        drop(tokio::spawn(async move {
+            while let Some(mut stream) = accepted.recv().await {
                 let mut head = vec![0; 4096];
                 let read = stream.read(&mut head).await.unwrap_or_default();
                 let body = if head[..read].starts_with(b"GET /keys ") {
@@ -51,12 +74,21 @@ impl TestIssuer {
                 let _sent = stream.write_all(answer.as_bytes()).await;
                 let _ended = stream.shutdown().await;
             }
-        });
-        Self { address, keys, asked, task: Some(task) }
+        }));
+        install_connector(Some(connect));
+        let issuer = Self { address, keys, asked, connections };
+        issuer.resume();
+        issuer
     }
 
-    fn stop(&mut self) {
-        self.task.take().into_iter().for_each(|task| task.abort());
+    /// Lets connections fail.
+    fn stop(&self) {
+        CONNECTIONS.set(None);
+        FAILED.set(0);
+    }
+
+    fn resume(&self) {
+        CONNECTIONS.set(Some(self.connections.clone()));
     }
 
     fn asked(&self) -> usize {
@@ -64,7 +96,12 @@ impl TestIssuer {
     }
 
     fn claims(&self, audience: &str, more: &str) -> String {
-        let exp = clock::since_1970().as_secs() + 300;
+        self.lasting_claims(audience, more, 300)
+    }
+
+    /// Returns the claims of a token that expires in this number of seconds.
+    fn lasting_claims(&self, audience: &str, more: &str, life: u64) -> String {
+        let exp = clock::since_1970().as_secs() + life;
         format!(r#"{{"iss":"{}","aud":"{audience}","exp":{exp},"sub":"alice"{more}}}"#, self.address)
     }
 }
@@ -77,7 +114,7 @@ fn config(issuer: &str, more: &str) -> Config {
         "[server.auth]\nmode=\"jwt\"\npublic-url=\"https://mcp.example.com\"\n\
          [[server.auth.issuers]]\nname=\"corp\"\nissuer=\"{issuer}\"\n{more}\n[upstreams.a]\ncommand=[\"/a\"]\n[profiles.p]\n"
     );
-    crate::config::parse(&text, "t", &|_| None, &|_| Err(std::io::ErrorKind::NotFound.into())).unwrap().0
+    crate::config::parse(&text, "t", &|_| None, &|_| Err(io::ErrorKind::NotFound.into())).unwrap().0
 }
 
 fn credentials(config: &Config) -> Credentials {
@@ -105,7 +142,7 @@ async fn call(credentials: &Credentials, token: &str, profile: Option<&str>) -> 
 #[tokio::test]
 async fn a_token_is_validated_once_and_its_keys_are_fetched_once() {
     let key = TestKey::new("k1");
-    let issuer = TestIssuer::start(&[&key]).await;
+    let issuer = TestIssuer::start(&[&key]);
     let credentials = credentials(&config(&issuer.address, ""));
     assert_eq!(issuer.asked(), 0);
     let token = key.token(&issuer.claims(MCP, r#","scope":"a""#));
@@ -120,7 +157,7 @@ async fn a_token_is_validated_once_and_its_keys_are_fetched_once() {
 #[tokio::test]
 async fn each_place_accepts_tokens_for_itself() {
     let key = TestKey::new("k1");
-    let issuer = TestIssuer::start(&[&key]).await;
+    let issuer = TestIssuer::start(&[&key]);
     let credentials = credentials(&config(&issuer.address, "audiences=[\"api://x\"]"));
     for (audience, at_endpoint, at_profile) in [
         (MCP, true, false),
@@ -140,7 +177,7 @@ async fn each_place_accepts_tokens_for_itself() {
 #[tokio::test]
 async fn a_new_key_is_looked_up_at_once_and_unknown_ones_seldom() {
     let (old, new) = (TestKey::new("k1"), TestKey::new("k2"));
-    let issuer = TestIssuer::start(&[&old]).await;
+    let issuer = TestIssuer::start(&[&old]);
     let credentials = credentials(&config(&issuer.address, ""));
     let first = old.token(&issuer.claims(MCP, ""));
     assert!(call(&credentials, &first, None).await.is_ok());
@@ -160,7 +197,7 @@ async fn a_new_key_is_looked_up_at_once_and_unknown_ones_seldom() {
 #[tokio::test]
 async fn tokens_that_no_key_would_prove_ask_for_none() {
     let key = TestKey::new("k1");
-    let issuer = TestIssuer::start(&[&key]).await;
+    let issuer = TestIssuer::start(&[&key]);
     let credentials = credentials(&config(&issuer.address, ""));
     let now = clock::since_1970().as_secs();
     let old = format!(r#"{{"iss":"{}","aud":"{MCP}","exp":{},"sub":"a"}}"#, issuer.address, now - 61);
@@ -174,12 +211,11 @@ async fn tokens_that_no_key_would_prove_ask_for_none() {
 #[tokio::test]
 async fn an_issuer_that_was_never_reached_is_503_and_one_that_is_away_goes_on() {
     let key = TestKey::new("k1");
-    let mut issuer = TestIssuer::start(&[&key]).await;
+    let issuer = TestIssuer::start(&[&key]);
     let config = config(&issuer.address, "");
     let known = credentials(&config);
     assert!(call(&known, &key.token(&issuer.claims(MCP, "")), None).await.is_ok());
     issuer.stop();
-    tokio::task::yield_now().await;
     let token = key.token(&issuer.claims(MCP, r#","scope":"b""#));
     assert!(call(&known, &token, None).await.is_ok(), "its keys are known");
     let refused = credentials(&config).validate(&bearer(&token), None).await.unwrap_err();
@@ -193,7 +229,7 @@ async fn an_issuer_that_was_never_reached_is_503_and_one_that_is_away_goes_on() 
 #[tokio::test]
 async fn a_reload_keeps_issuers_that_stay_and_ends_the_callers_of_others() {
     let key = TestKey::new("k1");
-    let issuer = TestIssuer::start(&[&key]).await;
+    let issuer = TestIssuer::start(&[&key]);
     let config = config(&issuer.address, "");
     let before = credentials(&config);
     let token = key.token(&issuer.claims(MCP, ""));
@@ -253,4 +289,96 @@ async fn access_by_a_token_expires_and_is_not_withdrawn_by_that() {
     group.withdraw();
     assert!(access.is_withdrawn());
     access.ended().await;
+}
+
+/// Lets time pass, and then what is due.
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+const DAY: u64 = 86_400;
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_fetched_again_by_age_while_they_are_in_use() {
+    let (old, new) = (TestKey::new("k1"), TestKey::new("k2"));
+    let issuer = TestIssuer::start(&[&old]);
+    let credentials = credentials(&config(&issuer.address, ""));
+    let token = old.token(&issuer.lasting_claims(MCP, "", DAY));
+    assert!(call(&credentials, &token, None).await.is_ok());
+    pass(590).await;
+    assert!(call(&credentials, &token, None).await.is_ok());
+    pass(1).await;
+    assert_eq!(issuer.asked(), 1, "younger than ten minutes");
+    pass(10).await;
+    *issuer.keys.lock() = key_set(&[&old, &new]);
+    for _ in 0..3 {
+        assert!(call(&credentials, &token, None).await.is_ok(), "a call does not wait for the fetch");
+    }
+    pass(0).await;
+    assert_eq!(issuer.asked(), 2);
+    // The new key is known before it is used, and needs no look-up.
+    assert!(call(&credentials, &new.token(&issuer.claims(MCP, "")), None).await.is_ok());
+    assert_eq!(issuer.asked(), 2);
+    // A key that has left the set ends its tokens with the next fetch.
+    *issuer.keys.lock() = key_set(&[&new]);
+    pass(600).await;
+    assert!(call(&credentials, &token, None).await.is_ok());
+    pass(0).await;
+    assert_eq!(call(&credentials, &token, None).await.unwrap_err(), StatusCode::UNAUTHORIZED);
+    pass(DAY - 700).await;
+    assert_eq!(issuer.asked(), 4, "unused keys are not fetched");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_used_for_a_day_while_their_issuer_is_away() {
+    let key = TestKey::new("k1");
+    let issuer = TestIssuer::start(&[&key]);
+    let credentials = credentials(&config(&issuer.address, ""));
+    let token = key.token(&issuer.lasting_claims(MCP, "", 2 * DAY));
+    let call = async |token: &str| call(&credentials, token, None).await.map(|_| ());
+    assert_eq!(call(&token).await, Ok(()));
+    issuer.stop();
+    pass(600).await;
+    for _ in 0..29 {
+        assert_eq!(call(&token).await, Ok(()));
+        pass(1).await;
+    }
+    let per_fetch = FAILED.get();
+    assert!((1..=4).contains(&per_fetch), "one attempt in 30 s: {per_fetch}");
+    pass(DAY - 700).await;
+    for more in ["", r#","scope":"new""#] {
+        assert_eq!(call(&key.token(&issuer.lasting_claims(MCP, more, 2 * DAY))).await, Ok(()), "{more}");
+    }
+    pass(100).await;
+    assert_eq!(call(&token).await, Err(StatusCode::SERVICE_UNAVAILABLE), "a day has passed");
+    issuer.resume();
+    assert_eq!(call(&token).await, Err(StatusCode::SERVICE_UNAVAILABLE), "the last attempt was a moment ago");
+    pass(5).await;
+    assert_eq!(call(&token).await, Ok(()));
+}
+
+#[tokio::test]
+async fn the_oldest_validated_token_leaves_a_full_table() {
+    let key = TestKey::new("k1");
+    let issuer = TestIssuer::start(&[&key]);
+    let (end, tasks) = (CancellationToken::new(), TaskGroup::default());
+    let jwt = JwtCredentials::next(None, &config(&issuer.address, ""), &[], &tasks, &end).unwrap();
+    let token = key.token(&issuer.claims(MCP, ""));
+    jwt.validate(token.as_bytes(), None).await.unwrap();
+    let first = Digest::of(token.as_bytes());
+    let entry = jwt.tokens.find(&first).unwrap();
+    let digest = |number: usize| Digest::of(&number.to_be_bytes());
+    for number in 1..MAX_TOKENS {
+        jwt.tokens.add(digest(number), entry.clone());
+        // A token that is there takes no second place.
+        jwt.tokens.add(digest(number), entry.clone());
+    }
+    assert!(jwt.tokens.find(&first).is_some() && jwt.tokens.find(&digest(1)).is_some());
+    jwt.tokens.add(digest(0), entry);
+    let is_there = [first, digest(1), digest(MAX_TOKENS - 1), digest(0)].map(|one| jwt.tokens.find(&one).is_some());
+    assert_eq!(is_there, [false, true, true, true]);
+    // The token that has left is validated again.
+    assert!(jwt.find(&first, None).is_none() && jwt.validate(token.as_bytes(), None).await.is_ok());
+    assert!(jwt.tokens.find(&digest(1)).is_none());
 }
