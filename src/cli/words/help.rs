@@ -21,7 +21,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "policy test",
-        "headend policy test --tool git__push --arguments '{\"force\": true}'\nheadend policy test --tool git__push --caller corp:alice --groups dev --scopes mcp:read,mcp:write",
+        "headend policy test --tool git__push --arguments '{\"force\": true}'\n\
+         headend policy test --tool git__push --caller corp:alice --groups dev --scopes mcp:read,mcp:write",
     ),
     (
         "policy suggest",

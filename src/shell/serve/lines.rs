@@ -40,7 +40,6 @@ use crate::telemetry::metrics::CountedConnection;
 use crate::wire::code;
 use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
-use crate::wire::json::raw::RawJson;
 use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::{self, Message};
 
