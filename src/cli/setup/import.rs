@@ -11,6 +11,7 @@ use clap::Args;
 
 use crate::cli::exit::{CONFIG, NO, TEMPFAIL, USAGE};
 use crate::cli::reach::source;
+use crate::cli::setup::hosts::{HostFolders, of_project};
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, print};
 use crate::cli::words::screen::Screen;
@@ -25,6 +26,7 @@ mod find;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod host;
+mod moved;
 mod names;
 mod parts;
 mod policy;
@@ -37,17 +39,19 @@ mod write;
 
 use self::entry::{BlockSource, UpstreamBlock, names_of};
 use self::host::{HostFile, McpHost};
+pub(super) use self::moved::HostServers;
 use self::names::ImportNames;
 use self::parts::{GivenValue, LaunchParts};
 use self::policy::{ExistingPolicy, SilentDefault};
 use self::secrets::KnownSecrets;
 pub(in crate::cli) use self::started::{HostServerEntry, in_one_form, started};
 use self::stated::{HostServerSettings, HostSettings};
-use self::value::{FileValue, ImportError};
-use self::write::ImportTarget;
+use self::value::ImportError;
+pub(super) use self::value::{FileValue, read as read_value};
+pub(super) use self::write::ImportTarget;
 
 /// Size limit of a host's file, in bytes; some hosts keep their history beside the servers.
-const MAX_FILE: u64 = 64 << 20;
+pub(super) const MAX_FILE: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct ImportArgs {
@@ -71,6 +75,7 @@ struct HostText {
 }
 
 /// A server of a host that is not in the configuration yet.
+#[derive(Debug)]
 struct ServerDraft {
     name: String,
     /// Comments that say which file and list it comes from.
@@ -220,9 +225,8 @@ fn silent(
 /// read, and which files of the working directory's project are left out.
 fn found(home: Option<&str>) -> Result<Vec<HostText>, CommandFailure> {
     let home = home.map(Path::new).ok_or_else(|| CommandFailure::new(USAGE, "$HOME is not set; name the files"))?;
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let mut files = Vec::new();
-    for path in find::of_user(home, config.as_deref()) {
+    for path in HostFolders::from_environment().map(|folders| folders.present()).unwrap_or_default() {
         match HostText::read(&path, Some(home)) {
             Ok(file) => match host::read(&file.path, &file.text) {
                 Ok(read) if read.servers.is_empty() => {}
@@ -237,7 +241,7 @@ fn found(home: Option<&str>) -> Result<Vec<HostText>, CommandFailure> {
         }
     }
     let here = std::env::current_dir().ok().filter(|here| here != home);
-    for path in here.map(|here| find::of_project(&here)).unwrap_or_default() {
+    for path in here.map(|here| of_project(&here)).unwrap_or_default() {
         complain(&format!(
             "not read, since a project's file may come from others; name it to import it: {}",
             path.display()
@@ -292,8 +296,14 @@ fn imported(files: &[HostText], home: Option<&str>, target: &ImportTarget) -> Re
     for draft in fresh(all, target, &mut out) {
         let Some(file) = read.get(draft.file) else { continue };
         let place = template::TemplateContext { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
-        let from =
-            BlockSource { parts: &draft.parts, stated: &draft.stated, place, inputs: &file.inputs, known: &out.known };
+        let from = BlockSource {
+            parts: &draft.parts,
+            stated: &draft.stated,
+            place,
+            inputs: &file.inputs,
+            known: &out.known,
+            secrets: None,
+        };
         out.blocks.push(checked(UpstreamBlock::new(&draft.name, from, &mut names), &out.known));
         out.sources.push(draft.sources);
     }

@@ -104,7 +104,7 @@ fn record(common: &CommonOptions, name: &str, on: bool, outcome: Result<&str, &s
 }
 
 /// Sets the key in place and keeps the comments around it.
-fn set_enabled(table: &mut dyn TableLike, on: bool) {
+pub(super) fn set_enabled(table: &mut dyn TableLike, on: bool) {
     match table.get_mut("enabled").and_then(|item| item.as_value_mut()) {
         Some(known) => {
             let decor = known.decor().clone();
@@ -116,7 +116,7 @@ fn set_enabled(table: &mut dyn TableLike, on: bool) {
 }
 
 /// Converts the line ends of the edited text to those of the file.
-fn lines_as_in(before: &str, after: String) -> String {
+pub(super) fn lines_as_in(before: &str, after: String) -> String {
     if before.contains("\r\n") { after.replace("\r\n", "\n").replace('\n', "\r\n") } else { after }
 }
 
