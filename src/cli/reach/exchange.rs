@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, getpid, test_kill_process};
 
 use crate::config::source::guard;
 
@@ -95,7 +95,8 @@ fn remove_remains(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(FRESH)?.parse().ok()).and_then(Pid::from_raw);
-        if process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH)) {
+        let is_over = |process| process == getpid() || test_kill_process(process) == Err(Errno::SRCH);
+        if process.is_some_and(is_over) {
             drop(fs::remove_file(entry.path()));
         }
     }

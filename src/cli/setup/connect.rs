@@ -11,8 +11,8 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::exit::{CONFIG, NO, OK, TEMPFAIL, USAGE};
 use crate::cli::reach::source;
-use crate::cli::setup::hosts::{EntryForm, HOSTS, HostFolders, KnownHost};
-use crate::cli::setup::import::{HostServers, ImportTarget};
+use crate::cli::setup::hosts::{HOSTS, HostFolders, KnownHost};
+use crate::cli::setup::import::{HostServers, ImportTarget, MovableServers};
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, follow, print};
@@ -31,7 +31,7 @@ mod record;
 mod tests;
 
 use self::config_edit::ConfigEdit;
-use self::edit::{EntryMembers, ListText};
+use self::edit::{EntryMembers, ListText, redacted};
 use self::file::EditedFile;
 use self::record::{ConnectRecord, ConnectRecords, MovedServer};
 
@@ -94,7 +94,7 @@ pub(in crate::cli) struct DisconnectArgs {
 /// A host's file that is connected or disconnected.
 struct HostEdit {
     host: &'static KnownHost,
-    home: String,
+    home: PathBuf,
     keys: Vec<&'static str>,
     file: EditedFile,
     servers: HostServers,
@@ -110,13 +110,12 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: &ConnectArgs) -> Result<
     let Some(name) = &args.host else { return list() };
     let host = find(name)?;
     let words = entry::command_line(common, args.profile.as_deref())?;
-    let value = entry::entry(host, &words);
+    let members = entry::entry(host, &words);
     let (path, root) = place(host, args.scope)?;
     if args.print {
-        return print_entry(host, &path, &value);
+        return print_entry(host, &path, &members);
     }
-    let edit = HostEdit::read(host, path, &root)?;
-    connect(common, args, edit, &value)
+    connect(common, args, &HostEdit::read(host, &path, &root)?, &members)
 }
 
 /// Finds a host that a command names.
@@ -128,53 +127,56 @@ fn find(name: &str) -> Result<&'static KnownHost, CommandFailure> {
     })
 }
 
+/// Reads the directories of hosts' files.
+fn folders() -> Result<HostFolders, CommandFailure> {
+    HostFolders::from_environment().ok_or_else(|| CommandFailure::new(USAGE, "$HOME is not set"))
+}
+
+/// Wraps the reason why nothing was changed.
+fn refused(why: impl std::fmt::Display) -> CommandFailure {
+    CommandFailure::new(NO, why)
+}
+
 /// Returns the file of a host, and the directory that it must lie in.
 fn place(host: &KnownHost, scope: ConnectScope) -> Result<(PathBuf, PathBuf), CommandFailure> {
-    let missing = |what: &str| CommandFailure::new(USAGE, what);
-    let folders = HostFolders::from_environment().ok_or_else(|| missing("$HOME is not set"))?;
-    if scope == ConnectScope::User {
-        let path = host.user_file(&folders).ok_or_else(|| missing("the host has no file"))?;
-        let root = folders.root(&path).to_owned();
-        return Ok((path, root));
-    }
+    let folders = folders()?;
     let here = std::env::current_dir().map_err(|error| CommandFailure::new(TEMPFAIL, error))?;
-    let path = host.project_file(&here);
-    let path = path.ok_or_else(|| missing(&format!("{} has no file for projects; leave --scope out", host.title)))?;
-    Ok((path, here))
+    let found = match scope {
+        ConnectScope::User => host.user_file(&folders).map(|path| (path.clone(), folders.root(&path).to_owned())),
+        ConnectScope::Project => host.project_file(&here).map(|path| (path, here)),
+    };
+    let none = || format!("{} has no file for projects; leave --scope out", host.title);
+    found.ok_or_else(|| CommandFailure::new(USAGE, none()))
 }
 
 /// Prints the entry within its list, and where it goes.
-fn print_entry(host: &KnownHost, path: &Path, value: &EntryMembers) -> Result<u8, CommandFailure> {
-    let text = if matches!(host.form, EntryForm::YamlItem | EntryForm::YamlExtension) {
-        Ok(entry::yaml(host, value))
+fn print_entry(host: &KnownHost, path: &Path, members: &EntryMembers) -> Result<u8, CommandFailure> {
+    let text = if path.extension().is_some_and(|ending| ending == "yaml") {
+        entry::yaml(host, members)
     } else {
         let list = ListText::new(path, "", host.list);
-        list.and_then(|mut list| list.put(ENTRY, value).and_then(|()| list.finish()))
-            .map(|text| text.trim().to_owned() + "\n")
+        list.and_then(|mut list| list.put(ENTRY, members).and_then(|()| list.finish())).map_err(refused)?
     };
-    print(&text.map_err(|why| CommandFailure::new(CONFIG, why))?)?;
     complain(&format!("this goes into {}", path.display()));
-    Ok(OK)
+    print(&text)
 }
 
 /// Lists the hosts on this machine, whether they are connected, and which servers they start
 /// themselves.
 fn list() -> Result<u8, CommandFailure> {
-    let folders = HostFolders::from_environment().ok_or_else(|| CommandFailure::new(USAGE, "$HOME is not set"))?;
-    let home = folders.home.display().to_string();
+    let folders = folders()?;
     let here = std::env::current_dir().ok().filter(|here| *here != folders.home);
+    let is_here =
+        |path: &PathBuf| path.is_file() || path.parent().is_some_and(|dir| dir != folders.home && dir.is_dir());
     let mut rows = Vec::new();
     for host in HOSTS {
-        let user = host.user_file(&folders);
-        let is_here =
-            |path: &PathBuf| path.is_file() || path.parent().is_some_and(|dir| dir != folders.home && dir.is_dir());
-        let project = here.as_ref().and_then(|here| host.project_file(here)).filter(|path| path.is_file());
-        for (path, scope) in user.filter(is_here).into_iter().zip([""]).chain(project.into_iter().zip([" (project)"])) {
-            let root = if scope.is_empty() { folders.root(&path).to_owned() } else { here.clone().unwrap_or_default() };
-            let read = EditedFile::read(host, &path, &root)
-                .and_then(|file| HostServers::read(&path, file.text(), Some(&home)));
-            let (connected, own) = match &read {
-                Err(why) => ("?", why.clone()),
+        let user =
+            host.user_file(&folders).filter(is_here).map(|path| (path.clone(), folders.root(&path).to_owned(), ""));
+        let project = here.as_ref().and_then(|here| Some((host.project_file(here)?, here.clone(), " (project)")));
+        for (path, root, scope) in user.into_iter().chain(project.filter(|(path, ..)| path.is_file())) {
+            let file = EditedFile::read(host, &path, &root);
+            let (connected, own) = match file.and_then(|file| HostServers::read(&path, file.text(), &folders.home)) {
+                Err(why) => ("?", why),
                 Ok(servers) => {
                     let own: Vec<&str> = servers.others().collect();
                     let own =
@@ -182,136 +184,119 @@ fn list() -> Result<u8, CommandFailure> {
                     (if servers.of_headend().next().is_some() { "yes" } else { "no" }, own)
                 }
             };
-            let shown =
-                path.strip_prefix(&folders.home).map_or_else(|_| path.clone(), |below| Path::new("~").join(below));
             let print = if host.is_edited { "" } else { " (--print)" };
-            rows.push(vec![
-                format!("{}{scope}{print}", host.id),
-                connected.to_owned(),
-                own,
-                shown.display().to_string(),
-            ]);
+            let name = format!("{}{scope}{print}", host.id);
+            rows.push(vec![name, connected.to_owned(), own, path.display().to_string()]);
         }
     }
     if rows.is_empty() {
-        return Err(CommandFailure::new(
-            NO,
-            "no host was found on this machine; `headend connect --help` names those that are known",
-        ));
+        return Err(refused("no host was found on this machine; `headend connect HOST` makes its file"));
     }
-    let columns =
-        [("HOST", 0), ("CONNECTED", 0), ("ITS OWN SERVERS", 0), ("FILE", 1)].map(|(head, rank)| Column { head, rank });
-    print(&(Screen::of_stdout().plain(&columns, &rows) + "\n"))?;
-    print(&Screen::of_stdout().paragraph("Next: `headend connect HOST --move` gives a host headend in the place of its own servers, and shows the change first."))
+    let columns = [("HOST", 0), ("CONNECTED", 0), ("ITS OWN SERVERS", 0), ("FILE", 1)];
+    let screen = Screen::of_stdout();
+    let table = screen.plain(&columns.map(|(head, rank)| Column { head, rank }), &rows);
+    let next = "Next: `headend connect HOST --move` gives a host headend in the place of its own servers.";
+    print(&format!("{table}\n{}", screen.paragraph(next)))
 }
 
 impl HostEdit {
-    fn read(host: &'static KnownHost, path: PathBuf, root: &Path) -> Result<Self, CommandFailure> {
-        let refused = |why: String| CommandFailure::new(NO, why);
+    /// Reads a host's file and what an earlier `connect` did to it.
+    ///
+    /// # Errors
+    /// 1 if the file is not edited: by its host, or since that would not be safe.
+    fn read(host: &'static KnownHost, path: &Path, root: &Path) -> Result<Self, CommandFailure> {
         if !host.is_edited {
-            let why = format!(
-                "headend does not edit the file of {}; `headend connect {} --print` prints the entry",
-                host.title, host.id
-            );
+            let KnownHost { id, title, .. } = host;
+            let why =
+                format!("headend does not edit the file of {title}; `headend connect {id} --print` prints the entry");
             return Err(refused(why));
         }
-        let home = source::environment("HOME").unwrap_or_default();
-        let file = EditedFile::read(host, &path, root).map_err(refused)?;
+        let file = EditedFile::read(host, path, root).map_err(refused)?;
         let mut keys = host.list.to_vec();
         // opencode since version 2, where `mcp` has other members beside the list.
-        if host.form == EntryForm::Words && file.text().contains("\"servers\"") {
-            let names = ListText::new(&path, file.text(), &["mcp", "servers"]).and_then(|list| list.names());
-            if names.is_ok_and(|names| !names.iter().any(|name| name == "command" || name == "url")) {
-                keys.push("servers");
-            }
+        let names = ListText::new(path, file.text(), &["mcp", "servers"]).and_then(|list| list.names());
+        if host.list == ["mcp"] && names.is_ok_and(|names| !names.is_empty() && !names.contains(&"type".to_owned())) {
+            keys.push("servers");
         }
-        ListText::new(&path, file.text(), &keys).map_err(refused)?;
-        let servers = HostServers::read(&path, file.text(), Some(&home)).map_err(refused)?;
+        ListText::new(path, file.text(), &keys).map_err(refused)?;
+        let home = folders()?.home;
+        let servers = HostServers::read(path, file.text(), &home).map_err(refused)?;
         let records = ConnectRecords::find()?;
-        let record = records.load(host.id, &path)?;
+        let record = records.load(host.id, path)?;
         let entry = servers.of_headend().next().unwrap_or(ENTRY).to_owned();
         Ok(Self { host, home, keys, file, servers, records, record, entry })
     }
 
-    fn list_of<'t>(&'t self, text: &str) -> Result<ListText<'t>, CommandFailure> {
-        ListText::new(&self.file.shown, text, &self.keys).map_err(|why| CommandFailure::new(NO, why))
+    /// Begins to edit the list in the file.
+    fn list(&self) -> Result<ListText<'_>, CommandFailure> {
+        ListText::new(&self.file.shown, self.file.text(), &self.keys).map_err(refused)
+    }
+
+    fn moved(&self) -> &[MovedServer] {
+        self.record.as_ref().map(|(record, _)| record.moved.as_slice()).unwrap_or_default()
     }
 
     /// Returns the text of the file as it would be without headend: the old one if nothing else
     /// has changed, else the present one without the entry and with the moved servers. `None` for
     /// no file.
-    fn without_headend(&self) -> Result<Option<String>, CommandFailure> {
-        let refused = |why: String| CommandFailure::new(NO, why);
-        let Some((record, before)) = &self.record else {
-            let mut list = self.list_of(self.file.text())?;
-            list.remove(&self.entry).map_err(refused)?;
-            return Ok(self.file.is_there().then_some(list.finish().map_err(refused)?));
-        };
-        if record.is_after(self.file.text()) {
+    fn without_headend(&self) -> Result<Option<String>, String> {
+        let record = self.record.as_ref();
+        if let Some((_, before)) = record.filter(|(record, _)| record.is_after(self.file.text())) {
             return Ok(before.clone());
         }
-        let mut list = self.list_of(self.file.text())?;
-        for server in &record.moved {
-            if !list.names().map_err(refused)?.contains(&server.name) {
-                list.insert(&server.name, server.after.as_deref(), &server.text).map_err(refused)?;
-            }
+        let mut list = ListText::new(&self.file.shown, self.file.text(), &self.keys)?;
+        let names = list.names()?;
+        for server in self.moved().iter().filter(|server| !names.contains(&server.name)) {
+            list.insert(&server.name, server.after.as_deref(), &server.text)?;
         }
-        list.remove(&record.entry).map_err(refused)?;
-        if record.made_list {
-            list.remove_empty_list().map_err(refused)?;
+        list.remove(record.map_or(&self.entry, |(record, _)| &record.entry))?;
+        if record.is_some_and(|(record, _)| record.made_list) {
+            list.remove_empty_list()?;
         }
-        Ok(self.file.is_there().then_some(list.finish().map_err(refused)?))
+        let after = list.finish()?;
+        Ok(self.file.is_there().then_some(after))
     }
 
-    /// Shows the change of the host's file and of headend's files, without secrets.
-    fn show(&self, after: &str, config: &ConfigEdit) -> Result<(), CommandFailure> {
-        let screen = Screen::of_stdout();
+    /// Shows the changes of headend's files and of the host's file without secrets, and asks
+    /// whether they are to be made; returns false for a dry run.
+    fn confirm(&self, after: &str, config: &ConfigEdit, dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
         let hides = |keys: &[&str], value: &str| self.servers.hides(keys, value);
-        let files = config.changes().map(|(path, old, new)| (path, old, new));
-        for (path, old, new) in files.chain([(&*self.file.shown, self.file.text(), after)]) {
-            if old != new {
-                let redacted = |text: &str| ListText::redacted(path, text, &hides);
-                let change = diff::text(screen, &redacted(old), &redacted(new));
-                follow(&format!("{}\n{change}\n", foreign::line(&path.display().to_string())))?;
-            }
+        for (path, old, new) in config.changes().chain([(&*self.file.shown, self.file.text(), after)]) {
+            let change = match (redacted(path, old, &hides), redacted(path, new, &hides)) {
+                (Some(old), Some(new)) => diff::text(Screen::of_stdout(), &old, &new),
+                _ => "    (not shown, since it could hold a secret)\n".to_owned(),
+            };
+            follow(&format!("{}\n{change}\n", foreign::line(&path.display().to_string())))?;
         }
-        Ok(())
+        if !dry_run && !yes && !terminal::is_here() {
+            return Err(CommandFailure::new(USAGE, "nobody is at a terminal to answer; --yes makes the change"));
+        }
+        if dry_run || yes || terminal::ask("Make this change?")? {
+            Ok(!dry_run)
+        } else {
+            Err(refused("nothing was changed"))
+        }
     }
-}
-
-/// Asks whether the change that was shown is to be made; returns false for a dry run.
-fn confirm(dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
-    if dry_run || yes {
-        return Ok(!dry_run);
-    }
-    if !terminal::is_here() {
-        return Err(CommandFailure::new(USAGE, "nobody is at a terminal to answer; --yes makes the change"));
-    }
-    if terminal::ask("Make this change?")? { Ok(true) } else { Err(CommandFailure::new(NO, "nothing was changed")) }
 }
 
 /// Puts the entry into the host's file, and moves its servers if asked to.
 fn connect(
     common: &CommonOptions,
     args: &ConnectArgs,
-    edit: HostEdit,
-    value: &EntryMembers,
+    edit: &HostEdit,
+    members: &EntryMembers,
 ) -> Result<u8, CommandFailure> {
-    let refused = |why: String| CommandFailure::new(NO, why);
-    let target =
-        ImportTarget::read(source::find_writable_file(common)?).map_err(|why| CommandFailure::new(CONFIG, why));
-    let target = if args.moves { target? } else { ImportTarget::default() };
+    let shown = edit.file.shown.display();
+    let target = if args.moves { read_target(common)? } else { ImportTarget::default() };
     let folder = args.take_secrets.then(|| edit.records.secrets());
-    let mut servers = if args.moves {
-        edit.servers.convert(Some(&edit.home), &target, folder.as_deref())
-    } else {
-        Default::default()
-    };
-    let mut list = edit.list_of(edit.file.text())?;
+    let convert = || edit.servers.convert(&edit.home, &target, folder.as_deref());
+    let mut servers = if args.moves { convert() } else { MovableServers::default() };
+    let mut list = edit.list()?;
     let names = list.names().map_err(refused)?;
-    list.put(&edit.entry, value).map_err(refused)?;
-    let mut moved = Vec::new();
-    while let Some(server) = servers.moved.get(moved.len()).cloned() {
+    list.put(&edit.entry, members).map_err(refused)?;
+    let mut moved: Vec<MovedServer> = edit.moved().iter().filter(|old| !names.contains(&old.name)).cloned().collect();
+    let count = moved.len();
+    while let Some(server) = servers.moved.get(moved.len() - count).cloned() {
         match list.remove(&server.name) {
             Ok(text) => {
                 let at = names.iter().position(|name| *name == server.name).and_then(|at| at.checked_sub(1));
@@ -319,53 +304,48 @@ fn connect(
                 let (upstream, was_on) = (server.upstream, server.present == Some(true));
                 moved.push(MovedServer { name: server.name, upstream, was_on, text: text.unwrap_or_default(), after });
             }
-            Err(why) => servers.leave_at(moved.len(), why),
+            Err(why) => servers.leave_at(moved.len() - count, why),
         }
     }
     let after = list.finish().map_err(refused)?;
     let (addition, told) = servers.addition(&edit.servers, &target);
-    let present: Vec<&str> =
-        servers.moved.iter().filter(|server| server.present.is_some()).map(|server| &*server.upstream).collect();
-    let config = ConfigEdit::new(&target, &addition, &present, true)?;
-    let title = edit.host.title;
-    let left: Vec<String> =
-        servers.left.iter().map(|(name, why)| format!("\n  {}: {}", foreign::line(name), foreign::line(why))).collect();
-    if !left.is_empty() {
-        complain(&format!("these servers stay in {}:{}", edit.file.shown.display(), left.concat()));
+    let present = servers.moved.iter().filter(|server| server.present.is_some()).map(|server| &*server.upstream);
+    let config = ConfigEdit::new(&target, &addition, &present.collect::<Vec<_>>(), true)?;
+    if !servers.left.is_empty() {
+        complain(&format!("these servers stay in {shown}:{}", servers.left.concat()));
     }
+    let KnownHost { id, title, .. } = edit.host;
     if after == edit.file.text() && config.changes().next().is_none() {
-        return print(&format!("{title} is connected already: {}\n", edit.file.shown.display()));
+        return print(&format!("{title} is connected already: {shown}\n"));
     }
-    edit.show(&after, &config)?;
-    if !confirm(args.dry_run, args.yes)? {
+    if !edit.confirm(&after, &config, args.dry_run, args.yes)? {
         return Ok(OK);
     }
-    let before = edit.without_headend()?;
-    let had_list = ListText::new(&edit.file.shown, edit.file.text(), &edit.keys).is_ok_and(|list| list.has_list());
-    let mut record = ConnectRecord {
+    let had_list = edit.list()?.has_list();
+    let record = ConnectRecord {
         file: edit.file.shown.clone(),
         entry: edit.entry.clone(),
         after: Digest::of(after.as_bytes()).hex(),
         made_list: edit.record.as_ref().map_or(!had_list, |(record, _)| record.made_list),
-        moved: edit.record.as_ref().map(|(record, _)| record.moved.clone()).unwrap_or_default(),
+        moved,
     };
-    record.moved.retain(|server| !names.contains(&server.name));
-    let count = moved.len();
-    record.moved.extend(moved);
     for (path, secret) in servers.moved.iter().flat_map(|server| &server.secrets) {
         record::write(path, Some(&format!("{secret}\n")))?;
     }
-    edit.records.save(edit.host.id, &record, before.as_deref())?;
+    edit.records.save(id, &record, edit.without_headend().map_err(refused)?.as_deref())?;
     let plan = config.apply(common)?;
     edit.file.replace(Some(&after)).map_err(refused)?;
     told.iter().for_each(|text| complain(text));
-    let mut out = format!("{title} starts headend now: {}\n", edit.file.shown.display());
-    if args.moves {
-        let plan = plan.map(|plan| format!("; {}", foreign::line(&plan))).unwrap_or_default();
-        out.push_str(&format!("moved to {}: {count}{plan}\n", target.path.display()));
-    }
-    out.push_str(&format!("Restart {title}. `headend disconnect {}` undoes it.\n", edit.host.id));
-    print(&out)
+    let moved = format!("moved to {}: {}{plan}\n", target.path.display(), record.moved.len() - count);
+    let moved = if args.moves { &*moved } else { "" };
+    print(&format!(
+        "{title} starts headend now: {shown}\n{moved}Restart {title}. `headend disconnect {id}` undoes it.\n"
+    ))
+}
+
+/// Reads headend's own files.
+fn read_target(common: &CommonOptions) -> Result<ImportTarget, CommandFailure> {
+    ImportTarget::read(source::find_writable_file(common)?).map_err(|why| CommandFailure::new(CONFIG, why))
 }
 
 /// Runs `headend disconnect`: takes the entry out of the host's file, puts moved servers back, and
@@ -373,41 +353,30 @@ fn connect(
 pub(in crate::cli) fn disconnect(common: &CommonOptions, args: &DisconnectArgs) -> Result<u8, CommandFailure> {
     let host = find(&args.host)?;
     let (path, root) = place(host, args.scope)?;
-    let edit = HostEdit::read(host, path, &root)?;
-    let shown = edit.file.shown.display();
-    let is_there = edit.servers.of_headend().next().is_some();
-    if edit.record.is_none() && !is_there {
-        return Err(CommandFailure::new(
-            NO,
-            format!("{} is not connected: no entry for headend is in {shown}", host.title),
-        ));
+    let edit = HostEdit::read(host, &path, &root)?;
+    let (title, shown) = (host.title, path.display());
+    if edit.record.is_none() && edit.servers.of_headend().next().is_none() {
+        return Err(refused(format!("{title} is not connected: no entry for headend is in {shown}")));
     }
-    let after = edit.without_headend()?;
-    let moved = edit.record.as_ref().map(|(record, _)| record.moved.as_slice()).unwrap_or_default();
-    let others = edit.records.others(host.id, &edit.file.shown);
-    let is_used = |server: &&MovedServer| {
-        let is_other = others.iter().flat_map(|record| &record.moved).any(|other| other.upstream == server.upstream);
-        !server.was_on && !is_other
+    let after = edit.without_headend().map_err(refused)?;
+    let others = edit.records.others(host.id, &path);
+    let is_ours = |server: &&MovedServer| {
+        let mut elsewhere = others.iter().flat_map(|record| &record.moved);
+        !server.was_on && !elsewhere.any(|other| other.upstream == server.upstream)
     };
-    let names: Vec<&str> = moved.iter().filter(is_used).map(|server| &*server.upstream).collect();
-    let target = match names.as_slice() {
-        [] => ImportTarget::default(),
-        _ => ImportTarget::read(source::find_writable_file(common)?).map_err(|why| CommandFailure::new(CONFIG, why))?,
-    };
+    let names: Vec<&str> = edit.moved().iter().filter(is_ours).map(|server| &*server.upstream).collect();
+    let target = if names.is_empty() { ImportTarget::default() } else { read_target(common)? };
     let config = ConfigEdit::new(&target, "", &names, false)?;
-    edit.show(after.as_deref().unwrap_or_default(), &config)?;
-    if !confirm(args.dry_run, args.yes)? {
+    if !edit.confirm(after.as_deref().unwrap_or_default(), &config, args.dry_run, args.yes)? {
         return Ok(OK);
     }
-    if after.as_deref() != Some(edit.file.text()) || !edit.file.is_there() {
-        edit.file.replace(after.as_deref()).map_err(|why| CommandFailure::new(NO, why))?;
+    if after.as_deref() != edit.file.is_there().then(|| edit.file.text()) {
+        edit.file.replace(after.as_deref()).map_err(refused)?;
     }
     let plan = config.apply(common)?;
-    edit.records.forget(host.id, &edit.file.shown)?;
-    let mut out = format!("{} no longer starts headend: {shown}\n", host.title);
-    if !moved.is_empty() {
-        let plan = plan.map(|plan| format!("; {}", foreign::line(&plan))).unwrap_or_default();
-        out.push_str(&format!("put back: {}; disabled in headend: {}{plan}\n", moved.len(), names.len()));
-    }
-    print(&(out + &format!("Restart {}.\n", host.title)))
+    edit.records.forget(host.id, &path)?;
+    let (count, disabled) = (edit.moved().len(), names.len());
+    let back = format!("put back: {count}; disabled in headend: {disabled}{plan}\n");
+    let back = if count > 0 { &*back } else { "" };
+    print(&format!("{title} no longer starts headend: {shown}\n{back}Restart {title}.\n"))
 }

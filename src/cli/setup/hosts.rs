@@ -3,22 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The form of an entry in a host's list of servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EntryForm {
-    /// `command` and `args`.
-    Plain,
-    /// As [`Self::Plain`], with further members before these.
-    With(&'static [(&'static str, &'static str)]),
-    /// As [`Self::With`], for a host that also wants to know which tools it may offer.
-    WithTools(&'static [(&'static str, &'static str)]),
-    /// `command` is the whole command line.
-    Words,
-    /// An item of a YAML list, with its name in it.
-    YamlItem,
-    /// An extension of Goose.
-    YamlExtension,
-}
+use crate::cli::reach::source::environment;
 
 /// A program that keeps a list of MCP servers in a file.
 #[derive(Clone, Copy, Debug)]
@@ -38,183 +23,95 @@ pub(super) struct KnownHost {
     moved_by: Option<&'static str>,
     /// Keys that lead to the list of servers.
     pub(super) list: &'static [&'static str],
-    pub(super) form: EntryForm,
+    /// Members of an entry in order: `command` or `cmd` is the program, `args` its arguments,
+    /// `words` both, and `NAME=VALUE` a text.
+    pub(super) form: &'static str,
     /// True if headend edits the file; otherwise it only prints the entry.
     pub(super) is_edited: bool,
     /// True if the host locks its file by a directory with the suffix `.lock`.
     pub(super) has_lock: bool,
 }
 
-const PLAIN: KnownHost = KnownHost {
-    id: "",
-    title: "",
-    files: &[],
-    also: &[],
-    project: &[],
-    moved_by: None,
-    list: &["mcpServers"],
-    form: EntryForm::Plain,
-    is_edited: false,
-    has_lock: false,
-};
+/// Form of an entry with the type of its transport.
+const STDIO: &str = "type=stdio command args";
 
 /// All hosts; those that headend edits come first.
+#[rustfmt::skip]
 pub(super) const HOSTS: &[KnownHost] = &[
-    KnownHost {
-        id: "claude-code",
-        title: "Claude Code",
-        files: &[".claude.json"],
-        project: &[".mcp.json"],
-        moved_by: Some("CLAUDE_CONFIG_DIR"),
-        form: EntryForm::With(&[("type", "stdio")]),
-        is_edited: true,
-        has_lock: true,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "claude-desktop",
-        title: "Claude Desktop",
-        files: &[
-            ".config/Claude/claude_desktop_config.json",
-            "Library/Application Support/Claude/claude_desktop_config.json",
-        ],
-        is_edited: true,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "codex",
-        title: "Codex",
-        files: &[".codex/config.toml"],
-        project: &[".codex/config.toml"],
-        moved_by: Some("CODEX_HOME"),
-        list: &["mcp_servers"],
-        is_edited: true,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "cursor",
-        title: "Cursor",
-        files: &[".cursor/mcp.json"],
-        project: &[".cursor/mcp.json"],
-        is_edited: true,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "vscode",
-        title: "VS Code",
-        files: &[".config/Code/User/mcp.json", "Library/Application Support/Code/User/mcp.json"],
-        also: &[".config/Code/User/settings.json", "Library/Application Support/Code/User/settings.json"],
-        project: &[".vscode/mcp.json"],
-        list: &["servers"],
-        form: EntryForm::With(&[("type", "stdio")]),
-        is_edited: true,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "gemini",
-        title: "Gemini CLI",
-        files: &[".gemini/settings.json"],
-        project: &[".gemini/settings.json"],
-        is_edited: true,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "opencode",
-        title: "opencode",
-        files: &[".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"],
-        project: &["opencode.json", "opencode.jsonc"],
-        list: &["mcp"],
-        form: EntryForm::Words,
-        is_edited: true,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "zed",
-        title: "Zed",
-        files: &[".config/zed/settings.json"],
-        project: &[".zed/settings.json"],
-        list: &["context_servers"],
-        form: EntryForm::With(&[("source", "custom")]),
-        is_edited: true,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "copilot",
-        title: "Copilot CLI",
-        files: &[".copilot/mcp-config.json"],
-        form: EntryForm::WithTools(&[("type", "local")]),
-        is_edited: true,
-        ..PLAIN
-    },
-    KnownHost { id: "lmstudio", title: "LM Studio", files: &[".lmstudio/mcp.json"], is_edited: true, ..PLAIN },
-    KnownHost { id: "windsurf", title: "Windsurf", files: &[".codeium/windsurf/mcp_config.json"], ..PLAIN },
-    KnownHost {
-        id: "vscode-insiders",
-        title: "VS Code Insiders",
-        files: &[".config/Code - Insiders/User/mcp.json"],
-        list: &["servers"],
-        ..PLAIN
-    },
-    KnownHost {
-        id: "vscodium",
-        title: "VSCodium",
-        files: &[".config/VSCodium/User/mcp.json"],
-        list: &["servers"],
-        ..PLAIN
-    },
-    KnownHost {
-        id: "cline",
-        title: "Cline",
-        files: &[
-            ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-            ".cline/data/settings/cline_mcp_settings.json",
-        ],
-        ..PLAIN
-    },
-    KnownHost {
-        id: "roo",
-        title: "Roo Code",
-        files: &[".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"],
-        project: &[".roo/mcp.json"],
-        ..PLAIN
-    },
-    KnownHost {
-        id: "kilo",
-        title: "Kilo Code",
-        files: &[".config/Code/User/globalStorage/kilocode.kilo-code/settings/mcp_settings.json"],
-        project: &[".kilocode/mcp.json"],
-        ..PLAIN
-    },
-    KnownHost { id: "qwen", title: "Qwen Code", files: &[".qwen/settings.json"], ..PLAIN },
-    KnownHost {
-        id: "continue",
-        title: "Continue",
-        files: &[".continue/config.yaml"],
-        also: &[".continue/config.json"],
-        form: EntryForm::YamlItem,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "goose",
-        title: "Goose",
-        files: &[".config/goose/config.yaml"],
-        list: &["extensions"],
-        form: EntryForm::YamlExtension,
-        ..PLAIN
-    },
-    KnownHost {
-        id: "crush",
-        title: "Crush",
-        files: &[".config/crush/crush.json"],
-        project: &[".crush.json", "crush.json"],
-        list: &["mcp"],
-        form: EntryForm::With(&[("type", "stdio")]),
-        ..PLAIN
-    },
-    KnownHost { id: "kiro", title: "Kiro", files: &[".kiro/settings/mcp.json"], ..PLAIN },
-    KnownHost { id: "amazonq", title: "Amazon Q", files: &[".aws/amazonq/mcp.json"], ..PLAIN },
-    KnownHost { id: "shared", title: "the shared list of servers", files: &[".config/mcp/mcp.json"], ..PLAIN },
+    edited("claude-code", "Claude Code", &[".claude.json"]).project(&[".mcp.json"]).form(STDIO)
+        .moved_by("CLAUDE_CONFIG_DIR").locked(),
+    edited("claude-desktop", "Claude Desktop",
+        &[".config/Claude/claude_desktop_config.json", "Library/Application Support/Claude/claude_desktop_config.json"]),
+    edited("codex", "Codex", &[".codex/config.toml"]).project(&[".codex/config.toml"]).list(&["mcp_servers"])
+        .moved_by("CODEX_HOME"),
+    edited("cursor", "Cursor", &[".cursor/mcp.json"]).project(&[".cursor/mcp.json"]),
+    edited("vscode", "VS Code", &[".config/Code/User/mcp.json", "Library/Application Support/Code/User/mcp.json"])
+        .also(&[".config/Code/User/settings.json", "Library/Application Support/Code/User/settings.json"])
+        .project(&[".vscode/mcp.json"]).list(&["servers"]).form(STDIO),
+    edited("gemini", "Gemini CLI", &[".gemini/settings.json"]).project(&[".gemini/settings.json"]),
+    edited("opencode", "opencode", &[".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"])
+        .project(&["opencode.json", "opencode.jsonc"]).list(&["mcp"]).form("type=local words"),
+    edited("zed", "Zed", &[".config/zed/settings.json"]).project(&[".zed/settings.json"]).list(&["context_servers"])
+        .form("source=custom command args"),
+    edited("copilot", "Copilot CLI", &[".copilot/mcp-config.json"]).form("type=local command args tools"),
+    edited("lmstudio", "LM Studio", &[".lmstudio/mcp.json"]),
+    host("windsurf", "Windsurf", &[".codeium/windsurf/mcp_config.json"]),
+    host("vscode-insiders", "VS Code Insiders", &[".config/Code - Insiders/User/mcp.json"]).list(&["servers"]).form(STDIO),
+    host("vscodium", "VSCodium", &[".config/VSCodium/User/mcp.json"]).list(&["servers"]).form(STDIO),
+    host("cline", "Cline", &[
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        ".cline/data/settings/cline_mcp_settings.json",
+    ]),
+    host("roo", "Roo Code",
+        &[".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"]).project(&[".roo/mcp.json"]),
+    host("kilo", "Kilo Code",
+        &[".config/Code/User/globalStorage/kilocode.kilo-code/settings/mcp_settings.json"]).project(&[".kilocode/mcp.json"]),
+    host("qwen", "Qwen Code", &[".qwen/settings.json"]),
+    host("continue", "Continue", &[".continue/config.yaml"]).also(&[".continue/config.json"])
+        .form("name=headend command args"),
+    host("goose", "Goose", &[".config/goose/config.yaml"]).list(&["extensions"])
+        .form("name=headend type=stdio enabled cmd args"),
+    host("crush", "Crush", &[".config/crush/crush.json"]).project(&[".crush.json", "crush.json"]).list(&["mcp"]).form(STDIO),
+    host("kiro", "Kiro", &[".kiro/settings/mcp.json"]),
+    host("amazonq", "Amazon Q", &[".aws/amazonq/mcp.json"]),
+    host("shared", "the shared list of servers", &[".config/mcp/mcp.json"]),
 ];
+
+const fn host(id: &'static str, title: &'static str, files: &'static [&'static str]) -> KnownHost {
+    let (list, form): (&[&str], _) = (&["mcpServers"], "command args");
+    let (is_edited, has_lock) = (false, false);
+    KnownHost { id, title, files, also: &[], project: &[], moved_by: None, list, form, is_edited, has_lock }
+}
+
+const fn edited(id: &'static str, title: &'static str, files: &'static [&'static str]) -> KnownHost {
+    KnownHost { is_edited: true, ..host(id, title, files) }
+}
+
+impl KnownHost {
+    const fn also(self, also: &'static [&'static str]) -> Self {
+        Self { also, ..self }
+    }
+
+    const fn project(self, project: &'static [&'static str]) -> Self {
+        Self { project, ..self }
+    }
+
+    const fn moved_by(self, variable: &'static str) -> Self {
+        Self { moved_by: Some(variable), ..self }
+    }
+
+    const fn list(self, list: &'static [&'static str]) -> Self {
+        Self { list, ..self }
+    }
+
+    const fn form(self, form: &'static str) -> Self {
+        Self { form, ..self }
+    }
+
+    const fn locked(self) -> Self {
+        Self { has_lock: true, ..self }
+    }
+}
 
 /// The directories in which the files of hosts are looked for.
 #[derive(Clone, Debug)]
@@ -229,7 +126,7 @@ pub(super) struct HostFolders {
 impl HostFolders {
     /// Reads the directories from the environment; `None` without a home directory.
     pub(super) fn from_environment() -> Option<Self> {
-        let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let folder = |name: &str| environment(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
         let moved = HOSTS.iter().filter_map(|host| host.moved_by).filter_map(|name| Some((name, folder(name)?)));
         Some(Self { home: folder("HOME")?, config: folder("XDG_CONFIG_HOME"), moved: moved.collect() })
     }

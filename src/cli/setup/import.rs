@@ -39,7 +39,7 @@ mod write;
 
 use self::entry::{BlockSource, UpstreamBlock, names_of};
 use self::host::{HostFile, McpHost};
-pub(super) use self::moved::HostServers;
+pub(super) use self::moved::{HostServers, MovableServers};
 use self::names::ImportNames;
 use self::parts::{GivenValue, LaunchParts};
 use self::policy::{ExistingPolicy, SilentDefault};

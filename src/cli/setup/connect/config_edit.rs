@@ -16,6 +16,7 @@ use crate::cli::words::output::CommandFailure;
 use crate::config;
 use crate::operator::request::{ReloadParams, Request};
 use crate::operator::views::ReloadView;
+use crate::wire::foreign;
 
 /// New texts of headend's files.
 #[derive(Debug, Default)]
@@ -67,14 +68,15 @@ impl ConfigEdit {
         self.files.iter().map(|(path, before, after)| (&**path, before.as_deref().unwrap_or_default(), &**after))
     }
 
-    /// Writes the files and reloads the daemon, if one runs. Returns what the daemon says.
+    /// Writes the files and reloads the daemon, if one runs. Returns what is to be said about that,
+    /// behind a semicolon.
     ///
     /// # Errors
     /// The files are as before: 1 if the daemon runs with another file or refuses, 75 if a file
     /// cannot be written, 78 if the configuration is wrong.
-    pub(super) fn apply(&self, common: &CommonOptions) -> Result<Option<String>, CommandFailure> {
+    pub(super) fn apply(&self, common: &CommonOptions) -> Result<String, CommandFailure> {
         if self.files.is_empty() {
-            return Ok(None);
+            return Ok(String::new());
         }
         let mut daemon = daemon::connect(common, "admin", None).ok();
         let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -95,8 +97,8 @@ impl ConfigEdit {
         if done.is_err() {
             self.take_back();
         }
-        let restart = || "restart the daemon, which runs without this file".to_owned();
-        done.map(|plan| plan.or_else(|| is_embedded.then(restart)))
+        let restart = if is_embedded { "; restart the daemon, which runs without this file" } else { "" };
+        done.map(|plan| plan.map_or(restart.to_owned(), |plan| format!("; {}", foreign::line(&plan))))
     }
 
     fn write(&self) -> Result<(), CommandFailure> {

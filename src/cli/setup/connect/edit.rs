@@ -120,7 +120,7 @@ impl<'a> ListText<'a> {
         let after = place.checked_sub(1).and_then(|at| names.get(at));
         self.remove(name)?;
         let entry = if self.is_toml() {
-            toml::tables(&self.text, &self.keys, name, value)
+            toml::table(&self.keys, name, value)
         } else {
             let text = json::with_list(&self.text, &self.keys).map_err(|why| self.failed(&why))?;
             json::member(&text, &self.keys, name, value).map_err(|why| self.failed(&why))?
@@ -161,13 +161,6 @@ impl<'a> ListText<'a> {
         let bom = if self.has_bom { BOM.to_string() } else { String::new() };
         Ok(bom + &self.text)
     }
-
-    /// Returns the text with secrets replaced by dots, to be shown.
-    pub(super) fn redacted(path: &Path, text: &str, hides: &dyn Fn(&[&str], &str) -> bool) -> String {
-        let text = text.strip_prefix(BOM).unwrap_or(text);
-        let is_toml = path.extension().is_some_and(|ending| ending == "toml");
-        if is_toml { toml::redacted(text, hides) } else { json::redacted(text, hides) }
-    }
 }
 
 /// Takes the members of the list at the end of a path of keys out of a value, and drops the objects
@@ -189,14 +182,40 @@ fn end_of_line(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Replaces spans of a text by dots.
-fn dotted(text: &str, mut spans: Vec<(usize, usize)>) -> String {
-    spans.sort_unstable();
-    let (mut out, mut at) = (String::new(), 0);
-    for (start, end) in spans {
-        out.push_str(text.get(at..start).unwrap_or_default());
-        out.push_str("•••••");
-        at = end.max(at);
+/// Replaces the strings that `hides` says by dots, to show a text; `None` if one of them is written
+/// in a way that is not found. `hides` gets the keys around a string, and its value.
+pub(super) fn redacted(path: &Path, text: &str, hides: &dyn Fn(&[&str], &str) -> bool) -> Option<String> {
+    if text.trim().is_empty() {
+        return Some(String::new());
     }
-    out + text.get(at..).unwrap_or_default()
+    let value = read_value(path, text).ok()?;
+    let mut secrets = Vec::new();
+    collect(&value, &mut Vec::new(), hides, &mut secrets);
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let mut out = text.to_owned();
+    for secret in secrets {
+        let escaped = serde_json::Value::from(secret).to_string();
+        let literal = format!("'{secret}'");
+        if !text.contains(&escaped) && !text.contains(&literal) {
+            return None;
+        }
+        out = out.replace(&escaped, "\"•••••\"").replace(&literal, "'•••••'");
+    }
+    Some(out)
+}
+
+/// Collects the strings of a value that are hidden.
+fn collect<'v>(
+    value: &'v FileValue,
+    path: &mut Vec<&'v str>,
+    hides: &dyn Fn(&[&str], &str) -> bool,
+    found: &mut Vec<&'v str>,
+) {
+    for (name, inner) in value.members() {
+        path.push(name);
+        collect(inner, path, hides, found);
+        path.pop();
+    }
+    value.items().iter().for_each(|item| collect(item, path, hides, found));
+    found.extend(value.as_str().filter(|text| !text.is_empty() && hides(path, text)));
 }

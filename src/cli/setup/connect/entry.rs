@@ -4,12 +4,12 @@ use std::env;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::edit::EntryMembers;
 use crate::cli::exit::NO;
 use crate::cli::reach::{daemon, source};
-use crate::cli::setup::hosts::{EntryForm, KnownHost};
+use crate::cli::setup::hosts::KnownHost;
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::CommandFailure;
@@ -61,37 +61,25 @@ fn program() -> PathBuf {
 /// Builds the entry in the form of a host.
 pub(super) fn entry(host: &KnownHost, words: &[String]) -> EntryMembers {
     let (program, args) = words.split_first().map_or(("", words), |(program, args)| (program, args));
-    let mut members: Vec<(&str, Value)> = Vec::new();
-    let command = [("command", json!(program)), ("args", json!(args))];
-    match host.form {
-        EntryForm::Words => members.extend([("type", json!("local")), ("command", json!(words))]),
-        EntryForm::YamlItem => members.extend([("name", json!("headend"))].into_iter().chain(command)),
-        EntryForm::YamlExtension => members.extend([
-            ("name", json!("headend")),
-            ("type", json!("stdio")),
-            ("enabled", json!(true)),
-            ("cmd", json!(program)),
-            ("args", json!(args)),
-        ]),
-        EntryForm::Plain => members.extend(command),
-        EntryForm::With(more) => {
-            members.extend(more.iter().map(|(key, value)| (*key, json!(value))).chain(command));
-        }
-        EntryForm::WithTools(more) => {
-            members.extend(more.iter().map(|(key, value)| (*key, json!(value))).chain(command));
-            members.push(("tools", json!(["*"])));
-        }
-    }
-    EntryMembers(members)
+    let member = |word: &'static str| match word {
+        "words" => ("command", json!(words)),
+        "command" | "cmd" => (word, json!(program)),
+        "args" => (word, json!(args)),
+        "tools" => (word, json!(["*"])),
+        "enabled" => (word, json!(true)),
+        other => other.split_once('=').map_or((other, json!(null)), |(name, value)| (name, json!(value))),
+    };
+    EntryMembers(host.form.split(' ').map(member).collect())
 }
 
-/// Formats the entry within its list as a text for YAML, of which JSON is a part.
+/// Formats the entry within its list as YAML, of which JSON is a part. A list of Continue has
+/// items, that of Goose has names.
 pub(super) fn yaml(host: &KnownHost, entry: &EntryMembers) -> String {
-    let mut out = format!("{}:\n", host.list.join("."));
-    out.push_str(if host.form == EntryForm::YamlItem { "  -" } else { "  headend:" });
-    for (at, (key, value)) in entry.0.iter().enumerate() {
-        let lead = if host.form == EntryForm::YamlItem && at == 0 { " " } else { "\n    " };
-        out.push_str(&format!("{lead}{key}: {value}"));
+    let lines: Vec<String> = entry.0.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+    let list = host.list.concat();
+    if list == "extensions" {
+        format!("{list}:\n  headend:\n    {}", lines.join("    "))
+    } else {
+        format!("{list}:\n  - {}", lines.join("    "))
     }
-    out + "\n"
 }

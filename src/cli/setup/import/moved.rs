@@ -12,6 +12,7 @@ use super::template::TemplateContext;
 use super::{HostText, ImportTarget, ImportedServers, ServerDraft};
 use super::{checked, comment, composed, drafts, is_headend, learn};
 use crate::cli::reach::source;
+use crate::wire::foreign;
 
 /// The servers in a host's file, and the secrets in their texts.
 #[derive(Debug, Default)]
@@ -41,7 +42,8 @@ pub(in crate::cli::setup) struct MovableServer {
 #[derive(Debug, Default)]
 pub(in crate::cli::setup) struct MovableServers {
     pub(in crate::cli::setup) moved: Vec<MovableServer>,
-    pub(in crate::cli::setup) left: Vec<(String, String)>,
+    /// A line for each server that stays, with the reason.
+    pub(in crate::cli::setup) left: Vec<String>,
     blocks: Vec<(UpstreamBlock, String)>,
 }
 
@@ -50,7 +52,8 @@ impl HostServers {
     ///
     /// # Errors
     /// A settings file beside it cannot be read.
-    pub(in crate::cli::setup) fn read(path: &Path, text: &str, home: Option<&str>) -> Result<Self, String> {
+    pub(in crate::cli::setup) fn read(path: &Path, text: &str, home: &Path) -> Result<Self, String> {
+        let home = home.to_str();
         let Ok(file) = host::read(path, text) else { return Ok(Self::default()) };
         let beside = if path.is_file() { HostText::read(path, home.map(Path::new))?.beside } else { Vec::new() };
         let given = HostText { path: path.to_owned(), text: text.to_owned(), beside };
@@ -90,10 +93,11 @@ impl HostServers {
     /// be kept in files below `secrets`.
     pub(in crate::cli::setup) fn convert(
         &self,
-        home: Option<&str>,
+        home: &Path,
         target: &ImportTarget,
         secrets: Option<&Path>,
     ) -> MovableServers {
+        let home = home.to_str();
         let (mut out, mut names) = (MovableServers::default(), target.names());
         let Some(file) = &self.file else { return out };
         for draft in self.drafts.iter().filter(|draft| !is_headend(&draft.parts)) {
@@ -106,13 +110,13 @@ impl HostServers {
             let present = target.same(&own);
             let origin = draft.sources.iter().map(|from| known.redacted(from)).collect::<String>();
             if present.is_none() && target.lines.contains(comment(&origin).trim_end()) {
-                out.leave(draft, "was imported before, and its table differs; remove one of them");
+                out.leave(&draft.name, "was imported before, and its table differs; remove one of them");
                 continue;
             }
             let own = if present.is_some() { own } else { block(&mut names) };
             let names = if present.is_some() { &alone } else { &names };
             match reason_to_stay(&own, names, secrets.is_some()) {
-                Some(why) => out.leave(draft, &why),
+                Some(why) => out.leave(&draft.name, &why),
                 None => {
                     let secrets = own.taken.clone();
                     let (name, upstream, block) = (draft.name.clone(), own.name.clone(), out.blocks.len());
@@ -126,14 +130,14 @@ impl HostServers {
 }
 
 impl MovableServers {
-    fn leave(&mut self, draft: &ServerDraft, why: &str) {
-        self.left.push((draft.name.clone(), why.to_owned()));
+    fn leave(&mut self, name: &str, why: &str) {
+        self.left.push(format!("\n  {}: {}", foreign::line(name), foreign::line(why)));
     }
 
     /// Leaves a server in its host after all.
     pub(in crate::cli::setup) fn leave_at(&mut self, index: usize, why: String) {
         let server = self.moved.remove(index);
-        self.left.push((server.name, why));
+        self.leave(&server.name, &why);
     }
 
     /// Returns the text that the configuration needs for the servers that it does not have, and

@@ -48,7 +48,7 @@ impl FileValue {
         if let Self::Object(members) = self { members } else { &[] }
     }
 
-    pub(super) fn items(&self) -> &[Self] {
+    pub(in crate::cli::setup) fn items(&self) -> &[Self] {
         if let Self::Array(items) = self { items } else { &[] }
     }
 

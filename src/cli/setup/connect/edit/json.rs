@@ -234,34 +234,3 @@ pub(super) fn member(text: &str, keys: &[&str], name: &str, value: &EntryMembers
     let lines = String::from_utf8_lossy(&out).replace('\n', &format!("{}{indent}", end_of_line(text)));
     Ok(EntryText { text: format!("{name}: {lines}"), tail: String::new() })
 }
-
-/// Replaces the strings that `hides` says by dots. It gets the names of the members around a
-/// string, and its value.
-pub(super) fn redacted(text: &str, hides: &dyn Fn(&[&str], &str) -> bool) -> String {
-    let Ok(parsed) = JsonText::parse(text) else { return String::new() };
-    let mut spans = Vec::new();
-    for member in &parsed.root.properties {
-        collect(&member.value, &mut vec![member.name.as_str()], hides, &mut spans);
-    }
-    super::dotted(text, spans)
-}
-
-fn collect<'v>(
-    value: &'v Value<'_>,
-    path: &mut Vec<&'v str>,
-    hides: &dyn Fn(&[&str], &str) -> bool,
-    spans: &mut Vec<(usize, usize)>,
-) {
-    match value {
-        Value::Object(object) => {
-            for member in &object.properties {
-                path.push(member.name.as_str());
-                collect(&member.value, path, hides, spans);
-                path.pop();
-            }
-        }
-        Value::Array(array) => array.elements.iter().for_each(|item| collect(item, path, hides, spans)),
-        Value::StringLit(string) if hides(path, &string.value) => spans.push((string.start() + 1, string.end() - 1)),
-        Value::StringLit(_) | Value::NumberLit(_) | Value::BooleanLit(_) | Value::NullKeyword(_) => {}
-    }
-}
