@@ -13,6 +13,7 @@ use crate::cli::exit::{CONFIG, NO, OK, TEMPFAIL, USAGE};
 use crate::cli::reach::source;
 use crate::cli::setup::hosts::{HOSTS, HostFolders, KnownHost};
 use crate::cli::setup::import::{HostServers, ImportTarget, MovableServers};
+use crate::cli::setup::switch;
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, follow, print};
@@ -30,7 +31,6 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use self::config_edit::ConfigEdit;
 use self::edit::{EntryMembers, ListText, redacted};
 use self::file::EditedFile;
 use self::record::{ConnectRecord, ConnectRecords, MovedServer};
@@ -257,11 +257,11 @@ impl HostEdit {
         Ok(self.file.is_there().then_some(after))
     }
 
-    /// Shows the changes of headend's files and of the host's file without secrets, and asks
-    /// whether they are to be made; returns false for a dry run.
-    fn confirm(&self, after: &str, config: &ConfigEdit, dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
+    /// Shows the changes of headend's file and of the host's file without secrets, and asks whether
+    /// they are to be made; returns false for a dry run.
+    fn confirm(&self, changes: &[(&Path, &str, &str)], dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
         let hides = |keys: &[&str], value: &str| self.servers.hides(keys, value);
-        for (path, old, new) in config.changes().chain([(&*self.file.shown, self.file.text(), after)]) {
+        for (path, old, new) in changes.iter().filter(|(_, old, new)| old != new) {
             let change = match (redacted(path, old, &hides), redacted(path, new, &hides)) {
                 (Some(old), Some(new)) => diff::text(Screen::of_stdout(), &old, &new),
                 _ => "    (not shown, since it could hold a secret)\n".to_owned(),
@@ -271,11 +271,8 @@ impl HostEdit {
         if !dry_run && !yes && !terminal::is_here() {
             return Err(CommandFailure::new(USAGE, "nobody is at a terminal to answer; --yes makes the change"));
         }
-        if dry_run || yes || terminal::ask("Make this change?")? {
-            Ok(!dry_run)
-        } else {
-            Err(refused("nothing was changed"))
-        }
+        let is_wanted = dry_run || yes || terminal::ask("Make this change?")?;
+        if is_wanted { Ok(!dry_run) } else { Err(refused("nothing was changed")) }
     }
 }
 
@@ -309,16 +306,17 @@ fn connect(
     }
     let after = list.finish().map_err(refused)?;
     let (addition, told) = servers.addition(&edit.servers, &target);
-    let present = servers.moved.iter().filter(|server| server.present.is_some()).map(|server| &*server.upstream);
-    let config = ConfigEdit::new(&target, &addition, &present.collect::<Vec<_>>(), true)?;
+    let extended = if addition.is_empty() { None } else { Some(target.extended(&addition).map_err(refused)?) };
     if !servers.left.is_empty() {
         complain(&format!("these servers stay in {shown}:{}", servers.left.concat()));
     }
     let KnownHost { id, title, .. } = edit.host;
-    if after == edit.file.text() && config.changes().next().is_none() {
+    if after == edit.file.text() && servers.moved.is_empty() {
         return print(&format!("{title} is connected already: {shown}\n"));
     }
-    if !edit.confirm(&after, &config, args.dry_run, args.yes)? {
+    let before = target.text().unwrap_or_default();
+    let own = (&*target.path, before, extended.as_deref().unwrap_or(before));
+    if !edit.confirm(&[own, (&*edit.file.shown, edit.file.text(), &*after)], args.dry_run, args.yes)? {
         return Ok(OK);
     }
     let had_list = edit.list()?.has_list();
@@ -333,7 +331,10 @@ fn connect(
         record::write(path, Some(&format!("{secret}\n")))?;
     }
     edit.records.save(id, &record, edit.without_headend().map_err(refused)?.as_deref())?;
-    let plan = config.apply(common)?;
+    let plan = if addition.is_empty() { String::new() } else { config_edit::extend(common, &target, &addition)? };
+    for server in servers.moved.iter().filter(|server| server.present == Some(false)) {
+        switch::run(common, &server.upstream, true)?;
+    }
     edit.file.replace(Some(&after)).map_err(refused)?;
     told.iter().for_each(|text| complain(text));
     let moved = format!("moved to {}: {}{plan}\n", target.path.display(), record.moved.len() - count);
@@ -364,19 +365,20 @@ pub(in crate::cli) fn disconnect(common: &CommonOptions, args: &DisconnectArgs) 
         let mut elsewhere = others.iter().flat_map(|record| &record.moved);
         !server.was_on && !elsewhere.any(|other| other.upstream == server.upstream)
     };
-    let names: Vec<&str> = edit.moved().iter().filter(is_ours).map(|server| &*server.upstream).collect();
-    let target = if names.is_empty() { ImportTarget::default() } else { read_target(common)? };
-    let config = ConfigEdit::new(&target, "", &names, false)?;
-    if !edit.confirm(after.as_deref().unwrap_or_default(), &config, args.dry_run, args.yes)? {
+    let ours: Vec<&MovedServer> = edit.moved().iter().filter(is_ours).collect();
+    let target = if ours.is_empty() { ImportTarget::default() } else { read_target(common)? };
+    let text = after.as_deref().unwrap_or_default();
+    if !edit.confirm(&[(&*path, edit.file.text(), text)], args.dry_run, args.yes)? {
         return Ok(OK);
     }
     if after.as_deref() != edit.file.is_there().then(|| edit.file.text()) {
         edit.file.replace(after.as_deref()).map_err(refused)?;
     }
-    let plan = config.apply(common)?;
+    for server in ours.iter().filter(|server| target.has(&server.upstream)) {
+        switch::run(common, &server.upstream, false)?;
+    }
     edit.records.forget(host.id, &path)?;
-    let (count, disabled) = (edit.moved().len(), names.len());
-    let back = format!("put back: {count}; disabled in headend: {disabled}{plan}\n");
-    let back = if count > 0 { &*back } else { "" };
+    let back = edit.moved().len();
+    let back = if back > 0 { format!("put back: {back}\n") } else { String::new() };
     print(&format!("{title} no longer starts headend: {shown}\n{back}Restart {title}.\n"))
 }

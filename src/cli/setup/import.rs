@@ -376,7 +376,9 @@ fn is_headend(parts: &LaunchParts) -> bool {
     let program = parts.words.first().and_then(|word| word.rsplit('/').next());
     let address = parts.url.as_deref().and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
     let own = ["127.0.0.1:8627", "localhost:8627", "[::1]:8627"];
-    program == Some("headend") || address.is_some_and(|address| own.iter().any(|own| address.starts_with(own)))
+    let is_renamed = program.is_some_and(|program| program.starts_with("headend-"));
+    let is_program = program == Some("headend") || is_renamed && parts.words.get(1).is_some_and(|word| word == "stdio");
+    is_program || address.is_some_and(|address| own.iter().any(|own| address.starts_with(own)))
 }
 
 /// Adds the secrets in a server's texts to `known`, and the variables that they name to `names`, so

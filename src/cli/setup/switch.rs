@@ -104,7 +104,7 @@ fn record(common: &CommonOptions, name: &str, on: bool, outcome: Result<&str, &s
 }
 
 /// Sets the key in place and keeps the comments around it.
-pub(super) fn set_enabled(table: &mut dyn TableLike, on: bool) {
+fn set_enabled(table: &mut dyn TableLike, on: bool) {
     match table.get_mut("enabled").and_then(|item| item.as_value_mut()) {
         Some(known) => {
             let decor = known.decor().clone();

@@ -115,6 +115,12 @@ impl<'a> ListText<'a> {
     /// Formats an entry as this file is written, and puts it in the place of one of the same name,
     /// or last.
     pub(super) fn put(&mut self, name: &str, value: &EntryMembers) -> Result<(), String> {
+        let json = serde_json::to_string(value).map_err(|error| error.to_string())?;
+        let present = if self.text.trim().is_empty() { FileValue::Null } else { self.value(&self.text)? };
+        let present = present.at(&self.keys).and_then(|list| list.get(name));
+        if present == Some(&read_value(Path::new(""), &json).map_err(|error| error.to_string())?) {
+            return Ok(());
+        }
         let names = self.names()?;
         let place = names.iter().position(|other| other == name).unwrap_or(names.len());
         let after = place.checked_sub(1).and_then(|at| names.get(at));
@@ -155,7 +161,7 @@ impl<'a> ListText<'a> {
             list.retain(|(name, _)| !self.edited.contains(name));
             Ok((rest, list))
         };
-        if parts(&self.original)? != parts(&self.text)? {
+        if parts(&self.text).ok() != Some(parts(&self.original)?) {
             return Err(self.failed("it is written in a way that cannot be edited safely"));
         }
         let bom = if self.has_bom { BOM.to_string() } else { String::new() };

@@ -72,7 +72,11 @@ impl HostServers {
 
     /// Returns the names of the entries that lead to headend.
     pub(in crate::cli::setup) fn of_headend(&self) -> impl Iterator<Item = &str> {
-        self.drafts.iter().filter(|draft| is_headend(&draft.parts)).map(|draft| &*draft.name)
+        let is_entry = |draft: &&ServerDraft| {
+            let is_stdio = draft.parts.words.iter().any(|word| word == "stdio");
+            is_headend(&draft.parts) && (is_stdio || draft.parts.url.is_some())
+        };
+        self.drafts.iter().filter(is_entry).map(|draft| &*draft.name)
     }
 
     /// Returns the names of the servers that the host starts or reaches itself.

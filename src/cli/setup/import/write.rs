@@ -24,8 +24,6 @@ pub(in crate::cli::setup) struct ImportTarget {
     pub(super) present: ExistingPolicy,
     /// Names of all upstreams.
     upstreams: Vec<String>,
-    /// The files with their texts, the main one first.
-    pub(in crate::cli::setup) files: Vec<(PathBuf, String)>,
     /// Tables of the upstreams, by name.
     tables: HashMap<String, toml::Table>,
     /// Environment variables that the files read.
@@ -56,8 +54,6 @@ impl ImportTarget {
                 variables(&toml::Value::Table(table), &mut target.variables);
             }
         }
-        let texts = std::iter::once(text.clone()).chain(also);
-        target.files = std::iter::once(&target.path).chain(&config.also).cloned().zip(texts).collect();
         target.text = Some(text);
         let upstreams = config.upstreams.iter().chain(&config.disabled);
         target.upstreams = upstreams.map(|upstream| upstream.name.to_string()).collect();
@@ -71,6 +67,16 @@ impl ImportTarget {
     /// Returns true if the file exists.
     pub(in crate::cli::setup) const fn is_there(&self) -> bool {
         self.text.is_some()
+    }
+
+    /// Returns the text of the file itself; `None` if there is no file.
+    pub(in crate::cli::setup) fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
+    /// Returns true if the configuration has an upstream of that name.
+    pub(in crate::cli::setup) fn has(&self, upstream: &str) -> bool {
+        self.tables.contains_key(upstream)
     }
 
     /// Returns the names that are taken in the configuration.
@@ -96,7 +102,7 @@ impl ImportTarget {
     ///
     /// # Errors
     /// The reason why nothing was written.
-    pub(super) fn add(&self, addition: &str) -> Result<(), String> {
+    pub(in crate::cli::setup) fn add(&self, addition: &str) -> Result<(), String> {
         let text = self.extended(addition)?;
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

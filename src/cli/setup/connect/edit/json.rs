@@ -113,10 +113,11 @@ impl<'t> JsonText<'t> {
         let is_compact = self.is_compact(object);
         let Some((at, before)) = index.checked_sub(1).and_then(|at| Some((at, object.properties.get(at)?))) else {
             let indent = self.indent(first.start());
-            let own = if is_compact { format!("{text}, ") } else { format!("{text},{tail}{eol}{indent}") };
+            let own =
+                if is_compact { format!("{text},{}", self.space()) } else { format!("{text},{tail}{eol}{indent}") };
             return self.splice(first.start(), first.start(), &own);
         };
-        let gap = if is_compact { " ".to_owned() } else { format!("{eol}{}", self.indent(first.start())) };
+        let gap = if is_compact { self.space().to_owned() } else { format!("{eol}{}", self.indent(first.start())) };
         let tail = if is_compact { "" } else { tail };
         match self.comma_between(before.end(), self.space_end(object, at)) {
             Some(comma) => {
@@ -136,7 +137,12 @@ impl<'t> JsonText<'t> {
         let comma = self.comma_between(member.end(), self.space_end(object, index));
         let body = comma.map_or(member.end(), |comma| comma + 1);
         let own_line = self.break_before(member.start());
-        let end = if own_line.is_some() { self.comments_end(body) } else { body };
+        let rest = self.text.get(body..).unwrap_or_default();
+        let end = match own_line {
+            Some(_) => self.comments_end(body),
+            None if index == 0 => body + rest.len() - rest.trim_start_matches(' ').len(),
+            None => body,
+        };
         let start = own_line.unwrap_or_else(|| self.slice(0, member.start()).trim_end_matches([' ', '\t']).len());
         let tail = self.slice(body, end).to_owned();
         let entry = EntryText { text: self.slice(member.start(), member.end()).to_owned(), tail };
@@ -156,6 +162,11 @@ impl<'t> JsonText<'t> {
 
     fn splice(&self, start: usize, end: usize, with: &str) -> String {
         format!("{}{with}{}", self.slice(0, start), self.text.get(end..).unwrap_or_default())
+    }
+
+    /// Returns the space behind commas in a line of members.
+    fn space(&self) -> &'static str {
+        if self.commas.last().is_some_and(|comma| self.slice(comma + 1, comma + 2) == " ") { " " } else { "" }
     }
 
     /// Returns the blanks by which the file indents one level.

@@ -30,7 +30,7 @@ fn json_is_edited_as_it_is_written() {
         ("{\"mcpServers\": {\n  \"a\": {} // last\n}}", format!("{{\"mcpServers\": {{\n  {entry}\n}}}}")),
         (
             "{\"mcpServers\":{\"a\":{\"x\":1}, \"b\":{}}}",
-            "{\"mcpServers\":{ \"headend\": {\"command\":\"/bin/h\",\"args\":[\"stdio\"]}}}".to_owned(),
+            "{\"mcpServers\":{\"headend\": {\"command\":\"/bin/h\",\"args\":[\"stdio\"]}}}".to_owned(),
         ),
     ] {
         let (now, back) = there_and_back("x.json", text).unwrap();
