@@ -168,33 +168,33 @@ fn list() -> Result<u8, CommandFailure> {
     let here = std::env::current_dir().ok().filter(|here| *here != folders.home);
     let is_here =
         |path: &PathBuf| path.is_file() || path.parent().is_some_and(|dir| dir != folders.home && dir.is_dir());
-    let mut rows = Vec::new();
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
     for host in HOSTS {
-        let user =
-            host.user_file(&folders).filter(is_here).map(|path| (path.clone(), folders.root(&path).to_owned(), ""));
-        let project = here.as_ref().and_then(|here| Some((host.project_file(here)?, here.clone(), " (project)")));
-        for (path, root, scope) in user.into_iter().chain(project.filter(|(path, ..)| path.is_file())) {
+        let user = host.user_file(&folders).filter(is_here);
+        let user = user.map(|path| (folders.root(&path).to_owned(), path, ""));
+        let project = here.as_ref().and_then(|here| Some((here.clone(), host.project_file(here)?, " (project)")));
+        for (root, path, scope) in user.into_iter().chain(project.filter(|(_, path, _)| path.is_file())) {
             let file = EditedFile::read(host, &path, &root);
-            let (connected, own) = match file.and_then(|file| HostServers::read(&path, file.text(), &folders.home)) {
-                Err(why) => ("?", why),
-                Ok(servers) => {
+            let servers = file.and_then(|file| HostServers::read(&path, file.text(), &folders.home));
+            let (connected, own, note) = servers.map_or_else(
+                |why| ("?", 0, why),
+                |servers| {
                     let own: Vec<&str> = servers.others().collect();
-                    let own =
-                        if own.is_empty() { "-".to_owned() } else { format!("{}: {}", own.len(), own.join(", ")) };
-                    (if servers.of_headend().next().is_some() { "yes" } else { "no" }, own)
-                }
-            };
-            let print = if host.is_edited { "" } else { " (--print)" };
-            let name = format!("{}{scope}{print}", host.id);
-            rows.push(vec![name, connected.to_owned(), own, path.display().to_string()]);
+                    (if servers.of_headend().next().is_some() { "yes" } else { "no" }, own.len(), own.join(", "))
+                },
+            );
+            let name = format!("{}{scope}{}", host.id, if host.is_edited { "" } else { " (--print)" });
+            rows.push(vec![name, connected.to_owned(), own.to_string(), path.display().to_string()]);
+            notes.push(note);
         }
     }
     if rows.is_empty() {
         return Err(refused("no host was found on this machine; `headend connect HOST` makes its file"));
     }
-    let columns = [("HOST", 0), ("CONNECTED", 0), ("ITS OWN SERVERS", 0), ("FILE", 1)];
-    let screen = Screen::of_stdout();
-    let table = screen.plain(&columns.map(|(head, rank)| Column { head, rank }), &rows);
+    let columns = [("HOST", 0), ("CONNECTED", 0), ("SERVERS OF ITS OWN", 0), ("FILE", 1)];
+    let columns = columns.map(|(head, rank)| Column { head, rank });
+    let (screen, note) = (Screen::of_stdout(), |at: usize| notes.get(at).filter(|note| !note.is_empty()).cloned());
+    let table = screen.table(&columns, &rows, |_, _| None, note);
     let next = "Next: `headend connect HOST --move` gives a host headend in the place of its own servers.";
     print(&format!("{table}\n{}", screen.paragraph(next)))
 }
@@ -260,8 +260,10 @@ impl HostEdit {
     /// Shows the changes of headend's file and of the host's file without secrets, and asks whether
     /// they are to be made; returns false for a dry run.
     fn confirm(&self, changes: &[(&Path, &str, &str)], dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
-        let hides = |keys: &[&str], value: &str| self.servers.hides(keys, value);
         for (path, old, new) in changes.iter().filter(|(_, old, new)| old != new) {
+            // In headend's own file the names of keys say nothing about what is secret.
+            let is_host = *path == self.file.shown;
+            let hides = |keys: &[&str], value: &str| self.servers.hides(if is_host { keys } else { &[] }, value);
             let change = match (redacted(path, old, &hides), redacted(path, new, &hides)) {
                 (Some(old), Some(new)) => diff::text(Screen::of_stdout(), &old, &new),
                 _ => "    (not shown, since it could hold a secret)\n".to_owned(),

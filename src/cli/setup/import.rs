@@ -112,7 +112,7 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: &ImportArgs) -> Result<u
     let imported = imported(&files, home.as_deref(), &target).map_err(|error| CommandFailure::new(CONFIG, error))?;
     let silent = silent(args, &imported, &target.present)?;
     let (text, told) = composed(&imported, silent, &target.present, &heading(args, &files, &target));
-    let done = if args.write { added(common, &imported, &target, &text) } else { print(&text) };
+    let done = if args.write { added(&imported, &target, &text) } else { print(&text) };
     done.inspect(|_| {
         told.iter().for_each(|text| complain(text));
         provide(&imported);
@@ -133,12 +133,7 @@ fn heading(args: &ImportArgs, files: &[HostText], target: &ImportTarget) -> Stri
 
 /// Adds the text to the configuration file, which it makes if missing, and prints what was added
 /// and what to do next. Writes no file if there is no server to add.
-fn added(
-    common: &CommonOptions,
-    imported: &ImportedServers,
-    target: &ImportTarget,
-    text: &str,
-) -> Result<u8, CommandFailure> {
+fn added(imported: &ImportedServers, target: &ImportTarget, text: &str) -> Result<u8, CommandFailure> {
     let path = target.path.display();
     if imported.blocks.is_empty() {
         return print(&format!("Nothing to add: {path} has every server of these files.\n"));
@@ -159,10 +154,8 @@ fn added(
         }
     }
     out.push_str(&screen.paragraph("Next: `headend check`, then start `headend`, or `headend reload` if it runs."));
-    let admin = source::load_quietly(common).map(|config| config.admin).unwrap_or_default();
-    let command = source::host_command(common, &admin, Some(&target.path)).line();
-    let hosts = format!("Then give each host this one server, and remove the others from it: `{command}`");
-    out.push_str(&screen.paragraph(&hosts));
+    let hosts = "Then `headend connect HOST --move` gives each host this one server in the place of its own.";
+    out.push_str(&screen.paragraph(hosts));
     print(&out)
 }
 

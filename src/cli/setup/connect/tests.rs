@@ -182,8 +182,10 @@ fn files_of_many_shapes_come_back_byte_for_byte_and_keep_what_changed() {
         home.ok(&format!("connect {host} --move --take-secrets --yes"));
         assert_eq!(home.enabled(), upstreams, "{label}: no server is in headend twice");
         let now = fs::read_to_string(&path).unwrap();
+        let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let table = format!("{line_end}[other]{line_end}x = 1{line_end}");
         let (added, changed) = if file.ends_with("toml") {
-            ("\n[other]\nx = 1\n", format!("{now}\n[other]\nx = 1\n"))
+            (&*table, format!("{now}{table}"))
         } else {
             ("\"hostKey\": 1, ", now.replacen('{', "{\"hostKey\": 1, ", 1))
         };

@@ -18,7 +18,6 @@ use crate::wire::foreign;
 #[derive(Debug, Default)]
 pub(in crate::cli::setup) struct HostServers {
     file: Option<HostFile>,
-    /// The servers of the list that the host reads everywhere.
     drafts: Vec<ServerDraft>,
     known: KnownSecrets,
     /// Words of command lines that have a secret in them.
@@ -31,7 +30,7 @@ pub(in crate::cli::setup) struct MovableServer {
     /// The host's name for it.
     pub(in crate::cli::setup) name: String,
     pub(in crate::cli::setup) upstream: String,
-    /// Whether the upstream is in the configuration, and enabled there.
+    /// Whether the upstream is enabled; `None` if it is not in the configuration.
     pub(in crate::cli::setup) present: Option<bool>,
     /// Files to write, each with its secret.
     pub(in crate::cli::setup) secrets: Vec<(PathBuf, String)>,
@@ -57,17 +56,21 @@ impl HostServers {
         let Ok(file) = host::read(path, text) else { return Ok(Self::default()) };
         let beside = if path.is_file() { HostText::read(path, home.map(Path::new))?.beside } else { Vec::new() };
         let given = HostText { path: path.to_owned(), text: text.to_owned(), beside };
-        let mut all = drafts(&given, &file, 0, home).map_err(|error| error.to_string())?;
+        let drafts = drafts(&given, &file, 0, home).map_err(|error| error.to_string())?;
         let mut servers = Self::default();
-        for draft in &all {
+        for draft in &drafts {
             learn(&draft.parts, &context(draft, file.host, home), &mut servers.known, &mut ImportNames::default());
             let found = draft.parts.words.iter().zip(secrets::in_words(&draft.parts.words));
             servers.words.extend(found.filter(|(_, spans)| !spans.is_empty()).map(|(word, _)| word.clone()));
         }
         servers.known.finish();
-        let mut scopes = file.servers.iter().map(|server| server.project.is_none());
-        all.retain(|_| scopes.next().unwrap_or_default());
-        Ok(Self { file: Some(file), drafts: all, ..servers })
+        Ok(Self { file: Some(file), drafts, ..servers })
+    }
+
+    /// Returns the servers of the list that the host reads in each project.
+    fn of_user(&self) -> impl Iterator<Item = &ServerDraft> {
+        let entries = self.file.iter().flat_map(|file| &file.servers);
+        self.drafts.iter().zip(entries).filter(|(_, entry)| entry.project.is_none()).map(|(draft, _)| draft)
     }
 
     /// Returns the names of the entries that lead to headend.
@@ -76,7 +79,7 @@ impl HostServers {
             let is_stdio = draft.parts.words.iter().any(|word| word == "stdio");
             is_headend(&draft.parts) && (is_stdio || draft.parts.url.is_some())
         };
-        self.drafts.iter().filter(is_entry).map(|draft| &*draft.name)
+        self.of_user().filter(is_entry).map(|draft| &*draft.name)
     }
 
     /// Returns the names of the servers that the host starts or reaches itself.
@@ -104,7 +107,7 @@ impl HostServers {
         let home = home.to_str();
         let (mut out, mut names) = (MovableServers::default(), target.names());
         let Some(file) = &self.file else { return out };
-        for draft in self.drafts.iter().filter(|draft| !is_headend(&draft.parts)) {
+        for draft in self.of_user().filter(|draft| !is_headend(&draft.parts)) {
             let place = context(draft, file.host, home);
             let (parts, stated, known) = (&draft.parts, &draft.stated, &self.known);
             let from = BlockSource { parts, stated, place, inputs: &file.inputs, known, secrets };
@@ -123,7 +126,8 @@ impl HostServers {
                 Some(why) => out.leave(&draft.name, &why),
                 None => {
                     let secrets = own.taken.clone();
-                    let (name, upstream, block) = (draft.name.clone(), own.name.clone(), out.blocks.len());
+                    let upstream = present.as_ref().map_or(&own.name, |(name, _)| name).clone();
+                    let (name, block, present) = (draft.name.clone(), out.blocks.len(), present.map(|(_, on)| on));
                     out.moved.push(MovableServer { name, upstream, present, secrets, block });
                     out.blocks.push((own, origin));
                 }

@@ -1,7 +1,7 @@
 //! The configuration that an import adds to: what it has already, and the replacement of its file
 //! by a longer one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(in crate::cli::setup) struct ImportTarget {
     /// Names of all upstreams.
     upstreams: Vec<String>,
     /// Tables of the upstreams, by name.
-    tables: HashMap<String, toml::Table>,
+    tables: BTreeMap<String, toml::Table>,
     /// Environment variables that the files read.
     variables: HashSet<String>,
 }
@@ -84,18 +84,18 @@ impl ImportTarget {
         ImportNames::beside(self.upstreams.clone(), self.variables.clone())
     }
 
-    /// Finds the upstream that has the name of a block and starts or reaches the same server, and
-    /// returns whether it is enabled.
-    pub(super) fn same(&self, block: &UpstreamBlock) -> Option<bool> {
+    /// Finds an upstream that starts or reaches the same server as a block; returns its name and
+    /// whether it is enabled.
+    pub(super) fn same(&self, block: &UpstreamBlock) -> Option<(String, bool)> {
         const LAUNCH: [&str; 7] = ["command", "env", "cwd", "url", "headers", "transport", "expand"];
         let text: toml::Table = block.text.parse().ok()?;
         let own = text.get("upstreams")?.get(&block.name)?;
-        let table = self.tables.get(&block.name)?;
         let is_kept = |(path, secret): &(PathBuf, String)| {
             guard::read(path).is_ok_and(|kept| kept.strip_suffix('\n') == Some(secret))
         };
-        let is_same = LAUNCH.iter().all(|key| own.get(key) == table.get(*key)) && block.taken.iter().all(is_kept);
-        is_same.then(|| table.get("enabled").and_then(toml::Value::as_bool).unwrap_or(true))
+        let is_same = |table: &toml::Table| LAUNCH.iter().all(|key| own.get(key) == table.get(*key));
+        let (name, table) = self.tables.iter().find(|(_, table)| is_same(table) && block.taken.iter().all(is_kept))?;
+        Some((name.clone(), table.get("enabled").and_then(toml::Value::as_bool).unwrap_or(true)))
     }
 
     /// Adds a text at the end of the file, which is replaced as a whole or not at all.

@@ -29,7 +29,7 @@ fn json_is_edited_as_it_is_written() {
         ("{\"mcpServers\": {\n  \"a\": {},\n  \"b\": {},\n}}", format!("{{\"mcpServers\": {{\n  {entry},\n}}}}")),
         ("{\"mcpServers\": {\n  \"a\": {} // last\n}}", format!("{{\"mcpServers\": {{\n  {entry}\n}}}}")),
         (
-            "{\"mcpServers\":{\"a\":{\"x\":1}, \"b\":{}}}",
+            "{\"mcpServers\":{\"a\":{\"x\":1},\"b\":{}}}",
             "{\"mcpServers\":{\"headend\": {\"command\":\"/bin/h\",\"args\":[\"stdio\"]}}}".to_owned(),
         ),
     ] {
