@@ -328,6 +328,9 @@ fn connect(
         after: Digest::of(after.as_bytes()).hex(),
         made_list: edit.record.as_ref().map_or(!had_list, |(record, _)| record.made_list),
         moved,
+        config: Some(target.path.clone())
+            .filter(|_| args.moves)
+            .or_else(|| edit.record.as_ref().and_then(|(record, _)| record.config.clone())),
     };
     for (path, secret) in servers.moved.iter().flat_map(|server| &server.secrets) {
         record::write(path, Some(&format!("{secret}\n")))?;
@@ -368,6 +371,8 @@ pub(in crate::cli) fn disconnect(common: &CommonOptions, args: &DisconnectArgs) 
         !server.was_on && !elsewhere.any(|other| other.upstream == server.upstream)
     };
     let ours: Vec<&MovedServer> = edit.moved().iter().filter(is_ours).collect();
+    let config = edit.record.as_ref().and_then(|(record, _)| record.config.clone());
+    let common = &CommonOptions { config: common.config.clone().or(config), ..common.clone() };
     let target = if ours.is_empty() { ImportTarget::default() } else { read_target(common)? };
     let text = after.as_deref().unwrap_or_default();
     if !edit.confirm(&[(&*path, edit.file.text(), text)], args.dry_run, args.yes)? {

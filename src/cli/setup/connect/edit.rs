@@ -118,7 +118,9 @@ impl<'a> ListText<'a> {
         let json = serde_json::to_string(value).map_err(|error| error.to_string())?;
         let present = if self.text.trim().is_empty() { FileValue::Null } else { self.value(&self.text)? };
         let present = present.at(&self.keys).and_then(|list| list.get(name));
-        if present == Some(&read_value(Path::new(""), &json).map_err(|error| error.to_string())?) {
+        let own = read_value(Path::new(""), &json).map_err(|error| error.to_string())?;
+        // What else the user wrote into the entry stays.
+        if present.is_some_and(|present| own.members().iter().all(|(key, value)| present.get(key) == Some(value))) {
             return Ok(());
         }
         let names = self.names()?;

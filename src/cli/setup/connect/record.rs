@@ -30,6 +30,8 @@ pub(super) struct ConnectRecord {
     /// True if `connect` made the list of servers.
     pub(super) made_list: bool,
     pub(super) moved: Vec<MovedServer>,
+    /// headend's file that has the moved servers.
+    pub(super) config: Option<PathBuf>,
 }
 
 /// A server that `connect` moved out of a host's file.

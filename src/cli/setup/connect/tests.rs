@@ -280,6 +280,41 @@ fn a_file_that_cannot_be_edited_safely_is_left_alone() {
 }
 
 #[test]
+fn a_file_that_changes_meanwhile_stays_and_a_lock_is_waited_for() {
+    let home = Home::new();
+    let path = home.write(CLAUDE, "{\"a\": 1}");
+    let read = || EditedFile::read(find("claude-code").unwrap(), &path, home.0.path()).unwrap();
+    let file = read();
+    fs::write(&path, "{\"a\": 2}").unwrap();
+    assert!(file.replace(Some("{}")).unwrap_err().contains("changed in the meantime"));
+    let file = read();
+    fs::rename(home.write("other", "{\"a\": 2}"), &path).unwrap();
+    assert!(file.replace(Some("{}")).is_err(), "another file of the same text");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\": 2}");
+    let lock = home.path(".claude.json.lock");
+    fs::create_dir(&lock).unwrap();
+    std::thread::scope(|scope| {
+        let done = scope.spawn(|| home.run("connect claude-code --yes"));
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        assert!(!fs::read_to_string(&path).unwrap().contains("headend"), "the host has the lock");
+        fs::remove_dir(&lock).unwrap();
+        assert_eq!(done.join().unwrap().0, OK);
+    });
+    assert!(!lock.exists() && fs::read_to_string(&path).unwrap().contains("headend"));
+}
+
+#[test]
+fn what_the_user_added_to_the_entry_stays() {
+    let home = Home::new();
+    home.ok("connect gemini --yes");
+    let path = home.path(".gemini/settings.json");
+    let text = fs::read_to_string(&path).unwrap().replace("\"command\"", "\"trust\": true, \"command\"");
+    fs::write(&path, &text).unwrap();
+    assert!(home.ok("connect gemini --yes").contains("is connected already"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
 fn servers_that_headend_could_not_start_stay_and_are_listed() {
     let home = Home::new();
     let text = format!(
