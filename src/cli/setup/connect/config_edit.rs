@@ -51,7 +51,7 @@ pub(super) fn extend(common: &CommonOptions, target: &ImportTarget, text: &str) 
         if let Ok(now) = written
             && is_own(&now)
         {
-            // The first error is returned; what cannot be taken back stands in the file that it names.
+            // The first error is returned; a failure here leaves the file that it names.
             drop(now.replace(&whole(&target.path), target.text(), guard::MAX_CONFIG));
         }
     })

@@ -109,7 +109,8 @@ impl<'a> ListText<'a> {
         };
         self.text = text.map_err(|why| self.failed(&why))?;
         self.edited.push(name.to_owned());
-        Ok(())
+        let is_there = self.names().is_ok_and(|names| names.iter().any(|other| other == name));
+        if is_there { Ok(()) } else { Err(self.failed("it is written in a way that cannot be edited safely")) }
     }
 
     /// Formats an entry as this file is written, and puts it in the place of one of the same name,

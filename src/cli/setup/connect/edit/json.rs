@@ -121,11 +121,11 @@ impl<'t> JsonText<'t> {
         let tail = if is_compact { "" } else { tail };
         match self.comma_between(before.end(), self.space_end(object, at)) {
             Some(comma) => {
-                let behind = self.comments_end(comma + 1);
+                let behind = if is_compact { comma + 1 } else { self.comments_end(comma + 1) };
                 self.splice(behind, behind, &format!("{gap}{text},{tail}"))
             }
             None => {
-                let behind = self.comments_end(before.end());
+                let behind = if is_compact { before.end() } else { self.comments_end(before.end()) };
                 let whole = self.splice(behind, behind, &format!("{gap}{text}{tail}"));
                 format!("{},{}", self.slice(0, before.end()), whole.get(before.end()..).unwrap_or_default())
             }

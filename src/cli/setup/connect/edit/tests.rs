@@ -41,6 +41,21 @@ fn json_is_edited_as_it_is_written() {
 }
 
 #[test]
+fn no_entry_ends_up_in_a_comment() {
+    for text in [
+        "{\"mcpServers\": { \"a\": {}, // one\n  \"b\": {} // two\n}}",
+        "{\"mcpServers\": { // none\n}}",
+        "{\"mcpServers\": {\n  \"a\": {}, // one\n  // two\n}, // three\n}",
+        "{ /* x */ \"mcpServers\": {\"a\": {} /* y */, /* z */ }}",
+        "{\"mcpServers\": {\n    \"a\": {}\n  , \"b\": {}\n}}",
+    ] {
+        let (there, _) = there_and_back("x.json", text).unwrap();
+        let list = ListText::new(Path::new("x.json"), &there, &["mcpServers"]).unwrap();
+        assert_eq!(list.names().unwrap(), ["headend"], "{text}\n{there}");
+    }
+}
+
+#[test]
 fn toml_is_edited_by_whole_tables() {
     let text =
         "x = 1\n\n[mcp_servers.a]\ncommand = \"a\"\n\n[mcp_servers.a.env]\nk = \"\"\"\n[mcp_servers.b]\n\"\"\"\n";
