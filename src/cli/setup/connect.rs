@@ -49,9 +49,9 @@ pub(in crate::cli) enum ConnectScope {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct ConnectArgs {
-    /// The host, as the list without it is headed; without a host, list those on this machine.
+    /// The host, such as claude-code or codex; without it, list the hosts on this machine.
     host: Option<String>,
-    /// Which of the host's files gets the entry.
+    /// The file that gets the entry.
     #[arg(long, value_enum, default_value_t)]
     scope: ConnectScope,
     /// Serve this profile to the host.
@@ -80,7 +80,7 @@ pub(in crate::cli) struct ConnectArgs {
 pub(in crate::cli) struct DisconnectArgs {
     /// The host, as `headend connect` lists it.
     host: String,
-    /// Which of the host's files has the entry.
+    /// The file that has the entry.
     #[arg(long, value_enum, default_value_t)]
     scope: ConnectScope,
     /// Show the change, and make none.
