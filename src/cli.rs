@@ -219,6 +219,17 @@ enum CliCommand {
         after_help = "Examples:\n  headend import --write              add the servers of all hosts to the configuration\n  headend import .mcp.json            print the servers of one file\n  headend import --write ~/.claude.json && headend check"
     )]
     Import(setup::import::ImportArgs),
+    /// Give a host one entry for headend in its own file; with `--move`, take its servers over.
+    ///
+    /// Shows the change, and asks before it is made. The file is edited in place, and a copy that
+    /// only you can read is kept in the state directory. Without HOST, lists the hosts on this
+    /// machine, which are connected, and which servers they still start themselves.
+    Connect(setup::connect::ConnectArgs),
+    /// Take headend out of a host's file again, and put servers back that `connect --move` took.
+    ///
+    /// If nothing else has changed since, the file is what it was, byte for byte; what the host or
+    /// you changed stays. Moved servers are disabled in headend's file.
+    Disconnect(setup::connect::DisconnectArgs),
     /// Run one of the small built-in MCP servers on stdin and stdout.
     Demo { name: String },
     /// Print the completion script of a shell.
@@ -335,6 +346,8 @@ fn dispatch(cli: CommandLine) -> Result<u8, CommandFailure> {
         CliCommand::Doctor(args) => setup::doctor::run(&common, args),
         CliCommand::Audit(command) => audit::run(&common, command),
         CliCommand::Backup(args) => backup::run(&common, &args),
+        CliCommand::Connect(args) => setup::connect::run(&common, &args),
+        CliCommand::Disconnect(args) => setup::connect::disconnect(&common, &args),
         CliCommand::Import(args) => setup::import::run(&common, &args),
         CliCommand::Demo { name } => demo(&name),
         CliCommand::Completions { shell } => {

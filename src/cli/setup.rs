@@ -1,7 +1,9 @@
 //! Commands about the configuration, and what they read and write it with.
 
 pub(super) mod check;
+pub(super) mod connect;
 pub(super) mod doctor;
+mod hosts;
 pub(crate) mod import;
 pub(super) mod init;
 pub(super) mod switch;

@@ -11,25 +11,25 @@ thread_local! {
 
 /// An environment, and what was printed in it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Surroundings {
-    pub(super) variables: HashMap<String, String>,
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Vec<u8>,
+pub(crate) struct Surroundings {
+    pub(crate) variables: HashMap<String, String>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
 }
 
 impl Surroundings {
-    pub(super) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub(crate) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { variables: variables.into_iter().collect(), ..Self::default() }
     }
 
     /// Puts this thread into them.
-    pub(super) fn enter(self) {
+    pub(crate) fn enter(self) {
         config::machine::played::set_test_environment(Some(self.variables.clone()));
         PLAYED.set(Some(self));
     }
 
     /// Takes this thread out of its surroundings.
-    pub(super) fn leave() -> Self {
+    pub(crate) fn leave() -> Self {
         config::machine::played::set_test_environment(None);
         PLAYED.take().unwrap_or_default()
     }

@@ -2,6 +2,7 @@
 
 pub(super) mod backup;
 pub(super) mod commands;
+pub(super) mod connect;
 pub(super) mod demo;
 pub(super) mod doctor;
 pub(super) mod foreign;

@@ -5,10 +5,49 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid, test_kill_process};
+
 use crate::config::source::guard;
 
 /// Mode of a new file: a configuration may hold secrets.
 const MODE: u32 = 0o600;
+
+/// A file as a command has read it: its text, and what tells it from another file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::cli) struct FileVersion {
+    /// `None` if there is no file.
+    pub(in crate::cli) text: Option<String>,
+    /// Device, inode, size, and the time of the last change in seconds and nanoseconds.
+    identity: Option<(u64, u64, u64, i64, i64)>,
+}
+
+impl FileVersion {
+    /// Reads a file of our own user or of root with at most `most` bytes. Symbolic links are not
+    /// followed.
+    pub(in crate::cli) fn read(path: &Path, most: u64) -> io::Result<Self> {
+        let file = match guard::open(path, OFlags::RDONLY, 0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            file => file?,
+        };
+        let data = file.metadata()?;
+        let text = String::from_utf8(guard::read_bounded(&file, most)?);
+        let text = text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"))?;
+        let identity = (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec());
+        Ok(Self { text: Some(text), identity: Some(identity) })
+    }
+
+    /// Replaces the file by `after`, or removes it without one, if it is still this version. Owner,
+    /// group and mode stay.
+    ///
+    /// # Errors
+    /// The reason why the file is unchanged.
+    pub(in crate::cli) fn replace(&self, path: &Path, after: Option<&str>, most: u64) -> io::Result<()> {
+        let is_same = || Ok(Self::read(path, most)? == *self);
+        replace(path, self.text.is_some(), after, &is_same)
+    }
+}
 
 /// Replaces the text `before` of a file by `after`; without `before` the file must not exist.
 /// Symbolic links, owner, group and mode stay.
@@ -17,36 +56,89 @@ const MODE: u32 = 0o600;
 /// The reason why the file is unchanged, also when its text is not `before`.
 pub(in crate::cli) fn exchange(path: &Path, before: Option<&str>, after: &str) -> io::Result<()> {
     let path = if before.is_some() { path.canonicalize()? } else { std::path::absolute(path)? };
+    let is_same = || match guard::read_regular(&path, guard::MAX_CONFIG) {
+        Ok(text) => Ok(Some(&*text) == before),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(before.is_none()),
+        Err(error) => Err(error),
+    };
+    replace(&path, before.is_some(), Some(after), &is_same)
+}
+
+/// Writes the new text beside the file and renames it, or removes the file, if it `is_same`.
+fn replace(path: &Path, is_there: bool, after: Option<&str>, is_same: &dyn Fn() -> io::Result<bool>) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
+    remove_remains(folder);
     // The name begins with a dot, so that `conf.d` skips the file.
-    let fresh = folder.join(format!(".headend-edit.{}", std::process::id()));
-    let written = replace(&path, folder, &fresh, before, after);
+    let fresh = folder.join(format!("{FRESH}{}", std::process::id()));
+    step();
+    let written = after.map_or(Ok(()), |after| write(path, &fresh, is_there, after)).and_then(|()| {
+        if !is_same()? {
+            return Err(io::Error::other("the file changed in the meantime; run the command again"));
+        }
+        step();
+        if after.is_some() { fs::rename(&fresh, path) } else { fs::remove_file(path) }
+    });
     if written.is_err() {
         // The first error is returned; a failed clean-up changes nothing about it.
         drop(fs::remove_file(&fresh));
     }
-    written
+    written?;
+    step();
+    File::open(folder)?.sync_all()
 }
 
-/// Writes the new text to `fresh`, and renames that if the file still has the old text.
-fn replace(path: &Path, folder: &Path, fresh: &Path, before: Option<&str>, after: &str) -> io::Result<()> {
+/// Beginning of the names of new files, before the number of the process.
+const FRESH: &str = ".headend-edit.";
+
+/// Removes new files of processes that were killed before they renamed them.
+fn remove_remains(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(FRESH)?.parse().ok()).and_then(Pid::from_raw);
+        let is_over = |process| process == getpid() || test_kill_process(process) == Err(Errno::SRCH);
+        if process.is_some_and(is_over) {
+            drop(fs::remove_file(entry.path()));
+        }
+    }
+}
+
+/// Writes and syncs the new file, with owner, group and mode of the old one.
+fn write(path: &Path, fresh: &Path, is_there: bool, after: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(fresh)?;
+    step();
     file.write_all(after.as_bytes())?;
-    match before {
-        Some(_) => keep(path, &file)?,
-        None => file.set_permissions(Permissions::from_mode(MODE))?,
+    if is_there {
+        keep(path, &file)?
+    } else {
+        file.set_permissions(Permissions::from_mode(MODE))?
     }
-    file.sync_all()?;
-    let now = match guard::read_regular(path, guard::MAX_CONFIG) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    if now.as_deref() != before {
-        return Err(io::Error::other("the file changed in the meantime; run the command again"));
+    file.sync_all()
+}
+
+/// A step of a write, at which tests end the command as a kill would.
+pub(in crate::cli) fn step() {
+    #[cfg(test)]
+    fault::step();
+}
+
+/// Ends a command in the middle, for tests.
+#[cfg(test)]
+pub(in crate::cli) mod fault {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Number of steps that are still made.
+        static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
     }
-    fs::rename(fresh, path)?;
-    File::open(folder)?.sync_all()
+
+    /// Lets the commands of this thread make that number of steps.
+    pub(in crate::cli) fn after(steps: usize) {
+        LEFT.set(steps);
+    }
+
+    pub(super) fn step() {
+        LEFT.set(LEFT.get().checked_sub(1).unwrap_or_else(|| std::panic::resume_unwind(Box::new("killed"))));
+    }
 }
 
 /// Gives the new file the owner, group and mode of the old one. A daemon of another user may read

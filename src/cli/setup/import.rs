@@ -11,6 +11,7 @@ use clap::Args;
 
 use crate::cli::exit::{CONFIG, NO, TEMPFAIL, USAGE};
 use crate::cli::reach::source;
+use crate::cli::setup::hosts::{HostFolders, of_project};
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, print};
 use crate::cli::words::screen::Screen;
@@ -25,6 +26,7 @@ mod find;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod host;
+mod moved;
 mod names;
 mod parts;
 mod policy;
@@ -37,17 +39,19 @@ mod write;
 
 use self::entry::{BlockSource, UpstreamBlock, names_of};
 use self::host::{HostFile, McpHost};
+pub(super) use self::moved::{HostServers, MovableServers};
 use self::names::ImportNames;
 use self::parts::{GivenValue, LaunchParts};
 use self::policy::{ExistingPolicy, SilentDefault};
 use self::secrets::KnownSecrets;
 pub(in crate::cli) use self::started::{HostServerEntry, in_one_form, started};
 use self::stated::{HostServerSettings, HostSettings};
-use self::value::{FileValue, ImportError};
-use self::write::ImportTarget;
+use self::value::ImportError;
+pub(super) use self::value::{FileValue, read as read_value};
+pub(super) use self::write::ImportTarget;
 
 /// Size limit of a host's file, in bytes; some hosts keep their history beside the servers.
-const MAX_FILE: u64 = 64 << 20;
+pub(super) const MAX_FILE: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct ImportArgs {
@@ -71,6 +75,7 @@ struct HostText {
 }
 
 /// A server of a host that is not in the configuration yet.
+#[derive(Debug)]
 struct ServerDraft {
     name: String,
     /// Comments that say which file and list it comes from.
@@ -107,7 +112,7 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: &ImportArgs) -> Result<u
     let imported = imported(&files, home.as_deref(), &target).map_err(|error| CommandFailure::new(CONFIG, error))?;
     let silent = silent(args, &imported, &target.present)?;
     let (text, told) = composed(&imported, silent, &target.present, &heading(args, &files, &target));
-    let done = if args.write { added(common, &imported, &target, &text) } else { print(&text) };
+    let done = if args.write { added(&imported, &target, &text) } else { print(&text) };
     done.inspect(|_| {
         told.iter().for_each(|text| complain(text));
         provide(&imported);
@@ -128,12 +133,7 @@ fn heading(args: &ImportArgs, files: &[HostText], target: &ImportTarget) -> Stri
 
 /// Adds the text to the configuration file, which it makes if missing, and prints what was added
 /// and what to do next. Writes no file if there is no server to add.
-fn added(
-    common: &CommonOptions,
-    imported: &ImportedServers,
-    target: &ImportTarget,
-    text: &str,
-) -> Result<u8, CommandFailure> {
+fn added(imported: &ImportedServers, target: &ImportTarget, text: &str) -> Result<u8, CommandFailure> {
     let path = target.path.display();
     if imported.blocks.is_empty() {
         return print(&format!("Nothing to add: {path} has every server of these files.\n"));
@@ -154,10 +154,8 @@ fn added(
         }
     }
     out.push_str(&screen.paragraph("Next: `headend check`, then start `headend`, or `headend reload` if it runs."));
-    let admin = source::load_quietly(common).map(|config| config.admin).unwrap_or_default();
-    let command = source::host_command(common, &admin, Some(&target.path)).line();
-    let hosts = format!("Then give each host this one server, and remove the others from it: `{command}`");
-    out.push_str(&screen.paragraph(&hosts));
+    let hosts = "Then `headend connect HOST --move` gives each host this one server in the place of its own.";
+    out.push_str(&screen.paragraph(hosts));
     print(&out)
 }
 
@@ -220,9 +218,8 @@ fn silent(
 /// read, and which files of the working directory's project are left out.
 fn found(home: Option<&str>) -> Result<Vec<HostText>, CommandFailure> {
     let home = home.map(Path::new).ok_or_else(|| CommandFailure::new(USAGE, "$HOME is not set; name the files"))?;
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let mut files = Vec::new();
-    for path in find::of_user(home, config.as_deref()) {
+    for path in HostFolders::from_environment().map(|folders| folders.present()).unwrap_or_default() {
         match HostText::read(&path, Some(home)) {
             Ok(file) => match host::read(&file.path, &file.text) {
                 Ok(read) if read.servers.is_empty() => {}
@@ -237,7 +234,7 @@ fn found(home: Option<&str>) -> Result<Vec<HostText>, CommandFailure> {
         }
     }
     let here = std::env::current_dir().ok().filter(|here| here != home);
-    for path in here.map(|here| find::of_project(&here)).unwrap_or_default() {
+    for path in here.map(|here| of_project(&here)).unwrap_or_default() {
         complain(&format!(
             "not read, since a project's file may come from others; name it to import it: {}",
             path.display()
@@ -292,8 +289,14 @@ fn imported(files: &[HostText], home: Option<&str>, target: &ImportTarget) -> Re
     for draft in fresh(all, target, &mut out) {
         let Some(file) = read.get(draft.file) else { continue };
         let place = template::TemplateContext { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
-        let from =
-            BlockSource { parts: &draft.parts, stated: &draft.stated, place, inputs: &file.inputs, known: &out.known };
+        let from = BlockSource {
+            parts: &draft.parts,
+            stated: &draft.stated,
+            place,
+            inputs: &file.inputs,
+            known: &out.known,
+            secrets: None,
+        };
         out.blocks.push(checked(UpstreamBlock::new(&draft.name, from, &mut names), &out.known));
         out.sources.push(draft.sources);
     }
@@ -366,7 +369,9 @@ fn is_headend(parts: &LaunchParts) -> bool {
     let program = parts.words.first().and_then(|word| word.rsplit('/').next());
     let address = parts.url.as_deref().and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
     let own = ["127.0.0.1:8627", "localhost:8627", "[::1]:8627"];
-    program == Some("headend") || address.is_some_and(|address| own.iter().any(|own| address.starts_with(own)))
+    let is_renamed = program.is_some_and(|program| program.starts_with("headend-"));
+    let is_program = program == Some("headend") || is_renamed && parts.words.get(1).is_some_and(|word| word == "stdio");
+    is_program || address.is_some_and(|address| own.iter().any(|own| address.starts_with(own)))
 }
 
 /// Adds the secrets in a server's texts to `known`, and the variables that they name to `names`, so

@@ -116,7 +116,7 @@ fn set_enabled(table: &mut dyn TableLike, on: bool) {
 }
 
 /// Converts the line ends of the edited text to those of the file.
-fn lines_as_in(before: &str, after: String) -> String {
+pub(super) fn lines_as_in(before: &str, after: String) -> String {
     if before.contains("\r\n") { after.replace("\r\n", "\n").replace('\n', "\r\n") } else { after }
 }
 

@@ -56,6 +56,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("audit", "headend audit verify\nheadend audit tail --follow"),
     ("backup", "headend backup /srv/backup/headend\nheadend backup --with-key /media/vault/headend"),
     ("import", "headend import ~/.claude.json > headend.toml"),
+    (
+        "connect",
+        "headend connect\nheadend connect claude-code --move\nheadend connect codex --dry-run\nheadend connect windsurf --print",
+    ),
+    ("disconnect", "headend disconnect claude-code"),
     ("demo", "headend demo time"),
     ("completions", "headend completions bash > ~/.local/share/bash-completion/completions/headend"),
 ];

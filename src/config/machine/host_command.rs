@@ -37,14 +37,20 @@ impl HostCommand {
 
     /// Returns the command as a line for a shell.
     pub fn line(&self) -> String {
-        let mut line = "headend stdio".to_owned();
+        let quoted = |word: String| if word.starts_with("--") { word } else { foreign::word(&word).into_owned() };
+        let words = self.arguments().into_iter().map(quoted);
+        std::iter::once("headend".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns the arguments of the command.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut words = vec!["stdio".to_owned()];
         if let Some((config, socket)) = &self.named {
-            let paths = config.iter().map(|config| ("--config", config)).chain([("--socket", socket)]);
-            for (option, path) in paths {
-                line.push_str(&format!(" {option} {}", foreign::word(&path.to_string_lossy())));
+            for (option, path) in config.iter().map(|config| ("--config", config)).chain([("--socket", socket)]) {
+                words.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
             }
         }
-        line
+        words
     }
 }
 

@@ -317,10 +317,16 @@ fn started(host: &str, line: &str) -> Vec<String> {
     }
 }
 
+/// Returns the section of the reference with the entries of hosts.
+fn entries() -> String {
+    let page = fs::read_to_string(root().join("config/README.md")).unwrap();
+    page.split("\n## ").find(|section| section.starts_with("Entries by hand")).unwrap().to_owned()
+}
+
 #[test]
 fn each_hosts_line_starts_headend_as_its_server() {
-    let text = read_me();
-    let section = text.split("\n## ").find(|section| section.starts_with("Your hosts")).unwrap();
+    let text = entries();
+    let section = text.as_str();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | `"));
     let mut hosts: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut files = Vec::new();
@@ -329,8 +335,7 @@ fn each_hosts_line_starts_headend_as_its_server() {
         if line.contains("headend") { drop(hosts.insert(host, started(host, line))) } else { files.push(host) }
     }
     assert_eq!(files, ["Claude Desktop", "Cursor", "Windsurf", "Zed"]);
-    let blocks = blocks("Your hosts");
-    for (_, text) in blocks.iter().filter(|(lang, _)| lang == "json") {
+    for text in section.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()) {
         let key = if text.contains("context_servers") { "context_servers" } else { "mcpServers" };
         hosts.insert(key, started(key, text));
     }
@@ -364,7 +369,7 @@ fn hosts_that_are_installed_take_their_line() {
             continue;
         }
         let checkout = Checkout::new();
-        let text = read_me();
+        let text = entries();
         let row = text.lines().find_map(|line| line.strip_prefix(&format!("| {host} | `"))).unwrap();
         let output = checkout.run(row.strip_suffix("` |").unwrap());
         assert!(output.status.success(), "{host}: {}", said(&output));

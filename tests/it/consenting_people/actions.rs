@@ -39,9 +39,9 @@ const ACTIONS: [(&str, &str, &str); 19] = [
 ];
 
 /// Commands that change nothing in a gateway or its store, or that leave other records: `call`
-/// leaves a decision, `serve` and `stdio` the start. `import` and `init` write a file that the
-/// gateway reads later.
-const OTHERS: [&str; 25] = [
+/// leaves a decision, `serve` and `stdio` the start. `import`, `init`, `connect` and `disconnect`
+/// write a file that the gateway reads later; a reload after it leaves a record of its own.
+const OTHERS: [&str; 27] = [
     "approvals list",
     "approvals show",
     "audit tail",
@@ -50,7 +50,9 @@ const OTHERS: [&str; 25] = [
     "call",
     "check",
     "completions",
+    "connect",
     "demo",
+    "disconnect",
     "doctor",
     "grants list",
     "help",

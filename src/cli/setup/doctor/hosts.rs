@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::finding::DoctorFindings;
+use crate::cli::setup::hosts::{HOSTS, HostFolders, KnownHost};
 use crate::cli::setup::import::{HostServerEntry, in_one_form, started};
 use crate::config::source::guard;
 use crate::config::{ClientAuth, Config, UpstreamTarget, VariableText};
@@ -34,7 +35,7 @@ pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut DoctorFind
 /// Adds one finding about the servers that a file's host starts itself although they are upstreams
 /// here.
 fn started_twice(file: &Path, twice: &[(&str, String)], found: &mut DoctorFindings) {
-    let (file, quoted) = (file.display(), |name: &str| format!("{name:?}"));
+    let (path, file, quoted) = (file, file.display(), |name: &str| format!("{name:?}"));
     let (what, entries) = match twice {
         [] => return,
         [(name, own)] => (format!("{} itself, which is `{own}` here", quoted(name)), format!("entry {}", quoted(name))),
@@ -47,8 +48,15 @@ fn started_twice(file: &Path, twice: &[(&str, String)], found: &mut DoctorFindin
             )
         }
     };
-    let next =
-        format!("take the {entries} out of {file} and restart that host; it reaches them by its entry for headend");
+    let folders = HostFolders::from_environment();
+    let is_host = |host: &&KnownHost| {
+        host.is_edited && folders.as_ref().and_then(|folders| host.user_file(folders)).is_some_and(|own| own == path)
+    };
+    let connect = HOSTS.iter().find(is_host).map(|host| format!("run `headend connect {} --move`, or ", host.id));
+    let next = format!(
+        "{}take the {entries} out of {file} and restart that host; it reaches them by its entry for headend",
+        connect.unwrap_or_default()
+    );
     found.problem("host", format!("{file} still starts {what}: those calls pass no policy and no log"), next);
 }
 

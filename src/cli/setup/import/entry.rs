@@ -1,17 +1,18 @@
 //! Converts one server of a host to a table of the configuration.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::show::{array, inline, key, quoted};
 
-use super::names::ImportNames;
+use super::names::{ImportNames, variable_name};
 use super::parts::{GivenValue, LaunchParts};
 use super::secrets::{self, KnownSecrets, SecretSpan};
 use super::stated::HostServerSettings;
 use super::template::{TemplateContext, TemplatePiece, pieces, variables};
 
 /// A table of the configuration, with remarks and the reasons why headend would refuse it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct UpstreamBlock {
     /// Name of the upstream.
     pub(super) name: String,
@@ -25,6 +26,8 @@ pub(super) struct UpstreamBlock {
     pub(super) reasons: Vec<String>,
     /// Variables that the user has to set, with their descriptions.
     pub(super) exports: Vec<(String, String)>,
+    /// Files to write, each with the secret that the table reads from it.
+    pub(super) taken: Vec<(PathBuf, String)>,
     /// Whether the host has any rule about which calls need approval.
     pub(super) says: bool,
     /// Whether the host lets every call run without approval.
@@ -46,6 +49,8 @@ pub(super) struct BlockSource<'a> {
     pub(super) place: TemplateContext<'a>,
     pub(super) inputs: &'a [(String, String)],
     pub(super) known: &'a KnownSecrets,
+    /// Directory for the secrets of variables and headers; without one they become variables.
+    pub(super) secrets: Option<&'a Path>,
 }
 
 /// Builds the block of one server.
@@ -331,7 +336,7 @@ impl BlockWriter<'_> {
         let (prefix, last) = match cut.as_slice() {
             [] => return quoted(""),
             [TemplatePiece::Text(text)] if !secret => return quoted(&literal(text)),
-            [TemplatePiece::Text(text)] => return self.whole(value, text),
+            [TemplatePiece::Text(text)] => return self.take(value, text).unwrap_or_else(|| self.whole(value, text)),
             [one] => ("", one),
             [TemplatePiece::Text(prefix), last] if !self.hides(prefix) => (prefix.as_str(), last),
             _ => return self.whole(value, value.text),
@@ -374,13 +379,25 @@ impl BlockWriter<'_> {
         absolute.is_absolute().then(|| absolute.display().to_string())
     }
 
+    /// Returns the TOML of a reference to a file for the whole secret, and lists the file among
+    /// those to write; `None` if no directory for secrets is given.
+    fn take(&mut self, value: &SecretCandidate<'_>, secret: &str) -> Option<String> {
+        let folder = self.from.secrets?;
+        let (prefix, secret) = split_scheme(secret);
+        let name = format!("{}.{}", self.block.name, variable_name(&value.variable));
+        let numbered = (2..).map(|number| folder.join(format!("{name}.{number}")));
+        let is_free = |path: &PathBuf| self.block.taken.iter().all(|(other, _)| other != path);
+        let path = std::iter::once(folder.join(&name)).chain(numbered).find(is_free)?;
+        let reference = reference("file", &path.display().to_string(), prefix);
+        self.block.taken.push((path, secret.to_owned()));
+        Some(reference)
+    }
+
     /// Returns the TOML of a reference to an environment variable that stands for the whole secret,
     /// and lists the variable among those that the user has to set. A scheme such as `Bearer` stays
     /// in the reference as a prefix.
     fn whole(&mut self, value: &SecretCandidate<'_>, secret: &str) -> String {
-        let schemes = ["Bearer ", "Basic ", "Token ", "token "];
-        let prefix = schemes.into_iter().find(|scheme| secret.starts_with(scheme)).unwrap_or_default();
-        let secret = secret.strip_prefix(prefix).unwrap_or(secret);
+        let (prefix, secret) = split_scheme(secret);
         let variable = self.variable(&value.variable, secret, &value.about);
         reference("env", &variable, prefix)
     }
@@ -425,6 +442,13 @@ struct SecretCandidate<'a> {
     variable: String,
     /// Description for the user.
     about: String,
+}
+
+/// Splits the scheme of a credential, such as `Bearer`, from the secret behind it.
+fn split_scheme(secret: &str) -> (&'static str, &str) {
+    let schemes = ["Bearer ", "Basic ", "Token ", "token "];
+    let prefix = schemes.into_iter().find(|scheme| secret.starts_with(scheme)).unwrap_or_default();
+    (prefix, secret.strip_prefix(prefix).unwrap_or(secret))
 }
 
 /// Escapes a text so that headend replaces nothing in it.

@@ -49,6 +49,11 @@ impl ImportNames {
         name
     }
 
+    /// Returns the secret that a variable was chosen for; `None` for a variable of the host.
+    pub(super) fn secret_of(&self, variable: &str) -> Option<&str> {
+        self.secrets.get(variable).map(String::as_str)
+    }
+
     /// Chooses a variable for a secret of an upstream. Different secrets never share one.
     pub(super) fn variable(&mut self, upstream: &str, wanted: &str, secret: &str) -> String {
         let short = variable_name(wanted);
@@ -68,7 +73,7 @@ impl ImportNames {
 const MAX_NAME: usize = 27;
 
 /// Converts a text to a name that shells can export.
-fn variable_name(text: &str) -> String {
+pub(super) fn variable_name(text: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     let name: String = text.chars().map(fit).collect();
     if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }

@@ -433,7 +433,7 @@ fn merged(mut spans: Vec<SecretSpan>) -> Vec<SecretSpan> {
 }
 
 /// The secrets of all files. Each of them is a secret everywhere.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct KnownSecrets(Vec<String>);
 
 impl KnownSecrets {

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::parts::{GivenValue, LaunchParts};
-use super::{HostText, ServerDraft, drafts, find, host, template};
+use super::{HostText, ServerDraft, drafts, host, template};
+use crate::cli::setup::hosts::{HostFolders, of_project};
 
 /// A server that is on in a host.
 #[derive(Clone, Debug)]
@@ -24,9 +25,8 @@ pub(in crate::cli) struct HostServerEntry {
 /// cannot be read are skipped.
 pub(in crate::cli) fn started() -> Vec<HostServerEntry> {
     let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
-    let of_user = home.as_deref().map(|home| find::of_user(Path::new(home), config.as_deref())).unwrap_or_default();
-    let of_project = std::env::current_dir().map(|here| find::of_project(&here)).unwrap_or_default();
+    let of_user = HostFolders::from_environment().map(|folders| folders.present()).unwrap_or_default();
+    let of_project = std::env::current_dir().map(|here| of_project(&here)).unwrap_or_default();
     let others: Vec<PathBuf> = of_project.into_iter().filter(|path| !of_user.contains(path)).collect();
     of_user.iter().chain(&others).filter_map(|path| of_file(path, home.as_deref())).flatten().collect()
 }

@@ -24,7 +24,7 @@ pub(crate) enum ImportError {
 
 /// A value that keeps the order of its members.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum FileValue {
+pub(in crate::cli::setup) enum FileValue {
     Null,
     Bool(bool),
     Number(String),
@@ -35,24 +35,24 @@ pub(super) enum FileValue {
 
 impl FileValue {
     /// Returns a member of an object; of equal names, the last one, as in hosts.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+    pub(in crate::cli::setup) fn get(&self, key: &str) -> Option<&Self> {
         self.members().iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
     /// Returns the member at the end of a path of keys.
-    pub(super) fn at(&self, keys: &[&str]) -> Option<&Self> {
+    pub(in crate::cli::setup) fn at(&self, keys: &[&str]) -> Option<&Self> {
         keys.iter().try_fold(self, |value, key| value.get(key))
     }
 
-    pub(super) fn members(&self) -> &[(String, Self)] {
+    pub(in crate::cli::setup) fn members(&self) -> &[(String, Self)] {
         if let Self::Object(members) = self { members } else { &[] }
     }
 
-    pub(super) fn items(&self) -> &[Self] {
+    pub(in crate::cli::setup) fn items(&self) -> &[Self] {
         if let Self::Array(items) = self { items } else { &[] }
     }
 
-    pub(super) fn as_str(&self) -> Option<&str> {
+    pub(in crate::cli::setup) fn as_str(&self) -> Option<&str> {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
@@ -99,7 +99,7 @@ const MAX_VALUES: usize = 1_000_000;
 ///
 /// # Errors
 /// [`ImportError::Syntax`], with the line of the mistake.
-pub(super) fn read(path: &Path, text: &str) -> Result<FileValue, ImportError> {
+pub(in crate::cli::setup) fn read(path: &Path, text: &str) -> Result<FileValue, ImportError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
     let (format, read) = match ending.as_str() {

@@ -1,11 +1,12 @@
 //! The configuration that an import adds to: what it has already, and the replacement of its file
 //! by a longer one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use super::entry::UpstreamBlock;
 use super::names::ImportNames;
 use super::policy::ExistingPolicy;
 use crate::cli::reach::exchange::exchange;
@@ -14,8 +15,8 @@ use crate::config::source::guard;
 
 /// A configuration file and the files of `conf.d` beside it, as they are now.
 #[derive(Debug, Default)]
-pub(super) struct ImportTarget {
-    pub(super) path: PathBuf,
+pub(in crate::cli::setup) struct ImportTarget {
+    pub(in crate::cli::setup) path: PathBuf,
     /// Text of the file itself; `None` if there is no file.
     text: Option<String>,
     /// Lines of all files, among them the comments that say where a table came from.
@@ -23,6 +24,8 @@ pub(super) struct ImportTarget {
     pub(super) present: ExistingPolicy,
     /// Names of all upstreams.
     upstreams: Vec<String>,
+    /// Tables of the upstreams, by name.
+    tables: BTreeMap<String, toml::Table>,
     /// Environment variables that the files read.
     variables: HashSet<String>,
 }
@@ -32,7 +35,7 @@ impl ImportTarget {
     ///
     /// # Errors
     /// The reason why nothing can be added to the file. It must be one that headend would load.
-    pub(super) fn read(path: PathBuf) -> Result<Self, String> {
+    pub(in crate::cli::setup) fn read(path: PathBuf) -> Result<Self, String> {
         if !path.try_exists().unwrap_or(true) {
             return Ok(Self { path, ..Self::default() });
         }
@@ -45,6 +48,9 @@ impl ImportTarget {
         for text in std::iter::once(&text).chain(&also) {
             target.lines.extend(text.lines().map(|line| line.trim_end().to_owned()));
             if let Ok(table) = text.parse::<toml::Table>() {
+                let upstreams = table.get("upstreams").and_then(toml::Value::as_table).into_iter().flatten();
+                let tables = upstreams.filter_map(|(name, table)| Some((name.clone(), table.as_table()?.clone())));
+                target.tables.extend(tables);
                 variables(&toml::Value::Table(table), &mut target.variables);
             }
         }
@@ -59,8 +65,18 @@ impl ImportTarget {
     }
 
     /// Returns true if the file exists.
-    pub(super) const fn is_there(&self) -> bool {
+    pub(in crate::cli::setup) const fn is_there(&self) -> bool {
         self.text.is_some()
+    }
+
+    /// Returns the text of the file itself; `None` if there is no file.
+    pub(in crate::cli::setup) fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
+    /// Returns true if the configuration has an upstream of that name.
+    pub(in crate::cli::setup) fn has(&self, upstream: &str) -> bool {
+        self.tables.contains_key(upstream)
     }
 
     /// Returns the names that are taken in the configuration.
@@ -68,25 +84,26 @@ impl ImportTarget {
         ImportNames::beside(self.upstreams.clone(), self.variables.clone())
     }
 
+    /// Finds an upstream that starts or reaches the same server as a block; returns its name and
+    /// whether it is enabled.
+    pub(super) fn same(&self, block: &UpstreamBlock) -> Option<(String, bool)> {
+        const LAUNCH: [&str; 7] = ["command", "env", "cwd", "url", "headers", "transport", "expand"];
+        let text: toml::Table = block.text.parse().ok()?;
+        let own = text.get("upstreams")?.get(&block.name)?;
+        let is_kept = |(path, secret): &(PathBuf, String)| {
+            guard::read(path).is_ok_and(|kept| kept.strip_suffix('\n') == Some(secret))
+        };
+        let is_same = |table: &toml::Table| LAUNCH.iter().all(|key| own.get(key) == table.get(*key));
+        let (name, table) = self.tables.iter().find(|(_, table)| is_same(table) && block.taken.iter().all(is_kept))?;
+        Some((name.clone(), table.get("enabled").and_then(toml::Value::as_bool).unwrap_or(true)))
+    }
+
     /// Adds a text at the end of the file, which is replaced as a whole or not at all.
     ///
     /// # Errors
     /// The reason why nothing was written.
-    pub(super) fn add(&self, addition: &str) -> Result<(), String> {
-        let mut text = self.text.clone().unwrap_or_default();
-        let addition = if text.contains("\r\n") { addition.replace('\n', "\r\n") } else { addition.to_owned() };
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&addition);
-        // A table in one line, such as `upstreams = { .. }`, cannot be extended.
-        text.parse::<toml::Table>().map_err(|error| {
-            format!(
-                "{}: tables cannot be added at its end ({}); nothing was written",
-                self.path.display(),
-                error.message()
-            )
-        })?;
+    pub(in crate::cli::setup) fn add(&self, addition: &str) -> Result<(), String> {
+        let text = self.extended(addition)?;
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         DirBuilder::new()
@@ -96,6 +113,26 @@ impl ImportTarget {
             .map_err(|error| format!("make the directory {}: {error}; nothing was written", folder.display()))?;
         exchange(&path, self.text.as_deref(), &text)
             .map_err(|error| format!("{}: {error}; nothing was written", self.path.display()))
+    }
+
+    /// Returns the text of the file with an addition at its end.
+    ///
+    /// # Errors
+    /// The file cannot be extended.
+    pub(in crate::cli::setup) fn extended(&self, addition: &str) -> Result<String, String> {
+        let mut text = self.text.clone().unwrap_or_default();
+        let addition = if text.contains("\r\n") { addition.replace('\n', "\r\n") } else { addition.to_owned() };
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&addition);
+        // A table in one line, such as `upstreams = { .. }`, cannot be extended.
+        let parsed = text.parse::<toml::Table>();
+        parsed.map_err(|error| {
+            let why = error.message();
+            format!("{}: tables cannot be added at its end ({why}); nothing was written", self.path.display())
+        })?;
+        Ok(text)
     }
 }
 

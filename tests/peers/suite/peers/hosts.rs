@@ -1,13 +1,18 @@
 //! Real hosts with a scripted model before a running daemon. Each host starts `headend stdio`
 //! itself, with only those variables that this host always passes on.
 
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use self::desk::DesktopSession;
 use self::host::{HostRun, NpmHost};
 use super::PeerFolders;
 use crate::browser::Browser;
-use crate::process::{eventually, said};
+use crate::harness::headend;
+use crate::process::{eventually, output_within, said};
 
 mod desk;
 mod host;
@@ -54,6 +59,69 @@ fn gemini_cli_uses_the_servers_of_the_daemon() {
 #[test]
 fn opencode_uses_the_servers_of_the_daemon() {
     lists_and_reads(NpmHost::OpenCode, false);
+}
+
+/// Connects the host by `headend connect --move`, has its own command list headend and its model
+/// call a tool through it, and disconnects it.
+fn is_connected_and_disconnected(host: NpmHost) {
+    let Some(peers) = PeerFolders::find() else { return };
+    let Some(program) = host.find(&peers) else { return };
+    let desk = DesktopSession::new(false);
+    let (name, file) = host.own_file();
+    let file = desk.gateway.world.path(file);
+    let run = |words: &[&str]| {
+        let mut command = desk.gateway.world.command(headend());
+        command.env_clear().envs(desk.session().iter().cloned()).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = output_within(command.spawn().unwrap(), Duration::from_secs(60), "headend");
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        said(&output)
+    };
+    let (mut before, mut connected) = (String::new(), String::new());
+    let calls = [("fx__env", json!({})), ("nx__echo", json!({"text": "from the other server"}))];
+    let mut session = HostRun::start_connected(&peers, &desk, host, &program, &calls, |own| {
+        before = fs::read_to_string(&file).unwrap();
+        run(&["connect", name, "--move", "--yes"]);
+        connected = fs::read_to_string(&file).unwrap();
+        let list = own(&["mcp", "list"]);
+        assert!(list.contains("headend") && !list.contains("clock-server"), "{host:?}: {list}");
+        desk.gateway.wait_for_tools(&["clock__now"]);
+    });
+    session.wait_for_end();
+    session.offers(&["fx__env", "nx__echo", "clock__now"]);
+    assert!(session.results()[1].contains("from the other server"), "{:?}", session.results());
+    let between = fs::read_to_string(&file).unwrap();
+    run(&["disconnect", name, "--yes"]);
+    let after = fs::read_to_string(&file).unwrap();
+    if between == connected {
+        assert_eq!(after, before, "{host:?}");
+    } else {
+        eprintln!("{host:?} wrote its file itself, and kept what it wrote");
+        assert!(after.contains("clock-server") && !after.contains("\"headend\""), "{host:?}: {after}");
+        let own = |text: &str| serde_json::from_str::<Value>(text).map(|value| value["mcpServers"].clone()).unwrap();
+        assert_eq!(own(&after), own(&before), "{host:?}");
+        fs::write(&file, &connected).unwrap();
+    }
+}
+
+#[test]
+fn claude_code_is_connected_and_disconnected() {
+    is_connected_and_disconnected(NpmHost::ClaudeCode);
+}
+
+#[test]
+fn codex_is_connected_and_disconnected() {
+    is_connected_and_disconnected(NpmHost::Codex);
+}
+
+#[test]
+fn gemini_cli_is_connected_and_disconnected() {
+    is_connected_and_disconnected(NpmHost::Gemini);
+}
+
+#[test]
+fn opencode_is_connected_and_disconnected() {
+    is_connected_and_disconnected(NpmHost::OpenCode);
 }
 
 /// Returns the id of the open approval of a call of that tool.

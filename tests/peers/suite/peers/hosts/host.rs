@@ -12,7 +12,7 @@ use super::desk::DesktopSession;
 use crate::harness::{TestHome, headend, left_out};
 use crate::peers::PeerFolders;
 use crate::peers::logins::parts::EventPeer;
-use crate::process::{Lines, end, wait};
+use crate::process::{Lines, end, output_within, said, wait};
 use crate::upstream::toml_array;
 
 /// Time for one run of a host; a loaded machine starts Node in seconds.
@@ -61,6 +61,57 @@ impl NpmHost {
             return None;
         }
         Some(program)
+    }
+
+    /// Returns the host's name for `headend connect`, and its file in the world.
+    pub(super) const fn own_file(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ClaudeCode => ("claude-code", "home/.claude.json"),
+            Self::Codex => ("codex", "home/.codex/config.toml"),
+            Self::Gemini => ("gemini", "home/.gemini/settings.json"),
+            Self::OpenCode => ("opencode", "config/opencode/opencode.json"),
+        }
+    }
+
+    /// Replaces headend in the configuration by a server of the host's own, which starts `program`.
+    /// Returns the arguments that the host needs to have headend's tools allowed.
+    fn configure_own(self, world: &TestHome, program: &str) -> Vec<&'static str> {
+        let file = world.path(self.own_file().1);
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let args = ["demo", "time"];
+        let entry = json!({"command": program, "args": args});
+        let text = match self {
+            Self::Codex => {
+                let (head, _) = text.split_once("[mcp_servers.headend]").unwrap();
+                format!("{head}[mcp_servers.clock] # mine\ncommand = {program:?}\nargs = [\"demo\", \"time\"]\n")
+            }
+            Self::ClaudeCode => {
+                format!(
+                    "{:#}\n",
+                    json!({"hasCompletedOnboarding": true, "numStartups": 3, "mcpServers": {"clock": entry}})
+                )
+            }
+            Self::Gemini | Self::OpenCode => {
+                let mut config: Value = serde_json::from_str(&text).unwrap();
+                if self == Self::Gemini {
+                    config["mcpServers"] = json!({"clock": entry});
+                } else {
+                    let words = [&[program][..], &args].concat();
+                    config["mcp"] = json!({"clock": {"type": "local", "command": words}});
+                }
+                format!("// mine\n{config:#}")
+            }
+        };
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+        match self {
+            Self::ClaudeCode => vec!["-p", TASK, "--model", "scripted", "--allowedTools", "mcp__headend__*"],
+            Self::Codex => {
+                let allow = "mcp_servers.headend.default_tools_approval_mode=\"approve\"";
+                vec!["exec", "--skip-git-repo-check", "-c", allow, TASK]
+            }
+            Self::Gemini | Self::OpenCode => Vec::new(),
+        }
     }
 
     /// Writes the host's configuration: the model at `url`, headend as the only server, its tools
@@ -178,6 +229,23 @@ pub(super) struct HostRun {
     calls: Vec<String>,
 }
 
+/// Returns the command of a host in the login session of the desk.
+fn command(
+    peers: &PeerFolders,
+    desk: &DesktopSession,
+    program: &Path,
+    variables: &[(&'static str, String)],
+) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().envs(desk.session().iter().cloned()).envs(variables.iter().cloned());
+    // The launchers of hosts are scripts for Node.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", peers.node().parent().unwrap().display()));
+    command.current_dir(desk.gateway.world.path("work")).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 impl HostRun {
     /// Starts the host in the login session of the desk. `calls` are the tools that its model
     /// calls, with their arguments.
@@ -188,19 +256,52 @@ impl HostRun {
         program: &Path,
         calls: &[(&str, Value)],
     ) -> Self {
+        Self::start_with(peers, desk, host, program, calls, |_| ())
+    }
+
+    /// Starts the host with a server of its own in its file, after `connect` was run with the
+    /// command for the host's programs.
+    pub(super) fn start_connected(
+        peers: &PeerFolders,
+        desk: &DesktopSession,
+        host: NpmHost,
+        program: &Path,
+        calls: &[(&str, Value)],
+        connect: impl FnOnce(&dyn Fn(&[&str]) -> String),
+    ) -> Self {
+        Self::start_with(peers, desk, host, program, calls, |launch| {
+            let server = desk.gateway.world.path("home/clock-server");
+            std::os::unix::fs::symlink(headend(), &server).unwrap();
+            let arguments = host.configure_own(&desk.gateway.world, server.to_str().unwrap());
+            if !arguments.is_empty() {
+                launch.arguments = arguments.into_iter().map(str::to_owned).collect();
+            }
+            connect(&|words: &[&str]| {
+                let mut command = command(peers, desk, program, &launch.variables);
+                let output = output_within(command.args(words).spawn().unwrap(), RUN, "the host's command");
+                said(&output)
+            });
+        })
+    }
+
+    fn start_with(
+        peers: &PeerFolders,
+        desk: &DesktopSession,
+        host: NpmHost,
+        program: &Path,
+        calls: &[(&str, Value)],
+        prepare: impl FnOnce(&mut HostLaunch),
+    ) -> Self {
         let world = &desk.gateway.world;
         let job: Vec<Value> =
             calls.iter().map(|(tool, arguments)| json!({"tool": tool, "arguments": arguments})).collect();
         let model = EventPeer::start(peers, world, "model.mjs", &[&Value::from(job).to_string()], &[]);
-        let launch = host.configure(desk, &model.said("url"));
-        let mut command = Command::new(program);
-        command.args(launch.arguments).env_clear().envs(desk.session().iter().cloned()).envs(launch.variables);
-        // The launchers of hosts are scripts for Node.
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{}:{path}", peers.node().parent().unwrap().display()));
-        command.current_dir(world.path("work")).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{host:?}: {error}"));
+        let mut launch = host.configure(desk, &model.said("url"));
+        prepare(&mut launch);
+        let mut child = command(peers, desk, program, &launch.variables)
+            .args(launch.arguments)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{host:?}: {error}"));
         let output = [Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap())];
         let calls = calls.iter().map(|&(tool, _)| tool.to_owned()).collect();
         Self { host, child, output, model, calls }
