@@ -22,7 +22,7 @@ mod machine;
 mod servers;
 mod signs;
 mod told;
-mod versions;
+pub(super) mod versions;
 
 use self::finding::{DoctorFinding, DoctorFindings, FindingLevel};
 

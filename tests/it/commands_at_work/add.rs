@@ -1,0 +1,277 @@
+//! Tests of `headend add` and `headend remove`: what they show, start and write, and that every
+//! failure leaves the configuration as it was.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::tools::harness::{GatewaySetup, TestHome, headend};
+use crate::tools::process::{eventually, free_port, output_within, said};
+use crate::tools::terminal::Terminal;
+use crate::tools::upstream::Fake;
+
+/// A configuration with comments, a lasting upstream and odd spaces.
+const OWN: &str =
+    "# Mine.\n\n[policy]\ndefault = \"allow\"   # all\n\n[upstreams.old]\ncommand = [\"/bin/true\"]\nenabled = false\n";
+
+/// Runs `headend ARGS` with these variables and the programs of `work/bin` first in the PATH.
+fn run(world: &TestHome, args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = world.command(headend());
+    let path = format!("{}:{}", world.path("work/bin").display(), std::env::var("PATH").unwrap());
+    command.args(args).env("PATH", path).envs(variables.iter().copied());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    output_within(child, Duration::from_secs(60), &format!("headend {args:?}"))
+}
+
+/// Writes a shell script into `work/bin`.
+fn script(world: &TestHome, name: &str, text: &str) {
+    fs::create_dir_all(world.path("work/bin")).unwrap();
+    let path = world.path("work/bin").join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_server_is_shown_started_and_added_and_its_removal_restores_the_file() {
+    let world = TestHome::new();
+    let config = world.path("config/headend/headend.toml");
+    let words = ["add", "time", "--yes", "--", headend(), "demo", "time"];
+    let added = world.run(&words);
+    let told = said(&added);
+    assert!(added.status.success(), "{told}");
+    let command = format!("{} demo time", headend());
+    for part in [command.as_str(), "TOOL", "now", "added time to", "wait for your approval"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let written = fs::read_to_string(&config).unwrap();
+    assert!(
+        written.ends_with(&format!("[upstreams.time]\ncommand = [\"{}\", \"demo\", \"time\"]\n", headend())),
+        "{written}"
+    );
+    assert_eq!((mode(&config), mode(config.parent().unwrap())), (0o600, 0o700));
+    assert!(said(&world.run(&["check"])).contains("ok: 1 upstream"));
+
+    let again = world.run(&words);
+    assert_eq!(again.status.code(), Some(1), "{}", said(&again));
+    assert!(said(&again).contains("in the configuration already"), "{}", said(&again));
+    assert_eq!(fs::read_to_string(&config).unwrap(), written);
+
+    let dry = world.run(&["remove", "time", "--dry-run"]);
+    assert!(
+        said(&dry).contains("- [upstreams.time]") && fs::read_to_string(&config).unwrap() == written,
+        "{}",
+        said(&dry)
+    );
+    let removed = world.run(&["remove", "time", "--yes"]);
+    assert!(removed.status.success(), "{}", said(&removed));
+    let other = TestHome::new();
+    other.run(&["init"]);
+    let first = fs::read_to_string(other.path("config/headend/headend.toml")).unwrap();
+    assert_eq!(fs::read_to_string(&config).unwrap(), first);
+    let again = world.run(&["remove", "time", "--yes"]);
+    assert!(again.status.code() == Some(1) && said(&again).contains("no configuration file has"), "{}", said(&again));
+}
+
+#[test]
+fn every_failure_leaves_the_configuration_as_it_was() {
+    let world = TestHome::new();
+    fs::create_dir(world.path("config/headend")).unwrap();
+    let config = world.write("config/headend/headend.toml", OWN);
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).unwrap();
+    script(&world, "fails", "echo no licence was found >&2; exit 3");
+    script(&world, "npm", "echo 'npm error 404 not found' >&2; exit 1");
+    script(&world, "npx", "exit 1");
+    world.write(
+        "work/empty.json",
+        r#"{"name": "io.example/empty", "packages": [{"registryType": "mcpb", "identifier": "x"}]}"#,
+    );
+    world.write("work/hosts.json", r#"{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}"#);
+    world.write(
+        "work/needs.json",
+        r#"{"name": "io.example/needs", "version": "1.0.0", "packages": [{"registryType": "npm",
+        "identifier": "needs", "version": "1.0.0", "environmentVariables": [{"name": "NEEDS_KEY", "isRequired": true,
+        "isSecret": true, "description": "The key of the shop"}]}]}"#,
+    );
+    let dead = format!("http://127.0.0.1:{}/mcp", free_port());
+    let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+    let pair = format!("GITHUB_TOKEN={secret}");
+    let cases: &[(&[&str], &str)] = &[
+        (&["old", "--yes", "--", "fails"], "in the configuration already"),
+        (&["Bad_Name", "--yes", "--", "fails"], "cannot be a name"),
+        (&["x", "--yes", "--", "no-such-program"], "not found"),
+        (&["x", "--yes", "--env", &pair, "--", "fails"], "no licence was found"),
+        (&["x", "--yes", &dead], "x is down"),
+        (&["x", "--yes", "http://server.example.com/mcp"], "https"),
+        (&["x", "--yes", "fails"], "headend add x -- fails"),
+        (&["x", "--yes"], "no file of that name"),
+        (&["x", "--yes", "https://a.example.com", "--", "fails"], "either an address or a command"),
+        (&["x", "--", "fails"], "--yes answers the question"),
+        (&["x", "--yes", "--env", "NOT_SET_HERE", "--", "fails"], "not set in this shell"),
+        (&["x", "--yes", "--", "npx", "-y", "files"], "npx"),
+        (&["empty.json", "--yes"], "neither a package that"),
+        (&["hosts.json", "--yes"], "headend import"),
+        (&["needs.json", "--yes"], "The key of the shop"),
+        (&["x", "--dry-run", "--", "fails"], ""),
+    ];
+    for (args, part) in cases {
+        let output = run(&world, &[&["add"], *args].concat(), &[]);
+        let told = said(&output);
+        assert_eq!(output.status.success(), part.is_empty(), "{args:?}: {told}");
+        assert!(told.contains(part) && !told.contains(secret), "{args:?}: {told}");
+        assert_eq!((fs::read_to_string(&config).unwrap().as_str(), mode(&config)), (OWN, 0o640), "{args:?}: {told}");
+        assert_eq!(fs::read_dir(config.parent().unwrap()).unwrap().count(), 1, "{args:?}");
+        let left = fs::read_dir(world.path("state/headend/secrets")).map(Iterator::count).unwrap_or(0);
+        assert_eq!(left, 0, "{args:?}: a secret was left");
+    }
+}
+
+#[test]
+fn ctrl_c_and_a_no_leave_the_configuration_and_no_process() {
+    let world = TestHome::new();
+    fs::create_dir(world.path("config/headend")).unwrap();
+    let config = world.write("config/headend/headend.toml", OWN);
+    let pid = world.path("work/pid");
+    script(&world, "deaf", &format!("echo warming up >&2; echo $$ > {}; exec sleep 1000", pid.display()));
+    let deaf = world.path("work/bin/deaf");
+    let words = ["add", "deaf", "--", deaf.to_str().unwrap()];
+
+    let mut no = Terminal::start(&world, &words, "");
+    no.wait_for("[y/N] ");
+    no.type_in("n\n");
+    let (code, screen) = no.end();
+    assert!(code == Some(1) && screen.contains("nothing was changed") && !pid.exists(), "{screen}");
+
+    let mut yes = Terminal::start(&world, &words, "");
+    yes.wait_for("[y/N] ");
+    yes.type_in("y\n");
+    yes.wait_for("warming up");
+    let (code, screen) = yes.interrupted();
+    assert!(code == Some(1) && screen.contains("the configuration is as it was"), "{screen}");
+    assert!(screen.lines().all(|line| line.len() <= 120), "{screen}");
+    let pid = fs::read_to_string(pid).unwrap();
+    eventually("the program has ended", || !Path::new(&format!("/proc/{}", pid.trim())).exists());
+    assert_eq!(fs::read_to_string(&config).unwrap(), OWN);
+}
+
+#[test]
+fn a_package_gets_the_version_that_its_tool_names() {
+    let world = TestHome::new();
+    let fake = Fake::stdio("both").command().replace(['[', ']', ','], "");
+    let server = format!("exec {fake}");
+    script(&world, "npx", &server);
+    script(&world, "uvx", &server);
+    script(&world, "npm", "[ \"$1 $2 $3\" = 'view @x/files@latest version' ] && echo 2026.8.31");
+    script(&world, "uv", "read name; [ \"$1 $2\" = 'pip compile' ] && echo \"$name==1.4.0\"");
+    for (name, line, pinned) in [
+        ("files", "npx -y @x/files@latest /srv", r#"["npx", "-y", "@x/files@2026.8.31", "/srv"]"#),
+        ("clock", "uvx mcp-server-time", r#"["uvx", "mcp-server-time==1.4.0"]"#),
+        ("fixed", "npx -y files@1.0.0", r#"["npx", "-y", "files@1.0.0"]"#),
+    ] {
+        let words: Vec<&str> = ["add", name, "--yes", "--"].into_iter().chain(line.split(' ')).collect();
+        let added = run(&world, &words, &[]);
+        assert!(added.status.success(), "{line}: {}", said(&added));
+        let written = fs::read_to_string(world.path("config/headend/headend.toml")).unwrap();
+        assert!(written.contains(&format!("command = {pinned}\n")), "{line}: {written}");
+    }
+    // Offline, the version that was fetched last.
+    script(&world, "npm", "exit 1");
+    fs::create_dir_all(world.path("home/.npm/_npx/1/node_modules/cached")).unwrap();
+    world.write("home/.npm/_npx/1/node_modules/cached/package.json", r#"{"version": "3.2.1"}"#);
+    let added = run(&world, &["add", "cached", "--yes", "--", "npx", "cached"], &[]);
+    assert!(added.status.success() && said(&added).contains("cached@3.2.1"), "{}", said(&added));
+    let unknown = run(&world, &["add", "other", "--yes", "--", "npx", "other"], &[]);
+    assert!(said(&unknown).contains("write one yourself: other@VERSION"), "{}", said(&unknown));
+}
+
+#[test]
+fn a_server_json_is_added_with_its_values_and_its_secrets_lie_in_private_files() {
+    let world = TestHome::new();
+    let fake = Fake::stdio("both").command().replace(['[', ']', ','], "");
+    script(&world, "npx", &format!("[ \"$SHOP_KEY\" = sk-canary-0123456789 ] && [ \"$4\" = /srv ] && exec {fake}"));
+    world.write(
+        "work/server.json",
+        r#"{"name": "io.example/shop", "version": "1.0.0", "packages": [
+            {"registryType": "npm", "identifier": "http-only", "version": "1.0.0", "transport": {"type": "streamable-http", "url": "http://localhost:1/"}},
+            {"registryType": "npm", "identifier": "@x/shop", "version": "1.0.0", "transport": {"type": "stdio"},
+             "runtimeArguments": [{"type": "positional", "value": "-y"}],
+             "packageArguments": [{"type": "positional", "value": "--folder"}, {"type": "positional", "valueHint": "folder", "isRequired": true}],
+             "environmentVariables": [{"name": "SHOP_KEY", "isRequired": true, "isSecret": true}, {"name": "LEVEL", "default": "info"}]}]}"#,
+    );
+    let words = ["add", "server.json", "--yes", "--env", "SHOP_KEY", "--env", "folder=/srv", "--trust", "untrusted"];
+    let added = run(&world, &words, &[("SHOP_KEY", "sk-canary-0123456789")]);
+    let told = said(&added);
+    assert!(added.status.success() && !told.contains("canary"), "{told}");
+    assert!(told.contains("npx -y @x/shop@1.0.0 --folder /srv") && told.contains("work/server.json"), "{told}");
+    let file = world.path("state/headend/secrets/shop.SHOP_KEY");
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("sk-canary-0123456789", 0o600));
+    let written = fs::read_to_string(world.path("config/headend/headend.toml")).unwrap();
+    let env = format!("env = {{ SHOP_KEY = {{ file = {:?} }}, LEVEL = \"info\" }}", file.to_str().unwrap());
+    let env = written.contains(&env)
+        || written
+            .contains(&format!("env = {{ LEVEL = \"info\", SHOP_KEY = {{ file = {:?} }} }}", file.to_str().unwrap()));
+    assert!(env && written.contains("trust = \"untrusted\"") && !written.contains("canary"), "{written}");
+    let removed = run(&world, &["remove", "shop", "--yes"], &[]);
+    assert!(removed.status.success() && !file.exists(), "{}", said(&removed));
+}
+
+#[test]
+fn an_address_is_added_with_its_header_and_one_that_wants_a_login_is_kept() {
+    let world = TestHome::new();
+    let server = Fake::http("both").spawn();
+    let url = server.url.clone();
+    let added =
+        run(&world, &["add", "remote", &url, "--yes", "--header", "Authorization: Bearer canary-0123456789"], &[]);
+    assert!(added.status.success() && said(&added).contains("TOOL"), "{}", said(&added));
+    let config = world.path("config/headend/headend.toml");
+    let written = fs::read_to_string(&config).unwrap();
+    assert!(written.contains("prefix = \"Bearer \"") && !written.contains("canary"), "{written}");
+    assert_eq!(
+        fs::read_to_string(world.path("state/headend/secrets/remote.Authorization")).unwrap(),
+        "canary-0123456789"
+    );
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut bytes = [0; 4096];
+            let _request = stream.read(&mut bytes);
+            let answer = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _answered = stream.write_all(answer.as_bytes());
+        }
+    });
+    let added = run(&world, &["add", "closed", &url, "--yes"], &[]);
+    let told = said(&added);
+    assert!(
+        added.status.success() && told.contains("closed needs a login") && told.contains("headend login closed"),
+        "{told}"
+    );
+    assert!(fs::read_to_string(&config).unwrap().contains(&format!("[upstreams.closed]\nurl = \"{url}\"")));
+}
+
+#[test]
+fn a_running_daemon_starts_what_is_added_and_a_removal_that_it_refuses_is_taken_back() {
+    let gateway =
+        GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml("[profiles.few]\nupstreams = [\"fx\"]").start();
+    let before = fs::read_to_string(&gateway.config).unwrap();
+    let added = gateway.run(&["add", "time", "--yes", "--", headend(), "demo", "time"]);
+    assert!(added.status.success(), "{}", said(&added));
+    gateway.wait_for_tools(&["time__now", "fx__echo"]);
+    let removed = gateway.run(&["remove", "time", "--yes"]);
+    assert!(removed.status.success(), "{}", said(&removed));
+    assert_eq!(fs::read_to_string(&gateway.config).unwrap(), before);
+    eventually("its tools are gone", || !said(&gateway.run(&["tools"])).contains("time__now"));
+    let refused = gateway.run(&["remove", "fx", "--yes"]);
+    assert!(!refused.status.success() && said(&refused).contains("the file is as before"), "{}", said(&refused));
+    assert_eq!(fs::read_to_string(&gateway.config).unwrap(), before);
+}
