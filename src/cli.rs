@@ -81,7 +81,7 @@ enum CliCommand {
     /// that answers with 401 is added too, and needs `headend login`. Where anything fails, or at
     /// Ctrl-C, the configuration is as before.
     Add(setup::add::AddArgs),
-    /// Remove a server from the configuration: its table and the files of its secrets.
+    /// Remove a server from the configuration, with the comment above its table.
     Remove(setup::remove::RemoveArgs),
     /// Validate the configuration as `serve` does: every problem and warning at once, then one
     /// line.

@@ -22,7 +22,7 @@ mod machine;
 mod servers;
 mod signs;
 mod told;
-pub(super) mod versions;
+mod versions;
 
 use self::finding::{DoctorFinding, DoctorFindings, FindingLevel};
 

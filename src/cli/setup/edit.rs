@@ -12,6 +12,7 @@ use crate::cli::words::output::CommandFailure;
 use crate::config;
 use crate::operator::request::{ReloadParams, Request};
 use crate::operator::views::ReloadView;
+use crate::wire::foreign;
 
 /// A file of the configuration with its text before and after an edit.
 #[derive(Clone, Copy, Debug)]
@@ -54,14 +55,15 @@ pub(super) fn find_daemon(common: &CommonOptions, main: &Path) -> Result<Option<
 
 impl FileEdit<'_> {
     /// Writes the file, then lets the daemon read it or, without one, checks the configuration and
-    /// passes the outcome to `record`. Returns the effect, empty if there is nothing to tell.
+    /// passes the outcome to `record`. Returns the effect behind a semicolon, empty if there is nothing to
+    /// tell.
     ///
     /// # Errors
     /// The reason why the file is as before.
     pub(super) fn put_in_force(
         self,
         daemon: Option<DaemonConnection>,
-        params: ReloadParams,
+        params: Option<ReloadParams>,
         record: impl FnOnce(Result<&str, &str>),
     ) -> Result<String, CommandFailure> {
         let written = |error: io::Error| {
@@ -72,7 +74,9 @@ impl FileEdit<'_> {
             Some(daemon) if daemon.hello.config.is_none() => {
                 Ok("the daemon runs without a configuration file; end it and start it again".to_owned())
             }
-            Some(mut daemon) => daemon.ask(&Request::Reload(params)).map(|ReloadView { plan }| plan),
+            Some(mut daemon) => {
+                daemon.ask(&Request::Reload(params.unwrap_or_default())).map(|ReloadView { plan }| plan)
+            }
             None => {
                 let checked = config::load(self.main).outcome;
                 let checked = checked.map(|_| "no daemon runs, so it holds from its next start");
@@ -83,7 +87,7 @@ impl FileEdit<'_> {
         match outcome {
             // The daemon watches its files and may have reloaded already.
             Ok(plan) if plan == "nothing changed" => Ok(String::new()),
-            Ok(plan) => Ok(plan),
+            Ok(plan) => Ok(format!("; {}", foreign::line(&plan))),
             Err(failure) => {
                 match self.before {
                     Some(before) => exchange(self.path, Some(self.after), before).map_err(written)?,

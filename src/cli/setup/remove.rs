@@ -1,21 +1,17 @@
 //! The command `headend remove`: takes the table of an upstream out of its file.
 
-use std::path::Path;
-
 use clap::Args;
 use toml_edit::{DocumentMut, Key};
 
 use crate::cli::exit::{CONFIG, NO};
 use crate::cli::reach::source;
-use crate::cli::setup::add::{confirm, secret_files};
+use crate::cli::setup::add::confirm;
 use crate::cli::setup::edit::{FileEdit, find_daemon};
 use crate::cli::setup::switch::lines_as_in;
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, print};
-use crate::cli::words::screen::Screen;
 use crate::config::source::guard;
-use crate::operator::request::ReloadParams;
 use crate::wire::foreign;
 
 #[derive(Clone, Debug, Args)]
@@ -25,19 +21,15 @@ pub(in crate::cli) struct RemoveArgs {
     /// Remove it without a question.
     #[arg(long)]
     yes: bool,
-    /// Print what would be removed; change nothing.
-    #[arg(long)]
-    dry_run: bool,
 }
 
-/// Runs the command. The files of secrets that `headend add` made for the upstream are removed with
-/// it.
+/// Runs the command.
 pub(in crate::cli) fn run(common: &CommonOptions, args: &RemoveArgs) -> Result<u8, CommandFailure> {
     let loaded = source::load(common, &[])?;
     let none = || CommandFailure::new(NO, "there is no configuration file; `headend init` writes one");
     let main = loaded.config.path.clone().ok_or_else(none)?;
     let daemon = find_daemon(common, &main)?;
-    let mut names = Vec::new();
+    let (mut names, shown) = (Vec::new(), foreign::line(&args.name));
     for path in std::iter::once(&main).chain(&loaded.config.also) {
         let failed =
             |error: &dyn std::fmt::Display| CommandFailure::new(CONFIG, format!("{}: {error}", path.display()));
@@ -47,38 +39,16 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: &RemoveArgs) -> Result<u
         names.extend(upstreams.keys().cloned());
         let Some(table) = upstreams.get(&args.name) else { continue };
         let after = without(&text, &args.name).map_err(|error| failed(&error))?;
-        print(&preview(path, &args.name, &text, &after, table))?;
-        if args.dry_run {
-            return print("nothing was changed\n");
-        }
-        confirm(args.yes, &format!("\nRemove {}?", args.name))?;
+        let gone = toml::to_string(table).map_err(|error| failed(&error))?;
+        print(&format!("{}: [upstreams.{shown}]\n{}", path.display(), foreign::block(&gone)))?;
+        confirm(args.yes, &format!("Remove {shown}?"))?;
         let edit = FileEdit { main: &main, path, before: Some(&text), after: &after };
-        let plan = edit.put_in_force(daemon, ReloadParams::default(), |_| {})?;
-        secret_files::remove(&secret_files::files_of(&args.name, table));
-        let plan = if plan.is_empty() { plan } else { format!("; {plan}") };
-        let line = format!("removed {} from {}{plan}", args.name, path.display());
-        return print(&Screen::of_stdout().paragraph(&line));
+        let plan = edit.put_in_force(daemon, None, |_| {})?;
+        let stays = "its pins, grants and login stay in the state directory";
+        return print(&format!("removed {shown} from {}{plan}\n{stays}\n", path.display()));
     }
     let meant = suggest_names(&args.name, names);
-    let text = format!("no configuration file has an upstream `{}`{meant}", foreign::line(&args.name));
-    Err(CommandFailure::new(NO, text))
-}
-
-/// Formats the lines that go, and what stays in the state directory.
-fn preview(path: &Path, name: &str, before: &str, after: &str, table: &toml::Value) -> String {
-    let (screen, stays) = (Screen::of_stdout(), "its pins, grants and records stay in the state directory");
-    let mut out = screen.paragraph(&format!("from {}:", path.display()));
-    for line in removed_lines(before, after) {
-        out.push_str(&screen.folded(&format!("  - {}", foreign::line(line)), 6));
-    }
-    let login = table.get("url").map(|_| format!("; so does its login, which `headend logout {name}` ends first"));
-    out + &screen.paragraph(&format!("{stays}{}", login.unwrap_or_default()))
-}
-
-/// Returns the lines of a text that are missing in another, which has the rest in the same order.
-fn removed_lines<'t>(before: &'t str, after: &str) -> Vec<&'t str> {
-    let mut left = after.lines().peekable();
-    before.lines().filter(|line| left.next_if(|next| next == line).is_none()).collect()
+    Err(CommandFailure::new(NO, format!("no configuration file has an upstream `{shown}`{meant}")))
 }
 
 /// Takes the table of an upstream, with the comment directly above it, out of a text. All other
@@ -94,50 +64,46 @@ fn without(text: &str, name: &str) -> Result<String, toml_edit::TomlError> {
     let written = lines_as_in(text, document.to_string());
     let cut = without_lines(text, name);
     // Lines of a text in quotes may look like a header.
-    let same = |text: &str| text.parse::<toml::Table>().ok();
-    let is_right = same(&cut) == same(&written) && same(&cut).is_some();
-    Ok(if is_right { cut } else { written })
+    let parsed = |text: &str| text.parse::<toml::Table>().ok();
+    Ok(if parsed(&cut) == parsed(&written) { cut } else { written })
 }
 
-/// Leaves out the lines of a table, of those below it, of the comments directly above and below
-/// each, and the empty lines before.
+/// Leaves out the lines of a table and of those below it, with the comments directly above them.
 fn without_lines(text: &str, name: &str) -> String {
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let is_comment = |line: &&&str| line.trim_start().starts_with('#');
-    let is_empty = |line: &&str| line.trim().is_empty();
-    let headers = lines.iter().enumerate().filter(|(_, line)| line.trim_start().starts_with('['));
-    // A table begins with the comment directly above its header.
-    let begin = |at: usize| at - lines.iter().take(at).rev().take_while(is_comment).count();
-    let tables: Vec<(usize, &str)> = headers.map(|(at, line)| (begin(at), *line)).collect();
-    let ends = tables.iter().skip(1).map(|(start, _)| *start).chain([lines.len()]);
-    let first = tables.first().map_or(lines.len(), |(start, _)| *start);
-    let mut kept: Vec<&str> = lines.iter().take(first).copied().collect();
-    for ((start, header), end) in tables.iter().zip(ends) {
-        let table = lines.get(*start..end).unwrap_or_default();
-        if !is_below(header.trim(), name) {
-            kept.extend(table);
+    let (mut out, mut comment) = (String::new(), String::new());
+    let (mut is_inside, mut is_apart) = (false, false);
+    for line in text.split_inclusive('\n') {
+        let word = line.trim();
+        if word.starts_with('#') {
+            comment.push_str(line);
             continue;
         }
-        let last = table.iter().rposition(|line| !is_comment(&line) && !is_empty(line)).map_or(0, |at| at + 1);
-        let last = last + table.iter().skip(last).take_while(is_comment).count();
-        let mut below = table.get(last..).unwrap_or_default();
-        if below.first().map_or(end == lines.len(), is_empty) {
-            while kept.pop_if(|line| is_empty(&*line)).is_some() {}
+        // A comment between empty lines belongs to no table.
+        let is_free = is_inside && is_apart && word.is_empty();
+        if word.starts_with('[') {
+            is_inside = is_below(word, name);
         }
-        while let Some((_, more)) = below.split_first().filter(|(line, _)| kept.is_empty() && is_empty(line)) {
-            below = more;
+        is_apart = word.is_empty();
+        if !is_inside || (is_free && !comment.is_empty()) {
+            out.extend([comment.as_str(), line]);
         }
-        kept.extend(below);
+        comment.clear();
     }
-    kept.concat()
+    if is_inside {
+        let kept = out.trim_end().len();
+        let kept = kept + out.get(kept..).and_then(|rest| rest.find('\n')).map_or(0, |end| end + 1);
+        out.truncate(kept);
+    } else {
+        out.push_str(&comment);
+    }
+    out
 }
 
 /// Returns true for the header of the upstream's table or of one below it.
 fn is_below(header: &str, name: &str) -> bool {
     let inside = header.trim_start_matches('[').split(']').next().unwrap_or_default();
     let keys = Key::parse(inside).unwrap_or_default();
-    let mut keys = keys.iter().map(Key::get);
-    keys.next() == Some("upstreams") && keys.next() == Some(name)
+    keys.iter().map(Key::get).take(2).eq(["upstreams", name])
 }
 
 #[cfg(test)]

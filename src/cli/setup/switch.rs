@@ -40,8 +40,7 @@ pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Resul
         let action = Some(if on { "enable" } else { "disable" }.to_owned());
         let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
         let edit = FileEdit { main: &main, path, before: Some(&text), after: &edited };
-        let plan = edit.put_in_force(daemon, params, |outcome| record(common, name, on, outcome))?;
-        let plan = if plan.is_empty() { plan } else { format!("; {}", foreign::line(&plan)) };
+        let plan = edit.put_in_force(daemon, Some(params), |outcome| record(common, name, on, outcome))?;
         return print(&format!("{shown}: {word} in {}{plan}\n", path.display()));
     }
     let meant = suggest_names(name, names);

@@ -69,69 +69,29 @@ pub(crate) fn command(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Opti
     Some(items.iter().zip(words).map(expand).collect())
 }
 
-/// Command lines that fetch a package and run it, each with the program that knows its versions.
-const RUNNERS: &[(&[&str], &str)] = &[
-    (&["npx"], "npm"),
-    (&["npm", "exec"], "npm"),
-    (&["pnpx"], "pnpm"),
-    (&["pnpm", "dlx"], "pnpm"),
-    (&["bunx"], "bun"),
-    (&["bun", "x"], "bun"),
-    (&["uvx"], "uv"),
-    (&["uv", "tool", "run"], "uv"),
-];
-
-/// Options of runners whose value is the package.
-const PACKAGE_OPTIONS: &[&str] = &["-p", "--package", "--from"];
-
-/// Options of runners that have another value.
-const VALUE_OPTIONS: &[&str] = &[
-    "--cache",
-    "--cache-dir",
-    "--default-index",
-    "--directory",
-    "--env-file",
-    "--extra-index-url",
-    "--find-links",
-    "--index",
-    "--index-url",
-    "--prefix",
-    "--project",
-    "--python",
-    "--registry",
-    "--userconfig",
-    "--with",
-    "--with-editable",
-    "--with-requirements",
-    "-f",
-    "-i",
-    "-w",
-];
+/// Options of package runners that have a value, except those whose value is the package.
+const VALUE_OPTIONS: &str = "--cache --cache-dir --default-index --directory --env-file --extra-index-url --find-links --index \
+     --index-url --prefix --project --python --registry --userconfig --with --with-editable --with-requirements -f -i -w";
 
 /// Returns the program that knows the versions of the package that a command fetches and runs
 /// (`npm` for `npx`), and the package as the command names it.
 pub fn fetched_package(command: &[String]) -> Option<(&'static str, &str)> {
-    let (program, arguments) = command.split_first()?;
-    let program = program.rsplit('/').next()?;
-    let (tool, mut arguments) = RUNNERS.iter().find_map(|(runner, tool)| {
-        let (first, more) = runner.split_first()?;
-        let is_it = *first == program && more.iter().eq(arguments.iter().take(more.len()));
-        is_it.then(|| (*tool, arguments.iter().skip(more.len())))
-    })?;
-    while let Some(word) = arguments.next() {
-        let (option, value) =
-            word.split_once('=').map_or((word.as_str(), None), |(option, value)| (option, Some(value)));
-        // For uv, `-p` names the interpreter.
-        let is_interpreter = tool == "uv" && option == "-p";
-        if PACKAGE_OPTIONS.contains(&option) && !is_interpreter {
-            return Some((tool, value.or_else(|| arguments.next().map(String::as_str))?));
+    let tool = match command.first()?.rsplit('/').next()? {
+        "npx" => "npm",
+        "pnpx" => "pnpm",
+        "bunx" => "bun",
+        "uvx" => "uv",
+        _ => return None,
+    };
+    let has_value =
+        |option: &str| VALUE_OPTIONS.split(' ').any(|known| known == option) || (tool, option) == ("uv", "-p");
+    let mut before = "";
+    for word in command.iter().skip(1) {
+        let stated = ["--package=", "--from="].iter().find_map(|option| word.strip_prefix(option));
+        if let Some(package) = stated.or(Some(word).filter(|_| !word.starts_with('-') && !has_value(before))) {
+            return Some((tool, package));
         }
-        if !word.starts_with('-') {
-            return Some((tool, word));
-        }
-        if (VALUE_OPTIONS.contains(&option) || is_interpreter) && value.is_none() {
-            arguments.next();
-        }
+        before = word;
     }
     None
 }
@@ -178,12 +138,9 @@ mod tests {
             ("npx -y -p @x/files files-server", "@x/files@1.2.0"),
             ("npx --package=@x/files files-server", "@x/files@1.2.0"),
             ("npx --prefix /opt/servers files", "files@1.2.0"),
-            ("npm exec -y -- files", "files@1.2.0"),
-            ("pnpm dlx files", "files@1.2.0"),
-            ("bun x files", "files@1.2.0"),
             ("uvx mcp-server-time --local-timezone=UTC", "mcp-server-time==1.2.0"),
             ("uvx -p 3.12 --with requests mcp[cli]", "mcp[cli]==1.2.0"),
-            ("uv tool run --from mcp-server-time@latest server", "mcp-server-time==1.2.0"),
+            ("uvx --from mcp-server-time@latest server", "mcp-server-time==1.2.0"),
         ] {
             let command = words(line);
             let package = unversioned_package(&command);
@@ -201,9 +158,9 @@ mod tests {
             "npx a/b",
             "uvx mcp==1",
             "uvx --from git+https://example.com/a@main a",
-            "npm run files",
+            "npm exec files",
             "node files",
-            "uv run files",
+            "uv tool run files",
         ] {
             assert_eq!(unversioned_package(&words(line)), None, "{line}");
         }

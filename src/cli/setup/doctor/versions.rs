@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::finding::{DoctorFindings, FindingLevel};
 use crate::cli::reach::source::environment;
 use crate::config::source::guard;
-use crate::config::{Config, UpstreamTarget, fetched_package, split_package, unversioned_package, with_version};
+use crate::config::{Config, UpstreamTarget, split_package, unversioned_package, with_version};
 use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Most folders of a cache that are read.
@@ -51,19 +51,19 @@ pub(super) fn look(config: &Config, file: Option<&Path>, found: &mut DoctorFindi
 
 /// Finds the version that a runner has fetched last, which is the one that runs; `None` if it is
 /// unknown.
-pub(in crate::cli::setup) fn running(command: &[String], package: &str) -> Option<String> {
+fn running(command: &[String], package: &str) -> Option<String> {
     let package = split_package(package).0;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '/' | '-' | '_' | '.');
     if !package.chars().all(is_plain) || package.contains("..") {
         return None;
     }
     let home = environment("HOME").map(PathBuf::from);
-    match fetched_package(command)?.0 {
-        "npm" => {
+    match command.first()?.rsplit('/').next()? {
+        "npx" => {
             let cache = environment("npm_config_cache").map(PathBuf::from);
             of_npx(&cache.or_else(|| Some(home?.join(".npm")))?.join("_npx"), package)
         }
-        "uv" => {
+        "uvx" => {
             let own = environment("UV_CACHE_DIR").map(PathBuf::from);
             let shared = || Some(PathBuf::from(environment("XDG_CACHE_HOME")?).join("uv"));
             of_uvx(&own.or_else(shared).or_else(|| Some(home?.join(".cache/uv")))?.join("archive-v0"), package)
@@ -95,7 +95,7 @@ fn of_uvx(cache: &Path, package: &str) -> Option<String> {
 }
 
 /// Returns a version if it looks like one of the registries, which makes it safe to print.
-pub(in crate::cli::setup) fn version(text: String) -> Option<String> {
+fn version(text: String) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '!');
     Some(text).filter(|text| (1..=64).contains(&text.len()) && text.chars().all(is_plain))
 }

@@ -309,7 +309,6 @@ impl BlockWriter<'_> {
                     self.export(variable, &about);
                     reference("env", variable, prefix)
                 }
-                GivenValue::File(path, prefix) => reference("file", path, prefix),
                 GivenValue::Text(text) => {
                     let secret =
                         if headers { secrets::is_secret_header(name, text) } else { secrets::is_secret(name, text) };
@@ -379,7 +378,9 @@ impl BlockWriter<'_> {
     /// and lists the variable among those that the user has to set. A scheme such as `Bearer` stays
     /// in the reference as a prefix.
     fn whole(&mut self, value: &SecretCandidate<'_>, secret: &str) -> String {
-        let (prefix, secret) = split_scheme(secret);
+        let schemes = ["Bearer ", "Basic ", "Token ", "token "];
+        let prefix = schemes.into_iter().find(|scheme| secret.starts_with(scheme)).unwrap_or_default();
+        let secret = secret.strip_prefix(prefix).unwrap_or(secret);
         let variable = self.variable(&value.variable, secret, &value.about);
         reference("env", &variable, prefix)
     }
@@ -429,13 +430,6 @@ struct SecretCandidate<'a> {
 /// Escapes a text so that headend replaces nothing in it.
 fn literal(text: &str) -> String {
     text.replace("${", "$${")
-}
-
-/// Splits the value of a header behind the name of a scheme such as `Bearer`.
-pub(super) fn split_scheme(value: &str) -> (&'static str, &str) {
-    let schemes = ["Bearer ", "Basic ", "Token ", "token "];
-    let prefix = schemes.into_iter().find(|scheme| value.starts_with(scheme)).unwrap_or_default();
-    (prefix, value.strip_prefix(prefix).unwrap_or(value))
 }
 
 /// Builds the TOML of a reference to a variable or file.

@@ -12,8 +12,6 @@ pub(super) enum GivenValue {
     Text(String),
     /// Read from the variable of that name, behind a prefix.
     Variable(String, &'static str),
-    /// Read from the file at that path, behind a prefix.
-    File(String, &'static str),
 }
 
 /// The way to start or reach a server.

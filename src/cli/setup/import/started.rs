@@ -41,7 +41,7 @@ fn of_file(path: &Path, home: Option<&str>) -> Option<Vec<HostServerEntry>> {
         let place = template::TemplateContext { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
         let (authorization, is_filled_in) = match header(&draft.parts, "authorization") {
             Some(GivenValue::Text(text)) => (Some(text.clone()), !template::variables(text, &place).is_empty()),
-            Some(GivenValue::Variable(..) | GivenValue::File(..)) => (None, true),
+            Some(GivenValue::Variable(..)) => (None, true),
             None => (None, false),
         };
         let LaunchParts { words, url, .. } = draft.parts;

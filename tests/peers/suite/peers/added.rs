@@ -18,7 +18,7 @@ const VERSION: &str = "2026.8.31";
 /// Runs `headend add ARGS --yes`.
 fn add(world: &TestHome, args: &[&str]) -> Output {
     let mut command = world.command(headend());
-    // No package is fetched: npx finds it in the folder of the peers.
+    // No package is fetched: npx finds it in the `node_modules` of the working directory.
     command.args(["add", "--yes"]).args(args).env("npm_config_offline", "true");
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     output_within(child, Duration::from_secs(120), &format!("headend add {args:?}"))
@@ -29,7 +29,7 @@ fn real_servers_are_added_called_and_removed_one_by_one() {
     let Some(peers) = PeerFolders::find() else { return };
     let world = TestHome::new();
     let folder = peers.folder();
-    let folder = folder.to_str().unwrap();
+    std::os::unix::fs::symlink(folder.join("node_modules"), world.path("work/node_modules")).unwrap();
     let config = world.path("config/headend/headend.toml");
     let time = peers.python("mcp-server-time");
     let described = json!({"name": "io.example/described", "version": "1.0.0", "packages": [{
@@ -37,14 +37,15 @@ fn real_servers_are_added_called_and_removed_one_by_one() {
         "transport": {"type": "stdio"}, "packageArguments": [{"type": "positional", "value": "stdio"}]}]});
     world.write("work/server.json", &described.to_string());
     let script = crate::ground::root().join("tests/peers/everything.mjs").to_str().unwrap().to_owned();
-    let listening = Listening::spawn(&peers.node(), &[script, folder.to_owned(), "streamableHttp".to_owned()]);
+    let listening =
+        Listening::spawn(&peers.node(), &[script, folder.to_str().unwrap().to_owned(), "streamableHttp".to_owned()]);
 
     let memory = format!("@modelcontextprotocol/server-memory@{VERSION}");
     let cases: [(&str, Vec<&str>, &str); 4] = [
-        ("memory", vec!["memory", "--cwd", folder, "--", "npx", "-y", &memory], "read_graph"),
+        ("memory", vec!["memory", "--", "npx", "-y", &memory], "read_graph"),
         ("time", vec!["time", "--", time.to_str().unwrap(), "--local-timezone=UTC"], "get_current_time"),
         ("remote", vec!["remote", &listening.url], "echo"),
-        ("described", vec!["work/server.json", "--cwd", folder], "echo"),
+        ("described", vec!["server.json"], "echo"),
     ];
     for (name, args, tool) in &cases {
         let before = fs::read(&config).ok();
@@ -58,7 +59,7 @@ fn real_servers_are_added_called_and_removed_one_by_one() {
     }
     let before = fs::read(&config).unwrap();
     for args in [
-        vec!["typo", "--cwd", folder, "--", "npx", "-y", "@modelcontextprotocol/server-memroy@1.0.0"],
+        vec!["typo", "--", "npx", "-y", "@modelcontextprotocol/server-memroy@1.0.0"],
         vec!["typo", "--", "npx", "-y", "@modelcontextprotocol/server-memory"],
         vec!["typo", "http://127.0.0.1:9/mcp"],
         vec!["typo", "--", "/bin/false"],

@@ -102,10 +102,7 @@ fn started(package: &FileValue, inputs: &mut Vec<(String, String)>) -> Option<Fi
         }
     };
     take(["runtimeArguments", "runtime_arguments"], &mut words);
-    // The file may have the option that is put first.
-    if words.iter().filter(|word| words.first() == Some(word) && word.starts_with('-')).count() > 1 {
-        words.remove(0);
-    }
+    words.dedup_by(|word, before| word == before && word == "-y");
     let variables =
         spelled(package, ["environmentVariables", "environment_variables"]).map(FileValue::items).unwrap_or_default();
     if program == "docker" || program == "podman" {
