@@ -88,7 +88,7 @@ pub fn fetched_package(command: &[String]) -> Option<(&'static str, &str)> {
     let mut before = "";
     for word in command.iter().skip(1) {
         let stated = ["--package=", "--from="].iter().find_map(|option| word.strip_prefix(option));
-        if let Some(package) = stated.or(Some(word).filter(|_| !word.starts_with('-') && !has_value(before))) {
+        if let Some(package) = stated.or(Some(word.as_str()).filter(|_| !word.starts_with('-') && !has_value(before))) {
             return Some((tool, package));
         }
         before = word;

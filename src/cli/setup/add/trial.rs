@@ -35,6 +35,7 @@ const LISTS: usize = 100;
 pub(super) fn start(loaded: CommandConfig, name: &str) -> Result<Option<Vec<[String; 3]>>, CommandFailure> {
     let CommandConfig { mut config, source, .. } = loaded;
     config.upstreams.retain(|upstream| upstream.name.as_str() == name);
+    config.disabled.clear();
     for upstream in &mut config.upstreams {
         (upstream.start, upstream.start_timeout) = (StartMode::Eager, START);
     }
@@ -68,7 +69,11 @@ async fn watch(gateway: &RunningGateway, name: &str) -> Result<Option<Vec<[Strin
             UpstreamState::Ready => return list_tools(gateway).map(Some),
             UpstreamState::NeedsLogin | UpstreamState::LoginExpired => return Ok(None),
             UpstreamState::Idle | UpstreamState::Starting => {}
-            _ => {
+            UpstreamState::Refused
+            | UpstreamState::Misconfigured
+            | UpstreamState::Down
+            | UpstreamState::Stopped
+            | UpstreamState::Disabled => {
                 why = format!("it is {state}: {}", facts.health.last_error.unwrap_or_default());
                 break;
             }
