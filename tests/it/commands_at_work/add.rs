@@ -158,7 +158,7 @@ fn ctrl_c_and_a_no_leave_the_configuration_and_no_process() {
 #[test]
 fn a_package_gets_the_version_that_its_tool_names() {
     let world = TestHome::new();
-    let fake = Fake::stdio("both").command().replace(['[', ']', ','], "");
+    let fake = Fake::stdio("both").command().replace(['[', ']', ','], " ");
     let server = format!("exec {fake}");
     script(&world, "npx", &server);
     script(&world, "uvx", &server);
@@ -180,7 +180,7 @@ fn a_package_gets_the_version_that_its_tool_names() {
 #[test]
 fn a_server_json_is_added_with_its_values_and_without_its_secrets() {
     let world = TestHome::new();
-    let fake = Fake::stdio("both").command().replace(['[', ']', ','], "");
+    let fake = Fake::stdio("both").command().replace(['[', ']', ','], " ");
     script(&world, "npx", &format!("[ \"$SHOP_KEY\" = canary ] && [ \"$4\" = /srv ] && exec {fake}"));
     world.write(
         "work/server.json",
@@ -249,14 +249,15 @@ fn a_running_daemon_starts_what_is_added_and_a_removal_that_it_refuses_is_taken_
     let gateway =
         GatewaySetup::new().fake("fx", &Fake::stdio("both")).toml("[profiles.few]\nupstreams = [\"fx\"]").start();
     let before = fs::read_to_string(&gateway.config).unwrap();
-    let added = gateway.run(&["add", "time", "--yes", "--", headend(), "demo", "time"]);
+    let file = gateway.config.to_str().unwrap();
+    let added = gateway.run(&["add", "time", "--yes", "--config", file, "--", headend(), "demo", "time"]);
     assert!(added.status.success(), "{}", said(&added));
     gateway.wait_for_tools(&["time__now", "fx__echo"]);
-    let removed = gateway.run(&["remove", "time", "--yes"]);
+    let removed = gateway.run(&["remove", "time", "--yes", "--config", file]);
     assert!(removed.status.success(), "{}", said(&removed));
     assert_eq!(fs::read_to_string(&gateway.config).unwrap(), before);
     eventually("its tools are gone", || !said(&gateway.run(&["tools"])).contains("time__now"));
-    let refused = gateway.run(&["remove", "fx", "--yes"]);
+    let refused = gateway.run(&["remove", "fx", "--yes", "--config", file]);
     assert!(!refused.status.success() && said(&refused).contains("the file is as before"), "{}", said(&refused));
     assert_eq!(fs::read_to_string(&gateway.config).unwrap(), before);
 }
