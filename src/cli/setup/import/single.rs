@@ -38,8 +38,9 @@ impl SingleServer {
     /// # Errors
     /// The reason why the file describes no server that can be started or reached.
     pub(in crate::cli) fn of_file(path: &Path) -> Result<Self, String> {
-        let (text, at) = (HostText::read(path, None)?.text, path.display());
-        let file = host::read(path, &text).map_err(|error| error.to_string())?;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let (text, at) = (HostText::read(&path, None)?.text, path.display());
+        let file = host::read(&path, &text).map_err(|error| error.to_string())?;
         let server = file.servers.first().filter(|_| file.host == McpHost::Package).ok_or_else(|| {
             format!("{at} is no server.json of the registry; `headend import {at}` reads the lists of hosts")
         })?;
@@ -83,10 +84,13 @@ impl SingleServer {
 
     /// Writes a version behind the package that has none.
     pub(in crate::cli) fn pin(&mut self, version: &str) {
-        let Some(package) = unversioned_package(&self.parts.words).map(str::to_owned) else { return };
-        let pinned = with_version(&self.parts.words, &package, version);
-        let is_it = |word: &&mut String| **word == package || word.ends_with(&format!("={package}"));
-        if let Some(word) = self.parts.words.iter_mut().find(is_it) {
+        let words = &self.parts.words;
+        let Some(package) = unversioned_package(words) else { return };
+        // Another word may have the same text.
+        let place = words.iter().position(|word| word.as_bytes().as_ptr_range().contains(&package.as_ptr()));
+        let pinned = with_version(words, package, version);
+        let package = package.to_owned();
+        if let Some(word) = place.and_then(|at| self.parts.words.get_mut(at)) {
             *word = word.replace(&package, &pinned);
         }
     }
