@@ -90,8 +90,9 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: &AddArgs) -> Result<u8, 
     let path = target.make_folder().map_err(failed)?;
     let edit = FileEdit { main: &target.path, path: &path, before: target.text.as_deref(), after: &after };
     let plan = edit.put_in_force(daemon, None, |_| {})?;
-    let login = tools.is_none().then(|| format!("\n{name} needs a login: `headend login {name}`, once headend runs"));
-    print(&format!("added {name} to {}{plan}{}\n", path.display(), login.unwrap_or_default()))
+    let login = tools.is_none().then(|| format!("{name} needs a login: `headend login {name}`, once headend runs\n"));
+    let added = Screen::of_stdout().paragraph(&format!("added {name} to {}{plan}", path.display()));
+    print(&(added + &login.unwrap_or_default()))
 }
 
 /// Converts a text to the failure of a wrong command line.

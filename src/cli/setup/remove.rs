@@ -11,6 +11,7 @@ use crate::cli::setup::switch::lines_as_in;
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, print};
+use crate::cli::words::screen::Screen;
 use crate::config::source::guard;
 use crate::wire::foreign;
 
@@ -45,7 +46,8 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: &RemoveArgs) -> Result<u
         let edit = FileEdit { main: &main, path, before: Some(&text), after: &after };
         let plan = edit.put_in_force(daemon, None, |_| {})?;
         let stays = "its pins, grants and login stay in the state directory";
-        return print(&format!("removed {shown} from {}{plan}\n{stays}\n", path.display()));
+        let removed = Screen::of_stdout().paragraph(&format!("removed {shown} from {}{plan}", path.display()));
+        return print(&format!("{removed}{stays}\n"));
     }
     let meant = suggest_names(&args.name, names);
     Err(CommandFailure::new(NO, format!("no configuration file has an upstream `{shown}`{meant}")))

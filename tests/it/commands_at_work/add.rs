@@ -196,7 +196,7 @@ fn a_server_json_is_added_with_its_values_and_without_its_secrets() {
     );
     let key = world.write("work/key", "canary\n");
     let from = "SHOP_KEY=key";
-    let words = ["add", "server.json", "--yes", "--env-from", from, "--env", "folder=/srv", "--trust", "untrusted"];
+    let words = ["add", "server.json", "--yes", "--env-from", from, "--env", "FOLDER=/srv", "--trust", "untrusted"];
     let added = run(&world, &words, &[]);
     let told = said(&added);
     assert!(added.status.success() && !told.contains("canary"), "{told}");

@@ -13,9 +13,9 @@ use crate::cli::words::screen::{Screen, shortened};
 use crate::config::StartMode;
 use crate::daemon::admin::build_status;
 use crate::daemon::gateway::{RunningGateway, StopTimes};
-use crate::operator::request::ToolsParams;
+use crate::operator::request::{LogsParams, ToolsParams};
 use crate::operator::upstreams::UpstreamView;
-use crate::operator::{tool, tools};
+use crate::operator::{logs, tool, tools};
 use crate::telemetry::upstream_state::UpstreamState;
 
 /// Time limit of the start with its handshake.
@@ -79,7 +79,9 @@ async fn watch(gateway: &RunningGateway, name: &str) -> Result<Option<Vec<[Strin
             }
         }
         if look % 10 == 0 {
-            let said = facts.health.stderr.last().map(String::as_str).unwrap_or_default();
+            let last = LogsParams { name: name.to_owned(), most: Some(1), ..LogsParams::default() };
+            let said = logs::read_lines(&gateway.service, &last).await.map(|log| log.lines).unwrap_or_default();
+            let said = said.last().map(|line| line.text.as_str()).unwrap_or_default();
             show_progress(&format!("  {} s  {said}", look / 10));
         }
         tokio::time::sleep(LOOK).await;

@@ -59,7 +59,8 @@ impl SingleServer {
 
     /// Sets the input of that name in all texts; if there is none, the variable of the program.
     pub(in crate::cli) fn set_variable(&mut self, name: &str, value: &str) {
-        let input = format!("${{input:{name}}}");
+        let mut ids = self.inputs.iter().map(|(id, _)| id.as_str());
+        let input = format!("${{input:{}}}", ids.find(|id| id.eq_ignore_ascii_case(name)).unwrap_or(name));
         let LaunchParts { words, url, env, headers, .. } = &mut self.parts;
         let given = env.iter_mut().chain(headers).filter_map(|(_, given)| match given {
             GivenValue::Text(text) => Some(text),
