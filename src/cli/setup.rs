@@ -1,9 +1,12 @@
 //! Commands about the configuration, and what they read and write it with.
 
+pub(super) mod add;
 pub(super) mod check;
 pub(super) mod connect;
 pub(super) mod doctor;
 mod hosts;
+mod edit;
 pub(crate) mod import;
 pub(super) mod init;
+pub(super) mod remove;
 pub(super) mod switch;

@@ -308,7 +308,7 @@ fn connect(
     }
     let after = list.finish().map_err(refused)?;
     let (addition, told) = servers.addition(&edit.servers, &target);
-    let extended = if addition.is_empty() { None } else { Some(target.extended(&addition).map_err(refused)?) };
+    let extended = if addition.is_empty() { None } else { Some(target.with_addition(&addition).map_err(refused)?) };
     if !servers.left.is_empty() {
         complain(&format!("these servers stay in {shown}:{}", servers.left.concat()));
     }

@@ -40,8 +40,10 @@ const ACTIONS: [(&str, &str, &str); 19] = [
 
 /// Commands that change nothing in a gateway or its store, or that leave other records: `call`
 /// leaves a decision, `serve` and `stdio` the start. `import`, `init`, `connect` and `disconnect`
-/// write a file that the gateway reads later; a reload after it leaves a record of its own.
-const OTHERS: [&str; 27] = [
+/// write a file that the gateway reads later; `add` and `remove` edit it and ask for a reload, which
+/// has the record.
+const OTHERS: [&str; 29] = [
+    "add",
     "approvals list",
     "approvals show",
     "audit tail",
@@ -64,6 +66,7 @@ const OTHERS: [&str; 27] = [
     "policy replay",
     "policy suggest",
     "policy test",
+    "remove",
     "serve",
     "status",
     "stdio",

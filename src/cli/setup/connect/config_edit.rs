@@ -47,7 +47,7 @@ pub(super) fn extend(common: &CommonOptions, target: &ImportTarget, text: &str) 
     };
     outcome.inspect_err(|_| {
         let written = FileVersion::read(&whole(&target.path), guard::MAX_CONFIG);
-        let is_own = |now: &FileVersion| now.text.as_ref() == target.extended(text).ok().as_ref();
+        let is_own = |now: &FileVersion| now.text.as_ref() == target.with_addition(text).ok().as_ref();
         if let Ok(now) = written
             && is_own(&now)
         {
