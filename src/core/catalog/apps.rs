@@ -79,7 +79,7 @@ struct BareTool {
     for_app: bool,
 }
 
-/// The tools of one view by their original names. Empty if no upstream offers an app.
+/// The tools of one view by their original names. Empty if none of them is about apps.
 #[derive(Debug, Default)]
 pub(super) struct BareNames {
     tools: HashMap<Arc<str>, Vec<BareTool>, RandomState>,
@@ -94,11 +94,11 @@ impl BareNames {
         items: impl Iterator<Item = AppItem<'e>> + Clone,
         withheld: impl Iterator<Item = String>,
     ) -> Self {
-        let with_view = items.clone().filter(|item| item.app.view.is_some());
-        let views: Vec<(usize, usize)> = with_view.map(|item| (item.upstream, item.at)).collect();
-        if views.is_empty() {
+        if items.clone().all(|item| *item.app == ToolApp::default()) {
             return Self::default();
         }
+        let with_view = items.clone().filter(|item| item.app.view.is_some());
+        let views = with_view.map(|item| (item.upstream, item.at)).collect();
         let mut tools: HashMap<Arc<str>, Vec<BareTool>, RandomState> = HashMap::default();
         for AppItem { at, upstream, original, app, .. } in items.filter(|item| item.list == ItemList::Tools) {
             let tool = BareTool { at, upstream, for_app: app.for_app };
