@@ -48,9 +48,9 @@ pub use self::limits::Limits;
 pub use self::listeners::MIN_TOKEN_LENGTH;
 pub use self::model::instructions::warn_of_dropped_instructions;
 pub use self::model::{
-    AdminSettings, ClientAuth, CompletionScope, Config, Confinement, EraChoice, FilterSettings, HttpTransport,
-    InstanceScope, LogFormatSetting, LoggingSettings, Profile, ServerSettings, ShownHints, StartMode, UpstreamSettings,
-    UpstreamTarget, UriExposure,
+    AdminSettings, AppsChoice, ClientAuth, CompletionScope, Config, Confinement, EraChoice, FilterSettings,
+    HttpTransport, InstanceScope, LogFormatSetting, LoggingSettings, Profile, ServerSettings, ShownHints, StartMode,
+    UpstreamSettings, UpstreamTarget, UriExposure,
 };
 pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
 pub use self::values::instructions::InstructionSetting;

@@ -12,6 +12,7 @@ use crate::catalog::name::UpstreamName;
 use crate::mcp::asking::elicitation::ElicitationSettings;
 use crate::mcp::asking::input::Roots;
 use crate::mcp::definition::annotations::Hints;
+use crate::mcp::extension::APPS;
 use crate::policy::{ChangePolicy, PolicySpec, UpstreamTrust};
 
 use super::audit::AuditSettings;
@@ -27,6 +28,7 @@ use crate::values::instructions::InstructionSetting;
 use crate::values::issuers::JwtSettings;
 use crate::values::network::PeerNetwork;
 use crate::values::proxy::ProxySettings;
+use crate::wire::json::raw::RawJson;
 
 pub(crate) mod instructions;
 mod profile;
@@ -273,6 +275,7 @@ pub struct UpstreamSettings {
     /// The instructions of the server for clients; `None` without the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<InstructionSetting>,
+    pub apps: AppsChoice,
     /// The operator's annotations: patterns over original names, and the hints that hold for them.
     #[serde(serialize_with = "pairs")]
     pub annotations: Vec<(String, Hints)>,
@@ -289,6 +292,24 @@ impl UpstreamSettings {
         matches!(self.target, UpstreamTarget::Stdio { .. })
             && matches!(self.instance, InstanceScope::Auto | InstanceScope::Shared)
     }
+
+    /// Returns the settings under which headend declares Apps to the server in its own name; `None`
+    /// if the server may have none.
+    pub fn own_apps(&self) -> Option<RawJson> {
+        (self.apps == AppsChoice::On).then(|| APPS.own_settings())
+    }
+}
+
+/// Whether an upstream may have apps: views that hosts render, and tools for these views.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
+pub enum AppsChoice {
+    #[default]
+    On,
+    /// The server does not learn of clients with Apps. Its tools lose their views, and those for
+    /// apps alone do not exist.
+    Off,
 }
 
 /// The arguments whose completions an upstream is asked for.

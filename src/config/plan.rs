@@ -64,13 +64,15 @@ pub fn diff(old: &Config, new: &Config) -> ReloadPlan {
             {
                 &mut plan.replace
             }
-            // A server's lists are read with the bound, a process keeps its environment, a
-            // connection its proxy, and another account may see another server.
+            // A server's lists are read with the bound and as a client of Apps or not, a process
+            // keeps its environment, a connection its proxy, and another account may see another
+            // server.
             Some(before)
                 if before.auth != upstream.auth
                     || before.certificates != upstream.certificates
                     || before.proxy != upstream.proxy
                     || before.max_inventory != upstream.max_inventory
+                    || before.apps != upstream.apps
                     || before.surroundings != upstream.surroundings =>
             {
                 &mut plan.replace

@@ -156,6 +156,7 @@ fn one(
         surroundings: surroundings::read(&mut table, http, trust, defaults),
         on_change: on_change(&mut table),
         instructions: instructions::read(&mut table),
+        apps: table.choice("apps").unwrap_or_default(),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
         prefix: table.take("prefix").and_then(|node| prefix(&node)).unwrap_or_else(|| format!("{name}__")),
         tools: filter(&mut table, "tools", true),

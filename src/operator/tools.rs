@@ -14,6 +14,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::listener::callers::credentials::CallerAccess;
 use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::definition::weight;
+use crate::mcp::extension::APPS;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{Caller, Policy, RuleSubject, StatedHints};
@@ -116,7 +117,8 @@ pub(crate) fn list(
     let snapshot = service.snapshots.load_full();
     let view = &snapshot.whole;
     let client = ClientContext::new(caller.clone(), Arc::clone(access), None, Revision::preferred(Era::Legacy));
-    let viewer = ClientContext { offered, ..client.clone() };
+    let apps = (params.kind.as_deref() == Some("all")).then(|| APPS.own_settings());
+    let viewer = ClientContext { offered, apps, ..client.clone() };
     let is_whole = operates && params.kind.is_none();
     let is_shown = |at: &usize| is_whole || view.visible(&snapshot.policy, *at, viewer.viewer());
     let entries = view.catalog.entries().iter().enumerate();

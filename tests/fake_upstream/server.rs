@@ -197,7 +197,12 @@ impl FakeServer {
 
     fn offers(&self) -> Value {
         let changes = json!({"listChanged": !self.does(Behaviour::NoChanges)});
-        json!({"tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {}})
+        let mut offers =
+            json!({"tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {}});
+        if let Some(extensions) = self.patches().get("extensions") {
+            offers["extensions"] = extensions.clone();
+        }
+        offers
     }
 
     /// Returns whether the server answers with 503 for now.

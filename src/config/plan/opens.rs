@@ -10,7 +10,7 @@ use crate::audit::OnFailure;
 use crate::consent::ApprovalSettings;
 use crate::mcp::asking::input::Roots;
 use crate::mcp::definition::annotations::Hints;
-use crate::model::{ClientAuth, CompletionScope, Config, FilterSettings, UpstreamSettings};
+use crate::model::{AppsChoice, ClientAuth, CompletionScope, Config, FilterSettings, UpstreamSettings};
 use crate::policy::{ChangePolicy, LimitSpec, PolicySpec, RuleEffect, RuleSpec, ScopeSpec, UpstreamTrust};
 
 /// Returns one phrase for each thing that is opened.
@@ -259,6 +259,7 @@ fn compare_upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'sta
         (milder_hints, "milder annotations"),
         (shows_more, "more of its items"),
         (new.completions == CompletionScope::Pass && old.completions != CompletionScope::Pass, "all completions"),
+        (new.apps == AppsChoice::On && old.apps == AppsChoice::Off, "apps"),
         (new.elicit.secrets && !old.elicit.secrets, "questions for secrets"),
         (more_hosts, "pages of more hosts"),
         (more_roots, "more roots"),

@@ -225,6 +225,7 @@ fn a_plan_says_what_it_opens_of_an_upstream() {
         ("tools = { allow = [\"x\"] }", "", "more of its items"),
         ("prompts = { deny = [\"x\"] }", "", "more of its items"),
         ("completions = \"pass\"", "all completions", ""),
+        ("apps = \"off\"", "", "apps"),
         ("elicit-secrets = true", "questions for secrets", ""),
         ("elicit-hosts = [\"h.example\"]", "", "pages of more hosts"),
         ("roots = \"client\"", "more roots", ""),

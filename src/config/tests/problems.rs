@@ -299,6 +299,7 @@ fn upstreams_are_checked() {
         ("instance", "[upstreams.x]\ncommand=[\"a\"]\ninstance=\"each\"\n", "x.instance"),
         ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=[\"/srv\"]\n", "x.roots[0]: roots are `file://` URIs"),
         ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=7\n", "x.roots"),
+        ("apps", "[upstreams.x]\ncommand=[\"a\"]\napps=\"pinned\"\n", "x.apps"),
         ("completions", "[upstreams.x]\ncommand=[\"a\"]\ncompletions=\"yes\"\n", "x.completions"),
         (
             "a number",

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::mcp::asking::kinds::Audience;
 use crate::mcp::definition::item::{Definition, ListPage};
+use crate::mcp::extension::ExtensionSet;
 use crate::mcp::instructions::read_instructions;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
@@ -89,8 +90,8 @@ pub struct Inventory {
     lists: [Vec<Definition>; 4],
     /// Whether the upstream answers `completion/complete`.
     pub completions: bool,
-    /// Whether tool calls may become tasks, as tasks work in the upstream's era.
-    pub tasks: bool,
+    /// The extensions that the upstream declared, as they work in its era.
+    pub extensions: ExtensionSet,
     /// Whether the upstream declares log messages.
     pub logging: bool,
     /// The server's own text, cleaned and not yet judged by its pin.
@@ -153,9 +154,8 @@ impl Inventory {
         self.gaps.contains(&Some(gap))
     }
 
-    /// Adds earlier items from `known` to each list that has a gap. For [`ListGap::Askers`] only
-    /// items that are not for all clients are added. Cuts each of these lists to `most` items and
-    /// counts the rest as excess.
+    /// Adds earlier items from `known` to each list that has a gap, for [`ListGap::Askers`] only those
+    /// that are not for all clients. Cuts each list to `most` items and counts the rest as excess.
     pub fn keep(&mut self, known: &Self, most: usize) {
         for list in ItemList::ALL {
             let Some(gap) = self.gap(list) else { continue };
@@ -201,7 +201,7 @@ impl Inventory {
 
     /// Returns an inventory with the same capabilities and empty lists.
     pub fn without_items(&self) -> Self {
-        Self { completions: self.completions, tasks: self.tasks, logging: self.logging, ..Self::default() }
+        Self { completions: self.completions, extensions: self.extensions, logging: self.logging, ..Self::default() }
     }
 
     /// Returns the number of items in all lists.
@@ -262,7 +262,7 @@ impl Inventory {
         out.set("version", RawJson::trusted("1"));
         out.set("revision", RawJson::string(revision.as_str()));
         out.set("completions", RawJson::boolean(self.completions));
-        out.set("tasks", RawJson::boolean(self.tasks));
+        out.set("extensions", self.extensions.to_json());
         out.set("logging", RawJson::boolean(self.logging));
         self.instructions.iter().for_each(|text| out.set("instructions", RawJson::string(text)));
         for list in ItemList::ALL {
@@ -304,7 +304,7 @@ impl Inventory {
         let revision = Revision::parse(&object.string("revision")?)?;
         let mut inventory = Self {
             completions: object.is_true("completions"),
-            tasks: object.is_true("tasks"),
+            extensions: object.get("extensions").map(ExtensionSet::of_json).unwrap_or_default(),
             logging: object.is_true("logging"),
             instructions: read_instructions(text),
             ..Self::default()

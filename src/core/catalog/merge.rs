@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::catalog::apps::{AppItem, BareName, BareNames, OfferedApps};
 use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{ItemKind, UpstreamName, canonical_name, canonical_uri, collisions, expose};
@@ -13,6 +14,7 @@ use crate::catalog::template::UriTemplate;
 use crate::mcp::asking::kinds::Audience;
 use crate::mcp::definition::annotations;
 use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
+use crate::mcp::definition::app::ToolApp;
 use crate::mcp::definition::claims::{Claims, PinStatus};
 use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
@@ -57,6 +59,12 @@ pub struct MergeSource<'a> {
     pub index: usize,
     /// URIs of the upstream's resources that wait for approval. No template may reach them.
     pub withheld: Option<&'a HashSet<String>>,
+    /// Original names of the upstream's tools that are withheld.
+    pub withheld_tools: Option<&'a HashSet<String>>,
+    /// URIs at the upstream of the views whose app waits for approval.
+    pub withheld_views: Option<&'a HashSet<String>>,
+    /// Whether the upstream may have apps.
+    pub apps: bool,
     /// States of the upstream's tools, by original name, as their pins record them.
     pub standings: Option<&'a HashMap<String, PinStatus>>,
 }
@@ -127,7 +135,21 @@ pub struct CatalogEntry {
     pub headers: ParamHeaders,
     /// The clients that the item's server shows it to.
     pub audience: Audience,
+    /// The app of a tool. Other items are for models and apps; a view has itself as its view.
+    pub app: ToolApp,
     template: Option<UriTemplate>,
+}
+
+impl CatalogEntry {
+    /// Reports whether the item exists for clients that declared Apps, or for those that did not.
+    pub const fn is_for(&self, apps: bool) -> bool {
+        apps || self.app.for_model
+    }
+
+    fn app_item((at, entry): (usize, &Self)) -> AppItem<'_> {
+        let Self { list, upstream, original, app, .. } = entry;
+        AppItem { at, upstream: *upstream, list: *list, original, app }
+    }
 }
 
 /// The part of an upstream that is withheld.
@@ -190,6 +212,7 @@ pub struct Catalog {
     pub mirrors_arguments: bool,
     /// URIs of resources that wait for approval, each with and without its upstream's name.
     withheld: HashSet<String>,
+    bare: BareNames,
 }
 
 impl Catalog {
@@ -205,6 +228,17 @@ impl Catalog {
     /// template with exactly this URI.
     pub fn find(&self, list: ItemList, exposed: &str) -> Option<usize> {
         self.by_name.get(&list)?.get(exposed).copied()
+    }
+
+    /// Finds the tool that an app calls by its bare name. `visible` says whether the client may see
+    /// the entry with this index.
+    pub fn find_bare(&self, name: &str, visible: impl Fn(usize) -> bool) -> BareName {
+        self.bare.find(name, visible)
+    }
+
+    /// Returns the index of the first tool of this bare name, visible or not.
+    pub fn bare_owner(&self, name: &str) -> Option<usize> {
+        self.bare.owner(name)
     }
 
     /// Returns the index of the template that matches a URI. If several templates of one upstream
@@ -237,7 +271,7 @@ impl Catalog {
                     && a.upstream == b.upstream
                     && a.exposed == b.exposed
                     && a.canonical == b.canonical
-                    && a.audience == b.audience
+                    && (a.audience, &a.app) == (b.audience, &b.app)
                     && a.definition == b.definition
                     && a.definition_digest == b.definition_digest
                     && (a.annotations, a.said) == (b.annotations, b.said)
@@ -286,7 +320,11 @@ pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, V
         source.withheld.into_iter().flatten().flat_map(both)
     });
     let withheld = withheld.collect();
-    (Catalog { entries, by_name, mirrors_arguments, withheld }, dropped)
+    let is_tool = |item: &&WithheldItem| item.part == WithheldPart::Item(ItemList::Tools);
+    let collided = dropped.iter().filter(is_tool).map(|item| item.item.clone());
+    let waiting = sources.iter().flat_map(|source| source.withheld_tools.into_iter().flatten().cloned());
+    let bare = BareNames::of(entries.iter().enumerate().map(CatalogEntry::app_item), collided.chain(waiting));
+    (Catalog { entries, by_name, mirrors_arguments, withheld, bare }, dropped)
 }
 
 /// Builds the entry of one item under its name in this view. Returns `None` if a filter of the
@@ -317,6 +355,8 @@ fn build_entry(
         None
     };
     let mut definition = item.raw.clone();
+    let offered = OfferedApps { is_on: source.apps, withheld_views: source.withheld_views };
+    let Some(app) = offered.judge(item, &mut definition) else { return Ok(None) };
     let mut annotated = JudgedHints::default();
     let (mut claims, mut is_new) = (Claims::default(), false);
     if item.list == ItemList::Tools {
@@ -341,6 +381,7 @@ fn build_entry(
         definition_digest: item.digest,
         headers: item.headers.clone(),
         audience: item.audience,
+        app,
         template,
     }))
 }

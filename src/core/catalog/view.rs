@@ -30,13 +30,14 @@ pub struct RenderedList {
 
 /// Renders one list for clients of one revision.
 ///
-/// `visible` says whether the caller may see the entry with this index in the catalog. `cursor`
-/// seals the cursor to a page of the list with this content. `ttl_ms` is the time in milliseconds
-/// for which a modern client may keep the list.
+/// `apps` says whether the clients declared Apps. `visible` says whether the caller may see the
+/// entry with this index in the catalog. `cursor` seals the cursor to a page of the list with this
+/// content. `ttl_ms` is the time in milliseconds for which a modern client may keep the list.
 pub fn render(
     catalog: &Catalog,
     list: ItemList,
     revision: Revision,
+    apps: bool,
     ttl_ms: u32,
     visible: impl Fn(usize) -> bool,
     cursor: impl Fn(&Digest, u32) -> String,
@@ -45,7 +46,7 @@ pub fn render(
     let items: Vec<Vec<u8>> = entries
         .filter(|(at, entry)| entry.list == list && visible(*at))
         .map(|(_, entry)| {
-            let shown = project::project_definition(list, &entry.definition, &entry.exposed, revision);
+            let shown = project::project_definition(list, &entry.definition, &entry.exposed, revision, apps);
             let mut out = Vec::with_capacity(shown.encoded_len());
             shown.write_to(&mut out);
             out

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::connection::ask::DeclaredCapabilities;
-use crate::mcp::extension::TASKS;
+use crate::mcp::extension::{ExtensionSet, TASKS};
 use crate::mcp::instructions::read_instructions;
 use crate::mcp::meta::{HopMeta, implementation};
 use crate::mcp::method::Method;
@@ -52,8 +52,9 @@ pub struct ServerOffers {
     pub prompts: bool,
     pub resources: bool,
     pub completions: bool,
-    /// Tool calls may become tasks: the extension of 2026-07-28, or the core feature of 2025-11-25.
-    pub tasks: bool,
+    /// The extensions that it declared. [`TASKS`] stands for tasks as its era has them: the extension
+    /// of 2026-07-28, or the core feature of 2025-11-25.
+    pub extensions: ExtensionSet,
     /// Log messages, at a level that legacy clients set.
     pub logging: bool,
     /// Updates of resources.
@@ -380,7 +381,7 @@ fn initialize_params(declared: &DeclaredCapabilities) -> RawJson {
     RawJson::trusted(format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
         Revision::preferred(Era::Legacy),
-        declared.kinds.capabilities().text(),
+        declared.capabilities().text(),
         implementation().text()
     ))
 }
@@ -395,10 +396,8 @@ fn judge_discover(answer: &Result<RawJson, RawJson>) -> DiscoverVerdict {
             };
             match pick(&versions) {
                 RevisionPick::Modern(revision) => {
-                    let capabilities = result.get("capabilities");
-                    let tasks = capabilities.is_some_and(|raw| TASKS.is_in(raw));
-                    let offers = capabilities.map(offers).unwrap_or_default();
-                    DiscoverVerdict::Modern(HandshakeAgreement { revision, offers: ServerOffers { tasks, ..offers } })
+                    let offers = result.get("capabilities").map(|raw| offers(raw, Era::Modern)).unwrap_or_default();
+                    DiscoverVerdict::Modern(HandshakeAgreement { revision, offers })
                 }
                 RevisionPick::Legacy => DiscoverVerdict::Legacy,
                 RevisionPick::Nothing => DiscoverVerdict::Unspeakable,
@@ -451,7 +450,7 @@ fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<HandshakeAgreem
         let version = foreign::quoted(&version, 60);
         format!("the server answered `initialize` with protocol version {version}; headend speaks {spoken} there")
     })?;
-    let mut offers = result.get("capabilities").map(offers).unwrap_or_default();
+    let mut offers = result.get("capabilities").map(|raw| offers(raw, Era::Legacy)).unwrap_or_default();
     // In a revision without this capability, the method may simply exist.
     offers.completions |= !revision.features().completions && offers.prompts;
     Ok(HandshakeAgreement { revision, offers })
@@ -464,14 +463,16 @@ pub(crate) fn message_of(error: &RawJson) -> String {
 }
 
 /// Reads the capabilities that the gateway acts on.
-fn offers(capabilities: &RawJson) -> ServerOffers {
+fn offers(capabilities: &RawJson, era: Era) -> ServerOffers {
     let Ok(capabilities) = RawObject::parse(capabilities) else { return ServerOffers::default() };
+    let extensions = ExtensionSet::declared_in(&capabilities, era);
+    let has_core_tasks = era == Era::Legacy && task::accepts_task_calls(&capabilities);
     let changes = |name: &str| capabilities.object(name).is_some_and(|s| s.is_true("listChanged"));
     ServerOffers {
         prompts: capabilities.object("prompts").is_some(),
         resources: capabilities.object("resources").is_some(),
         completions: capabilities.object("completions").is_some(),
-        tasks: task::accepts_task_calls(&capabilities),
+        extensions: if has_core_tasks { extensions.with(&TASKS) } else { extensions },
         logging: capabilities.object("logging").is_some(),
         subscriptions: capabilities.object("resources").is_some_and(|s| s.is_true("subscribe")),
         changes: ["tools", "prompts", "resources"].into_iter().any(changes),

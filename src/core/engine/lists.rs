@@ -149,7 +149,7 @@ impl UpstreamLists {
     /// empty.
     pub fn begin(&mut self, offers: ServerOffers) {
         self.inventory.completions = offers.completions;
-        self.inventory.tasks = offers.tasks;
+        self.inventory.extensions = offers.extensions;
         self.inventory.logging = offers.logging;
         self.inventory.skipped.clear();
         self.is_news = false;

@@ -329,6 +329,9 @@ mod tests {
             needs_headers: false,
             standings: None,
             withheld: None,
+            withheld_tools: None,
+            withheld_views: None,
+            apps: true,
             index: 0,
         };
         let rules =

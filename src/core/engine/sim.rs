@@ -299,6 +299,9 @@ impl World {
                 needs_headers: false,
                 standings: None,
                 withheld: None,
+                withheld_tools: None,
+                withheld_views: None,
+                apps: true,
                 index,
             })
             .collect();

@@ -1,7 +1,7 @@
 //! The capabilities that headend offers to clients, in its results of `initialize` and
 //! `server/discover`.
 
-use crate::mcp::extension::{Extension, declare_extensions};
+use crate::mcp::extension::ExtensionSet;
 use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::json::raw::RawJson;
@@ -21,14 +21,15 @@ fn capabilities(completions: bool, logging: bool) -> String {
 
 /// Builds the result of `initialize` in a legacy revision. Legacy capabilities are fixed here,
 /// often before the first upstream has started, so they state what headend can do, not what its
-/// upstreams offer now. `instructions` is the text for this client. Source: protocol, capability
-/// negotiation.
-pub fn initialize_result(revision: Revision, instructions: &str) -> RawJson {
+/// upstreams offer now. `extensions` and `instructions` are those for this client. Source: protocol,
+/// capability negotiation.
+pub fn initialize_result(revision: Revision, extensions: ExtensionSet, instructions: &str) -> RawJson {
     let features = revision.features();
     let info = if features.titles { implementation() } else { implementation_bare() };
     RawJson::trusted(format!(
-        r#"{{"protocolVersion":"{revision}","capabilities":{}}},"serverInfo":{},"instructions":{}}}"#,
+        r#"{{"protocolVersion":"{revision}","capabilities":{}{}}},"serverInfo":{},"instructions":{}}}"#,
         capabilities(features.completions, true),
+        extensions.offered(),
         info.text(),
         RawJson::string(instructions).text(),
     ))
@@ -39,30 +40,20 @@ pub fn initialize_result(revision: Revision, instructions: &str) -> RawJson {
 pub struct CurrentCapabilities {
     pub completions: bool,
     pub logging: bool,
-    pub extensions: &'static [&'static Extension],
-}
-
-/// The instructions in a result of `server/discover`.
-#[derive(Clone, Copy, Debug)]
-pub struct DiscoveredInstructions<'t> {
-    pub text: &'t str,
-    /// True if another client may get another text, so that no cache may share the result.
-    pub is_private: bool,
+    pub extensions: ExtensionSet,
 }
 
 /// Builds the result of `server/discover`. It lists modern revisions only: a client picks one of
-/// them for requests with `_meta`, which older revisions lack.
-pub fn discover_result(present: CurrentCapabilities, instructions: DiscoveredInstructions<'_>) -> RawJson {
-    let scope = if instructions.is_private { "private" } else { "public" };
+/// them for requests with `_meta`, which older revisions lack. It `is_private` if another client
+/// may get another result, so that no cache may share it.
+pub fn discover_result(present: CurrentCapabilities, instructions: &str, is_private: bool) -> RawJson {
+    let scope = if is_private { "private" } else { "public" };
     let open = capabilities(present.completions, present.logging);
-    let extensions = match present.extensions {
-        [] => String::new(),
-        some => format!(r#","extensions":{}"#, declare_extensions(some).text()),
-    };
+    let extensions = present.extensions.offered();
     RawJson::trusted(format!(
         r#"{{"resultType":"complete","supportedVersions":{},"capabilities":{open}{extensions}}},"instructions":{},"ttlMs":{DISCOVER_TTL_MS},"cacheScope":"{scope}","_meta":{{"{SERVER_INFO}":{}}}}}"#,
         modern_revisions(),
-        RawJson::string(instructions.text).text(),
+        RawJson::string(instructions).text(),
         implementation().text(),
     ))
 }
@@ -85,7 +76,7 @@ fn modern_revisions() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::extension::TASKS;
+    use crate::mcp::extension::{APPS, TASKS};
 
     const INFO: &str = concat!(r#""name":"headend","title":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#"""#);
     const BARE_INFO: &str = concat!(r#""name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#"""#);
@@ -94,12 +85,13 @@ mod tests {
     #[test]
     fn discovery_tells_what_there_is_at_present() {
         let tasks = r#","extensions":{"io.modelcontextprotocol/tasks":{}}"#;
-        let cases: [(bool, bool, &[&Extension], String); 5] = [
-            (false, false, &[], String::new()),
-            (false, true, &[], r#","logging":{}"#.to_owned()),
-            (true, false, &[], r#","completions":{}"#.to_owned()),
-            (false, true, &[&TASKS], format!(r#","logging":{{}}{tasks}"#)),
-            (true, true, &[&TASKS], format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
+        let (none, has_tasks) = (ExtensionSet::default(), ExtensionSet::default().with(&TASKS));
+        let cases = [
+            (false, false, none, String::new()),
+            (false, true, none, r#","logging":{}"#.to_owned()),
+            (true, false, none, r#","completions":{}"#.to_owned()),
+            (false, true, has_tasks, format!(r#","logging":{{}}{tasks}"#)),
+            (true, true, has_tasks, format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
         ];
         for (completions, logging, extensions, told) in cases {
             // The build for tests has a later revision, which a client of 2026-07-28 sees in the
@@ -109,7 +101,7 @@ mod tests {
                 r#""Use it.""#
             );
             let present = CurrentCapabilities { completions, logging, extensions };
-            let result = |is_private| discover_result(present, DiscoveredInstructions { text: "Use it.", is_private });
+            let result = |is_private| discover_result(present, "Use it.", is_private);
             assert_eq!(result(false).text(), want);
             assert_eq!(result(true).text(), want.replace("public", "private"));
         }
@@ -129,7 +121,10 @@ mod tests {
                 r#"{{"protocolVersion":"{revision}","capabilities":{{{SERVES}{completions},"logging":{{}}}},"serverInfo":{{{info}}},"instructions":{}}}"#,
                 r#""Use it.""#
             );
-            assert_eq!(initialize_result(Revision::parse(revision).unwrap(), "Use it.").text(), want);
+            let result = |extensions| initialize_result(Revision::parse(revision).unwrap(), extensions, "Use it.");
+            assert_eq!(result(ExtensionSet::default()).text(), want);
+            let apps = r#""logging":{},"extensions":{"io.modelcontextprotocol/ui":{}}"#;
+            assert_eq!(result(ExtensionSet::default().with(&APPS)).text(), want.replace(r#""logging":{}"#, apps));
         }
     }
 }

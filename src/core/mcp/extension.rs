@@ -12,8 +12,12 @@ use crate::wire::json::raw::{RawJson, RawObject};
 #[derive(Debug)]
 pub struct Extension {
     id: &'static str,
-    /// The settings that headend declares towards clients and upstreams, as JSON.
-    settings: &'static str,
+    /// The bit that stands for the extension in an [`ExtensionSet`].
+    bit: u8,
+    /// The settings that headend declares towards clients, as JSON.
+    offered: &'static str,
+    /// The settings that headend declares towards upstreams in its own name, as JSON.
+    declared: &'static str,
     /// Eras in which the extension is declared.
     eras: &'static [Era],
     /// Request methods that the extension adds.
@@ -23,22 +27,83 @@ pub struct Extension {
 /// The extension for calls that their server continues after its response; see [`super::task`].
 pub const TASKS: Extension = Extension {
     id: "io.modelcontextprotocol/tasks",
-    settings: "{}",
+    bit: 1,
+    offered: "{}",
+    declared: "{}",
     eras: &[Era::Modern],
     methods: &["tasks/get", "tasks/update", "tasks/cancel"],
 };
 
-const ALL: &[Extension] = &[TASKS];
+/// The extension for views that hosts render beside the results of tools; see
+/// [`super::definition::app`]. Legacy peers declare it in `initialize`, by practice.
+pub const APPS: Extension = Extension {
+    id: "io.modelcontextprotocol/ui",
+    bit: 2,
+    offered: "{}",
+    declared: r#"{"mimeTypes":["text/html;profile=mcp-app"]}"#,
+    eras: &[Era::Legacy, Era::Modern],
+    methods: &[],
+};
+
+const ALL: &[Extension] = &[TASKS, APPS];
+
+/// Longest settings of a client that are passed on, in bytes. Longer ones declare nothing.
+const MAX_SETTINGS: usize = 1024;
 
 /// Reports whether any extension adds this method to an era.
 pub(crate) fn any_adds(method: &str, era: Era) -> bool {
     ALL.iter().any(|extension| extension.adds(method, era))
 }
 
-/// Builds the value of the member `extensions` that declares these extensions.
-pub(crate) fn declare_extensions(extensions: &[&Extension]) -> RawJson {
-    let entries: Vec<String> = extensions.iter().map(|one| format!(r#""{}":{}"#, one.id, one.settings)).collect();
-    RawJson::trusted(format!("{{{}}}", entries.join(",")))
+/// A set of extensions of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtensionSet(u8);
+
+impl ExtensionSet {
+    /// Returns the extensions that the capabilities of a server declare, in an era that has them.
+    pub(crate) fn declared_in(capabilities: &RawObject, era: Era) -> Self {
+        let Some(declared) = capabilities.object("extensions") else { return Self::default() };
+        let is_declared = |one: &&Extension| declared.get(one.id).is_some_and(RawJson::is_object);
+        ALL.iter().filter(is_declared).fold(Self::default(), Self::with).in_era(era)
+    }
+
+    /// Reads the text of [`Self::to_json`]; unknown extensions are left out.
+    pub(crate) fn of_json(ids: &RawJson) -> Self {
+        let ids = ids.parse::<Vec<String>>().unwrap_or_default();
+        ALL.iter().filter(|one| ids.iter().any(|id| id == one.id)).fold(Self::default(), Self::with)
+    }
+
+    /// Encodes the set for the disk, as a list of identifiers.
+    pub(crate) fn to_json(self) -> RawJson {
+        RawJson::list(self.rows().map(|one| RawJson::string(one.id)))
+    }
+
+    /// Returns the set and this extension.
+    #[must_use]
+    pub const fn with(self, extension: &Extension) -> Self {
+        Self(self.0 | extension.bit)
+    }
+
+    pub const fn has(self, extension: &Extension) -> bool {
+        self.0 & extension.bit != 0
+    }
+
+    /// Returns the extensions of the set that an era has.
+    #[must_use]
+    pub fn in_era(self, era: Era) -> Self {
+        self.rows().filter(|one| one.eras.contains(&era)).fold(Self::default(), Self::with)
+    }
+
+    /// Writes the member `extensions` of our capabilities towards clients, with a comma before it;
+    /// empty for an empty set.
+    pub(crate) fn offered(self) -> String {
+        let entries: Vec<String> = self.rows().map(|one| format!(r#""{}":{}"#, one.id, one.offered)).collect();
+        if entries.is_empty() { String::new() } else { format!(r#","extensions":{{{}}}"#, entries.join(",")) }
+    }
+
+    fn rows(self) -> impl Iterator<Item = &'static Extension> {
+        ALL.iter().filter(move |one| self.has(one))
+    }
 }
 
 impl Extension {
@@ -47,25 +112,42 @@ impl Extension {
         self.eras.contains(&era) && self.methods.contains(&method)
     }
 
-    /// Reports whether the capabilities of a client or a server declare this extension.
+    /// Reports whether the capabilities of a client declare this extension.
     pub fn is_in(&self, capabilities: &RawJson) -> bool {
-        let extensions = |raw: &RawJson| RawObject::parse(RawObject::parse(raw).ok()?.get("extensions")?).ok();
-        extensions(capabilities).is_some_and(|extensions| extensions.get(self.id).is_some_and(RawJson::is_object))
+        RawObject::parse(capabilities).is_ok_and(|capabilities| self.settings_in(&capabilities).is_some())
     }
 
-    /// Returns the client capabilities with this extension as the only one.
+    /// Returns the settings under which the capabilities of a client declare this extension.
+    pub fn settings_in(&self, capabilities: &RawObject) -> Option<RawJson> {
+        let extensions = RawObject::parse(capabilities.get("extensions")?).ok()?;
+        let settings = extensions.get(self.id)?;
+        (settings.is_object() && settings.bytes().len() <= MAX_SETTINGS).then(|| settings.clone())
+    }
+
+    /// Returns the settings that headend declares towards upstreams in its own name.
+    pub const fn own_settings(&self) -> RawJson {
+        RawJson::of_static(self.declared)
+    }
+
+    /// Returns the client capabilities with this extension among their extensions, under its own
+    /// settings.
     pub fn added_to(&self, capabilities: Option<&RawJson>) -> RawJson {
+        self.added_with(&self.own_settings(), capabilities)
+    }
+
+    /// Returns the client capabilities with this extension among their extensions, under the given
+    /// settings.
+    pub fn added_with(&self, settings: &RawJson, capabilities: Option<&RawJson>) -> RawJson {
         let mut declared = capabilities.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
-        declared.set("extensions", declare_extensions(&[self]));
+        let mut extensions = declared.object("extensions").unwrap_or_default();
+        extensions.set(self.id, settings.clone());
+        declared.set("extensions", extensions.encode());
         declared.encode()
     }
 
     /// Builds `data` of the error for a client that does not declare this extension.
     pub fn required_data(&self) -> RawJson {
-        RawJson::trusted(format!(
-            r#"{{"requiredCapabilities":{{"extensions":{}}}}}"#,
-            declare_extensions(&[self]).text()
-        ))
+        RawJson::trusted(format!(r#"{{"requiredCapabilities":{}}}"#, self.added_to(None).text()))
     }
 
     /// Reports whether an error says that a call requires this extension and nothing else, so that
@@ -109,6 +191,24 @@ mod tests {
         let both = TASKS.added_to(Some(&raw(r#"{"elicitation":{}}"#)));
         assert_eq!(both.text(), r#"{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#);
         assert!(TASKS.is_in(&TASKS.added_to(None)));
+        let both = TASKS.added_to(Some(&APPS.added_with(&raw(r#"{"mimeTypes":[ "x" ]}"#), None)));
+        let want =
+            r#"{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":[ "x" ]},"io.modelcontextprotocol/tasks":{}}}"#;
+        assert_eq!(both.text(), want, "each keeps its own settings");
+        let long = raw(&format!(r#"{{"mimeTypes":["{}"]}}"#, "x".repeat(MAX_SETTINGS)));
+        assert!(!APPS.is_in(&APPS.added_with(&long, None)));
+    }
+
+    #[test]
+    fn a_server_has_a_set_of_extensions_that_outlives_a_restart() {
+        let declared = RawObject::parse(&TASKS.added_to(Some(&APPS.added_to(None)))).unwrap();
+        let both = ExtensionSet::declared_in(&declared, Era::Modern);
+        assert!(both.has(&TASKS) && both.has(&APPS));
+        assert_eq!(ExtensionSet::declared_in(&declared, Era::Legacy), ExtensionSet::default().with(&APPS));
+        assert_eq!(ExtensionSet::of_json(&both.to_json()), both);
+        assert_eq!(ExtensionSet::of_json(&raw(r#"["other",7]"#)), ExtensionSet::default());
+        let offered = r#","extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{}}"#;
+        assert_eq!((both.offered().as_str(), ExtensionSet::default().offered()), (offered, String::new()));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub fn items(data: &[u8]) {
             assert_eq!(named.titles().count(), item.titles().count());
             assert_json(&named.raw.encode());
             for &revision in Revision::ALL {
-                assert_json(&project::project_definition(list, &item.raw, "up__x", revision).encode());
+                assert_json(&project::project_definition(list, &item.raw, "up__x", revision, false).encode());
             }
         }
     }

@@ -117,9 +117,14 @@ impl Meta {
         self.0.get(CLIENT_INFO).filter(|_| self.has_claim())
     }
 
+    /// Returns the client's capabilities; `None` if the request does not claim to be modern.
+    pub(crate) fn client_capabilities(&self) -> Option<&RawJson> {
+        self.0.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim())
+    }
+
     /// Reports whether a modern request declares the extension.
     pub fn declares(&self, extension: &Extension) -> bool {
-        self.0.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).is_some_and(|raw| extension.is_in(raw))
+        self.client_capabilities().is_some_and(|raw| extension.is_in(raw))
     }
 
     /// Returns the lowest level at which the client wants log messages of this request; `None` if
@@ -204,8 +209,8 @@ impl Meta {
         if revision.era() == Era::Modern {
             put(PROTOCOL_VERSION, "\"", revision.as_str().as_bytes());
             put(CLIENT_INFO, "", hop.client_info.bytes());
-            // The client's capabilities for this very call; the hop itself offers none.
-            put(CLIENT_CAPABILITIES, "", client.capabilities.unwrap_or(&hop.client_capabilities).bytes());
+            // The client's capabilities for this very call, never those of the gateway itself.
+            put(CLIENT_CAPABILITIES, "", client.capabilities.map_or(b"{}", |raw| raw.bytes()));
             if let Some(level) = client.log_level {
                 put(LOG_LEVEL, "\"", level.into_str().as_bytes());
             }
@@ -235,12 +240,19 @@ pub struct HopMeta {
 impl HopMeta {
     /// Creates the facts with headend's name and without capabilities.
     pub fn bare() -> Self {
-        Self { client_info: implementation(), client_capabilities: RawJson::EMPTY_OBJECT }
+        Self::declaring(None)
+    }
+
+    /// Creates the facts with headend's name and the capabilities of its own requests.
+    pub(crate) fn declaring(capabilities: Option<RawJson>) -> Self {
+        let client_capabilities = capabilities.unwrap_or(RawJson::EMPTY_OBJECT);
+        Self { client_info: implementation(), client_capabilities }
     }
 
     /// Writes the `_meta` of a request of headend's own to a modern upstream.
     pub fn envelope(&self, revision: Revision) -> RawJson {
-        Meta::default().upstream(revision, None, self, ClientFacts::default()).unwrap_or(RawJson::EMPTY_OBJECT)
+        let own = ClientFacts { capabilities: Some(&self.client_capabilities), log_level: None };
+        Meta::default().upstream(revision, None, self, own).unwrap_or(RawJson::EMPTY_OBJECT)
     }
 }
 

@@ -25,6 +25,7 @@ use std::sync::LazyLock;
 use bytes::{BufMut, BytesMut};
 use memchr::memmem::Finder;
 
+use crate::mcp::definition::app::remove_app;
 use crate::mcp::meta::SERVER_INFO;
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::{Era, Revision, RevisionFeatures, StructuredContent};
@@ -53,13 +54,18 @@ static SAID_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"re
 static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("serverInfo"));
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
-/// Writes a definition for a client of `revision`, under its exposed key.
-pub fn project_definition(list: ItemList, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
+/// Writes a definition for a client of `revision`, under its exposed key. A client that declared
+/// `apps` sees the app of a tool and keeps `_meta` in every revision; for any other client, a tool
+/// has no app.
+pub fn project_definition(list: ItemList, raw: &RawObject, exposed: &str, revision: Revision, apps: bool) -> RawObject {
     let features = revision.features();
     let mut out = raw.clone();
     out.set(list.key(), RawJson::string(exposed));
     out.remove("execution");
     if list == ItemList::Tools {
+        if !apps {
+            remove_app(&mut out);
+        }
         output_schema(&mut out, features.structured);
         if !features.annotations {
             out.remove("annotations");
@@ -72,7 +78,9 @@ pub fn project_definition(list: ItemList, raw: &RawObject, exposed: &str, revisi
     }
     if !features.titles {
         out.remove("title");
-        out.remove("_meta");
+        if !apps {
+            out.remove("_meta");
+        }
     }
     out
 }

@@ -67,6 +67,8 @@ pub struct PolicyAction {
     pub launch: Digest,
     /// The arguments as the upstream gets them.
     pub arguments: Option<RawJson>,
+    /// True if the client called a tool by its bare name, as apps do. No rule looks at it.
+    pub is_bare: bool,
 }
 
 impl PolicyAction {
@@ -95,6 +97,7 @@ impl PolicyAction {
             definition: entry.definition_digest,
             launch,
             arguments: None,
+            is_bare: false,
         }
     }
 
@@ -129,6 +132,7 @@ impl PolicyAction {
             definition: none,
             launch: none,
             arguments: None,
+            is_bare: false,
         }
     }
 }

@@ -96,7 +96,12 @@ impl PermittedCall {
             service,
             access: Arc::clone(&client.access),
             handle: Arc::clone(found.handle),
-            wants: LaneRequest { caller: action.caller.clone(), client: client.tag.clone(), offered },
+            wants: LaneRequest {
+                caller: action.caller.clone(),
+                client: client.tag.clone(),
+                offered,
+                apps: client.apps.clone(),
+            },
             view: Arc::clone(found.view),
             entry: found.at,
             permit: permitted.permit,

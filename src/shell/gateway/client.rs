@@ -13,6 +13,7 @@ use crate::gateway::snapshot::{CatalogView, Snapshot, Viewer};
 use crate::gateway::watched::SessionSubscriptions;
 use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::client_name::ClientName;
+use crate::mcp::extension::APPS;
 use crate::mcp::log::SessionLogLevel;
 use crate::mcp::version::Revision;
 use crate::policy::{ActionKind, Caller, PolicyAction};
@@ -20,7 +21,7 @@ use crate::store::sessions::KeptSession;
 pub use crate::upstream::session_news::ClientTag;
 pub(crate) use crate::upstream::session_news::fresh_number;
 use crate::wire::digest::Digest;
-use crate::wire::json::raw::RawJson;
+use crate::wire::json::raw::{RawJson, RawObject};
 
 pub mod admission;
 pub mod connected;
@@ -41,6 +42,8 @@ pub struct ClientContext {
     pub can_wait: bool,
     /// Kinds of input that the client offers.
     pub offered: InputKinds,
+    /// The settings under which the client declared Apps; `None` if it did not.
+    pub apps: Option<RawJson>,
     /// True if the client runs on this machine, so that an address on loopback is the same place to
     /// it.
     pub is_here: bool,
@@ -81,6 +84,7 @@ impl ClientContext {
             revision,
             can_wait: true,
             offered: InputKinds::default(),
+            apps: None,
             is_here: false,
             client_requests: None,
             log: None,
@@ -95,18 +99,21 @@ impl ClientContext {
 
     /// Adds what a legacy client said in `initialize`: its capabilities and its name.
     pub fn initialized(self, capabilities: Option<&RawJson>, name: Option<ClientName>) -> Self {
-        Self { name, ..self.asked_by(ClientRequests::new(capabilities)) }
+        Self { name, ..self.asked_by(ClientRequests::new(capabilities), capabilities) }
     }
 
     /// Restores a legacy client after a restart of the gateway. Its new questions have ids that an
     /// answer to an earlier process cannot match.
     pub fn revived(self, capabilities: Option<&RawJson>) -> Self {
-        self.asked_by(ClientRequests::anew(capabilities))
+        self.asked_by(ClientRequests::anew(capabilities), capabilities)
     }
 
-    /// Sets the questions to a legacy client, with a fresh log level and no subscriptions.
-    fn asked_by(self, client_requests: Option<Arc<ClientRequests>>) -> Self {
+    /// Sets the questions to a legacy client and its use of Apps, with a fresh log level and no
+    /// subscriptions.
+    fn asked_by(self, client_requests: Option<Arc<ClientRequests>>, capabilities: Option<&RawJson>) -> Self {
+        let declared = capabilities.and_then(|raw| RawObject::parse(raw).ok());
         Self {
+            apps: declared.and_then(|declared| APPS.settings_in(&declared)),
             offered: client_requests.as_ref().map(|asked| asked.offered).unwrap_or_default(),
             client_requests,
             log: Some(Arc::default()),
@@ -131,10 +138,25 @@ impl ClientContext {
         PolicyAction::on(entry, kind, launch, who, self.profile.clone(), self.session())
     }
 
+    /// Returns the capabilities of a legacy client that outlive a restart of the gateway.
+    pub fn kept_capabilities(&self) -> Option<RawJson> {
+        let input = self.client_requests.as_ref().map(|asked| asked.capabilities.clone());
+        self.with_apps(input)
+    }
+
+    /// Returns the capabilities to declare to an upstream, with Apps as the client declared them.
+    pub fn with_apps(&self, capabilities: Option<RawJson>) -> Option<RawJson> {
+        match &self.apps {
+            Some(settings) => Some(APPS.added_with(settings, capabilities.as_ref())),
+            None => capabilities,
+        }
+    }
+
     /// Returns the credential kind, revision and capabilities to which the client's sealed states
     /// are bound.
     pub fn carrier(&self) -> StateCarrier {
-        let (revision, capabilities) = (self.revision, self.offered.bits());
+        let capabilities = self.offered.bits() | (u8::from(self.apps.is_some()) << InputKinds::BITS);
+        let revision = self.revision;
         StateCarrier { kind: self.access.credential().kind(), revision, capabilities }
     }
 
@@ -142,7 +164,7 @@ impl ClientContext {
     pub fn viewer(&self) -> Viewer<'_> {
         let kind = self.access.credential().kind();
         let (caller, rights) = (&self.caller, &**self.access.rights());
-        Viewer { caller, rights, kind, revision: self.revision, offered: self.offered }
+        Viewer { caller, rights, kind, revision: self.revision, offered: self.offered, apps: self.apps.is_some() }
     }
 }
 

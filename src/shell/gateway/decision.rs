@@ -172,7 +172,8 @@ impl Service {
     }
 
     fn log_decision(&self, record: &DecisionRecord<'_>, call: Option<u64>) {
-        let DecisionRecord { action, decision, why } = *record;
+        let DecisionRecord { action, decision, .. } = *record;
+        let why = &*record.why();
         // Without an audit log, the log line is the record, so it is written at info level.
         let is_record = !self.audit.is_kept();
         macro_rules! told {

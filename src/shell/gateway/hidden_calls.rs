@@ -8,10 +8,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
+use crate::base::tally::LogTally;
 use crate::gateway::service::Service;
 use crate::gateway::turned_away::{QUEUE, UnknownCall, UnknownCallQueue};
 use crate::policy::records::refusals::{EVERY, RefusalCounter, RefusalSummary};
 use crate::policy::{self, AuditEvent, Decision, DecisionRecord};
+use crate::wire::foreign;
 
 /// Time for which calls are collected after the first, so that not each of them wakes the task.
 const REST: Duration = Duration::from_millis(10);
@@ -22,6 +24,8 @@ pub struct HiddenCallRecorder {
     calls: mpsc::Receiver<UnknownCall>,
     missed: Arc<AtomicU64>,
     refusals: RefusalCounter,
+    /// Refused bare names, for the log.
+    bare: LogTally,
     /// Time at which missed calls are summed up next.
     missed_due: Option<Duration>,
 }
@@ -34,6 +38,7 @@ pub fn queue() -> (UnknownCallQueue, HiddenCallRecorder) {
         calls,
         missed: Arc::clone(&missed),
         refusals: RefusalCounter::default(),
+        bare: LogTally::of(8),
         missed_due: None,
     };
     (UnknownCallQueue::new(queue, missed), watch)
@@ -73,6 +78,7 @@ impl HiddenCallRecorder {
             if call.name.is_none() {
                 self.missed.fetch_add(1, Ordering::Relaxed);
             }
+            self.tell_candidates(&call);
             let Some((action, rule)) = call.kept_back() else { continue };
             let own = self.refusals.refused(&action.caller, &action.listed, clock::uptime());
             let decision = Decision::Deny { rule, hidden: true };
@@ -89,6 +95,24 @@ impl HiddenCallRecorder {
             } else {
                 service.metrics.decision(decision.into_str(), decision.rule());
             }
+        }
+    }
+
+    /// Logs the tools that a refused bare name may mean, so that the operator knows why the button of
+    /// an app does nothing.
+    fn tell_candidates(&self, call: &UnknownCall) {
+        let candidates = call.candidates();
+        if candidates.is_empty() {
+            return;
+        }
+        if let Some(count) = self.bare.count(clock::uptime()) {
+            let name = foreign::quoted(call.name.as_deref().unwrap_or_default(), 128);
+            tracing::warn!(
+                tool = %name,
+                candidates = %candidates.join(", "),
+                count,
+                "a bare tool name is unknown: several tools have it, or it is for no app of its server"
+            );
         }
     }
 

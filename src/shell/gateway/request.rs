@@ -7,11 +7,11 @@ use std::time::Instant;
 use crate::base::clock;
 use crate::engine::route::{RequestParams, RouteError};
 use crate::gateway::answer::{CallLabels, RequestAnswer, invalid_params, label, method_not_found, refusal_answer};
-use crate::gateway::client::ClientContext;
+use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::RequestOutcome;
-use crate::mcp::capability::{CurrentCapabilities, DiscoveredInstructions, discover_result};
-use crate::mcp::extension::TASKS;
+use crate::mcp::capability::{CurrentCapabilities, discover_result};
+use crate::mcp::extension::{ExtensionSet, TASKS};
 use crate::mcp::log::LogLevel;
 use crate::mcp::method::{ItemList, Method};
 use crate::wire::code;
@@ -90,16 +90,23 @@ impl Service {
     /// Answers `server/discover`.
     fn discover(&self, client: &ClientContext) -> RequestAnswer {
         let (text, is_private) = self.instructions(client);
-        let instructions = DiscoveredInstructions { text: &text, is_private };
-        RequestAnswer::ok(discover_result(self.at_present(client), instructions))
+        let is_private = is_private || self.snapshots.load().has_apps();
+        RequestAnswer::ok(discover_result(self.at_present(client), &text, is_private))
     }
 
     /// Returns the features that can be declared to the client now.
     fn at_present(&self, client: &ClientContext) -> CurrentCapabilities {
         let snapshot = self.snapshots.load();
-        let extensions: &[_] = if snapshot.tasks.contains(&true) { &[&TASKS] } else { &[] };
+        let extensions = self.offered_extensions(client);
         let logging = snapshot.logs(client.profile.as_deref());
         CurrentCapabilities { completions: snapshot.completes(), logging, extensions }
+    }
+
+    /// Returns the extensions that can be declared to the client now.
+    pub fn offered_extensions(&self, client: &ClientContext) -> ExtensionSet {
+        let snapshot = self.snapshots.load();
+        let view = view_of(&snapshot, client);
+        view.map(|view| snapshot.offered_extensions(view, client.viewer())).unwrap_or_default()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::catalog::page::{CursorKey, CursorScope, LIFE};
 use crate::catalog::view::{RenderedList, render};
 use crate::config::Config;
 use crate::mcp::asking::kinds::InputKinds;
+use crate::mcp::extension::{APPS, ExtensionSet, TASKS};
 use crate::mcp::method::ItemList;
 use crate::mcp::version::Revision;
 use crate::policy::{
@@ -46,8 +47,8 @@ pub struct Snapshot {
     pub completes: Vec<bool>,
     /// Whether each upstream declares log messages.
     pub logs: Vec<bool>,
-    /// Whether each upstream has the tasks of 2026-07-28.
-    pub tasks: Vec<bool>,
+    /// The extensions that each upstream declared, as far as its era has them.
+    pub extensions: Vec<ExtensionSet>,
     /// The instructions of each upstream, as far as they may be passed to clients.
     pub instructions: Vec<Option<Arc<str>>>,
     /// Whether each upstream has never listed anything, not even in an earlier run.
@@ -95,8 +96,8 @@ impl InputRules {
 }
 
 /// Key of a rendered list: caller, its groups, kind of credential (to which its cursors are bound),
-/// list, revision, and the client's input if items depend on it.
-type RenderedListKey = (Caller, Groups, &'static str, ItemList, Revision, InputKinds);
+/// list, revision, and the client's input and use of Apps if items depend on them.
+type RenderedListKey = (Caller, Groups, &'static str, ItemList, Revision, (InputKinds, bool));
 
 /// The items that the rules leave a caller, by index in the catalog, for each set of groups that
 /// its credentials state.
@@ -112,13 +113,15 @@ pub struct Viewer<'a> {
     pub revision: Revision,
     /// Kinds of input that the client can give.
     pub offered: InputKinds,
+    /// True if the client declared Apps.
+    pub apps: bool,
 }
 
 impl Viewer<'_> {
     /// Returns the scope to which the cursors of a list are bound.
     pub fn scope<'a>(&'a self, list: ItemList, view: &'a CatalogView) -> CursorScope<'a> {
-        let Self { caller, kind, revision, offered, .. } = *self;
-        let capabilities = u8::from(offered.form || offered.url || offered.sampling);
+        let Self { caller, kind, revision, offered, apps, .. } = *self;
+        let capabilities = u8::from(offered.form || offered.url || offered.sampling) | (u8::from(apps) << 1);
         CursorScope {
             list,
             holder: SealHolder { caller: caller.name(), kind, profile: &view.name, revision, capabilities },
@@ -133,6 +136,8 @@ pub struct CatalogView {
     pub catalog: Catalog,
     /// True if no item is limited to clients that can be asked for input.
     is_for_all: bool,
+    /// True if an item has `_meta`, of which clients without Apps may see less.
+    has_meta: bool,
     /// The rules of each item, by index in the catalog.
     rules: Vec<ItemRules>,
     /// Rendered lists, with the time since 1970 at which each was made.
@@ -157,8 +162,9 @@ impl CatalogView {
             .map(|e| policy.item_rules(e.list.into(), e.upstream_name.as_str(), &e.canonical))
             .collect();
         let is_for_all = catalog.entries().iter().all(|entry| entry.audience.is_all());
+        let has_meta = catalog.entries().iter().any(|entry| entry.definition.get("_meta").is_some());
         let (rendered, open, admitted) = (Mutex::default(), ArcSwap::default(), Some(CallerPatterns::default()));
-        Self { name: name.to_owned(), catalog, is_for_all, rules, rendered, open, admitted }
+        Self { name: name.to_owned(), catalog, is_for_all, has_meta, rules, rendered, open, admitted }
     }
 
     /// Limits the view to these callers and groups, each by patterns.
@@ -186,7 +192,8 @@ impl CatalogView {
             Some((_, open)) => open.get(at).copied().unwrap_or_default(),
             None => self.ask_rules(policy, at, viewer),
         };
-        is_open && self.catalog.entry(at).is_some_and(|entry| entry.audience.has(viewer.offered))
+        let is_for = |entry: &CatalogEntry| entry.audience.has(viewer.offered) && entry.is_for(viewer.apps);
+        is_open && self.catalog.entry(at).is_some_and(is_for)
     }
 
     /// Asks the rules whether an item is visible. At a caller's first request asks about all items
@@ -219,6 +226,32 @@ impl Snapshot {
         self.completes.contains(&true)
     }
 
+    /// Returns the extensions of an upstream.
+    pub fn extensions_of(&self, upstream: usize) -> ExtensionSet {
+        self.extensions.get(upstream).copied().unwrap_or_default()
+    }
+
+    /// Returns the extensions to declare to a client that sees this view: tasks while any upstream
+    /// has them, Apps if the client declared them and sees an item of an upstream that did so too,
+    /// or a view.
+    pub fn offered_extensions(&self, view: &CatalogView, viewer: Viewer<'_>) -> ExtensionSet {
+        let has_tasks = self.extensions.iter().any(|set| set.has(&TASKS));
+        let set = if has_tasks { ExtensionSet::default().with(&TASKS) } else { ExtensionSet::default() };
+        let has_app = |(at, entry): (usize, &CatalogEntry)| {
+            let is_of_app = entry.app.view.is_some() || self.extensions_of(entry.upstream).has(&APPS);
+            is_of_app && view.visible(&self.policy, at, viewer)
+        };
+        let has_apps = viewer.apps && view.catalog.entries().iter().enumerate().any(has_app);
+        let set = if has_apps { set.with(&APPS) } else { set };
+        set.in_era(viewer.revision.era())
+    }
+
+    /// Whether clients that declared Apps may be told so, and others not.
+    pub fn has_apps(&self) -> bool {
+        let views = || self.whole.catalog.entries().iter().any(|entry| entry.app.view.is_some());
+        self.extensions.iter().any(|set| set.has(&APPS)) || views()
+    }
+
     /// Whether an upstream with an item in this profile declares log messages at present.
     pub fn logs(&self, profile: Option<&str>) -> bool {
         let is_logging = |entry: &CatalogEntry| self.logs.get(entry.upstream).copied().unwrap_or_default();
@@ -241,9 +274,10 @@ impl Snapshot {
         key: &CursorKey,
         now: Duration,
     ) -> Arc<RenderedList> {
-        let Viewer { caller, rights, kind, revision, offered } = viewer;
+        let Viewer { caller, rights, kind, revision, offered, apps } = viewer;
         let offered = if view.is_for_all { InputKinds::default() } else { offered };
-        let place = (caller.clone(), rights.groups.clone(), kind, list, revision, offered);
+        let apps = apps && view.has_meta;
+        let place = (caller.clone(), rights.groups.clone(), kind, list, revision, (offered, apps));
         let lock = || view.rendered.lock();
         let is_fresh = |(made, ready): &&(Duration, Arc<RenderedList>)| {
             ready.content.is_none() || now.saturating_sub(*made) < LIFE / 2
@@ -257,6 +291,7 @@ impl Snapshot {
                 &view.catalog,
                 list,
                 revision,
+                apps,
                 self.ttl_ms,
                 |at| view.visible(&self.policy, at, viewer),
                 |content, page| key.seal(scope, content, page, now),

@@ -184,7 +184,7 @@ impl Service {
     ) -> Result<ResourceWatch, WatchRefusal> {
         let (handle, mut target, gate, call) = self.find_watched(client, params).await?;
         let (caller, tag) = (client.caller.clone(), client.tag.clone());
-        let wants = LaneRequest { caller, client: tag, offered: client.offered };
+        let wants = LaneRequest { caller, client: tag, offered: client.offered, apps: client.apps.clone() };
         let internal = |text: &str| RequestAnswer::error(code::INTERNAL, text, None);
         let refused = |failure: CallFailure| WatchRefusal::NotThere(error_answer(&failure, call));
         if let Some(mut gate) = gate {

@@ -185,7 +185,7 @@ fn build(
         handles: Vec::new(),
         completes: Vec::new(),
         logs: Vec::new(),
-        tasks: Vec::new(),
+        extensions: Vec::new(),
         instructions: Vec::new(),
         unlisted: Vec::new(),
         input: Vec::new(),

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
+use crate::catalog::apps::BareName;
 use crate::catalog::merge::{Catalog, CatalogEntry};
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::snapshot::Snapshot;
@@ -86,11 +87,33 @@ impl UnknownCall {
     fn find(&self, catalog: &Catalog) -> Option<usize> {
         let name = self.name.as_deref()?;
         match self.list {
-            ItemList::Tools | ItemList::Prompts => catalog.find(self.list, name),
+            ItemList::Tools => catalog.find(self.list, name).or_else(|| self.find_bare(catalog, name)),
+            ItemList::Prompts => catalog.find(self.list, name),
             ItemList::Resources => catalog.find(ItemList::Resources, name).or_else(|| catalog.find_template(name)),
             ItemList::Templates => {
                 catalog.find(ItemList::Templates, name).or_else(|| catalog.find(ItemList::Resources, name))
             }
+        }
+    }
+
+    /// Finds a tool that a client with Apps called by its bare name.
+    fn find_bare(&self, catalog: &Catalog, name: &str) -> Option<usize> {
+        catalog.bare_owner(name).filter(|_| self.client.apps.is_some())
+    }
+
+    /// Returns the exposed names of the visible tools that a bare name may mean; empty for any other
+    /// call.
+    pub(super) fn candidates(&self) -> Vec<Arc<str>> {
+        let Self { snapshot, client, .. } = self;
+        let is_app = self.list == ItemList::Tools && client.apps.is_some();
+        let Some((name, view)) = self.name.as_deref().zip(view_of(snapshot, client)).filter(|_| is_app) else {
+            return Vec::new();
+        };
+        match view.catalog.find_bare(name, |at| view.visible(&snapshot.policy, at, client.viewer())) {
+            BareName::Refused(all) => {
+                all.into_iter().filter_map(|at| Some(Arc::clone(&view.catalog.entry(at)?.canonical))).collect()
+            }
+            BareName::Unknown | BareName::Tool(_) => Vec::new(),
         }
     }
 

@@ -26,7 +26,6 @@ use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::challenge::challenge_for_scopes;
 use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
-use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::method::Method;
@@ -154,7 +153,7 @@ impl AuthenticatedRequest<'_> {
 
     /// Serves a request of a modern client, which needs no session.
     async fn modern(&self, request: Request, revision: Revision, method: Method, params: RequestParams) -> HttpReply {
-        let offered = InputKinds::of(params.meta.input_capabilities().as_ref());
+        let (offered, apps) = params.meta.client_offer();
         // Whether the client is on this machine matters only if it can open addresses.
         let is_here = offered.url && self.seat.is_here(self.headers);
         let name = params.meta.client_info().and_then(|info| self.seat.last_name.lock().read(info));
@@ -162,7 +161,7 @@ impl AuthenticatedRequest<'_> {
             self.seat.entry.get_or_init(|| self.front.service.clients.enter(&self.caller, Some(name.clone())));
         }
         let connection = self.seat.number;
-        let client = ClientContext { offered, is_here, name, connection, ..self.client(revision) };
+        let client = ClientContext { offered, apps, is_here, name, connection, ..self.client(revision) };
         if method == Method::Listen {
             let Some(place) = self.front.service.admission.quota.take(&self.caller, QuotaKind::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
@@ -238,11 +237,12 @@ impl AuthenticatedRequest<'_> {
     ) -> HttpReply {
         let (is_here, tag) = (self.seat.is_here(self.headers), Some(ClientTag::new()));
         let client = ClientContext { is_here, tag, ..self.client(revision) }.initialized(capabilities, name);
-        let instructions = self.front.service.first_instructions(&client).await;
+        let (extensions, instructions) = self.front.service.greeting(&client).await;
         let Some(session) = self.front.sessions.open(client, None) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };
-        let mut response = reply::answer(id.raw(), RequestAnswer::ok(initialize_result(revision, &instructions)));
+        let result = initialize_result(revision, extensions, &instructions);
+        let mut response = reply::answer(id.raw(), RequestAnswer::ok(result));
         if let Ok(value) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(&SESSION, value);
         }

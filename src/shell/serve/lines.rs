@@ -28,7 +28,6 @@ use crate::gateway::service::Service;
 use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
 use crate::listener::pieces::{MessageSlices, QueuedMessage};
 use crate::listener::press::BodyPace;
-use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::version::{Era, Revision};
@@ -293,8 +292,8 @@ impl LineConnection {
         self.client.service.name_host(|| name);
         // Set once for each connection.
         drop(self.legacy.set(client.clone()));
-        let instructions = self.client.service.first_instructions(&client).await;
-        let result = initialize_result(client.revision, &instructions);
+        let (extensions, instructions) = self.client.service.greeting(&client).await;
+        let result = initialize_result(client.revision, extensions, &instructions);
         self.answer(&id, RequestAnswer::ok(result)).await;
     }
 
@@ -351,8 +350,8 @@ impl LineConnection {
             None => {
                 self.enter(|| params.meta.client_info().and_then(ClientName::read));
                 self.client.service.name_host(|| params.meta.client_name());
-                let offered = InputKinds::of(params.meta.input_capabilities().as_ref());
-                ClientContext { offered, ..self.context(revision) }
+                let (offered, apps) = params.meta.client_offer();
+                ClientContext { offered, apps, ..self.context(revision) }
             }
         };
         if listens {

@@ -5,8 +5,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::engine::answer::RequestAnswer;
 use crate::engine::client::asked::{RequestField, RequestHead, mismatch};
 use crate::gateway::client::{ClientContext, view_of};
+use crate::gateway::decision::found::rename_bare;
 use crate::gateway::service::Service;
-use crate::mcp::method::ItemList;
+use crate::mcp::method::{ItemList, Method};
 use crate::wire::json::raw::{RawJson, RawObject};
 
 static VERSION: HeaderName = HeaderName::from_static(RequestField::Version.into_str());
@@ -41,6 +42,8 @@ pub(crate) fn check_param_headers(
 ) -> Result<(), RequestAnswer> {
     let snapshot = service.snapshots.load_full();
     let Some(view) = view_of(&snapshot, client).filter(|view| view.catalog.mirrors_arguments) else { return Ok(()) };
+    let renamed = rename_bare(&snapshot, view, client, Method::ToolsCall, params);
+    let params = renamed.as_ref().unwrap_or(params);
     let found = params.said("name").and_then(|name| view.catalog.find(ItemList::Tools, &name));
     let found = found.filter(|at| view.visible(&snapshot.policy, *at, client.viewer()));
     let Some(entry) = found.and_then(|at| view.catalog.entry(at)).filter(|entry| !entry.headers.is_empty()) else {

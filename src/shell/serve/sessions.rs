@@ -189,7 +189,7 @@ impl ClientSessions {
                 until: opened.saturating_add(life).as_secs(),
                 revision: client.revision,
                 is_here: client.is_here,
-                capabilities: client.client_requests.as_ref().map(|asked| asked.capabilities.clone()),
+                capabilities: client.kept_capabilities(),
             };
             store.begin(&owner(&client), &terms)
         });

@@ -73,16 +73,17 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// Returns the client capabilities of the main session. A shared process may ask questions only
+    /// Returns the client capabilities of the main session, with Apps if the upstream may have them. A shared process may ask questions only
     /// if there can be only one caller.
     pub fn declared(&self, spec: &UpstreamSettings) -> DeclaredCapabilities {
-        if spec.is_shared_process() && !self.many_callers {
+        let declared = if spec.is_shared_process() && !self.many_callers {
             DeclaredCapabilities::new(
                 InputKinds { form: true, url: true, sampling: true, roots: true, ..InputKinds::default() },
                 &spec.roots,
             )
         } else {
             DeclaredCapabilities::default()
-        }
+        };
+        declared.with_apps(spec.own_apps())
     }
 }

@@ -145,12 +145,13 @@ fn an_item_is_for_the_clients_that_were_shown_it() {
 
 #[test]
 fn an_inventory_comes_back_from_disk_unchanged() {
-    let mut inventory = Inventory { completions: true, tasks: true, logging: true, ..Inventory::default() };
+    let extensions = ExtensionSet::default().with(&crate::mcp::extension::TASKS);
+    let mut inventory = Inventory { completions: true, extensions, logging: true, ..Inventory::default() };
     let raw = RawJson::trusted(r#"{"name":"a","x":12345678901234567890123,"inputSchema":{ "type":"object"}}"#);
     inventory.replace(ItemList::Tools, vec![Definition::read(ItemList::Tools, &raw).unwrap()]);
     let (back, revision) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
     assert_eq!(revision, Revision::V2025_06_18);
-    assert!(back.completions && back.tasks && back.logging);
+    assert!(back.completions && back.extensions == extensions && back.logging);
     assert_eq!(back.items(ItemList::Tools)[0].raw.encode(), raw);
     assert!(Inventory::from_json(&RawJson::trusted("{}")).is_none());
 }

@@ -44,6 +44,9 @@ fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String
             needs_headers: false,
             standings: None,
             withheld: None,
+            withheld_tools: None,
+            withheld_views: None,
+            apps: true,
             index,
         })
         .collect();

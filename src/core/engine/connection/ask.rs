@@ -12,6 +12,8 @@
 use crate::engine::connection::doubt::CancellationDoubt;
 use crate::mcp::asking::input::{Roots, cancel, decline, roots_result};
 use crate::mcp::asking::kinds::InputKinds;
+use crate::mcp::extension::APPS;
+use crate::mcp::meta::HopMeta;
 use crate::mcp::method::Method;
 use crate::wire::code;
 use crate::wire::json::raw::RawJson;
@@ -37,6 +39,8 @@ pub type ClientAnswer = Result<RawJson, RawJson>;
 pub struct DeclaredCapabilities {
     pub kinds: InputKinds,
     pub roots: Roots,
+    /// The settings under which Apps are declared.
+    pub apps: Option<RawJson>,
 }
 
 impl DeclaredCapabilities {
@@ -48,7 +52,25 @@ impl DeclaredCapabilities {
             Roots::Fixed(_) => true,
             Roots::Client => offered.roots,
         };
-        Self { kinds: InputKinds { roots: shown, ..offered }, roots: roots.clone() }
+        Self { kinds: InputKinds { roots: shown, ..offered }, roots: roots.clone(), apps: None }
+    }
+
+    /// Returns the declaration with Apps under these settings.
+    #[must_use]
+    pub fn with_apps(self, apps: Option<RawJson>) -> Self {
+        Self { apps, ..self }
+    }
+
+    /// Writes the declaration as the capabilities of a legacy client.
+    pub fn capabilities(&self) -> RawJson {
+        let input = self.kinds.capabilities();
+        self.apps.as_ref().map_or_else(|| input.clone(), |settings| APPS.added_with(settings, Some(&input)))
+    }
+
+    /// Returns the facts about the gateway for a modern server, which learns of a client's
+    /// capabilities with each of its requests.
+    pub fn hop(&self) -> HopMeta {
+        HopMeta::declaring(self.apps.as_ref().map(|settings| APPS.added_with(settings, None)))
     }
 }
 

@@ -43,7 +43,7 @@ fn the_era_is_judged_by_the_whole_answer_not_by_one_code() {
         ok(r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#);
     let DiscoverVerdict::Modern(agreed) = judge_discover(&modern) else { panic!() };
     assert_eq!(agreed.revision, Revision::V2026_07_28);
-    assert!(agreed.offers.changes && !agreed.offers.resources && !agreed.offers.tasks);
+    assert!(agreed.offers.changes && !agreed.offers.resources && !agreed.offers.extensions.has(&TASKS));
 }
 
 #[test]
@@ -131,9 +131,13 @@ fn each_era_offers_tasks_in_its_own_words_alone() {
     for (words, modern, legacy) in [(CORE, false, true), (EXTENSION, true, false)] {
         let text = format!(r#"{{"supportedVersions":["2026-07-28"],"capabilities":{{{words}}}}}"#);
         let DiscoverVerdict::Modern(agreed) = judge_discover(&Ok(RawJson::trusted(text))) else { panic!() };
-        assert_eq!(agreed.offers.tasks, modern, "{words}");
+        assert_eq!(agreed.offers.extensions.has(&TASKS), modern, "{words}");
         let text = format!(r#"{{"protocolVersion":"2025-11-25","capabilities":{{{words}}}}}"#);
-        assert_eq!(judge_initialize(&Ok(RawJson::trusted(text))).unwrap().offers.tasks, legacy, "{words}");
+        assert_eq!(
+            judge_initialize(&Ok(RawJson::trusted(text))).unwrap().offers.extensions.has(&TASKS),
+            legacy,
+            "{words}"
+        );
     }
 }
 

@@ -17,7 +17,7 @@ use crate::wire::secrets::SealSecrets;
 /// Longest id that is made or opened, in bytes.
 const MAX_BYTES: usize = 1000;
 /// Frequent parts of capabilities, each abbreviated to one byte. JSON contains none of these bytes.
-const WORDS: [&str; 10] = [
+const WORDS: [&str; 12] = [
     r#""listChanged":true"#,
     r#""listChanged":false"#,
     r#""elicitation":"#,
@@ -28,6 +28,8 @@ const WORDS: [&str; 10] = [
     r#""form":"#,
     r#""url":"#,
     "{}",
+    r#""extensions":{"io.modelcontextprotocol/ui":"#,
+    r#"{"mimeTypes":["text/html;profile=mcp-app"]}"#,
 ];
 /// The character that stands for the first of [`WORDS`]; the others follow it.
 const FIRST_WORD: char = '\u{10}';
@@ -117,7 +119,7 @@ impl SessionTerms {
 
 /// Returns each word behind the character that stands for it.
 fn words() -> impl DoubleEndedIterator<Item = (char, &'static str)> {
-    (FIRST_WORD..='\u{19}').zip(WORDS).collect::<Vec<_>>().into_iter()
+    (FIRST_WORD..='\u{1b}').zip(WORDS).collect::<Vec<_>>().into_iter()
 }
 
 /// Abbreviates a JSON text; `None` if it contains a character that stands for a word.

@@ -1,7 +1,8 @@
 //! The kinds of input that a client offers in its capabilities, and the clients that an item is
 //! for.
 
-use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
+use crate::mcp::extension::APPS;
+use crate::mcp::meta::Meta;
 use crate::mcp::nulls;
 use crate::wire::json::raw::{RawJson, RawObject};
 
@@ -12,7 +13,15 @@ impl Meta {
     /// Returns the capabilities about input of a modern request, as an object to declare upstream.
     /// `None` if there are none.
     pub fn input_capabilities(&self) -> Option<RawJson> {
-        self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).and_then(retain_input_capabilities)
+        self.client_capabilities().and_then(retain_input_capabilities)
+    }
+
+    /// Returns the kinds of input that the client of a modern request offers, and its settings of
+    /// Apps if it declares them.
+    pub fn client_offer(&self) -> (InputKinds, Option<RawJson>) {
+        let declared = self.client_capabilities().filter(|raw| raw.bytes().as_ref() != b"{}");
+        let Some(declared) = declared.and_then(|raw| RawObject::parse(raw).ok()) else { return Default::default() };
+        (InputKinds::read(&declared), APPS.settings_in(&declared))
     }
 }
 
@@ -56,7 +65,10 @@ pub struct InputKinds {
 impl InputKinds {
     /// Reads the kinds that capabilities offer. An empty `elicitation` means forms.
     pub fn of(capabilities: Option<&RawJson>) -> Self {
-        let Some(declared) = capabilities.and_then(|raw| RawObject::parse(raw).ok()) else { return Self::default() };
+        capabilities.and_then(|raw| RawObject::parse(raw).ok()).map(|raw| Self::read(&raw)).unwrap_or_default()
+    }
+
+    fn read(declared: &RawObject) -> Self {
         let has = |name: &str| declared.get(name).is_some_and(RawJson::is_object);
         let modes = declared.object("elicitation");
         let is_mode = |modes: &RawObject, name: &str| modes.get(name).is_some_and(|mode| !mode.is_null());
@@ -71,6 +83,9 @@ impl InputKinds {
             roots: has("roots"),
         }
     }
+
+    /// Number of kinds.
+    pub const BITS: u8 = 5;
 
     /// Returns one bit for each kind. Sealed values hold these bits, so their order must not
     /// change.

@@ -33,6 +33,26 @@ impl ToolApp {
     }
 }
 
+impl Default for ToolApp {
+    /// Returns the app of a tool whose definition says nothing about apps.
+    fn default() -> Self {
+        Self { view: None, for_model: true, for_app: true }
+    }
+}
+
+/// Removes the view from a tool's definition, and leaves who may call the tool: a host must not
+/// show a tool for apps alone to its model.
+pub fn remove_view(definition: &mut RawObject) {
+    let ui = definition.object("_meta").and_then(|meta| meta.object(UI));
+    let callers = ui.and_then(|ui| ui.get("visibility").cloned());
+    remove_app(definition);
+    if let Some(callers) = callers {
+        let mut meta = definition.object("_meta").unwrap_or_default();
+        meta.set(UI, RawObject::of([("visibility", callers)]).encode());
+        definition.set("_meta", meta.encode());
+    }
+}
+
 /// Removes the app from a tool's definition, so that a client sees an ordinary tool.
 pub fn remove_app(definition: &mut RawObject) {
     let Some(mut meta) = definition.object("_meta") else { return };
@@ -73,6 +93,21 @@ mod tests {
             let (view, for_model, for_app) = want;
             assert_eq!(ToolApp::of(&tool(meta)), ToolApp { view, for_model, for_app }, "{meta}");
         }
+    }
+
+    #[test]
+    fn a_definition_without_its_view_still_says_who_may_call_it() {
+        for (meta, want) in [
+            (r#"{"ui":{"resourceUri":"ui://a","visibility":["app"]},"x":1}"#, r#"{"x":1,"ui":{"visibility":["app"]}}"#),
+            (r#"{"ui":{"visibility":["app"]},"ui/resourceUri":"ui://a"}"#, r#"{"ui":{"visibility":["app"]}}"#),
+        ] {
+            let mut definition = tool(meta);
+            remove_view(&mut definition);
+            assert_eq!(definition.encode().text(), format!(r#"{{"name":"a","_meta":{want}}}"#));
+        }
+        let mut definition = tool(r#"{"ui":{"resourceUri":"ui://a"}}"#);
+        remove_view(&mut definition);
+        assert_eq!(definition.encode().text(), r#"{"name":"a"}"#);
     }
 
     #[test]

@@ -2,7 +2,7 @@ use super::*;
 
 fn project(text: &'static str, to: Revision) -> String {
     let raw = RawObject::parse(&RawJson::trusted(text)).unwrap();
-    project_definition(ItemList::Tools, &raw, "x__t", to).encode().text().into_owned()
+    project_definition(ItemList::Tools, &raw, "x__t", to, false).encode().text().into_owned()
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn a_wrapped_schema_keeps_its_references_and_one_that_cannot_is_left_out() {
     ] {
         let tool = format!(r#"{{"name":"t","inputSchema":{{"type":"object"}},"outputSchema":{schema}}}"#);
         let raw = RawObject::parse(&RawJson::trusted(tool)).unwrap();
-        let shown = project_definition(ItemList::Tools, &raw, "x__t", Revision::V2025_11_25);
+        let shown = project_definition(ItemList::Tools, &raw, "x__t", Revision::V2025_11_25, false);
         assert_eq!(shown.get("outputSchema").map(|schema| schema.text().into_owned()).as_deref(), want, "{label}");
-        let modern = project_definition(ItemList::Tools, &raw, "x__t", Revision::V2026_07_28);
+        let modern = project_definition(ItemList::Tools, &raw, "x__t", Revision::V2026_07_28, false);
         assert_eq!(modern.get("outputSchema").unwrap().text(), schema, "{label}");
     }
 }

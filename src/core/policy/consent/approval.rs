@@ -103,7 +103,13 @@ impl OpenApproval {
     pub fn warnings(&self) -> Vec<String> {
         let oddities = &self.shown.oddities;
         let hidden = oddities.told_hidden().map(|hidden| format!("{hidden}, shown as \\u{{..}}"));
-        hidden.into_iter().chain(oddities.told_mixed()).collect()
+        let bare = self.shown.bare.as_ref().map(|name| {
+            format!(
+                "called by its bare name {}, as an app does; any app of the client may have",
+                quoted(name, MAX_NAME)
+            )
+        });
+        hidden.into_iter().chain(oddities.told_mixed()).chain(bare).collect()
     }
 
     /// Describes the possible effect of the call, and who states it.

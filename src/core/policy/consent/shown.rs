@@ -34,6 +34,8 @@ pub struct CallDetails {
     pub description: Option<String>,
     /// The name that the client gives itself.
     pub client: Option<ClientName>,
+    /// The bare name by which the client called a tool, as apps do; foreign text.
+    pub bare: Option<String>,
 }
 
 /// The arguments of a call, as far as they are kept for a person.
@@ -80,6 +82,7 @@ impl CallDetails {
             said,
             description: None,
             client: None,
+            bare: None,
         }
     }
 
@@ -101,6 +104,12 @@ impl CallDetails {
     #[must_use]
     pub fn asked_by(self, client: Option<ClientName>) -> Self {
         Self { client, ..self }
+    }
+
+    /// Adds the bare name by which the client called a tool.
+    #[must_use]
+    pub fn called_by(self, bare: Option<&str>) -> Self {
+        Self { bare: bare.map(str::to_owned), ..self }
     }
 
     /// Returns the name that the client gives itself, without its version; empty if it gives none.

@@ -1,5 +1,6 @@
 //! Records of decisions, and the entries of the audit log that are made from them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ pub use self::entry::{AuditEntry, AuditEvent};
 pub use self::list_changes::{ListChange, ListChanges, MAX_SINGLE_CHANGES};
 pub use self::operator_action::OperatorAction;
 pub use self::removal::RecordRemoval;
+
+/// The reason in records of calls by apps.
+const BARE: &str = "called by its bare name";
 
 /// A decision with its action and reason, to be recorded.
 ///
@@ -40,6 +44,11 @@ impl<'a> DecisionRecord<'a> {
             (Decision::Allow(_) | Decision::Ask { .. } | Decision::Deny { .. }, _) => "rule matches",
         };
         Self { action, decision, why }
+    }
+
+    /// Returns the reason, and that the tool was called by its bare name.
+    pub fn why(&self) -> Cow<'static, str> {
+        if self.action.is_bare { format!("{}; {BARE}", self.why).into() } else { self.why.into() }
     }
 
     /// Returns the time that a limited call has to wait.
@@ -68,7 +77,7 @@ impl<'a> DecisionRecord<'a> {
             grant: grant.map(|grant| Arc::clone(grant.id())),
             evidence: grant.map(|grant| grant.evidence()).or(need),
             by: grant.map(|grant| Arc::clone(grant.by())),
-            why: self.why.into(),
+            why: self.why(),
             ..self.action.entry(AuditEvent::Decision, call)
         }
     }
@@ -89,6 +98,7 @@ impl PolicyAction {
             facts: (self.kind == ActionKind::Tool).then(|| self.facts()),
             definition: Some(self.definition),
             arguments: self.arguments.clone(),
+            why: if self.is_bare { BARE.into() } else { "".into() },
             ..AuditEntry::new(event)
         }
     }

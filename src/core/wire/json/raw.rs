@@ -36,6 +36,11 @@ impl RawJson {
         Self(text.into())
     }
 
+    /// Like [`Self::trusted`], for a constant.
+    pub const fn of_static(text: &'static str) -> Self {
+        Self(Bytes::from_static(text.as_bytes()))
+    }
+
     /// Takes text that this program may not have written.
     ///
     /// # Errors

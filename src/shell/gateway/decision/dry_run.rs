@@ -255,6 +255,9 @@ fn catalog(
             standings: standings.get(&upstream.name),
             index,
             withheld: None,
+            withheld_tools: None,
+            withheld_views: None,
+            apps: true,
         })
         .collect();
     let of_profile =

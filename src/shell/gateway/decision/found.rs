@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock;
+use crate::catalog::apps::BareName;
 use crate::catalog::merge::CatalogEntry;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::route::{RouteError, RoutedRequest, route, shorten};
@@ -16,7 +17,7 @@ use crate::mcp::method::{ItemList, Method};
 use crate::policy::{ActionKind, ItemRules, PolicyAction};
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::wire::code;
-use crate::wire::json::raw::RawObject;
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// When a call may come back that was refused since the store kept nothing.
 pub(crate) const STORE_WAIT: Duration = Duration::from_secs(5);
@@ -31,6 +32,8 @@ pub struct FoundItem<'s> {
     /// The rules about calls of the item.
     pub rules: &'s ItemRules,
     pub handle: &'s Arc<UpstreamHandle>,
+    /// True if the request named a tool by its bare name.
+    pub is_bare: bool,
 }
 
 impl<'s> FoundItem<'s> {
@@ -38,13 +41,14 @@ impl<'s> FoundItem<'s> {
     pub fn new(snapshot: &'s Snapshot, view: &'s Arc<CatalogView>, at: usize) -> Option<Self> {
         let (entry, rules) = view.item(at)?;
         let handle = snapshot.handles.get(entry.upstream)?;
-        Some(Self { snapshot, view, at, entry, rules, handle })
+        Some(Self { snapshot, view, at, entry, rules, handle, is_bare: false })
     }
 
     /// Makes the policy's action for a request about the item. `uri` is the canonical name of an
     /// unlisted resource, if the item is a template.
     pub fn action(&self, client: &ClientContext, kind: ActionKind, uri: Option<String>) -> PolicyAction {
         let mut action = client.action(self.entry, kind, self.handle.launch());
+        action.is_bare = self.is_bare;
         if let Some(uri) = uri {
             action.canonical = Arc::from(uri);
         }
@@ -56,6 +60,7 @@ impl<'s> FoundItem<'s> {
     pub fn unknown(&self, params: &RawObject) -> RouteError {
         let exposed = || self.entry.exposed.to_string();
         match self.entry.list {
+            ItemList::Tools if self.is_bare => RouteError::UnknownTool(self.entry.original.to_string()),
             ItemList::Tools => RouteError::UnknownTool(exposed()),
             ItemList::Prompts => RouteError::UnknownPrompt(exposed()),
             ItemList::Resources | ItemList::Templates => {
@@ -77,6 +82,29 @@ impl<'s> FoundItem<'s> {
     }
 }
 
+/// Returns the parameters of a call under the tool's exposed name, if a client that declared Apps
+/// calls the tool by its bare name and only this tool can be meant. An exposed name comes first.
+pub(crate) fn rename_bare(
+    snapshot: &Snapshot,
+    view: &CatalogView,
+    client: &ClientContext,
+    method: Method,
+    params: &RawObject,
+) -> Option<RawObject> {
+    if client.apps.is_none() || method != Method::ToolsCall {
+        return None;
+    }
+    let name = params.said("name")?;
+    let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+    if view.catalog.find(ItemList::Tools, &name).is_some_and(visible) {
+        return None;
+    }
+    let BareName::Tool(at) = view.catalog.find_bare(&name, visible) else { return None };
+    let mut renamed = params.clone();
+    renamed.set("name", RawJson::string(&view.catalog.entry(at)?.exposed));
+    Some(renamed)
+}
+
 impl Service {
     /// Finds the item that a request names and writes the upstream's request. If the client cannot
     /// see such an item, passes the call on to be recorded.
@@ -95,6 +123,8 @@ impl Service {
             return Err(RequestAnswer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
         };
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        let renamed = rename_bare(snapshot, view, client, method, params);
+        let (asked, params) = (params, renamed.as_ref().unwrap_or(params));
         let unkept =
             snapshot.unkept.get(client.profile.as_deref().unwrap_or_default()).map(|view| (view, meta.clone()));
         let routed = route(&view.catalog, method, params, meta, visible).map_err(|error| {
@@ -104,14 +134,15 @@ impl Service {
                 {
                     return answer;
                 }
-                if let Some(answer) = self.starting(snapshot, client, method, params) {
+                if let Some(answer) = self.starting(snapshot, client, method, asked) {
                     return answer;
                 }
-                self.turned_away.tell(snapshot, client, method, params);
+                self.turned_away.tell(snapshot, client, method, asked);
             }
-            unknown_item_answer(&error, params, client.revision)
+            unknown_item_answer(&error, asked, client.revision)
         })?;
         let found = FoundItem::new(snapshot, view, routed.entry);
+        let found = found.map(|found| FoundItem { is_bare: renamed.is_some(), ..found });
         let found = found.ok_or_else(|| RequestAnswer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
         Ok((found, routed))
     }

@@ -9,7 +9,7 @@ use crate::engine::failure::CallFailure;
 use crate::engine::route::{RequestParams, route};
 use crate::gateway::answer::{RequestAnswer, error_answer, label};
 use crate::gateway::client::{ClientContext, view_of};
-use crate::gateway::decision::found::FoundItem;
+use crate::gateway::decision::found::{FoundItem, rename_bare};
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::Method;
@@ -93,7 +93,9 @@ fn needed_scopes(
 ) -> Option<NeededScopes> {
     let view = view_of(snapshot, client)?;
     let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
-    let routed = route(&view.catalog, method, &params.object, params.meta.clone(), visible).ok()?;
+    let renamed = rename_bare(snapshot, view, client, method, &params.object);
+    let object = renamed.as_ref().unwrap_or(&params.object);
+    let routed = route(&view.catalog, method, object, params.meta.clone(), visible).ok()?;
     let found = FoundItem::new(snapshot, view, routed.entry)?;
     let arguments = routed.outgoing.body.get("arguments").cloned();
     let action = found.action(client, ActionKind::of(method), routed.canonical);

@@ -113,6 +113,9 @@ fn gateway() -> Gateway {
         needs_headers: false,
         standings: None,
         withheld: None,
+        withheld_tools: None,
+        withheld_views: None,
+        apps: true,
         index: 0,
     };
     let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
@@ -127,7 +130,7 @@ fn gateway() -> Gateway {
         handles: Vec::new(),
         completes: Vec::new(),
         logs: Vec::new(),
-        tasks: Vec::new(),
+        extensions: Vec::new(),
         instructions: Vec::new(),
         unlisted: Vec::new(),
         input: Vec::new(),

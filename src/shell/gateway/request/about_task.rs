@@ -79,6 +79,7 @@ impl Service {
         let Some(view) = view_of(&snapshot, client) else { return RequestOutcome::Answer(unknown()) };
         let at = view.catalog.entries().iter().position(|entry| {
             entry.list == ItemList::Tools
+                && entry.is_for(client.apps.is_some())
                 && *entry.canonical == *name.item
                 && entry.upstream_name.as_str() == name.upstream
         });
@@ -89,7 +90,7 @@ impl Service {
         };
         let action = found.action(client, ActionKind::Task, None);
         let labels = self.labels(outgoing.method, arrived);
-        self.withhold(&mut outgoing, &found, &action);
+        self.withhold(&mut outgoing, &found, client, &action);
         let offered = InputKinds::of(outgoing.capabilities.as_ref());
         outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
         let input = Box::new(InputContext {

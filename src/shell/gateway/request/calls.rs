@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::base::clock;
+use crate::config::AppsChoice;
 use crate::engine::call::OutgoingCall;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::{approval, login};
@@ -184,9 +185,9 @@ impl Service {
         self.declare(outgoing, client);
         // Before rules take capabilities away: the gateway's own questions are not the upstream's.
         let own = InputKinds::of(outgoing.capabilities.as_ref());
-        self.withhold(outgoing, found, action);
+        self.withhold(outgoing, found, client, action);
         let passes_tasks = action.kind == ActionKind::Tool
-            && found.snapshot.tasks.get(found.entry.upstream).copied().unwrap_or_default()
+            && found.snapshot.extensions_of(found.entry.upstream).has(&TASKS)
             && outgoing.meta.declares(&TASKS);
         let can_ask = client.client_requests.is_some() || client.revision.era() == Era::Modern;
         let input = (action.kind != ActionKind::Completion && can_ask).then(|| {
@@ -218,8 +219,22 @@ impl Service {
     }
 
     /// Removes capabilities that the upstream may not use with this caller: roots unless the
-    /// operator passes the client's, sampling and elicitation if a rule denies them.
-    pub(super) fn withhold(&self, outgoing: &mut OutgoingCall, found: &FoundItem<'_>, action: &PolicyAction) {
+    /// operator passes the client's, sampling and elicitation if a rule denies them. Adds Apps as
+    /// the client declared them, if the upstream may have them.
+    pub(super) fn withhold(
+        &self,
+        outgoing: &mut OutgoingCall,
+        found: &FoundItem<'_>,
+        client: &ClientContext,
+        action: &PolicyAction,
+    ) {
+        self.withhold_input(outgoing, found, action);
+        if client.apps.is_some() && found.handle.spec.load().apps == AppsChoice::On {
+            outgoing.capabilities = client.with_apps(outgoing.capabilities.take());
+        }
+    }
+
+    fn withhold_input(&self, outgoing: &mut OutgoingCall, found: &FoundItem<'_>, action: &PolicyAction) {
         if outgoing.capabilities.is_none() {
             return;
         }

@@ -117,7 +117,8 @@ impl Service {
         let entry = action.entry(AuditEvent::Prompt, Some(labels.call));
         let shown = CallDetails::new(&found.entry.exposed, action.said, action.arguments.as_ref())
             .described(found.entry.definition.string("description"))
-            .asked_by(action.client.clone());
+            .asked_by(action.client.clone())
+            .called_by(action.is_bare.then_some(&*found.entry.original));
         let request = OriginalRequest::new(client, params, outgoing.meta, labels, &found.handle.metrics);
         let era = client.revision.era();
         // A form suffices if the client's own word does; otherwise the person answers on the

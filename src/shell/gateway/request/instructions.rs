@@ -7,6 +7,7 @@ use crate::config::{InstructionSetting, Profile};
 use crate::gateway::client::ClientContext;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::{CatalogView, Snapshot};
+use crate::mcp::extension::ExtensionSet;
 use crate::mcp::instructions::{InstructionFit, InstructionSource, MergedInstructions, merge_instructions};
 
 impl Service {
@@ -20,20 +21,19 @@ impl Service {
         )
     }
 
-    /// Returns the instructions for a client that sends `initialize`. Right after the first start
-    /// with an upstream, waits a moment for its text.
-    pub async fn first_instructions(&self, client: &ClientContext) -> String {
+    /// Returns the extensions and the instructions for a client that sends `initialize`. Right after
+    /// the first start with an upstream, waits a moment for its text and its apps.
+    pub async fn greeting(&self, client: &ClientContext) -> (ExtensionSet, String) {
         let is_new = {
             let snapshot = self.snapshots.load();
             let upstreams = snapshot.config.upstreams.iter().zip(&snapshot.unlisted);
-            upstreams
-                .into_iter()
-                .any(|(spec, is_unlisted)| *is_unlisted && snapshot.config.passes_instructions_of(spec))
+            let says_more = |spec| client.apps.is_some() || snapshot.config.passes_instructions_of(spec);
+            upstreams.into_iter().any(|(spec, is_unlisted)| *is_unlisted && says_more(spec))
         };
         if is_new {
             self.settled().await;
         }
-        self.instructions(client).0
+        (self.offered_extensions(client), self.instructions(client).0)
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct PinnedInventory {
     pub(super) unkept: Inventory,
     /// URIs of the withheld resources.
     pub(super) uris: HashSet<String>,
+    /// Original names of the withheld tools.
+    pub(super) tools: HashSet<String>,
     /// Number of items that wait for the operator.
     pub(super) waiting: usize,
     /// The upstream's own instructions, if they may be passed to clients.
@@ -53,8 +55,10 @@ impl PinnedInventory {
         pin: Option<&'static str>,
         why: String,
     ) {
-        if item.list == ItemList::Resources {
-            self.uris.insert(item.key.clone());
+        match item.list {
+            ItemList::Resources => drop(self.uris.insert(item.key.clone())),
+            ItemList::Tools => drop(self.tools.insert(item.key.clone())),
+            ItemList::Prompts | ItemList::Templates => {}
         }
         let (part, item) = (WithheldPart::Item(item.list), foreign::line(&item.key).into_owned());
         self.withheld.push(WithheldItem { upstream: upstream.clone(), part, item, exposed, pin, why });

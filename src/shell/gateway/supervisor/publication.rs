@@ -16,8 +16,9 @@ use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Catalog, ItemFilters, MergeSource, NamingRules, WithheldItem, merge};
 use crate::catalog::name::{MAX_LENGTH, UpstreamName};
-use crate::config::{ShownHints, UpstreamSettings, UpstreamTarget, UriExposure};
+use crate::config::{AppsChoice, ShownHints, UpstreamSettings, UpstreamTarget, UriExposure};
 use crate::gateway::snapshot::{CatalogView, InputRules, Snapshot};
+use crate::mcp::extension::ExtensionSet;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::{MAX_SINGLE_CHANGES, OperatorHints};
@@ -68,6 +69,9 @@ impl SnapshotDraft {
                     needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
                     index,
                     withheld: Some(&shown.uris),
+                    withheld_tools: Some(&shown.tools),
+                    withheld_views: None,
+                    apps: spec.apps == AppsChoice::On,
                     standings: Some(&shown.standings),
                 }
             })
@@ -88,9 +92,11 @@ impl SnapshotDraft {
         let completes: Vec<bool> =
             known.iter().map(|known| known.is_some_and(|(inventory, _)| inventory.completions)).collect();
         let logs: Vec<bool> = known.iter().map(|known| known.is_some_and(|(inventory, _)| inventory.logging)).collect();
-        let has_tasks =
-            |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
-        let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
+        let extensions: Vec<ExtensionSet> = known
+            .iter()
+            .map(|known| known.map(|(inventory, revision)| inventory.extensions.in_era(revision.era())))
+            .map(Option::unwrap_or_default)
+            .collect();
         let instructions: Vec<_> = shown.iter_mut().map(|shown| shown.instructions.take()).collect();
         let unlisted: Vec<bool> = managed.iter().map(|m| m.inventory.is_none()).collect();
         // Compared with the old snapshot, configuration included: a forced snapshot may have been
@@ -99,7 +105,7 @@ impl SnapshotDraft {
             && whole.same_as(&old.whole.catalog)
             && completes == old.completes
             && logs == old.logs
-            && tasks == old.tasks
+            && extensions == old.extensions
             && instructions == old.instructions
             && unlisted == old.unlisted
             && ttl_ms == old.ttl_ms
@@ -128,7 +134,7 @@ impl SnapshotDraft {
             handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
             completes,
             logs,
-            tasks,
+            extensions,
             instructions,
             unlisted,
             input: managed.iter().map(|m| InputRules::new(policy, m.handle.name.as_str())).collect(),

@@ -272,7 +272,8 @@ impl<'a> HttpLists<'a> {
 
 /// Reads the lists as a client with these capabilities sees them, in a session of its own.
 async fn seen_with(context: &ActorContext, link: &HttpLink, kinds: InputKinds) -> VisibleLists {
-    let parts = link.parts_with(DeclaredCapabilities::new(kinds, &Roots::Hidden));
+    let apps = context.handle.spec.load().own_apps();
+    let parts = link.parts_with(DeclaredCapabilities::new(kinds, &Roots::Hidden).with_apps(apps));
     let opened = tokio::time::timeout(OPEN_TIME, HttpLink::open(&parts, EraHint::Legacy)).await;
     let Ok(Ok(other)) = opened else { return unseen(None) };
     let mut lists = HttpLists::new(context, &other, false);

@@ -194,7 +194,7 @@ fn roots(spec: &UpstreamSettings) -> Roots {
 
 /// Reads the lists as a client with these capabilities sees them, in a session of its own.
 async fn seen_with(handle: &Arc<UpstreamHandle>, kinds: InputKinds, roots: &Roots) -> VisibleLists {
-    let declared = DeclaredCapabilities::new(kinds, roots);
+    let declared = DeclaredCapabilities::new(kinds, roots).with_apps(handle.spec.load().own_apps());
     let (to, mut heard) = mpsc::channel(4);
     handle.open(&Lane::listing(handle.name.clone(), declared, Arc::clone(&handle.health), to));
     // Each list that is not answered delays the next one for a while.

@@ -51,7 +51,7 @@ impl TaskRelation {
     /// Determines the relation. `declared`: the client handles tasks itself.
     pub(crate) fn of(link: &UpstreamLink, method: Method, entry: &CatalogEntry, declared: bool) -> Self {
         let agreed = link.agreed();
-        if method != Method::ToolsCall || !agreed.offers.tasks {
+        if method != Method::ToolsCall || !agreed.offers.extensions.has(&TASKS) {
             return Self::Plain;
         }
         match agreed.revision.era() {

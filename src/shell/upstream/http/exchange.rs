@@ -118,7 +118,7 @@ impl HttpLink {
             changed: Notify::new(),
             outdated: Notify::new(),
             ids: AtomicU64::new(1),
-            hop: HopMeta::bare(),
+            hop: parts.declared.hop(),
             parts,
             desk: Mutex::new(desk),
         }

@@ -11,7 +11,6 @@ use crate::engine::handshake::{
     EraHint, Handshake, HandshakeAction, HandshakeAgreement, HandshakeQuestion, HandshakeReply, HandshakeTransport,
     LEGACY_ADVICE, PROBE_TIME,
 };
-use crate::mcp::meta::HopMeta;
 use crate::upstream::http::answer::{AnswerReader, AnswerRules};
 use crate::upstream::http::parts::{HeaderFields, LinkParts, SESSION};
 use crate::upstream::net::connections::AnswerBody;
@@ -102,7 +101,7 @@ impl Default for ProbeAnswer {
 /// version.
 async fn ask(parts: &LinkParts, question: HandshakeQuestion) -> ProbeAnswer {
     let method = question.method();
-    let params = question.params(&HopMeta::bare(), &parts.declared);
+    let params = question.params(&parts.declared.hop(), &parts.declared);
     let body = message::encode_request(&RawJson::trusted(ID.to_string()), method.as_str(), Some(&params));
     let request = match question {
         HandshakeQuestion::Discover(revision) => {

@@ -38,7 +38,7 @@ mod table;
 
 pub(crate) use self::owner::LaneRequest;
 pub(in crate::upstream) use self::owner::are_owned;
-use self::owner::{LaneOwner, LaneOwnership};
+use self::owner::{LaneOwner, LaneOwnership, key_of};
 pub(crate) use self::table::{LaneChoice, Lanes};
 
 /// Lanes of one upstream besides the main one: sessions cost little, processes much.
@@ -165,7 +165,7 @@ impl Lane {
         health: Arc<UpstreamHealth>,
         to: ListReceiver,
     ) -> Arc<Self> {
-        let owner = LaneOwnership { key: (LaneOwner::Gateway, declared.kinds), client: None };
+        let owner = LaneOwnership { key: key_of(LaneOwner::Gateway, &declared), client: None };
         let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Arc::default(), Some(owner), health) };
         lane.set_state(LinkState::Starting);
         Arc::new(lane)

@@ -2,13 +2,16 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::config::{InstanceScope, UpstreamSettings, UpstreamTarget};
+use bytes::Bytes;
+
+use crate::config::{AppsChoice, InstanceScope, UpstreamSettings, UpstreamTarget};
 use crate::engine::connection::ask::DeclaredCapabilities;
 use crate::engine::handshake::HandshakeAgreement;
 use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::version::Era;
 use crate::policy::Caller;
 use crate::upstream::session_news::ClientTag;
+use crate::wire::json::raw::RawJson;
 
 /// The owner of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,10 +29,25 @@ pub struct LaneRequest {
     pub client: Option<Arc<ClientTag>>,
     /// Kinds of input that this client can give.
     pub offered: InputKinds,
+    /// The settings under which this client declared Apps.
+    pub apps: Option<RawJson>,
 }
 
-/// The owner of a session, and the input that its client can give.
-pub(super) type LaneKey = (LaneOwner, InputKinds);
+impl LaneRequest {
+    /// Returns the capabilities of the client that the server learns.
+    pub(super) fn declared(&self, spec: &UpstreamSettings) -> DeclaredCapabilities {
+        let apps = self.apps.clone().filter(|_| spec.apps == AppsChoice::On);
+        DeclaredCapabilities::new(self.offered, &spec.roots).with_apps(apps)
+    }
+}
+
+/// The owner of a session, the input that its client can give, and the client's settings of Apps.
+pub(super) type LaneKey = (LaneOwner, InputKinds, Option<Bytes>);
+
+/// Returns the key of a session of this owner.
+pub(super) fn key_of(owner: LaneOwner, declared: &DeclaredCapabilities) -> LaneKey {
+    (owner, declared.kinds, declared.apps.clone().map(RawJson::into_bytes))
+}
 
 /// The key of a lane in the table, and the client whose end is the lane's end.
 #[derive(Debug)]
@@ -77,5 +95,5 @@ pub(super) fn place<'w>(
         SessionSharing::Client => wants.client.as_ref(),
     };
     let owner = client.map_or_else(|| LaneOwner::Caller(wants.caller.clone()), |tag| LaneOwner::Client(tag.number()));
-    Some(((owner, DeclaredCapabilities::new(wants.offered, &spec.roots).kinds), client))
+    Some((key_of(owner, &wants.declared(spec)), client))
 }

@@ -11,7 +11,6 @@ use super::owner::{LaneKey, LaneOwnership, LaneRequest, place};
 use super::{Lane, LaneUse, MAX_PROCESSES, MAX_SESSIONS};
 use crate::config::{UpstreamSettings, UpstreamTarget};
 use crate::engine::askers::AskerRegistry;
-use crate::engine::connection::ask::DeclaredCapabilities;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::handshake::HandshakeAgreement;
 use crate::upstream::session::link::LinkState;
@@ -66,7 +65,7 @@ impl Lanes {
         wants: &LaneRequest,
     ) -> Result<LaneChoice, CallFailure> {
         let Some((key, client)) = place(spec, agreed, wants) else { return Ok(LaneChoice::Main) };
-        let declared = DeclaredCapabilities::new(wants.offered, &spec.roots);
+        let declared = wants.declared(spec);
         let mut table = self.table.lock();
         if let Some(lane) = table.get(&key) {
             return Ok(LaneChoice::Owned(lane.take()));

@@ -137,7 +137,7 @@ fn what_is_listed_fits_the_schema_of_every_revision_and_what_fits_all_of_them_is
             repaired += usize::from(!item.repairs.is_empty());
             for (revision, _, validator) in &official {
                 let exposed = if list == ItemList::Resources { "up+fx://1" } else { "up__n" };
-                let projected = project::project_definition(list, &item.raw, exposed, *revision).encode();
+                let projected = project::project_definition(list, &item.raw, exposed, *revision, false).encode();
                 let projected: Value = projected.parse().unwrap();
                 let wrong: Vec<String> = validator.iter_errors(&projected).map(|error| error.to_string()).collect();
                 assert!(wrong.is_empty(), "{label} for {revision}: {wrong:?} in {projected}");
