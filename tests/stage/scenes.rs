@@ -1,5 +1,6 @@
 //! Tests of the whole gateway on a stage.
 
+mod apps;
 mod calls;
 mod clients;
 mod console;

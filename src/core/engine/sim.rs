@@ -299,12 +299,13 @@ impl World {
                 needs_headers: false,
                 standings: None,
                 withheld: None,
+                withheld_views: None,
                 index,
             })
             .collect();
         merge(
             &sources,
-            NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None },
+            NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None, shared_views: None },
         )
         .0
     }

@@ -27,7 +27,7 @@ impl HintJudge for Assumed {
 }
 
 const RULES: NamingRules<'static> =
-    NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
+    NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None, shared_views: None };
 
 fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String>, Vec<WithheldItem>, Catalog) {
     let names: Vec<UpstreamName> = parts.iter().map(|(n, _, _)| name(n)).collect();
@@ -44,6 +44,7 @@ fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String
             needs_headers: false,
             standings: None,
             withheld: None,
+            withheld_views: None,
             index,
         })
         .collect();

@@ -252,6 +252,7 @@ fn catalog(
             standings: standings.get(&upstream.name),
             index,
             withheld: None,
+            withheld_views: None,
         })
         .collect();
     let of_profile =
@@ -263,6 +264,7 @@ fn catalog(
         // Hints do not matter: no client sees this catalog.
         tightened: false,
         profile: of_profile.as_ref(),
+        shared_views: None,
     };
     Ok(merge(&sources, naming).0)
 }

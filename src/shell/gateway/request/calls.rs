@@ -142,6 +142,8 @@ impl Service {
         }
         let share = self.admission.quota.take(&client.caller, QuotaKind::Call).ok_or(RequestOutcome::Overloaded)?;
         let labels = self.labels(method, arrived);
+        let asked = params.said("uri").filter(|uri| outgoing.body.said("uri").is_some_and(|original| original != *uri));
+        let asked = asked.filter(|_| method == Method::ResourcesRead).map(Arc::from);
         let found_action = found.action(client, ActionKind::of(method), canonical);
         let action = PolicyAction {
             arguments: outgoing.body.get("arguments").cloned(),
@@ -168,7 +170,7 @@ impl Service {
                 unknown_item_answer(&error, params, client.revision)
             })
         })?;
-        Ok(PreparedCall { client, found, action, labels, outgoing, token, going_on, asks, input, share })
+        Ok(PreparedCall { client, found, action, labels, outgoing, asked, token, going_on, asks, input, share })
     }
 
     /// Adds the client's capabilities to the outgoing request. Returns the kinds of question that

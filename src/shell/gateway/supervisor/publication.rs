@@ -48,6 +48,7 @@ impl SnapshotDraft {
             })
             .collect();
         let mut shown = self.shown(&managed, &order, &known, &old);
+        let shared_views = Arc::new(self.shared_views(&order, &shown));
         let annotator =
             |spec: &&UpstreamSettings| OperatorHints::build(spec.trust, &spec.annotations).unwrap_or_default();
         let annotators: Vec<OperatorHints> = order.iter().map(annotator).collect();
@@ -68,6 +69,7 @@ impl SnapshotDraft {
                     needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
                     index,
                     withheld: Some(&shown.uris),
+                    withheld_views: Some(&shown.views),
                     standings: Some(&shown.standings),
                 }
             })
@@ -78,6 +80,7 @@ impl SnapshotDraft {
             transparent: false,
             tightened: false,
             profile: None,
+            shared_views: Some(&shared_views),
         };
         let (whole, mut dropped) = merge(&sources, naming);
         let profiles = self.profiles(&sources, naming);
