@@ -3,8 +3,11 @@
 //! The text has the whole HTML as a digest, and its beginning for the operator. What a view asks of
 //! its host is in `_meta.ui` of each content, or else of the entry in the list of resources.
 
+use data_encoding::BASE64;
+
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
+use crate::wire::json::layout::indented;
 use crate::wire::json::raw::{RawJson, RawObject, elements};
 
 /// The most bytes of the HTML that a text has.
@@ -61,16 +64,39 @@ fn content_text(content: &RawObject, listed: &RawObject, has_html: bool) -> Resu
 
 /// Returns a text without its HTML.
 pub fn without_html(text: &RawJson) -> RawJson {
-    let plain = |content: &RawJson| {
-        let mut content = RawObject::parse(content).unwrap_or_default();
-        content.retain(|name| name == "mimeType" || ASKED.contains(&name));
-        content.encode()
-    };
+    let plain = |content: &RawJson| asked_of(&RawObject::parse(content).unwrap_or_default()).encode();
     RawObject::of([("contents", RawJson::list(contents_of(text).iter().map(plain)))]).encode()
+}
+
+/// Returns the part of a content's text without HTML.
+fn asked_of(content: &RawObject) -> RawObject {
+    let mut content = content.clone();
+    content.retain(|name| name == "mimeType" || ASKED.contains(&name));
+    content
 }
 
 fn contents_of(text: &RawJson) -> Vec<RawJson> {
     RawObject::parse(text).ok().and_then(|text| text.list("contents")).unwrap_or_default()
+}
+
+/// Lays a text out for people: what each content asks of its host, then its HTML.
+pub fn lay_out_app(text: &str) -> String {
+    let text = RawJson::trusted(text.to_owned());
+    let contents = contents_of(&text).into_iter().filter_map(|content| RawObject::parse(&content).ok());
+    let contents = contents.map(|content| {
+        let mut out = indented(&asked_of(&content).encode().text());
+        for name in HTML {
+            let member = |part: &str| content.string(&format!("{name}{part}"));
+            let (Some(kept), Some(sha256)) = (member(""), member("-sha256")) else { continue };
+            let bytes = content.get(&format!("{name}-bytes")).map(RawJson::text).unwrap_or_default();
+            let html = BASE64.decode(kept.as_bytes()).ok().filter(|_| name == "blob");
+            let html = html.and_then(|html| String::from_utf8(html).ok()).unwrap_or_else(|| kept.clone());
+            let part = if *bytes == kept.len().to_string() { "" } else { ", of which this is the beginning" };
+            out.push_str(&format!("\n{bytes} bytes of HTML as `{name}`{part}, SHA-256 {sha256}:\n{html}"));
+        }
+        out
+    });
+    contents.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the reason why an app with this text waits for a person even at first sight.
@@ -153,6 +179,18 @@ mod tests {
         ] {
             assert_ne!(text(&content, entry, true), one, "{label}");
         }
+    }
+
+    #[test]
+    fn a_person_reads_what_is_asked_and_the_html_as_text() {
+        let entry = r#"{"_meta":{"ui":{"csp":{"connectDomains":["https://a.example"]}}}}"#;
+        let sha = Digest::of(b"<p>\n</p>").hex();
+        let laid = lay_out_app(&text(r#"{"text":"<p>\n</p>"}"#, entry, true));
+        let want = "{\n  \"csp\": {\n    \"connectDomains\": [\n      \"https://a.example\"\n    ]\n  }\n}";
+        assert_eq!(laid, format!("{want}\n8 bytes of HTML as `text`, SHA-256 {sha}:\n<p>\n</p>"));
+        assert!(lay_out_app(&text(r#"{"blob":"PHA+"}"#, "{}", true)).ends_with(":\n<p>"));
+        assert!(lay_out_app(&text(r#"{"blob":"?"}"#, "{}", true)).ends_with(":\n?"));
+        assert_eq!(lay_out_app(&text("{}", "{}", false)), "{}");
     }
 
     #[test]
