@@ -112,7 +112,11 @@ fn a_view_that_a_tool_names_is_read_byte_for_byte_by_clients_that_see_the_tool()
         assert_eq!(content(&mut host(&gateway, era), VIEW)["text"], view["text"]);
     }
     let shown = ok(&gateway, &["pins", "diff", &format!("fx+{VIEW}")]);
-    assert!(shown.contains("5400000 bytes of HTML as `text`, of which") && shown.len() < 1 << 20, "{}", shown.get(..2000).unwrap_or(&shown));
+    assert!(
+        shown.contains("5400000 bytes of HTML as `text`, of which") && shown.len() < 1 << 20,
+        "{}",
+        shown.get(..2000).unwrap_or(&shown)
+    );
 }
 
 #[test]
@@ -134,7 +138,10 @@ fn changed_html_reaches_no_client_before_its_approval() {
                 };
                 both(&gateway, &|client| assert_eq!(content(client, VIEW)["text"], "<p>one"));
                 let (mut early, mut watching) = (host(&gateway, ClientEra::LEGACY), host(&gateway, ClientEra::Modern));
-                assert_eq!((view_of(&mut early, "fx__echo"), view_of(&mut watching, "fx__echo")), (json!(VIEW), json!(VIEW)));
+                assert_eq!(
+                    (view_of(&mut early, "fx__echo"), view_of(&mut watching, "fx__echo")),
+                    (json!(VIEW), json!(VIEW))
+                );
                 patch.write(&patch_of(&format!("<p>{MARKER}")));
                 // The first read of the change is withheld already, and no list is a cached one.
                 assert!(read(&mut early, VIEW)["error"].is_object());
@@ -144,7 +151,11 @@ fn changed_html_reaches_no_client_before_its_approval() {
                 assert!(early.call("fx__echo", json!({"text": "x"})).text() == "x", "the tool works as text");
                 assert_eq!(open(&gateway), [format!("fx+{VIEW} app changed")]);
                 let status = status_of(&gateway, "fx");
-                assert_eq!((&status["withheld-list"][0]["kind"], &status["withheld-list"][0]["name"]), (&json!("app"), &json!(format!("fx+{VIEW}"))), "{status}");
+                assert_eq!(
+                    (&status["withheld-list"][0]["kind"], &status["withheld-list"][0]["name"]),
+                    (&json!("app"), &json!(format!("fx+{VIEW}"))),
+                    "{status}"
+                );
                 gateway = gateway.restart();
                 gateway.wait_for_tools(&["fx__echo"]);
                 both(&gateway, &|client| assert_withheld(client, VIEW));
@@ -152,7 +163,9 @@ fn changed_html_reaches_no_client_before_its_approval() {
                 // The approved content is passed as soon as it is back, and no other one.
                 patch.write(&patch_of("<p>one"));
                 both(&gateway, &|client| assert_eq!(content(client, VIEW)["text"], "<p>one"));
-                eventually("the tool has its view", || view_of(&mut host(&gateway, ClientEra::Modern), "fx__echo") == VIEW);
+                eventually("the tool has its view", || {
+                    view_of(&mut host(&gateway, ClientEra::Modern), "fx__echo") == VIEW
+                });
                 patch.write(&patch_of(&format!("<p>{MARKER}")));
                 both(&gateway, &|client| assert!(read(client, VIEW)["error"].is_object()));
                 let diff = ok(&gateway, &["pins", "diff", &format!("fx+{VIEW}")]);
@@ -170,7 +183,8 @@ fn changed_html_reaches_no_client_before_its_approval() {
 #[test]
 fn a_stream_that_is_resumed_brings_no_changed_html() {
     let setup = GatewaySetup::new();
-    let (patch, late) = (Patch::new(&setup), setup.world.write("work/late.json", r#"{"resources/read":{"after":3000}}"#));
+    let (patch, late) =
+        (Patch::new(&setup), setup.world.write("work/late.json", r#"{"resources/read":{"after":3000}}"#));
     patch.write(&with_view(&html("<p>one")));
     let fake = patch.of(Fake::stdio("legacy")).with("--lists", late.to_str().unwrap());
     let gateway = setup.fake("fx", &fake).start();

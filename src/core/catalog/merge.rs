@@ -12,8 +12,8 @@ use crate::catalog::name::{ItemKind, UpstreamName, canonical_name, canonical_uri
 use crate::catalog::template::UriTemplate;
 use crate::mcp::asking::kinds::Audience;
 use crate::mcp::definition::annotations;
-use crate::mcp::definition::app::is_view_uri;
 use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
+use crate::mcp::definition::app::is_view_uri;
 use crate::mcp::definition::claims::{Claims, PinStatus};
 use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;

@@ -343,8 +343,14 @@ mod tests {
             withheld_views: None,
             index: 0,
         };
-        let rules =
-            NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None, shared_views: None };
+        let rules = NamingRules {
+            max_length: 48,
+            prefix_uris: false,
+            transparent: false,
+            tightened: false,
+            profile: None,
+            shared_views: None,
+        };
         merge(&[source], rules).0
     }
 

@@ -94,7 +94,9 @@ mod tests {
             (
                 r#"{"content":[{"type":"text","text":"1" },{"type":"resource_link","uri":"ui:\/\/x","name":"n"}], "x" : 1}"#,
                 vec!["ui://x"],
-                Some(r#"{"content":[{"type":"text","text":"1" },{"type":"resource_link","uri":"ui://a+x","name":"n"}],"x":1}"#),
+                Some(
+                    r#"{"content":[{"type":"text","text":"1" },{"type":"resource_link","uri":"ui://a+x","name":"n"}],"x":1}"#,
+                ),
             ),
             (
                 r#"{"content":[{"type":"resource","resource":{"uri":"ui://x","text":"<p>"}}],"_meta":{"ui":{"resourceUri":"ui://y"}}}"#,
@@ -103,7 +105,11 @@ mod tests {
                     r#"{"content":[{"type":"resource","resource":{"uri":"ui://a+x","text":"<p>"}}],"_meta":{"ui":{"resourceUri":"ui://a+y"}}}"#,
                 ),
             ),
-            (r#"{"_meta":{"ui/resourceUri":"ui://y"}}"#, vec!["ui://y"], Some(r#"{"_meta":{"ui/resourceUri":"ui://a+y"}}"#)),
+            (
+                r#"{"_meta":{"ui/resourceUri":"ui://y"}}"#,
+                vec!["ui://y"],
+                Some(r#"{"_meta":{"ui/resourceUri":"ui://a+y"}}"#),
+            ),
             (r#"{"content":[{"type":"resource_link"}],"content":[]}"#, vec![], None),
         ] {
             let want = (seen.into_iter().map(str::to_owned).collect(), want.map(str::to_owned));

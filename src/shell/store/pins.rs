@@ -117,8 +117,13 @@ impl PinRegistry {
     }
 
     fn new(book: PinRecords, db: Option<Db>) -> Self {
-        let shared =
-            PinRegistryState { book: Mutex::new(book), db, hook: OnceLock::new(), changed: watch::channel(0).0, apps: Notify::new() };
+        let shared = PinRegistryState {
+            book: Mutex::new(book),
+            db,
+            hook: OnceLock::new(),
+            changed: watch::channel(0).0,
+            apps: Notify::new(),
+        };
         Self(Arc::new(shared))
     }
 

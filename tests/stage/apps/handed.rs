@@ -66,12 +66,21 @@ fn a_view_of_two_owners_has_their_names_everywhere_and_keeps_them() {
         assert_eq!(all_of(&result_of(&mut client, "b__echo")), [of_b; 4]);
         assert!(read(&mut client, VIEW)["error"].is_object());
         let mut one = host_at(&gateway, era, "/mcp/one");
-        assert_eq!((view_of(&mut one, "a__echo"), content(&mut one, of_a)["text"].clone()), (json!(of_a), json!("of a")));
+        assert_eq!(
+            (view_of(&mut one, "a__echo"), content(&mut one, of_a)["text"].clone()),
+            (json!(of_a), json!("of a"))
+        );
         let mut bare = host_at(&gateway, era, "/mcp/bare");
-        assert_eq!((view_of(&mut bare, "echo"), content(&mut bare, VIEW)["text"].clone()), (json!(VIEW), json!("of a")));
+        assert_eq!(
+            (view_of(&mut bare, "echo"), content(&mut bare, VIEW)["text"].clone()),
+            (json!(VIEW), json!("of a"))
+        );
         assert_eq!(all_of(&result_of(&mut bare, "echo")), [VIEW; 4]);
     }
-    assert!(logs.iter().all(|log| log.lines_with(&["resources/read", "+maps"]).is_empty()), "they know their own alone");
+    assert!(
+        logs.iter().all(|log| log.lines_with(&["resources/read", "+maps"]).is_empty()),
+        "they know their own alone"
+    );
     // Pins remember both owners when one of them is gone.
     patches[1].write(&json!({}));
     for _ in 0..2 {
@@ -79,7 +88,10 @@ fn a_view_of_two_owners_has_their_names_everywhere_and_keeps_them() {
         gateway.wait_for_tools(&["a__echo", "b__echo"]);
         let mut client = host(&gateway, ClientEra::Modern);
         eventually("it is gone", || client.list("resources/list", "resources").iter().all(|item| item["uri"] != of_b));
-        assert_eq!((view_of(&mut client, "a__echo"), content(&mut client, of_a)["text"].clone()), (json!(of_a), json!("of a")));
+        assert_eq!(
+            (view_of(&mut client, "a__echo"), content(&mut client, of_a)["text"].clone()),
+            (json!(of_a), json!("of a"))
+        );
         assert!(read(&mut client, VIEW)["error"].is_object());
     }
 }

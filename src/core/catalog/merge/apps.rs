@@ -92,7 +92,8 @@ impl Catalog {
             EntryReach::Handed(filters) => filters[0].admits(uri) && filters[1].admits(&canonical),
             EntryReach::Open | EntryReach::OfTools(_) => false,
         };
-        own.or_else(|| of_it().skip_while(|(at, _)| *at < self.listed).find(|(_, entry)| admits(entry))).map(|(at, _)| at)
+        own.or_else(|| of_it().skip_while(|(at, _)| *at < self.listed).find(|(_, entry)| admits(entry)))
+            .map(|(at, _)| at)
     }
 }
 
@@ -146,13 +147,18 @@ pub(super) fn add_hidden_entries(
         for ((_, uri), tools) in of_it {
             let is_withheld = source.withheld.is_some_and(|withheld| withheld.contains(&**uri));
             let canonical = canonical_uri(source.upstream, uri);
-            if is_withheld || !source.filters.resources.admits(uri) || !in_profile(&canonical) || check_uri(uri).is_err() {
+            if is_withheld
+                || !source.filters.resources.admits(uri)
+                || !in_profile(&canonical)
+                || check_uri(uri).is_err()
+            {
                 continue;
             }
             let exposed = naming.exposed(source.upstream, uri).map_or_else(|| Arc::clone(uri), Arc::from);
             entries.push(unlisted(source, Arc::clone(uri), exposed, EntryReach::OfTools(tools.clone())));
         }
-        let filters = [source.filters.resources.clone(), rules.profile.map(|p| p.resources.clone()).unwrap_or_default()];
+        let filters =
+            [source.filters.resources.clone(), rules.profile.map(|p| p.resources.clone()).unwrap_or_default()];
         let nothing: Arc<str> = Arc::from("");
         entries.push(unlisted(source, Arc::clone(&nothing), nothing, EntryReach::Handed(Box::new(filters))));
     }

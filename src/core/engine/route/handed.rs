@@ -29,5 +29,11 @@ pub fn route_handed(
         party: CallOrigin { item: item(catalog, method, entry), ..CallOrigin::default() },
         ..OutgoingCall::own(method, meta)
     };
-    Some(RoutedRequest { entry, canonical: (!is_listed).then(|| canonical_uri(upstream, uri)), outgoing, token, resume })
+    Some(RoutedRequest {
+        entry,
+        canonical: (!is_listed).then(|| canonical_uri(upstream, uri)),
+        outgoing,
+        token,
+        resume,
+    })
 }

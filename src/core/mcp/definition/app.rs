@@ -144,7 +144,10 @@ mod tests {
             (is_renamed, definition.encode().text().into_owned())
         };
         for (meta, want) in [
-            (r#"{"ui":{"resourceUri":"ui:\/\/a", "x": 1},"y": 2}"#, Some(r#"{"ui":{"resourceUri":"ui://a+","x":1},"y":2}"#)),
+            (
+                r#"{"ui":{"resourceUri":"ui:\/\/a", "x": 1},"y": 2}"#,
+                Some(r#"{"ui":{"resourceUri":"ui://a+","x":1},"y":2}"#),
+            ),
             (r#"{"ui/resourceUri":"ui://a"}"#, Some(r#"{"ui/resourceUri":"ui://a+"}"#)),
             (r#"{"ui":{"resourceUri": "ui://keep"}}"#, None),
             (r#"{"ui":{"resourceUri":"https://a"}, "x":"ui://a"}"#, None),

@@ -121,7 +121,9 @@ fn find_origin_doubt(csp: &RawJson) -> Option<String> {
         return Some("its origins cannot be read".into());
     };
     asked.into_iter().find_map(|(name, origins)| {
-        let Ok(origins) = origins.parse::<Option<Vec<String>>>() else { return Some("its origins cannot be read".into()) };
+        let Ok(origins) = origins.parse::<Option<Vec<String>>>() else {
+            return Some("its origins cannot be read".into());
+        };
         let origins = origins.unwrap_or_default();
         match &*name {
             "connectDomains" | "resourceDomains" | "baseUriDomains" => {
@@ -165,7 +167,11 @@ mod tests {
                 r#"{{"contents":[{{"mimeType":"text/html;profile=mcp-app","csp":{{}},"text-bytes":3,"text-sha256":"{sha}","text":"<p>"}}]}}"#
             )
         );
-        assert_eq!(text(&format!(r#"{{"uri":"ui://b","text":"\u003cp>",{base}}}"#), "{}", true), one, "another spelling");
+        assert_eq!(
+            text(&format!(r#"{{"uri":"ui://b","text":"\u003cp>",{base}}}"#), "{}", true),
+            one,
+            "another spelling"
+        );
         let plain = text(&format!(r#"{{"text":"<p>",{base}}}"#), "{}", false);
         assert_eq!(without_html(&RawJson::trusted(one.clone())).text(), plain);
         for (label, content, entry) in [
@@ -173,7 +179,11 @@ mod tests {
             ("blob", format!(r#"{{"blob":"<p>",{base}}}"#), "{}"),
             ("both", format!(r#"{{"text":"<p>","blob":"",{base}}}"#), "{}"),
             ("no text", format!(r#"{{"text":7,{base}}}"#), "{}"),
-            ("permissions of the list", format!(r#"{{"text":"<p>",{base}}}"#), r#"{"_meta":{"ui":{"permissions":{}}}}"#),
+            (
+                "permissions of the list",
+                format!(r#"{{"text":"<p>",{base}}}"#),
+                r#"{"_meta":{"ui":{"permissions":{}}}}"#,
+            ),
             ("domain", r#"{"text":"<p>","_meta":{"ui":{"csp":{},"domain":"x"}}}"#.to_owned(), "{}"),
             ("two contents", format!(r#"{{"text":"<p>",{base}}},{{}}"#), "{}"),
         ] {

@@ -34,10 +34,11 @@ impl CallContext {
         if self.labels.method == Method::ToolsCall {
             return Ok(self.hand_uris(raw));
         }
-        let own = self.action.canonical.strip_prefix(self.handle.name.as_str()).and_then(|uri| uri.strip_prefix('+'));
-        let Some(uri) = own.filter(|uri| self.labels.method == Method::ResourcesRead && is_view_uri(uri)) else {
+        if self.labels.method != Method::ResourcesRead {
             return Ok(raw);
-        };
+        }
+        let own = self.action.canonical.strip_prefix(self.handle.name.as_str()).and_then(|uri| uri.strip_prefix('+'));
+        let Some(uri) = own.filter(|uri| is_view_uri(uri)) else { return Ok(raw) };
         self.judge_view(uri, &raw)?;
         let renamed = self.asked.as_ref().and_then(|asked| rename_contents(&raw, uri, asked));
         Ok(renamed.unwrap_or(raw))

@@ -105,9 +105,8 @@ impl Service {
         let handed = self.handed_uri(client, method, params).map(|uri| (uri, meta.clone()));
         let routed = route(&view.catalog, method, params, meta, visible).or_else(|error| {
             let handed = handed.filter(|_| error.is_unknown());
-            let routed = handed.and_then(|((upstream, uri), meta)| {
-                route_handed(&view.catalog, (&upstream, &uri), params, meta)
-            });
+            let routed =
+                handed.and_then(|((upstream, uri), meta)| route_handed(&view.catalog, (&upstream, &uri), params, meta));
             routed.ok_or(error)
         });
         let routed = routed.map_err(|error| {
@@ -137,7 +136,7 @@ impl Service {
         method: Method,
         params: &RawObject,
     ) -> Option<(UpstreamName, Arc<str>)> {
-        let uri = params.said("uri").filter(|_| method == Method::ResourcesRead)?;
+        let uri = (method == Method::ResourcesRead).then(|| params.said("uri")).flatten()?;
         let to = HandedTo { caller: &client.caller, profile: client.profile.as_ref() };
         let handed = self.handed.find(to, &uri, clock::uptime())?;
         Some((handed.upstream?, handed.original))

@@ -142,8 +142,8 @@ impl Service {
         }
         let share = self.admission.quota.take(&client.caller, QuotaKind::Call).ok_or(RequestOutcome::Overloaded)?;
         let labels = self.labels(method, arrived);
-        let asked = params.said("uri").filter(|uri| outgoing.body.said("uri").is_some_and(|original| original != *uri));
-        let asked = asked.filter(|_| method == Method::ResourcesRead).map(Arc::from);
+        let asked = (method == Method::ResourcesRead).then(|| params.said("uri")).flatten();
+        let asked = asked.filter(|uri| outgoing.body.said("uri").is_some_and(|own| own != *uri)).map(Arc::from);
         let found_action = found.action(client, ActionKind::of(method), canonical);
         let action = PolicyAction {
             arguments: outgoing.body.get("arguments").cloned(),

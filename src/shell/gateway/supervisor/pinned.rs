@@ -218,7 +218,14 @@ impl SnapshotDraft {
             shown.waiting += usize::from(away.waits());
             let item = foreign::line(&uri).into_owned();
             let (upstream, pin) = (spec.name.clone(), away.state.map(|state| state.into_str()));
-            shown.withheld.push(WithheldItem { upstream, part: WithheldPart::App, item, exposed: None, pin, why: away.why });
+            shown.withheld.push(WithheldItem {
+                upstream,
+                part: WithheldPart::App,
+                item,
+                exposed: None,
+                pin,
+                why: away.why,
+            });
             shown.views.insert(uri);
         }
     }

@@ -31,7 +31,9 @@ impl SeenApp<'_> {
     /// Reports whether the app differs from the approved text only by HTML that the pin does not
     /// cover: it does not cover it any more, or did not before.
     fn is_same_but_html(&self, record: Option<&PinRecord>) -> bool {
-        let Some(approved) = record.and_then(|record| record.approved.as_ref()).map(RawJson::shared) else { return false };
+        let Some(approved) = record.and_then(|record| record.approved.as_ref()).map(RawJson::shared) else {
+            return false;
+        };
         let plain = without_html(&approved);
         let is_covered = self.has_html && Digest::of_json(&plain) != Digest::of_json(&approved);
         !is_covered && Digest::of_json(&plain) == Digest::of_json(&without_html(&self.text))
@@ -70,7 +72,11 @@ impl PinRegistry {
     ///
     /// # Errors
     /// No pin may make room.
-    fn find_app_to_forget(&self, key: &PinKey, is_named: &dyn Fn(&str) -> bool) -> Result<Option<PinKey>, HiddenReason> {
+    fn find_app_to_forget(
+        &self,
+        key: &PinKey,
+        is_named: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<PinKey>, HiddenReason> {
         let book = self.book();
         if book.of(key).is_some() || book.kind(&key.upstream, PinKind::App).count() < MAX_APPS {
             return Ok(None);
