@@ -355,7 +355,7 @@ fn build_entry(
     let mut annotated = JudgedHints::default();
     let (mut claims, mut is_new, mut views) = (Claims::default(), false, Vec::new());
     if item.list == ItemList::Tools {
-        views = write_app(&mut definition, source, &ViewNaming::new(rules));
+        views = write_app(item, &mut definition, source, &ViewNaming::new(rules));
         annotated = source.annotate.annotate(&item.key, &Hints::of(&item.raw), rules.tightened);
         annotations::set_shown_hints(&mut definition, &annotated.shown);
         let standing = source.standings.and_then(|all| all.get(&item.key)).copied().unwrap_or_default();

@@ -14,6 +14,7 @@ use crate::mcp::asking::kinds::Audience;
 use crate::mcp::definition::annotations::{Annotations, StatedHints};
 use crate::mcp::definition::app::{remove_view, rename_views};
 use crate::mcp::definition::claims::Claims;
+use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::wire::digest::Digest;
 use crate::wire::headers::ParamHeaders;
@@ -99,16 +100,24 @@ impl Catalog {
 
 /// Writes a tool's views as clients see them, and removes them if their app waits for approval.
 /// Returns their URIs at the upstream.
-pub(super) fn write_app(definition: &mut RawObject, source: &MergeSource<'_>, naming: &ViewNaming) -> Vec<Arc<str>> {
-    let (mut views, mut waits) = (Vec::new(), false);
-    rename_views(definition, &mut |uri| {
+pub(super) fn write_app(
+    item: &Definition,
+    definition: &mut RawObject,
+    source: &MergeSource<'_>,
+    naming: &ViewNaming,
+) -> Vec<Arc<str>> {
+    if item.raw.get("_meta").is_none() {
+        return Vec::new();
+    }
+    let mut views: Vec<Arc<str>> = Vec::new();
+    rename_views(&mut item.raw.clone(), &mut |uri| {
         views.push(Arc::from(uri));
-        waits |= source.withheld_views.is_some_and(|withheld| withheld.contains(uri));
-        naming.exposed(source.upstream, uri)
+        None
     });
-    if waits {
+    if source.withheld_views.is_some_and(|withheld| views.iter().any(|view| withheld.contains(&**view))) {
         remove_view(definition);
     }
+    rename_views(definition, &mut |uri| naming.exposed(source.upstream, uri));
     views
 }
 

@@ -175,12 +175,10 @@ fn a_view_that_a_tool_names_is_found_and_listed_nowhere() {
     assert!(matches!(&view("ui://v").reach, EntryReach::OfTools(tools) if *tools == [0, 1]));
     assert_eq!(&*view("ui://w").canonical, "a+ui://w");
     assert_eq!(catalog.find(ItemList::Resources, ""), None, "the entry of handed URIs has no name");
-    let rules =
-        ItemFilters { resources: ItemFilter::build(&[], &["a+ui://v".into()], &[]).unwrap(), ..ItemFilters::default() };
-    let everything = ItemFilter::build(&["*".into()], &[], &[]).unwrap();
-    let profile = ItemFilters { tools: everything, ..rules };
-    let catalog =
-        run(&[("a", "a__", tools_with(&["ui://v"], NAMES_VIEW))], NamingRules { profile: Some(&profile), ..RULES }).2;
+    let resources = ItemFilter::build(&["*".into()], &["a+ui://v".into()], &[]).unwrap();
+    let profile = ItemFilters { resources, ..ItemFilters::default() };
+    let rules = NamingRules { profile: Some(&profile), ..RULES };
+    let catalog = run(&[("a", "a__", tools_with(&["ui://v"], NAMES_VIEW))], rules).2;
     assert_eq!((catalog.entries().len(), catalog.find(ItemList::Resources, "ui://v")), (1, None));
     assert_eq!(catalog.find_handed(&name("a"), "ui://v"), None, "nor is it read by way of a result");
 }
