@@ -272,6 +272,8 @@ pub struct UpstreamSettings {
     pub surroundings: ProgramSurroundings,
     /// The consequence of a changed definition.
     pub on_change: ChangePolicy,
+    /// True if the pins of its apps cover their HTML.
+    pub pin_html: bool,
     /// The instructions of the server for clients; `None` without the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<InstructionSetting>,

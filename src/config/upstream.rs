@@ -155,6 +155,7 @@ fn one(
         confinement: confinement(&mut table, http),
         surroundings: surroundings::read(&mut table, http, trust, defaults),
         on_change: on_change(&mut table),
+        pin_html: table.boolean("pin-html").unwrap_or(true),
         instructions: instructions::read(&mut table),
         apps: table.choice("apps").unwrap_or_default(),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),

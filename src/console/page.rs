@@ -17,7 +17,6 @@ use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign::count_hidden;
 use crate::wire::foreign::oddities::TextOddities;
-use crate::wire::json::layout::indented;
 
 /// The section of the current page, for the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,9 +288,9 @@ impl WaitingPin {
     /// whole text of a new item. Returns `None` if no text waits.
     pub(crate) fn new(pin: &PinView, now: SteadySeconds) -> Option<Self> {
         let waiting = pin.waiting.as_ref().or_else(|| pin.approved.as_ref().filter(|_| pin.is_new))?;
-        let waiting = &*indented(waiting);
+        let waiting = &*pin.lay_out(waiting);
         let pieces = match pin.approved.as_ref().filter(|_| !pin.is_new) {
-            Some(approved) => diff(&indented(approved), waiting),
+            Some(approved) => diff(&pin.lay_out(approved), waiting),
             None => block(waiting),
         };
         let digest = pin.shown().map(|digest| digest.hex()).unwrap_or_default();

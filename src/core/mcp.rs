@@ -8,6 +8,7 @@ pub mod definition;
 pub mod extension;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;
+pub mod handed_uris;
 pub mod instructions;
 pub mod log;
 pub(crate) mod lookalike;

@@ -29,6 +29,7 @@ use crate::daemon::systemd;
 use crate::daemon::tokens::{self, LiveTokens};
 use crate::gateway::client::admission::RequestAdmission;
 use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::client::handed_uris::HandedUris;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::hidden_calls;
 use crate::gateway::keys::Keys;
@@ -302,6 +303,8 @@ impl RunningGateway {
             metrics,
             audit,
             parks: ParkedCalls::new(tasks.clone(), draining.clone()),
+            pins: pins.clone(),
+            handed: HandedUris::default(),
             approvals: Arc::clone(&approvals),
             leases,
             tasks,

@@ -160,7 +160,7 @@ pub(crate) fn why_withheld(snapshot: &Snapshot, name: &str) -> Option<String> {
     }
     let is_named = |dropped: &&WithheldItem| match dropped.part {
         WithheldPart::Item(ItemList::Tools) => dropped.exposed.as_deref() == Some(name) || dropped.canonical() == name,
-        WithheldPart::Item(_) | WithheldPart::Instructions => false,
+        WithheldPart::Item(_) | WithheldPart::App | WithheldPart::Instructions => false,
         WithheldPart::All => {
             let spec = snapshot.config.upstreams.iter().find(|spec| spec.name == dropped.upstream);
             spec.is_some_and(|spec| !spec.prefix.is_empty() && name.starts_with(spec.prefix.as_str()))

@@ -334,6 +334,7 @@ fn view(snapshot: &Snapshot, index: usize, handle: &UpstreamHandle) -> UpstreamV
 fn withheld_item(dropped: &WithheldItem) -> WithheldItemView {
     let kind = match dropped.part {
         WithheldPart::Item(list) => PinKind::of(list),
+        WithheldPart::App => PinKind::App,
         WithheldPart::Instructions => PinKind::Instructions,
         WithheldPart::All => PinKind::Launch,
     };

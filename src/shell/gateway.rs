@@ -4,7 +4,8 @@
 //! Locks (each guards a map for one operation and is never held across an await): the rendered
 //! lists of a snapshot ([`snapshot`]), watched
 //! resources ([`watched`]), questions to one client ([`client_requests`]), logins that
-//! wait for their person ([`logins`]), what each caller holds ([`client::quota`]), held calls
+//! wait for their person ([`logins`]), what each caller holds ([`client::quota`]), handed URIs
+//! ([`client::handed_uris`]), held calls
 //! ([`held`]), how the last notice went ([`notify`]). Everything else on a call's way is
 //! `ArcSwap::load_full` plus channel operations.
 

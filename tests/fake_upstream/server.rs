@@ -366,7 +366,7 @@ impl FakeServer {
                 self.jobs.about(method, params)
             }
             "prompts/get" => tools::prompt(params),
-            "resources/read" => tools::read(params, modern),
+            "resources/read" => tools::read(&self.patches(), params, modern),
             "completion/complete" => {
                 Ok(FakeReply::of(json!({"completion": {"values": ["alpha", "beta"], "hasMore": false}})))
             }
@@ -460,15 +460,17 @@ impl FakeServer {
     }
 
     /// Returns the patch file's current content.
-    fn patches(&self) -> Value {
+    pub(crate) fn patches(&self) -> Value {
         let text = self.args.patch.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
     }
 
-    /// Returns the definitions with the patch file's members.
-    fn patched(&self, items: &[Value]) -> Vec<Value> {
+    /// Returns the definitions of the list `key` with the patch file's members, and with its `more`
+    /// definitions.
+    fn patched(&self, key: &str, items: &[Value]) -> Vec<Value> {
         let patches = self.patches();
         let mut items = items.to_vec();
+        items.extend(patches["more"][key].as_array().cloned().unwrap_or_default());
         for item in &mut items {
             let key = ["uri", "uriTemplate", "name"].into_iter().find_map(|member| item[member].as_str());
             let patch = key.and_then(|key| patches.get(key)?.as_object()).cloned().unwrap_or_default();
@@ -480,7 +482,7 @@ impl FakeServer {
     }
 
     fn page(&self, key: &str, items: &[Value], params: &Value) -> Result<FakeReply, FakeError> {
-        let items = &self.patched(items);
+        let items = &self.patched(key, items);
         let size = self.args.page_size.unwrap_or(items.len().max(1));
         let start = match &params["cursor"] {
             Value::Null => 0,

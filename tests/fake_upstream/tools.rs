@@ -80,6 +80,9 @@ pub(crate) async fn call(
     let arguments = &request.params["arguments"];
     let number = |name: &str, default: u64| arguments[name].as_u64().unwrap_or(default);
     let name = request.params["name"].as_str().unwrap_or_default();
+    if let Some(result) = server.patches()["results"].get(name) {
+        return Ok(FakeReply::of(result.clone()));
+    }
     match name {
         "echo" => match arguments["text"].as_str() {
             Some(echoed) => text(echoed),
@@ -148,9 +151,15 @@ pub(crate) fn prompt(params: &Value) -> Result<FakeReply, FakeError> {
     Ok(FakeReply::of(json!({"messages": [{"role": "user", "content": {"type": "text", "text": said}}]})))
 }
 
-/// Answers `resources/read` for any document below `fx://doc/`.
-pub(crate) fn read(params: &Value, modern: bool) -> Result<FakeReply, FakeError> {
+/// Answers `resources/read` for any document below `fx://doc/`, and with the contents in the `reads`
+/// of the patch file.
+pub(crate) fn read(patches: &Value, params: &Value, modern: bool) -> Result<FakeReply, FakeError> {
     let uri = params["uri"].as_str().unwrap_or_default();
+    if let Some(content) = patches["reads"].get(uri) {
+        let mut content = content.clone();
+        content["uri"] = json!(uri);
+        return Ok(FakeReply::of(json!({"contents": [content]})));
+    }
     if !uri.starts_with("fx://doc/") {
         let code = if modern { -32602 } else { -32002 };
         return Err(FakeError { code, message: "Resource not found".to_owned(), data: json!({"uri": uri}) });

@@ -11,6 +11,9 @@ use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::eventually;
 use crate::stage::upstream::{Fake, InputLog, Patch};
 
+mod handed;
+mod views;
+
 const UI: &str = "io.modelcontextprotocol/ui";
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// A member of the host's settings that no other party writes.

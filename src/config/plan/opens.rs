@@ -256,6 +256,7 @@ fn compare_upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'sta
     let all = [
         (rank(new.trust) > rank(old.trust), "more trust"),
         (old.on_change != new.on_change && new.on_change == ChangePolicy::Accept, "changed definitions are accepted"),
+        (old.pin_html && !new.pin_html, "changed HTML of apps is accepted"),
         (milder_hints, "milder annotations"),
         (shows_more, "more of its items"),
         (new.completions == CompletionScope::Pass && old.completions != CompletionScope::Pass, "all completions"),

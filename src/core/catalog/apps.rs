@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::mcp::definition::app::{ToolApp, remove_app, remove_view};
+use crate::mcp::definition::app::{ToolApp, is_view_uri, remove_app};
 use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
 use crate::wire::json::raw::RawObject;
@@ -30,7 +30,7 @@ impl OfferedApps<'_> {
     pub(super) fn judge(self, item: &Definition, definition: &mut RawObject) -> Option<ToolApp> {
         let is_withheld = |view: &String| self.withheld_views.is_some_and(|views| views.contains(view));
         if item.list == ItemList::Resources {
-            let view = Some(&item.key).filter(|uri| self.is_on && uri.starts_with("ui://") && !is_withheld(uri));
+            let view = Some(&item.key).filter(|uri| self.is_on && is_view_uri(uri) && !is_withheld(uri));
             return Some(ToolApp { view: view.cloned(), ..ToolApp::default() });
         }
         if item.list != ItemList::Tools || definition.get("_meta").is_none() {
@@ -40,10 +40,6 @@ impl OfferedApps<'_> {
         if !self.is_on {
             remove_app(definition);
             return app.for_model.then(ToolApp::default);
-        }
-        if app.view.as_ref().is_some_and(is_withheld) {
-            remove_view(definition);
-            return Some(ToolApp { view: None, ..app });
         }
         Some(app)
     }
@@ -188,8 +184,14 @@ mod tests {
                 index,
             })
             .collect();
-        let rules =
-            NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
+        let rules = NamingRules {
+            max_length: 48,
+            prefix_uris: false,
+            transparent: false,
+            tightened: false,
+            profile: None,
+            shared_views: None,
+        };
         merge(&sources, rules)
     }
 

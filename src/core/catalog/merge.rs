@@ -9,12 +9,13 @@ use foldhash::fast::RandomState;
 use crate::catalog::apps::{AppItem, BareName, BareNames, OfferedApps};
 use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::name::{ItemKind, UpstreamName, canonical_name, canonical_uri, collisions, expose};
+use crate::catalog::name::{ItemKind, UpstreamName, canonical_name, canonical_uri, collisions, expose, view_uri};
 use crate::catalog::template::UriTemplate;
 use crate::mcp::asking::kinds::Audience;
 use crate::mcp::definition::annotations;
 use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
 use crate::mcp::definition::app::ToolApp;
+use crate::mcp::definition::app::is_view_uri;
 use crate::mcp::definition::claims::{Claims, PinStatus};
 use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
@@ -22,6 +23,12 @@ use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::json::raw::{RawJson, RawObject};
+
+mod apps;
+
+pub use self::apps::EntryReach;
+
+use self::apps::{ViewNaming, add_hidden_entries, write_app};
 
 /// The judged hints on a tool, for policy and for clients.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,10 +68,11 @@ pub struct MergeSource<'a> {
     pub withheld: Option<&'a HashSet<String>>,
     /// Original names of the upstream's tools that are withheld.
     pub withheld_tools: Option<&'a HashSet<String>>,
-    /// URIs at the upstream of the views whose app waits for approval.
-    pub withheld_views: Option<&'a HashSet<String>>,
     /// Whether the upstream may have apps.
     pub apps: bool,
+    /// URIs at the upstream of the views whose apps wait for approval. Tools lose these views, and no
+    /// list shows them.
+    pub withheld_views: Option<&'a HashSet<String>>,
     /// States of the upstream's tools, by original name, as their pins record them.
     pub standings: Option<&'a HashMap<String, PinStatus>>,
 }
@@ -101,6 +109,8 @@ pub struct NamingRules<'a> {
     pub tightened: bool,
     /// The filters of the view's profile.
     pub profile: Option<&'a ItemFilters>,
+    /// URIs of views that several upstreams of the installation have.
+    pub shared_views: Option<&'a Arc<HashSet<String>>>,
 }
 
 /// One item that clients can reach.
@@ -137,6 +147,9 @@ pub struct CatalogEntry {
     pub audience: Audience,
     /// The app of a tool. Other items are for models and apps; a view has itself as its view.
     pub app: ToolApp,
+    /// URIs of the views of a tool's app at the upstream.
+    pub views: Vec<Arc<str>>,
+    pub reach: EntryReach,
     template: Option<UriTemplate>,
 }
 
@@ -157,6 +170,8 @@ impl CatalogEntry {
 pub enum WithheldPart {
     /// An item of this list.
     Item(ItemList),
+    /// The app behind this view.
+    App,
     /// The instructions of the upstream for clients.
     Instructions,
     /// Everything that it has.
@@ -182,7 +197,9 @@ impl WithheldItem {
     pub fn canonical(&self) -> String {
         match self.part {
             WithheldPart::Item(ItemList::Tools | ItemList::Prompts) => canonical_name(&self.upstream, &self.item),
-            WithheldPart::Item(ItemList::Resources | ItemList::Templates) => canonical_uri(&self.upstream, &self.item),
+            WithheldPart::Item(ItemList::Resources | ItemList::Templates) | WithheldPart::App => {
+                canonical_uri(&self.upstream, &self.item)
+            }
             WithheldPart::Instructions | WithheldPart::All => self.upstream.to_string(),
         }
     }
@@ -205,7 +222,11 @@ type NameIndex = HashMap<Arc<str>, usize, RandomState>;
 /// The merged namespace of one view.
 #[derive(Default, Debug)]
 pub struct Catalog {
+    /// The entries that lists show, then the others.
     entries: Vec<CatalogEntry>,
+    /// Number of entries that lists show.
+    listed: usize,
+    views: ViewNaming,
     /// Indices of entries by exposed name, for each list.
     by_name: HashMap<ItemList, NameIndex, RandomState>,
     /// Whether any tool repeats arguments in headers. Hardly any tool does.
@@ -216,7 +237,13 @@ pub struct Catalog {
 }
 
 impl Catalog {
+    /// Returns the entries that lists show.
     pub fn entries(&self) -> &[CatalogEntry] {
+        self.entries.get(..self.listed).unwrap_or_default()
+    }
+
+    /// Returns all entries: those that lists show, then those that are only read.
+    pub fn all_entries(&self) -> &[CatalogEntry] {
         &self.entries
     }
 
@@ -265,7 +292,8 @@ impl Catalog {
     /// see no difference.
     pub fn same_as(&self, other: &Self) -> bool {
         self.entries.len() == other.entries.len()
-            && self.withheld == other.withheld
+            && self.listed == other.listed
+            && (&self.withheld, &self.views) == (&other.withheld, &other.views)
             && self.entries.iter().zip(&other.entries).all(|(a, b)| {
                 a.list == b.list
                     && a.upstream == b.upstream
@@ -276,6 +304,7 @@ impl Catalog {
                     && a.definition_digest == b.definition_digest
                     && (a.annotations, a.said) == (b.annotations, b.said)
                     && (a.claims, a.is_new) == (b.claims, b.is_new)
+                    && a.reach == b.reach
             })
     }
 }
@@ -286,6 +315,7 @@ impl Catalog {
 pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<WithheldItem>) {
     let mut dropped = Vec::new();
     let mut entries = Vec::new();
+    let views = ViewNaming::new(rules);
     for list in ItemList::ALL {
         let mut candidates = Vec::new();
         for source in sources {
@@ -305,14 +335,17 @@ pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, V
             }
         }
         if !rules.transparent && is_uri(list) {
-            tell_uris_apart(&mut candidates, rules.prefix_uris);
+            tell_uris_apart(&mut candidates, rules.prefix_uris, &views);
         }
         withhold_collisions(&mut candidates, &mut dropped);
         entries.extend(candidates);
     }
+    let listed = add_hidden_entries(&mut entries, sources, rules, &views);
     let mut by_name: HashMap<ItemList, NameIndex, RandomState> = HashMap::default();
-    for (at, entry) in entries.iter().enumerate() {
-        by_name.entry(entry.list).or_default().insert(Arc::clone(&entry.exposed), at);
+    let named = |(_, entry): &(usize, &CatalogEntry)| !matches!(entry.reach, EntryReach::Handed(_));
+    for (at, entry) in entries.iter().enumerate().filter(named) {
+        // The name of an entry that no list shows may be taken.
+        by_name.entry(entry.list).or_default().entry(Arc::clone(&entry.exposed)).or_insert(at);
     }
     let mirrors_arguments = entries.iter().any(|entry| !entry.headers.is_empty());
     let withheld = sources.iter().flat_map(|source| {
@@ -324,7 +357,7 @@ pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, V
     let collided = dropped.iter().filter(is_tool).map(|item| item.item.clone());
     let waiting = sources.iter().flat_map(|source| source.withheld_tools.into_iter().flatten().cloned());
     let bare = BareNames::of(entries.iter().enumerate().map(CatalogEntry::app_item), collided.chain(waiting));
-    (Catalog { entries, by_name, mirrors_arguments, withheld, bare }, dropped)
+    (Catalog { entries, listed, views, by_name, mirrors_arguments, withheld, bare }, dropped)
 }
 
 /// Builds the entry of one item under its name in this view. Returns `None` if a filter of the
@@ -355,11 +388,13 @@ fn build_entry(
         None
     };
     let mut definition = item.raw.clone();
+    let is_tool = item.list == ItemList::Tools;
+    let views = if is_tool { write_app(item, &mut definition, source, &ViewNaming::new(rules)) } else { Vec::new() };
     let offered = OfferedApps { is_on: source.apps, withheld_views: source.withheld_views };
     let Some(app) = offered.judge(item, &mut definition) else { return Ok(None) };
     let mut annotated = JudgedHints::default();
     let (mut claims, mut is_new) = (Claims::default(), false);
-    if item.list == ItemList::Tools {
+    if is_tool {
         annotated = source.annotate.annotate(&item.key, &Hints::of(&item.raw), rules.tightened);
         annotations::set_shown_hints(&mut definition, &annotated.shown);
         let standing = source.standings.and_then(|all| all.get(&item.key)).copied().unwrap_or_default();
@@ -382,6 +417,8 @@ fn build_entry(
         headers: item.headers.clone(),
         audience: item.audience,
         app,
+        views,
+        reach: EntryReach::Open,
         template,
     }))
 }
@@ -420,7 +457,8 @@ fn check_uri(uri: &str) -> Result<(), String> {
 }
 
 /// Exposes each URI that two upstreams own as `<upstream>+<original>`, and with `always` every URI.
-fn tell_uris_apart(candidates: &mut [CatalogEntry], always: bool) {
+/// The URI of a view keeps its scheme.
+fn tell_uris_apart(candidates: &mut [CatalogEntry], always: bool, views: &ViewNaming) {
     let mut owners: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
     for entry in candidates.iter() {
         let list = owners.entry(Arc::clone(&entry.original)).or_default();
@@ -429,10 +467,15 @@ fn tell_uris_apart(candidates: &mut [CatalogEntry], always: bool) {
         }
     }
     for entry in candidates {
-        if always || owners.get(&entry.original).is_some_and(|owners| owners.len() > 1) {
+        let is_shared = always || owners.get(&entry.original).is_some_and(|owners| owners.len() > 1);
+        if is_view_uri(&entry.original) && (is_shared || views.renames(&entry.original)) {
+            entry.exposed = Arc::from(view_uri(&entry.upstream_name, &entry.original));
+        } else if is_shared {
             entry.exposed = Arc::clone(&entry.canonical);
-            entry.template = entry.template.as_ref().and_then(|_| UriTemplate::parse(&entry.canonical));
+        } else {
+            continue;
         }
+        entry.template = entry.template.as_ref().and_then(|_| UriTemplate::parse(&entry.exposed));
     }
 }
 

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use data_encoding::BASE32_NOPAD;
 use ring::digest;
 
+use crate::mcp::definition::app::VIEW_SCHEME;
+
 /// Longest exposed name: 64 is what LLM APIs accept, the rest is room for the host's own prefix.
 pub const MAX_LENGTH: usize = 48;
 
@@ -161,6 +163,20 @@ pub fn canonical_name(upstream: &UpstreamName, original: &str) -> String {
 /// Returns the canonical name of a resource or template: `<upstream>+<uri>`.
 pub fn canonical_uri(upstream: &UpstreamName, uri: &str) -> String {
     format!("{upstream}+{uri}")
+}
+
+/// Returns the URI under which clients see a view that several upstreams have:
+/// `ui://<upstream>+<rest>`. Hosts refuse views of another scheme, so `<upstream>+<uri>` is no
+/// exposed URI of a view.
+pub fn view_uri(upstream: &UpstreamName, uri: &str) -> String {
+    format!("{VIEW_SCHEME}{upstream}+{}", uri.get(VIEW_SCHEME.len()..).unwrap_or_default())
+}
+
+/// Reports whether a view's own URI has the form of [`view_uri`], so that it may be the exposed URI
+/// of another upstream's view.
+pub(crate) fn names_an_upstream(uri: &str) -> bool {
+    let authority = uri.get(VIEW_SCHEME.len()..).and_then(|rest| rest.split('/').next());
+    authority.is_some_and(|authority| authority.contains('+'))
 }
 
 /// Returns the indices, ascending, of all items whose exposed name is also the name of another item

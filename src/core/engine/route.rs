@@ -1,14 +1,20 @@
 //! Routes a client's request to one item of one upstream and its original name, or to an error.
 
 use crate::catalog::merge::Catalog;
+use crate::catalog::name::{canonical_uri, view_uri};
 use crate::engine::askers::{CallOrigin, DefinedItem};
 use crate::engine::call::OutgoingCall;
+use crate::mcp::definition::app::{VIEW_SCHEME, is_view_uri};
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::nulls;
 use crate::wire::foreign;
 use crate::wire::id::ClientId;
 use crate::wire::json::raw::{RawJson, RawObject};
+
+mod handed;
+
+pub use self::handed::route_handed;
 
 /// A client's request with the item that it reaches.
 #[derive(Debug)]
@@ -230,10 +236,15 @@ fn upstream_uri(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<Strin
     if entry.list == ItemList::Resources {
         return Some((None, entry.original.to_string()));
     }
-    let prefix = format!("{}+", entry.upstream_name);
-    let prefixed = entry.exposed != entry.original;
-    let original = if prefixed { uri.strip_prefix(prefix.as_str())?.to_owned() } else { uri.to_owned() };
-    Some((Some(format!("{prefix}{original}")), original))
+    let upstream = &entry.upstream_name;
+    let original = if entry.exposed == entry.original {
+        uri.to_owned()
+    } else if is_view_uri(&entry.original) {
+        format!("{VIEW_SCHEME}{}", uri.strip_prefix(&view_uri(upstream, VIEW_SCHEME))?)
+    } else {
+        uri.strip_prefix(&canonical_uri(upstream, ""))?.to_owned()
+    };
+    Some((Some(canonical_uri(upstream, &original)), original))
 }
 
 /// An index that no catalog has.
@@ -334,8 +345,14 @@ mod tests {
             apps: true,
             index: 0,
         };
-        let rules =
-            NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
+        let rules = NamingRules {
+            max_length: 48,
+            prefix_uris: false,
+            transparent: false,
+            tightened: false,
+            profile: None,
+            shared_views: None,
+        };
         merge(&[source], rules).0
     }
 

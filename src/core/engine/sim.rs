@@ -307,7 +307,14 @@ impl World {
             .collect();
         merge(
             &sources,
-            NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None },
+            NamingRules {
+                max_length: 48,
+                prefix_uris: false,
+                transparent: false,
+                tightened: false,
+                profile: None,
+                shared_views: None,
+            },
         )
         .0
     }

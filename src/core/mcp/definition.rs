@@ -2,6 +2,7 @@
 
 pub mod annotations;
 pub mod app;
+pub mod app_text;
 pub mod claims;
 pub mod item;
 pub mod weight;

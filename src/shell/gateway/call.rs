@@ -30,6 +30,7 @@ use crate::upstream::call::exchange::UpstreamExchange;
 use crate::upstream::session::lane::LaneRequest;
 use crate::wire::json::raw::RawJson;
 
+mod apps;
 mod context;
 mod declined;
 mod ending;
@@ -85,7 +86,7 @@ enum CallSignal {
 
 impl PermittedCall {
     pub fn new(service: Arc<Service>, prepared: PreparedCall<'_>, permitted: GatedPermit, place: CallPlace) -> Self {
-        let PreparedCall { client, found, action, labels, outgoing, token, mut input, share, .. } = prepared;
+        let PreparedCall { client, found, action, labels, outgoing, asked, token, mut input, share, .. } = prepared;
         let offered = input.as_ref().map_or_else(InputKinds::default, |input| input.offered);
         let log_from = outgoing.log_level;
         let request = match input.as_mut().and_then(|input| input.parked.take()) {
@@ -109,6 +110,7 @@ impl PermittedCall {
             generation: found.snapshot.generation,
             revision: client.revision,
             labels,
+            asked,
             log_from,
             input,
             declines: AtomicU32::new(0),

@@ -25,6 +25,7 @@ use crate::wire::json::raw::{RawJson, RawObject};
 
 pub mod admission;
 pub mod connected;
+pub mod handed_uris;
 pub mod quota;
 
 /// Session number shared by all clients without a session. A session grant for it lasts as long as

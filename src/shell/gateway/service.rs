@@ -16,6 +16,7 @@ use crate::config::{HostCommand, Limits};
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::admission::{CallPlace, RequestAdmission};
 use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::client::handed_uris::HandedUris;
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
@@ -31,6 +32,7 @@ use crate::store::approvals::Approvals;
 use crate::store::audit::AuditLog;
 use crate::store::disk::presence::Presence;
 use crate::store::leases::Leases;
+use crate::store::pins::PinRegistry;
 use crate::store::recent::RecentDecisions;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::call::parks::ParkedCalls;
@@ -59,6 +61,10 @@ pub struct Service {
     pub giving_up: CancellationToken,
     pub keys: Keys,
     pub parks: ParkedCalls,
+    /// Approved definitions, launches and apps.
+    pub pins: PinRegistry,
+    /// URIs that results of tools handed to callers.
+    pub handed: HandedUris,
     /// Grants and open approvals.
     pub approvals: Arc<Approvals>,
     /// Use of limits by calls, on disk.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::base::access::{Access, Credential};
 use crate::base::aside::{MANY_ITEMS, run_aside_if};
 use crate::catalog::holder::SealHolder;
-use crate::catalog::merge::{Catalog, CatalogEntry, WithheldItem};
+use crate::catalog::merge::{Catalog, CatalogEntry, EntryReach, WithheldItem};
 use crate::catalog::page::{CursorKey, CursorScope, LIFE};
 use crate::catalog::view::{RenderedList, render};
 use crate::config::Config;
@@ -157,7 +157,7 @@ impl std::fmt::Debug for CatalogView {
 impl CatalogView {
     pub fn new(name: &str, catalog: Catalog, policy: &Policy) -> Self {
         let rules = catalog
-            .entries()
+            .all_entries()
             .iter()
             .map(|e| policy.item_rules(e.list.into(), e.upstream_name.as_str(), &e.canonical))
             .collect();
@@ -192,8 +192,12 @@ impl CatalogView {
             Some((_, open)) => open.get(at).copied().unwrap_or_default(),
             None => self.ask_rules(policy, at, viewer),
         };
-        let is_for = |entry: &CatalogEntry| entry.audience.has(viewer.offered) && entry.is_for(viewer.apps);
-        is_open && self.catalog.entry(at).is_some_and(is_for)
+        is_open
+            && self.catalog.entry(at).is_some_and(|entry| match &entry.reach {
+                EntryReach::Open => entry.audience.has(viewer.offered) && entry.is_for(viewer.apps),
+                EntryReach::OfTools(tools) => tools.iter().any(|tool| self.visible(policy, *tool, viewer)),
+                EntryReach::Handed(_) => false,
+            })
     }
 
     /// Asks the rules whether an item is visible. At a caller's first request asks about all items
@@ -208,7 +212,7 @@ impl CatalogView {
         if of_caller >= MAX_GROUPS || (of_caller == 0 && known.len() >= MAX_CALLERS) {
             return self.item(at).is_some_and(open);
         }
-        let entries = self.catalog.entries();
+        let entries = self.catalog.all_entries();
         let ask = || entries.iter().zip(&self.rules).map(open).collect();
         let all: Arc<[bool]> = run_aside_if(entries.len() >= MANY_ITEMS, ask);
         self.open.rcu(|known| {

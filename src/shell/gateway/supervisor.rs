@@ -253,7 +253,7 @@ impl Supervisor {
         // Ticks missed while no upstream was down are not made up for.
         grace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut refresh = tokio::time::interval(REFRESH);
-        let mut news = Vec::with_capacity(REPORTS);
+        let (mut news, pins) = (Vec::with_capacity(REPORTS), self.parts.pins.clone());
         loop {
             // Not while a snapshot is being made: it writes pins and announces them itself.
             if self.making.is_none() && std::mem::take(&mut self.refresh_due) {
@@ -273,6 +273,7 @@ impl Supervisor {
                 // The only change without a report: a dead upstream's items expire.
                 _ = grace.tick(), if self.managed.values().any(|m| m.down_since.is_some()) => self.publish(false),
                 _ = refresh.tick() => self.refresh_due = true,
+                () = pins.app_seen() => self.publish(false),
                 () = self.stop.cancelled() => break,
             }
         }

@@ -44,6 +44,8 @@ pub enum PinKind {
     Prompt,
     Resource,
     Template,
+    /// The content of a view, and what it asks of its host.
+    App,
     /// The text about its use that an upstream gives to clients in the handshake.
     Instructions,
     /// The way in which an upstream is started or reached.
@@ -79,12 +81,16 @@ impl PinKey {
         Self { upstream: upstream.clone(), kind: PinKind::Instructions, name: String::new() }
     }
 
+    pub fn app(upstream: &UpstreamName, uri: &str) -> Self {
+        Self { upstream: upstream.clone(), kind: PinKind::App, name: uri.to_owned() }
+    }
+
     /// Returns the name that people see: the canonical name, or the upstream's name for
     /// instructions and a launch.
     pub fn canonical(&self) -> String {
         match self.kind {
             PinKind::Tool | PinKind::Prompt => canonical_name(&self.upstream, &self.name),
-            PinKind::Resource | PinKind::Template => canonical_uri(&self.upstream, &self.name),
+            PinKind::Resource | PinKind::Template | PinKind::App => canonical_uri(&self.upstream, &self.name),
             PinKind::Instructions | PinKind::Launch => self.upstream.to_string(),
         }
     }

@@ -10,7 +10,7 @@
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::base::clock;
 use crate::mcp::definition::item::Definition;
@@ -20,6 +20,7 @@ use crate::store::pin_record::{PinKey, PinRecord, PinStep};
 use crate::store::port::{PinStepResult, PinStepResults, PinTable};
 
 mod announce;
+mod apps;
 mod book;
 mod error;
 mod instructions;
@@ -28,8 +29,10 @@ mod launch;
 mod many;
 mod news;
 mod standing;
+mod texts;
 mod view;
 
+pub use self::apps::SeenApp;
 pub use self::error::PinError;
 pub use self::judge::ListedItems;
 pub use self::launch::{LaunchGate, LaunchProgram, program_of, searched_folders};
@@ -88,6 +91,8 @@ struct PinRegistryState {
     db: Option<Db>,
     hook: OnceLock<PinHook>,
     changed: watch::Sender<u64>,
+    /// Notified after a step of an app's pin.
+    apps: Notify,
 }
 
 impl std::fmt::Debug for PinRegistry {
@@ -112,8 +117,13 @@ impl PinRegistry {
     }
 
     fn new(book: PinRecords, db: Option<Db>) -> Self {
-        let shared =
-            PinRegistryState { book: Mutex::new(book), db, hook: OnceLock::new(), changed: watch::channel(0).0 };
+        let shared = PinRegistryState {
+            book: Mutex::new(book),
+            db,
+            hook: OnceLock::new(),
+            changed: watch::channel(0).0,
+            apps: Notify::new(),
+        };
         Self(Arc::new(shared))
     }
 

@@ -21,7 +21,7 @@ pub(super) struct PinSelectionArgs {
     /// The launch of an upstream, not its items: how it is started.
     #[arg(long, conflicts_with = "kind")]
     pub(super) launch: bool,
-    /// Only this kind: tool, prompt, resource, template, instructions or launch.
+    /// Only this kind: tool, prompt, resource, template, app, instructions or launch.
     #[arg(long)]
     pub(super) kind: Option<String>,
 }

@@ -4,7 +4,6 @@ use crate::operator::pins::PinView;
 use crate::wire::foreign;
 use crate::wire::foreign::changes::{TextChange, changes};
 use crate::wire::foreign::oddities::TextOddities;
-use crate::wire::json::layout::indented;
 
 /// Unchanged lines that are kept on each side of a change if the others are left out.
 const CONTEXT: usize = 2;
@@ -29,7 +28,7 @@ pub(super) fn digest(pin: &PinView) -> String {
 }
 
 fn told(pin: &PinView, colour: bool, brief: bool) -> String {
-    let lines = |text: &Option<String>| text.as_deref().map(indented);
+    let lines = |text: &Option<String>| text.as_deref().map(|text| pin.lay_out(text));
     let (name, why) = (foreign::line(&pin.name), foreign::line(&pin.by));
     let (kind, state) = (pin.kind.into_str(), pin.state.into_str());
     let new = if pin.is_new { ", new: its server added it after its first list" } else { "" };

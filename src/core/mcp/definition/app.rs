@@ -1,13 +1,21 @@
 //! The app of a tool: the view that renders its results, and who may call the tool. Source: MCP
 //! Apps 2026-01-26, `_meta.ui` of a tool.
 
-use crate::wire::json::raw::RawObject;
+use crate::wire::json::raw::{RawJson, RawObject};
+
+/// The beginning of the URI of each view.
+pub const VIEW_SCHEME: &str = "ui://";
 
 /// The member of `_meta` that holds a tool's app.
 const UI: &str = "ui";
 
 /// The deprecated member of `_meta` that holds the URI of a tool's view.
 const FLAT_URI: &str = "ui/resourceUri";
+
+/// Reports whether a URI is one of a view.
+pub fn is_view_uri(uri: &str) -> bool {
+    uri.get(..VIEW_SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(VIEW_SCHEME))
+}
 
 /// The app of one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +37,7 @@ impl ToolApp {
         let view = ui.string("resourceUri").or_else(|| meta.string(FLAT_URI));
         let callers = ui.get("visibility").map(|raw| raw.parse::<Vec<String>>().unwrap_or_default());
         let admits = |caller: &str| callers.as_ref().is_none_or(|all| all.iter().any(|one| one == caller));
-        Self { view: view.filter(|uri| uri.starts_with("ui://")), for_model: admits("model"), for_app: admits("app") }
+        Self { view: view.filter(|uri| is_view_uri(uri)), for_model: admits("model"), for_app: admits("app") }
     }
 }
 
@@ -67,10 +75,33 @@ pub fn remove_app(definition: &mut RawObject) {
     }
 }
 
+/// Passes each URI of a view in the `_meta` of a definition or a result to `rename`, and writes the
+/// URIs that it returns. Returns whether it wrote any.
+pub fn rename_views(object: &mut RawObject, rename: &mut dyn FnMut(&str) -> Option<String>) -> bool {
+    let Some(mut meta) = object.object("_meta") else { return false };
+    let mut ui = meta.object(UI).unwrap_or_default();
+    let mut is_renamed = rename_member(&mut ui, "resourceUri", rename);
+    if is_renamed {
+        meta.set(UI, ui.encode());
+    }
+    is_renamed |= rename_member(&mut meta, FLAT_URI, rename);
+    if is_renamed {
+        object.set("_meta", meta.encode());
+    }
+    is_renamed
+}
+
+/// Renames the view in one member.
+fn rename_member(object: &mut RawObject, name: &str, rename: &mut dyn FnMut(&str) -> Option<String>) -> bool {
+    let renamed = object.string(name).filter(|uri| is_view_uri(uri)).and_then(|uri| rename(&uri));
+    let is_renamed = renamed.is_some();
+    object.set_some(name, renamed.map(|uri| RawJson::string(&uri)));
+    is_renamed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::json::raw::RawJson;
 
     fn tool(meta: &str) -> RawObject {
         RawObject::parse(&RawJson::trusted(format!(r#"{{"name":"a","_meta":{meta}}}"#))).unwrap()
@@ -108,6 +139,27 @@ mod tests {
         let mut definition = tool(r#"{"ui":{"resourceUri":"ui://a"}}"#);
         remove_view(&mut definition);
         assert_eq!(definition.encode().text(), r#"{"name":"a"}"#);
+    }
+
+    #[test]
+    fn views_are_renamed_in_both_forms_and_nothing_else_is_written() {
+        let renamed = |meta: &str| {
+            let mut definition = tool(meta);
+            let is_renamed = rename_views(&mut definition, &mut |uri| (uri != "ui://keep").then(|| format!("{uri}+")));
+            (is_renamed, definition.encode().text().into_owned())
+        };
+        for (meta, want) in [
+            (
+                r#"{"ui":{"resourceUri":"ui:\/\/a", "x": 1},"y": 2}"#,
+                Some(r#"{"ui":{"resourceUri":"ui://a+","x":1},"y":2}"#),
+            ),
+            (r#"{"ui/resourceUri":"ui://a"}"#, Some(r#"{"ui/resourceUri":"ui://a+"}"#)),
+            (r#"{"ui":{"resourceUri": "ui://keep"}}"#, None),
+            (r#"{"ui":{"resourceUri":"https://a"}, "x":"ui://a"}"#, None),
+        ] {
+            let want = format!(r#"{{"name":"a","_meta":{}}}"#, want.unwrap_or(meta));
+            assert_eq!(renamed(meta), (want != format!(r#"{{"name":"a","_meta":{meta}}}"#), want.clone()), "{meta}");
+        }
     }
 
     #[test]

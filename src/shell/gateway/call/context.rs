@@ -41,6 +41,8 @@ pub(super) struct CallContext {
     pub generation: u64,
     pub revision: Revision,
     pub labels: CallLabels,
+    /// The URI that the client reads, if it is not the upstream's own.
+    pub asked: Option<Arc<str>>,
     /// Lowest level of log messages that the client is sent.
     pub log_from: Option<LogLevel>,
     /// The context of questions, for clients that can be asked for input.

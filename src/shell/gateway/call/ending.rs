@@ -7,6 +7,7 @@ use crate::engine::call::CallOutcome;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::fault::ProtocolFault;
 use crate::gateway::answer::{RequestAnswer, refusal_answer};
+use crate::gateway::call::apps::ReadRefusal;
 use crate::gateway::call::context::{CallContext, access_failure};
 use crate::gateway::call::outcome::{is_tool_error, translate};
 use crate::gateway::call::state::CallState;
@@ -56,6 +57,15 @@ impl PermittedCall {
                     return Some(self.fail(&self.context.too_large()));
                 }
                 let raw = self.context.without_nulls(self.context.without_null_content(raw, era));
+                let raw = match self.context.pass_uris(raw) {
+                    Ok(raw) => raw,
+                    Err(ReadRefusal::Unknown(answer)) => {
+                        self.count(OutcomeLabel::Denied);
+                        self.end();
+                        return Some(ClientEvent::Done(answer));
+                    }
+                    Err(ReadRefusal::Failed(failure)) => return Some(self.fail(&failure)),
+                };
                 let tool_error = self.context.labels.method == Method::ToolsCall && is_tool_error(&raw);
                 let whole = raw.clone();
                 let Some(shown) = project::project_result(self.context.labels.method, raw, era, self.context.revision)

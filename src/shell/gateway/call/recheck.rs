@@ -55,7 +55,7 @@ impl CallContext {
             let is_same = |entry: &&CatalogEntry| {
                 entry.list == then.list && entry.canonical == then.canonical && entry.definition_digest == *definition
             };
-            view.catalog.entries().iter().find(is_same)
+            view.catalog.all_entries().iter().find(is_same)
         });
         let Some(entry) = same else {
             return refused("The item of this call has changed meanwhile; make the call again.");

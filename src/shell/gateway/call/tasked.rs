@@ -95,7 +95,7 @@ impl PermittedCall {
         let shown = shown.map(|(shown, declined)| {
             declined.iter().for_each(|(_, why)| self.context.declined(*why));
             self.decline_in_task(theirs, &declined);
-            shown
+            self.context.hand_uris_of_task(shown)
         });
         match shown {
             Ok(shown) if shown.bytes().len() > self.context.service.max_result_bytes() => {

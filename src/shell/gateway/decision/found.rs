@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::catalog::apps::BareName;
-use crate::catalog::merge::CatalogEntry;
+use crate::catalog::merge::{CatalogEntry, EntryReach};
+use crate::catalog::name::UpstreamName;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
-use crate::engine::route::{RouteError, RoutedRequest, route, shorten};
+use crate::engine::route::{RouteError, RoutedRequest, route, route_handed, shorten};
 use crate::gateway::answer::{RequestAnswer, refusal_answer, unknown_item_answer};
+use crate::gateway::client::handed_uris::HandedTo;
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::{CatalogView, Snapshot};
@@ -51,6 +52,9 @@ impl<'s> FoundItem<'s> {
         action.is_bare = self.is_bare;
         if let Some(uri) = uri {
             action.canonical = Arc::from(uri);
+            if matches!(self.entry.reach, EntryReach::Handed(_)) {
+                action.listed = Arc::clone(&action.canonical);
+            }
         }
         action
     }
@@ -127,7 +131,14 @@ impl Service {
         let (asked, params) = (params, renamed.as_ref().unwrap_or(params));
         let unkept =
             snapshot.unkept.get(client.profile.as_deref().unwrap_or_default()).map(|view| (view, meta.clone()));
-        let routed = route(&view.catalog, method, params, meta, visible).map_err(|error| {
+        let handed = self.handed_uri(client, method, params).map(|uri| (uri, meta.clone()));
+        let routed = route(&view.catalog, method, params, meta, visible).or_else(|error| {
+            let handed = handed.filter(|_| error.is_unknown());
+            let routed =
+                handed.and_then(|((upstream, uri), meta)| route_handed(&view.catalog, (&upstream, &uri), params, meta));
+            routed.ok_or(error)
+        });
+        let routed = routed.map_err(|error| {
             if error.is_unknown() {
                 if let Some((view, meta)) = unkept
                     && let Some(answer) = self.unkept(snapshot, view, client, method, params, meta)
@@ -145,6 +156,20 @@ impl Service {
         let found = found.map(|found| FoundItem { is_bare: renamed.is_some(), ..found });
         let found = found.ok_or_else(|| RequestAnswer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
         Ok((found, routed))
+    }
+
+    /// Returns the upstream and the original of a URI that a tool handed to the client, if the
+    /// request reads it.
+    fn handed_uri(
+        &self,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+    ) -> Option<(UpstreamName, Arc<str>)> {
+        let uri = (method == Method::ResourcesRead).then(|| params.said("uri")).flatten()?;
+        let to = HandedTo { caller: &client.caller, profile: client.profile.as_ref() };
+        let handed = self.handed.find(to, &uri, clock::uptime())?;
+        Some((handed.upstream?, handed.original))
     }
 
     /// Refuses a call of an item that the client would see if the store could keep its pin.

@@ -23,6 +23,8 @@ pub struct PreparedCall<'s> {
     pub action: PolicyAction,
     pub labels: CallLabels,
     pub outgoing: OutgoingCall,
+    /// The URI that the client reads, if it is not the upstream's own.
+    pub asked: Option<Arc<str>>,
     /// The client's progress token, if it wants progress.
     pub token: Option<ClientId>,
     pub going_on: CallContinuation,

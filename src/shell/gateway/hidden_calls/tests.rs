@@ -16,6 +16,7 @@ use crate::config;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client::admission::RequestAdmission;
 use crate::gateway::client::connected::ConnectedClients;
+use crate::gateway::client::handed_uris::HandedUris;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::role::GatewayRole;
@@ -80,6 +81,8 @@ fn gateway() -> Gateway {
         metrics,
         audit: AuditLog::none(),
         parks: ParkedCalls::new(tasks.clone(), draining.clone()),
+        pins: PinRegistry::memory(),
+        handed: HandedUris::default(),
         approvals,
         leases,
         tasks,
@@ -118,7 +121,14 @@ fn gateway() -> Gateway {
         apps: true,
         index: 0,
     };
-    let rules = NamingRules { max_length: 48, prefix_uris: false, transparent: false, tightened: false, profile: None };
+    let rules = NamingRules {
+        max_length: 48,
+        prefix_uris: false,
+        transparent: false,
+        tightened: false,
+        profile: None,
+        shared_views: None,
+    };
     let mut rule = RuleSpec::new("no", RuleEffect::Deny);
     rule.tools = vec!["fx__hidden".to_owned()];
     let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], scopes: Vec::new(), limits: Vec::new() };

@@ -108,6 +108,7 @@ impl Service {
             action,
             labels,
             outgoing,
+            asked: None,
             token: None,
             going_on: CallContinuation::Permitted(None),
             asks: InputKinds::default(),

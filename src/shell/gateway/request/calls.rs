@@ -143,6 +143,8 @@ impl Service {
         }
         let share = self.admission.quota.take(&client.caller, QuotaKind::Call).ok_or(RequestOutcome::Overloaded)?;
         let labels = self.labels(method, arrived);
+        let asked = (method == Method::ResourcesRead).then(|| params.said("uri")).flatten();
+        let asked = asked.filter(|uri| outgoing.body.said("uri").is_some_and(|own| own != *uri)).map(Arc::from);
         let found_action = found.action(client, ActionKind::of(method), canonical);
         let action = PolicyAction {
             arguments: outgoing.body.get("arguments").cloned(),
@@ -169,7 +171,7 @@ impl Service {
                 unknown_item_answer(&error, params, client.revision)
             })
         })?;
-        Ok(PreparedCall { client, found, action, labels, outgoing, token, going_on, asks, input, share })
+        Ok(PreparedCall { client, found, action, labels, outgoing, asked, token, going_on, asks, input, share })
     }
 
     /// Adds the client's capabilities to the outgoing request. Returns the kinds of question that

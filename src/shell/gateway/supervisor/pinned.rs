@@ -15,6 +15,7 @@ use crate::catalog::merge::{WithheldItem, WithheldPart};
 use crate::catalog::name::{ItemKind, MAX_LENGTH, UpstreamName, expose};
 use crate::config::UpstreamSettings;
 use crate::gateway::snapshot::Snapshot;
+use crate::mcp::definition::app::{is_view_uri, rename_views};
 use crate::mcp::definition::item::Definition;
 use crate::mcp::instructions::find_instruction_doubt;
 use crate::mcp::method::ItemList;
@@ -36,6 +37,8 @@ pub(super) struct PinnedInventory {
     pub(super) uris: HashSet<String>,
     /// Original names of the withheld tools.
     pub(super) tools: HashSet<String>,
+    /// URIs of the views whose apps are withheld.
+    pub(super) views: HashSet<String>,
     /// Number of items that wait for the operator.
     pub(super) waiting: usize,
     /// The upstream's own instructions, if they may be passed to clients.
@@ -207,9 +210,55 @@ impl SnapshotDraft {
             shown.unkept.replace(list, of(&unkept));
         }
         shown.standings = self.pins.standings(&spec.name, shown.inventory.items(ItemList::Tools));
+        self.withhold_apps(spec, &mut shown);
         let own = inventory.instructions.as_ref().filter(|_| self.config.passes_instructions_of(spec));
         own.iter().for_each(|text| self.judge_instructions(managed, spec, text, &markers, &mut shown));
         shown
+    }
+
+    /// Adds the apps that their pins withhold to what is withheld.
+    fn withhold_apps(&self, spec: &UpstreamSettings, shown: &mut PinnedInventory) {
+        for (uri, away) in self.pins.withheld_apps(&spec.name) {
+            shown.waiting += usize::from(away.waits());
+            let item = foreign::line(&uri).into_owned();
+            let (upstream, pin) = (spec.name.clone(), away.state.map(|state| state.into_str()));
+            shown.withheld.push(WithheldItem {
+                upstream,
+                part: WithheldPart::App,
+                item,
+                exposed: None,
+                pin,
+                why: away.why,
+            });
+            shown.views.insert(uri);
+        }
+    }
+
+    /// Returns the URIs of views that several upstreams have: listed, named by a tool, or known to
+    /// pins, so that a URI never passes from one upstream to another.
+    pub(super) fn shared_views(&self, order: &[&UpstreamSettings], shown: &[PinnedInventory]) -> HashSet<String> {
+        let mut owners: HashMap<String, UpstreamName> = HashMap::new();
+        let mut shared = HashSet::new();
+        let mut add = |upstream: &UpstreamName, uri: &str| {
+            if owners.get(uri).is_some_and(|owner| owner != upstream) {
+                shared.insert(uri.to_owned());
+            }
+            owners.entry(uri.to_owned()).or_insert_with(|| upstream.clone());
+        };
+        self.pins.known_views().iter().for_each(|(upstream, uri)| add(upstream, uri));
+        for (shown, spec) in shown.iter().zip(order) {
+            for list in [ItemList::Resources, ItemList::Templates] {
+                let views = shown.inventory.items(list).iter().filter(|item| is_view_uri(&item.key));
+                views.for_each(|item| add(&spec.name, &item.key));
+            }
+            for tool in shown.inventory.items(ItemList::Tools) {
+                rename_views(&mut tool.raw.clone(), &mut |uri| {
+                    add(&spec.name, uri);
+                    None
+                });
+            }
+        }
+        shared
     }
 
     /// Judges an upstream's instructions against their pin, and adds them to what is shown or

@@ -49,6 +49,7 @@ impl SnapshotDraft {
             })
             .collect();
         let mut shown = self.shown(&managed, &order, &known, &old);
+        let shared_views = Arc::new(self.shared_views(&order, &shown));
         let annotator =
             |spec: &&UpstreamSettings| OperatorHints::build(spec.trust, &spec.annotations).unwrap_or_default();
         let annotators: Vec<OperatorHints> = order.iter().map(annotator).collect();
@@ -70,8 +71,8 @@ impl SnapshotDraft {
                     index,
                     withheld: Some(&shown.uris),
                     withheld_tools: Some(&shown.tools),
-                    withheld_views: None,
                     apps: spec.apps == AppsChoice::On,
+                    withheld_views: Some(&shown.views),
                     standings: Some(&shown.standings),
                 }
             })
@@ -82,6 +83,7 @@ impl SnapshotDraft {
             transparent: false,
             tightened: false,
             profile: None,
+            shared_views: Some(&shared_views),
         };
         let (whole, mut dropped) = merge(&sources, naming);
         let profiles = self.profiles(&sources, naming);

@@ -74,7 +74,7 @@ impl PendingLogin {
             LinkState::Ready(_) => handle.main.listed.load(Ordering::Relaxed),
         };
         let view = snapshot.view(request.client.profile.as_deref());
-        if view.is_none_or(|view| view.catalog.entries().iter().any(|entry| entry.canonical == self.item)) {
+        if view.is_none_or(|view| view.catalog.all_entries().iter().any(|entry| entry.canonical == self.item)) {
             return true;
         }
         is_listed && clock::now() >= *self.back.get_or_insert_with(clock::now) + LISTED

@@ -381,3 +381,27 @@ async fn a_changed_text_of_instructions_waits_and_one_of_an_earlier_run_does_not
     assert!(judge("s", standard, "two", false, None) && !judge("s", standard, "one", false, None));
     assert!(judge("s", standard, "two", false, None), "the pinned text is back");
 }
+
+#[tokio::test]
+async fn pins_of_apps_are_bounded_and_those_that_are_still_named_stay() {
+    let (pins, upstream) = (PinRegistry::memory(), UpstreamName::parse("u").unwrap());
+    let judge = |uri: &str, html: &str, is_named: &dyn Fn(&str) -> bool| {
+        let text = RawJson::trusted(format!(r#"{{"contents":[{{"text":"{html}"}}]}}"#));
+        let app = SeenApp { uri, text, trust: UpstreamTrust::Standard, has_html: true };
+        pins.judge_app(&upstream, &app, is_named).is_ok()
+    };
+    for n in 0..128 {
+        assert!(judge(&format!("ui://{n}"), "a", &|_| true));
+    }
+    assert!(!judge("ui://new", "a", &|_| true), "no pin may be pushed out");
+    assert!(judge("ui://new", "a", &|uri| uri != "ui://7"));
+    assert_eq!(pins.list().len(), 128);
+    assert!(!judge("ui://8", "b", &|_| false) && !judge("ui://8", "b", &|_| false), "a change waits");
+    assert!(pins.withheld_apps(&upstream).contains_key("ui://8"));
+    for n in 0..200 {
+        judge(&format!("ui://again/{n}"), "a", &|_| false);
+    }
+    assert!(pins.withheld_apps(&upstream).contains_key("ui://8"), "what waits is not pushed out");
+    assert!(judge("ui://8", "a", &|_| false) && pins.withheld_apps(&upstream).is_empty());
+    assert!(pins.known_views().len() == 128);
+}

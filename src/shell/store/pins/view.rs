@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::mcp::definition::app_text::lay_out_app;
 use crate::policy::{Digest, PinState};
 use crate::store::pin_record::{PinKey, PinKind, PinRecord};
+use crate::wire::json::layout::indented;
 
 /// One pin. Texts are an upstream's and must be escaped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,6 +63,11 @@ impl PinView {
     /// Returns the digest that a decision about the shown text names.
     pub fn shown(&self) -> Option<Digest> {
         self.waiting_digest.or(self.approved_digest)
+    }
+
+    /// Lays out one of its texts for people, over several lines.
+    pub fn lay_out(&self, text: &str) -> String {
+        if self.kind == PinKind::App { lay_out_app(text) } else { indented(text) }
     }
 
     /// Whether it waits for the operator.
