@@ -93,6 +93,8 @@ impl TestAuthority {
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let stream = TcpStream::connect(address).await?;
+        // A request over HTTP/2 is several writes.
+        stream.set_nodelay(true)?;
         let name = ServerName::try_from(name.to_owned()).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }

@@ -236,6 +236,8 @@ impl PeopleAtWork {
         let [yes, no] = &mut self.people;
         let denied = no.decide(second, "deny");
         assert_eq!(reason(&denied), "denied");
+        // Denials count against a bound of all callers for ten minutes.
+        pass(Duration::from_secs(1));
         assert_eq!(text(&yes.decide(first, "once")), "ask");
     }
 
@@ -272,6 +274,7 @@ impl PeopleAtWork {
         assert_eq!(text(&owner.decide(question, "session")), &tool[4..]);
         let question = other.ask(&id, &tool, &arguments[1]);
         assert_eq!(reason(&other.decide(question, "deny")), "denied");
+        pass(Duration::from_secs(1));
         let again = json!({"who": owner.name, "again": true});
         assert_eq!(text(&owner.begin(&id, &tool, &again).response()), &tool[4..]);
         owner.count(&tool);
