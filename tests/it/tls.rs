@@ -317,7 +317,7 @@ fn a_certificate_is_replaced_under_load_and_a_broken_one_keeps_it() {
         let [h1, h2] = loads.map(|load| load.join().unwrap());
         (h1, h2)
     });
-    println!("calls: {over_h1} over HTTP/1, {over_h2} over HTTP/2; served after {times:?}");
+    eprintln!("calls: {over_h1} over HTTP/1, {over_h2} over HTTP/2; served after {times:?}");
     assert!(over_h1 >= 100 && over_h2 >= 100, "{over_h1} {over_h2}");
     // A machine that is busy with other tests may be late once.
     assert!(times.iter().any(|(time, _)| *time < Duration::from_secs(1)), "{times:?}");

@@ -97,7 +97,7 @@ impl Person {
     fn decide(&mut self, question: PersonQuestion, how: &'static str) -> Value {
         *self.answers.entry(if how == "deny" { "denied" } else { "granted" }).or_default() += 1;
         if how != "deny" {
-            self.count(&question.tool.clone());
+            self.count(&question.tool);
         }
         self.answer(question, &allow(how))
     }
@@ -398,6 +398,6 @@ fn nothing_of_one_person_is_ever_the_others() {
             work.step();
         }
         work.check_logs();
-        println!("{era:?}: {} calls, {} grants, {} cancelled", work.calls, work.grants, work.cancelled);
+        eprintln!("{era:?}: {} calls, {} grants, {} cancelled", work.calls, work.grants, work.cancelled);
     }
 }
