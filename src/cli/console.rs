@@ -2,7 +2,7 @@
 
 use crate::cli::reach::daemon;
 use crate::cli::words::options::CommonOptions;
-use crate::cli::words::output::{CommandFailure, print, print_json};
+use crate::cli::words::output::{CommandFailure, complain, print, print_json};
 use crate::operator::request::{NoParams, Request};
 use crate::operator::views::ConsoleLink;
 use crate::wire::foreign;
@@ -12,5 +12,9 @@ pub(super) fn run(common: &CommonOptions, json: bool) -> Result<u8, CommandFailu
     if json {
         return print_json(&answer);
     }
-    print(&format!("{}\n", foreign::line(&answer.link)))
+    let printed = print(&format!("{}\n", foreign::line(&answer.link)))?;
+    if let Some(host) = answer.proxied {
+        complain(&format!("behind your proxy, open it at https://{host}"));
+    }
+    Ok(printed)
 }

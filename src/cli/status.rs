@@ -79,8 +79,10 @@ fn all(screen: Screen, status: &StatusView) -> String {
     for line in [addresses(&status.addresses), clients, approvals].into_iter().flatten() {
         out.push_str(&screen.paragraph(&line));
     }
-    if let Some(command) = status.host_command.as_ref().filter(|command| *command != "headend stdio") {
-        out.push_str(&screen.paragraph(&format!("hosts: {}", foreign::line(command))));
+    let command = status.host_command.as_ref().filter(|command| *command != "headend stdio");
+    let ways: Vec<_> = status.addresses.public.iter().chain(command).map(|way| foreign::line(way)).collect();
+    if !ways.is_empty() {
+        out.push_str(&screen.paragraph(&format!("hosts: {}", ways.join(", on this machine "))));
     }
     for other in &status.other_gateways {
         let text = format!("another gateway: {other} runs upstreams of its own on this state directory");
@@ -133,7 +135,7 @@ fn table(screen: Screen, upstreams: &[UpstreamView]) -> String {
 }
 
 /// Describes the addresses of the daemon.
-fn addresses(AddressesView { mcp, console, metrics, socket }: &AddressesView) -> Option<String> {
+fn addresses(AddressesView { mcp, console, metrics, socket, .. }: &AddressesView) -> Option<String> {
     let others = [("console", console), ("metrics", metrics), ("socket", socket)];
     let others = others.map(|(name, address)| Some(format!("{name} {}", address.as_ref()?)));
     let parts: Vec<String> = mcp.iter().flatten().cloned().chain(others.into_iter().flatten()).collect();

@@ -10,7 +10,7 @@ use super::exit::{NO, SOFTWARE, USAGE};
 use crate::cli::reach::operator::OperatorClient;
 use crate::cli::reach::source;
 use crate::cli::words::options::CommonOptions;
-use crate::cli::words::output::{CommandFailure, print, print_json};
+use crate::cli::words::output::{CommandFailure, complain, print, print_json};
 use crate::cli::words::screen::{Column, Screen};
 use crate::config::{MIN_TOKEN_LENGTH, parse_duration};
 use crate::daemon::local_time::local_minute;
@@ -95,7 +95,8 @@ fn add(common: &CommonOptions, args: TokenAdditionArgs, json: bool) -> Result<u8
     let lifetime = args.expires.as_deref().map(lifetime).transpose()?;
     let token = if args.from_stdin { read_token()? } else { StateDir::fresh_token() };
     let mut client = OperatorClient::find(common)?;
-    if client.is_without_daemon() && source::load_quietly(common).is_some_and(|config| has_token(&config, &args.name)) {
+    let config = source::load_quietly(common);
+    if client.is_without_daemon() && config.as_ref().is_some_and(|config| has_token(config, &args.name)) {
         let text = format!("the configuration has a token `{}`; choose another name", args.name);
         return Err(CommandFailure::new(NO, text));
     }
@@ -107,7 +108,29 @@ fn add(common: &CommonOptions, args: TokenAdditionArgs, json: bool) -> Result<u8
     if json {
         return print_json(&AddedToken { added: &added, token: made });
     }
-    print(&made.map_or_else(|| format!("added {}\n", added.name), |token| format!("{token}\n")))
+    let printed = print(&made.map_or_else(|| format!("added {}\n", added.name), |token| format!("{token}\n")))?;
+    let known = config.iter().flat_map(|config| &config.policy.scopes).map(|scope| &*scope.scope).collect::<Vec<_>>();
+    if let Some(doubt) = doubt_scopes(&added.scopes, &known) {
+        complain(&doubt);
+    }
+    Ok(printed)
+}
+
+/// Returns a sentence about scopes that help a token to nothing. `known` are those of the
+/// configuration.
+fn doubt_scopes(given: &[String], known: &[&str]) -> Option<String> {
+    let list = known.join("`, `");
+    if known.is_empty() {
+        return None;
+    }
+    if given.is_empty() {
+        return Some(format!(
+            "the token has no scopes, and calls that need `{list}` are refused; revoke it and add it with `--scopes`"
+        ));
+    }
+    let unknown: Vec<&str> = given.iter().map(String::as_str).filter(|scope| !known.contains(scope)).collect();
+    let unknown = unknown.join("`, `");
+    (!unknown.is_empty()).then(|| format!("nothing needs the scope `{unknown}`; [server.auth.scopes] has `{list}`"))
 }
 
 /// Reads the lifetime of a token, in seconds.
@@ -153,4 +176,20 @@ fn list(common: &CommonOptions, json: bool) -> Result<u8, CommandFailure> {
     };
     let lines: Vec<Vec<String>> = listed.tokens.iter().map(line).collect();
     print(&Screen::of_stdout().plain(&columns, &lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_opens_nothing_is_doubted() {
+        let given = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>();
+        let known = ["read", "write"];
+        assert_eq!(doubt_scopes(&given(&["read"]), &known), None);
+        assert_eq!(doubt_scopes(&[], &[]), None, "without scopes in the configuration every token has what it needs");
+        assert!(doubt_scopes(&[], &known).unwrap().contains("has no scopes"));
+        let doubt = doubt_scopes(&given(&["read", "raed"]), &known).unwrap();
+        assert_eq!(doubt, "nothing needs the scope `raed`; [server.auth.scopes] has `read`, `write`");
+    }
 }

@@ -163,6 +163,12 @@ impl Config {
             || self.admin.group.is_some()
             || !self.admin.users.is_empty()
     }
+
+    /// Returns the address by which clients on other machines reach the endpoint, if the
+    /// configuration names it.
+    pub fn public_endpoint(&self) -> Option<String> {
+        self.server.jwt.as_ref().map(|jwt| format!("{}{}", jwt.public_url, self.server.endpoint))
+    }
 }
 
 /// The `[admin]` table.

@@ -402,5 +402,6 @@ async fn reload(gateway: &RunningGateway, by: &str, params: &ReloadParams) -> Re
 fn create_console_link(gateway: &RunningGateway) -> Result<OperatorView, OperatorRefusal> {
     let off = || OperatorRefusal::refused("the console is off; see `[console] listen`");
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
-    Ok(OperatorView::ConsoleLink(ConsoleLink { link, seconds: life.as_secs() }))
+    let proxied = gateway.service.snapshots.load().config.console.allowed_hosts.first().cloned();
+    Ok(OperatorView::ConsoleLink(ConsoleLink { link, seconds: life.as_secs(), proxied }))
 }

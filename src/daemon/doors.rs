@@ -23,10 +23,20 @@ use crate::serve::pages::{self, PageServer};
 pub(crate) struct GatewayAddresses {
     pub(crate) endpoints: Vec<String>,
     pub(crate) metrics: Option<SocketAddr>,
+    /// True if the metrics are served with TLS.
+    pub(super) are_metrics_secure: bool,
     /// Base URL of the console, if the console is on.
     pub(crate) console: Option<Arc<str>>,
     /// File that contains the generated access token, if clients need one.
     pub(crate) token_file: Option<PathBuf>,
+}
+
+impl GatewayAddresses {
+    /// Returns the address of the metrics page, if there is one.
+    pub(crate) fn metrics_page(&self) -> Option<String> {
+        let scheme = if self.are_metrics_secure { "https" } else { "http" };
+        self.metrics.map(|address| format!("{scheme}://{address}/metrics"))
+    }
 }
 
 /// Credentials, failed attempts and listeners of HTTP. A reload replaces the parts one by one.

@@ -110,6 +110,7 @@ impl RunningGateway {
         if let Some((listener, local)) = metrics {
             addresses.metrics = Some(local);
             let tls = if local.ip().is_loopback() { None } else { tls(&[HTTP1])? };
+            addresses.are_metrics_secure = tls.is_some();
             self.serve_pages(listener, local, &config, tls);
         }
         if let Some((listener, local)) = console {

@@ -166,7 +166,8 @@ impl OperatorBackend for LiveBackend {
     }
 
     fn host_command(&self) -> Option<String> {
-        self.service.host_command.get().map(HostCommand::line)
+        let public = self.service.snapshots.load().config.public_endpoint();
+        public.or_else(|| self.service.host_command.get().map(HostCommand::line))
     }
 
     fn decisions(&self, at_most: usize) -> Vec<DecisionView> {

@@ -52,6 +52,9 @@ pub(crate) struct StatusView {
 pub(crate) struct AddressesView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mcp: Option<Vec<String>>,
+    /// The address of the endpoint for clients on other machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) public: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) console: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

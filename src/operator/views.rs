@@ -162,6 +162,9 @@ pub(crate) struct SentNoticeView {
 pub(crate) struct ConsoleLink {
     pub(crate) link: String,
     pub(crate) seconds: u64,
+    /// The host under which a proxy offers the console.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proxied: Option<String>,
 }
 
 /// Whether the following method needs the code that the terminal shows.

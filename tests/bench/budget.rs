@@ -36,6 +36,8 @@ pub(crate) const MODERN_TO_MODERN: &str = "modern";
 pub(crate) const LEGACY_TO_MODERN: &str = "legacy-to-modern";
 pub(crate) const MODERN_TO_LEGACY: &str = "modern-to-legacy";
 pub(crate) const LONG_ARGUMENT: &str = "64 KiB argument";
+pub(crate) const TOKEN: &str = "generated token";
+pub(crate) const JWT: &str = "JWT seen before";
 pub(crate) const GRANTED: &str = "a live grant";
 pub(crate) const RULES: &str = "100 rules";
 
@@ -215,7 +217,8 @@ fn payloads(results: &Results) -> Vec<CostBudget> {
 /// Returns the budgets of the figures that callgrind counts.
 fn counted(singles: &Singles) -> Vec<CostBudget> {
     let mut budgets = Vec::new();
-    let plain = singles.counts.iter().find(|(way, _)| *way == LEGACY_TO_LEGACY).map(|(_, count)| count.instructions);
+    let counted = |name: &str| singles.counts.iter().find(|(way, _)| *way == name).map(|(_, count)| count.instructions);
+    let (plain, token) = (counted(LEGACY_TO_LEGACY), counted(TOKEN));
     for (way, CallCost { instructions, sha, allocations }) in &singles.counts {
         if [GRANTED, RULES].contains(way) {
             budgets.push(CostBudget {
@@ -224,6 +227,16 @@ fn counted(singles: &Singles) -> Vec<CostBudget> {
                 unit: "x legacy",
                 digits: 3,
                 bound: Bound::AtMost(1.05, 1.0),
+            });
+            continue;
+        }
+        if *way == JWT {
+            budgets.push(CostBudget {
+                figure: format!("{way}: instructions of a call"),
+                measured: token.map(|token| instructions / token),
+                unit: "x generated token",
+                digits: 3,
+                bound: Bound::AtMost(1.03, 1.0),
             });
             continue;
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use tempfile::TempDir;
 
+use crate::auth::{BenchAuth, BenchCredential};
 use crate::http::BenchConnection;
 use crate::process::ServerProcess;
 use crate::scenario::{BenchEndpoint, LoadSession};
@@ -52,13 +53,14 @@ pub(crate) struct BenchSetup {
     pub(crate) asks: bool,
     /// Number of tools in the complete list.
     pub(crate) tools: usize,
+    pub(crate) auth: BenchAuth,
 }
 
 impl BenchSetup {
     /// Returns a setup with HTTP upstreams at these addresses, with this many tools each.
     pub(crate) fn of(addresses: &[String], tools: usize) -> Self {
         let upstreams = addresses.iter().map(|address| format!(r#"url = "http://{address}/mcp""#)).collect();
-        Self { upstreams, rules: 0, asks: false, tools: addresses.len() * tools }
+        Self { upstreams, rules: 0, asks: false, tools: addresses.len() * tools, auth: BenchAuth::Anyone }
     }
 
     /// Returns a setup with an HTTPS upstream at this address, by the certificates of these files.
@@ -66,7 +68,7 @@ impl BenchSetup {
         let authority = files.authority();
         let upstream =
             format!("url = \"https://{address}/mcp\"\nauth = {{ ca = {{ file = \"{}\" }} }}", authority.display());
-        Self { upstreams: vec![upstream], rules: 0, asks: false, tools }
+        Self { upstreams: vec![upstream], rules: 0, asks: false, tools, auth: BenchAuth::Anyone }
     }
 
     /// Returns a setup with this program as a stdio upstream.
@@ -76,7 +78,7 @@ impl BenchSetup {
     pub(crate) fn stdio(tools: usize) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("find this program")?;
         let command = format!(r#"command = ["{}", "upstream", "--stdio", "--tools", "{tools}"]"#, program.display());
-        Ok(Self { upstreams: vec![command], rules: 0, asks: false, tools })
+        Ok(Self { upstreams: vec![command], rules: 0, asks: false, tools, auth: BenchAuth::Anyone })
     }
 
     /// Returns the prefixes of the names of each upstream's tools.
@@ -87,9 +89,9 @@ impl BenchSetup {
         }
     }
 
-    fn config(&self, port: u16) -> anyhow::Result<String> {
+    fn config(&self, port: u16, auth: &str) -> anyhow::Result<String> {
         let mut config = format!(
-            "[server]\nlisten = [\"127.0.0.1:{port}\"]\n[server.auth]\nmode = \"none\"\n[metrics]\nlisten = \"\"\n[console]\nlisten = \"\"\n[policy]\ndefault = \"{}\"\n",
+            "[server]\nlisten = [\"127.0.0.1:{port}\"]\n{auth}[metrics]\nlisten = \"\"\n[console]\nlisten = \"\"\n[policy]\ndefault = \"{}\"\n",
             if self.asks { "ask" } else { "allow" }
         );
         for rule in 0..self.rules {
@@ -139,13 +141,15 @@ impl BenchSetup {
         let configs = folder.join("config");
         fs::create_dir_all(&configs).context("make the configuration's folder")?;
         let (config, log) = (configs.join("headend.toml"), folder.join("headend.log"));
-        fs::write(&config, self.config(port)?).context("write the gateway's configuration")?;
+        let credential = BenchCredential::create(self.auth, folder)?;
+        fs::write(&config, self.config(port, &credential.settings)?).context("write the gateway's configuration")?;
         command.arg("serve").arg("--config").arg(&config);
         command.env("STATE_DIRECTORY", folder).env("RUNTIME_DIRECTORY", folder);
         command.env("HEADEND_SOCKET", folder.join("headend.sock"));
         let output = File::create(&log).context("create the gateway's log")?;
         command.stdout(output.try_clone().context("share the gateway's log")?).stderr(output);
-        let target = BenchEndpoint::new(&format!("http://127.0.0.1:{port}/mcp"), None)?;
+        let url = format!("http://127.0.0.1:{port}/mcp");
+        let target = BenchEndpoint::new(&url, credential.token_file.as_deref())?;
         let started = Instant::now();
         let mut server = ServerProcess::start(&mut command)?;
         match wait_for_tools(&mut server, &target, self.tools, patience).await {

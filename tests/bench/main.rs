@@ -16,6 +16,7 @@
 )]
 
 mod answer;
+mod auth;
 mod budget;
 mod floor;
 mod gateway;

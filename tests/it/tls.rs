@@ -4,16 +4,22 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::request::Builder;
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
@@ -87,6 +93,8 @@ impl TestAuthority {
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let stream = TcpStream::connect(address).await?;
+        // A request over HTTP/2 is several writes.
+        stream.set_nodelay(true)?;
         let name = ServerName::try_from(name.to_owned()).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
@@ -100,38 +108,69 @@ impl TestAuthority {
     }
 }
 
+/// A client's end of a connection, of the negotiated protocol.
+enum SecureClient {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl SecureClient {
+    async fn new(stream: TlsStream<TcpStream>) -> Self {
+        if stream.get_ref().1.alpn_protocol() == Some(H2) {
+            let (sender, connection) =
+                Box::pin(http2::handshake(TokioExecutor::new(), TokioIo::new(stream))).await.unwrap();
+            tokio::spawn(connection);
+            return Self::Http2(sender);
+        }
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self::Http1(sender)
+    }
+
+    /// Sends one request.
+    async fn send(&mut self, request: Request<String>) -> SecureAnswer {
+        let mut request = request.map(|body| Full::new(Bytes::from(body)));
+        let response: Response<Incoming> = match self {
+            Self::Http2(sender) => sender.send_request(request).await.unwrap(),
+            Self::Http1(sender) => {
+                let host = request.uri().authority().unwrap().as_str().parse().unwrap();
+                request.headers_mut().insert("host", host);
+                *request.uri_mut() = request.uri().path().parse().unwrap();
+                sender.ready().await.unwrap();
+                sender.send_request(request).await.unwrap()
+            }
+        };
+        let (head, body) = response.into_parts();
+        let text = body.collect().await.unwrap().to_bytes();
+        SecureAnswer { status: head.status, headers: head.headers, text: String::from_utf8(text.to_vec()).unwrap() }
+    }
+}
+
 /// Sends one request on a connection.
 async fn answer(stream: TlsStream<TcpStream>, request: Request<String>) -> SecureAnswer {
-    let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
-    let mut request = request.map(|body| Full::new(Bytes::from(body)));
-    let response = if is_h2 {
-        let (mut sender, connection) =
-            Box::pin(http2::handshake(TokioExecutor::new(), TokioIo::new(stream))).await.unwrap();
-        tokio::spawn(connection);
-        sender.send_request(request).await.unwrap()
-    } else {
-        let host = request.uri().authority().unwrap().as_str().parse().unwrap();
-        request.headers_mut().insert("host", host);
-        *request.uri_mut() = request.uri().path().parse().unwrap();
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        sender.send_request(request).await.unwrap()
-    };
-    let (head, body) = response.into_parts();
-    let text = body.collect().await.unwrap().to_bytes();
-    SecureAnswer { status: head.status, headers: head.headers, text: String::from_utf8(text.to_vec()).unwrap() }
+    SecureClient::new(stream).await.send(request).await
 }
 
 /// Creates a request that lists the tools, with the generated token.
 fn list(gateway: &Gateway, host: &str) -> Request<String> {
+    modern(host, &gateway.token().unwrap(), "tools/list").body(LIST.to_owned()).unwrap()
+}
+
+/// Creates a request that calls the tool `fx__echo` with this text.
+fn echo(token: &str, said: &str) -> Request<String> {
+    let call = format!(r#""method":"tools/call","params":{{"name":"fx__echo","arguments":{{"text":"{said}"}},"#);
+    let body = LIST.replace(r#""method":"tools/list","params":{"#, &call);
+    modern(NAME, token, "tools/call").header("mcp-name", "fx__echo").body(body).unwrap()
+}
+
+/// Begins a request of the modern era.
+fn modern(host: &str, token: &str, method: &str) -> Builder {
     Request::post(format!("https://{host}/mcp"))
-        .header("authorization", format!("Bearer {}", gateway.token().unwrap()))
+        .header("authorization", format!("Bearer {token}"))
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream")
         .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", "tools/list")
-        .body(LIST.to_owned())
-        .unwrap()
+        .header("mcp-method", method)
 }
 
 fn secure_gateway(authority: &TestAuthority) -> Gateway {
@@ -173,16 +212,75 @@ fn calls_pass_over_each_version_and_protocol_under_the_name_of_the_certificate()
     assert!(crate::tools::http::get(address, "/mcp").is_err());
 }
 
+/// Calls on each of several connections until `stop`, five times on each. Returns the number of
+/// calls; panics if one fails.
+async fn call_until(
+    authority: &TestAuthority,
+    address: SocketAddr,
+    protocol: &[u8],
+    token: &str,
+    stop: &AtomicBool,
+) -> usize {
+    let mut calls = 0;
+    // A connection that was opened with the first certificate and stays.
+    let stream = authority.connect(address, NAME, &[protocol], rustls::ALL_VERSIONS).await.unwrap();
+    let mut oldest = Box::pin(SecureClient::new(stream)).await;
+    while !stop.load(Ordering::Relaxed) {
+        let stream = authority.connect(address, NAME, &[protocol], rustls::ALL_VERSIONS).await.unwrap();
+        let mut fresh = Box::pin(SecureClient::new(stream)).await;
+        for client in [&mut fresh, &mut oldest] {
+            for _ in 0..5 {
+                let said = format!("call {calls}");
+                let answered = client.send(echo(token, &said)).await;
+                assert!(answered.status == StatusCode::OK && answered.text.contains(&said), "{answered:?}");
+                calls += 1;
+            }
+        }
+    }
+    calls
+}
+
+/// The ways in which a certificate and its key are replaced.
+#[derive(Clone, Copy, Debug)]
+enum FileReplacement {
+    /// Both files are renamed over the old ones.
+    Renamed,
+    /// The key is written, and the certificate a while later.
+    KeyFirst,
+}
+
+impl TestAuthority {
+    /// Replaces the certificate for [`NAME`], and returns the new one.
+    fn replace(&self, home: &crate::tools::harness::TestHome, way: FileReplacement) -> Vec<u8> {
+        let (certificate, key) = self.write(home, "fresh", &[NAME]);
+        let pem = std::fs::read_to_string(&certificate).unwrap();
+        let old = ["pem", "key"].map(|kind| home.path(&format!("{NAME}.{kind}")));
+        match way {
+            FileReplacement::Renamed => {
+                std::fs::rename(&key, &old[1]).unwrap();
+                std::fs::rename(&certificate, &old[0]).unwrap();
+            }
+            FileReplacement::KeyFirst => {
+                home.write(&format!("{NAME}.key"), &std::fs::read_to_string(&key).unwrap());
+                // Longer than the gateway waits for files to rest, so that it reads a pair that
+                // does not fit.
+                thread::sleep(Duration::from_millis(700));
+                home.write(&format!("{NAME}.pem"), &pem);
+            }
+        }
+        CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+    }
+}
+
 #[test]
 fn a_certificate_is_replaced_under_load_and_a_broken_one_keeps_it() {
     let authority = TestAuthority::new();
     let gateway = secure_gateway(&authority);
+    let (address, token) = (gateway.address, gateway.token().unwrap());
     let served = |name: &str| {
         authority.runtime.block_on(async {
-            let stream = authority.connect(gateway.address, name, &[H2], rustls::ALL_VERSIONS).await.ok()?;
-            let certificate = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
-            assert_eq!(Box::pin(answer(stream, list(&gateway, name))).await.status, 200);
-            Some(certificate)
+            let stream = authority.connect(address, name, &[H2], rustls::ALL_VERSIONS).await.ok()?;
+            Some(stream.get_ref().1.peer_certificates().unwrap()[0].to_vec())
         })
     };
     let failures = || {
@@ -191,21 +289,52 @@ fn a_certificate_is_replaced_under_load_and_a_broken_one_keeps_it() {
         let line = page.lines().find(|line| line.starts_with("headend_tls_reload_failures_total ")).unwrap();
         line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
     };
-    let first = served(NAME).unwrap();
-    // Each connection of the load makes a call, while certificate and key change one by one.
-    authority.write(&gateway.world, NAME, &[NAME]);
-    within(Duration::from_secs(10), "the new certificate is served", || served(NAME).unwrap() != first);
-    let second = served(NAME).unwrap();
-    let failed = failures();
-    gateway.world.write(&format!("{NAME}.pem"), "no certificate");
-    within(Duration::from_secs(10), "the failure is counted", || failures() > failed);
-    assert_eq!(served(NAME).unwrap(), second);
-    assert!(served(OTHER).is_some());
+    let stop = AtomicBool::new(false);
+    let mut times = Vec::new();
+    let (over_h1, over_h2) = thread::scope(|scope| {
+        let load = |protocol: &'static [u8]| {
+            let (authority, token, stop) = (&authority, &token, &stop);
+            let calls = async move { Box::pin(call_until(authority, address, protocol, token, stop)).await };
+            scope.spawn(|| authority.runtime.block_on(calls))
+        };
+        let loads = [load(H1), load(H2)];
+        // Ends the load also if an assertion fails.
+        let _end = EndOfLoad(&stop);
+        for way in
+            [FileReplacement::Renamed, FileReplacement::KeyFirst, FileReplacement::Renamed, FileReplacement::KeyFirst]
+        {
+            let fresh = authority.replace(&gateway.world, way);
+            let begun = Instant::now();
+            within(Duration::from_secs(20), "the new certificate is served", || served(NAME).unwrap() == fresh);
+            times.push((begun.elapsed(), way));
+        }
+        let (kept, failed) = (served(NAME).unwrap(), failures());
+        gateway.world.write(&format!("{NAME}.pem"), "no certificate");
+        within(Duration::from_secs(20), "the failure is counted", || failures() > failed);
+        assert_eq!(served(NAME).unwrap(), kept);
+        assert!(served(OTHER).is_some());
+        stop.store(true, Ordering::Relaxed);
+        let [h1, h2] = loads.map(|load| load.join().unwrap());
+        (h1, h2)
+    });
+    eprintln!("calls: {over_h1} over HTTP/1, {over_h2} over HTTP/2; served after {times:?}");
+    assert!(over_h1 >= 100 && over_h2 >= 100, "{over_h1} {over_h2}");
+    // A machine that is busy with other tests may be late once.
+    assert!(times.iter().any(|(time, _)| *time < Duration::from_secs(1)), "{times:?}");
     let log = gateway.stderr.all().join("\n");
     assert!(log.contains("a changed certificate cannot be used"), "{log}");
     assert!(!log.contains("PRIVATE KEY"), "{log}");
     let check = gateway.run(&["check", "--config", gateway.config.to_str().unwrap()]);
     assert_eq!(check.status.code(), Some(78), "{check:?}");
+}
+
+/// Ends a load when it is dropped.
+struct EndOfLoad<'a>(&'a AtomicBool);
+
+impl Drop for EndOfLoad<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -218,7 +347,10 @@ fn off_loopback_metrics_need_a_token_and_health_does_not() {
         &format!("[metrics]\nlisten = \"0.0.0.0:{port}\"\ntoken = \"{TOKEN}\""),
     );
     let path = setup.world.write("headend.toml", &text);
-    let _gateway = Gateway::start(setup.world.clone(), Some(path), &["serve"], &[]);
+    let gateway = Gateway::start(setup.world.clone(), Some(path), &["serve"], &[]);
+    let status = gateway.run(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["addresses"]["metrics"], format!("https://0.0.0.0:{port}/metrics"));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let get = |path: &str, token: Option<&str>| {
         let request = Request::get(format!("https://{NAME}{path}"));

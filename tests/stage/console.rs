@@ -51,6 +51,20 @@ fn the_operators_token_opens_the_console_and_the_clients_token_does_not() {
 }
 
 #[test]
+fn behind_a_proxy_the_link_comes_with_the_name_of_the_proxy() {
+    let gateway = GatewaySetup::new()
+        .toml("[console]\nlisten = \"127.0.0.1:0\"\nallowed-hosts = [\"console.example.com\"]")
+        .start();
+    let printed = gateway.run(&["console"]);
+    let link = String::from_utf8(printed.stdout).unwrap();
+    assert!(link.starts_with("http://127.0.0.1:") && link.lines().count() == 1, "{link}");
+    assert_eq!(
+        String::from_utf8(printed.stderr).unwrap(),
+        "headend: behind your proxy, open it at https://console.example.com\n"
+    );
+}
+
+#[test]
 fn a_sign_in_outlives_the_daemon_until_it_is_given_up_or_the_token_is_another() {
     let mut gateway = setup().start();
     let stays = Browser::signed_in(&gateway);

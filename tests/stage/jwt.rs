@@ -11,13 +11,14 @@ use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::http::{TestConnection, TestResponse, get, request};
 use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::net::Listener;
-use crate::stage::process::eventually;
-use crate::stage::upstream::Fake;
+use crate::stage::process::{eventually, said};
+use crate::stage::upstream::{Fake, Listening};
 use crate::stage::{block_on, now};
 use headend_core::identity::fixtures::{TestKey, key_set};
 use headend_shell::base::clock;
 
 mod old_transport;
+mod people;
 
 const PUBLIC: &str = "https://mcp.example.com";
 
@@ -26,11 +27,17 @@ struct IssuerStage {
     gateway: Gateway,
     key: TestKey,
     issuer: String,
+    /// The upstream, if it listens.
+    server: Option<Listening>,
 }
 
 impl IssuerStage {
-    fn new(more: &str) -> Self {
-        let setup = GatewaySetup::new().fake("fx", &Fake::stdio("both"));
+    fn new() -> Self {
+        Self::with(GatewaySetup::new().fake("fx", &Fake::stdio("both")))
+    }
+
+    /// Starts a gateway from this setup, whose upstream is `fx`.
+    fn with(setup: GatewaySetup) -> Self {
         let key = TestKey::new("k1");
         let listener = Listener::bind(0);
         let issuer = format!("http://{}", listener.address);
@@ -47,9 +54,9 @@ impl IssuerStage {
             "legacy-sse = true\n[server.auth]\nmode = [\"token\", \"jwt\"]\npublic-url = \"{PUBLIC}\"\n\
              [[server.auth.issuers]]\nname = \"corp\"\nissuer = \"{issuer}\""
         );
-        let gateway = setup.server(&auth).toml("[profiles.p]").policy(&format!("default = \"allow\"\n{more}")).start();
+        let gateway = setup.server(&auth).toml("[profiles.p]").start();
         gateway.wait_for_tools(&["fx__echo"]);
-        Self { gateway, key, issuer }
+        Self { gateway, key, issuer, server: None }
     }
 
     /// Returns a token for a place with a number that makes it unlike others.
@@ -67,21 +74,27 @@ impl IssuerStage {
 
     /// Sends a request without a body, with this token and this session.
     fn ask(&self, method: &str, path: &str, token: Option<&str>, session: Option<&str>) -> TestResponse {
+        self.send(method, path, token, session, "")
+    }
+
+    /// Sends a request like [`Self::ask`], with a body of JSON.
+    fn send(&self, method: &str, path: &str, token: Option<&str>, session: Option<&str>, body: &str) -> TestResponse {
         let mut headers = vec![
             ("Host".to_owned(), self.gateway.address.to_string()),
-            ("Accept".to_owned(), "text/event-stream".to_owned()),
+            ("Accept".to_owned(), "application/json, text/event-stream".to_owned()),
+            ("Content-Type".to_owned(), "application/json".to_owned()),
         ];
         headers.extend(token.map(|token| ("Authorization".to_owned(), format!("Bearer {token}"))));
         headers.extend(session.map(|session| ("Mcp-Session-Id".to_owned(), session.to_owned())));
         let mut conn = TestConnection::open(self.gateway.address).unwrap();
-        conn.send(&request(method, path, &headers, b"")).unwrap();
+        conn.send(&request(method, path, &headers, body.as_bytes())).unwrap();
         conn.response().unwrap()
     }
 }
 
 #[test]
 fn a_client_finds_the_issuer_of_a_place_and_calls_with_its_token() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     let refused = stage.ask("GET", "/mcp/p", None, None);
     let metadata = format!("{PUBLIC}/.well-known/oauth-protected-resource/mcp/p");
     assert_eq!(refused.head.status, 401);
@@ -93,6 +106,8 @@ fn a_client_finds_the_issuer_of_a_place_and_calls_with_its_token() {
         assert_eq!(document["authorization_servers"], json!([stage.issuer]));
     }
     assert_eq!(get(stage.gateway.address, "/.well-known/oauth-protected-resource/x").unwrap().head.status, 404);
+    let status = stage.gateway.run(&["status"]);
+    assert!(said(&status).contains(&format!("hosts: {PUBLIC}/mcp, on this machine headend")), "{}", said(&status));
     for era in ClientEra::BOTH {
         for path in ["/mcp", "/mcp/p"] {
             let token = stage.token("alice", path, 300, 1);
@@ -112,7 +127,7 @@ fn a_client_finds_the_issuer_of_a_place_and_calls_with_its_token() {
 
 #[test]
 fn a_session_goes_on_with_the_next_token_of_its_caller_and_of_no_other() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     let client = stage.client(&stage.token("alice", "/mcp", 300, 1), ClientEra::LEGACY, "/mcp");
     let session = client.session().unwrap();
     let other = stage.token("bob", "/mcp", 300, 1);
@@ -123,7 +138,7 @@ fn a_session_goes_on_with_the_next_token_of_its_caller_and_of_no_other() {
 
 #[test]
 fn a_stream_ends_when_its_token_expires_and_its_session_stays() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     let client = stage.client(&stage.token("alice", "/mcp", 30, 1), ClientEra::LEGACY, "/mcp");
     let session = client.session().unwrap();
     let mut stream = client.listen();
@@ -137,7 +152,7 @@ fn a_stream_ends_when_its_token_expires_and_its_session_stays() {
 
 #[test]
 fn a_removed_issuer_ends_the_sessions_of_its_callers() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     let token = stage.token("alice", "/mcp", 300, 1);
     let client = stage.client(&token, ClientEra::LEGACY, "/mcp");
     let session = client.session().unwrap();

@@ -245,7 +245,7 @@ pub(in crate::cli) fn start_failure(error: GatewayStartError) -> CommandFailure 
 /// Prints the gateway's addresses for people and scripts. The token is printed only on a terminal.
 fn announce(addresses: &GatewayAddresses, embedded: bool, wants_token: bool) -> Result<(), CommandFailure> {
     let mut text = String::new();
-    let metrics = addresses.metrics.map(|address| format!(" metrics http://{address}/metrics")).unwrap_or_default();
+    let metrics = addresses.metrics_page().map(|page| format!(" metrics {page}")).unwrap_or_default();
     let console = addresses.console.as_ref().map(|base| format!(" console {base}/")).unwrap_or_default();
     for endpoint in &addresses.endpoints {
         text.push_str(&format!("listening {endpoint}{metrics}{console}\n"));

@@ -34,8 +34,9 @@ fn addresses(gateway: &RunningGateway) -> AddressesView {
     let Some(listens) = gateway.addresses.get() else { return AddressesView { socket, ..AddressesView::default() } };
     AddressesView {
         mcp: Some(listens.endpoints.clone()),
+        public: gateway.service.snapshots.load().config.public_endpoint(),
         console: listens.console.as_ref().map(|base| format!("{base}/")),
-        metrics: listens.metrics.map(|address| format!("http://{address}/metrics")),
+        metrics: listens.metrics_page(),
         socket,
     }
 }

@@ -33,11 +33,18 @@ impl BearerChallenge<'_> {
 #[derive(Clone, Debug)]
 pub struct NeededScopes(pub Box<str>);
 
-/// Adds the challenge to a response that was refused for want of scopes.
-pub fn challenge_for_scopes(response: &mut Response<ReplyBody>, resource_metadata: Option<&str>) {
-    let Some(NeededScopes(scopes)) = response.extensions_mut().remove() else { return };
-    let challenge = BearerChallenge { error: Some("insufficient_scope"), scope: Some(&scopes), resource_metadata };
-    response.headers_mut().insert(WWW_AUTHENTICATE, challenge.header());
+impl NeededScopes {
+    /// Takes the scopes out of a response; `None` if it was not refused for want of scopes.
+    pub fn take(response: &mut Response<ReplyBody>) -> Option<Self> {
+        response.extensions_mut().remove()
+    }
+
+    /// Adds the challenge to the response.
+    pub fn challenge(&self, response: &mut Response<ReplyBody>, resource_metadata: Option<&str>) {
+        let scope = Some(&*self.0);
+        let challenge = BearerChallenge { error: Some("insufficient_scope"), scope, resource_metadata };
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge.header());
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::body::ReplyBody;
 use crate::listener::callers::credentials::CallerAccess;
-use crate::listener::challenge::challenge_for_scopes;
+use crate::listener::challenge::NeededScopes;
 use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
@@ -91,8 +91,10 @@ pub(crate) async fn handle(
                 return received.get_or_delete(&head).await;
             }
             let mut response = received.post(&head, body).await;
-            let credentials = front.credentials.load();
-            challenge_for_scopes(&mut response, credentials.metadata_address(received.profile.as_deref()));
+            if let Some(scopes) = NeededScopes::take(&mut response) {
+                let credentials = front.credentials.load();
+                scopes.challenge(&mut response, credentials.metadata_address(received.profile.as_deref()));
+            }
             response
         }
         Ok(EndpointRoute::LegacySse { path, caller }) => {

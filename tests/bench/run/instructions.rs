@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
+use crate::auth::BenchAuth;
 use crate::budget::{
-    CallCost, GRANTED, LEGACY_TO_LEGACY, LEGACY_TO_MODERN, LONG_ARGUMENT, MODERN_TO_LEGACY, MODERN_TO_MODERN, RULES,
-    Singles,
+    CallCost, GRANTED, JWT, LEGACY_TO_LEGACY, LEGACY_TO_MODERN, LONG_ARGUMENT, MODERN_TO_LEGACY, MODERN_TO_MODERN,
+    RULES, Singles, TOKEN,
 };
 use crate::gateway::{BenchSetup, consent, on_path};
 use crate::http::BenchConnection;
@@ -66,18 +67,26 @@ enum PathSettings {
     Rules(usize),
     /// The tool needs an approval and has a grant.
     Granted,
+    /// Clients present a credential.
+    Authenticated(BenchAuth),
 }
 
 const fn way(name: &'static str, era: LoadEra, upstream: &'static str) -> CallPath {
     CallPath { name, era, upstream, scenario: Scenario::Call, settings: PathSettings::Plain }
 }
 
-const WAYS: [CallPath; 5] = [
+const fn authenticated(name: &'static str, auth: BenchAuth) -> CallPath {
+    CallPath { settings: PathSettings::Authenticated(auth), ..way(name, LoadEra::Legacy, "legacy") }
+}
+
+const WAYS: [CallPath; 7] = [
     way(LEGACY_TO_LEGACY, LoadEra::Legacy, "legacy"),
     way(MODERN_TO_MODERN, LoadEra::Modern, "both"),
     way(LEGACY_TO_MODERN, LoadEra::Legacy, "both"),
     way(MODERN_TO_LEGACY, LoadEra::Modern, "legacy"),
     CallPath { scenario: Scenario::Arg64k, ..way(LONG_ARGUMENT, LoadEra::Legacy, "legacy") },
+    authenticated(TOKEN, BenchAuth::Token),
+    authenticated(JWT, BenchAuth::Jwt),
 ];
 
 /// The first path with a larger policy. The gate leaves these out. Many upstreams are not counted:
@@ -167,6 +176,7 @@ async fn run_under_callgrind(binary: &Path, way: &CallPath, calls: u32) -> anyho
     let mut setup = BenchSetup::of(&addresses, TOOLS);
     setup.rules = if let PathSettings::Rules(count) = way.settings { count } else { 0 };
     setup.asks = matches!(way.settings, PathSettings::Granted);
+    setup.auth = if let PathSettings::Authenticated(auth) = way.settings { auth } else { BenchAuth::Anyone };
     let mut gateway = setup.start_counted(binary, &file, folder.path()).await?;
     if setup.asks {
         consent(binary, folder.path(), TOOL)?;

@@ -134,6 +134,13 @@ impl Mcp {
         }
     }
 
+    /// Presents another token from now on.
+    pub(crate) fn present(&mut self, token: String) {
+        if let ClientLink::Http(http) = &mut self.link {
+            http.token = Some(token);
+        }
+    }
+
     /// Returns the legacy session's id.
     pub(crate) fn session(&self) -> Option<String> {
         match &self.link {

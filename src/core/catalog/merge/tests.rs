@@ -233,7 +233,9 @@ fn tools_lose_a_view_that_waits_and_no_list_shows_it() {
             needs_headers: false,
             standings: None,
             withheld: None,
+            withheld_tools: None,
             withheld_views: Some(&withheld),
+            apps: true,
             index: 0,
         };
         merge(&[source], RULES).0

@@ -142,6 +142,15 @@ impl Credentials {
             return Err(Unauthenticated::Refused(Box::new(refusal(StatusCode::BAD_REQUEST, text))));
         }
         if let Some(token) = token {
+            // A JWT that was validated before is found without a digest of it.
+            match self.jwt.as_ref().and_then(|jwt| Some((jwt, jwt.find(token, profile)?))) {
+                Some((_, Ok(caller))) => return Ok(caller),
+                Some((jwt, Err(why))) => {
+                    jwt.log(why);
+                    return Err(Unauthenticated::Refused(Box::new(self.unauthorized(headers, profile))));
+                }
+                None => {}
+            }
             // Digests have equal lengths, each comparison takes constant time, and all tokens are
             // compared even after a match.
             let given = Digest::of(token);
@@ -155,12 +164,8 @@ impl Credentials {
             if let Some(caller) = found.cloned().or_else(stored) {
                 return Ok(caller);
             }
-            if let Some(jwt) = self.jwt.as_ref().filter(|_| is_jwt(token)) {
-                match jwt.find(&given, profile) {
-                    Some(Ok(caller)) => return Ok(caller),
-                    Some(Err(why)) => jwt.log(why),
-                    None => return Err(Unauthenticated::Unvalidated),
-                }
+            if self.jwt.is_some() && is_jwt(token) {
+                return Err(Unauthenticated::Unvalidated);
             }
         }
         Err(Unauthenticated::Refused(Box::new(self.unauthorized(headers, profile))))

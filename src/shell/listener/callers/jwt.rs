@@ -20,7 +20,6 @@ use crate::listener::callers::caller_access::CallerAccess;
 use crate::listener::callers::issuer::JwtIssuer;
 use crate::listener::callers::issuer_keys::Unproved;
 use crate::listener::callers::validated::{ValidatedToken, ValidatedTokens};
-use crate::wire::digest::Digest;
 
 /// Everything that JWTs are judged by.
 #[derive(Debug)]
@@ -117,16 +116,15 @@ impl JwtCredentials {
     /// Finds a token that was validated before. `Some(Err)` if it is for another place.
     pub(in crate::listener) fn find(
         &self,
-        digest: &Digest,
+        text: &[u8],
         profile: Option<&str>,
     ) -> Option<Result<CallerAccess, TokenRefusal>> {
-        let token = self.tokens.find(digest)?;
-        Some(self.judge_place(token, profile))
+        self.tokens.find(text, |token| self.judge_place(token, profile))
     }
 
-    fn judge_place(&self, token: ValidatedToken, profile: Option<&str>) -> Result<CallerAccess, TokenRefusal> {
+    fn judge_place(&self, token: &ValidatedToken, profile: Option<&str>) -> Result<CallerAccess, TokenRefusal> {
         let is_for = self.place(profile).accepts(&token.audiences, &token.issuer.settings.terms);
-        if is_for { Ok(token.caller) } else { Err(TokenRefusal::OtherAudience) }
+        if is_for { Ok(token.caller.clone()) } else { Err(TokenRefusal::OtherAudience) }
     }
 
     /// Validates a token that is not in the table.
@@ -159,7 +157,7 @@ impl JwtCredentials {
         if !self.place(profile).accepts(&audiences, &issuer.settings.terms) {
             return Err(Unproved::Refused(TokenRefusal::OtherAudience));
         }
-        self.judge_place(self.tokens.add(Digest::of(text), validated), profile).map_err(Unproved::Refused)
+        self.judge_place(&self.tokens.add(text, validated), profile).map_err(Unproved::Refused)
     }
 
     /// Logs a refusal.
