@@ -75,6 +75,14 @@ enum CliCommand {
     /// (`~/.config/headend/headend.toml`). Its rule lets tools that claim to only read pass, and
     /// every other call needs an approval.
     Init,
+    /// Add a server: show it, ask, start it on trial and show its tools, then write its table.
+    ///
+    /// A package gets its newest version, so that what runs changes only when you say so. A server
+    /// that answers with 401 is added too, and needs `headend login`. Where anything fails, or at
+    /// Ctrl-C, the configuration is as before.
+    Add(setup::add::AddArgs),
+    /// Remove a server from the configuration, with the comment above its table.
+    Remove(setup::remove::RemoveArgs),
     /// Validate the configuration as `serve` does: every problem and warning at once, then one
     /// line.
     Check(setup::check::CheckArgs),
@@ -311,6 +319,8 @@ fn dispatch(cli: CommandLine) -> Result<u8, CommandFailure> {
         CliCommand::Serve(args) => service::serve::run(&common, &args),
         CliCommand::Stdio(args) => service::stdio::run(&common, &args),
         CliCommand::Init => setup::init::run(&common),
+        CliCommand::Add(args) => setup::add::run(&common, &args),
+        CliCommand::Remove(args) => setup::remove::run(&common, &args),
         CliCommand::Check(args) => setup::check::run(&common, args),
         CliCommand::Policy { command: PolicyCommand::Test(args) } => consent::policy::test(&common, &args),
         CliCommand::Policy { command: PolicyCommand::Suggest(args) } => consent::policy::suggest::run(&common, &args),

@@ -69,7 +69,7 @@ pub use crate::source::units::{duration as duration_text, parse_duration};
 pub use crate::values::address::is_public;
 pub use crate::values::auth::{AuthKind, ResourceParameter, UpstreamAuth, UpstreamCertificates};
 pub use crate::values::certificates::CertificateFiles;
-pub use crate::values::command::{UNPINNED, unversioned_package, with_version};
+pub use crate::values::command::{UNPINNED, fetched_package, split_package, unversioned_package, with_version};
 #[cfg(target_os = "linux")]
 pub use crate::values::container::ContainerRun;
 pub use crate::values::issuers::{IssuerSettings, JwtSettings};

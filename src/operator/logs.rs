@@ -40,7 +40,7 @@ pub(crate) struct LogLineView {
 /// Returns the lines after line `after` of the log `log`, at most `most`. With `wait`, waits up to
 /// twenty seconds for a new line. If `log` is not the current log, returns its lines from the
 /// beginning.
-pub(super) async fn read_lines(service: &Service, params: &LogsParams) -> Result<LogView, OperatorRefusal> {
+pub(crate) async fn read_lines(service: &Service, params: &LogsParams) -> Result<LogView, OperatorRefusal> {
     let mut looks = if params.wait { LOOKS } else { 0 };
     let (handle, after) = loop {
         // A restart replaces the handle and its log.

@@ -1,5 +1,6 @@
 //! Tests of commands, of what they print and of what they write.
 
+pub(super) mod add;
 pub(super) mod backup;
 pub(super) mod commands;
 pub(super) mod demo;

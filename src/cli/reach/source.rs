@@ -70,6 +70,21 @@ fn loaded(
     Ok(CommandConfig { config, warnings, source, embedded })
 }
 
+/// Loads the configuration of a file with a text added, or of the text alone, for a trial that keeps
+/// nothing.
+///
+/// # Errors
+/// 78 with all problems.
+pub(in crate::cli) fn load_trial(path: Option<PathBuf>, text: String) -> Result<CommandConfig, CommandFailure> {
+    const ORIGIN: &str = "the new table";
+    let mut loaded = loaded(None, true, false, move || match &path {
+        Some(path) => config::load_with(path, Some((ORIGIN, &text))),
+        None => of_text(parse(&text, ORIGIN)),
+    })?;
+    loaded.source.remembers = false;
+    Ok(loaded)
+}
+
 /// Wraps a configuration that comes from no file.
 fn of_text(outcome: Result<(Config, Vec<ConfigWarning>), String>) -> LoadedConfig {
     LoadedConfig { outcome, files: Vec::new() }

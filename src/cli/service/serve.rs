@@ -201,7 +201,7 @@ pub(crate) async fn open_on_stage(
 }
 
 /// The signals that the daemon handles.
-struct DaemonSignals {
+pub(in crate::cli) struct DaemonSignals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
@@ -210,7 +210,7 @@ struct DaemonSignals {
 impl DaemonSignals {
     /// Starts to watch the signals. From then on they do not end the process, and a signal that
     /// arrives before the first wait is kept.
-    fn watch() -> Result<Self, CommandFailure> {
+    pub(in crate::cli) fn watch() -> Result<Self, CommandFailure> {
         let on = |kind| signal(kind).map_err(|error| CommandFailure::new(SOFTWARE, format!("signals: {error}")));
         Ok(Self {
             hangup: on(SignalKind::hangup())?,
@@ -220,7 +220,7 @@ impl DaemonSignals {
     }
 
     /// Waits for SIGTERM or SIGINT.
-    async fn end(&mut self) {
+    pub(in crate::cli) async fn end(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -29,6 +29,7 @@ mod names;
 mod parts;
 mod policy;
 mod secrets;
+mod single;
 mod started;
 mod stated;
 mod template;
@@ -41,10 +42,11 @@ use self::names::ImportNames;
 use self::parts::{GivenValue, LaunchParts};
 use self::policy::{ExistingPolicy, SilentDefault};
 use self::secrets::KnownSecrets;
+pub(in crate::cli) use self::single::SingleServer;
 pub(in crate::cli) use self::started::{HostServerEntry, in_one_form, started};
 use self::stated::{HostServerSettings, HostSettings};
 use self::value::{FileValue, ImportError};
-use self::write::ImportTarget;
+pub(in crate::cli) use self::write::ImportTarget;
 
 /// Size limit of a host's file, in bytes; some hosts keep their history beside the servers.
 const MAX_FILE: u64 = 64 << 20;

@@ -12,7 +12,7 @@ use crate::cli::words::output::{CommandFailure, print};
 use crate::wire::foreign;
 
 /// Text of the file.
-const FIRST: &str = include_str!("../../../config/init.toml");
+pub(super) const FIRST: &str = include_str!("../../../config/init.toml");
 
 /// Runs the command.
 pub(in crate::cli) fn run(common: &CommonOptions) -> Result<u8, CommandFailure> {

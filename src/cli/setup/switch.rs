@@ -1,22 +1,16 @@
 //! The commands `headend enable NAME` and `headend disable NAME`: set the key `enabled` in the
 //! upstream's file, then reload the daemon.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
 use toml_edit::{DocumentMut, TableLike, value};
 
-use crate::cli::exit::{CONFIG, NO, TEMPFAIL};
-use crate::cli::reach::daemon;
-use crate::cli::reach::exchange::exchange;
+use crate::cli::exit::{CONFIG, NO};
 use crate::cli::reach::{operator, source};
+use crate::cli::setup::edit::{FileEdit, find_daemon};
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, print};
-use crate::config;
 use crate::config::source::guard;
-use crate::operator::request::{ReloadParams, Request};
-use crate::operator::views::ReloadView;
+use crate::operator::request::ReloadParams;
 use crate::policy::OperatorAction;
 use crate::wire::foreign;
 
@@ -26,26 +20,7 @@ pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Resul
     let loaded = source::load(common, &[])?;
     let none = || CommandFailure::new(NO, "there is no configuration file; `headend init` writes one");
     let main = loaded.config.path.clone().ok_or_else(none)?;
-    let daemon = match daemon::connect(common, "admin", None) {
-        Ok(daemon) => Some(daemon),
-        Err(daemon::DaemonUnavailable::Silent(failure))
-            if failure.text.starts_with("no daemon answers") && common.socket.is_none() =>
-        {
-            None
-        }
-        Err(failure) => return Err(failure.into()),
-    };
-    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if let Some(other) = daemon.as_ref().and_then(|daemon| daemon.hello.config.as_ref()).map(PathBuf::from)
-        && whole(&other) != whole(&main)
-    {
-        let text = format!(
-            "the daemon runs with {}, and this command would edit {}; name the daemon's by --config",
-            other.display(),
-            main.display()
-        );
-        return Err(CommandFailure::new(NO, text));
-    }
+    let daemon = find_daemon(common, &main)?;
     let mut names = Vec::new();
     for path in std::iter::once(&main).chain(&loaded.config.also) {
         let failed =
@@ -62,31 +37,11 @@ pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Resul
         }
         set_enabled(table, on);
         let edited = lines_as_in(&text, document.to_string());
-        let written = |error: io::Error| {
-            CommandFailure::new(TEMPFAIL, format!("{}: {error}; nothing was changed", path.display()))
-        };
-        exchange(path, Some(&text), &edited).map_err(written)?;
-        let outcome = match daemon {
-            Some(mut daemon) => {
-                let action = Some(if on { "enable" } else { "disable" }.to_owned());
-                let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
-                daemon.ask(&Request::Reload(params)).map(|ReloadView { plan }| plan)
-            }
-            None => {
-                let checked = config::load(&main).outcome.map(|_| "no daemon runs, so it holds from its next start");
-                record(common, name, on, checked.as_ref().copied().map_err(String::as_str));
-                checked.map(str::to_owned).map_err(|why| CommandFailure::new(CONFIG, why))
-            }
-        };
-        return match outcome {
-            // The daemon watches its files and may have reloaded already.
-            Ok(plan) if plan == "nothing changed" => print(&format!("{shown}: {word} in {}\n", path.display())),
-            Ok(plan) => print(&format!("{shown}: {word} in {}; {}\n", path.display(), foreign::line(&plan))),
-            Err(failure) => {
-                exchange(path, Some(&edited), &text).map_err(written)?;
-                Err(CommandFailure { text: format!("{}; the file is as before", failure.text), ..failure })
-            }
-        };
+        let action = Some(if on { "enable" } else { "disable" }.to_owned());
+        let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
+        let edit = FileEdit { main: &main, path, before: Some(&text), after: &edited };
+        let plan = edit.put_in_force(daemon, Some(params), |outcome| record(common, name, on, outcome))?;
+        return print(&format!("{shown}: {word} in {}{plan}\n", path.display()));
     }
     let meant = suggest_names(name, names);
     Err(CommandFailure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
@@ -116,7 +71,7 @@ fn set_enabled(table: &mut dyn TableLike, on: bool) {
 }
 
 /// Converts the line ends of the edited text to those of the file.
-fn lines_as_in(before: &str, after: String) -> String {
+pub(super) fn lines_as_in(before: &str, after: String) -> String {
     if before.contains("\r\n") { after.replace("\r\n", "\n").replace('\n', "\r\n") } else { after }
 }
 

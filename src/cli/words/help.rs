@@ -16,6 +16,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("stdio", "headend stdio\nheadend stdio --upstream time='uvx mcp-server-time' --transparent"),
     (
+        "add",
+        "headend add files -- npx -y @modelcontextprotocol/server-filesystem ~/project\nheadend add docs https://docs.example.com/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'\nheadend add ./server.json --env-from API_KEY",
+    ),
+    ("remove", "headend remove files"),
+    (
         "check",
         "headend check\nheadend check --resolved --config ./headend.toml\nheadend check --quiet && headend reload",
     ),

@@ -69,24 +69,100 @@ pub(crate) fn command(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Opti
     Some(items.iter().zip(words).map(expand).collect())
 }
 
-/// Returns the package that a runner would fetch in its newest version; `None` if the version is
-/// fixed.
-pub fn unversioned_package(command: &[String]) -> Option<&str> {
-    let program = command.first()?.rsplit('/').next()?;
-    let arguments = command.get(1..)?;
-    let package = match program {
-        "npx" | "bunx" | "pnpx" | "uvx" => arguments.iter().find(|word| !word.starts_with('-'))?,
+/// Options of package runners that have a value, except those whose value is the package.
+const VALUE_OPTIONS: &str = "--cache --cache-dir --default-index --directory --env-file --extra-index-url --find-links --index \
+     --index-url --prefix --project --python --registry --userconfig --with --with-editable --with-requirements -f -i -w";
+
+/// Returns the program that knows the versions of the package that a command fetches and runs
+/// (`npm` for `npx`), and the package as the command names it.
+pub fn fetched_package(command: &[String]) -> Option<(&'static str, &str)> {
+    let tool = match command.first()?.rsplit('/').next()? {
+        "npx" => "npm",
+        "pnpx" => "pnpm",
+        "bunx" => "bun",
+        "uvx" => "uv",
         _ => return None,
     };
-    // A scope begins with @ too; paths and URLs are not looked up by version.
-    let version = package.get(1..)?.contains(['@', '=', '<', '>', '~']);
-    let local = package.contains("://") || package.starts_with(['.', '/']);
-    (!version && !local).then_some(package)
+    let has_value =
+        |option: &str| VALUE_OPTIONS.split(' ').any(|known| known == option) || (tool, option) == ("uv", "-p");
+    let mut before = "";
+    for word in command.iter().skip(1) {
+        let stated = ["--package=", "--from="].iter().find_map(|option| word.strip_prefix(option));
+        if let Some(package) = stated.or(Some(word.as_str()).filter(|_| !word.starts_with('-') && !has_value(before))) {
+            return Some((tool, package));
+        }
+        before = word;
+    }
+    None
+}
+
+/// Returns the package that a runner would fetch in its newest version, with its tag if it has one
+/// (`name@latest`); `None` if the version is fixed.
+pub fn unversioned_package(command: &[String]) -> Option<&str> {
+    let (_, package) = fetched_package(command)?;
+    let (name, rest) = split_package(package);
+    let is_word = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic()) && !text.contains(['.', ':', '/']);
+    let is_open = rest.is_empty() || rest.strip_prefix('@').is_some_and(is_word);
+    // Paths, URLs and repositories are not looked up by version.
+    let local = name.contains(':') || name.starts_with(['.', '/']) || (!name.starts_with('@') && name.contains('/'));
+    (is_open && !local).then_some(package)
+}
+
+/// Splits a package at its version or tag, which begins at the second part. A scope begins with @
+/// too.
+pub fn split_package(package: &str) -> (&str, &str) {
+    let at = package.char_indices().skip(1).find(|(_, c)| ['@', '=', '<', '>', '~'].contains(c));
+    package.split_at(at.map_or(package.len(), |(at, _)| at))
 }
 
 /// Writes a package with its version in the syntax of this command's runner.
 pub fn with_version(command: &[String], package: &str, version: &str) -> String {
-    let is_python = command.first().is_some_and(|program| program.ends_with("uvx"));
+    let is_python = fetched_package(command).is_some_and(|(tool, _)| tool == "uv");
     let between = if is_python { "==" } else { "@" };
-    format!("{package}{between}{version}")
+    format!("{}{between}{version}", split_package(package).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_package_without_a_version_is_found_behind_the_options_of_each_runner() {
+        for (line, pinned) in [
+            ("npx -y @x/files /srv", "@x/files@1.2.0"),
+            ("/usr/bin/npx files@latest", "files@1.2.0"),
+            ("npx -y -p @x/files files-server", "@x/files@1.2.0"),
+            ("npx --package=@x/files files-server", "@x/files@1.2.0"),
+            ("npx --prefix /opt/servers files", "files@1.2.0"),
+            ("uvx mcp-server-time --local-timezone=UTC", "mcp-server-time==1.2.0"),
+            ("uvx -p 3.12 --with requests mcp[cli]", "mcp[cli]==1.2.0"),
+            ("uvx --from mcp-server-time@latest server", "mcp-server-time==1.2.0"),
+        ] {
+            let command = words(line);
+            let package = unversioned_package(&command);
+            assert_eq!(
+                package.map(|package| with_version(&command, package, "1.2.0")).as_deref(),
+                Some(pinned),
+                "{line}"
+            );
+        }
+        for line in [
+            "npx -y files@1.2.0",
+            "npx @x/files@v1.2.0",
+            "npx ./files",
+            "npx github:a/b",
+            "npx a/b",
+            "uvx mcp==1",
+            "uvx --from git+https://example.com/a@main a",
+            "npm exec files",
+            "node files",
+            "uv tool run files",
+        ] {
+            assert_eq!(unversioned_package(&words(line)), None, "{line}");
+        }
+    }
 }

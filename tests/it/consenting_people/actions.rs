@@ -40,8 +40,9 @@ const ACTIONS: [(&str, &str, &str); 19] = [
 
 /// Commands that change nothing in a gateway or its store, or that leave other records: `call`
 /// leaves a decision, `serve` and `stdio` the start. `import` and `init` write a file that the
-/// gateway reads later.
-const OTHERS: [&str; 25] = [
+/// gateway reads later, `add` and `remove` edit it and ask for a reload, which has the record.
+const OTHERS: [&str; 27] = [
+    "add",
     "approvals list",
     "approvals show",
     "audit tail",
@@ -62,6 +63,7 @@ const OTHERS: [&str; 25] = [
     "policy replay",
     "policy suggest",
     "policy test",
+    "remove",
     "serve",
     "status",
     "stdio",

@@ -18,6 +18,7 @@ use crate::harness::headend;
 use crate::mcp::MODERN;
 use crate::process::eventually;
 
+mod added;
 mod bench;
 mod consent;
 mod dialogue;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::finding::{DoctorFindings, FindingLevel};
 use crate::cli::reach::source::environment;
 use crate::config::source::guard;
-use crate::config::{Config, UpstreamTarget, unversioned_package, with_version};
+use crate::config::{Config, UpstreamTarget, split_package, unversioned_package, with_version};
 use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Most folders of a cache that are read.
@@ -52,6 +52,7 @@ pub(super) fn look(config: &Config, file: Option<&Path>, found: &mut DoctorFindi
 /// Finds the version that a runner has fetched last, which is the one that runs; `None` if it is
 /// unknown.
 fn running(command: &[String], package: &str) -> Option<String> {
+    let package = split_package(package).0;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '/' | '-' | '_' | '.');
     if !package.chars().all(is_plain) || package.contains("..") {
         return None;

@@ -150,6 +150,9 @@ fn piece(inside: &str, place: &TemplateContext<'_>) -> TemplatePiece {
     if let Some(id) = inside.strip_prefix("input:").or_else(|| inside.strip_prefix("user_config.")) {
         return TemplatePiece::Input(id.to_owned());
     }
+    if let Some(path) = inside.strip_prefix("file:") {
+        return TemplatePiece::File(path.to_owned());
+    }
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default.to_owned())),
         None => (inside.strip_prefix("env:").unwrap_or(inside), None),

@@ -14,15 +14,15 @@ use crate::config::source::guard;
 
 /// A configuration file and the files of `conf.d` beside it, as they are now.
 #[derive(Debug, Default)]
-pub(super) struct ImportTarget {
-    pub(super) path: PathBuf,
+pub(in crate::cli) struct ImportTarget {
+    pub(in crate::cli) path: PathBuf,
     /// Text of the file itself; `None` if there is no file.
-    text: Option<String>,
+    pub(in crate::cli) text: Option<String>,
     /// Lines of all files, among them the comments that say where a table came from.
     pub(super) lines: HashSet<String>,
     pub(super) present: ExistingPolicy,
     /// Names of all upstreams.
-    upstreams: Vec<String>,
+    pub(in crate::cli) upstreams: Vec<String>,
     /// Environment variables that the files read.
     variables: HashSet<String>,
 }
@@ -32,7 +32,7 @@ impl ImportTarget {
     ///
     /// # Errors
     /// The reason why nothing can be added to the file. It must be one that headend would load.
-    pub(super) fn read(path: PathBuf) -> Result<Self, String> {
+    pub(in crate::cli) fn read(path: PathBuf) -> Result<Self, String> {
         if !path.try_exists().unwrap_or(true) {
             return Ok(Self { path, ..Self::default() });
         }
@@ -59,7 +59,7 @@ impl ImportTarget {
     }
 
     /// Returns true if the file exists.
-    pub(super) const fn is_there(&self) -> bool {
+    pub(in crate::cli) const fn is_there(&self) -> bool {
         self.text.is_some()
     }
 
@@ -73,6 +73,16 @@ impl ImportTarget {
     /// # Errors
     /// The reason why nothing was written.
     pub(super) fn add(&self, addition: &str) -> Result<(), String> {
+        let text = self.with_addition(addition)?;
+        exchange(&self.make_folder()?, self.text.as_deref(), &text)
+            .map_err(|error| format!("{}: {error}; nothing was written", self.path.display()))
+    }
+
+    /// Returns the text of the file with a text added at its end, in its line ends.
+    ///
+    /// # Errors
+    /// The file has a form to which no table can be added.
+    pub(in crate::cli) fn with_addition(&self, addition: &str) -> Result<String, String> {
         let mut text = self.text.clone().unwrap_or_default();
         let addition = if text.contains("\r\n") { addition.replace('\n', "\r\n") } else { addition.to_owned() };
         if !text.is_empty() && !text.ends_with('\n') {
@@ -87,6 +97,15 @@ impl ImportTarget {
                 error.message()
             )
         })?;
+        Ok(text)
+    }
+
+    /// Makes the folder of the file if it is missing, and returns the file with symbolic links
+    /// followed.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub(in crate::cli) fn make_folder(&self) -> Result<PathBuf, String> {
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         DirBuilder::new()
@@ -94,8 +113,7 @@ impl ImportTarget {
             .mode(0o700)
             .create(folder)
             .map_err(|error| format!("make the directory {}: {error}; nothing was written", folder.display()))?;
-        exchange(&path, self.text.as_deref(), &text)
-            .map_err(|error| format!("{}: {error}; nothing was written", self.path.display()))
+        Ok(path)
     }
 }
 

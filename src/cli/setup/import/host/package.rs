@@ -56,9 +56,14 @@ fn registry(root: &FileValue) -> PackageServer {
     let name = name.rsplit('/').next().unwrap_or(name).to_owned();
     let mut inputs = Vec::new();
     let items = |key: &str| described.get(key).map(FileValue::items).unwrap_or_default();
-    let started = items("packages").iter().find_map(|package| started(package, &mut inputs));
+    let started = items("packages").iter().filter(is_stdio).find_map(|package| started(package, &mut inputs));
     let body = started.or_else(|| items("remotes").first().map(|remote| reached(remote, &mut inputs)));
     (Some((name, body.unwrap_or(FileValue::Object(Vec::new())))), inputs)
+}
+
+/// Returns false for a package whose server has to be reached over HTTP after its start.
+fn is_stdio(package: &&FileValue) -> bool {
+    package.at(&["transport", "type"]).and_then(FileValue::as_str).is_none_or(|kind| kind == "stdio")
 }
 
 /// Returns the member under the first of two spellings that is there.
@@ -97,6 +102,7 @@ fn started(package: &FileValue, inputs: &mut Vec<(String, String)>) -> Option<Fi
         }
     };
     take(["runtimeArguments", "runtime_arguments"], &mut words);
+    words.dedup_by(|word, before| word == before && word == "-y");
     let variables =
         spelled(package, ["environmentVariables", "environment_variables"]).map(FileValue::items).unwrap_or_default();
     if program == "docker" || program == "podman" {
