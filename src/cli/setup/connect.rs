@@ -303,7 +303,7 @@ fn connect(
                 let (upstream, was_on) = (server.upstream, server.present == Some(true));
                 moved.push(MovedServer { name: server.name, upstream, was_on, text: text.unwrap_or_default(), after });
             }
-            Err(why) => servers.leave_at(moved.len() - count, why),
+            Err(why) => servers.leave_at(moved.len() - count, &why),
         }
     }
     let after = list.finish().map_err(refused)?;

@@ -39,7 +39,8 @@ fn the_change_is_shown_and_made_after_a_yes_alone() {
 fn a_project_has_an_entry_of_its_own() {
     let world = TestHome::new();
     let own = world.path("config/own.toml");
-    fs::write(&own, "[policy]\ndefault = \"ask\"\n[profiles.reading]\ntools = { allow = [\"*\"] }\n").unwrap();
+    let upstream = "[upstreams.a]\ncommand = [\"/bin/a\"]\n[profiles.reading]\nupstreams = [\"a\"]\n";
+    fs::write(&own, format!("[policy]\ndefault = \"ask\"\n{upstream}")).unwrap();
     let file = world.path("work/.mcp.json");
     let config = own.to_str().unwrap();
     let wrong = world.run(&["connect", "claude-code", "--profile", "readin", "--print", "--config", config]);

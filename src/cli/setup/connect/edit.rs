@@ -8,25 +8,10 @@ use crate::cli::setup::import::{FileValue, read_value};
 mod json;
 #[cfg(test)]
 mod tests;
+mod text;
 mod toml;
 
-/// An entry of a list as it stands in the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct EntryText {
-    pub(super) text: String,
-    /// The comment behind it in its line.
-    pub(super) tail: String,
-}
-
-/// A new entry: its members in order.
-#[derive(Clone, Debug)]
-pub(super) struct EntryMembers(pub(super) Vec<(&'static str, serde_json::Value)>);
-
-impl serde::Serialize for EntryMembers {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
+pub(super) use self::text::{EntryMembers, EntryText};
 
 /// The text of a host's file while its list of servers is edited.
 #[derive(Clone, Debug)]
@@ -77,6 +62,10 @@ impl<'a> ListText<'a> {
         format!("{}: {why}; edit it by hand", self.path.display())
     }
 
+    fn unsafe_edit(&self) -> String {
+        self.failed("it is written in a way that cannot be edited safely")
+    }
+
     /// Lists the names of the servers, in order.
     pub(super) fn names(&self) -> Result<Vec<String>, String> {
         let names = match (self.text.trim().is_empty(), self.is_toml()) {
@@ -89,6 +78,8 @@ impl<'a> ListText<'a> {
 
     /// Removes an entry and returns it; `None` if there is none of that name.
     pub(super) fn remove(&mut self, name: &str) -> Result<Option<EntryText>, String> {
+        let mut names = self.names()?;
+        names.retain(|other| other != name);
         let removed = match (self.text.trim().is_empty(), self.is_toml()) {
             (true, _) => Ok(None),
             (_, true) => toml::remove(&self.text, &self.keys, name),
@@ -97,7 +88,7 @@ impl<'a> ListText<'a> {
         let Some((text, entry)) = removed.map_err(|why| self.failed(&why))? else { return Ok(None) };
         self.text = text;
         self.edited.push(name.to_owned());
-        Ok(Some(entry))
+        if self.names().ok() == Some(names) { Ok(Some(entry)) } else { Err(self.unsafe_edit()) }
     }
 
     /// Puts an entry behind the one named `after`, or first without one. In TOML it is put last.
@@ -110,7 +101,7 @@ impl<'a> ListText<'a> {
         self.text = text.map_err(|why| self.failed(&why))?;
         self.edited.push(name.to_owned());
         let is_there = self.names().is_ok_and(|names| names.iter().any(|other| other == name));
-        if is_there { Ok(()) } else { Err(self.failed("it is written in a way that cannot be edited safely")) }
+        if is_there { Ok(()) } else { Err(self.unsafe_edit()) }
     }
 
     /// Formats an entry as this file is written, and puts it in the place of one of the same name,
@@ -165,7 +156,7 @@ impl<'a> ListText<'a> {
             Ok((rest, list))
         };
         if parts(&self.text).ok() != Some(parts(&self.original)?) {
-            return Err(self.failed("it is written in a way that cannot be edited safely"));
+            return Err(self.unsafe_edit());
         }
         let bom = if self.has_bom { BOM.to_string() } else { String::new() };
         Ok(bom + &self.text)
@@ -184,11 +175,6 @@ fn take_list(value: &mut FileValue, keys: &[&str], list: &mut Vec<(String, FileV
         take_list(value, inner, list);
     }
     members.retain(|(name, value)| name != key || *value != FileValue::Object(Vec::new()));
-}
-
-/// Returns the line end of a text.
-fn end_of_line(text: &str) -> &'static str {
-    if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
 /// Replaces the strings that `hides` says by dots, to show a text; `None` if one of them is written

@@ -295,7 +295,9 @@ fn a_file_that_changes_meanwhile_stays_and_a_lock_is_waited_for() {
     fs::create_dir(&lock).unwrap();
     std::thread::scope(|scope| {
         let done = scope.spawn(|| home.run("connect claude-code --yes"));
-        std::thread::sleep(std::time::Duration::from_millis(1500));
+        while !home.path(".local/state/headend/hosts").exists() {
+            std::thread::yield_now();
+        }
         assert!(!fs::read_to_string(&path).unwrap().contains("headend"), "the host has the lock");
         fs::remove_dir(&lock).unwrap();
         assert_eq!(done.join().unwrap().0, OK);

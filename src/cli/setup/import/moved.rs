@@ -143,9 +143,9 @@ impl MovableServers {
     }
 
     /// Leaves a server in its host after all.
-    pub(in crate::cli::setup) fn leave_at(&mut self, index: usize, why: String) {
+    pub(in crate::cli::setup) fn leave_at(&mut self, index: usize, why: &str) {
         let server = self.moved.remove(index);
-        self.leave(&server.name, &why);
+        self.leave(&server.name, why);
     }
 
     /// Returns the text that the configuration needs for the servers that it does not have, and

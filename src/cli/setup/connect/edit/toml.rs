@@ -2,7 +2,7 @@
 
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use super::{EntryMembers, EntryText, end_of_line};
+use super::text::{EntryMembers, EntryText, end_of_line};
 use crate::cli::setup::switch::lines_as_in;
 use crate::config::show::{array, key, quoted};
 
