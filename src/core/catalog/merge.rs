@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+pub use crate::catalog::app_views::EntryReach;
+use crate::catalog::app_views::{ViewNaming, write_app};
 use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{ItemKind, UpstreamName, canonical_name, canonical_uri, collisions, expose, view_uri};
@@ -22,11 +24,7 @@ use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::json::raw::{RawJson, RawObject};
 
-mod apps;
-
-pub use self::apps::EntryReach;
-
-use self::apps::{ViewNaming, add_hidden_entries, write_app};
+mod hidden;
 
 /// The judged hints on a tool, for policy and for clients.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,6 +103,12 @@ pub struct NamingRules<'a> {
     pub profile: Option<&'a ItemFilters>,
     /// URIs of views that several upstreams of the installation have.
     pub shared_views: Option<&'a Arc<HashSet<String>>>,
+}
+
+impl NamingRules<'_> {
+    fn of_views(self) -> ViewNaming {
+        ViewNaming::new(self.transparent, self.prefix_uris, self.shared_views)
+    }
 }
 
 /// One item that clients can reach.
@@ -283,7 +287,7 @@ impl Catalog {
 pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<WithheldItem>) {
     let mut dropped = Vec::new();
     let mut entries = Vec::new();
-    let views = ViewNaming::new(rules);
+    let views = rules.of_views();
     for list in ItemList::ALL {
         let mut candidates = Vec::new();
         for source in sources {
@@ -308,20 +312,20 @@ pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, V
         withhold_collisions(&mut candidates, &mut dropped);
         entries.extend(candidates);
     }
-    let listed = add_hidden_entries(&mut entries, sources, rules, &views);
-    let mut by_name: HashMap<ItemList, NameIndex, RandomState> = HashMap::default();
-    let named = |(_, entry): &(usize, &CatalogEntry)| !matches!(entry.reach, EntryReach::Handed(_));
-    for (at, entry) in entries.iter().enumerate().filter(named) {
-        // The name of an entry that no list shows may be taken.
-        by_name.entry(entry.list).or_default().entry(Arc::clone(&entry.exposed)).or_insert(at);
-    }
     let mirrors_arguments = entries.iter().any(|entry| !entry.headers.is_empty());
     let withheld = sources.iter().flat_map(|source| {
         let both = |uri: &String| [uri.clone(), canonical_uri(source.upstream, uri)];
         source.withheld.into_iter().flatten().flat_map(both)
     });
     let withheld = withheld.collect();
-    (Catalog { entries, listed, views, by_name, mirrors_arguments, withheld }, dropped)
+    let mut catalog = Catalog { entries, listed: 0, views, by_name: HashMap::default(), mirrors_arguments, withheld };
+    catalog.add_hidden_entries(sources, rules);
+    let named = |(_, entry): &(usize, &CatalogEntry)| !matches!(entry.reach, EntryReach::Handed(_));
+    for (at, entry) in catalog.entries.iter().enumerate().filter(named) {
+        // The name of an entry that no list shows may be taken.
+        catalog.by_name.entry(entry.list).or_default().entry(Arc::clone(&entry.exposed)).or_insert(at);
+    }
+    (catalog, dropped)
 }
 
 /// Builds the entry of one item under its name in this view. Returns `None` if a filter of the
@@ -355,7 +359,7 @@ fn build_entry(
     let mut annotated = JudgedHints::default();
     let (mut claims, mut is_new, mut views) = (Claims::default(), false, Vec::new());
     if item.list == ItemList::Tools {
-        views = write_app(item, &mut definition, source, &ViewNaming::new(rules));
+        views = write_app(item, &mut definition, source.upstream, source.withheld_views, &rules.of_views());
         annotated = source.annotate.annotate(&item.key, &Hints::of(&item.raw), rules.tightened);
         annotations::set_shown_hints(&mut definition, &annotated.shown);
         let standing = source.standings.and_then(|all| all.get(&item.key)).copied().unwrap_or_default();
