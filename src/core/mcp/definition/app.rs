@@ -41,6 +41,19 @@ impl ToolApp {
     }
 }
 
+/// Removes the view from a tool's definition, and leaves who may call the tool: a host must not
+/// show a tool for apps alone to its model.
+pub fn remove_view(definition: &mut RawObject) {
+    let ui = definition.object("_meta").and_then(|meta| meta.object(UI));
+    let callers = ui.and_then(|ui| ui.get("visibility").cloned());
+    remove_app(definition);
+    if let Some(callers) = callers {
+        let mut meta = definition.object("_meta").unwrap_or_default();
+        meta.set(UI, RawObject::of([("visibility", callers)]).encode());
+        definition.set("_meta", meta.encode());
+    }
+}
+
 /// Removes the app from a tool's definition, so that a client sees an ordinary tool.
 pub fn remove_app(definition: &mut RawObject) {
     let Some(mut meta) = definition.object("_meta") else { return };
@@ -53,20 +66,6 @@ pub fn remove_app(definition: &mut RawObject) {
     } else {
         definition.set("_meta", meta.encode());
     }
-}
-
-/// Removes the view from a tool's definition, so that the tool works as text. A tool that is not
-/// for models keeps its callers: without them, hosts would offer it to their models.
-pub fn remove_view(definition: &mut RawObject) {
-    if ToolApp::of(definition).for_model {
-        return remove_app(definition);
-    }
-    let Some(mut meta) = definition.object("_meta") else { return };
-    let mut ui = meta.object(UI).unwrap_or_default();
-    ui.retain(|name| name == "visibility");
-    meta.set(UI, ui.encode());
-    meta.remove(FLAT_URI);
-    definition.set("_meta", meta.encode());
 }
 
 /// Passes each URI of a view in the `_meta` of a definition or a result to `rename`, and writes the
@@ -121,19 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_without_its_view_is_no_tool_of_models_if_it_was_none() {
+    fn a_definition_without_its_view_still_says_who_may_call_it() {
         for (meta, want) in [
-            (r#"{"ui":{"resourceUri":"ui://a"},"x":1}"#, r#"{"name":"a","_meta":{"x":1}}"#),
-            (r#"{"ui":{"visibility":["app","model"]}}"#, r#"{"name":"a"}"#),
-            (
-                r#"{"ui":{"resourceUri":"ui://a","visibility":["app"]},"ui/resourceUri":"ui://a"}"#,
-                r#"{"name":"a","_meta":{"ui":{"visibility":["app"]}}}"#,
-            ),
+            (r#"{"ui":{"resourceUri":"ui://a","visibility":["app"]},"x":1}"#, r#"{"x":1,"ui":{"visibility":["app"]}}"#),
+            (r#"{"ui":{"visibility":["app"]},"ui/resourceUri":"ui://a"}"#, r#"{"ui":{"visibility":["app"]}}"#),
         ] {
             let mut definition = tool(meta);
             remove_view(&mut definition);
-            assert_eq!(definition.encode().text(), want);
+            assert_eq!(definition.encode().text(), format!(r#"{{"name":"a","_meta":{want}}}"#));
         }
+        let mut definition = tool(r#"{"ui":{"resourceUri":"ui://a"}}"#);
+        remove_view(&mut definition);
+        assert_eq!(definition.encode().text(), r#"{"name":"a"}"#);
     }
 
     #[test]
