@@ -220,6 +220,7 @@ fn a_plan_says_what_it_opens_of_an_upstream() {
         ("trust = \"trusted\"", "more trust", ""),
         ("trust = \"untrusted\"", "", "more trust"),
         ("on-change = \"accept\"", "changed definitions are accepted", ""),
+        ("pin-html = false", "changed HTML of apps is accepted", ""),
         ("annotations = { x = { read-only = true } }", "milder annotations", ""),
         ("annotations = { x = { destructive = true } }", "", "milder annotations"),
         ("tools = { allow = [\"x\"] }", "", "more of its items"),

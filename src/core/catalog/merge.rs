@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+pub use crate::catalog::app_views::EntryReach;
+use crate::catalog::app_views::{ViewNaming, write_app};
 use crate::catalog::apps::{AppItem, BareName, BareNames, OfferedApps};
 use crate::catalog::filter::ItemFilter;
 use crate::catalog::inventory::Inventory;
@@ -24,11 +26,7 @@ use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::json::raw::{RawJson, RawObject};
 
-mod apps;
-
-pub use self::apps::EntryReach;
-
-use self::apps::{ViewNaming, add_hidden_entries, write_app};
+mod hidden;
 
 /// The judged hints on a tool, for policy and for clients.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +109,12 @@ pub struct NamingRules<'a> {
     pub profile: Option<&'a ItemFilters>,
     /// URIs of views that several upstreams of the installation have.
     pub shared_views: Option<&'a Arc<HashSet<String>>>,
+}
+
+impl NamingRules<'_> {
+    fn of_views(self) -> ViewNaming {
+        ViewNaming::new(self.transparent, self.prefix_uris, self.shared_views)
+    }
 }
 
 /// One item that clients can reach.
@@ -315,7 +319,7 @@ impl Catalog {
 pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<WithheldItem>) {
     let mut dropped = Vec::new();
     let mut entries = Vec::new();
-    let views = ViewNaming::new(rules);
+    let views = rules.of_views();
     for list in ItemList::ALL {
         let mut candidates = Vec::new();
         for source in sources {
@@ -340,24 +344,25 @@ pub fn merge(sources: &[MergeSource<'_>], rules: NamingRules<'_>) -> (Catalog, V
         withhold_collisions(&mut candidates, &mut dropped);
         entries.extend(candidates);
     }
-    let listed = add_hidden_entries(&mut entries, sources, rules, &views);
-    let mut by_name: HashMap<ItemList, NameIndex, RandomState> = HashMap::default();
-    let named = |(_, entry): &(usize, &CatalogEntry)| !matches!(entry.reach, EntryReach::Handed(_));
-    for (at, entry) in entries.iter().enumerate().filter(named) {
-        // The name of an entry that no list shows may be taken.
-        by_name.entry(entry.list).or_default().entry(Arc::clone(&entry.exposed)).or_insert(at);
-    }
     let mirrors_arguments = entries.iter().any(|entry| !entry.headers.is_empty());
     let withheld = sources.iter().flat_map(|source| {
         let both = |uri: &String| [uri.clone(), canonical_uri(source.upstream, uri)];
         source.withheld.into_iter().flatten().flat_map(both)
     });
     let withheld = withheld.collect();
+    let mut catalog = Catalog { entries, views, mirrors_arguments, withheld, ..Catalog::default() };
+    catalog.add_hidden_entries(sources, rules);
+    let named = |(_, entry): &(usize, &CatalogEntry)| !matches!(entry.reach, EntryReach::Handed(_));
+    for (at, entry) in catalog.entries.iter().enumerate().filter(named) {
+        // The name of an entry that no list shows may be taken.
+        catalog.by_name.entry(entry.list).or_default().entry(Arc::clone(&entry.exposed)).or_insert(at);
+    }
     let is_tool = |item: &&WithheldItem| item.part == WithheldPart::Item(ItemList::Tools);
     let collided = dropped.iter().filter(is_tool).map(|item| item.item.clone());
     let waiting = sources.iter().flat_map(|source| source.withheld_tools.into_iter().flatten().cloned());
-    let bare = BareNames::of(entries.iter().enumerate().map(CatalogEntry::app_item), collided.chain(waiting));
-    (Catalog { entries, listed, views, by_name, mirrors_arguments, withheld, bare }, dropped)
+    let items = catalog.entries.iter().enumerate().map(CatalogEntry::app_item);
+    catalog.bare = BareNames::of(items, collided.chain(waiting));
+    (catalog, dropped)
 }
 
 /// Builds the entry of one item under its name in this view. Returns `None` if a filter of the
@@ -389,7 +394,9 @@ fn build_entry(
     };
     let mut definition = item.raw.clone();
     let is_tool = item.list == ItemList::Tools;
-    let views = if is_tool { write_app(item, &mut definition, source, &ViewNaming::new(rules)) } else { Vec::new() };
+    let has_app = is_tool && source.apps;
+    let mut write = || write_app(item, &mut definition, source.upstream, source.withheld_views, &rules.of_views());
+    let views = if has_app { write() } else { Vec::new() };
     let offered = OfferedApps { is_on: source.apps, withheld_views: source.withheld_views };
     let Some(app) = offered.judge(item, &mut definition) else { return Ok(None) };
     let mut annotated = JudgedHints::default();

@@ -123,7 +123,7 @@ fn with_prefixed_uris_each_view_has_its_owner_s_name() {
 fn a_uri_that_a_result_hands_out_is_read_by_its_caller_for_an_hour() {
     let setup = GatewaySetup::new()
         .second_caller("token-of-the-second-caller-0123456789")
-        .policy("[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\nresources = [\"fx+note://denied\"]\n")
+        .policy("default = \"allow\"\n[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\nresources = [\"fx+note://denied\"]\n")
         .toml("[profiles.p]\nupstreams = [\"fx\"]\n");
     let patch = Patch::new(&setup);
     let uris = ["note://1", "note://denied", "note://hidden", "ui://made/1"];

@@ -182,7 +182,7 @@ fn changed_html_reaches_no_client_before_its_approval() {
 fn a_stream_that_is_resumed_brings_no_changed_html() {
     let setup = GatewaySetup::new();
     let (patch, late) =
-        (Patch::new(&setup), setup.world.write("work/late.json", r#"{"resources/read":{"after":3000}}"#));
+        (Patch::new(&setup), setup.world.write("work/late.json", r#"{"resources/read":{"after":8000}}"#));
     patch.write(&with_view(&html("<p>one")));
     let fake = patch.of(Fake::stdio("legacy")).with("--lists", late.to_str().unwrap());
     let gateway = setup.fake("fx", &fake).start();

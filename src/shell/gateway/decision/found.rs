@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock;
+use crate::catalog::apps::BareName;
 use crate::catalog::merge::{CatalogEntry, EntryReach};
 use crate::catalog::name::UpstreamName;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
