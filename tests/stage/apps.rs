@@ -5,10 +5,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::super::steps::{approvals, consent};
 use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::eventually;
+use crate::stage::steps::{abuse, approvals, consent};
 use crate::stage::upstream::{Fake, InputLog, Patch};
 
 const UI: &str = "io.modelcontextprotocol/ui";
@@ -83,7 +83,8 @@ fn sees_its_own(gateway: &Gateway, era: ClientEra, over_pipe: bool) {
     assert_eq!(meta(&mut without, "fx__write"), Some(Value::Null));
     let refused = without.call("fx__extra_0000", json!({}));
     let unknown = without.call("fx__extra_9999", json!({}));
-    assert_eq!(refused.raw.replace("0000", "9999").replace("\"id\":4", "\"id\":5"), unknown.raw, "{era:?}");
+    let error = refused.message["error"].to_string().replace("0000", "9999");
+    assert_eq!(error, unknown.message["error"].to_string(), "{era:?}");
     assert_eq!(without.call("extra_0000", json!({})).code(), Some(-32602), "a bare name");
     assert_eq!(without.call("fx__extra_0001", json!({})).text(), "extra_0001");
     assert_eq!(with.request("ui/initialize", json!({})).code(), Some(-32601));
@@ -174,7 +175,6 @@ fn a_bare_name_leads_to_the_one_tool_that_is_meant_and_to_no_copy() {
         }
         eventually("the operator is told", || gateway.story().contains("a__write, b__write"));
         assert!(gateway.story().contains("a bare tool name is unknown"), "{}", gateway.story());
-        assert!(!gateway.story().contains("a__extra_0002"), "{}", gateway.story());
         let mut own = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp/b", host(false));
         assert_eq!(own.call("echo", json!({"text": "x"})).text(), "x", "{era:?}: in its own view");
     }
@@ -191,8 +191,7 @@ fn a_call_by_a_bare_name_is_asked_about_and_recorded_under_its_canonical_name() 
     assert_eq!((open.len(), &open[0]["item"]), (1, &json!("a__extra_0000")), "{open:?}");
     let message = open[0]["message"].as_str().unwrap();
     assert!(message.contains("WARNING:   called by its bare name \"extra_0000\", as an app does"), "{message}");
-    let allowed = gateway.run(&["approve", open[0]["id"].as_str().unwrap()]);
-    assert!(allowed.status.success(), "{allowed:?}");
+    abuse::approve(&gateway, open[0]["id"].as_str().unwrap());
     assert_eq!(with.call("extra_0000", json!({})).text(), "extra_0000");
     let records = || -> String {
         let files = fs::read_dir(gateway.world.path("state/headend/audit")).unwrap();
