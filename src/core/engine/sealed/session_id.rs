@@ -29,7 +29,7 @@ const WORDS: [&str; 12] = [
     r#""url":"#,
     "{}",
     r#""extensions":{"io.modelcontextprotocol/ui":"#,
-    r#"{"mimeTypes":["text/html;profile=mcp-app"]}"#,
+    r#""mimeTypes":["text/html;profile=mcp-app"]"#,
 ];
 /// The character that stands for the first of [`WORDS`]; the others follow it.
 const FIRST_WORD: char = '\u{10}';
