@@ -3,9 +3,9 @@
 //! into the two directions of a pipe, on which [`super::lines`] serves the client.
 //!
 //! A session is its stream: it belongs to the caller that opened the stream, and ends with the
-//! stream. The transport cannot resume a stream, so it does not end when its credential expires:
-//! answers of calls in flight are still sent, but nothing else is until the next POST brings a valid
-//! credential. The session ends if none comes for as long as a session may be idle.
+//! stream. The transport cannot resume a stream, so the stream does not end when its credential
+//! expires: it still brings the answers of calls in flight, and nothing else until the next POST
+//! has a valid credential. The session ends if none comes for as long as a session may be idle.
 //!
 //! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
 

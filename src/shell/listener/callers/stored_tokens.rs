@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((expired(0, 99), expired(99, 100), expired(100, 200)), (vec![], vec!["bob".to_owned()], vec![]));
         assert!(tokens.replace(&rows, &end).is_empty() && find("b", 100).is_none());
         assert!(Arc::ptr_eq(&find("a", 100).unwrap().access, &ann.access));
-        // It is revoked later.
+        // The expired token is revoked later.
         let gone = tokens.replace(&rows[..1], &end);
         assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0].access, &bob.access));
         // A token whose scopes change gives another access.
