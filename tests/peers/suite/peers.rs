@@ -18,13 +18,16 @@ use crate::harness::headend;
 use crate::mcp::MODERN;
 use crate::process::eventually;
 
+mod apps;
 mod bench;
 mod consent;
 mod dialogue;
 mod hosts;
+mod instructions;
 mod issuers;
 mod logins;
 mod outsiders;
+mod program;
 mod strict;
 mod turn;
 
