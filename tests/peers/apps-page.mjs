@@ -30,6 +30,7 @@ window.host = {
 
   /** Connects a client that declares Apps at a path behind `/mcp`, and says what the server declared. */
   async connect({ era, path = "", declares = true }) {
+    await window.host.close();
     await client?.close();
     const mode = era === "modern" ? { pin: "2026-07-28" } : era;
     client = new Client({ name: "apps-host", version: "1.0.0" }, { capabilities: declares ? APPS : {}, versionNegotiation: { mode } });
@@ -84,14 +85,15 @@ window.host = {
     const initialized = new Promise((done) => { bridge.oninitialized = done; });
     await bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow));
     // The bridge passes calls of the view to the client; they are noted on their way, with their ends.
-    const request = client.request.bind(client);
-    client.request = async (message, ...more) => {
+    const sender = client;
+    const request = sender.request.bind(sender);
+    sender.request = async (message, ...more) => {
       const sent = request(message, ...more);
       const end = await settled(sent);
       calls.push({ method: message.method, name: message.params?.name, code: end.error?.code ?? null, isError: end.result?.isError ?? null });
       return sent;
     };
-    bridge.onclose = () => { client.request = request; };
+    bridge.onclose = () => { sender.request = request; };
     frame.srcdoc = content.text.replace(/<head[^>]*>/, (head) => `${head}<meta http-equiv="Content-Security-Policy" content="${CLOSED}">`);
     await initialized;
     bridge.sendToolInput({ arguments: given });
