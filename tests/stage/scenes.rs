@@ -1,5 +1,6 @@
 //! Tests of the whole gateway on a stage.
 
+mod apps_everywhere;
 mod calls;
 mod clients;
 mod console;

@@ -115,12 +115,15 @@ fn texts(gateway: &Gateway) -> Vec<(String, String)> {
     let of = |result: &Value| result["instructions"].as_str().unwrap_or_default().to_owned();
     let mut add = |label: String, text: String| texts.push((label, text));
     let pipe = || Pipe::start(&gateway.world, &gateway.config, &[]);
+    let alone = || Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]);
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let era = ClientEra::Legacy(revision);
         add(format!("{revision} over HTTP"), of(&gateway.client(era).greeting));
         add(format!("{revision} on pipes"), of(&Mcp::stdio(pipe(), era).greeting));
     }
-    for (face, mut client) in [("HTTP", gateway.modern()), ("pipes", Mcp::stdio(pipe(), ClientEra::Modern))] {
+    add("2025-11-25 alone".to_owned(), of(&Mcp::stdio(alone(), ClientEra::LEGACY).greeting));
+    let modern = |pipe| Mcp::stdio(pipe, ClientEra::Modern);
+    for (face, mut client) in [("HTTP", gateway.modern()), ("pipes", modern(pipe())), ("pipes alone", modern(alone()))] {
         add(format!("2026-07-28 by {face}"), of(client.request("server/discover", json!({})).result()));
     }
     let mut old = OldClient::connect(gateway, gateway.token(), "/sse");
@@ -147,7 +150,7 @@ fn clients_of_each_era_get_the_instructions_of_five_real_servers() {
             assert!(text.contains(&wanted), "{label}: {wanted}\nis not in\n{text}");
         }
     }
-    assert_eq!(all.len(), 11);
+    assert_eq!(all.len(), 13);
     assert!(all.iter().all(|(_, text)| *text == all[0].1), "all clients get one text: {all:#?}");
     drop(wide);
 
