@@ -51,16 +51,20 @@ function pass(request, response) {
   request.pipe(onward);
 }
 
-const server = http.createServer(async (request, response) => {
-  const path = new URL(request.url, "http://host").pathname;
-  if (path === "/mcp" || path.startsWith("/mcp/")) return pass(request, response);
-  const page = `<!doctype html><script type="importmap">${JSON.stringify({ imports })}</script>
-    <script type="module" src="/apps-page.mjs"></script><div id="views"></div>`;
-  const [type, body] = path === "/"
-    ? ["text/html", page]
-    : ["text/javascript", await readFile(path === "/apps-page.mjs" ? join(here, path) : join(modules, normalize(path.slice("/modules".length)))).catch(() => null)];
-  response.writeHead(body === null ? 404 : 200, { "content-type": type });
+const PAGE = `<!doctype html><script type="importmap">${JSON.stringify({ imports })}</script>
+  <script type="module" src="/apps-page.mjs"></script><div id="views"></div>`;
+
+/** Answers with the page, its script or a file of a package. */
+async function serve(path, response) {
+  const file = path === "/apps-page.mjs" ? join(here, path) : join(modules, normalize(path.slice("/modules".length)));
+  const body = path === "/" ? PAGE : await readFile(file).catch(() => null);
+  response.writeHead(body === null ? 404 : 200, { "content-type": path === "/" ? "text/html" : "text/javascript" });
   response.end(body);
+}
+
+const server = http.createServer((request, response) => {
+  const path = new URL(request.url, "http://host").pathname;
+  return path === "/mcp" || path.startsWith("/mcp/") ? pass(request, response) : serve(path, response);
 });
 await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
 

@@ -1,6 +1,6 @@
 // The page of the host in `apps-host.mjs`: runs in the browser. Each command returns what the test looks at.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { AppBridge, PostMessageTransport, getToolUiResourceUri, isToolVisibilityAppOnly } from "@modelcontextprotocol/ext-apps/app-bridge";
+import { AppBridge, PostMessageTransport, getToolUiResourceUri } from "@modelcontextprotocol/ext-apps/app-bridge";
 
 const MIME_TYPE = "text/html;profile=mcp-app";
 const APPS = { extensions: { "io.modelcontextprotocol/ui": { mimeTypes: [MIME_TYPE] } } };
@@ -12,12 +12,12 @@ let client;
 let bridge;
 let calls = [];
 
-/** What a request came to: its result, or the code and text of its error. */
+/** Waits for a request's end: its result, or the code and text of its error. */
 async function settled(promise) {
   return promise.then((result) => ({ result }), (error) => ({ error: { code: error.code, message: error.message } }));
 }
 
-/** The result's views: those of its own, and a digest in place of the HTML. */
+/** The contents of a read, with a digest in place of their text. */
 async function shown(contents) {
   return Promise.all(contents.map(async ({ text, ...rest }) => {
     const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
@@ -90,7 +90,8 @@ window.host = {
     sender.request = async (message, ...more) => {
       const sent = request(message, ...more);
       const end = await settled(sent);
-      calls.push({ method: message.method, name: message.params?.name, code: end.error?.code ?? null, isError: end.result?.isError ?? null });
+      const { method, params } = message;
+      calls.push({ method, name: params?.name, code: end.error?.code ?? null, isError: end.result?.isError ?? null });
       return sent;
     };
     bridge.onclose = () => { sender.request = request; };
@@ -98,7 +99,7 @@ window.host = {
     await initialized;
     bridge.sendToolInput({ arguments: given });
     bridge.sendToolResult(result);
-    return { uri, appOnly: isToolVisibilityAppOnly(tool), result, contents: await shown(view.result.contents), app: bridge.getAppVersion() };
+    return { uri, result, contents: await shown(view.result.contents), app: bridge.getAppVersion() };
   },
 
   async close() {

@@ -123,7 +123,8 @@ fn texts(gateway: &Gateway) -> Vec<(String, String)> {
     }
     add("2025-11-25 alone".to_owned(), of(&Mcp::stdio(alone(), ClientEra::LEGACY).greeting));
     let modern = |pipe| Mcp::stdio(pipe, ClientEra::Modern);
-    for (face, mut client) in [("HTTP", gateway.modern()), ("pipes", modern(pipe())), ("pipes alone", modern(alone()))] {
+    for (face, mut client) in [("HTTP", gateway.modern()), ("pipes", modern(pipe())), ("pipes alone", modern(alone()))]
+    {
         add(format!("2026-07-28 by {face}"), of(client.request("server/discover", json!({})).result()));
     }
     let mut old = OldClient::connect(gateway, gateway.token(), "/sse");
