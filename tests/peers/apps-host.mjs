@@ -1,7 +1,7 @@
 // A host of MCP Apps: an official SDK client and the official host bridge in a browser, which renders a tool's view in a frame.
 //
-// job:    {"browser": path, "target": {"url","token"}, "era": "legacy"|"modern"|"auto"}
-// stdin:  one command a line: {"do": "connect"|"list"|"read"|"call"|"open"|"press"|"close", ...}, see `apps-page.mjs`
+// job:    {"browser": path, "target": {"url","token"}}
+// stdin:  one command a line: {"do": "connect", "era": "legacy"|"modern"|"auto", "target"}, or another one of `apps-page.mjs`
 // stdout: {"ready"}, then one answer for each command
 //
 // The page comes from a server of its own, which serves the packages to the browser and passes `/mcp` on to the target: so the client
@@ -36,12 +36,14 @@ const imports = Object.fromEntries(NAMES.map(([name, part]) => {
   return [join(name, part), join("/modules", name, choose(exports[part]))];
 }));
 
+let target = job.target;
+
 /** Passes a request on to the target with its token; the answer may be a stream. */
 function pass(request, response) {
   const { origin, referer, ...sent } = request.headers;
-  const onward = http.request(job.target.url + request.url.slice("/mcp".length), {
+  const onward = http.request(target.url + request.url.slice("/mcp".length), {
     method: request.method,
-    headers: { ...sent, host: new URL(job.target.url).host, ...headers() },
+    headers: { ...sent, host: new URL(target.url).host, ...headers() },
   }, (answer) => {
     response.writeHead(answer.statusCode, answer.headers);
     answer.pipe(response);
@@ -98,7 +100,7 @@ const say = (line) => console.log(JSON.stringify(line));
 say({ ready: browser.version() });
 for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
-  if (command.do === "connect") command.era = job.era;
+  if (command.do === "connect") target = command.target ?? job.target;
   say(await run(command).catch((error) => ({ failed: String(error) })));
 }
 await browser.close();

@@ -122,10 +122,10 @@ fn the_host_renders_each_app_and_its_button_works_without_a_gateway() {
     let Some(peers) = PeerFolders::find() else { return };
     let Some(browser) = peers.browser("apps in a browser") else { return };
     let gateway = GatewaySetup::new().start();
+    let mut host = AppHost::start(&peers, &gateway, &browser);
     for server in AppServer::ALL {
         let listening = server.direct(&peers);
-        let mut host = AppHost::start(&peers, &gateway, &browser, &listening.url, None, "auto");
-        host.does(&json!({"do": "connect"}));
+        host.does(&json!({"do": "connect", "era": "auto", "target": {"url": listening.url}}));
         works(&mut host, &peers, server, server.tool, server.name);
     }
 }
@@ -135,9 +135,9 @@ fn two_real_apps_behind_one_gateway_are_rendered_and_their_buttons_call_by_bare_
     let Some(peers) = PeerFolders::find() else { return };
     let Some(browser) = peers.browser("apps in a browser") else { return };
     let gateway = gateway(&peers, "");
+    let mut host = AppHost::start(&peers, &gateway, &browser);
     for era in ["legacy", "modern"] {
-        let mut host = AppHost::of(&peers, &gateway, &browser, era);
-        let greeting = host.does(&json!({"do": "connect", "path": "/pair"}));
+        let greeting = host.connect(era, "/pair");
         assert_eq!(greeting["capabilities"]["extensions"]["io.modelcontextprotocol/ui"], json!({}), "{greeting}");
         for server in [CLOCK, MONITOR] {
             let at = format!("{} for a {era} host", server.name);
@@ -151,9 +151,9 @@ fn a_bare_name_of_two_apps_is_refused_in_the_merged_view_and_works_in_each_trans
     let Some(peers) = PeerFolders::find() else { return };
     let Some(browser) = peers.browser("apps in a browser") else { return };
     let gateway = gateway(&peers, "");
+    let mut host = AppHost::start(&peers, &gateway, &browser);
     for era in ["legacy", "modern"] {
-        let mut host = AppHost::of(&peers, &gateway, &browser, era);
-        host.does(&json!({"do": "connect", "path": "/twins"}));
+        host.connect(era, "/twins");
         let mut views = Vec::new();
         for server in [CLOCK, WATCH] {
             let at = format!("{} for a {era} host", server.name);
@@ -166,7 +166,7 @@ fn a_bare_name_of_two_apps_is_refused_in_the_merged_view_and_works_in_each_trans
         }
         assert_eq!(views, ["ui://clock+get-time/mcp-app.html", "ui://watch+get-time/mcp-app.html"], "{era}");
         for server in [CLOCK, WATCH] {
-            host.does(&json!({"do": "connect", "path": format!("/{}-alone", server.name)}));
+            host.connect(era, &format!("/{}-alone", server.name));
             works(&mut host, &peers, server, server.tool, &format!("{} alone for a {era} host", server.name));
         }
     }
@@ -177,9 +177,9 @@ fn a_host_without_the_extension_gets_tools_without_views_and_no_tool_of_an_app()
     let Some(peers) = PeerFolders::find() else { return };
     let Some(browser) = peers.browser("apps in a browser") else { return };
     let gateway = gateway(&peers, "");
+    let mut host = AppHost::start(&peers, &gateway, &browser);
     for era in ["legacy", "modern"] {
-        let mut host = AppHost::of(&peers, &gateway, &browser, era);
-        let greeting = host.does(&json!({"do": "connect", "declares": false}));
+        let greeting = host.does(&json!({"do": "connect", "era": era, "declares": false}));
         assert!(greeting["capabilities"]["extensions"]["io.modelcontextprotocol/ui"].is_null(), "{greeting}");
         let listed = host.does(&json!({"do": "list"}))["result"]["tools"].clone();
         assert!(listed.to_string().contains("clock__get-time"), "{listed}");
@@ -216,9 +216,9 @@ fn a_server_that_copies_the_name_of_anothers_tool_gets_no_call_of_it() {
     }
     let gateway = setup.start();
     gateway.wait_for_tools_within(Duration::from_secs(240), &["clock__get-time", "owner__echo", "copy__echo"]);
+    let mut host = AppHost::start(&peers, &gateway, &browser);
     for era in ["legacy", "modern"] {
-        let mut host = AppHost::of(&peers, &gateway, &browser, era);
-        host.does(&json!({"do": "connect"}));
+        host.connect(era, "");
         let listed = host.does(&json!({"do": "list"})).to_string();
         assert!(listed.contains("copy__secret") && listed.contains("copy__get-time"), "{listed}");
         open_view(&mut host, "clock__get-time");

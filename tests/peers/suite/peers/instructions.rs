@@ -100,36 +100,52 @@ fn node_path(peers: &PeerFolders) -> String {
     format!("{}:/usr/bin:/bin", peers.folder().join("node_modules/.bin").display())
 }
 
-fn gateway(peers: &PeerFolders, limits: &str) -> Gateway {
+/// Limits within which every text is passed whole.
+const WIDE: &str = "limits.max-instructions = \"16KiB\"\nlimits.max-instructions-together = \"64KiB\"";
+
+/// Returns a gateway's setup in front of all servers, with these lines of `[server]`.
+fn setup(peers: &PeerFolders, limits: &str) -> GatewaySetup {
     let tables: String = SERVERS.iter().map(|server| server.table(peers)).collect();
-    let gateway = GatewaySetup::new().server("legacy-sse = true").server(limits).toml(&tables).start();
+    GatewaySetup::new().server("legacy-sse = true").server(limits).toml(&tables)
+}
+
+fn start(setup: GatewaySetup) -> Gateway {
+    let gateway = setup.start();
     let tools = ["every__echo", "brave__brave_web_search", "flights__get_user_details"];
     gateway.wait_for_tools_within(Duration::from_secs(240), &tools);
     gateway.wait_for_tools_within(Duration::from_secs(240), &["aws__read_documentation", "nixos__nix"]);
     gateway
 }
 
+fn instructions_of(result: &Value) -> String {
+    result["instructions"].as_str().unwrap_or_default().to_owned()
+}
+
 /// Returns the texts that clients of each revision and transport get, each with its label.
 fn texts(gateway: &Gateway) -> Vec<(String, String)> {
     let mut texts = Vec::new();
-    let of = |result: &Value| result["instructions"].as_str().unwrap_or_default().to_owned();
-    let mut add = |label: String, text: String| texts.push((label, text));
+    let mut add = |label: String, result: &Value| texts.push((label, instructions_of(result)));
     let pipe = || Pipe::start(&gateway.world, &gateway.config, &[]);
-    let alone = || Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]);
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let era = ClientEra::Legacy(revision);
-        add(format!("{revision} over HTTP"), of(&gateway.client(era).greeting));
-        add(format!("{revision} on pipes"), of(&Mcp::stdio(pipe(), era).greeting));
+        add(format!("{revision} over HTTP"), &gateway.client(era).greeting);
+        add(format!("{revision} on pipes"), &Mcp::stdio(pipe(), era).greeting);
     }
-    add("2025-11-25 alone".to_owned(), of(&Mcp::stdio(alone(), ClientEra::LEGACY).greeting));
-    let modern = |pipe| Mcp::stdio(pipe, ClientEra::Modern);
-    for (face, mut client) in [("HTTP", gateway.modern()), ("pipes", modern(pipe())), ("pipes alone", modern(alone()))]
-    {
-        add(format!("2026-07-28 by {face}"), of(client.request("server/discover", json!({})).result()));
+    for (face, mut client) in [("HTTP", gateway.modern()), ("pipes", Mcp::stdio(pipe(), ClientEra::Modern))] {
+        add(format!("2026-07-28 by {face}"), client.request("server/discover", json!({})).result());
     }
     let mut old = OldClient::connect(gateway, gateway.token(), "/sse");
-    add("HTTP+SSE".to_owned(), of(&old.initialize("2024-11-05")["result"]));
+    add("HTTP+SSE".to_owned(), &old.initialize("2024-11-05")["result"]);
     texts
+}
+
+/// Returns the texts that clients of each era get of a `headend stdio` with servers of its own.
+fn texts_without_daemon(gateway: &Gateway) -> Vec<(String, String)> {
+    let pipe = || Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]);
+    let legacy = instructions_of(&Mcp::stdio(pipe(), ClientEra::LEGACY).greeting);
+    let mut client = Mcp::stdio(pipe(), ClientEra::Modern);
+    let modern = instructions_of(client.request("server/discover", json!({})).result());
+    vec![("2025-11-25 alone".to_owned(), legacy), ("2026-07-28 alone".to_owned(), modern)]
 }
 
 /// Quotes a server's text as clients get it.
@@ -141,10 +157,11 @@ fn quoted(text: &str) -> String {
 #[test]
 fn clients_of_each_era_get_the_instructions_of_five_real_servers() {
     let Some(peers) = PeerFolders::find() else { return };
-    let wide = gateway(&peers, "limits.max-instructions = \"16KiB\"\nlimits.max-instructions-together = \"64KiB\"");
-    let all = texts(&wide);
+    let gateway = start(setup(&peers, WIDE));
+    let mut all = texts(&gateway);
+    all.extend(texts_without_daemon(&gateway));
     for server in &SERVERS {
-        let direct = server.direct(&peers, &wide);
+        let direct = server.direct(&peers, &gateway);
         assert!(direct.trim().starts_with(server.begins), "{}: {direct}", server.name);
         let wanted = format!("\n\nServer `{}`:\n{}\n\n", server.name, quoted(&direct));
         for (label, text) in &all {
@@ -153,16 +170,16 @@ fn clients_of_each_era_get_the_instructions_of_five_real_servers() {
     }
     assert_eq!(all.len(), 13);
     assert!(all.iter().all(|(_, text)| *text == all[0].1), "all clients get one text: {all:#?}");
-    drop(wide);
 
-    let narrow = gateway(&peers, "");
-    let status: Value = serde_json::from_slice(&narrow.run(&["status", "--json"]).stdout).unwrap();
+    let reloaded = gateway.reload(&setup(&peers, "").text());
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    let status: Value = serde_json::from_slice(&gateway.run(&["status", "--json"]).stdout).unwrap();
     for (server, state) in SERVERS.iter().zip(status["upstreams"].as_array().unwrap()) {
         assert_eq!(state["name"], server.name);
         assert_eq!(state["instructions"]["passed"], server.passed, "{}: {}", server.name, state["instructions"]);
         eprintln!("{}: revision {}, {}", server.name, state["revision"], state["instructions"]);
     }
-    for (label, text) in texts(&narrow) {
+    for (label, text) in texts(&gateway) {
         assert!(text.len() < 6 << 10, "{label}: {}", text.len());
         for server in &SERVERS {
             let begins = format!("\n\nServer `{}`:\n{}", server.name, quoted(server.begins));

@@ -14,24 +14,21 @@ use crate::harness::Gateway;
 pub(super) struct AppHost(LineProgram, usize);
 
 impl AppHost {
-    /// Starts a host in front of this endpoint.
-    pub(super) fn start(
-        peers: &PeerFolders,
-        gateway: &Gateway,
-        browser: &Path,
-        url: &str,
-        token: Option<String>,
-        era: &str,
-    ) -> Self {
-        let job = json!({"browser": browser, "target": {"url": url, "token": token}, "era": era});
+    /// Starts a host in front of the gateway.
+    pub(super) fn start(peers: &PeerFolders, gateway: &Gateway, browser: &Path) -> Self {
+        let url = format!("http://{}/mcp", gateway.address);
+        let job = json!({"browser": browser, "target": {"url": url, "token": gateway.token()}});
         let program = LineProgram::start(peers, gateway, "apps-host.mjs", &job, "the host of apps");
         program.wait_for("the host", |said| said.iter().find(|line| line["ready"].is_string()).map(|_| ()));
         Self(program, 1)
     }
 
-    /// Starts a host of that era in front of the gateway.
-    pub(super) fn of(peers: &PeerFolders, gateway: &Gateway, browser: &Path, era: &str) -> Self {
-        Self::start(peers, gateway, browser, &format!("http://{}/mcp", gateway.address), gateway.token(), era)
+    /// Connects a client of that era that declares Apps at a path behind `/mcp`, and returns what
+    /// the gateway declares to it.
+    pub(super) fn connect(&mut self, era: &str, path: &str) -> Value {
+        let greeting = self.does(&json!({"do": "connect", "era": era, "path": path}));
+        assert!(greeting["failed"].is_null(), "{era}: {greeting}");
+        greeting
     }
 
     /// Sends a command and returns the host's answer to it.
