@@ -138,7 +138,7 @@ fn without_digits(value: &Value) -> Value {
         Value::Object(members) => {
             Value::Object(members.iter().map(|(name, value)| (name.clone(), without_digits(value))).collect())
         }
-        other => other.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
