@@ -443,16 +443,37 @@ fn test_only(file: &Path) -> bool {
 
 #[test]
 fn every_row_about_foreign_input_names_a_test() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = fs::read_to_string(root.join("tests/README.md")).unwrap();
-    let (_, section) = text.split_once("## Foreign input").unwrap();
+    let rows = rows_of("Foreign input");
+    let names: Vec<&str> = rows.iter().filter_map(|row| row.rsplit('`').nth(1)).collect();
+    let missing = without_test(&names);
+    assert!(rows.len() > 30 && names.len() == rows.len() && missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_row_about_apps_and_instructions_names_tests_or_has_a_reason() {
+    let rows = rows_of("Apps and instructions");
+    let ends = rows.iter().map(|row| row.trim_end_matches('|').rsplit('|').next().unwrap_or_default());
+    let (tests, reasons): (Vec<&str>, Vec<&str>) = ends.partition(|end| end.contains('`'));
+    let names: Vec<&str> = tests.iter().flat_map(|end| end.split('`').skip(1).step_by(2)).collect();
+    let missing = without_test(&names);
+    assert!(rows.len() > 15 && missing.is_empty(), "{missing:?}");
+    assert!(reasons.iter().all(|reason| reason.trim().starts_with("none: ")), "{reasons:?}");
+}
+
+/// Returns the rows of the table in a section of `tests/README.md`.
+fn rows_of(section: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/README.md")).unwrap();
+    let (_, section) = text.split_once(&format!("## {section}")).unwrap();
     let section = section.split("\n## ").next().unwrap();
-    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
-    let names = rows.iter().map(|row| row.rsplit('`').nth(1).unwrap_or_else(|| panic!("no test: {row}")));
+    section.lines().filter(|line| line.starts_with("| ")).skip(1).map(str::to_owned).collect()
+}
+
+/// Returns those of the names that no test has.
+fn without_test<'n>(names: &[&'n str]) -> Vec<&'n str> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["src", "tests"].into_iter().flat_map(|folder| rust_files(&root.join(folder)));
     let sources: String = folders.map(|file| fs::read_to_string(file).unwrap()).collect();
-    let missing: Vec<&str> = names.filter(|name| !sources.contains(&format!("fn {name}()"))).collect();
-    assert!(rows.len() > 30 && missing.is_empty(), "{missing:?}");
+    names.iter().filter(|name| !sources.contains(&format!("fn {name}()"))).copied().collect()
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {

@@ -4,7 +4,8 @@
 use serde_json::json;
 
 use crate::stage::harness::{Gateway, GatewaySetup, status_of};
-use crate::stage::mcp::ClientEra;
+use crate::stage::mcp::{ClientEra, Mcp};
+use crate::stage::old_client::OldClient;
 use crate::stage::process::eventually;
 use crate::stage::steps::pins::{MARKER, ok, open};
 use crate::stage::upstream::{Fake, Patch};
@@ -13,10 +14,14 @@ const OURS: &str = "This server joins several MCP servers.";
 
 /// Returns the instructions that a new client gets, and the cache scope of a modern one.
 fn told(gateway: &Gateway, era: ClientEra) -> (String, String) {
-    let mut client = gateway.client(era);
+    told_to(&mut gateway.client(era), era)
+}
+
+/// Returns what [`told`] returns, of this client.
+fn told_to(client: &mut Mcp, era: ClientEra) -> (String, String) {
     let result = match era {
         ClientEra::Modern => client.request("server/discover", json!({})).result().clone(),
-        _ => client.greeting.clone(),
+        ClientEra::Legacy(_) => client.greeting.clone(),
     };
     let text = |member: &str| result[member].as_str().unwrap_or_default().to_owned();
     (text("instructions"), text("cacheScope"))
@@ -134,5 +139,90 @@ fn a_setting_drops_or_replaces_the_text_and_a_new_token_drops_it() {
             let told = told(&gateway, ClientEra::Modern).0;
             want.map_or_else(|| !told.contains("\n> "), |want| told.contains(want))
         });
+    }
+}
+
+#[test]
+fn each_revision_and_transport_of_a_client_gets_the_text() {
+    let setup = GatewaySetup::new();
+    let patch = Patch::new(&setup);
+    patch.write(&json!({"instructions": "Call `echo` first."}));
+    let old = patch.of(Fake::sse()).spawn();
+    let setup = setup.toml(&format!("[upstreams.old]\nurl = \"{}\"\ntransport = \"sse\"", old.url));
+    let setup = setup.server("legacy-sse = true");
+    let gateway = setup.fake("fx", &patch.of(Fake::stdio("both"))).start();
+    gateway.wait_for_tools(&["fx__echo", "old__echo"]);
+    let mut texts = Vec::new();
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let era = ClientEra::Legacy(revision);
+        texts.push((revision.to_owned(), told(&gateway, era).0));
+        texts.push((format!("{revision} on pipes"), told_to(&mut Mcp::stdio(gateway.pipe(), era), era).0));
+    }
+    let era = ClientEra::Modern;
+    texts.push(("modern".to_owned(), told(&gateway, era).0));
+    texts.push(("modern on pipes".to_owned(), told_to(&mut Mcp::stdio(gateway.pipe(), era), era).0));
+    let greeting = OldClient::connect(&gateway, gateway.token(), "/sse").initialize("2024-11-05");
+    texts.push(("HTTP+SSE".to_owned(), greeting["result"]["instructions"].as_str().unwrap().to_owned()));
+    for (label, text) in texts {
+        for server in ["fx", "old"] {
+            assert!(text.contains(&format!("Server `{server}`:\n> Call `echo` first.\n")), "{label}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_goes_on_after_a_restart_is_told_no_changed_text() {
+    let setup = GatewaySetup::new();
+    let patch = Patch::new(&setup);
+    patch.write(&json!({"instructions": "Call `echo` first."}));
+    let mut gateway = setup.fake("fx", &patch.of(Fake::stdio("both"))).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = gateway.legacy();
+    assert!(told_to(&mut client, ClientEra::LEGACY).0.contains("> Call `echo` first."));
+    patch.write(&json!({"instructions": format!("Call {MARKER}.")}));
+    gateway = gateway.restart();
+    client.follow(gateway.address);
+    gateway.wait_for_tools(&["fx__echo"]);
+    let answer = client.call("fx__echo", json!({"text": "still here"}));
+    assert_eq!(answer.text(), "still here");
+    assert!(!answer.raw.contains(MARKER) && !format!("{:?}", answer.notices).contains(MARKER), "{}", answer.raw);
+    for era in ClientEra::BOTH {
+        let text = told(&gateway, era).0;
+        assert!(!text.contains(MARKER) && !text.contains("Call `echo`"), "the old text is not the server's: {text}");
+    }
+    ok(&gateway, &["pins", "approve", "fx", "--kind", "instructions"]);
+    eventually("the next client is told", || told(&gateway, ClientEra::LEGACY).0.contains(MARKER));
+    assert!(!client.call("fx__echo", json!({"text": "still here"})).is_error());
+}
+
+#[test]
+fn the_setting_of_a_profile_holds_for_its_clients_from_their_next_greeting_on() {
+    let setup = GatewaySetup::new();
+    let patch = Patch::new(&setup);
+    patch.write(&json!({"instructions": "Call `echo` first."}));
+    let setup = setup.fake("fx", &patch.of(Fake::stdio("both")));
+    let base = setup.text();
+    let config = |setting: &str| format!("{base}[profiles.work]\nupstreams = [\"fx\"]\n{setting}\n");
+    let gateway = setup.toml("[profiles.work]\nupstreams = [\"fx\"]").start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let client = |era| Mcp::http_at(gateway.address, gateway.token(), era, "/mcp/work", json!({}));
+    let mut live = ClientEra::BOTH.map(client);
+    for (setting, want) in [
+        ("", Some("> Call `echo` first.")),
+        ("instructions = \"drop\"", None),
+        ("instructions = \"Ask first.\"", Some("From the operator:\n> Ask first.")),
+        ("instructions = \"pass\"", Some("> Call `echo` first.")),
+    ] {
+        let reloaded = gateway.reload(&config(setting));
+        assert!(reloaded.status.success(), "{setting}: {reloaded:?}");
+        for (era, live) in ClientEra::BOTH.into_iter().zip(&mut live) {
+            let fits = |text: &str| want.map_or_else(|| !text.contains("\n> "), |want| text.contains(want));
+            eventually(setting, || fits(&told_to(&mut client(era), era).0));
+            assert_eq!(live.call("fx__echo", json!({"text": "on"})).text(), "on", "{setting}, {era:?}");
+            if era == ClientEra::Modern {
+                assert!(fits(&told_to(live, era).0), "{setting}: a live client asks again");
+            }
+            assert!(told(&gateway, era).0.contains("> Call `echo` first."), "{setting}: without a profile");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the whole gateway on a stage.
 
 mod apps;
+mod apps_everywhere;
 mod calls;
 mod clients;
 mod console;

@@ -19,13 +19,16 @@ use crate::mcp::MODERN;
 use crate::process::eventually;
 
 mod added;
+mod apps;
 mod bench;
 mod consent;
 mod dialogue;
 mod hosts;
+mod instructions;
 mod issuers;
 mod logins;
 mod outsiders;
+mod program;
 mod strict;
 mod turn;
 

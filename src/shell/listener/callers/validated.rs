@@ -1,7 +1,7 @@
 //! The table of JWTs that were validated: a token in it needs no second signature check.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,58 +37,43 @@ impl ValidatedToken {
     }
 }
 
-/// A name of a token in this process: two keyed hashes with a key that never leaves it. It is
-/// computed for each request, and costs a fifth of a digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TokenFingerprint([u64; 2]);
-
-impl Hash for TokenFingerprint {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0[0]);
-    }
-}
-
-/// The table, by the fingerprint of each token.
-#[derive(Debug, Default)]
+/// The table, by the text of each token: two texts are never taken for one, and a look-up costs less
+/// than a digest.
+#[derive(Default)]
 pub(in crate::listener) struct ValidatedTokens {
-    key: RandomState,
     table: Mutex<ValidatedTable>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ValidatedTable {
-    tokens: HashMap<TokenFingerprint, ValidatedToken, foldhash::fast::RandomState>,
-    /// The fingerprints, oldest first; each is in `tokens`.
-    order: VecDeque<TokenFingerprint>,
+    tokens: HashMap<Arc<[u8]>, ValidatedToken>,
+    /// The texts, oldest first; each is in `tokens`.
+    order: VecDeque<Arc<[u8]>>,
+}
+
+impl fmt::Debug for ValidatedTokens {
+    /// Writes no token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValidatedTokens").finish_non_exhaustive()
+    }
 }
 
 impl ValidatedTokens {
-    fn fingerprint(&self, text: &[u8]) -> TokenFingerprint {
-        // The first byte makes two functions of one: SipHash of texts that differ.
-        TokenFingerprint([0_u8, 1].map(|part| {
-            let mut hasher = self.key.build_hasher();
-            hasher.write_u8(part);
-            hasher.write(text);
-            hasher.finish()
-        }))
-    }
-
     /// Finds a token that is still valid, and returns what `judge` makes of it.
     pub(in crate::listener) fn find<T>(&self, text: &[u8], judge: impl FnOnce(&ValidatedToken) -> T) -> Option<T> {
-        let fingerprint = self.fingerprint(text);
         let table = self.table.lock();
-        table.tokens.get(&fingerprint).filter(|token| token.is_valid()).map(judge)
+        table.tokens.get(text).filter(|token| token.is_valid()).map(judge)
     }
 
     /// Adds a token, or returns the entry that another request has added meanwhile.
     pub(in crate::listener) fn add(&self, text: &[u8], token: ValidatedToken) -> ValidatedToken {
-        let fingerprint = self.fingerprint(text);
         let mut table = self.table.lock();
-        if let Some(known) = table.tokens.get(&fingerprint).filter(|known| known.key == token.key && known.is_valid()) {
+        if let Some(known) = table.tokens.get(text).filter(|known| known.key == token.key && known.is_valid()) {
             return known.clone();
         }
-        if table.tokens.insert(fingerprint, token.clone()).is_none() {
-            table.order.push_back(fingerprint);
+        let text: Arc<[u8]> = Arc::from(text);
+        if table.tokens.insert(Arc::clone(&text), token.clone()).is_none() {
+            table.order.push_back(text);
         }
         while table.order.len() > MAX_TOKENS {
             if let Some(oldest) = table.order.pop_front() {
@@ -103,7 +88,7 @@ impl ValidatedTokens {
         let mut table = self.table.lock();
         let gone: Vec<_> = table.tokens.extract_if(|_, token| token.caller.access.is_withdrawn()).collect();
         let ValidatedTable { tokens, order } = &mut *table;
-        order.retain(|fingerprint| tokens.contains_key(fingerprint));
+        order.retain(|text| tokens.contains_key(text));
         gone.into_iter().map(|(_, token)| token.caller).collect()
     }
 }

@@ -366,19 +366,20 @@ async fn the_oldest_validated_token_leaves_a_full_table() {
     let jwt = JwtCredentials::next(None, &config(&issuer.address, ""), &[], &tasks, &end).unwrap();
     let token = key.token(&issuer.claims(MCP, ""));
     jwt.validate(token.as_bytes(), None).await.unwrap();
-    let first = Digest::of(token.as_bytes());
-    let entry = jwt.tokens.find(&first).unwrap();
-    let digest = |number: usize| Digest::of(&number.to_be_bytes());
+    let first = token.as_bytes();
+    let known = |text: &[u8]| jwt.tokens.find(text, ValidatedToken::clone);
+    let entry = known(first).unwrap();
+    let text = |number: usize| number.to_be_bytes();
     for number in 1..MAX_TOKENS {
-        jwt.tokens.add(digest(number), entry.clone());
+        jwt.tokens.add(&text(number), entry.clone());
         // A token that is there takes no second place.
-        jwt.tokens.add(digest(number), entry.clone());
+        jwt.tokens.add(&text(number), entry.clone());
     }
-    assert!(jwt.tokens.find(&first).is_some() && jwt.tokens.find(&digest(1)).is_some());
-    jwt.tokens.add(digest(0), entry);
-    let is_there = [first, digest(1), digest(MAX_TOKENS - 1), digest(0)].map(|one| jwt.tokens.find(&one).is_some());
+    assert!(known(first).is_some() && known(&text(1)).is_some());
+    jwt.tokens.add(&text(0), entry);
+    let is_there = [first, &text(1), &text(MAX_TOKENS - 1), &text(0)].map(|one| known(one).is_some());
     assert_eq!(is_there, [false, true, true, true]);
     // The token that has left is validated again.
-    assert!(jwt.find(&first, None).is_none() && jwt.validate(token.as_bytes(), None).await.is_ok());
-    assert!(jwt.tokens.find(&digest(1)).is_none());
+    assert!(known(first).is_none() && jwt.validate(first, None).await.is_ok());
+    assert!(known(&text(1)).is_none());
 }
