@@ -168,7 +168,7 @@ fn a_removed_issuer_ends_the_sessions_of_its_callers() {
 
 #[test]
 fn callers_of_an_issuer_are_counted_together_by_its_name() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     for subject in ["alice", "bob"] {
         let mut client = stage.client(&stage.token(subject, "/mcp", 300, 1), ClientEra::Modern, "/mcp");
         assert_eq!(client.call("fx__echo", json!({ "text": "hi" })).text(), "hi");

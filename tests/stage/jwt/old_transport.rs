@@ -21,7 +21,7 @@ fn sleep(ms: u64) -> Value {
 
 #[test]
 fn messages_of_a_profiles_session_are_for_a_token_of_the_profile() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     let [at_endpoint, at_profile] = ["/mcp", "/mcp/p"].map(|path| stage.token("alice", path, 300, 1));
     let (mut whole, mut profile) = (connect(&stage, &at_endpoint, "/sse"), connect(&stage, &at_profile, "/sse/p"));
     for client in [&mut whole, &mut profile] {
@@ -49,7 +49,7 @@ fn messages_of_a_profiles_session_are_for_a_token_of_the_profile() {
 
 #[test]
 fn calls_in_flight_are_answered_after_their_token_has_expired() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     let mut client = connect(&stage, &stage.token("alice", "/mcp", 30, 1), "/sse");
     pass(Duration::from_secs(60));
     let begun = now();
@@ -63,7 +63,7 @@ fn calls_in_flight_are_answered_after_their_token_has_expired() {
 
 #[test]
 fn a_stream_goes_on_with_the_next_token_and_says_nothing_until_then() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     let mut client = connect(&stage, &stage.token("alice", "/mcp", 30, 1), "/sse");
     pass(Duration::from_secs(120));
     // The lists change.
@@ -79,7 +79,7 @@ fn a_stream_goes_on_with_the_next_token_and_says_nothing_until_then() {
 
 #[test]
 fn a_stream_whose_token_has_expired_ends_as_idle_sessions_do() {
-    let stage = IssuerStage::new("");
+    let stage = IssuerStage::new();
     let mut client = connect(&stage, &stage.token("alice", "/mcp", 30, 1), "/sse");
     let begun = now();
     assert!(client.ends_within(Duration::from_secs(3600)));

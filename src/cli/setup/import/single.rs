@@ -109,7 +109,8 @@ impl SingleServer {
         learn(&self.parts, &place, &mut known, &mut names);
         known.finish();
         let stated = &HostServerSettings::default();
-        let from = BlockSource { parts: &self.parts, stated, place, inputs: &self.inputs, known: &known };
+        let inputs = &self.inputs;
+        let from = BlockSource { parts: &self.parts, stated, place, inputs, known: &known, secrets: None };
         let block = checked(UpstreamBlock::new(name, from, &mut names), &known);
         if block.name != name {
             let name = foreign::line(name);

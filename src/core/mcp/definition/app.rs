@@ -61,19 +61,6 @@ pub fn remove_view(definition: &mut RawObject) {
     }
 }
 
-/// Removes the view from a tool's definition, and leaves who may call the tool: a host must not
-/// show a tool for apps alone to its model.
-pub fn remove_view(definition: &mut RawObject) {
-    let ui = definition.object("_meta").and_then(|meta| meta.object(UI));
-    let callers = ui.and_then(|ui| ui.get("visibility").cloned());
-    remove_app(definition);
-    if let Some(callers) = callers {
-        let mut meta = definition.object("_meta").unwrap_or_default();
-        meta.set(UI, RawObject::of([("visibility", callers)]).encode());
-        definition.set("_meta", meta.encode());
-    }
-}
-
 /// Removes the app from a tool's definition, so that a client sees an ordinary tool.
 pub fn remove_app(definition: &mut RawObject) {
     let Some(mut meta) = definition.object("_meta") else { return };
