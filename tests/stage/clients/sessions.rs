@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::stage::harness::{Gateway, GatewaySetup};
-use crate::stage::mcp::{ClientEra, Mcp};
+use crate::stage::mcp::{ClientEra, Mcp, kinds_of_input};
 use crate::stage::process::{eventually, within};
 use crate::stage::upstream::{Fake, InputLog, Listening};
 
@@ -88,7 +88,7 @@ impl SessionGateway {
     fn opened(&self, capabilities: &Value) -> usize {
         let greetings = self.log.lines_with(&["\"method\":\"initialize\""]);
         let greetings = greetings.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        greetings.filter(|greeting| greeting["params"]["capabilities"] == *capabilities).count()
+        greetings.filter(|greeting| kinds_of_input(&greeting["params"]["capabilities"]) == *capabilities).count()
     }
 
     /// Counts how often the call with that text was executed.

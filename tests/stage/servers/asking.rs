@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::engine::question::AWAY;
 use crate::stage::harness::{Gateway, GatewaySetup};
-use crate::stage::mcp::{ClientEra, Mcp, McpAnswer, OpenCall};
+use crate::stage::mcp::{ClientEra, Mcp, McpAnswer, OpenCall, kinds_of_input};
 use crate::stage::pass;
 use crate::stage::process::eventually;
 use crate::stage::upstream::{Fake, InputLog, Listening};
@@ -107,7 +107,7 @@ impl AskingGateway {
     /// Returns the client capabilities that the server learnt, in the order of its sessions.
     fn declared(&self) -> Vec<Value> {
         let greetings = self.got(&["\"method\":\"initialize\""]);
-        greetings.iter().map(|message| message["params"]["capabilities"].clone()).collect()
+        greetings.iter().map(|message| kinds_of_input(&message["params"]["capabilities"])).collect()
     }
 
     /// Returns the answers to the question with that id.

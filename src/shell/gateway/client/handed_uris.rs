@@ -125,7 +125,9 @@ mod tests {
             uris.hand(to(caller), &format!("a://{n}"), &upstream, "a://x", Duration::from_secs(60));
         }
         assert!(!has(0, 6) && has(0, 1029) && has(16, 0), "the caller with the most gives way");
-        uris.hand(to(1), &"a".repeat(MAX_LENGTH + 1), &upstream, "a", Duration::ZERO);
-        assert_eq!(uris.0.lock()[&callers[1]].len(), 1000);
+        let count = || uris.0.lock()[&callers[16]].len();
+        let before = count();
+        uris.hand(to(16), &"a".repeat(MAX_LENGTH + 1), &upstream, "a", Duration::ZERO);
+        assert_eq!(count(), before, "it is too long");
     }
 }
