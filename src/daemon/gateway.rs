@@ -29,7 +29,6 @@ use crate::daemon::systemd;
 use crate::daemon::tokens::{self, LiveTokens};
 use crate::gateway::client::admission::RequestAdmission;
 use crate::gateway::client::connected::ConnectedClients;
-use crate::gateway::client::handed_uris::HandedUris;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::hidden_calls;
 use crate::gateway::keys::Keys;
@@ -304,7 +303,7 @@ impl RunningGateway {
             audit,
             parks: ParkedCalls::new(tasks.clone(), draining.clone()),
             pins: pins.clone(),
-            handed: HandedUris::default(),
+            handed: Default::default(),
             approvals: Arc::clone(&approvals),
             leases,
             tasks,
@@ -340,8 +339,7 @@ impl RunningGateway {
             review: restore_review.clone(),
         };
         let sessions = Arc::new(ClientSessions::new(session_limits, budget, Some(approvals), kept_sessions));
-        let live = |db| LiveTokens::new(db, &service, &sessions, supervised.orders.clone());
-        let client_tokens = token_store.map(live);
+        let client_tokens = token_store.map(|db| LiveTokens::new(db, &service, &sessions, supervised.orders.clone()));
         Ok(Self {
             operator: OperatorService::new(Arc::new(desk), service.audit.clone()),
             service,

@@ -148,7 +148,7 @@ impl SecureClient {
 
 /// Sends one request on a connection.
 async fn answer(stream: TlsStream<TcpStream>, request: Request<String>) -> SecureAnswer {
-    SecureClient::new(stream).await.send(request).await
+    Box::pin(SecureClient::new(stream)).await.send(request).await
 }
 
 /// Creates a request that lists the tools, with the generated token.

@@ -184,14 +184,7 @@ mod tests {
                 index,
             })
             .collect();
-        let rules = NamingRules {
-            max_length: 48,
-            prefix_uris: false,
-            transparent: false,
-            tightened: false,
-            profile: None,
-            shared_views: None,
-        };
+        let rules = NamingRules { max_length: 48, ..NamingRules::default() };
         merge(&sources, rules)
     }
 

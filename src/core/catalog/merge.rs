@@ -16,8 +16,7 @@ use crate::catalog::template::UriTemplate;
 use crate::mcp::asking::kinds::Audience;
 use crate::mcp::definition::annotations;
 use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
-use crate::mcp::definition::app::ToolApp;
-use crate::mcp::definition::app::is_view_uri;
+use crate::mcp::definition::app::{ToolApp, is_view_uri};
 use crate::mcp::definition::claims::{Claims, PinStatus};
 use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
@@ -27,6 +26,9 @@ use crate::wire::headers::ParamHeaders;
 use crate::wire::json::raw::{RawJson, RawObject};
 
 mod hidden;
+mod withheld;
+
+pub use self::withheld::{WithheldItem, WithheldPart};
 
 /// The judged hints on a tool, for policy and for clients.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,7 +97,7 @@ impl ItemFilters {
 }
 
 /// The naming rules of one view.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct NamingRules<'a> {
     /// Longest exposed name, in bytes.
     pub max_length: usize,
@@ -166,57 +168,6 @@ impl CatalogEntry {
     fn app_item((at, entry): (usize, &Self)) -> AppItem<'_> {
         let Self { list, upstream, original, app, .. } = entry;
         AppItem { at, upstream: *upstream, list: *list, original, app }
-    }
-}
-
-/// The part of an upstream that is withheld.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WithheldPart {
-    /// An item of this list.
-    Item(ItemList),
-    /// The app behind this view.
-    App,
-    /// The instructions of the upstream for clients.
-    Instructions,
-    /// Everything that it has.
-    All,
-}
-
-/// A withheld item and the reason, for the operator.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WithheldItem {
-    pub upstream: UpstreamName,
-    pub part: WithheldPart,
-    /// The item's name or URI at the upstream, on one line.
-    pub item: String,
-    /// The name that clients would see, if the item has one.
-    pub exposed: Option<String>,
-    /// The state of the item's pin, if the pin is the reason.
-    pub pin: Option<&'static str>,
-    pub why: String,
-}
-
-impl WithheldItem {
-    /// Returns the item's name in rules and commands.
-    pub fn canonical(&self) -> String {
-        match self.part {
-            WithheldPart::Item(ItemList::Tools | ItemList::Prompts) => canonical_name(&self.upstream, &self.item),
-            WithheldPart::Item(ItemList::Resources | ItemList::Templates) | WithheldPart::App => {
-                canonical_uri(&self.upstream, &self.item)
-            }
-            WithheldPart::Instructions | WithheldPart::All => self.upstream.to_string(),
-        }
-    }
-
-    /// Returns the reason and, if an operator can approve the item, the commands that show and
-    /// approve it.
-    pub fn told(&self) -> String {
-        if self.pin.is_none() {
-            return self.why.clone();
-        }
-        let name = self.canonical();
-        let name = foreign::word(&name);
-        format!("{}; look at it with `headend pins diff {name}`, then `headend pins approve {name}`", self.why)
     }
 }
 

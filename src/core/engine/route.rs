@@ -345,14 +345,7 @@ mod tests {
             apps: true,
             index: 0,
         };
-        let rules = NamingRules {
-            max_length: 48,
-            prefix_uris: false,
-            transparent: false,
-            tightened: false,
-            profile: None,
-            shared_views: None,
-        };
+        let rules = NamingRules { max_length: 48, ..NamingRules::default() };
         merge(&[source], rules).0
     }
 

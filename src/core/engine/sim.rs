@@ -305,18 +305,7 @@ impl World {
                 index,
             })
             .collect();
-        merge(
-            &sources,
-            NamingRules {
-                max_length: 48,
-                prefix_uris: false,
-                transparent: false,
-                tightened: false,
-                profile: None,
-                shared_views: None,
-            },
-        )
-        .0
+        merge(&sources, NamingRules { max_length: 48, ..NamingRules::default() }).0
     }
 
     /// Makes one tool call as the shell does: routes it, decides, and hands it to the peer. Returns

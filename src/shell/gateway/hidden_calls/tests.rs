@@ -121,14 +121,7 @@ fn gateway() -> Gateway {
         apps: true,
         index: 0,
     };
-    let rules = NamingRules {
-        max_length: 48,
-        prefix_uris: false,
-        transparent: false,
-        tightened: false,
-        profile: None,
-        shared_views: None,
-    };
+    let rules = NamingRules { max_length: 48, ..NamingRules::default() };
     let mut rule = RuleSpec::new("no", RuleEffect::Deny);
     rule.tools = vec!["fx__hidden".to_owned()];
     let spec = PolicySpec { default: RuleEffect::Allow, rules: vec![rule], scopes: Vec::new(), limits: Vec::new() };

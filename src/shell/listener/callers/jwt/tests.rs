@@ -19,7 +19,7 @@ use crate::stage::net::install_connector;
 
 thread_local! {
     /// Connections to the issuer of this thread's test; `None` while it is away.
-    static CONNECTIONS: RefCell<Option<mpsc::UnboundedSender<DuplexStream>>> = const { RefCell::new(None) };
+    static CONNECTIONS: RefCell<Option<mpsc::Sender<DuplexStream>>> = const { RefCell::new(None) };
     /// Attempts to connect while the issuer is away.
     static FAILED: Cell<usize> = const { Cell::new(0) };
 }
@@ -29,7 +29,7 @@ struct TestIssuer {
     address: String,
     keys: Arc<Mutex<String>>,
     asked: Arc<AtomicUsize>,
-    connections: mpsc::UnboundedSender<DuplexStream>,
+    connections: mpsc::Sender<DuplexStream>,
 }
 
 impl Drop for TestIssuer {
@@ -42,7 +42,7 @@ impl Drop for TestIssuer {
 /// Connects to the issuer of this thread's test.
 fn connect(_port: u16) -> io::Result<DuplexStream> {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
-    let sent = CONNECTIONS.with_borrow(|issuer| issuer.as_ref().map(|issuer| issuer.send(theirs)));
+    let sent = CONNECTIONS.with_borrow(|issuer| issuer.as_ref().map(|issuer| issuer.try_send(theirs).unwrap()));
     if sent.is_none() {
         FAILED.set(FAILED.get() + 1);
         return Err(io::ErrorKind::ConnectionRefused.into());
@@ -52,7 +52,7 @@ fn connect(_port: u16) -> io::Result<DuplexStream> {
 
 impl TestIssuer {
     fn start(keys: &[&TestKey]) -> Self {
-        let (connections, mut accepted) = mpsc::unbounded_channel::<DuplexStream>();
+        let (connections, mut accepted) = mpsc::channel::<DuplexStream>(64);
         let address = "http://127.0.0.1:4711".to_owned();
         let (keys, asked) = (Arc::new(Mutex::new(key_set(keys))), Arc::<AtomicUsize>::default());
         let (current, count, issuer) = (Arc::clone(&keys), Arc::clone(&asked), address.clone());
