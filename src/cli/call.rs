@@ -25,6 +25,8 @@ use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Longest wait for a server that starts, in seconds.
 const LONGEST_WAIT: u32 = 120;
+/// Longest wait for the lists of a server that is ready, in seconds.
+const LISTING: u64 = 10;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct CallArgs {
@@ -87,8 +89,12 @@ fn wait_for_start(daemon: &mut DaemonConnection, name: &str, result: &RawObject)
     let mut waited = 0;
     while is_down && waited < LONGEST_WAIT && terminal::is_here() {
         let status: StatusView = daemon.ask(&Request::Status(NoParams {}))?;
-        let is_it = |one: &UpstreamView| one.name == server && one.state == UpstreamState::Starting;
-        if !status.upstreams.iter().any(is_it) {
+        let is_listing = |one: &UpstreamView| {
+            let facts = one.facts.as_ref().filter(|_| waited > 0 && one.state == UpstreamState::Ready);
+            facts.is_some_and(|facts| facts.tools == 0 && facts.health.since_seconds < LISTING)
+        };
+        let is_late = |one: &UpstreamView| one.state == UpstreamState::Starting || is_listing(one);
+        if !status.upstreams.iter().any(|one| one.name == server && is_late(one)) {
             break;
         }
         if waited == 0 {
