@@ -99,7 +99,7 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: &AddArgs) -> Result<u8, 
     let mut out = screen.paragraph(&format!("added {name} to {}{plan}", path.display()));
     if !addition.table.variables.is_empty() {
         let names: Vec<&str> = addition.table.variables.iter().map(|(name, _)| name.as_str()).collect();
-        let where_to = "headend reads it at each start of the server: set it where headend runs, too";
+        let where_to = "read from the environment at each start of the server: set it where headend runs, too";
         out += &screen.paragraph(&format!("{}: {where_to}", names.join(", ")));
     }
     if matches!(tried, TriedServer::Closed) {

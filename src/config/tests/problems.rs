@@ -643,7 +643,7 @@ fn what_is_risky_but_possible_is_warned_of() {
         (
             "an image without a tag",
             "[upstreams.x]\ncommand=[\"docker\",\"run\",\"-i\",\"mcp/time\"]\n",
-            "`mcp/time` has no exact version, so what runs can change at any start; write `mcp/time:VERSION` or",
+            "the image `mcp/time` has no tag, so what runs can change at any start; write `mcp/time:VERSION` or",
         ),
         ("unpinned uvx", "[upstreams.x]\ncommand=[\"uvx\",\"foo\"]\n", "write `foo==VERSION`"),
         (

@@ -6,7 +6,7 @@ use crate::source::file::ConfigNode;
 use crate::source::secret;
 use crate::source::secret::MissingSecrets;
 
-/// The text of the warning about a package or an image whose version is open.
+/// The text of the warning about a package whose version is open.
 pub const UNPINNED: &str = "has no exact version, so what runs can change at any start";
 
 /// Reads the command, with warnings about what is probably not meant; `None` if it cannot be used.
@@ -48,7 +48,9 @@ pub(crate) fn command(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Opti
         ));
     }
     if let Some(image) = ContainerRun::of(&words).and_then(ContainerRun::untagged_image) {
-        node.warning(format!("`{image}` {UNPINNED}; write `{image}:VERSION` or `{image}@sha256:DIGEST`"));
+        node.warning(format!(
+            "the image `{image}` has no tag, so what runs can change at any start; write `{image}:VERSION` or `{image}@sha256:DIGEST`"
+        ));
     }
     if let Some(package) = unversioned_package(&words) {
         node.warning(format!("`{package}` {UNPINNED}; write `{}`", with_version(&words, package, "VERSION")));

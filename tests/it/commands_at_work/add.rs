@@ -238,7 +238,7 @@ fn a_preview_warns_and_a_removal_shows_no_secret() {
     let world = TestHome::new();
     script(&world, "docker", "exit 1");
     let shown = run(&world, &["add", "x", "--dry-run", "--", "docker", "run", "-i", "--rm", "--init", "mcp/time"], &[]);
-    assert!(said(&shown).contains("warning: `mcp/time` has no exact version"), "{}", said(&shown));
+    assert!(said(&shown).contains("warning: the image `mcp/time` has no tag"), "{}", said(&shown));
 
     fs::create_dir(world.path("config/headend")).unwrap();
     let text = "[policy]\ndefault = \"allow\"\n\n[upstreams.x]\ncommand = [\"/bin/true\", \"--token=canary-one\"]\n\
