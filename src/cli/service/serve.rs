@@ -73,10 +73,10 @@ pub(in crate::cli) fn start_logs(
 ///
 /// # Errors
 /// As the command; 70 if the system refuses threads.
-pub(in crate::cli) fn block_on(
+pub(in crate::cli) fn block_on<T>(
     times: StopTimes,
-    command: impl Future<Output = Result<u8, CommandFailure>>,
-) -> Result<u8, CommandFailure> {
+    command: impl Future<Output = Result<T, CommandFailure>>,
+) -> Result<T, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -222,6 +222,15 @@ impl DaemonSignals {
     /// Waits for SIGTERM or SIGINT.
     pub(in crate::cli) async fn end(&mut self) {
         tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for any of the signals. At a command, SIGHUP is the end of its terminal.
+    pub(in crate::cli) async fn any(&mut self) {
+        tokio::select! {
+            _ = self.hangup.recv() => {}
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }

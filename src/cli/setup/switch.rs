@@ -3,13 +3,11 @@
 
 use toml_edit::{DocumentMut, TableLike, value};
 
-use crate::cli::exit::{CONFIG, NO};
-use crate::cli::reach::{operator, source};
-use crate::cli::setup::edit::{FileEdit, find_daemon};
-use crate::cli::words::meant::suggest_names;
+use crate::cli::exit::CONFIG;
+use crate::cli::reach::operator;
+use crate::cli::setup::edit::{FileEdit, UpstreamFile};
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, print};
-use crate::config::source::guard;
 use crate::operator::request::ReloadParams;
 use crate::policy::OperatorAction;
 use crate::wire::foreign;
@@ -17,34 +15,23 @@ use crate::wire::foreign;
 /// Enables or disables an upstream in the file that contains its table, and reloads the daemon if
 /// one runs. Restores the file if the new configuration is refused.
 pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Result<u8, CommandFailure> {
-    let loaded = source::load(common, &[])?;
-    let none = || CommandFailure::new(NO, "there is no configuration file; `headend init` writes one");
-    let main = loaded.config.path.clone().ok_or_else(none)?;
-    let daemon = find_daemon(common, &main)?;
-    let mut names = Vec::new();
-    for path in std::iter::once(&main).chain(&loaded.config.also) {
-        let failed =
-            |error: &dyn std::fmt::Display| CommandFailure::new(CONFIG, format!("{}: {error}", path.display()));
-        let text = guard::read(path).map_err(|error| failed(&error))?;
-        let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| failed(&error))?;
-        let Some(upstreams) = document.get_mut("upstreams").and_then(|item| item.as_table_like_mut()) else { continue };
-        names.extend(upstreams.iter().map(|(name, _)| name.to_owned()));
-        let Some(table) = upstreams.get_mut(name).and_then(|item| item.as_table_like_mut()) else { continue };
-        let shown = foreign::line(name).into_owned();
-        let word = if on { "enabled" } else { "disabled" };
-        if table.get("enabled").and_then(|item| item.as_bool()).unwrap_or(true) == on {
-            return print(&format!("{shown} is {word} already\n"));
-        }
-        set_enabled(table, on);
-        let edited = lines_as_in(&text, document.to_string());
-        let action = Some(if on { "enable" } else { "disable" }.to_owned());
-        let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
-        let edit = FileEdit { main: &main, path, before: Some(&text), after: &edited };
-        let plan = edit.put_in_force(daemon, Some(params), |outcome| record(common, name, on, outcome))?;
-        return print(&format!("{shown}: {word} in {}{plan}\n", path.display()));
+    let UpstreamFile { main, path, text, daemon, .. } = UpstreamFile::find(common, name)?;
+    let failed = |error: &dyn std::fmt::Display| CommandFailure::new(CONFIG, format!("{}: {error}", path.display()));
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| failed(&error))?;
+    let upstreams = document.get_mut("upstreams").and_then(|item| item.as_table_like_mut());
+    let table = upstreams.and_then(|upstreams| upstreams.get_mut(name)?.as_table_like_mut());
+    let table = table.ok_or_else(|| failed(&"the upstream has no table"))?;
+    let (shown, word) = (foreign::line(name), if on { "enabled" } else { "disabled" });
+    if table.get("enabled").and_then(|item| item.as_bool()).unwrap_or(true) == on {
+        return print(&format!("{shown} is {word} already\n"));
     }
-    let meant = suggest_names(name, names);
-    Err(CommandFailure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
+    set_enabled(table, on);
+    let edited = lines_as_in(&text, document.to_string());
+    let action = Some(if on { "enable" } else { "disable" }.to_owned());
+    let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
+    let edit = FileEdit { main: &main, path: &path, before: Some(&text), after: &edited };
+    let plan = edit.put_in_force(daemon, Some(params), |outcome| record(common, name, on, outcome))?;
+    print(&format!("{shown}: {word} in {}{plan}\n", path.display()))
 }
 
 /// Records the switch in the audit log of the store, if there is one. A failure is only reported:

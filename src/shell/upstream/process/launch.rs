@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::base::descriptors::lacks_descriptors;
 use crate::config::source::secret::Secret;
 use crate::config::{Confinement, ContainerRun, UpstreamSettings, UpstreamTarget, VariableText, inherited_variables};
-use crate::store::pins::LaunchProgram;
+use crate::store::pins::{LaunchProgram, find_program};
 
 /// The environment variable that says which process started a child, see `owner`.
 pub(super) const MARK: &str = "HEADEND_OWNER";
@@ -127,6 +127,15 @@ impl Launch {
     pub fn lacks_stdin(&self) -> bool {
         let words: Vec<String> = self.command.iter().map(|word| word.written().to_owned()).collect();
         ContainerRun::of(&words).is_some_and(ContainerRun::lacks_stdin)
+    }
+
+    /// Creates the launch of another program in the surroundings of an upstream's program; `None` if
+    /// no folder of the search path has it.
+    pub fn beside(spec: &UpstreamSettings, words: &[&str]) -> Option<Self> {
+        let mut spec = spec.clone();
+        let UpstreamTarget::Stdio { command, .. } = &mut spec.target else { return None };
+        *command = words.iter().map(|word| VariableText::plain((*word).to_owned())).collect();
+        Self::of(&spec, Some(find_program(&spec, true)?), None)
     }
 
     /// Creates the launch of a program that headend itself needs, by its absolute path: it inherits
