@@ -5,20 +5,25 @@
 //! replaced as a whole or not at all. While servers move, headend's file is written first, so that
 //! at each moment every server is in one of the two files.
 
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use crate::cli::exit::{CONFIG, NO, OK, TEMPFAIL, USAGE};
+use crate::cli::reach::daemon::DaemonConnection;
 use crate::cli::reach::source;
+use crate::cli::setup::edit::find_daemon;
 use crate::cli::setup::hosts::{HOSTS, HostFolders, KnownHost};
 use crate::cli::setup::import::{HostServers, ImportTarget, MovableServers};
-use crate::cli::setup::switch;
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, follow, print};
 use crate::cli::words::screen::{Column, Screen};
 use crate::cli::words::terminal;
+use crate::operator::request::{Request, VariablesParams};
+use crate::operator::views::VariablesView;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 
@@ -31,6 +36,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use self::config_edit::{ConfigChange, SwitchedUpstreams};
 use self::edit::{EntryMembers, ListText, redacted};
 use self::file::EditedFile;
 use self::record::{ConnectRecord, ConnectRecords, MovedServer};
@@ -95,14 +101,14 @@ pub(in crate::cli) struct DisconnectArgs {
 struct HostEdit {
     host: &'static KnownHost,
     home: PathBuf,
-    keys: Vec<&'static str>,
     file: EditedFile,
+    list: ListText,
     servers: HostServers,
     records: ConnectRecords,
     /// What an earlier `connect` did, and the text of the file before it.
     record: Option<(ConnectRecord, Option<String>)>,
-    /// Name of the entry for headend.
-    entry: String,
+    /// Name of the entry for headend; `None` if the file has none.
+    entry: Option<String>,
 }
 
 /// Runs `headend connect`.
@@ -212,28 +218,33 @@ impl HostEdit {
             return Err(refused(why));
         }
         let file = EditedFile::read(host, path, root).map_err(refused)?;
+        let list = |keys: &[&'static str]| ListText::new(path, file.text(), keys);
         let mut keys = host.list.to_vec();
         // opencode since version 2, where `mcp` has other members beside the list.
-        let names = ListText::new(path, file.text(), &["mcp", "servers"]).and_then(|list| list.names());
-        if host.list == ["mcp"] && names.is_ok_and(|names| !names.is_empty() && !names.contains(&"type".to_owned())) {
+        if host.list == ["mcp"]
+            && list(&["mcp", "servers"])
+                .is_ok_and(|list| !list.names().is_empty() && !list.names().contains(&"type".to_owned()))
+        {
             keys.push("servers");
         }
-        ListText::new(path, file.text(), &keys).map_err(refused)?;
+        let list = list(&keys).map_err(refused)?;
         let home = folders()?.home;
         let servers = HostServers::read(path, file.text(), &home).map_err(refused)?;
         let records = ConnectRecords::find()?;
         let record = records.load(host.id, path)?;
-        let entry = servers.of_headend().next().unwrap_or(ENTRY).to_owned();
-        Ok(Self { host, home, keys, file, servers, records, record, entry })
-    }
-
-    /// Begins to edit the list in the file.
-    fn list(&self) -> Result<ListText<'_>, CommandFailure> {
-        ListText::new(&self.file.shown, self.file.text(), &self.keys).map_err(refused)
+        // The user may have renamed or changed the entry, or put a server of another kind in its place.
+        let recorded = record.as_ref().map(|(record, _)| &*record.entry).filter(|name| servers.leads_to_headend(name));
+        let entry = recorded.or_else(|| servers.of_headend().next()).map(str::to_owned);
+        Ok(Self { host, home, file, list, servers, records, record, entry })
     }
 
     fn moved(&self) -> &[MovedServer] {
         self.record.as_ref().map(|(record, _)| record.moved.as_slice()).unwrap_or_default()
+    }
+
+    /// Lists the moved servers whose names the file does not have.
+    fn absent(&self) -> impl Iterator<Item = &MovedServer> {
+        self.moved().iter().filter(|server| !self.list.names().contains(&server.name))
     }
 
     /// Returns the text of the file as it would be without headend: the old one if nothing else
@@ -244,37 +255,108 @@ impl HostEdit {
         if let Some((_, before)) = record.filter(|(record, _)| record.is_after(self.file.text())) {
             return Ok(before.clone());
         }
-        let mut list = ListText::new(&self.file.shown, self.file.text(), &self.keys)?;
-        let names = list.names()?;
-        for server in self.moved().iter().filter(|server| !names.contains(&server.name)) {
+        let mut list = self.list.clone();
+        for server in self.absent() {
             list.insert(&server.name, server.after.as_deref(), &server.text)?;
         }
-        list.remove(record.map_or(&self.entry, |(record, _)| &record.entry))?;
+        if let Some(entry) = &self.entry {
+            list.remove(entry)?;
+        }
         if record.is_some_and(|(record, _)| record.made_list) {
             list.remove_empty_list()?;
         }
         let after = list.finish()?;
-        Ok(self.file.is_there().then_some(after))
+        Ok((self.file.is_there() || !after.is_empty()).then_some(after))
     }
 
-    /// Shows the changes of headend's file and of the host's file without secrets, and asks whether
-    /// they are to be made; returns false for a dry run.
-    fn confirm(&self, changes: &[(&Path, &str, &str)], dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
-        for (path, old, new) in changes.iter().filter(|(_, old, new)| old != new) {
-            // In headend's own file the names of keys say nothing about what is secret.
-            let is_host = *path == self.file.shown;
-            let hides = |keys: &[&str], value: &str| self.servers.hides(if is_host { keys } else { &[] }, value);
-            let change = match (redacted(path, old, &hides), redacted(path, new, &hides)) {
-                (Some(old), Some(new)) => diff::text(Screen::of_stdout(), &old, &new),
-                _ => "    (not shown, since it could hold a secret)\n".to_owned(),
-            };
-            follow(&format!("{}\n{change}\n", foreign::line(&path.display().to_string())))?;
+    /// Takes the servers out of the list, and leaves those that are not in it or cannot be taken out.
+    fn take_out(&self, servers: &mut MovableServers, list: &mut ListText) -> Vec<MovedServer> {
+        let (records, names) = (self.records.all(), self.list.names());
+        let mut taken = Vec::new();
+        for server in std::mem::take(&mut servers.moved) {
+            let text = list.remove(&server.name).and_then(|text| {
+                text.ok_or_else(|| "it is in another list of the file, which headend does not edit".to_owned())
+            });
+            match text {
+                Ok(text) => {
+                    let at = names.iter().position(|name| *name == server.name).and_then(|at| at.checked_sub(1));
+                    let after = at.and_then(|at| names.get(at).cloned());
+                    let is_ours = records.iter().any(|record| record.has_brought(&server.upstream));
+                    let was_on = server.present == Some(true) && !is_ours;
+                    let (name, upstream) = (server.name.clone(), server.upstream.clone());
+                    taken.push(MovedServer { name, upstream, was_on, text, after });
+                    servers.moved.push(server);
+                }
+                Err(why) => servers.leave(&server.name, &why),
+            }
         }
-        if !dry_run && !yes && !terminal::is_here() {
+        taken
+    }
+
+    /// Waits for other commands, and checks that none has changed what this one has read.
+    fn lock(&self) -> Result<File, CommandFailure> {
+        let lock = self.records.lock()?;
+        if self.records.load(self.host.id, &self.file.shown)? != self.record {
+            return Err(refused("another command changed the file in the meantime; run the command again"));
+        }
+        Ok(lock)
+    }
+
+    /// Formats a change without secrets. `hides` says which strings are secret, by their keys too.
+    fn change(&self, path: &Path, old: &str, new: &str, hides: &dyn Fn(&[&str], &str) -> bool) -> String {
+        let shown = |text| redacted(path, text, hides).map(|text| self.servers.redact_comments(&text));
+        let change = match (shown(old), shown(new)) {
+            (Some(old), Some(new)) => diff::text(Screen::of_stdout(), &old, &new),
+            _ => "    (not shown, since it could hold a secret)\n".to_owned(),
+        };
+        format!("{}\n{change}\n", foreign::line(&path.display().to_string()))
+    }
+
+    /// Shows the changes of headend's files and of the host's file, and asks whether they are to be
+    /// made; returns false for a dry run.
+    fn confirm(&self, own: &[ConfigChange], after: &str, dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
+        for ConfigChange { path, before, after } in own {
+            // In headend's own files the names of keys say nothing about what is secret.
+            let hides = |_: &[&str], value: &str| self.servers.hides(&[], value);
+            follow(&self.change(path, before.as_deref().unwrap_or_default(), after, &hides))?;
+        }
+        if after != self.file.text() {
+            let hides = |keys: &[&str], value: &str| self.servers.hides(keys, value);
+            follow(&self.change(&self.file.shown, self.file.text(), after, &hides))?;
+        }
+        if dry_run {
+            return follow("Nothing was changed: this was a dry run.\n").map(|_| false);
+        }
+        if !yes && !terminal::is_here() {
             return Err(CommandFailure::new(USAGE, "nobody is at a terminal to answer; --yes makes the change"));
         }
-        let is_wanted = dry_run || yes || terminal::ask("Make this change?")?;
-        if is_wanted { Ok(!dry_run) } else { Err(refused("nothing was changed")) }
+        if yes || terminal::ask("Make this change?")? { Ok(true) } else { Err(refused("nothing was changed")) }
+    }
+}
+
+/// Leaves servers in their host whose variables have no value, or another one, in the daemon.
+fn leave_by_daemon(servers: &mut MovableServers, daemon: &mut DaemonConnection) {
+    let read = |name: &String| Some((name.clone(), Digest::of(source::environment(name)?.as_bytes())));
+    let digests: BTreeMap<_, _> = servers.moved.iter().flat_map(|server| &server.variables).filter_map(read).collect();
+    if digests.is_empty() {
+        return;
+    }
+    let all = digests.keys().cloned().collect();
+    let asked = daemon.ask(&Request::Variables(VariablesParams { digests }));
+    // A daemon of an older version cannot say.
+    let differing: Vec<String> = asked.map_or(all, |VariablesView { differing }| differing);
+    for server in std::mem::take(&mut servers.moved) {
+        let names: Vec<&str> =
+            server.variables.iter().filter(|name| differing.contains(name)).map(String::as_str).collect();
+        if names.is_empty() {
+            servers.moved.push(server);
+            continue;
+        }
+        let names = names.join(", ");
+        let why = format!(
+            "the running daemon does not have {names} as it is here; restart it with that value, and run the command again"
+        );
+        servers.leave(&server.name, &why);
     }
 }
 
@@ -285,73 +367,95 @@ fn connect(
     edit: &HostEdit,
     members: &EntryMembers,
 ) -> Result<u8, CommandFailure> {
-    let shown = edit.file.shown.display();
-    let target = if args.moves { read_target(common)? } else { ImportTarget::default() };
-    let folder = args.take_secrets.then(|| edit.records.secrets());
-    let convert = || edit.servers.convert(&edit.home, &target, folder.as_deref());
-    let mut servers = if args.moves { convert() } else { MovableServers::default() };
-    let mut list = edit.list()?;
-    let names = list.names().map_err(refused)?;
-    list.put(&edit.entry, members).map_err(refused)?;
-    let mut moved: Vec<MovedServer> = edit.moved().iter().filter(|old| !names.contains(&old.name)).cloned().collect();
-    let count = moved.len();
-    while let Some(server) = servers.moved.get(moved.len() - count).cloned() {
-        match list.remove(&server.name) {
-            Ok(text) => {
-                let at = names.iter().position(|name| *name == server.name).and_then(|at| at.checked_sub(1));
-                let after = at.and_then(|at| names.get(at).cloned());
-                let (upstream, was_on) = (server.upstream, server.present == Some(true));
-                moved.push(MovedServer { name: server.name, upstream, was_on, text: text.unwrap_or_default(), after });
-            }
-            Err(why) => servers.leave_at(moved.len() - count, &why),
-        }
+    let (KnownHost { id, title, .. }, shown) = (edit.host, edit.file.shown.display());
+    if edit.entry.is_none() && edit.list.names().iter().any(|name| name == ENTRY) {
+        return Err(refused(format!(
+            "`{ENTRY}` is another server in {shown}; rename it there, and run the command again"
+        )));
     }
+    let entry = edit.entry.clone().unwrap_or_else(|| ENTRY.to_owned());
+    let mut target = ImportTarget::default();
+    let (mut daemon, mut servers) = (None, MovableServers::default());
+    if args.moves {
+        target = read_target(common)?;
+        daemon = find_daemon(common, &target.path)?;
+        let secrets = args.take_secrets.then(|| edit.records.secrets());
+        servers = edit.servers.convert(&edit.home, &target, secrets.as_deref());
+        daemon.iter_mut().for_each(|daemon| leave_by_daemon(&mut servers, daemon));
+    }
+    let mut list = edit.list.clone();
+    list.put(&entry, members).map_err(refused)?;
+    let new = edit.take_out(&mut servers, &mut list);
+    let now = new.iter().map(|server| foreign::line(&server.name)).collect::<Vec<_>>().join(", ");
+    let moved = edit.absent().chain(&new).cloned().collect();
     let after = list.finish().map_err(refused)?;
     let (addition, told) = servers.addition(&edit.servers, &target);
-    let extended = if addition.is_empty() { None } else { Some(target.with_addition(&addition).map_err(refused)?) };
+    let off = servers.moved.iter().filter(|server| server.present == Some(false));
+    let switches = SwitchedUpstreams { names: off.map(|server| server.upstream.clone()).collect(), on: true };
+    let changes = config_edit::plan(&target, &addition, &switches).map_err(refused)?;
     if !servers.left.is_empty() {
         complain(&format!("these servers stay in {shown}:{}", servers.left.concat()));
     }
-    let KnownHost { id, title, .. } = edit.host;
-    if after == edit.file.text() && servers.moved.is_empty() {
+    if after == edit.file.text() {
         return print(&format!("{title} is connected already: {shown}\n"));
     }
-    let before = target.text().unwrap_or_default();
-    let own = (&*target.path, before, extended.as_deref().unwrap_or(before));
-    if !edit.confirm(&[own, (&*edit.file.shown, edit.file.text(), &*after)], args.dry_run, args.yes)? {
+    if !edit.confirm(&changes, &after, args.dry_run, args.yes)? {
         return Ok(OK);
     }
-    let had_list = edit.list()?.has_list();
+    let earlier = edit.record.as_ref().map(|(record, before)| (record, before.as_deref()));
     let record = ConnectRecord {
         file: edit.file.shown.clone(),
-        entry: edit.entry.clone(),
+        entry,
         after: Digest::of(after.as_bytes()).hex(),
-        made_list: edit.record.as_ref().map_or(!had_list, |(record, _)| record.made_list),
+        made_list: earlier.map_or(!edit.list.had_list(), |(record, _)| record.made_list),
         moved,
         config: Some(target.path.clone())
             .filter(|_| args.moves)
-            .or_else(|| edit.record.as_ref().and_then(|(record, _)| record.config.clone())),
+            .or_else(|| earlier.and_then(|(record, _)| record.config.clone())),
     };
-    for (path, secret) in servers.moved.iter().flat_map(|server| &server.secrets) {
-        record::write(path, Some(&format!("{secret}\n")))?;
-    }
-    edit.records.save(id, &record, edit.without_headend().map_err(refused)?.as_deref())?;
-    let plan = if addition.is_empty() { String::new() } else { config_edit::extend(common, &target, &addition)? };
-    for server in servers.moved.iter().filter(|server| server.present == Some(false)) {
-        switch::run(common, &server.upstream, true)?;
-    }
-    edit.file.replace(Some(&after)).map_err(refused)?;
+    let lock = edit.lock()?;
+    let before = edit.without_headend().map_err(refused)?;
+    let (mut plan, mut is_added) = (String::new(), false);
+    let replaced = edit.file.replace(Some(&after), || {
+        for (path, secret) in servers.moved.iter().flat_map(|server| &server.secrets) {
+            record::write(path, Some(&format!("{secret}\n")))?;
+        }
+        edit.records.save(id, &edit.file.shown, Some((&record, before.as_deref())))?;
+        let put = config_edit::put_in_force(common, &target, &changes, daemon, &switches);
+        plan = put.or_else(|failure| edit.records.save(id, &edit.file.shown, earlier).and(Err(failure)))?;
+        is_added = !changes.is_empty();
+        Ok(())
+    });
+    drop(lock);
+    replaced.map_err(|failure| {
+        let next = format!("\nheadend's file has {now} too: run the command again, or they run twice");
+        CommandFailure { text: failure.text + if is_added { &next } else { "" }, ..failure }
+    })?;
     told.iter().for_each(|text| complain(text));
-    let moved = format!("moved to {}: {}{plan}\n", target.path.display(), record.moved.len() - count);
-    let moved = if args.moves { &*moved } else { "" };
-    print(&format!(
-        "{title} starts headend now: {shown}\n{moved}Restart {title}. `headend disconnect {id}` undoes it.\n"
-    ))
+    let mut out = format!("{title} starts headend now: {shown}\n");
+    if !now.is_empty() {
+        out.push_str(&format!("moved to {}: {}{plan}\n", target.path.display(), now));
+    }
+    print(&format!("{out}Restart {title}. `headend disconnect {id}` undoes it.\n"))
 }
 
 /// Reads headend's own files.
 fn read_target(common: &CommonOptions) -> Result<ImportTarget, CommandFailure> {
     ImportTarget::read(source::find_writable_file(common)?).map_err(|why| CommandFailure::new(CONFIG, why))
+}
+
+/// Plans to disable upstreams in headend's files, and connects to the daemon if there is any.
+fn switch_off(
+    common: &CommonOptions,
+    switches: &SwitchedUpstreams,
+) -> Result<(ImportTarget, Vec<ConfigChange>, Option<DaemonConnection>), CommandFailure> {
+    if switches.names.is_empty() {
+        return Ok(Default::default());
+    }
+    let target = read_target(common)?;
+    let daemon = find_daemon(common, &target.path)?;
+    let changes = config_edit::plan(&target, "", switches).map_err(refused)?;
+    Ok((target, changes, daemon))
 }
 
 /// Runs `headend disconnect`: takes the entry out of the host's file, puts moved servers back, and
@@ -360,32 +464,48 @@ pub(in crate::cli) fn disconnect(common: &CommonOptions, args: &DisconnectArgs) 
     let host = find(&args.host)?;
     let (path, root) = place(host, args.scope)?;
     let edit = HostEdit::read(host, &path, &root)?;
-    let (title, shown) = (host.title, path.display());
-    if edit.record.is_none() && edit.servers.of_headend().next().is_none() {
+    let (KnownHost { id, title, .. }, shown) = (host, path.display());
+    if edit.record.is_none() && edit.entry.is_none() {
         return Err(refused(format!("{title} is not connected: no entry for headend is in {shown}")));
     }
     let after = edit.without_headend().map_err(refused)?;
-    let others = edit.records.others(host.id, &path);
+    let others: Vec<ConnectRecord> = edit.records.all().into_iter().filter(|record| record.file != path).collect();
     let is_ours = |server: &&MovedServer| {
-        let mut elsewhere = others.iter().flat_map(|record| &record.moved);
-        !server.was_on && !elsewhere.any(|other| other.upstream == server.upstream)
+        !server.was_on && !others.iter().flat_map(|record| &record.moved).any(|other| other.upstream == server.upstream)
     };
-    let ours: Vec<&MovedServer> = edit.moved().iter().filter(is_ours).collect();
+    let names: Vec<String> = edit.moved().iter().filter(is_ours).map(|server| server.upstream.clone()).collect();
+    let switches = SwitchedUpstreams { names, on: false };
     let config = edit.record.as_ref().and_then(|(record, _)| record.config.clone());
     let common = &CommonOptions { config: common.config.clone().or(config), ..common.clone() };
-    let target = if ours.is_empty() { ImportTarget::default() } else { read_target(common)? };
+    // The host gets its servers back also if headend's file is in disorder.
+    let (target, changes, daemon) = switch_off(common, &switches).unwrap_or_else(|failure| {
+        complain(&format!("{}\n{} stay in headend: disable them there", failure.text, switches.names.join(", ")));
+        Default::default()
+    });
     let text = after.as_deref().unwrap_or_default();
-    if !edit.confirm(&[(&*path, edit.file.text(), text)], args.dry_run, args.yes)? {
+    if !edit.confirm(&changes, text, args.dry_run, args.yes)? {
         return Ok(OK);
     }
+    let lock = edit.lock()?;
     if after.as_deref() != edit.file.is_there().then(|| edit.file.text()) {
-        edit.file.replace(after.as_deref()).map_err(refused)?;
+        edit.file.replace(after.as_deref(), || Ok(()))?;
     }
-    for server in ours.iter().filter(|server| target.has(&server.upstream)) {
-        switch::run(common, &server.upstream, false)?;
+    let plan = config_edit::put_in_force(common, &target, &changes, daemon, &switches)?;
+    edit.records.save(id, &path, None)?;
+    drop(lock);
+    let mut out = format!("{title} no longer starts headend: {shown}\n");
+    let back: Vec<_> = edit.absent().map(|server| foreign::line(&server.name)).collect();
+    if !back.is_empty() {
+        out.push_str(&format!("put back: {}\n", back.join(", ")));
     }
-    edit.records.forget(host.id, &path)?;
-    let back = edit.moved().len();
-    let back = if back > 0 { format!("put back: {back}\n") } else { String::new() };
-    print(&format!("{title} no longer starts headend: {shown}\n{back}Restart {title}.\n"))
+    for server in edit.moved().iter().filter(|server| edit.list.names().contains(&server.name)) {
+        out.push_str(&format!(
+            "not put back: {}: the file has another server of that name\n",
+            foreign::line(&server.name)
+        ));
+    }
+    if !changes.is_empty() {
+        out.push_str(&format!("disabled in {}: {}{plan}\n", target.path.display(), switches.names.join(", ")));
+    }
+    print(&format!("{out}Restart {title}.\n"))
 }

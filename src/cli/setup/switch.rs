@@ -49,13 +49,33 @@ pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Resul
 
 /// Records the switch in the audit log of the store, if there is one. A failure is only reported:
 /// nothing else in the store changes without a daemon.
-fn record(common: &CommonOptions, name: &str, on: bool, outcome: Result<&str, &str>) {
+pub(super) fn record(common: &CommonOptions, name: &str, on: bool, outcome: Result<&str, &str>) {
     let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
     let store = operator::open_store(common).map_err(|failure| failure.text);
     let written = store.and_then(|mut alone| alone.record(action, name, outcome));
     if let Err(why) = written {
         complain(&format!("not recorded in the audit log: {why}"));
     }
+}
+
+/// Returns a text with the key set for those of the named upstreams that it has.
+///
+/// # Errors
+/// The text does not parse.
+pub(super) fn switched(text: &str, names: &[&str], on: bool) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    let is_on = |table: &dyn TableLike| table.get("enabled").and_then(|item| item.as_bool()).unwrap_or(true);
+    let mut is_changed = false;
+    if let Some(upstreams) = document.get_mut("upstreams").and_then(|item| item.as_table_like_mut()) {
+        for name in names {
+            let table = upstreams.get_mut(name).and_then(|item| item.as_table_like_mut());
+            if let Some(table) = table.filter(|table| is_on(&**table) != on) {
+                set_enabled(table, on);
+                is_changed = true;
+            }
+        }
+    }
+    Ok(if is_changed { lines_as_in(text, document.to_string()) } else { text.to_owned() })
 }
 
 /// Sets the key in place and keeps the comments around it.
