@@ -5,23 +5,21 @@
 //! replaced as a whole or not at all. While servers move, headend's file is written first, so that
 //! at each moment every server is in one of the two files.
 
-use std::collections::BTreeMap;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::exit::{CONFIG, NO, OK, TEMPFAIL, USAGE};
+use crate::cli::exit::{CONFIG, OK, TEMPFAIL, USAGE};
 use crate::cli::reach::daemon::DaemonConnection;
 use crate::cli::reach::source;
 use crate::cli::setup::edit::find_daemon;
-use crate::cli::setup::hosts::{HOSTS, HostFolders, KnownHost};
+use crate::cli::setup::hosts::{HOSTS, KnownHost};
 use crate::cli::setup::import::{HostServers, ImportTarget, MovableServers};
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
-use crate::cli::words::output::{CommandFailure, complain, follow, print};
+use crate::cli::words::output::{CommandFailure, complain, print};
 use crate::cli::words::screen::{Column, Screen};
-use crate::cli::words::terminal;
 use crate::operator::request::{Request, VariablesParams};
 use crate::operator::views::VariablesView;
 use crate::wire::digest::Digest;
@@ -32,14 +30,16 @@ mod diff;
 mod edit;
 mod entry;
 mod file;
+mod host_edit;
 mod record;
 #[cfg(test)]
 mod tests;
 
 use self::config_edit::{ConfigChange, SwitchedUpstreams};
-use self::edit::{EntryMembers, ListText, redacted};
+use self::edit::{EntryMembers, ListText};
 use self::file::EditedFile;
-use self::record::{ConnectRecord, ConnectRecords, MovedServer};
+use self::host_edit::{HostEdit, folders, refused};
+use self::record::{ConnectRecord, MovedServer};
 
 /// Name of the entry in hosts.
 const ENTRY: &str = "headend";
@@ -67,8 +67,8 @@ pub(in crate::cli) struct ConnectArgs {
     /// host's.
     #[arg(long = "move")]
     moves: bool,
-    /// Move servers whose secrets the host's file has too: keep each secret in a file that only you
-    /// can read.
+    /// Move servers with secrets in variables and headers too: keep each secret in a file that only
+    /// you can read.
     #[arg(long, requires = "moves")]
     take_secrets: bool,
     /// Show the change, and make none.
@@ -97,20 +97,6 @@ pub(in crate::cli) struct DisconnectArgs {
     yes: bool,
 }
 
-/// A host's file that is connected or disconnected.
-struct HostEdit {
-    host: &'static KnownHost,
-    home: PathBuf,
-    file: EditedFile,
-    list: ListText,
-    servers: HostServers,
-    records: ConnectRecords,
-    /// What an earlier `connect` did, and the text of the file before it.
-    record: Option<(ConnectRecord, Option<String>)>,
-    /// Name of the entry for headend; `None` if the file has none.
-    entry: Option<String>,
-}
-
 /// Runs `headend connect`.
 pub(in crate::cli) fn run(common: &CommonOptions, args: &ConnectArgs) -> Result<u8, CommandFailure> {
     let Some(name) = &args.host else { return list() };
@@ -131,16 +117,6 @@ fn find(name: &str) -> Result<&'static KnownHost, CommandFailure> {
         let known = HOSTS.iter().map(|host| host.id).collect::<Vec<_>>().join(", ");
         CommandFailure::new(USAGE, format!("no host `{}` is known{meant}\nKnown are: {known}", foreign::line(name)))
     })
-}
-
-/// Reads the directories of hosts' files.
-fn folders() -> Result<HostFolders, CommandFailure> {
-    HostFolders::from_environment().ok_or_else(|| CommandFailure::new(USAGE, "$HOME is not set"))
-}
-
-/// Wraps the reason why nothing was changed.
-fn refused(why: impl std::fmt::Display) -> CommandFailure {
-    CommandFailure::new(NO, why)
 }
 
 /// Returns the file of a host, and the directory that it must lie in.
@@ -203,135 +179,6 @@ fn list() -> Result<u8, CommandFailure> {
     let table = screen.table(&columns, &rows, |_, _| None, note);
     let next = "Next: `headend connect HOST --move` gives a host headend in the place of its own servers.";
     print(&format!("{table}\n{}", screen.paragraph(next)))
-}
-
-impl HostEdit {
-    /// Reads a host's file and what an earlier `connect` did to it.
-    ///
-    /// # Errors
-    /// 1 if the file is not edited: by its host, or since that would not be safe.
-    fn read(host: &'static KnownHost, path: &Path, root: &Path) -> Result<Self, CommandFailure> {
-        if !host.is_edited {
-            let KnownHost { id, title, .. } = host;
-            let why =
-                format!("headend does not edit the file of {title}; `headend connect {id} --print` prints the entry");
-            return Err(refused(why));
-        }
-        let file = EditedFile::read(host, path, root).map_err(refused)?;
-        let list = |keys: &[&'static str]| ListText::new(path, file.text(), keys);
-        let mut keys = host.list.to_vec();
-        // opencode since version 2, where `mcp` has other members beside the list.
-        if host.list == ["mcp"]
-            && list(&["mcp", "servers"])
-                .is_ok_and(|list| !list.names().is_empty() && !list.names().contains(&"type".to_owned()))
-        {
-            keys.push("servers");
-        }
-        let list = list(&keys).map_err(refused)?;
-        let home = folders()?.home;
-        let servers = HostServers::read(path, file.text(), &home).map_err(refused)?;
-        let records = ConnectRecords::find()?;
-        let record = records.load(host.id, path)?;
-        // The user may have renamed or changed the entry, or put a server of another kind in its place.
-        let recorded = record.as_ref().map(|(record, _)| &*record.entry).filter(|name| servers.leads_to_headend(name));
-        let entry = recorded.or_else(|| servers.of_headend().next()).map(str::to_owned);
-        Ok(Self { host, home, file, list, servers, records, record, entry })
-    }
-
-    fn moved(&self) -> &[MovedServer] {
-        self.record.as_ref().map(|(record, _)| record.moved.as_slice()).unwrap_or_default()
-    }
-
-    /// Lists the moved servers whose names the file does not have.
-    fn absent(&self) -> impl Iterator<Item = &MovedServer> {
-        self.moved().iter().filter(|server| !self.list.names().contains(&server.name))
-    }
-
-    /// Returns the text of the file as it would be without headend: the old one if nothing else
-    /// has changed, else the present one without the entry and with the moved servers. `None` for
-    /// no file.
-    fn without_headend(&self) -> Result<Option<String>, String> {
-        let record = self.record.as_ref();
-        if let Some((_, before)) = record.filter(|(record, _)| record.is_after(self.file.text())) {
-            return Ok(before.clone());
-        }
-        let mut list = self.list.clone();
-        for server in self.absent() {
-            list.insert(&server.name, server.after.as_deref(), &server.text)?;
-        }
-        if let Some(entry) = &self.entry {
-            list.remove(entry)?;
-        }
-        if record.is_some_and(|(record, _)| record.made_list) {
-            list.remove_empty_list()?;
-        }
-        let after = list.finish()?;
-        Ok((self.file.is_there() || !after.is_empty()).then_some(after))
-    }
-
-    /// Takes the servers out of the list, and leaves those that are not in it or cannot be taken out.
-    fn take_out(&self, servers: &mut MovableServers, list: &mut ListText) -> Vec<MovedServer> {
-        let (records, names) = (self.records.all(), self.list.names());
-        let mut taken = Vec::new();
-        for server in std::mem::take(&mut servers.moved) {
-            let text = list.remove(&server.name).and_then(|text| {
-                text.ok_or_else(|| "it is in another list of the file, which headend does not edit".to_owned())
-            });
-            match text {
-                Ok(text) => {
-                    let at = names.iter().position(|name| *name == server.name).and_then(|at| at.checked_sub(1));
-                    let after = at.and_then(|at| names.get(at).cloned());
-                    let is_ours = records.iter().any(|record| record.has_brought(&server.upstream));
-                    let was_on = server.present == Some(true) && !is_ours;
-                    let (name, upstream) = (server.name.clone(), server.upstream.clone());
-                    taken.push(MovedServer { name, upstream, was_on, text, after });
-                    servers.moved.push(server);
-                }
-                Err(why) => servers.leave(&server.name, &why),
-            }
-        }
-        taken
-    }
-
-    /// Waits for other commands, and checks that none has changed what this one has read.
-    fn lock(&self) -> Result<File, CommandFailure> {
-        let lock = self.records.lock()?;
-        if self.records.load(self.host.id, &self.file.shown)? != self.record {
-            return Err(refused("another command changed the file in the meantime; run the command again"));
-        }
-        Ok(lock)
-    }
-
-    /// Formats a change without secrets. `hides` says which strings are secret, by their keys too.
-    fn change(&self, path: &Path, old: &str, new: &str, hides: &dyn Fn(&[&str], &str) -> bool) -> String {
-        let shown = |text| redacted(path, text, hides).map(|text| self.servers.redact_comments(&text));
-        let change = match (shown(old), shown(new)) {
-            (Some(old), Some(new)) => diff::text(Screen::of_stdout(), &old, &new),
-            _ => "    (not shown, since it could hold a secret)\n".to_owned(),
-        };
-        format!("{}\n{change}\n", foreign::line(&path.display().to_string()))
-    }
-
-    /// Shows the changes of headend's files and of the host's file, and asks whether they are to be
-    /// made; returns false for a dry run.
-    fn confirm(&self, own: &[ConfigChange], after: &str, dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
-        for ConfigChange { path, before, after } in own {
-            // In headend's own files the names of keys say nothing about what is secret.
-            let hides = |_: &[&str], value: &str| self.servers.hides(&[], value);
-            follow(&self.change(path, before.as_deref().unwrap_or_default(), after, &hides))?;
-        }
-        if after != self.file.text() {
-            let hides = |keys: &[&str], value: &str| self.servers.hides(keys, value);
-            follow(&self.change(&self.file.shown, self.file.text(), after, &hides))?;
-        }
-        if dry_run {
-            return follow("Nothing was changed: this was a dry run.\n").map(|_| false);
-        }
-        if !yes && !terminal::is_here() {
-            return Err(CommandFailure::new(USAGE, "nobody is at a terminal to answer; --yes makes the change"));
-        }
-        if yes || terminal::ask("Make this change?")? { Ok(true) } else { Err(refused("nothing was changed")) }
-    }
 }
 
 /// Leaves servers in their host whose variables have no value, or another one, in the daemon.
@@ -413,6 +260,9 @@ fn connect(
             .filter(|_| args.moves)
             .or_else(|| earlier.and_then(|(record, _)| record.config.clone())),
     };
+    let variables: BTreeSet<&str> =
+        servers.moved.iter().flat_map(|server| &server.variables).map(String::as_str).collect();
+    let is_daemon_asked = daemon.is_some();
     let lock = edit.lock()?;
     let before = edit.without_headend().map_err(refused)?;
     let (mut plan, mut is_added) = (String::new(), false);
@@ -432,11 +282,16 @@ fn connect(
         CommandFailure { text: failure.text + if is_added { &next } else { "" }, ..failure }
     })?;
     told.iter().for_each(|text| complain(text));
-    let mut out = format!("{title} starts headend now: {shown}\n");
+    let screen = Screen::of_stdout();
+    let mut out = screen.paragraph(&format!("{title} starts headend now: {shown}"));
     if !now.is_empty() {
-        out.push_str(&format!("moved to {}: {}{plan}\n", target.path.display(), now));
+        out.push_str(&screen.paragraph(&format!("moved to {}: {now}{plan}", target.path.display())));
     }
-    print(&format!("{out}Restart {title}. `headend disconnect {id}` undoes it.\n"))
+    if !is_daemon_asked && !variables.is_empty() {
+        let names = variables.into_iter().collect::<Vec<_>>().join(", ");
+        out.push_str(&screen.paragraph(&format!("headend reads {names} from its environment: set it where it starts")));
+    }
+    print(&(out + &screen.paragraph(&format!("Restart {title}. `headend disconnect {id}` undoes it."))))
 }
 
 /// Reads headend's own files.
@@ -493,19 +348,19 @@ pub(in crate::cli) fn disconnect(common: &CommonOptions, args: &DisconnectArgs) 
     let plan = config_edit::put_in_force(common, &target, &changes, daemon, &switches)?;
     edit.records.save(id, &path, None)?;
     drop(lock);
-    let mut out = format!("{title} no longer starts headend: {shown}\n");
+    let screen = Screen::of_stdout();
+    let mut out = screen.paragraph(&format!("{title} no longer starts headend: {shown}"));
     let back: Vec<_> = edit.absent().map(|server| foreign::line(&server.name)).collect();
     if !back.is_empty() {
-        out.push_str(&format!("put back: {}\n", back.join(", ")));
+        out.push_str(&screen.paragraph(&format!("put back: {}", back.join(", "))));
     }
     for server in edit.moved().iter().filter(|server| edit.list.names().contains(&server.name)) {
-        out.push_str(&format!(
-            "not put back: {}: the file has another server of that name\n",
-            foreign::line(&server.name)
-        ));
+        let name = foreign::line(&server.name);
+        out.push_str(&screen.paragraph(&format!("not put back: {name}: the file has another server of that name")));
     }
     if !changes.is_empty() {
-        out.push_str(&format!("disabled in {}: {}{plan}\n", target.path.display(), switches.names.join(", ")));
+        let names = switches.names.join(", ");
+        out.push_str(&screen.paragraph(&format!("disabled in {}: {names}{plan}", target.path.display())));
     }
-    print(&format!("{out}Restart {title}.\n"))
+    print(&(out + &screen.paragraph(&format!("Restart {title}."))))
 }

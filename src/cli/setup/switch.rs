@@ -40,19 +40,19 @@ pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Resul
         let action = Some(if on { "enable" } else { "disable" }.to_owned());
         let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
         let edit = FileEdit { main: &main, path, before: Some(&text), after: &edited };
-        let plan = edit.put_in_force(daemon, Some(params), |outcome| record(common, name, on, outcome))?;
+        let plan = edit.put_in_force(daemon, Some(params), |outcome| record(common, &[name], on, outcome))?;
         return print(&format!("{shown}: {word} in {}{plan}\n", path.display()));
     }
     let meant = suggest_names(name, names);
     Err(CommandFailure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
 }
 
-/// Records the switch in the audit log of the store, if there is one. A failure is only reported:
-/// nothing else in the store changes without a daemon.
-pub(super) fn record(common: &CommonOptions, name: &str, on: bool, outcome: Result<&str, &str>) {
+/// Records the switch of upstreams in the audit log of the store, if there is one. A failure is only
+/// reported: nothing else in the store changes without a daemon.
+pub(super) fn record(common: &CommonOptions, names: &[&str], on: bool, outcome: Result<&str, &str>) {
     let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
     let store = operator::open_store(common).map_err(|failure| failure.text);
-    let written = store.and_then(|mut alone| alone.record(action, name, outcome));
+    let written = store.and_then(|mut alone| names.iter().try_for_each(|name| alone.record(action, name, outcome)));
     if let Err(why) = written {
         complain(&format!("not recorded in the audit log: {why}"));
     }
@@ -104,6 +104,16 @@ mod tests {
         let upstreams = document.get_mut("upstreams").unwrap().as_table_like_mut().unwrap();
         set_enabled(upstreams.get_mut(name).unwrap().as_table_like_mut().unwrap(), on);
         lines_as_in(text, document.to_string())
+    }
+
+    #[test]
+    fn several_upstreams_are_switched_and_a_text_without_them_stays() {
+        let text = "[upstreams.a]\ncommand = [\"/a\"]\n[upstreams.b]\ncommand = [\"/b\"]\nenabled = false\n";
+        let off = super::switched(text, &["a", "b", "elsewhere"], false).unwrap();
+        assert_eq!(off, text.replace("\"/a\"]\n", "\"/a\"]\nenabled = false\n"));
+        let odd = "x   =  1\n";
+        assert_eq!(super::switched(odd, &["a"], false).unwrap(), odd);
+        assert!(super::switched("[", &["a"], false).is_err());
     }
 
     #[test]

@@ -77,7 +77,8 @@ pub(super) fn put_in_force(
         let is_last = at + 1 == changes.len();
         let edit = FileEdit { main: &target.path, path, before: before.as_deref(), after };
         let record_all = |outcome: Result<&str, &str>| {
-            switches.names.iter().filter(|_| is_last).for_each(|name| record(common, name, switches.on, outcome));
+            let names: Vec<&str> = switches.names.iter().filter(|_| is_last).map(String::as_str).collect();
+            record(common, &names, switches.on, outcome);
         };
         let daemon = if is_last { daemon.take() } else { None };
         plan = edit.put_in_force(daemon, params.clone().filter(|_| is_last), record_all).inspect_err(|_| {

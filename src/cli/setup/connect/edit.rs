@@ -1,6 +1,7 @@
 //! Edits a host's list of servers in place: JSON with comments, and TOML. Each edit is checked by
 //! reading the new text: it must mean the same as the old one but for the edited servers.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::cli::setup::import::{FileValue, read_value};
@@ -87,8 +88,8 @@ impl ListText {
 
     /// Removes an entry and returns it; `None` if there is none of that name.
     pub(super) fn remove(&mut self, name: &str) -> Result<Option<EntryText>, String> {
-        let removed = match (self.is_empty(), self.is_toml()) {
-            (true, _) => Ok(None),
+        let removed = match (self.names.iter().any(|other| other == name), self.is_toml()) {
+            (false, _) => Ok(None),
             (_, true) => toml::remove(&self.text, &self.keys, name),
             (_, false) => json::remove(&self.text, &self.keys, name),
         };
@@ -104,7 +105,7 @@ impl ListText {
         let text = if self.is_toml() {
             Ok(toml::insert(&self.text, entry))
         } else {
-            json::with_list(&self.text, &self.keys).and_then(|text| json::insert(&text, &self.keys, after, entry))
+            self.with_list().and_then(|text| json::insert(&text, &self.keys, after, entry))
         };
         self.text = text.map_err(|why| self.failed(&why))?;
         self.names.push(name.to_owned());
@@ -128,10 +129,19 @@ impl ListText {
         let entry = if self.is_toml() {
             toml::table(&self.keys, name, value)
         } else {
-            let text = json::with_list(&self.text, &self.keys).map_err(|why| self.failed(&why))?;
-            json::member(&text, &self.keys, name, value).map_err(|why| self.failed(&why))?
+            let text = self.with_list();
+            let entry = text.and_then(|text| json::member(&text, &self.keys, name, value));
+            entry.map_err(|why| self.failed(&why))?
         };
         self.insert(name, after.as_deref(), &entry)
+    }
+
+    /// Returns the text with a list of servers, which is made if it is missing.
+    fn with_list(&self) -> Result<Cow<'_, str>, String> {
+        if self.had_list() {
+            return Ok(Cow::Borrowed(&self.text));
+        }
+        json::with_list(&self.text, &self.keys).map(Cow::Owned)
     }
 
     /// Returns true if the file had a list of servers, also an empty one.

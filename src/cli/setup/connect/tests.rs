@@ -10,7 +10,9 @@ use clap::Parser as _;
 use tempfile::TempDir;
 
 use super::*;
+use crate::cli::exit::NO;
 use crate::cli::reach::exchange::fault;
+use crate::cli::setup::hosts::HostFolders;
 use crate::cli::setup::import::{FileValue, read_value};
 use crate::stage::surroundings::Surroundings;
 

@@ -226,7 +226,7 @@ fn reason_to_stay(block: &UpstreamBlock, names: &ImportNames, is_takable: bool) 
             "it has a secret ({all}) that headend does not have; --take-secrets keeps it in a file that only you can read"
         )
     } else if has_secret {
-        format!("a secret in its arguments or address ({all}) cannot be kept in a file; set {all} to it {again}")
+        format!("a secret in its arguments or address cannot be kept in a file; to move it, set {all} {again}")
     } else {
         format!("set {all} {again}")
     })

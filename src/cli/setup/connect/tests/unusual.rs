@@ -150,6 +150,17 @@ fn the_reason_why_a_secret_stays_names_what_can_be_done() {
 }
 
 #[test]
+fn without_a_daemon_the_variables_that_headend_needs_are_named() {
+    let home = Home::new();
+    home.write(
+        CURSOR,
+        "{\"mcpServers\": {\"a\": {\"command\": \"/bin/a\", \"env\": {\"X\": \"${env:XDG_RUNTIME_DIR}\"}}}}",
+    );
+    let said = home.ok("connect cursor --move --yes");
+    assert!(said.contains("headend reads XDG_RUNTIME_DIR from its environment: set it where it starts"), "{said}");
+}
+
+#[test]
 fn disconnect_shows_both_changes_and_reports_a_broken_configuration() {
     let home = Home::new();
     let path = home.write(CURSOR, TWO);
