@@ -17,6 +17,7 @@ use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::tally::LogTally;
+use crate::config;
 use crate::config::source::guard;
 use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_name, socket_callers};
 use crate::daemon::gateway::RunningGateway;
@@ -26,10 +27,10 @@ use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::lobby::{AcceptedConnection, Lobby, LobbyConnection};
 use crate::listener::pieces::MessageSlices;
 use crate::listener::press::{BodyPace, PressedStream};
-use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestEffect};
-use crate::operator::views::{ConsoleLink, OperatorView, ReloadView};
+use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestEffect, VariablesParams};
+use crate::operator::views::{ConsoleLink, OperatorView, ReloadView, VariablesView};
 use crate::operator::{OperatorRefusal, Person, tool, tools};
-use crate::policy::OperatorAction;
+use crate::policy::{Digest, OperatorAction};
 use crate::serve::lines;
 use crate::wire::code;
 use crate::wire::frame::{Frame, JsonBounds};
@@ -374,6 +375,7 @@ async fn perform(
             tool::show(&gateway.service, &params.name, users).map(Box::new).map(OperatorView::Tool)
         }
         Request::Reload(params) => reload(gateway, &by.name, params).await,
+        Request::Variables(params) => Ok(OperatorView::Variables(compare_variables(params))),
         Request::Call(params) => call::call(gateway, caller, params).await,
         Request::LinkConsole(_) => create_console_link(gateway),
         Request::AddToken(_) | Request::Tokens(_) | Request::RevokeToken(_) => tokens::operate(gateway, request).await,
@@ -396,6 +398,15 @@ async fn reload(gateway: &RunningGateway, by: &str, params: &ReloadParams) -> Re
         gateway.reload(by, action.zip(params.name.as_deref())).await
     };
     plan.map(|plan| OperatorView::Reloaded(ReloadView { plan: plan.to_string() })).map_err(OperatorRefusal::Refused)
+}
+
+/// Compares the daemon's environment with that of a command. The values stay where they are.
+fn compare_variables(params: &VariablesParams) -> VariablesView {
+    let is_other = |(name, digest): &(&String, &Digest)| {
+        config::environment(name).is_none_or(|value| Digest::of(value.as_bytes()) != **digest)
+    };
+    let differing = params.digests.iter().filter(is_other).map(|(name, _)| name.clone());
+    VariablesView { differing: differing.collect() }
 }
 
 /// Creates a link that signs in to the console; a person who opens it is the operator.

@@ -95,7 +95,8 @@ impl LiveBackend {
             | Request::RevokeToken(_)
             | Request::Tokens(_)
             | Request::Tool(_)
-            | Request::Tools(_) => Err(OperatorRefusal::refused("the gateway itself cannot do that")),
+            | Request::Tools(_)
+            | Request::Variables(_) => Err(OperatorRefusal::refused("the gateway itself cannot do that")),
         }
     }
 

@@ -2,6 +2,8 @@
 //! only the console makes.
 #![expect(clippy::wildcard_enum_match_arm, reason = "most requests have no subject and no number")]
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use self::RequestEffect::{Act, Elsewhere, Look};
@@ -137,6 +139,8 @@ requests! {
         RevokeToken(NameParams) = "tokens.revoke", Act(OperatorAction::TokenRevoke);
         Tools(ToolsParams) = "tools", Look;
         Tool(NameParams) = "tools.show", Look;
+        /// Compares the daemon's environment with that of a command.
+        Variables(VariablesParams) = "variables", Look;
     }
     console {
         /// Answers several approvals as they were shown.
@@ -334,6 +338,13 @@ pub(crate) struct ReloadParams {
     pub(crate) dry_run: bool,
     /// Another configuration file to try, for `dry_run`.
     pub(crate) config: Option<std::path::PathBuf>,
+}
+
+/// Environment variables of a command, with the digests of their values.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct VariablesParams {
+    pub(crate) digests: BTreeMap<String, Digest>,
 }
 
 #[derive(Clone, Debug)]

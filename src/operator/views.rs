@@ -52,6 +52,7 @@ pub(crate) enum OperatorView {
     Tool(Box<ToolDetail>),
     Challenged(ChallengeView),
     Reloaded(ReloadView),
+    Variables(VariablesView),
     /// Result of a call, exactly as the server sent it.
     Raw(RawJson),
     Empty {},
@@ -171,6 +172,12 @@ pub(crate) struct ConsoleLink {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct ChallengeView {
     pub(crate) needed: bool,
+}
+
+/// The environment variables that are unset in the daemon, or have other values there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VariablesView {
+    pub(crate) differing: Vec<String>,
 }
 
 /// The changes that a reload made or would make, as text.

@@ -30,19 +30,39 @@ pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Resul
     let action = Some(if on { "enable" } else { "disable" }.to_owned());
     let params = ReloadParams { action, name: Some(name.to_owned()), ..ReloadParams::default() };
     let edit = FileEdit { main: &main, path: &path, before: Some(&text), after: &edited };
-    let plan = edit.put_in_force(daemon, Some(params), |outcome| record(common, name, on, outcome))?;
+    let plan = edit.put_in_force(daemon, Some(params), |outcome| record(common, &[name], on, outcome))?;
     print(&format!("{shown}: {word} in {}{plan}\n", path.display()))
 }
 
-/// Records the switch in the audit log of the store, if there is one. A failure is only reported:
-/// nothing else in the store changes without a daemon.
-fn record(common: &CommonOptions, name: &str, on: bool, outcome: Result<&str, &str>) {
+/// Records the switch of upstreams in the audit log of the store, if there is one. A failure is only
+/// reported: nothing else in the store changes without a daemon.
+pub(super) fn record(common: &CommonOptions, names: &[&str], on: bool, outcome: Result<&str, &str>) {
     let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
     let store = operator::open_store(common).map_err(|failure| failure.text);
-    let written = store.and_then(|mut alone| alone.record(action, name, outcome));
+    let written = store.and_then(|mut alone| names.iter().try_for_each(|name| alone.record(action, name, outcome)));
     if let Err(why) = written {
         complain(&format!("not recorded in the audit log: {why}"));
     }
+}
+
+/// Returns a text with the key set for those of the named upstreams that it has.
+///
+/// # Errors
+/// The text does not parse.
+pub(super) fn switched(text: &str, names: &[&str], on: bool) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    let is_on = |table: &dyn TableLike| table.get("enabled").and_then(|item| item.as_bool()).unwrap_or(true);
+    let mut is_changed = false;
+    if let Some(upstreams) = document.get_mut("upstreams").and_then(|item| item.as_table_like_mut()) {
+        for name in names {
+            let table = upstreams.get_mut(name).and_then(|item| item.as_table_like_mut());
+            if let Some(table) = table.filter(|table| is_on(&**table) != on) {
+                set_enabled(table, on);
+                is_changed = true;
+            }
+        }
+    }
+    Ok(if is_changed { lines_as_in(text, document.to_string()) } else { text.to_owned() })
 }
 
 /// Sets the key in place and keeps the comments around it.
@@ -71,6 +91,16 @@ mod tests {
         let upstreams = document.get_mut("upstreams").unwrap().as_table_like_mut().unwrap();
         set_enabled(upstreams.get_mut(name).unwrap().as_table_like_mut().unwrap(), on);
         lines_as_in(text, document.to_string())
+    }
+
+    #[test]
+    fn several_upstreams_are_switched_and_a_text_without_them_stays() {
+        let text = "[upstreams.a]\ncommand = [\"/a\"]\n[upstreams.b]\ncommand = [\"/b\"]\nenabled = false\n";
+        let off = super::switched(text, &["a", "b", "elsewhere"], false).unwrap();
+        assert_eq!(off, text.replace("\"/a\"]\n", "\"/a\"]\nenabled = false\n"));
+        let odd = "x   =  1\n";
+        assert_eq!(super::switched(odd, &["a"], false).unwrap(), odd);
+        assert!(super::switched("[", &["a"], false).is_err());
     }
 
     #[test]
