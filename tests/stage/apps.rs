@@ -12,6 +12,7 @@ use crate::stage::process::eventually;
 use crate::stage::steps::{abuse, approvals, consent};
 use crate::stage::upstream::{Fake, InputLog, Patch};
 
+mod attacks;
 mod handed;
 mod views;
 
