@@ -20,6 +20,7 @@ use crate::base::tally::LogTally;
 use crate::config::source::guard;
 use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_name, socket_callers};
 use crate::daemon::gateway::RunningGateway;
+use crate::daemon::tokens::LiveTokens;
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::quota::QuotaKind;
 use crate::listener::callers::credentials::CallerAccess;
@@ -28,7 +29,7 @@ use crate::listener::pieces::MessageSlices;
 use crate::listener::press::{BodyPace, PressedStream};
 use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestEffect};
 use crate::operator::views::{ConsoleLink, OperatorView, ReloadView};
-use crate::operator::{OperatorRefusal, Person, tool, tools};
+use crate::operator::{OperatorRefusal, Person, rekey, tool, tools};
 use crate::policy::OperatorAction;
 use crate::serve::lines;
 use crate::wire::code;
@@ -377,6 +378,11 @@ async fn perform(
         Request::Call(params) => call::call(gateway, caller, params).await,
         Request::LinkConsole(_) => create_console_link(gateway),
         Request::AddToken(_) | Request::Tokens(_) | Request::RevokeToken(_) => tokens::operate(gateway, request).await,
+        Request::Rekey(params) => {
+            let db = gateway.client_tokens.as_ref().map(LiveTokens::db);
+            let db = db.ok_or_else(|| OperatorRefusal::refused("this gateway keeps no state, so nothing is sealed"))?;
+            rekey::rekey(db, params).await.map(OperatorView::Rekeyed)
+        }
         _ => gateway.operator.desk().carry_out(request, by).await,
     }
 }

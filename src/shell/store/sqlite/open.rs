@@ -240,6 +240,21 @@ fn source(path: &Path) -> Result<Connection, DbError> {
     Ok(source)
 }
 
+/// Opens a file of this program's version for a look while other processes may write it. Nothing on
+/// the disk changes.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn open_to_look(path: &Path) -> Result<Connection, DbError> {
+    check_files(path)?;
+    if FileStamp::of(path).has_log() {
+        return source(path);
+    }
+    let connection = open_without_log(path).map_err(|error| describe_error(path, &error))?;
+    judge_version(&connection, path)?;
+    Ok(connection)
+}
+
 /// Copies a database in one step, which is one moment of it; `None` if it was locked for too long.
 fn copy_in_one_step(source: &Connection) -> rusqlite::Result<Option<Connection>> {
     let until = clock::now() + OPENING;

@@ -102,7 +102,7 @@ impl OpenApprovalOperations for Sqlite {
 
 /// Returns the place under which an approval's message or details are sealed. It has the table's
 /// first name, under which stored values are sealed already.
-const fn place<'p>(column: &'p str, id: &'p str) -> [&'p str; 3] {
+pub(super) const fn place<'p>(column: &'p str, id: &'p str) -> [&'p str; 3] {
     ["prompts", column, id]
 }
 
