@@ -25,6 +25,7 @@ use crate::store::seal::KeySource;
 
 pub(crate) use crate::store::db::wait_until_closed;
 pub(crate) use crate::store::directory::StateDir;
+pub(crate) use crate::store::disk::lock::StateLock;
 
 /// Opens a state directory, or creates it. `key` is the configured key that seals values; with
 /// `make`, a missing key is generated.

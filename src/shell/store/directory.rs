@@ -98,6 +98,15 @@ impl StateDir {
         Db::open_with(&self.dir, &self.key)
     }
 
+    /// Checks that the database of this directory, which another process has open, is of this
+    /// program's version. Changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file.
+    pub fn check_version(&self) -> Result<(), DbError> {
+        Db::check_version(&self.dir)
+    }
+
     /// Locks the directory against other daemons until the returned value is dropped. Waits a few
     /// seconds for a daemon that is ending.
     ///

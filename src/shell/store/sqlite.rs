@@ -8,7 +8,7 @@
 //! A disk that takes no writes stops nothing: operations that would write fail, all others go on,
 //! and the thread tries again until it takes them (`sqlite/thread`, `sqlite/open`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::time::Duration;
@@ -39,6 +39,15 @@ const QUEUE: usize = 4096;
 pub const FILE: &str = "headend.db";
 /// The threads of the databases of this process.
 static THREADS: RunningThreads = RunningThreads::new();
+
+/// Checks that a file that another process has open is of this program's version. Changes nothing.
+/// Blocks.
+///
+/// # Errors
+/// A sentence with the file.
+pub(super) fn check_version(path: &Path) -> Result<(), DbError> {
+    open::source(path).map(drop)
+}
 
 /// Waits until all databases of this process are closed, no longer than `most`. For the end of the
 /// process, once all their clones are dropped. Blocks.
