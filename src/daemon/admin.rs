@@ -1,11 +1,13 @@
 //! The admin socket: after a hello in each direction, a connection speaks MCP or the operator's
-//! methods. No method accepts a command line to execute.
+//! methods, or another process takes the daemon over. No method accepts a command line to execute.
 
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -20,6 +22,7 @@ use crate::base::tally::LogTally;
 use crate::config::source::guard;
 use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_name, socket_callers};
 use crate::daemon::gateway::RunningGateway;
+use crate::daemon::handover::{self, TAKE_OVER};
 use crate::daemon::tokens::LiveTokens;
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::quota::QuotaKind;
@@ -31,7 +34,7 @@ use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestE
 use crate::operator::views::{ConsoleLink, OperatorView, ReloadView};
 use crate::operator::{OperatorRefusal, Person, rekey, tool, tools};
 use crate::policy::OperatorAction;
-use crate::serve::lines;
+use crate::serve::lines::{self, LineClient};
 use crate::wire::code;
 use crate::wire::frame::{Frame, JsonBounds};
 use crate::wire::json::raw::RawJson;
@@ -100,14 +103,17 @@ pub(crate) fn serve(
     access: SocketUsers,
 ) -> impl Future<Output = ()> + Send {
     gateway.socket.get_or_init(|| path.clone());
+    *gateway.handover.admin.lock() = listener.as_fd().try_clone_to_owned().ok().map(|socket| (path.clone(), socket));
     let published = publish_address(&gateway, &path);
     async move {
-        accept(gateway, listener, access).await;
+        accept(Arc::clone(&gateway), listener, access).await;
         if let Some((address, state)) = published {
             address.remove(&state);
         }
-        // Another process may have removed the path already.
-        drop(std::fs::remove_file(path));
+        if !gateway.handover.socket_is_taken.load(Ordering::Relaxed) {
+            // Another process may have removed the path already.
+            drop(std::fs::remove_file(path));
+        }
     }
 }
 
@@ -197,7 +203,11 @@ async fn serve_connection(
         return write.write_all(refuse("there is no profile with that name").as_bytes()).await;
     }
     match hello.want.as_str() {
-        "mcp" | "admin" => {
+        TAKE_OVER if !caller.caller.is_local() => {
+            let text = "only the user that runs this daemon may take it over";
+            return write.write_all(refuse(text).as_bytes()).await;
+        }
+        "mcp" | "admin" | TAKE_OVER => {
             let line = encode_accepting_hello(&hello, config.as_deref(), state.as_deref());
             write.write_all(line.as_bytes()).await?;
         }
@@ -206,9 +216,15 @@ async fn serve_connection(
             return write.write_all(refuse(&text).as_bytes()).await;
         }
     }
+    if hello.want == TAKE_OVER {
+        // The client sends nothing before it has got files, so nothing was read ahead.
+        let stream = read.into_inner().reunite(write).map_err(io::Error::other)?;
+        return Box::pin(handover::giving::give(gateway, stream)).await;
+    }
     let write = PressedStream::new(write, Arc::clone(&gateway.service.budget));
     if hello.want == "mcp" {
         let client = gateway.line_client(caller, hello.profile.map(Arc::from));
+        let client = LineClient { is_relay: hello.leaves, ..client };
         lines::serve(client, read, write, gateway.service.draining.clone()).await;
         return Ok(());
     }

@@ -25,6 +25,7 @@ use crate::store::seal::{KeySource, key_id};
 
 pub(crate) use crate::store::db::wait_until_closed;
 pub(crate) use crate::store::directory::StateDir;
+pub(crate) use crate::store::disk::lock::StateLock;
 
 /// Opens a state directory, or creates it. `keys` are the configured keys of sealed values; with
 /// `make`, a missing key is generated.

@@ -3,6 +3,7 @@
 pub(super) mod disk;
 pub(super) mod ends;
 pub(super) mod files;
+pub(super) mod handover;
 pub(super) mod health;
 pub(super) mod live;
 pub(super) mod package;

@@ -45,6 +45,9 @@ pub(crate) struct HelloLine {
     pub(crate) error: Option<String>,
     #[serde(default)]
     pub(crate) version: Option<String>,
+    /// True for a relay that answers [`LEAVING`](crate::serve::lines::LEAVING).
+    #[serde(default)]
+    pub(crate) leaves: bool,
 }
 
 /// Encodes a hello without a state directory as one line, with its newline.
@@ -63,6 +66,9 @@ fn hello_of(want: &str, members: &[(&str, Option<&str>)]) -> String {
     line.set("headend", RawJson::number(HELLO));
     line.set("want", RawJson::string(want));
     line.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
+    if want == "mcp" {
+        line.set("leaves", RawJson::trusted("true"));
+    }
     for (name, value) in members {
         line.set_some(name, value.map(RawJson::string));
     }

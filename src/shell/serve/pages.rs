@@ -61,12 +61,13 @@ impl fmt::Debug for PageServer {
     }
 }
 
-/// Accepts and serves connections until `stop` fires.
+/// Accepts connections until `accepting` fires, and serves them until `stop` fires.
 pub async fn serve(
     listener: TcpListener,
     lobby: Arc<Lobby<Network>>,
     served: Arc<PageServer>,
     tasks: TaskGroup,
+    accepting: CancellationToken,
     stop: CancellationToken,
 ) {
     let connected = |stream: TcpStream, _, guest| {
@@ -75,7 +76,7 @@ pub async fn serve(
             stop.run_until_cancelled(Box::pin(connection(&served, stream, guest, &stop))).await;
         });
     };
-    lobby.serve(listener, &stop, connected).await;
+    lobby.serve(listener, &accepting, connected).await;
 }
 
 /// Serves one connection.

@@ -12,6 +12,7 @@ pub use super::port::{
 };
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;
+use super::sqlite::check_version;
 pub use super::sqlite::{FILE, back_up, count_sealed_values, wait_until_closed};
 use crate::wire::secrets::SealSecrets;
 
@@ -53,6 +54,15 @@ impl Db {
     /// Returns whether this directory has a store. Opening a store makes one.
     pub fn is_in(dir: &Path) -> bool {
         dir.join(FILE).exists()
+    }
+
+    /// Checks that the store of this directory, which another process has open, is of this program's
+    /// version. Changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file.
+    pub fn check_version(dir: &Path) -> Result<(), DbError> {
+        check_version(&dir.join(FILE))
     }
 
     /// Returns the paths of the store's files, some of which may be missing.

@@ -112,6 +112,15 @@ impl StateDir {
         others.map(|(key, count)| describe_other_key(count, &key, seals.origin_of(&key))).collect()
     }
 
+    /// Checks that the database of this directory, which another process has open, is of this
+    /// program's version. Changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file.
+    pub fn check_version(&self) -> Result<(), DbError> {
+        Db::check_version(&self.dir)
+    }
+
     /// Locks the directory against other daemons until the returned value is dropped. Waits a few
     /// seconds for a daemon that is ending.
     ///

@@ -40,6 +40,15 @@ pub const FILE: &str = "headend.db";
 /// The threads of the databases of this process.
 static THREADS: RunningThreads = RunningThreads::new();
 
+/// Checks that a file that another process has open is of this program's version. Changes nothing.
+/// Blocks.
+///
+/// # Errors
+/// A sentence with the file.
+pub(super) fn check_version(path: &Path) -> Result<(), DbError> {
+    open::source(path).map(drop)
+}
+
 /// Waits until all databases of this process are closed, no longer than `most`. For the end of the
 /// process, once all their clones are dropped. Blocks.
 pub fn wait_until_closed(most: Duration) {

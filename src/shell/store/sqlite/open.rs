@@ -229,7 +229,7 @@ pub(super) fn snapshot(path: &Path) -> Result<Connection, DbError> {
 
 /// Opens a file of this program's version to be read while other processes may write it. Closing it
 /// leaves its log.
-fn source(path: &Path) -> Result<Connection, DbError> {
+pub(super) fn source(path: &Path) -> Result<Connection, DbError> {
     let sql = |error: rusqlite::Error| describe_error(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let source = Connection::open_with_flags(path, flags).map_err(sql)?;

@@ -1,0 +1,256 @@
+//! Tests of `headend serve --take-over`: a new daemon takes the sockets, the approvals and the
+//! upstreams of the running one, and a failure before that leaves the old one as it was.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::tools::harness::{Gateway, GatewaySetup, headend};
+use crate::tools::mcp::{ClientEra, Mcp};
+use crate::tools::process::{end, eventually, output_within, said, within};
+use crate::tools::stdio::Pipe;
+use crate::tools::steps::revive::{asks_for_approval, going_on, state_of};
+use crate::tools::upstream::{Fake, InputLog, toml_array};
+
+/// Time for the end of a daemon that has been taken over, on a busy machine.
+const END: Duration = Duration::from_secs(60);
+
+/// An upstream whose processes note their pids in a file, and whether the one before still lives.
+struct Witness(PathBuf);
+
+impl Witness {
+    fn new(setup: &GatewaySetup) -> Self {
+        Self(setup.world.path("work").join("witness"))
+    }
+
+    /// Returns the command of the server behind a shell that makes the note.
+    fn command(&self, fake: &Fake) -> String {
+        let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
+        let file = self.0.display();
+        let script = format!(
+            "if [ -s {file} ] && kill -0 $(tail -n 1 {file}) 2>/dev/null; then echo overlap >> {file}; fi; \
+             echo $$ >> {file}; exec {}",
+            words.join(" ")
+        );
+        toml_array(["sh", "-c", &script])
+    }
+
+    /// Returns the number of processes so far, after a check that no two lived at once.
+    fn processes(&self) -> usize {
+        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        assert!(!text.contains("overlap"), "two processes at once:\n{text}");
+        text.lines().count()
+    }
+}
+
+/// Starts a daemon that takes over from this one, and waits until the old one has ended.
+fn take_over(mut old: Gateway) -> Gateway {
+    let new = begin_to_take_over(&old);
+    assert!(old.wait(END).is_some_and(|status| status.success()), "{}", old.story());
+    new
+}
+
+/// Starts a daemon that takes over from this one, and waits until it serves.
+fn begin_to_take_over(old: &Gateway) -> Gateway {
+    let (world, path) = (old.world.clone(), old.config.clone());
+    let new = Gateway::start(world, Some(path), &["serve", "--take-over"], &[]);
+    assert_eq!(new.address, old.address, "{}", new.story());
+    assert_eq!(new.metrics, old.metrics);
+    new
+}
+
+/// Makes a call on a connection of its own.
+fn call(gateway: &Gateway, client: &mut Mcp, arguments: Value) -> String {
+    client.follow(gateway.address);
+    client.call("fx__echo", arguments).text()
+}
+
+#[test]
+fn clients_go_on_and_no_two_processes_of_an_upstream_run_at_once() {
+    let setup = GatewaySetup::new();
+    let witness = Witness::new(&setup);
+    let command = witness.command(&Fake::stdio("legacy"));
+    let mut gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut clients = [
+        gateway.legacy(),
+        gateway.modern(),
+        Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), ClientEra::LEGACY),
+    ];
+    let times: usize = std::env::var("HEADEND_TEST_HANDOVERS").map_or(4, |times| times.parse().unwrap());
+    for n in 0..times {
+        for (k, client) in clients.iter_mut().enumerate() {
+            let said = format!("{n}-{k}");
+            assert!(call(&gateway, client, json!({"text": said})).contains(&said), "{}", gateway.story());
+        }
+        gateway = take_over(gateway);
+        within(END, "the upstream has another process", || witness.processes() == n + 2);
+    }
+    let audit = gateway.run(&["audit", "verify"]);
+    assert!(audit.status.success(), "{}", said(&audit));
+}
+
+#[test]
+fn a_call_in_flight_is_answered_by_the_old_daemon_and_the_next_one_by_the_new() {
+    let setup = GatewaySetup::new();
+    let witness = Witness::new(&setup);
+    let command = witness.command(&Fake::stdio("legacy"));
+    let mut old = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
+    old.wait_for_tools(&["fx__sleep"]);
+    let mut stdio = Mcp::stdio(Pipe::start(&old.world, &old.config, &[]), ClientEra::LEGACY);
+    let (mut legacy, mut other) = (old.legacy(), old.modern());
+    let slow = json!({"name": "fx__sleep", "arguments": {"ms": 3000}});
+    let mut open = legacy.open("tools/call", slow.clone());
+    stdio
+        .pipe()
+        .send(json!({"jsonrpc": "2.0", "id": "slow", "method": "tools/call", "params": slow}).to_string().as_bytes());
+    std::thread::sleep(Duration::from_millis(300));
+    let new = begin_to_take_over(&old);
+    let after = std::time::Instant::now();
+    assert!(call(&new, &mut other, json!({"text": "later"})).contains("later"), "{}", new.story());
+    let waited = after.elapsed();
+    let answer = open.response();
+    assert!(answer.get("result").is_some(), "{answer}\n{}", old.story());
+    let answer = stdio.pipe().answer(&json!("slow"), END);
+    assert!(!answer.raw.contains("error"), "{}", answer.raw);
+    assert!(old.wait(END).is_some_and(|status| status.success()), "{}", old.story());
+    assert_eq!(witness.processes(), 2);
+    eprintln!("a call waited {waited:?} for the process of the old daemon");
+    assert!(call(&new, &mut stdio, json!({"text": "again"})).contains("again"));
+}
+
+/// Starts a daemon that asks for an approval of every call, in front of a modern server that
+/// answers as a file says.
+fn asking() -> (Gateway, InputLog) {
+    let consent = "default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\nhold = \"20s\"";
+    let setup = GatewaySetup::new().policy(consent);
+    let log = InputLog::new(&setup.world.path("work"), "fx");
+    let gateway = setup.fake("fx", &Fake::stdio("modern").logging(&log)).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    (gateway, log)
+}
+
+/// Returns the rows of `headend approvals`.
+fn approvals(gateway: &Gateway) -> Vec<Value> {
+    let listed = gateway.run(&["approvals", "--json"]);
+    assert!(listed.status.success(), "{}", said(&listed));
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    listed["approvals"].as_array().cloned().unwrap_or_default()
+}
+
+#[test]
+fn an_approval_that_a_client_carries_stays_open_and_is_used_once() {
+    let (gateway, log) = asking();
+    let mut client =
+        Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", json!({"elicitation": {}}));
+    let arguments = json!({"text": "carried"});
+    let first = client.call("fx__echo", arguments.clone());
+    assert!(asks_for_approval(&first), "{}", first.raw);
+    let before = approvals(&gateway);
+    let gateway = take_over(gateway);
+    assert_eq!(approvals(&gateway), before, "{}", gateway.story());
+    client.follow(gateway.address);
+    let mut again = going_on(&arguments, &state_of(&first));
+    again["name"] = json!("fx__echo");
+    let second = client.request("tools/call", again.clone());
+    assert_eq!(second.text(), "carried", "{}", second.raw);
+    assert!(approvals(&gateway).is_empty());
+    let third = client.request("tools/call", again);
+    assert!(third.raw.contains("error") || asks_for_approval(&third), "{}", third.raw);
+    assert_eq!(log.count("tools/call"), 1);
+}
+
+#[test]
+fn a_held_call_is_told_to_come_back_and_its_repetition_uses_the_yes() {
+    let (old, log) = asking();
+    let mut client = old.modern();
+    let call = json!({"name": "fx__echo", "arguments": {"text": "held"}});
+    let mut open = client.open("tools/call", call.clone());
+    eventually("the call is held", || approvals(&old).len() == 1);
+    let gateway = take_over(old);
+    let answer = open.response();
+    assert!(answer.to_string().contains("awaiting_approval"), "{answer}");
+    let open = approvals(&gateway);
+    let id = open[0]["id"].as_str().unwrap();
+    let yes = gateway.run(&["approve", id]);
+    assert!(yes.status.success(), "{}\n{}", said(&yes), gateway.story());
+    client.follow(gateway.address);
+    let answer = client.request("tools/call", call);
+    assert_eq!(answer.text(), "held", "{}", answer.raw);
+    assert_eq!(log.count("tools/call"), 1);
+}
+
+/// Runs `headend serve --take-over` to its end, which must be a failure with this text.
+fn fails_to_take_over(gateway: &Gateway, args: &[&str], text: &str) {
+    let mut command = gateway.world.command(headend());
+    command.args(["serve", "--take-over"]).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = output_within(command.spawn().unwrap(), END, "headend serve --take-over");
+    assert!(!output.status.success() && said(&output).contains(text), "{}", said(&output));
+}
+
+#[test]
+fn a_failure_leaves_the_daemon_as_it_was() {
+    let setup = GatewaySetup::new();
+    let witness = Witness::new(&setup);
+    let command = witness.command(&Fake::stdio("legacy"));
+    let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = gateway.modern();
+    let bad = gateway.world.write("bad.toml", "[server]\nlisten = 1\n");
+    fails_to_take_over(&gateway, &["--config", bad.to_str().unwrap()], "listen");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let text = format!("[server]\nlisten = [\"{address}\"]\n");
+    let bad = gateway.world.write("taken.toml", &text);
+    fails_to_take_over(&gateway, &["--config", bad.to_str().unwrap()], "in use");
+    // Killed at any step.
+    for n in 0..6_u32 {
+        let mut command = gateway.world.command(headend());
+        command.args(["serve", "--take-over", "--config"]).arg(&gateway.config);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(u64::from(n) * 15));
+        end(&mut child);
+        assert!(call(&gateway, &mut client, json!({"text": "here"})).contains("here"), "{}", gateway.story());
+    }
+    assert_eq!(witness.processes(), 1);
+    let audit = gateway.run(&["audit", "verify"]);
+    assert!(audit.status.success(), "{}", said(&audit));
+    drop(take_over(gateway));
+}
+
+#[test]
+fn after_kill_9_only_the_calls_in_flight_have_failed() {
+    let setup = GatewaySetup::new();
+    let witness = Witness::new(&setup);
+    let command = witness.command(&Fake::stdio("legacy"));
+    let mut old = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
+    old.wait_for_tools(&["fx__sleep"]);
+    let (mut legacy, mut stdio) =
+        (old.legacy(), Mcp::stdio(Pipe::start(&old.world, &old.config, &[]), ClientEra::LEGACY));
+    let slow = json!({"name": "fx__sleep", "arguments": {"ms": 20000}});
+    stdio
+        .pipe()
+        .send(json!({"jsonrpc": "2.0", "id": "slow", "method": "tools/call", "params": slow}).to_string().as_bytes());
+    std::thread::sleep(Duration::from_millis(300));
+    // While it is being taken over, the old one is killed.
+    let new = begin_to_take_over(&old);
+    old.signal(Signal::KILL);
+    assert!(old.wait(END).is_some());
+    let answer = stdio.pipe().answer(&json!("slow"), END);
+    assert!(answer.raw.contains(r#""executed":"unknown""#), "{}", answer.raw);
+    for client in [&mut legacy, &mut stdio] {
+        assert!(call(&new, client, json!({"text": "on"})).contains("on"), "{}", new.story());
+    }
+    assert_eq!(witness.processes(), 2);
+}
+
+#[test]
+fn without_a_daemon_it_starts_as_usual() {
+    let (world, path) = GatewaySetup::new().write();
+    let gateway = Gateway::start(world, Some(path), &["serve", "--take-over"], &[]);
+    assert!(gateway.stderr.all().join("\n").contains("none to take over"), "{}", gateway.story());
+}
