@@ -22,6 +22,7 @@ use crate::base::tally::LogTally;
 use crate::config::source::guard;
 use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_name, socket_callers};
 use crate::daemon::gateway::RunningGateway;
+use crate::daemon::handover::late::{HTTP, find_listener};
 use crate::daemon::handover::{self, TAKE_OVER};
 use crate::daemon::tokens::LiveTokens;
 use crate::gateway::answer::RequestAnswer;
@@ -34,6 +35,7 @@ use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestE
 use crate::operator::views::{ConsoleLink, OperatorView, ReloadView};
 use crate::operator::{OperatorRefusal, Person, rekey, tool, tools};
 use crate::policy::OperatorAction;
+use crate::serve::http_server::serve_passed;
 use crate::serve::lines::{self, LineClient};
 use crate::wire::code;
 use crate::wire::frame::{Frame, JsonBounds};
@@ -47,7 +49,7 @@ pub(crate) mod proof;
 mod status;
 mod tokens;
 
-pub(crate) use self::hello::{HelloLine, encode_hello, published_socket};
+pub(crate) use self::hello::{HelloLine, encode_hello, encode_passing_hello, published_socket};
 pub(crate) use self::late::{is_retryable, serve_later};
 pub(crate) use self::proof::generate_code;
 pub(crate) use self::status::build_status;
@@ -203,9 +205,20 @@ async fn serve_connection(
         return write.write_all(refuse("there is no profile with that name").as_bytes()).await;
     }
     match hello.want.as_str() {
-        TAKE_OVER if !caller.caller.is_local() => {
+        TAKE_OVER | HTTP if !caller.caller.is_local() => {
             let text = "only the user that runs this daemon may take it over";
             return write.write_all(refuse(text).as_bytes()).await;
+        }
+        HTTP => {
+            let found = hello.origin.and_then(|origin| Some((find_listener(gateway, &origin)?, origin)));
+            let Some((front, origin)) = found else {
+                return write.write_all(refuse("no listener has the address of the request").as_bytes()).await;
+            };
+            write.write_all(encode_hello(HTTP, None, None, None).as_bytes()).await?;
+            // The client sends the request after this hello, so nothing was read ahead.
+            let stream = read.into_inner().reunite(write).map_err(io::Error::other)?;
+            Box::pin(serve_passed(&front, stream, origin, gateway.service.draining.clone())).await;
+            return Ok(());
         }
         "mcp" | "admin" | TAKE_OVER => {
             let line = encode_accepting_hello(&hello, config.as_deref(), state.as_deref());

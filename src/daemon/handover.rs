@@ -20,8 +20,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -30,11 +30,13 @@ use tokio_util::sync::CancellationToken;
 use crate::daemon::handover::channel::HandoverChannel;
 use crate::daemon::inherited::InheritedListener;
 use crate::policy::consent::PassedApproval;
+use crate::serve::late::Successor;
 use crate::store::disk::lock::StateLock;
 use crate::upstream::process::prior::PriorPrograms;
 
 mod channel;
 pub(super) mod giving;
+pub(crate) mod late;
 pub(crate) mod taking;
 
 /// What a client of the admin socket writes in its hello to take the daemon over.
@@ -100,6 +102,8 @@ pub(crate) struct HandoverState {
     pub(crate) lock: OnceLock<&'static StateLock>,
     /// Held by the hand-over that is under way.
     one: tokio::sync::Mutex<()>,
+    /// The process to which requests are passed that arrive after the hand-over.
+    pub(super) late: Arc<OnceLock<Successor>>,
     /// Fires once another process serves in place of this one.
     pub(crate) given: CancellationToken,
     /// True if that process serves the admin socket of this one.

@@ -106,6 +106,7 @@ impl RunningGateway {
                 failures: Arc::clone(&doors.failures),
                 strangers: LogTally::default(),
                 tls: tls_of_endpoints.clone(),
+                successor: Arc::clone(&self.handover.late),
             });
             doors.fronts.lock().push(Arc::clone(&front));
             let accepting = accept(front, listener, self.service.draining.clone());

@@ -5,6 +5,7 @@ pub(super) mod ends;
 pub(super) mod files;
 pub(super) mod handover;
 pub(super) mod health;
+pub(super) mod late;
 pub(super) mod live;
 pub(super) mod package;
 pub(super) mod reload;

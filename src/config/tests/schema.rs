@@ -120,7 +120,7 @@ resources = { allow = ["a+*"], deny = ["b+x"] }
 
 /// Further values of keys that a text can set only once: the key of the store, and the receiver of
 /// notices.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 11] = [
     "[metrics]\ntoken = { env = \"M_0123456789abcdef\", prefix = \"\" }",
     "[metrics]\ntoken = { credential = \"m_0123456789abcdef\" }",
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"",

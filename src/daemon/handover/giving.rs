@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::HandoverChannel;
-use super::{GiverMessage, TakerMessage};
+use super::{GiverMessage, TakerMessage, late};
 use crate::daemon::gateway::{MAIN, RunningGateway, new_chain_name};
 use crate::daemon::systemd;
 use crate::policy::AuditEntry;
@@ -63,6 +63,7 @@ pub(in crate::daemon) async fn give(gateway: &Arc<RunningGateway>, stream: UnixS
             let (ending, stop) = (Arc::clone(gateway), gateway.supervised.stop.clone());
             gateway.supervised.tasks.spawn("successor", pass_approvals(ending, channel, waiting, stop.clone()));
             gateway.supervised.tasks.spawn("unneeded", end_unneeded(Arc::clone(gateway), stop));
+            gateway.handover.late.get_or_init(|| late::connect_to_successor(gateway));
             gateway.handover.given.cancel();
         }
         Err(error) => {

@@ -48,14 +48,14 @@ impl Witness {
 }
 
 /// Starts a daemon that takes over from this one, and waits until the old one has ended.
-fn take_over(mut old: Gateway) -> Gateway {
+pub(super) fn take_over(mut old: Gateway) -> Gateway {
     let new = begin_to_take_over(&old);
     assert!(old.wait(END).is_some_and(|status| status.success()), "{}", old.story());
     new
 }
 
 /// Starts a daemon that takes over from this one, and waits until it serves.
-fn begin_to_take_over(old: &Gateway) -> Gateway {
+pub(super) fn begin_to_take_over(old: &Gateway) -> Gateway {
     let (world, path) = (old.world.clone(), old.config.clone());
     let new = Gateway::start(world, Some(path), &["serve", "--take-over"], &[]);
     assert_eq!(new.address, old.address, "{}", new.story());
