@@ -2,6 +2,7 @@
 //! shuts everything down in order.
 
 pub(crate) mod access;
+pub(crate) mod activation;
 pub(crate) mod admin;
 pub(crate) mod client_access;
 pub(crate) mod doors;

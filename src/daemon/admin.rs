@@ -112,7 +112,8 @@ pub(crate) fn serve(
         if let Some((address, state)) = published {
             address.remove(&state);
         }
-        if !gateway.handover.socket_is_taken.load(Ordering::Relaxed) {
+        let handover = &gateway.handover;
+        if !handover.socket_is_taken.load(Ordering::Relaxed) && !handover.is_socket_kept.load(Ordering::Relaxed) {
             // Another process may have removed the path already.
             drop(std::fs::remove_file(path));
         }

@@ -54,6 +54,8 @@ enum GiverMessage {
     /// The listening admin socket at this path comes along.
     AdminSocket {
         path: PathBuf,
+        /// True if the service manager keeps it open.
+        is_kept: bool,
     },
     /// The two files of the state directory's lock come along.
     Lock,
@@ -108,6 +110,8 @@ pub(crate) struct HandoverState {
     pub(crate) given: CancellationToken,
     /// True if that process serves the admin socket of this one.
     pub(super) socket_is_taken: AtomicBool,
+    /// True if the service manager keeps the admin socket open.
+    pub(crate) is_socket_kept: AtomicBool,
     /// The connection to that process, which ends with this process.
     successor: Mutex<Option<HandoverChannel>>,
 }

@@ -32,6 +32,8 @@ pub(crate) struct InheritedSockets {
     pub(crate) listeners: Vec<InheritedListener>,
     /// The admin socket and its path.
     pub(crate) admin: Option<(PathBuf, OwnedFd)>,
+    /// True if the service manager keeps the admin socket open, so that its file has to stay.
+    pub(crate) is_admin_kept: bool,
 }
 
 impl InheritedSockets {
@@ -85,7 +87,8 @@ mod tests {
         let local = bound.local_addr().unwrap();
         let of = |wanted| InheritedListener::duplicate("a", wanted, &bound).unwrap();
         let elsewhere: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let mut sockets = InheritedSockets { listeners: vec![of(any), of(local), of(elsewhere)], admin: None };
+        let mut sockets =
+            InheritedSockets { listeners: vec![of(any), of(local), of(elsewhere)], admin: None, is_admin_kept: false };
         assert!(sockets.take("b", any, true).unwrap().is_none());
         for wanted in [any, local] {
             assert_eq!(sockets.take("a", wanted, true).unwrap().unwrap().local_addr().unwrap(), local);

@@ -255,6 +255,14 @@ fn serve_after<F: Future<Output = ()> + Send>(
     }
 }
 
+/// Returns the addresses of all HTTP listeners, each with the key of its setting.
+pub(crate) fn addresses_of(config: &Config) -> Vec<(&'static str, SocketAddr)> {
+    let server = config.server.listen.iter().map(|address| (SERVER, *address));
+    let metrics = config.metrics.listen.map(|address| (METRICS, address));
+    let console = config.console.listen.map(|address| (CONSOLE, address));
+    server.chain(metrics).chain(console).collect()
+}
+
 /// A listening socket and its actual address.
 type BoundListener = (TcpListener, SocketAddr);
 

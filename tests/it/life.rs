@@ -1,5 +1,6 @@
 //! Tests of the life of the daemon: starts, reloads, restarts, upgrades and ends.
 
+pub(super) mod activation;
 pub(super) mod disk;
 pub(super) mod ends;
 pub(super) mod files;

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IsTerminal as _};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -20,12 +21,14 @@ use crate::config;
 use crate::config::ClientAuth;
 use crate::config::source::guard;
 use crate::daemon::access::SocketUsers;
+use crate::daemon::activation::ActivatedSockets;
 use crate::daemon::admin;
 use crate::daemon::doors::GatewayAddresses;
 use crate::daemon::file_watch::FileWatch;
 use crate::daemon::gateway::{GatewayStartError, MAIN, RunningGateway, SettingOwner, StopTimes, now, or_never};
 use crate::daemon::handover::PriorDaemon;
 use crate::daemon::inherited::InheritedSockets;
+use crate::daemon::listen::addresses_of;
 use crate::daemon::systemd;
 use crate::operator::alone::{StateDir, StateLock};
 use crate::telemetry::logs;
@@ -53,10 +56,12 @@ pub(in crate::cli) fn close_memory() {
 
 pub(in crate::cli) fn run(common: &CommonOptions, args: &ServeArgs) -> Result<u8, CommandFailure> {
     let begun = now();
+    // First: no thread may run while the environment changes.
+    let activated = ActivatedSockets::take();
     close_memory();
     let loaded = source::load(common, &args.upstreams)?;
     let _guard = start_logs(common, &loaded.config.log)?;
-    block_on(StopTimes::DAEMON, serve(common, loaded, args, begun))
+    block_on(StopTimes::DAEMON, serve(common, loaded, args, activated, begun))
 }
 
 /// Starts logging. The command line and the environment take precedence over the configuration.
@@ -115,6 +120,7 @@ async fn serve(
     common: &CommonOptions,
     loaded: CommandConfig,
     args: &ServeArgs,
+    activated: ActivatedSockets,
     begun: Instant,
 ) -> Result<u8, CommandFailure> {
     // First: until now a signal, SIGHUP too, ends the process without a shutdown.
@@ -137,7 +143,9 @@ async fn serve(
             lock = store.lock() => lock.map_err(|error| CommandFailure::new(TEMPFAIL, error))?,
             () = signals.end() => return Ok(OK),
         };
-        let (gateway, addresses) = open(common, loaded, store).await?;
+        let admin = source::own_socket(common, &loaded.config.admin);
+        let mut sockets = activated.assign(&addresses_of(&loaded.config), admin.as_deref());
+        let (gateway, addresses) = open(common, loaded, store, &mut sockets).await?;
         hold(&gateway, lock);
         (gateway, addresses)
     };
@@ -168,7 +176,7 @@ pub(super) fn hold(gateway: &RunningGateway, lock: StateLock) {
 }
 
 /// Builds the gateway on a state directory whose lock is held, and opens its listeners and the
-/// admin socket.
+/// admin socket, except the `inherited` ones.
 ///
 /// # Errors
 /// As [`BoundDaemon::bind`].
@@ -176,8 +184,9 @@ async fn open(
     common: &CommonOptions,
     loaded: CommandConfig,
     store: StateDir,
+    inherited: &mut InheritedSockets,
 ) -> Result<(Arc<RunningGateway>, GatewayAddresses), CommandFailure> {
-    let daemon = BoundDaemon::bind(common, loaded, store, None, &mut InheritedSockets::default()).await?;
+    let daemon = BoundDaemon::bind(common, loaded, store, None, inherited).await?;
     daemon.gateway.service.approvals.end_approvals_of_earlier_daemons();
     Ok(daemon.serve_admin_socket())
 }
@@ -222,9 +231,19 @@ impl BoundDaemon {
         let addresses = gateway.listen(inherited, &begun).await.map_err(start_failure)?;
         let Some(path) = socket else { return Ok(Self { gateway, addresses, admin: None, has_inherited: false }) };
         let taken = inherited.take_admin(&path).and_then(|taken| {
-            taken.iter().try_for_each(|_| access.open(&path))?;
+            match taken.as_ref().map(|_| access.open(&path)) {
+                Some(Err(error)) if inherited.is_admin_kept => {
+                    tracing::warn!(error = %error, path = %path.display(), "the admin socket has the mode of its unit");
+                }
+                Some(opened) => opened?,
+                None => {}
+            }
             Ok(taken)
         });
+        gateway
+            .handover
+            .is_socket_kept
+            .store(inherited.is_admin_kept && matches!(taken, Ok(Some(_))), Ordering::Relaxed);
         let (bound, has_inherited) = match taken {
             Ok(None) => (admin::bind(&path, &access).await, false),
             Ok(Some(listener)) => (Ok(listener), true),
@@ -277,7 +296,7 @@ pub(crate) async fn open_on_stage(
     let loaded = source::load(&common, &[]).map_err(told)?;
     warn(&loaded, false);
     let store = source::open_store(&loaded.config).map_err(told)?;
-    open(&common, loaded, store).await.map_err(told)
+    open(&common, loaded, store, &mut InheritedSockets::default()).await.map_err(told)
 }
 
 /// The signals that the daemon handles.

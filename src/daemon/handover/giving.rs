@@ -96,7 +96,10 @@ async fn pass_files(gateway: &RunningGateway, channel: &HandoverChannel) -> io::
     let admin = {
         let held = gateway.handover.admin.lock();
         let one = held.as_ref().map(|(path, socket)| {
-            let message = GiverMessage::AdminSocket { path: path.clone() };
+            let message = GiverMessage::AdminSocket {
+                path: path.clone(),
+                is_kept: gateway.handover.is_socket_kept.load(Ordering::Relaxed),
+            };
             Ok::<_, io::Error>((message, socket.as_fd().try_clone_to_owned()?))
         });
         one.transpose()?

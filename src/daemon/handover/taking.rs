@@ -48,7 +48,8 @@ impl Predecessor {
                     let socket = channel.take_file().map_err(failed)?;
                     sockets.listeners.push(InheritedListener { key, wanted, socket });
                 }
-                GiverMessage::AdminSocket { path } => {
+                GiverMessage::AdminSocket { path, is_kept } => {
+                    sockets.is_admin_kept = is_kept;
                     sockets.admin = Some((path, channel.take_file().map_err(failed)?));
                 }
                 GiverMessage::Lock => {
