@@ -3,10 +3,10 @@
 //!
 //! Both talk over a connection to the admin socket, which only our own user may ask for it:
 //!
-//! 1. The new process has checked its configuration and the store. The old one passes its listening
-//!    sockets, the lock of the state directory, and the lifelines of its upstreams
+//! 1. *Ask*: the new process has checked its configuration and the store. The old one passes its
+//!    listening sockets, the lock of the state directory, and the lifelines of its upstreams
 //!    ([`crate::upstream::process::lifeline`]).
-//! 2. *Ready*: the new process has bound what it needs besides. The old one leaves the chain `main`
+//! 2. *Ready*: the new process has received them. The old one leaves the chain `main`
 //!    of the audit log to it and answers *yours*.
 //! 3. *Built*: the new process has built its gateway, which accepts and starts nothing yet. The old
 //!    one passes its open approvals for which no call waits, and answers *go*.
@@ -82,6 +82,8 @@ enum GiverMessage {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum TakerMessage {
+    /// The new process has read the hello, and receives files from here on.
+    Ask,
     Ready {
         pid: u32,
         version: String,

@@ -39,6 +39,9 @@ pub(in crate::daemon) async fn give(gateway: &Arc<RunningGateway>, stream: UnixS
     if gateway.service.draining.is_cancelled() {
         return channel.send(&refuse("the daemon is ending; try again"), &[]).await;
     }
+    if next(&mut channel).await? != Some(TakerMessage::Ask) {
+        return Ok(());
+    }
     if let Err(error) = pass_files(gateway, &channel).await {
         return channel.send(&refuse(&format!("the daemon cannot be taken over: {error}")), &[]).await;
     }
@@ -145,7 +148,7 @@ async fn agree(
     // it says so.
     match channel.receive().await? {
         Some(TakerMessage::Serving) => Ok(has_socket),
-        Some(TakerMessage::Ready { .. } | TakerMessage::Built { .. }) | None => Err(ended()),
+        Some(TakerMessage::Ask | TakerMessage::Ready { .. } | TakerMessage::Built { .. }) | None => Err(ended()),
     }
 }
 

@@ -41,6 +41,7 @@ impl Predecessor {
         let failed = |error: io::Error| format!("the daemon cannot be taken over: {error}");
         stream.set_nonblocking(true).map_err(failed)?;
         let mut channel = HandoverChannel::new(UnixStream::from_std(stream).map_err(failed)?);
+        channel.send(&TakerMessage::Ask, &[]).await.map_err(failed)?;
         let (mut sockets, mut lock, mut lifelines) = (InheritedSockets::default(), None, Vec::new());
         let (pid, version) = loop {
             match next(&mut channel).await? {

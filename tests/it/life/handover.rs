@@ -2,6 +2,8 @@
 //! upstreams of the running one, and a failure before that leaves the old one as it was.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,8 +12,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::tools::harness::{Gateway, GatewaySetup, headend};
-use crate::tools::mcp::{ClientEra, Mcp};
-use crate::tools::process::{end, eventually, output_within, said, within};
+use crate::tools::mcp::{ClientEra, Mcp, McpAnswer};
+use crate::tools::process::{eventually, output_within, said, within};
 use crate::tools::stdio::Pipe;
 use crate::tools::steps::revive::{asks_for_approval, going_on, state_of};
 use crate::tools::upstream::{Fake, InputLog, toml_array};
@@ -134,12 +136,20 @@ fn asking() -> (Gateway, InputLog) {
     (gateway, log)
 }
 
-/// Returns the rows of `headend approvals`.
-fn approvals(gateway: &Gateway) -> Vec<Value> {
+/// Returns the parameters that repeat a call with the person's yes.
+fn going_on_with(name: &str, arguments: &Value, first: &McpAnswer) -> Value {
+    let mut again = going_on(arguments, &state_of(first));
+    again["name"] = json!(name);
+    again
+}
+
+/// Returns the ids of the open approvals.
+fn approvals(gateway: &Gateway) -> Vec<String> {
     let listed = gateway.run(&["approvals", "--json"]);
     assert!(listed.status.success(), "{}", said(&listed));
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    listed["approvals"].as_array().cloned().unwrap_or_default()
+    let rows = listed["approvals"].as_array().cloned().unwrap_or_default();
+    rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -154,8 +164,7 @@ fn an_approval_that_a_client_carries_stays_open_and_is_used_once() {
     let gateway = take_over(gateway);
     assert_eq!(approvals(&gateway), before, "{}", gateway.story());
     client.follow(gateway.address);
-    let mut again = going_on(&arguments, &state_of(&first));
-    again["name"] = json!("fx__echo");
+    let again = going_on_with("fx__echo", &arguments, &first);
     let second = client.request("tools/call", again.clone());
     assert_eq!(second.text(), "carried", "{}", second.raw);
     assert!(approvals(&gateway).is_empty());
@@ -174,9 +183,8 @@ fn a_held_call_is_told_to_come_back_and_its_repetition_uses_the_yes() {
     let gateway = take_over(old);
     let answer = open.response();
     assert!(answer.to_string().contains("awaiting_approval"), "{answer}");
-    let open = approvals(&gateway);
-    let id = open[0]["id"].as_str().unwrap();
-    let yes = gateway.run(&["approve", id]);
+    let [id] = approvals(&gateway).try_into().unwrap();
+    let yes = gateway.run(&["approve", &id]);
     assert!(yes.status.success(), "{}\n{}", said(&yes), gateway.story());
     client.follow(gateway.address);
     let answer = client.request("tools/call", call);
@@ -199,7 +207,6 @@ fn a_failure_leaves_the_daemon_as_it_was() {
     let command = witness.command(&Fake::stdio("legacy"));
     let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = gateway.modern();
     let bad = gateway.world.write("bad.toml", "[server]\nlisten = 1\n");
     fails_to_take_over(&gateway, &["--config", bad.to_str().unwrap()], "listen");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -207,16 +214,45 @@ fn a_failure_leaves_the_daemon_as_it_was() {
     let text = format!("[server]\nlisten = [\"{address}\"]\n");
     let bad = gateway.world.write("taken.toml", &text);
     fails_to_take_over(&gateway, &["--config", bad.to_str().unwrap()], "in use");
-    // Killed at any step.
-    for n in 0..6_u32 {
-        let mut command = gateway.world.command(headend());
-        command.args(["serve", "--take-over", "--config"]).arg(&gateway.config);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(u64::from(n) * 15));
-        end(&mut child);
-        assert!(call(&gateway, &mut client, json!({"text": "here"})).contains("here"), "{}", gateway.story());
-    }
     assert_eq!(witness.processes(), 1);
+    let audit = gateway.run(&["audit", "verify"]);
+    assert!(audit.status.success(), "{}", said(&audit));
+    drop(take_over(gateway));
+}
+
+/// Asks for the daemon as a new process does, up to that step, and goes away.
+fn give_up_after(gateway: &Gateway, step: usize) {
+    let socket = gateway.world.path("run/headend.sock");
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let steps = [
+        (r#"{"headend":1,"want":"take-over"}"#, "headend"),
+        (r#""ask""#, "complete"),
+        (r#"{"ready":{"pid":1,"version":"0"}}"#, "yours"),
+        (r#"{"built":{"has_socket":true}}"#, "go"),
+    ];
+    for (says, hears) in steps.into_iter().take(step) {
+        writeln!(stream, "{says}").unwrap();
+        let heard = lines.by_ref().map(Result::unwrap).find(|line| line.contains(&format!("\"{hears}\"")));
+        assert!(heard.is_some(), "{says}: {}", gateway.story());
+    }
+}
+
+#[test]
+fn a_process_that_goes_away_at_any_step_changes_nothing() {
+    let (gateway, _) = asking();
+    let mut client =
+        Mcp::http_at(gateway.address, gateway.token(), ClientEra::Modern, "/mcp", json!({"elicitation": {}}));
+    let arguments = json!({"text": "once"});
+    let first = client.call("fx__echo", arguments.clone());
+    let open = approvals(&gateway);
+    assert_eq!(open.len(), 1);
+    for step in 0..=4 {
+        give_up_after(&gateway, step);
+        within(END, "the approval is there", || approvals(&gateway) == open);
+    }
+    let answer = client.request("tools/call", going_on_with("fx__echo", &arguments, &first));
+    assert_eq!(answer.text(), "once", "{}", answer.raw);
     let audit = gateway.run(&["audit", "verify"]);
     assert!(audit.status.success(), "{}", said(&audit));
     drop(take_over(gateway));
