@@ -352,7 +352,7 @@ fn dispatch(cli: CommandLine) -> Result<u8, CommandFailure> {
         CliCommand::Deny { args, json } => consent::approvals::deny(&common, &args, json.json),
         CliCommand::Grants(args) => consent::grants::run(&common, args),
         CliCommand::Tokens(args) => tokens::run(&common, args),
-        CliCommand::Secrets { command: secrets::SecretsCommand::Rekey(args) } => secrets::rekey(&common, args.json),
+        CliCommand::Secrets { command } => secrets::run(&common, command),
         CliCommand::Reload { dry_run } => service::reload::run(&common, dry_run),
         CliCommand::Enable { name } => setup::switch::run(&common, &name, true),
         CliCommand::Disable { name } => setup::switch::run(&common, &name, false),

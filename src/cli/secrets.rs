@@ -1,8 +1,7 @@
 //! The command `headend secrets rekey`: seals the values of the store anew after a change of the key.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
-use super::JsonArgs;
 use super::exit::{NO, OK};
 use crate::cli::reach::operator::OperatorClient;
 use crate::cli::reach::source;
@@ -20,10 +19,18 @@ pub(super) enum SecretsCommand {
     /// Write the new key as `key` and the old one as `previous-key` in [secrets], restart the
     /// daemon, and run this command, with the daemon or without one. It can be interrupted and
     /// repeated. When it says so, the earlier key can go. Exit 1 when a value does not open.
-    Rekey(JsonArgs),
+    Rekey(RekeyArgs),
 }
 
-pub(super) fn rekey(common: &CommonOptions, json: bool) -> Result<u8, CommandFailure> {
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct RekeyArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(common: &CommonOptions, command: SecretsCommand) -> Result<u8, CommandFailure> {
+    let SecretsCommand::Rekey(RekeyArgs { json }) = command;
     let mut client = OperatorClient::find_something(common)?;
     let config = if client.is_without_daemon() {
         // Without the right configuration, values would be sealed with another key.

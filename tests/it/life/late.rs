@@ -50,7 +50,12 @@ fn a_late_request_on_any_connection_is_answered_by_the_new_daemon_and_ends_the_c
     assert_eq!((answer.head.status, answer.head.header("connection")), (200, Some("close")), "{}", answer.text());
     assert!(answer.text().contains("result"), "{}", answer.text());
     // The credential is judged by the new daemon.
-    stranger.send(&http::request("POST", "/mcp", &[], b"{}")).unwrap();
+    let wrong = |(name, value): &(String, String)| match name.as_str() {
+        "Authorization" => (name.clone(), "Bearer a-wrong-token-0123456789".to_owned()),
+        _ => (name.clone(), value.clone()),
+    };
+    let headers: Vec<(String, String)> = headers.iter().map(wrong).collect();
+    stranger.send(&http::request("POST", "/mcp", &headers, body.as_bytes())).unwrap();
     assert_eq!(stranger.response().unwrap().head.status, 401);
     assert!(unused.closes_within(Duration::from_secs(30)), "no request comes, so it is closed");
     assert!(old.wait(END).is_some_and(|status| status.success()), "{}", old.story());
