@@ -34,7 +34,7 @@ use crate::listener::press::{BodyPace, PressedStream};
 use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestEffect};
 use crate::operator::views::{ConsoleLink, OperatorView, ReloadView};
 use crate::operator::{OperatorRefusal, Person, rekey, tool, tools};
-use crate::policy::OperatorAction;
+use crate::policy::{Caller, OperatorAction};
 use crate::serve::http_server::serve_passed;
 use crate::serve::lines::{self, LineClient};
 use crate::wire::code;
@@ -205,30 +205,20 @@ async fn serve_connection(
     if hello.profile.as_ref().is_some_and(unknown_profile) {
         return write.write_all(refuse("there is no profile with that name").as_bytes()).await;
     }
-    match hello.want.as_str() {
-        TAKE_OVER | HTTP if !caller.caller.is_local() => {
-            let text = "only the user that runs this daemon may take it over";
-            return write.write_all(refuse(text).as_bytes()).await;
-        }
-        HTTP => {
-            let found = hello.origin.and_then(|origin| Some((find_listener(gateway, &origin)?, origin)));
-            let Some((front, origin)) = found else {
-                return write.write_all(refuse("no listener has the address of the request").as_bytes()).await;
-            };
-            write.write_all(encode_hello(HTTP, None, None, None).as_bytes()).await?;
-            // The client sends the request after this hello, so nothing was read ahead.
-            let stream = read.into_inner().reunite(write).map_err(io::Error::other)?;
-            Box::pin(serve_passed(&front, stream, origin, gateway.service.draining.clone())).await;
-            return Ok(());
-        }
-        "mcp" | "admin" | TAKE_OVER => {
-            let line = encode_accepting_hello(&hello, config.as_deref(), state.as_deref());
-            write.write_all(line.as_bytes()).await?;
-        }
-        other => {
-            let text = format!("this daemon serves \"mcp\" and \"admin\", not {other:?}");
-            return write.write_all(refuse(&text).as_bytes()).await;
-        }
+    if let Err(why) = check_want(&hello.want, &caller.caller) {
+        return write.write_all(refuse(&why).as_bytes()).await;
+    }
+    let passed = hello.origin.clone().and_then(|origin| Some((find_listener(gateway, &origin)?, origin)));
+    if hello.want == HTTP && passed.is_none() {
+        return write.write_all(refuse("no listener has the address of the request").as_bytes()).await;
+    }
+    let line = encode_accepting_hello(&hello, config.as_deref(), state.as_deref());
+    write.write_all(line.as_bytes()).await?;
+    if let (HTTP, Some((front, origin))) = (hello.want.as_str(), passed) {
+        // The client sends the request after this hello, so nothing was read ahead.
+        let stream = read.into_inner().reunite(write).map_err(io::Error::other)?;
+        Box::pin(serve_passed(&front, stream, origin, gateway.service.draining.clone())).await;
+        return Ok(());
     }
     if hello.want == TAKE_OVER {
         // The client sends nothing before it has got files, so nothing was read ahead.
@@ -243,6 +233,20 @@ async fn serve_connection(
         return Ok(());
     }
     serve_operator(gateway, read, write, &caller, proof).await
+}
+
+/// Checks that the daemon serves what a connection wants, and that its user may have it: only our
+/// own user may take the daemon over or pass requests on, neither root nor those of `[admin]`.
+///
+/// # Errors
+/// The text of the refusal.
+fn check_want(want: &str, caller: &Caller) -> Result<(), String> {
+    match want {
+        "mcp" | "admin" => Ok(()),
+        TAKE_OVER | HTTP if caller.is_local() => Ok(()),
+        TAKE_OVER | HTTP => Err("only the user that runs this daemon may take it over".to_owned()),
+        other => Err(format!("this daemon serves \"mcp\" and \"admin\", not {other:?}")),
+    }
 }
 
 /// Reads the next request line, without its newline; returns `None` at the end of the connection.
@@ -440,4 +444,22 @@ fn create_console_link(gateway: &RunningGateway) -> Result<OperatorView, Operato
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
     let proxied = gateway.service.snapshots.load().config.console.allowed_hosts.first().cloned();
     Ok(OperatorView::ConsoleLink(ConsoleLink { link, seconds: life.as_secs(), proxied }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_user_takes_the_daemon_over() {
+        for (caller, may) in [
+            (Caller::local().clone(), true),
+            (Caller::user(0), false),
+            (Caller::user(1000), false),
+            (Caller::anyone().clone(), false),
+        ] {
+            assert!([TAKE_OVER, HTTP].iter().all(|want| check_want(want, &caller).is_ok() == may), "{caller:?}");
+            assert!(check_want("mcp", &caller).is_ok() && check_want("", &caller).is_err());
+        }
+    }
 }

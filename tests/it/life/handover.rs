@@ -1,17 +1,21 @@
 //! Tests of `headend serve --take-over`: a new daemon takes the sockets, the approvals and the
 //! upstreams of the running one, and a failure before that leaves the old one as it was.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::tools::harness::{Gateway, GatewaySetup, headend};
+use crate::tools::http::{self, TestConnection};
 use crate::tools::mcp::{ClientEra, Mcp, McpAnswer};
 use crate::tools::process::{eventually, output_within, said, within};
 use crate::tools::stdio::Pipe;
@@ -289,4 +293,108 @@ fn without_a_daemon_it_starts_as_usual() {
     let (world, path) = GatewaySetup::new().write();
     let gateway = Gateway::start(world, Some(path), &["serve", "--take-over"], &[]);
     assert!(gateway.stderr.all().join("\n").contains("none to take over"), "{}", gateway.story());
+}
+
+/// What came of the calls of one client under load.
+#[derive(Debug, Default)]
+struct Tally {
+    answered: usize,
+    /// Answers other than the expected one.
+    failed: Vec<String>,
+    /// HTTP connections that ended before a byte of an answer.
+    closed: usize,
+}
+
+/// Makes a call over HTTP on the client's connection, or on a new one.
+///
+/// # Errors
+/// The connection ended before a byte of an answer.
+fn post(
+    client: &Mcp,
+    address: SocketAddr,
+    connection: &mut Option<TestConnection>,
+    params: Value,
+) -> std::io::Result<String> {
+    let params = client.dress(params);
+    let headers = client.headers("tools/call", &params);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let mut conn = connection.take().map_or_else(|| TestConnection::open(address), Ok)?;
+    conn.send(&http::request("POST", "/mcp", &headers, body.as_bytes()))?;
+    let answer = conn.response()?;
+    if answer.head.header("connection").is_none_or(|value| !value.eq_ignore_ascii_case("close")) {
+        *connection = Some(conn);
+    }
+    Ok(answer.text())
+}
+
+/// Makes calls of both upstreams, one after the other, until `stop`.
+fn call_until(stop: &AtomicBool, k: usize, mut client: Mcp, address: SocketAddr) -> Tally {
+    let mut tally = Tally::default();
+    let mut connection = None;
+    for n in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let text = format!("call-{k}-{n}.");
+        let name = ["fx__echo", "web__echo"][n % 2];
+        let params = json!({"name": name, "arguments": {"text": text}});
+        let answer = if k.is_multiple_of(3) {
+            Ok(client.request("tools/call", params).raw.to_string())
+        } else {
+            post(&client, address, &mut connection, params)
+        };
+        match answer {
+            Ok(answer) if answer.contains(&text) && !answer.contains("isError\":true") => tally.answered += 1,
+            Ok(answer) => tally.failed.push(format!("{k}-{n}: {answer}")),
+            Err(_) => tally.closed += 1,
+        }
+    }
+    tally
+}
+
+#[test]
+fn under_load_no_call_fails_and_none_is_made_twice() {
+    let setup = GatewaySetup::new();
+    let (witness, folder) = (Witness::new(&setup), setup.world.path("work"));
+    let logs = [InputLog::new(&folder, "fx"), InputLog::new(&folder, "web")];
+    let command = witness.command(&Fake::stdio("legacy").logging(&logs[0]));
+    let web = Fake::http("modern").logging(&logs[1]).spawn();
+    let setup = setup.toml(&format!("[upstreams.fx]\ncommand = {command}")).url("web", &web.url);
+    let mut gateway = setup.start();
+    gateway.wait_for_tools(&["fx__echo", "web__echo"]);
+    let address = gateway.address;
+    let clients: Vec<Mcp> = (0..16)
+        .map(|k| match k % 3 {
+            0 => Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), ClientEra::LEGACY),
+            1 => gateway.legacy(),
+            _ => gateway.modern(),
+        })
+        .collect();
+    let stop = AtomicBool::new(false);
+    let times: usize = std::env::var("HEADEND_TEST_HANDOVERS").map_or(4, |times| times.parse().unwrap());
+    let (gateway, tallies) = std::thread::scope(|scope| {
+        let calling = |(k, client)| {
+            let stop = &stop;
+            scope.spawn(move || call_until(stop, k, client, address))
+        };
+        let calling: Vec<_> = clients.into_iter().enumerate().map(calling).collect();
+        for n in 0..times {
+            gateway = take_over(gateway);
+            within(END, "the upstream has another process", || witness.processes() == n + 2);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let tallies: Vec<Tally> = calling.into_iter().map(|calling| calling.join().unwrap()).collect();
+        (gateway, tallies)
+    });
+    let failed: Vec<&String> = tallies.iter().flat_map(|tally| &tally.failed).collect();
+    let (answered, closed) = tallies.iter().fold((0, 0), |(a, c), tally| (a + tally.answered, c + tally.closed));
+    eprintln!("{times} hand-overs: {answered} calls answered, {} failed, {closed} connections closed", failed.len());
+    assert!(failed.is_empty(), "{failed:#?}\n{}", gateway.story());
+    assert!(tallies.iter().all(|tally| tally.answered > times), "{tallies:?}");
+    let mut seen = HashSet::new();
+    for line in logs.iter().flat_map(|log| log.lines_with(&["tools/call", "call-"])) {
+        let (_, rest) = line.split_once("call-").unwrap();
+        let text = rest.split_once('.').unwrap().0.to_owned();
+        assert!(seen.insert(text), "a call was made twice: {line}");
+    }
 }
