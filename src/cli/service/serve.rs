@@ -145,7 +145,7 @@ async fn serve(
         };
         let admin = source::own_socket(common, &loaded.config.admin);
         let mut sockets = activated.assign(&addresses_of(&loaded.config), admin.as_deref());
-        let (gateway, addresses) = open(common, loaded, store, &mut sockets).await?;
+        let (gateway, addresses) = Box::pin(open(common, loaded, store, &mut sockets)).await?;
         hold(&gateway, lock);
         (gateway, addresses)
     };

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -25,11 +25,11 @@ const RESTARTS: usize = 3;
 
 /// Starts the daemon as the service manager does, with a socket as descriptor 3. `passing` is the
 /// part of a shell's script that sets up further descriptors and the variables.
-fn start(world: &TestHome, config: &PathBuf, socket: OwnedFd, passing: &str) -> Gateway {
+fn start(world: &TestHome, config: &Path, socket: OwnedFd, passing: &str) -> Gateway {
     let mut command = world.command("sh");
     let script = format!("exec 3<&0 0</dev/null; {passing}; exec \"$@\"");
     command.stdin(Stdio::from(socket)).args(["-c", &script, "sh", headend()]);
-    Gateway::start_by(command, world.clone(), Some(config.clone()), &["serve"], &[])
+    Gateway::start_by(command, world.clone(), Some(config.to_owned()), &["serve"], &[])
 }
 
 const ONE: &str = "export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=mcp";
