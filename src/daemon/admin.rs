@@ -22,7 +22,7 @@ use crate::base::tally::LogTally;
 use crate::config::source::guard;
 use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_name, socket_callers};
 use crate::daemon::gateway::RunningGateway;
-use crate::daemon::handover::late::{HTTP, find_listener};
+use crate::daemon::handover::late::find_listener;
 use crate::daemon::handover::{self, TAKE_OVER};
 use crate::daemon::tokens::LiveTokens;
 use crate::gateway::answer::RequestAnswer;
@@ -54,7 +54,7 @@ pub(crate) use self::late::{is_retryable, serve_later};
 pub(crate) use self::proof::generate_code;
 pub(crate) use self::status::build_status;
 
-use self::hello::{HELLO, encode_accepting_hello, publish_address};
+use self::hello::{HELLO, HTTP, encode_accepting_hello, publish_address};
 use self::proof::PeerProof;
 use self::status::build_full_status;
 

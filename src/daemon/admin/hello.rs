@@ -4,13 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use crate::daemon::gateway::RunningGateway;
-use crate::daemon::handover::late::HTTP;
 use crate::serve::late::PassedOrigin;
 use crate::store::disk::address::{DaemonAddress, HostBoot};
 use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Version of the hello. The daemon refuses a client with a higher version.
 pub(super) const HELLO: u64 = 1;
+
+/// What another process of our own user writes in its hello to pass a request on.
+pub(super) const HTTP: &str = "http";
 
 /// Writes the socket's address into the state directory, for clients whose environment lacks the
 /// runtime directory. Returns the address and the state directory, also if the write fails, which

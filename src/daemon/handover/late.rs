@@ -12,8 +12,6 @@ use crate::daemon::gateway::RunningGateway;
 use crate::serve::front::ListenerState;
 use crate::serve::late::{PassedOrigin, Successor};
 
-/// What a process writes in its hello to pass a request on.
-pub(crate) const HTTP: &str = "http";
 /// Longest hello of the other process, in bytes.
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
 
