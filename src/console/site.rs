@@ -58,6 +58,11 @@ impl std::fmt::Debug for ConsoleSite {
 }
 
 impl ConsoleSite {
+    /// Reads the sign-ins that the daemon before has kept. Blocks.
+    pub(crate) fn read_sign_ins(&self) {
+        self.doors.read_again(clock::uptime());
+    }
+
     /// Makes the console for the listener's address `local`, behind a proxy with these hosts. Its
     /// streams end when `stop` fires.
     pub(crate) fn new(

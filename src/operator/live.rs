@@ -89,6 +89,7 @@ impl LiveBackend {
             | Request::Challenge(_)
             | Request::LinkConsole(_)
             | Request::Prove(_)
+            | Request::Rekey(_)
             | Request::Reload(_)
             | Request::Status(_)
             | Request::AddToken(_)

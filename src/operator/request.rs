@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use self::RequestEffect::{Act, Elsewhere, Look};
 use super::pins::{PinDecision, PinKind};
+use super::rekey::RekeyParams;
 use crate::login::authorize::LoginCallback;
 use crate::policy::{Digest, OperatorAction};
 use crate::wire::json::raw::RawJson;
@@ -132,6 +133,8 @@ requests! {
         PinTexts(PinItems) = "pins.show", Look;
         Reload(ReloadParams) = "reload", Elsewhere;
         Restart(NameParams) = "restart", Act(OperatorAction::Restart);
+        /// Seals the values of the store anew with the present key.
+        Rekey(RekeyParams) = "secrets.rekey", Act(OperatorAction::Rekey);
         Status(NoParams) = "status", Look;
         /// Keeps the digest of a client's token.
         AddToken(AddTokenParams) = "tokens.add", Act(OperatorAction::TokenAdd);

@@ -138,6 +138,12 @@ fn the_server_is_checked() {
             "t:3: server.auth.tokens.b: a token of fewer than 16 characters can be guessed; make one with `openssl",
         ),
         ("a short key", "[secrets]\nkey={file=\"/k\"}\n", "t:2: secrets.key: a key of fewer than 32 characters"),
+        ("a short old key", "[secrets]\nprevious-key={file=\"/k\"}\n", "previous-key: a key of fewer than 32"),
+        (
+            "one key twice",
+            "[secrets]\nkey=\"0123456789abcdef0123456789abcdef\"\nprevious-key=\"0123456789abcdef0123456789abcdef\"\n",
+            "t:3: secrets.previous-key: is the same key as `key`",
+        ),
         ("a key of two", "[secrets]\nkey={file=\"/k\",env=\"K\"}\n", "exactly one of `env`, `file` and `credential`"),
         ("a number as a token", "[server.auth]\ntokens={a=1}\n", "write a string or where to find it"),
         (

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use super::port::StoreEngine;
 pub use super::port::{
-    BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, SecretDigest,
-    SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
+    BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, ResealPosition,
+    SecretDigest, SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
 };
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;
-pub use super::sqlite::{FILE, back_up, wait_until_closed};
+use super::sqlite::check_version;
+pub use super::sqlite::{FILE, back_up, count_sealed_values, wait_until_closed};
 use crate::wire::secrets::SealSecrets;
 
 /// The open store of a state directory. Clones share it.
@@ -27,7 +28,7 @@ impl Db {
     /// [`Self::open_with`] a key in the same directory.
     #[cfg(any(test, feature = "testing"))]
     pub fn open(dir: &Path) -> Result<Self, DbError> {
-        Self::open_with(dir, &KeySource { given: None, make: true })
+        Self::open_with(dir, &KeySource { make: true, ..KeySource::default() })
     }
 
     /// Opens the store of this directory, and makes it if it is missing. Some values in it are
@@ -45,7 +46,7 @@ impl Db {
     /// Opens a store in memory that ends with its last clone; its key is in this directory.
     #[cfg(test)]
     pub fn in_memory(dir: &Path) -> Self {
-        let seals = Seals::of(dir, &KeySource { given: None, make: true }).unwrap();
+        let seals = Seals::of(dir, &KeySource { make: true, ..KeySource::default() }).unwrap();
         let store = Arc::new(Sqlite::in_memory(seals.clone()).unwrap());
         Self { dir: Arc::from(dir), seals, store }
     }
@@ -53,6 +54,15 @@ impl Db {
     /// Returns whether this directory has a store. Opening a store makes one.
     pub fn is_in(dir: &Path) -> bool {
         dir.join(FILE).exists()
+    }
+
+    /// Checks that the store of this directory, which another process has open, is of this program's
+    /// version. Changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file.
+    pub fn check_version(dir: &Path) -> Result<(), DbError> {
+        check_version(&dir.join(FILE))
     }
 
     /// Returns the paths of the store's files, some of which may be missing.
@@ -68,6 +78,16 @@ impl Db {
     /// Returns whether any value was left out so far because its key is missing.
     pub fn has_lost(&self) -> bool {
         self.seals.has_lost()
+    }
+
+    /// Returns the id of the key that seals; `None` if there is no key.
+    pub fn current_key(&self) -> Option<String> {
+        self.seals.current_id()
+    }
+
+    /// Returns where the keys are that only open.
+    pub fn earlier_keys(&self) -> Vec<&'static str> {
+        self.seals.earlier_origins()
     }
 
     /// Derives secrets for that purpose from the keys of the store and its identity; `None` if

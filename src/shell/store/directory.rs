@@ -18,14 +18,14 @@ use crate::config::source::guard;
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
-use crate::store::db::{Db, DbError};
+use crate::store::db::{Db, DbError, count_sealed_values};
 use crate::store::disk::disk_use;
 use crate::store::disk::files;
 use crate::store::disk::lock;
 use crate::store::disk::lock::{LockError, StateLock};
 use crate::store::disk::presence;
 use crate::store::disk::presence::{OtherGateway, Presence};
-use crate::store::seal::KeySource;
+use crate::store::seal::{KeySource, Seals};
 use crate::telemetry::metrics::DiskUse;
 use crate::wire::json::raw::RawJson;
 
@@ -96,6 +96,29 @@ impl StateDir {
     /// A sentence with the file and the way out.
     pub fn db(&self) -> Result<Db, DbError> {
         Db::open_with(&self.dir, &self.key)
+    }
+
+    /// Returns a sentence for each key that sealed values of the store need besides the present one:
+    /// a key that is configured but only opens, or one that is not here. Changes nothing; a store
+    /// that cannot be read has no sentence. Blocks.
+    pub fn doubt_keys(&self) -> Vec<String> {
+        if !self.has_db() {
+            return Vec::new();
+        }
+        let Ok(seals) = Seals::of(&self.dir, &KeySource { make: false, ..self.key.clone() }) else { return Vec::new() };
+        let counts = count_sealed_values(&self.dir).unwrap_or_default();
+        let current = seals.current_id();
+        let others = counts.into_iter().filter(|(key, _)| Some(key) != current.as_ref());
+        others.map(|(key, count)| describe_other_key(count, &key, seals.origin_of(&key))).collect()
+    }
+
+    /// Checks that the database of this directory, which another process has open, is of this
+    /// program's version. Changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file.
+    pub fn check_version(&self) -> Result<(), DbError> {
+        Db::check_version(&self.dir)
     }
 
     /// Locks the directory against other daemons until the returned value is dropped. Waits a few
@@ -301,6 +324,26 @@ pub(super) fn list_catalogs(dir: &Path) -> io::Result<Vec<String>> {
 
 fn inventory_file(key: &str) -> String {
     format!("inventory-{key}.json")
+}
+
+/// Describes sealed values of another key than the present one, and says what to do. `origin` is
+/// where the operator keeps that key.
+fn describe_other_key(count: u64, key: &str, origin: Option<&str>) -> String {
+    let values = if count == 1 { "1 value".to_owned() } else { format!("{count} values") };
+    origin.map_or_else(
+        || {
+            format!(
+                "{values} of the store are sealed with the key {key}, which is not here, and count as absent; write that key as \
+                 `previous-key` in [secrets], restart, and run `headend secrets rekey`"
+            )
+        },
+        |origin| {
+            format!(
+                "{values} of the store still need {origin}; run `headend secrets rekey` with the present key in force, and \
+                 remove it only then"
+            )
+        },
+    )
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod logins;
 mod operation;
 mod pins;
 mod restored;
+mod sealed;
 mod sessions;
 mod sign_ins;
 mod states;
@@ -47,6 +48,7 @@ pub use self::logins::{ClaimKey, KeptLogin, LoginKey, LoginOperations, LoginRowC
 pub use self::operation::{DbOperation, DbReply};
 pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
 pub use self::restored::{BackupRows, RestoreMark, RestoreOperations};
+pub use self::sealed::{ResealPosition, ResealedPart, SealOperations};
 pub use self::sessions::{SessionOperations, SessionRows};
 pub use self::sign_ins::{ConsoleSignIn, SecretDigest, SignInOperations};
 pub use self::states::StateOperations;
@@ -62,6 +64,7 @@ pub trait StoreEngine:
     + PinOperations
     + OpenApprovalOperations
     + RestoreOperations
+    + SealOperations
     + SessionOperations
     + SignInOperations
     + StateOperations
