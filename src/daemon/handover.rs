@@ -19,6 +19,7 @@
 //! The connection ends with the old process.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -101,7 +102,7 @@ pub(crate) struct HandoverState {
     /// Duplicates of the listening sockets, closed when the daemon ends.
     pub(super) sockets: Mutex<Vec<InheritedListener>>,
     /// A duplicate of the listening admin socket, and its path.
-    pub(super) admin: Mutex<Option<(PathBuf, std::os::fd::OwnedFd)>>,
+    pub(super) admin: Mutex<Option<(PathBuf, OwnedFd)>>,
     /// The lock of the state directory, once the daemon has it.
     pub(crate) lock: OnceLock<&'static StateLock>,
     /// Held by the hand-over that is under way.

@@ -186,7 +186,7 @@ async fn open(
     store: StateDir,
     inherited: &mut InheritedSockets,
 ) -> Result<(Arc<RunningGateway>, GatewayAddresses), CommandFailure> {
-    let daemon = BoundDaemon::bind(common, loaded, store, None, inherited).await?;
+    let daemon = Box::pin(BoundDaemon::bind(common, loaded, store, None, inherited)).await?;
     daemon.gateway.service.approvals.end_approvals_of_earlier_daemons();
     Ok(daemon.serve_admin_socket())
 }
@@ -211,7 +211,7 @@ impl BoundDaemon {
         common: &CommonOptions,
         loaded: CommandConfig,
         store: StateDir,
-        prior: Option<PriorDaemon>,
+        prior: Option<&PriorDaemon>,
         inherited: &mut InheritedSockets,
     ) -> Result<Self, CommandFailure> {
         let socket = source::own_socket(common, &loaded.config.admin);
@@ -220,7 +220,7 @@ impl BoundDaemon {
         // The store is used even if upstreams of the command line keep nothing in it, since the
         // token must survive a restart.
         let (config, source) = (loaded.config, loaded.source);
-        let begun = prior.as_ref().map_or_else(fired, |prior| prior.begun.clone());
+        let begun = prior.map_or_else(fired, |prior| prior.begun.clone());
         let gateway = match prior {
             Some(prior) => RunningGateway::build_after(prior, config, source, store, StopTimes::DAEMON),
             None => RunningGateway::build(config, source, Some(store), MAIN, StopTimes::DAEMON),
@@ -296,7 +296,7 @@ pub(crate) async fn open_on_stage(
     let loaded = source::load(&common, &[]).map_err(told)?;
     warn(&loaded, false);
     let store = source::open_store(&loaded.config).map_err(told)?;
-    open(&common, loaded, store, &mut InheritedSockets::default()).await.map_err(told)
+    Box::pin(open(&common, loaded, store, &mut InheritedSockets::default())).await.map_err(told)
 }
 
 /// The signals that the daemon handles.
