@@ -15,8 +15,8 @@ use crate::daemon::access::SocketUsers;
 use crate::daemon::admin;
 use crate::daemon::doors::GatewayAddresses;
 use crate::daemon::gateway::{GatewayStartError, MAIN, RunningGateway, SettingOwner, StopTimes};
-use crate::daemon::handover::PriorDaemon;
 use crate::daemon::inherited::InheritedSockets;
+use crate::daemon::succession::PriorDaemon;
 use crate::operator::alone::{StateDir, StateLock};
 
 /// Holds the lock of the state directory until the process ends. The lock must outlive the gateway,
