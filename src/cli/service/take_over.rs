@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::serve::{BoundDaemon, hold};
+use super::bound::{BoundDaemon, hold};
 use crate::cli::exit::TEMPFAIL;
 use crate::cli::reach::daemon::{self, DaemonConnection, DaemonUnavailable};
 use crate::cli::reach::source::{self, CommandConfig};

@@ -41,6 +41,11 @@ impl HandoverChannel {
         Self { stream, received: BytesMut::new(), files: VecDeque::new() }
     }
 
+    /// Ends the exchange, and keeps the connection open for as long as the returned stream lives.
+    pub(super) fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
     /// Sends a message with its files. Not cancel-safe.
     pub(super) async fn send(&self, message: &impl Serialize, files: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;

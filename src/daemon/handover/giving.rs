@@ -192,7 +192,7 @@ async fn pass_approvals(
             tracing::warn!(error = %error, "an open approval is lost; its call is asked about again");
         }
     }
-    *gateway.handover.successor.lock() = Some(channel);
+    *gateway.handover.successor.lock() = Some(channel.into_stream());
 }
 
 /// Ends each upstream that starts programs once no call needs it, until `stop` fires.

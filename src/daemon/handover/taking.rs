@@ -10,10 +10,11 @@ use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::HandoverChannel;
-use super::{GiverMessage, PriorDaemon, TakerMessage};
+use super::{GiverMessage, TakerMessage};
 use crate::base::task_group::TaskGroup;
 use crate::daemon::gateway::RunningGateway;
 use crate::daemon::inherited::{InheritedListener, InheritedSockets};
+use crate::daemon::succession::PriorDaemon;
 use crate::policy::consent::PassedApproval;
 use crate::store::disk::lock::StateLock;
 use crate::upstream::process::prior::PriorPrograms;
