@@ -245,7 +245,7 @@ fn check_want(want: &str, caller: &Caller) -> Result<(), String> {
     match want {
         "mcp" | "admin" => Ok(()),
         TAKE_OVER if !cfg!(target_os = "linux") => Err("only on Linux a daemon can be taken over".to_owned()),
-        TAKE_OVER | HTTP if caller.is_local() => Ok(()),
+        TAKE_OVER | HTTP if caller == Caller::local() => Ok(()),
         TAKE_OVER | HTTP => Err("only the user that runs this daemon may take it over".to_owned()),
         other => Err(format!("this daemon serves \"mcp\" and \"admin\", not {other:?}")),
     }
