@@ -22,6 +22,7 @@ use headend_core::{catalog, identity, mcp, policy, wire};
 
 mod audit;
 mod build;
+mod cluster;
 mod consent;
 mod doubts;
 #[cfg(any(test, fuzzing, feature = "testing"))]
@@ -42,6 +43,7 @@ mod values;
 
 pub use self::audit::{AuditSettings, OnFailure};
 pub use self::build::is_caller_name;
+pub use self::cluster::ClusterSettings;
 pub use self::consent::{ApprovalSettings, OperatorAccess};
 pub use self::doubts::{find_doubts, warn_of_silent_programs};
 pub use self::limits::Limits;
@@ -54,6 +56,7 @@ pub use self::model::{
 };
 pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
 pub use self::values::instructions::InstructionSetting;
+pub use self::values::store_url::{StoreTls, StoreUrl};
 pub use crate::machine::host_command::HostCommand;
 pub use crate::machine::managers::{is_same_place, known_directories, version_folders};
 pub use crate::machine::places::{

@@ -99,7 +99,7 @@ pub(super) fn listen(node: &ConfigNode<'_>, server: &ServerSettings) -> Vec<Sock
 }
 
 /// Reads an IP address and a port.
-fn address(node: &ConfigNode<'_>) -> Option<SocketAddr> {
+pub(super) fn address(node: &ConfigNode<'_>) -> Option<SocketAddr> {
     let text = node.string()?;
     let address = text.parse().ok();
     if address.is_none() {

@@ -16,6 +16,7 @@ use crate::mcp::extension::APPS;
 use crate::policy::{ChangePolicy, PolicySpec, UpstreamTrust};
 
 use super::audit::AuditSettings;
+use super::cluster::ClusterSettings;
 use super::consent::ApprovalSettings;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
@@ -72,6 +73,8 @@ pub struct Config {
     pub profiles: Vec<Profile>,
     pub audit: AuditSettings,
     pub secrets: SecretSettings,
+    /// The cluster that this replica belongs to; `None` for a gateway of its own.
+    pub cluster: Option<ClusterSettings>,
     pub log: LoggingSettings,
 }
 

@@ -52,6 +52,7 @@ pub fn render(config: &Config) -> String {
     config.profiles.iter().for_each(|one| profile(&mut out, one));
     section(&mut out, "audit", &audit(&config.audit));
     section(&mut out, "secrets", &table(&config.secrets));
+    section(&mut out, "cluster", &table(&config.cluster));
     let mut log = config.log.shown();
     set(&mut log, "filter", config.log.filter.as_str());
     section(&mut out, "log", &log);
