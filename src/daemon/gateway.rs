@@ -23,6 +23,7 @@ use crate::config::{Config, FileFingerprint, LoadedConfig};
 use crate::console::{self, ConsoleSite};
 use crate::daemon::access::SocketUserTable;
 use crate::daemon::client_access::session_limits;
+use crate::daemon::cluster;
 use crate::daemon::doors::{GatewayAddresses, GatewayListeners};
 use crate::daemon::own_places::find_protected_folders;
 use crate::daemon::systemd;
@@ -270,6 +271,7 @@ impl RunningGateway {
         };
         let keys =
             Keys::open(db.as_ref())?.ok_or_else(|| GatewayStartError::Config("no key could be made".to_owned()))?;
+        let cluster = cluster::member(&config, db.as_ref().filter(|_| is_daemon), &keys.run)?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
         let token_store = db.clone();
         let sign_ins = db.clone().map(|db| SignIns::new(db, console::MAX_SESSIONS));
@@ -310,6 +312,7 @@ impl RunningGateway {
             draining,
             giving_up,
             keys,
+            cluster,
             max_result_bytes: AtomicUsize::new(limits.result_bytes),
             budget: Arc::clone(&budget),
             admission: RequestAdmission::new(&limits),
@@ -338,7 +341,13 @@ impl RunningGateway {
             notices,
             review: restore_review.clone(),
         };
-        let sessions = Arc::new(ClientSessions::new(session_limits, budget, Some(approvals), kept_sessions));
+        let sessions = Arc::new(ClientSessions::new(
+            session_limits,
+            budget,
+            Some(approvals),
+            kept_sessions,
+            Arc::clone(&service.keys.run),
+        ));
         let client_tokens = token_store.map(|db| LiveTokens::new(db, &service, &sessions, supervised.orders.clone()));
         Ok(Self {
             operator: OperatorService::new(Arc::new(desk), service.audit.clone()),

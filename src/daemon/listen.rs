@@ -83,6 +83,9 @@ impl RunningGateway {
             let tls = certificates.map(|certificates| ServerTls::new(Arc::clone(certificates), protocols));
             tls.transpose().map_err(GatewayStartError::Config)
         };
+        if let Some(settings) = &config.cluster {
+            self.join_cluster(settings, doors, &limits).await?;
+        }
         let tls_of_endpoints = tls(&[H2, HTTP1])?;
         let scheme = if tls_of_endpoints.is_some() { "https" } else { "http" };
         for (listener, local) in listeners {
@@ -103,6 +106,7 @@ impl RunningGateway {
                 failures: Arc::clone(&doors.failures),
                 strangers: LogTally::default(),
                 tls: tls_of_endpoints.clone(),
+                is_for_peers: false,
             });
             doors.fronts.lock().push(Arc::clone(&front));
             self.service.tasks.spawn("listener", accept(front, listener, self.service.draining.clone()));
@@ -227,7 +231,7 @@ fn readiness(conditions: &[GatewayFault]) -> (http::StatusCode, String) {
 }
 
 /// Binds a listener; returns it with its actual address. `key` names the setting in the error.
-async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), GatewayStartError> {
+pub(super) async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), GatewayStartError> {
     let failed = |source| GatewayStartError::Listen { key, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;

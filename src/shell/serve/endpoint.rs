@@ -3,6 +3,7 @@
 //! [`crate::engine::client`].
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use http::{HeaderName, HeaderValue, Method as HttpMethod, Request as HttpRequest
 use hyper::body::Incoming;
 
 use crate::base::access::Access;
+use crate::cluster::membership::Cluster;
 use crate::engine::answer::RequestAnswer;
 use crate::engine::client::asked::{CheckedRequest, fits_session, is_modern};
 use crate::engine::client::heard::{ClientBatch, ClientInput, claims_revision};
@@ -36,6 +38,7 @@ use crate::serve::http_response::{HttpCall, SessionRequest};
 use crate::serve::legacy_sse;
 use crate::serve::listening::OpenSubscription;
 use crate::serve::modern::{self, RequestHeaders};
+use crate::serve::passing::PassableRequest;
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::{ClientSession, MissingSession};
@@ -48,10 +51,13 @@ use crate::wire::message::{self, Message, Request};
 mod route;
 mod subscription;
 
-use self::route::{EndpointRoute, admit};
+use self::route::{EndpointRoute, admit, admit_passed};
 use self::subscription::{listen, trace_of};
 
 type HttpReply = Response<ReplyBody>;
+
+/// The address of a client that is connected to another replica.
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -59,6 +65,7 @@ static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 struct AuthenticatedRequest<'a> {
     front: &'a Arc<ListenerState>,
     seat: &'a HttpConnection,
+    head: &'a Parts,
     headers: &'a HeaderMap,
     caller: Caller,
     access: Arc<Access>,
@@ -82,20 +89,7 @@ pub(crate) async fn handle(
             reply::closing(reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections"))
         }
         Ok(EndpointRoute::Endpoint { profile, caller }) => {
-            let events = accepts(&head.headers, "text/event-stream");
-            let CallerAccess { caller, access } = caller;
-            let headers = &head.headers;
-            let received =
-                AuthenticatedRequest { front, seat, headers, caller, access, profile, accepts_events: events };
-            if head.method != HttpMethod::POST {
-                return received.get_or_delete(&head).await;
-            }
-            let mut response = received.post(&head, body).await;
-            if let Some(scopes) = NeededScopes::take(&mut response) {
-                let credentials = front.credentials.load();
-                scopes.challenge(&mut response, credentials.metadata_address(received.profile.as_deref()));
-            }
-            response
+            AuthenticatedRequest::new(front, seat, &head, profile, caller).respond(body).await
         }
         Ok(EndpointRoute::LegacySse { path, caller }) => {
             legacy_sse::handle(front, path, caller, seat, (&head, body)).await
@@ -103,7 +97,72 @@ pub(crate) async fn handle(
     }
 }
 
-impl AuthenticatedRequest<'_> {
+/// Answers a request that another replica has passed on. It is served here or not at all.
+pub(crate) async fn handle_passed(
+    front: &Arc<ListenerState>,
+    request: HttpRequest<Incoming>,
+    seat: &HttpConnection,
+) -> HttpReply {
+    let (head, body) = request.into_parts();
+    match admit_passed(front, &head, seat).await {
+        Err(response) => *response,
+        Ok(EndpointRoute::Endpoint { profile, caller }) => {
+            let seat = HttpConnection::passed_on(ELSEWHERE);
+            AuthenticatedRequest::new(front, &seat, &head, profile, caller).respond(body).await
+        }
+        Ok(EndpointRoute::LegacySse { path, caller }) => {
+            let seat = HttpConnection::passed_on(ELSEWHERE);
+            legacy_sse::handle(front, path, caller, &seat, (&head, body)).await
+        }
+    }
+}
+
+impl<'a> AuthenticatedRequest<'a> {
+    fn new(
+        front: &'a Arc<ListenerState>,
+        seat: &'a HttpConnection,
+        head: &'a Parts,
+        profile: Option<Arc<str>>,
+        caller: CallerAccess,
+    ) -> Self {
+        let (headers, accepts_events) = (&head.headers, accepts(&head.headers, "text/event-stream"));
+        let CallerAccess { caller, access } = caller;
+        Self { front, seat, head, headers, caller, access, profile, accepts_events }
+    }
+
+    async fn respond(self, body: Incoming) -> HttpReply {
+        if self.head.method != HttpMethod::POST {
+            return self.get_or_delete(self.head).await;
+        }
+        let mut response = self.post(self.head, body).await;
+        if let Some(scopes) = NeededScopes::take(&mut response) {
+            let credentials = self.front.credentials.load();
+            scopes.challenge(&mut response, credentials.metadata_address(self.profile.as_deref()));
+        }
+        response
+    }
+
+    /// Passes the request on if another replica holds its session, and returns the response; `None`
+    /// if the request is to be served here.
+    async fn pass_on(&self, body: &Bytes) -> Option<HttpReply> {
+        let (front, cluster) = (self.front, self.front.service.cluster.as_ref()?);
+        let id = self.headers.get(&SESSION)?.to_str().ok()?;
+        if front.sessions.is_held(id) || is_modern(&RequestHeaders(self.headers)) {
+            return None;
+        }
+        let (session, revision) = front.sessions.read_id(id, &self.client(Revision::preferred(Era::Legacy)))?;
+        let response = Box::pin(self.passable(cluster, body, revision).to_holder(&session)).await;
+        if response.is_none() {
+            front.sessions.hold(id);
+        }
+        response
+    }
+
+    fn passable<'b>(&'b self, cluster: &'b Arc<Cluster>, body: &'b Bytes, revision: Revision) -> PassableRequest<'b> {
+        let Self { front, head, caller, access, .. } = self;
+        PassableRequest { front, cluster, head, body, caller, access, revision }
+    }
+
     /// Checks the headers and the caller's rate, reads the body, and handles the message in it.
     async fn post(&self, head: &Parts, body: Incoming) -> HttpReply {
         if let Some(response) = not_json(self.headers) {
@@ -113,7 +172,7 @@ impl AuthenticatedRequest<'_> {
             let text = "Accept must allow application/json or text/event-stream";
             return reply::refusal_and_close(StatusCode::NOT_ACCEPTABLE, text);
         }
-        if let Err(response) = self.front.admit(&self.caller, 1) {
+        if let Err(response) = self.front.admit_request(&self.caller) {
             return *response;
         }
         match read_body(body, &head.headers, self.front, self.access.caller()).await {
@@ -121,25 +180,30 @@ impl AuthenticatedRequest<'_> {
             Ok(_) if self.access.is_withdrawn() => {
                 self.front.credentials.load().unauthorized(self.headers, self.profile.as_deref())
             }
-            Ok(bytes) => self.message(bytes).await,
+            Ok(bytes) => match self.pass_on(&bytes).await {
+                Some(response) => response,
+                None => self.message(bytes).await,
+            },
             Err(response) => *response,
         }
     }
 
     /// Parses the body as JSON and as JSON-RPC, and handles the message or batch.
     async fn message(&self, bytes: Bytes) -> HttpReply {
+        let body = self.front.service.cluster.is_some().then(|| bytes.clone());
         let heard = ClientInput::read(bytes, JsonBounds::CLIENT);
         let requests = heard.requests();
         match heard {
             ClientInput::Batch(batch) => Box::pin(self.batch(batch, requests)).await,
-            ClientInput::Message(Ok(Message::Request(request))) => self.request(request).await,
+            ClientInput::Message(Ok(Message::Request(request))) => self.request(request, body).await,
             ClientInput::Message(Err(unreadable)) => no_message(&unreadable),
             ClientInput::Message(Ok(message)) => self.told(message).await,
         }
     }
 
     /// Determines the era of a request from its body, checks that the headers agree, and serves it.
-    async fn request(&self, request: Request) -> HttpReply {
+    /// `body` is there in a cluster.
+    async fn request(&self, request: Request, body: Option<Bytes>) -> HttpReply {
         let mut asked = match CheckedRequest::of(&request, Some(&RequestHeaders(self.headers))) {
             Ok(asked) => asked,
             Err(refused) => return reply::answer(request.id.raw(), refused),
@@ -148,7 +212,15 @@ impl AuthenticatedRequest<'_> {
             trace_of(self.headers, &mut params.meta);
         }
         match asked {
-            CheckedRequest::Modern { revision, method, params } => self.modern(request, revision, method, params).await,
+            CheckedRequest::Modern { revision, method, params } => {
+                if let (Some(cluster), Some(body), Some(run)) =
+                    (&self.front.service.cluster, &body, modern::run_of(method, &params.object))
+                    && let Some(response) = Box::pin(self.passable(cluster, body, revision).to_run(run)).await
+                {
+                    return response;
+                }
+                self.modern(request, revision, method, params).await
+            }
             CheckedRequest::Initialize { .. } | CheckedRequest::Legacy(_) => self.legacy(request, asked).await,
         }
     }
@@ -441,8 +513,11 @@ impl AuthenticatedRequest<'_> {
             // stream.
             return reply::method_not_allowed("POST");
         }
-        if let Err(response) = self.front.admit(&self.caller, 1) {
+        if let Err(response) = self.front.admit_request(&self.caller) {
             return *response;
+        }
+        if let Some(response) = self.pass_on(&Bytes::new()).await {
+            return response;
         }
         let session = match self.session_of_header(true).await {
             Ok(session) => session,

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use hyper::server::conn::http1::Builder;
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::repoll::repolled;
+use crate::cluster::peer_tls::key_digest;
 use crate::config::{Limits, MAX_HEAD};
 use crate::listener::address::Network;
 use crate::listener::connection;
@@ -61,6 +63,10 @@ pub fn serve_connection(
         match stop.run_until_cancelled(tls.accept(stream)).await {
             Some(Ok(stream)) => {
                 let session = stream.get_ref().1;
+                if front.is_for_peers && !is_peer(&front, session.peer_certificates()).await {
+                    tracing::warn!(client.address = %peer, "connection refused: no living replica has its key");
+                    return;
+                }
                 let is_h2 = session.alpn_protocol() == Some(H2);
                 let server_name = session.server_name().map(Box::from);
                 let opened = OpenedConnection { front, stop, peer: peer.ip(), server_name, times, phase };
@@ -71,6 +77,14 @@ pub fn serve_connection(
         }
     };
     tasks.spawn("connection", repolled(serve));
+}
+
+/// Returns whether the key that a peer proved is that of a living replica.
+async fn is_peer(front: &ListenerState, certificates: Option<&[CertificateDer<'_>]>) -> bool {
+    match (key_digest(certificates), &front.service.cluster) {
+        (Some(key), Some(cluster)) => cluster.knows_key(&key).await,
+        _ => false,
+    }
 }
 
 /// Logs how a connection ended.
@@ -108,7 +122,10 @@ impl OpenedConnection {
         let answer = move |request| {
             let (front, seat) = (Arc::clone(&front), Arc::clone(&seat));
             async move {
-                let mut response = endpoint::handle(&front, request, &seat).await;
+                let mut response = match front.is_for_peers {
+                    true => Box::pin(endpoint::handle_passed(&front, request, &seat)).await,
+                    false => endpoint::handle(&front, request, &seat).await,
+                };
                 response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
                 response
             }

@@ -29,6 +29,7 @@ mod limits;
 mod logins;
 mod operation;
 mod pins;
+mod replicas;
 mod restored;
 mod sessions;
 mod sign_ins;
@@ -46,6 +47,9 @@ pub use self::limits::LimitOperations;
 pub use self::logins::{ClaimKey, KeptLogin, LoginKey, LoginOperations, LoginRowClaim, NewLogin};
 pub use self::operation::{DbOperation, DbReply};
 pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
+#[cfg(any(test, feature = "testing"))]
+pub use self::replicas::MemoryReplicas;
+pub use self::replicas::{DEAD_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim};
 pub use self::restored::{BackupRows, RestoreMark, RestoreOperations};
 pub use self::sessions::{SessionOperations, SessionRows};
 pub use self::sign_ins::{ConsoleSignIn, SecretDigest, SignInOperations};
@@ -71,6 +75,11 @@ pub trait StoreEngine:
 {
     /// Returns the health of the store: whether it takes writes.
     fn health(&self) -> &Arc<StoreHealth>;
+
+    /// Returns the operations on replicas; `None` for a store of one machine.
+    fn replicas(&self) -> Option<Arc<dyn ReplicaOperations>> {
+        None
+    }
 
     /// Waits for all operations begun before this one: their writes are on disk.
     fn all_so_far(&self) -> DbOperation<'_, ()>;

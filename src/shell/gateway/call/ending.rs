@@ -105,7 +105,10 @@ impl PermittedCall {
     /// Ends the call with a failure; counts and records it, and returns the answer.
     pub fn fail(&mut self, failure: &CallFailure) -> ClientEvent {
         let outcome = match failure.reason {
-            FailureReason::UpstreamDown | FailureReason::ShuttingDown | FailureReason::DaemonAway => {
+            FailureReason::UpstreamDown
+            | FailureReason::ShuttingDown
+            | FailureReason::DaemonAway
+            | FailureReason::ReplicaLost => {
                 OutcomeLabel::UpstreamDown
             }
             FailureReason::UpstreamCrashed => OutcomeLabel::Crashed,

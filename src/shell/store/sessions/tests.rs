@@ -19,7 +19,7 @@ fn goes_on(store: &SessionStore, id: &str) -> bool {
 fn terms() -> SessionTerms {
     let opened = clock::since_1970().as_secs();
     let revision = Revision::V2025_06_18;
-    SessionTerms { opened, until: opened + 3600, revision, is_here: false, capabilities: None }
+    SessionTerms { opened, until: opened + 3600, revision, is_here: false, capabilities: None, run: None }
 }
 
 #[tokio::test]
