@@ -43,7 +43,8 @@ pub(super) fn member(
     run: &Arc<CurrentRun>,
 ) -> Result<Option<Arc<Cluster>>, GatewayStartError> {
     let (Some(settings), Some(db)) = (&config.cluster, db) else { return Ok(None) };
-    let store = replicas(db).ok_or_else(|| config_error("[cluster] needs its store, which this process has not opened"))?;
+    let store =
+        replicas(db).ok_or_else(|| config_error("[cluster] needs its store, which this process has not opened"))?;
     let secrets = db.secrets("peers 1")?.ok_or_else(|| config_error("[cluster] needs `key` in [secrets]"))?;
     let is_secure = settings.peer_url.as_ref().is_some_and(|url| url.scheme() == "https");
     let tls = is_secure.then(PeerTls::generate).transpose().map_err(GatewayStartError::Config)?;
@@ -146,11 +147,13 @@ impl RunningGateway {
             failures: Arc::clone(&doors.failures),
             strangers: LogTally::default(),
             tls,
+            tasks: self.supervised.tasks.clone(),
             is_for_peers: true,
         });
         doors.peers.get_or_init(|| Arc::clone(&front));
-        let stop = self.service.draining.clone();
-        self.service.tasks.spawn("peers", crate::serve::http_server::accept(front, listener, stop));
+        // Other replicas are served until the calls in flight have ended.
+        let stop = self.service.giving_up.clone();
+        self.supervised.tasks.spawn("peers", crate::serve::http_server::accept(front, listener, stop));
         Ok(())
     }
 }

@@ -106,6 +106,7 @@ impl RunningGateway {
                 failures: Arc::clone(&doors.failures),
                 strangers: LogTally::default(),
                 tls: tls_of_endpoints.clone(),
+                tasks: self.service.tasks.clone(),
                 is_for_peers: false,
             });
             doors.fronts.lock().push(Arc::clone(&front));
@@ -231,7 +232,10 @@ fn readiness(conditions: &[GatewayFault]) -> (http::StatusCode, String) {
 }
 
 /// Binds a listener; returns it with its actual address. `key` names the setting in the error.
-pub(super) async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), GatewayStartError> {
+pub(super) async fn bind(
+    key: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), GatewayStartError> {
     let failed = |source| GatewayStartError::Listen { key, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;

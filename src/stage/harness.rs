@@ -310,9 +310,9 @@ fn admit(daemon: &Arc<Daemon>, console: Option<SocketAddr>) {
         }
     });
     if let Some(front) = daemon.peers_front() {
-        let stop = front.service.draining.clone();
+        let stop = front.service.giving_up.clone();
         let mut listener = Listener::bind(front.local.port());
-        daemon.service.tasks.spawn("stage peers", async move {
+        daemon.supervised.tasks.spawn("stage peers", async move {
             while let Some((stream, _)) = stop.run_until_cancelled(listener.accept()).await {
                 let guest = front.lobby.let_in(Network::from(peer.ip())).await;
                 serve_connection(&front, stream, peer, guest, &stop);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::mcp::{ClientEra, Mcp};
-use crate::stage::upstream::{Fake, InputLog};
+use crate::stage::upstream::{Fake, InputLog, Listening};
 use crate::stage::{block_on, net, pass, stage};
 
 mod dead;
@@ -29,16 +29,29 @@ struct TestCluster {
     replicas: Vec<Gateway>,
     logs: Vec<InputLog>,
     directory: Arc<MemoryReplicas>,
+    /// A server that all replicas share, and the folder of its log.
+    _server: Option<(Listening, GatewaySetup)>,
 }
 
 impl TestCluster {
     /// Starts three replicas that speak plain HTTP or TLS with each other.
-    fn start(scheme: &str, fake: impl Fn() -> Fake) -> Self {
-        Self::start_with(scheme, "", fake)
+    fn start(scheme: &str) -> Self {
+        Self::start_with(scheme, "", |setup, log| setup.fake("fx", &Fake::stdio("legacy").logging(log)))
     }
 
-    /// Starts replicas as [`Self::start`] does, with these lines in `[server]`.
-    fn start_with(scheme: &str, server: &str, fake: impl Fn() -> Fake) -> Self {
+    /// Starts replicas before one server behind HTTP that asks.
+    fn asking() -> Self {
+        let folder = GatewaySetup::new();
+        let log = InputLog::new(&folder.world.path("work"), "fx");
+        let server = Fake::http("legacy").with("--answers", "sse").behaving("asks").logging(&log).spawn();
+        let url = server.url.clone();
+        let mut cluster = Self::start_with("http", "", |setup, _| setup.url("fx", &url));
+        (cluster.logs, cluster._server) = (vec![log], Some((server, folder)));
+        cluster
+    }
+
+    /// Starts replicas with these lines in `[server]` and the upstream that `add` adds to each.
+    fn start_with(scheme: &str, server: &str, add: impl Fn(GatewaySetup, &InputLog) -> GatewaySetup) -> Self {
         let directory = Arc::new(MemoryReplicas::default());
         replicas::install(Some(Arc::clone(&directory)));
         let (mut gateways, mut logs) = (Vec::<Gateway>::new(), Vec::new());
@@ -50,7 +63,7 @@ impl TestCluster {
                 "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nstore = \"postgres://localhost/headend\"\n\
                  name = \"r{number}\"\npeer-listen = \"127.0.0.1:0\"\npeer-url = \"{scheme}://127.0.0.1:0\""
             );
-            let setup = setup.fake("fx", &fake().logging(&log)).toml(&cluster);
+            let setup = add(setup, &log).toml(&cluster);
             let state = setup.world.path("state/headend");
             if !store.is_empty() {
                 fs::create_dir(&state).unwrap();
@@ -77,7 +90,7 @@ impl TestCluster {
             gateways.push(gateway);
             logs.push(log);
         }
-        let cluster = Self { replicas: gateways, logs, directory };
+        let cluster = Self { replicas: gateways, logs, directory, _server: None };
         for replica in &cluster.replicas {
             replica.wait_for_tools(&["fx__echo"]);
         }
@@ -99,7 +112,7 @@ impl TestCluster {
         self.replicas[replica].inner().peers_front().unwrap().local.port()
     }
 
-    /// Ends a replica as kill -9 does: its row stays in the directory. Returns the port on which
+    /// Ends a replica and leaves its row in the directory, as kill -9 does. Returns the port on which
     /// others reached it.
     fn kill(&mut self, replica: usize) -> u16 {
         let port = self.peer_port(replica);
@@ -128,6 +141,13 @@ impl Drop for TestCluster {
 fn refusal(result: &Value) -> (Value, Value) {
     let refusal = &result["_meta"]["headend/refusal"];
     (refusal["reason"].clone(), refusal["executed"].clone())
+}
+
+/// Returns arguments with which `fx__inquire` asks one question.
+fn asks() -> Value {
+    let question = json!({"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema":
+        {"type": "object", "properties": {"sure": {"type": "boolean"}}}}});
+    json!({"rounds": [[question]], "via": "call"})
 }
 
 fn lost() -> (Value, Value) {

@@ -2,8 +2,8 @@
 //! slowly delays no other, and a replica that does not answer costs its own requests only.
 
 use std::io;
-use std::sync::Arc;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -80,9 +80,7 @@ impl PeerLink {
     pub(super) fn to(replica: &Replica, own: Option<&PeerTls>) -> Option<Self> {
         let url = replica.facts.url.as_ref()?;
         let tls = match (url.scheme(), own, &replica.facts.key) {
-            ("https", Some(own), Some(key)) => {
-                Some(Arc::new(own.client(Digest::from_hex(key)?).ok()?))
-            }
+            ("https", Some(own), Some(key)) => Some(Arc::new(own.client(Digest::from_hex(key)?).ok()?)),
             ("http", _, None) if is_loopback(url) => None,
             _ => return None,
         };

@@ -24,7 +24,7 @@ use crate::engine::sealed::replay_window::ReplayWindow;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
 use crate::policy::Caller;
-use crate::store::port::{DEAD_AFTER, DbError, KeptReplica, ReplicaOperations, SessionClaim};
+use crate::store::port::{DEAD_AFTER, DbError, KeptReplica, ReplicaOperations, SessionClaim, SessionGift};
 use crate::wire::digest::Digest;
 
 /// Time between two heartbeats.
@@ -48,6 +48,16 @@ pub struct NamedSession {
     pub until: u64,
 }
 
+/// A reason to doubt what is known of the holder of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderDoubt {
+    None,
+    /// This run has refused a connection.
+    Refused(RunId),
+    /// The replica has not taken the request.
+    Denied,
+}
+
 /// The replica that holds a session.
 #[derive(Debug)]
 pub enum SessionHolder {
@@ -69,6 +79,8 @@ pub struct Cluster {
     facts: Mutex<ReplicaFacts>,
     /// True until the current run has its row.
     begins: AtomicBool,
+    /// True once this replica has left the directory.
+    left: AtomicBool,
     reading: watch::Sender<Arc<Reading>>,
     /// Held by the task that reads the directory.
     reader: tokio::sync::Mutex<()>,
@@ -145,6 +157,7 @@ impl Cluster {
             run,
             facts: Mutex::new(facts),
             begins: AtomicBool::new(true),
+            left: AtomicBool::new(false),
             reading: watch::Sender::new(Arc::new(reading)),
             reader: tokio::sync::Mutex::default(),
             holders: Mutex::default(),
@@ -197,7 +210,7 @@ impl Cluster {
     /// the moment in.
     pub async fn follow(self: Arc<Self>, refresh: impl Fn(&mut ReplicaFacts) + Send, stop: CancellationToken) {
         let mut is_away = false;
-        while timeout(BEAT, stop.cancelled()).await.is_err() {
+        while timeout(BEAT, stop.cancelled()).await.is_err() && !self.left.load(Ordering::Relaxed) {
             refresh(&mut self.facts.lock());
             let _reader = self.reader.lock().await;
             match self.beat().await {
@@ -215,6 +228,10 @@ impl Cluster {
     /// Leaves the directory: the others take over the sessions of this replica at their next
     /// requests.
     pub async fn leave(&self) {
+        if self.left.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let _reader = self.reader.lock().await;
         if let Some(run) = self.run.get() {
             let left = timeout(STORE_TIME, self.store.leave(run).run()).await;
             if !matches!(left, Ok(Ok(()))) {
@@ -281,14 +298,16 @@ impl Cluster {
         self.reading.send_replace(Arc::new(Reading { replicas, links, at: now, steady_since }));
     }
 
-    /// Reads the directory unless it was read since `asked`. Requests that wait share one reading.
+    /// Reads the directory unless it was read after `asked`. Requests that wait share one reading.
     async fn look(&self, asked: Instant) {
         let _reader = self.reader.lock().await;
         let last = self.reading().at;
-        if last < asked {
+        if last <= asked {
             clock::sleep_until(last.checked_add(LOOK)).await;
-            // A failure is logged by the next heartbeat.
-            drop(self.beat().await);
+            if !self.left.load(Ordering::Relaxed) {
+                // A failure is logged by the next heartbeat.
+                drop(self.beat().await);
+            }
         }
     }
 
@@ -327,14 +346,13 @@ impl Cluster {
     }
 
     /// Returns the holder of a session, and claims it for this replica if its holder is dead.
-    /// `refused` is a run that has refused a connection.
     ///
     /// # Errors
     /// The store cannot be reached, and nothing else says who holds the session.
-    pub async fn holder(&self, session: &NamedSession, refused: Option<RunId>) -> Result<SessionHolder, DbError> {
+    pub async fn holder(&self, session: &NamedSession, doubt: HolderDoubt) -> Result<SessionHolder, DbError> {
         let Some(own) = self.run.get() else { return Ok(SessionHolder::Own) };
         let known = self.holders.lock().runs.get(&session.name).copied().unwrap_or(session.run);
-        if refused.is_none() {
+        if doubt == HolderDoubt::None {
             if known == own {
                 return Ok(SessionHolder::Own);
             }
@@ -344,6 +362,10 @@ impl Cluster {
         }
         let by_age = self.reading().is_steady(clock::now());
         let NamedSession { name, run: named, until } = *session;
+        let refused = match doubt {
+            HolderDoubt::Refused(run) => Some(run),
+            HolderDoubt::None | HolderDoubt::Denied => None,
+        };
         let claim = SessionClaim { name, named, by: own, refused, by_age, until };
         let run = timeout(STORE_TIME, self.store.claim_session(claim).run()).await.unwrap_or(Err(DbError::Closed))?;
         self.holders.lock().set(name, run);
@@ -367,10 +389,19 @@ impl Cluster {
         })
     }
 
-    /// Forgets who holds a session, because that replica says that it does not.
-    pub async fn doubt_holder(&self, session: &NamedSession) {
-        self.holders.lock().forget(&session.name);
-        self.look(clock::now()).await;
+    /// Gives a session that this replica holds to another one, which takes it over at its next
+    /// request. Returns `false` if the store does not take that; then the session stays.
+    pub async fn give(&self, session: &NamedSession, to: RunId) -> bool {
+        let Some(from) = self.run.get() else { return false };
+        // At once, so that no request finds the session here meanwhile.
+        self.holders.lock().set(session.name, to);
+        let NamedSession { name, run: named, until } = *session;
+        let given = self.store.give_session(SessionGift { name, named, from, to, until });
+        let is_given = matches!(timeout(STORE_TIME, given.run()).await, Ok(Ok(())));
+        if !is_given {
+            self.holders.lock().forget(&session.name);
+        }
+        is_given
     }
 
     /// Seals the caller of a request for the replica that it is passed on to; `None` if that cannot

@@ -83,8 +83,7 @@ impl PeerTls {
     /// As [`Self::server`].
     pub fn client(&self, wanted: Digest) -> Result<ClientConfig, String> {
         let provider = provider();
-        let verifier =
-            PeerKeyVerifier { wanted: Some(wanted), algorithms: provider.signature_verification_algorithms };
+        let verifier = PeerKeyVerifier { wanted: Some(wanted), algorithms: provider.signature_verification_algorithms };
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]);
         let mut config = builder
             .map_err(|error| format!("TLS: {error}"))?

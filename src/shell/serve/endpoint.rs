@@ -20,6 +20,7 @@ use crate::engine::client::asked::{CheckedRequest, fits_session, is_modern};
 use crate::engine::client::heard::{ClientBatch, ClientInput, claims_revision};
 use crate::engine::client::{ClientAction, ClientProtocol};
 use crate::engine::route::RequestParams;
+use crate::engine::sealed::run_id::RunId;
 use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::waiting::client_call::RequestOutcome;
@@ -38,7 +39,8 @@ use crate::serve::http_response::{HttpCall, SessionRequest};
 use crate::serve::legacy_sse;
 use crate::serve::listening::OpenSubscription;
 use crate::serve::modern::{self, RequestHeaders};
-use crate::serve::passing::PassableRequest;
+use crate::serve::passed::mark_served;
+use crate::serve::passing::{PassableRequest, misdirected};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::{ClientSession, MissingSession};
@@ -51,7 +53,7 @@ use crate::wire::message::{self, Message, Request};
 mod route;
 mod subscription;
 
-use self::route::{EndpointRoute, admit, admit_passed};
+use self::route::{AdmittedPeer, EndpointRoute, admit, admit_passed};
 use self::subscription::{listen, trace_of};
 
 type HttpReply = Response<ReplyBody>;
@@ -72,6 +74,8 @@ struct AuthenticatedRequest<'a> {
     profile: Option<Arc<str>>,
     /// True if the Accept header allows an event stream.
     accepts_events: bool,
+    /// The run of the replica that has passed the request on.
+    passed_by: Option<RunId>,
 }
 
 /// Answers one HTTP request, to the endpoint or to HTTP+SSE.
@@ -104,17 +108,26 @@ pub(crate) async fn handle_passed(
     seat: &HttpConnection,
 ) -> HttpReply {
     let (head, body) = request.into_parts();
-    match admit_passed(front, &head, seat).await {
-        Err(response) => *response,
-        Ok(EndpointRoute::Endpoint { profile, caller }) => {
-            let seat = HttpConnection::passed_on(ELSEWHERE);
-            AuthenticatedRequest::new(front, &seat, &head, profile, caller).respond(body).await
+    let AdmittedPeer { from, run, route } = match admit_passed(front, &head, seat).await {
+        Err(response) => return *response,
+        Ok(admitted) => admitted,
+    };
+    // The connection of a replica is no task of the service, but its requests are.
+    let under_way = front.service.tasks.token();
+    let seat = HttpConnection::passed_on(ELSEWHERE);
+    let mut response = match route {
+        EndpointRoute::Endpoint { profile, caller } => {
+            let request = AuthenticatedRequest::new(front, &seat, &head, profile, caller);
+            AuthenticatedRequest { passed_by: Some(from), ..request }.respond(body).await
         }
-        Ok(EndpointRoute::LegacySse { path, caller }) => {
-            let seat = HttpConnection::passed_on(ELSEWHERE);
+        EndpointRoute::LegacySse { path, caller } => {
             legacy_sse::handle(front, path, caller, &seat, (&head, body)).await
         }
+    };
+    if response.status() != StatusCode::MISDIRECTED_REQUEST {
+        mark_served(response.headers_mut(), run);
     }
+    response.map(|body| body.keeping(under_way))
 }
 
 impl<'a> AuthenticatedRequest<'a> {
@@ -127,7 +140,7 @@ impl<'a> AuthenticatedRequest<'a> {
     ) -> Self {
         let (headers, accepts_events) = (&head.headers, accepts(&head.headers, "text/event-stream"));
         let CallerAccess { caller, access } = caller;
-        Self { front, seat, head, headers, caller, access, profile, accepts_events }
+        Self { front, seat, head, headers, caller, access, profile, accepts_events, passed_by: None }
     }
 
     async fn respond(self, body: Incoming) -> HttpReply {
@@ -147,6 +160,11 @@ impl<'a> AuthenticatedRequest<'a> {
     async fn pass_on(&self, body: &Bytes) -> Option<HttpReply> {
         let (front, cluster) = (self.front, self.front.service.cluster.as_ref()?);
         let id = self.headers.get(&SESSION)?.to_str().ok()?;
+        if let Some(by) = self.passed_by.filter(|_| front.service.draining.is_cancelled())
+            && let Some(response) = self.hand_over(cluster, id, by).await
+        {
+            return Some(response);
+        }
         if front.sessions.is_held(id) || is_modern(&RequestHeaders(self.headers)) {
             return None;
         }
@@ -156,6 +174,14 @@ impl<'a> AuthenticatedRequest<'a> {
             front.sessions.hold(id);
         }
         response
+    }
+
+    /// Hands an idle session to the replica that passed this request on, before this one ends.
+    /// Returns the response that says so; `None` if the session stays.
+    async fn hand_over(&self, cluster: &Cluster, id: &str, to: RunId) -> Option<HttpReply> {
+        let (session, _) = self.front.sessions.read_id(id, &self.client(Revision::preferred(Era::Legacy)))?;
+        let is_given = self.front.sessions.release_idle(id) && cluster.give(&session, to).await;
+        is_given.then(misdirected)
     }
 
     fn passable<'b>(&'b self, cluster: &'b Arc<Cluster>, body: &'b Bytes, revision: Revision) -> PassableRequest<'b> {

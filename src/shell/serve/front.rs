@@ -15,6 +15,7 @@ use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::fair_slots::{FairSlot, FairSlots};
 use crate::base::tally::LogTally;
+use crate::base::task_group::TaskGroup;
 use crate::config::{Limits, MAX_HEADER_FIELD, PeerNetwork, ServerSettings};
 use crate::gateway::client::connected::ConnectedClient;
 use crate::gateway::client::fresh_number;
@@ -60,6 +61,8 @@ pub struct ListenerState {
     pub strangers: LogTally,
     /// TLS of the listener; `None` for plain HTTP.
     pub tls: Option<ServerTls>,
+    /// The tasks of the connections.
+    pub tasks: TaskGroup,
     /// True for the listener for other replicas, which passes nothing on.
     pub is_for_peers: bool,
 }

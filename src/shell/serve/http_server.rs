@@ -48,7 +48,7 @@ pub fn serve_connection(
     guest: LobbyConnection<Network>,
     stop: &CancellationToken,
 ) {
-    let (front, tasks, stop) = (Arc::clone(front), front.service.tasks.clone(), stop.clone());
+    let (front, tasks, stop) = (Arc::clone(front), front.tasks.clone(), stop.clone());
     let serve = async move {
         let times = patience(&front.terms.load().limits);
         let stream = PressedStream::new(stream, Arc::clone(&front.service.budget));
@@ -118,7 +118,7 @@ impl OpenedConnection {
         let seat = Arc::new(HttpConnection::new(peer, server_name, ConnectionAdmission::new(guest)));
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
-        let tasks = front.service.tasks.clone();
+        let tasks = front.tasks.clone();
         let answer = move |request| {
             let (front, seat) = (Arc::clone(&front), Arc::clone(&seat));
             async move {

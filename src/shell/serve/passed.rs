@@ -14,14 +14,29 @@ pub(super) static CALLER: HeaderName = HeaderName::from_static("headend-caller")
 /// Digest of the body of a passed-on request, in hexadecimal.
 pub(super) static BODY: HeaderName = HeaderName::from_static("headend-body");
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The run of the replica that has served a passed-on request.
+pub(super) static RUN: HeaderName = HeaderName::from_static("headend-run");
 pub(super) static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Returns the caller of a passed-on request, for which a living replica vouches; `None` for any
-/// other request.
-pub(super) async fn take_caller(cluster: &Cluster, head: &Parts) -> Option<PassedCaller> {
+/// Returns the run that has passed a request on, the run that it is for, and the caller for which the
+/// first one vouches; `None` for any other request.
+pub(super) async fn take_caller(cluster: &Cluster, head: &Parts) -> Option<(RunId, RunId, PassedCaller)> {
     let (from, sealed) = split_mark(single(&head.headers, &CALLER)?);
-    let request = passed_request(head, from?, cluster.run()?, declared_digest(&head.headers)?);
-    cluster.take_caller(&request, sealed).await
+    let (from, run) = (from?, cluster.run()?);
+    let request = passed_request(head, from, run, declared_digest(&head.headers)?);
+    Some((from, run, cluster.take_caller(&request, sealed).await?))
+}
+
+/// Returns whether a response says that this run has served its request.
+pub(super) fn is_served_by(headers: &HeaderMap, run: RunId) -> bool {
+    single(headers, &RUN).and_then(RunId::parse) == Some(run)
+}
+
+/// Marks a response as one of this run.
+pub(super) fn mark_served(headers: &mut HeaderMap, run: RunId) {
+    if let Ok(value) = HeaderValue::from_str(&run.to_string()) {
+        headers.insert(&RUN, value);
+    }
 }
 
 /// Returns whether a body is the one that its request was passed on with.

@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use http::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -20,7 +18,7 @@ use http_body_util::{BodyExt as _, Full};
 use crate::base::access::Access;
 use crate::base::never::or_never;
 use crate::cluster::link::{PassingError, PeerBody, PeerLink};
-use crate::cluster::membership::{Cluster, NamedSession, SessionHolder};
+use crate::cluster::membership::{Cluster, HolderDoubt, NamedSession, SessionHolder};
 use crate::engine::client::heard::ClientInput;
 use crate::engine::sealed::run_id::RunId;
 use crate::listener::body::ReplyBody;
@@ -31,7 +29,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
 use crate::policy::Caller;
 use crate::serve::front::ListenerState;
-use crate::serve::passed::{BODY, CALLER, LAST_EVENT, passed_request};
+use crate::serve::passed::{BODY, CALLER, LAST_EVENT, is_served_by, passed_request};
 use crate::serve::request_body::accepts;
 use crate::wire::digest::Digest;
 use crate::wire::frame::JsonBounds;
@@ -73,7 +71,8 @@ pub(super) struct PassableRequest<'a> {
 /// The outcome of passing a request on.
 enum PassingOutcome {
     Answered(Box<HttpReply>),
-    /// The replica does not hold what the request is for, and has done nothing.
+    /// The replica has not taken the request: it does not hold what the request is for, does not know
+    /// the caller, or something else answers at its address.
     Misdirected,
     /// Nothing listens at the address of the replica.
     Refused,
@@ -83,9 +82,9 @@ impl PassableRequest<'_> {
     /// Passes the request on to the replica that holds its session, and returns the response; `None`
     /// if this replica holds the session.
     pub(super) async fn to_holder(self, session: &NamedSession) -> Option<HttpReply> {
-        let mut refused = None;
+        let mut doubt = HolderDoubt::None;
         for _ in 0..ATTEMPTS {
-            let peer = match self.cluster.holder(session, refused).await {
+            let peer = match self.cluster.holder(session, doubt).await {
                 Ok(SessionHolder::Own) => return None,
                 Ok(_) if self.front.is_for_peers => return Some(misdirected()),
                 Ok(SessionHolder::Peer(peer)) => peer,
@@ -94,19 +93,20 @@ impl PassableRequest<'_> {
                 }
                 Err(error) => {
                     tracing::debug!(error = %error, "the holder of a session is not known");
-                    return Some(later("the store of the cluster does not answer, so it is not known which replica has this session"));
+                    return Some(later(
+                        "the store of the cluster does not answer, so it is not known which replica has this session",
+                    ));
                 }
             };
             match self.to_peer(&peer).await {
                 PassingOutcome::Answered(response) => return Some(*response),
-                PassingOutcome::Refused => refused = Some(peer.run),
-                PassingOutcome::Misdirected => {
-                    refused = None;
-                    self.cluster.doubt_holder(session).await;
-                }
+                PassingOutcome::Refused => doubt = HolderDoubt::Refused(peer.run),
+                PassingOutcome::Misdirected => doubt = HolderDoubt::Denied,
             }
         }
-        Some(later("the replicas do not agree on which of them has this session"))
+        Some(later(
+            "no replica takes the request: they do not agree on which of them has this session, or on its caller",
+        ))
     }
 
     /// Passes the request on to the replica in whose memory its call, task or session is, and returns
@@ -142,8 +142,10 @@ impl PassableRequest<'_> {
             }
         };
         let error = match sent {
-            Ok(response) if response.status() == StatusCode::MISDIRECTED_REQUEST => return PassingOutcome::Misdirected,
-            Ok(response) => return answered(self.relay(peer, response).await),
+            Ok(response) if is_served_by(response.headers(), peer.run) => {
+                return answered(self.relay(peer, response).await);
+            }
+            Ok(_) => return PassingOutcome::Misdirected,
             Err(error) => error,
         };
         tracing::warn!(replica = %peer.name, error = %error, "a request was not answered by another replica");

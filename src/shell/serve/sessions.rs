@@ -183,6 +183,19 @@ impl ClientSessions {
         }
     }
 
+    /// Takes an idle session of this run out of the table without ending it for other replicas.
+    /// Returns `false` if it is in use or not there.
+    pub fn release_idle(&self, id: &str) -> bool {
+        let mut table = self.table.lock();
+        if !table.get(id).is_some_and(|session| session.is_idle() && *session.held_by.lock() == self.run.get()) {
+            return false;
+        }
+        let session = table.remove(id);
+        session.iter().for_each(|session| *session.held_by.lock() = None);
+        self.end(session.as_deref());
+        true
+    }
+
     /// Reads the session that the id of a client names, and the revision that it speaks; `None` if
     /// the id names no replica.
     pub fn read_id(&self, id: &str, client: &ClientContext) -> Option<(NamedSession, Revision)> {

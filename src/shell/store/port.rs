@@ -49,7 +49,7 @@ pub use self::operation::{DbOperation, DbReply};
 pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
 #[cfg(any(test, feature = "testing"))]
 pub use self::replicas::MemoryReplicas;
-pub use self::replicas::{DEAD_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim};
+pub use self::replicas::{DEAD_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift};
 pub use self::restored::{BackupRows, RestoreMark, RestoreOperations};
 pub use self::sessions::{SessionOperations, SessionRows};
 pub use self::sign_ins::{ConsoleSignIn, SecretDigest, SignInOperations};

@@ -13,7 +13,8 @@ fn intrude(cluster: &TestCluster, more: &[(&str, String)]) -> u16 {
         ("Authorization".to_owned(), format!("Bearer {TOKEN}")),
     ];
     headers.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+    let params =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string();
     let mut conn = TestConnection::open(([127, 0, 0, 1], port).into()).unwrap();
     conn.send(&http::request("POST", "/mcp", &headers, body.as_bytes())).unwrap();
@@ -22,7 +23,7 @@ fn intrude(cluster: &TestCluster, more: &[(&str, String)]) -> u16 {
 
 #[test]
 fn only_a_replica_gets_in() {
-    let cluster = TestCluster::start("http", || Fake::stdio("legacy"));
+    let cluster = TestCluster::start("http");
     let run = cluster.replicas[1].inner().service.cluster.as_ref().unwrap().run().unwrap();
     let digest = "0".repeat(64);
     for (label, headers) in [
@@ -40,7 +41,7 @@ fn only_a_replica_gets_in() {
 
 #[test]
 fn a_loop_ends() {
-    let mut cluster = TestCluster::start("http", || Fake::stdio("legacy"));
+    let mut cluster = TestCluster::start("http");
     let mut client = cluster.client(0, ClientEra::LEGACY, json!({}));
     let port = cluster.kill(0);
     // The address of the owner leads back to the replica that passes the request on.

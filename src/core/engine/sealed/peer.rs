@@ -128,8 +128,7 @@ impl CallerText {
     fn new(passed: &PassedCaller, until: u64) -> Self {
         let texts = |list: &[Box<str>]| list.iter().map(ToString::to_string).collect();
         let (number, caller) = (passed.number, passed.caller.key().to_owned());
-        let text =
-            |kind| Self { until, number, caller, kind, token: None, scopes: None, groups: None, expires: None };
+        let text = |kind| Self { until, number, caller, kind, token: None, scopes: None, groups: None, expires: None };
         match &passed.credential {
             PassedCredential::Anyone => text(CredentialKind::Anyone),
             PassedCredential::Token(digest) => {

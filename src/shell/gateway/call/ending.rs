@@ -108,9 +108,7 @@ impl PermittedCall {
             FailureReason::UpstreamDown
             | FailureReason::ShuttingDown
             | FailureReason::DaemonAway
-            | FailureReason::ReplicaLost => {
-                OutcomeLabel::UpstreamDown
-            }
+            | FailureReason::ReplicaLost => OutcomeLabel::UpstreamDown,
             FailureReason::UpstreamCrashed => OutcomeLabel::Crashed,
             FailureReason::UpstreamTimeout => OutcomeLabel::Timeout,
             FailureReason::UpstreamProtocol | FailureReason::ResultTooLarge => OutcomeLabel::Protocol,

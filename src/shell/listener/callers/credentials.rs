@@ -250,9 +250,7 @@ pub fn passed_credential(access: &Access) -> Option<PassedCredential> {
         Credential::User => return None,
         Credential::Anyone => PassedCredential::Anyone,
         Credential::Token(digest) => PassedCredential::Token(*digest),
-        Credential::Jwt => {
-            PassedCredential::Jwt { rights: Arc::clone(access.rights()), expires: access.expires()? }
-        }
+        Credential::Jwt => PassedCredential::Jwt { rights: Arc::clone(access.rights()), expires: access.expires()? },
     })
 }
 

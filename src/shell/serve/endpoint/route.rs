@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Response, StatusCode};
 
+use crate::engine::sealed::run_id::RunId;
 use crate::listener::body::ReplyBody;
 use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::reply;
@@ -20,19 +21,28 @@ pub(super) enum EndpointRoute {
     LegacySse { path: legacy_sse::LegacySsePath, caller: CallerAccess },
 }
 
+/// A request that a replica has passed on.
+pub(super) struct AdmittedPeer {
+    /// The run that has passed it on.
+    pub from: RunId,
+    /// The run of this process that it was passed on to.
+    pub run: RunId,
+    pub route: EndpointRoute,
+}
+
 /// Checks Host, then that a living replica vouches for the caller of a request, then what [`admit`]
-/// checks. Returns the addressed service.
+/// checks.
 pub(super) async fn admit_passed(
     front: &Arc<ListenerState>,
     head: &Parts,
     seat: &HttpConnection,
-) -> Result<EndpointRoute, Box<Response<ReplyBody>>> {
+) -> Result<AdmittedPeer, Box<Response<ReplyBody>>> {
     front.terms.load().guard.admit(head)?;
     let passed = match &front.service.cluster {
         Some(cluster) => take_caller(cluster, head).await,
         None => None,
     };
-    let passed = passed.ok_or_else(|| Box::new(misdirected()))?;
+    let (from, run, passed) = passed.ok_or_else(|| Box::new(misdirected()))?;
     let busy = |text| Box::new(reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 2, text));
     if !seat.allows_peer(front) {
         return Err(busy("too many connections of replicas"));
@@ -42,14 +52,14 @@ pub(super) async fn admit_passed(
     if let Some(path) = legacy_sse::LegacySsePath::of(front, head.uri.path()) {
         path.admit(&head.method)?;
         front.admit_to_profile(path.profile(), &caller)?;
-        return Ok(EndpointRoute::LegacySse { path, caller });
+        return Ok(AdmittedPeer { from, run, route: EndpointRoute::LegacySse { path, caller } });
     }
     let profile = front.profile_at(&front.endpoint, head.uri.path()).ok_or_else(not_found)?;
     if !ENDPOINT.has(&head.method) {
         return Err(Box::new(reply::method_not_allowed(ENDPOINT.methods)));
     }
     front.admit_to_profile(profile.as_deref(), &caller)?;
-    Ok(EndpointRoute::Endpoint { profile, caller })
+    Ok(AdmittedPeer { from, run, route: EndpointRoute::Endpoint { profile, caller } })
 }
 
 /// Checks Host and Origin, path and method, then credentials. Returns the addressed service. The

@@ -50,6 +50,18 @@ pub struct SessionClaim {
     pub until: u64,
 }
 
+/// A session that its holder hands over before it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionGift {
+    pub name: SessionName,
+    /// The run that the id of the session names.
+    pub named: RunId,
+    pub from: RunId,
+    pub to: RunId,
+    /// Expiry of the id, in seconds since 1970.
+    pub until: u64,
+}
+
 /// Operations on replicas, each of them one transaction.
 pub trait ReplicaOperations: std::fmt::Debug + Send + Sync {
     /// Writes the row of a run with its heartbeat, and returns all rows. `None` if the row was
@@ -64,4 +76,7 @@ pub trait ReplicaOperations: std::fmt::Debug + Send + Sync {
     /// Returns the run that holds a session. That is the run that claimed it last, or the named one,
     /// as long as it has a row and is not dead; else its row is removed, and the session is claimed.
     fn claim_session(&self, claim: SessionClaim) -> DbOperation<'_, RunId>;
+
+    /// Gives a session to another run, as if that had claimed it, unless it is not the giver's.
+    fn give_session(&self, gift: SessionGift) -> DbOperation<'_, ()>;
 }

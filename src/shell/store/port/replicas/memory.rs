@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{DEAD_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim};
+use super::{DEAD_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift};
 use crate::base::clock;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
@@ -103,6 +103,14 @@ impl ReplicaOperations for MemoryReplicas {
             tables.claims.insert(claim.name, (claim.by, claim.until));
             tables.claimed += 1;
             claim.by
+        })
+    }
+
+    fn give_session(&self, gift: SessionGift) -> DbOperation<'_, ()> {
+        self.operation(move |tables| {
+            if tables.claims.get(&gift.name).map_or(gift.named, |(run, _)| *run) == gift.from {
+                tables.claims.insert(gift.name, (gift.to, gift.until));
+            }
         })
     }
 }
