@@ -49,8 +49,8 @@ use crate::store::audit::{self, AuditLog, AuditOpenError, action::WrongAttempts}
 use crate::store::db::DbError;
 use crate::store::directory::StateDir;
 use crate::store::leases::Leases;
-use crate::store::logins::{LoginKey, Logins};
-use crate::store::pins::{PinNews, PinRegistry};
+use crate::store::logins::Logins;
+use crate::store::pins::PinRegistry;
 use crate::store::recent::RecentDecisions;
 use crate::store::restored::RestoreReview;
 use crate::store::sessions::SessionStore;
@@ -65,7 +65,10 @@ use crate::upstream::spawner::IntakeLimits;
 pub(crate) use crate::store::approvals::SettingOwner;
 pub(crate) use crate::store::audit::{MAIN, new_chain_name};
 
+mod records;
 mod reload;
+
+use self::records::{adopt_old_records, record_pin_changes};
 
 /// Distance ahead of the clock beyond which the latest time in the store is reported as wrong.
 const FAR_AHEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -437,38 +440,6 @@ impl RunningGateway {
             tracing::error!("the audit log did not take its last records in time");
         }
     }
-}
-
-/// Assigns stored catalogs and logins of older versions, which were kept per launch, to the one
-/// upstream that has the launch. A failure is logged, and the next start tries again.
-fn adopt_old_records(config: &Config, store: Option<&StateDir>, logins: Option<&Logins>) {
-    let all = || config.upstreams.iter().chain(&config.disabled);
-    if let Some(store) = store {
-        store.adopt_catalogs(all());
-    }
-    if let Some(Err(error)) = logins.map(|logins| logins.adopt(all().map(LoginKey::of).collect())) {
-        tracing::warn!(error = %error, "logins of an older version are not taken over; log in again, or restart headend");
-    }
-}
-
-/// Records changes of pins; ends approvals and grants for digests that are no longer pinned.
-fn record_pin_changes(news: &PinNews, approvals: &Approvals, audit: &AuditLog) {
-    for entry in news.entries() {
-        // Not awaited: the store keeps the pins themselves, and no call waits for this record.
-        if entry.by.is_some() {
-            audit.record_done(entry);
-        } else {
-            drop(audit.record(entry, false));
-        }
-    }
-    let over = news.over();
-    if over.is_empty() {
-        return;
-    }
-    approvals.invalidate(|asked| {
-        let is_over = over.contains(&(true, asked.launch)) || over.contains(&(false, asked.definition));
-        *asked.upstream == *news.upstream.as_str() && is_over
-    });
 }
 
 #[cfg(test)]

@@ -2,22 +2,18 @@
 //! fail, the first one in this order answers. Checks of the message itself are in
 //! [`crate::engine::client`].
 
-use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::FuturesUnordered;
 use http::header::HeaderMap;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::base::access::Access;
-use crate::cluster::membership::Cluster;
 use crate::engine::answer::RequestAnswer;
 use crate::engine::client::asked::{CheckedRequest, fits_session, is_modern};
-use crate::engine::client::heard::{ClientBatch, ClientInput, claims_revision};
+use crate::engine::client::heard::{ClientInput, claims_revision};
 use crate::engine::client::{ClientAction, ClientProtocol};
 use crate::engine::route::RequestParams;
 use crate::engine::sealed::run_id::RunId;
@@ -27,7 +23,6 @@ use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::body::ReplyBody;
 use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::challenge::NeededScopes;
-use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
@@ -39,27 +34,23 @@ use crate::serve::http_response::{HttpCall, SessionRequest};
 use crate::serve::legacy_sse;
 use crate::serve::listening::OpenSubscription;
 use crate::serve::modern::{self, RequestHeaders};
-use crate::serve::passed::mark_served;
-use crate::serve::passing::{PassableRequest, misdirected};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::{ClientSession, MissingSession};
-use crate::wire::code;
 use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
 use crate::wire::json::raw::RawJson;
-use crate::wire::message::{self, Message, Request};
+use crate::wire::message::{Message, Request};
 
+mod batch;
+pub(super) mod cluster;
 mod route;
 mod subscription;
 
-use self::route::{AdmittedPeer, EndpointRoute, admit, admit_passed};
+use self::route::{EndpointRoute, admit};
 use self::subscription::{listen, trace_of};
 
 type HttpReply = Response<ReplyBody>;
-
-/// The address of a client that is connected to another replica.
-const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -101,35 +92,6 @@ pub(crate) async fn handle(
     }
 }
 
-/// Answers a request that another replica has passed on. It is served here or not at all.
-pub(crate) async fn handle_passed(
-    front: &Arc<ListenerState>,
-    request: HttpRequest<Incoming>,
-    seat: &HttpConnection,
-) -> HttpReply {
-    let (head, body) = request.into_parts();
-    let AdmittedPeer { from, run, route } = match admit_passed(front, &head, seat).await {
-        Err(response) => return *response,
-        Ok(admitted) => admitted,
-    };
-    // The connection of a replica is no task of the service, but its requests are.
-    let under_way = front.service.tasks.token();
-    let seat = HttpConnection::passed_on(ELSEWHERE);
-    let mut response = match route {
-        EndpointRoute::Endpoint { profile, caller } => {
-            let request = AuthenticatedRequest::new(front, &seat, &head, profile, caller);
-            AuthenticatedRequest { passed_by: Some(from), ..request }.respond(body).await
-        }
-        EndpointRoute::LegacySse { path, caller } => {
-            legacy_sse::handle(front, path, caller, &seat, (&head, body)).await
-        }
-    };
-    if response.status() != StatusCode::MISDIRECTED_REQUEST {
-        mark_served(response.headers_mut(), run);
-    }
-    response.map(|body| body.keeping(under_way))
-}
-
 impl<'a> AuthenticatedRequest<'a> {
     fn new(
         front: &'a Arc<ListenerState>,
@@ -153,40 +115,6 @@ impl<'a> AuthenticatedRequest<'a> {
             scopes.challenge(&mut response, credentials.metadata_address(self.profile.as_deref()));
         }
         response
-    }
-
-    /// Passes the request on if another replica holds its session, and returns the response; `None`
-    /// if the request is to be served here.
-    async fn pass_on(&self, body: &Bytes) -> Option<HttpReply> {
-        let (front, cluster) = (self.front, self.front.service.cluster.as_ref()?);
-        let id = self.headers.get(&SESSION)?.to_str().ok()?;
-        if let Some(by) = self.passed_by.filter(|_| front.service.draining.is_cancelled())
-            && let Some(response) = self.hand_over(cluster, id, by).await
-        {
-            return Some(response);
-        }
-        if front.sessions.is_held(id) || is_modern(&RequestHeaders(self.headers)) {
-            return None;
-        }
-        let (session, revision) = front.sessions.read_id(id, &self.client(Revision::preferred(Era::Legacy)))?;
-        let response = Box::pin(self.passable(cluster, body, revision).to_holder(&session)).await;
-        if response.is_none() {
-            front.sessions.hold(id);
-        }
-        response
-    }
-
-    /// Hands an idle session to the replica that passed this request on, before this one ends.
-    /// Returns the response that says so; `None` if the session stays.
-    async fn hand_over(&self, cluster: &Cluster, id: &str, to: RunId) -> Option<HttpReply> {
-        let (session, _) = self.front.sessions.read_id(id, &self.client(Revision::preferred(Era::Legacy)))?;
-        let is_given = self.front.sessions.release_idle(id) && cluster.give(&session, to).await;
-        is_given.then(misdirected)
-    }
-
-    fn passable<'b>(&'b self, cluster: &'b Arc<Cluster>, body: &'b Bytes, revision: Revision) -> PassableRequest<'b> {
-        let Self { front, head, caller, access, .. } = self;
-        PassableRequest { front, cluster, head, body, caller, access, revision }
     }
 
     /// Checks the headers and the caller's rate, reads the body, and handles the message in it.
@@ -448,84 +376,6 @@ impl<'a> AuthenticatedRequest<'a> {
                 reply::accepted()
             }
         }
-    }
-
-    /// Handles all messages of a batch and responds with their answers, once the last one is there.
-    async fn batch(&self, batch: ClientBatch, requests: usize) -> HttpReply {
-        let session = self.session_of_header(true).await;
-        if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
-            return reply::refusal(StatusCode::BAD_REQUEST, text);
-        }
-        // The POST has been counted as one request already.
-        let admitted = self.front.admit(&self.caller, requests.saturating_sub(1));
-        let session = match admitted.and(session) {
-            Ok(session) => session,
-            Err(response) => return *response,
-        };
-        self.front.service.settled().await;
-        let client = self.in_session(&session);
-        let (mut answers, mut served, mut told) = (Vec::<MessageSlices>::new(), Vec::new(), Vec::new());
-        for said in batch.into_messages() {
-            let step = session.protocol.lock().heard(said, Some(&RequestHeaders(self.headers)));
-            match step {
-                ClientAction::Serve(one) => {
-                    let entered = SessionRequest::new(&session, &one.request.id, one.ticket);
-                    served.push((one.request, one.params, entered));
-                }
-                ClientAction::Answer(id, answer) => answers.push(MessageSlices::answer(id.raw(), answer)),
-                ClientAction::Complain(error) => answers.push(message::encode_error(None, &error).into()),
-                ClientAction::Nothing
-                | ClientAction::Initialize(..)
-                | ClientAction::Cancel(_)
-                | ClientAction::Initialized
-                | ClientAction::Answered(_) => told.push(step),
-            }
-        }
-        let requests = served.iter().map(|(request, params, _)| (&*request.method, params));
-        if let Some(refused) = self.front.service.refuse_batch(&client, requests).await {
-            return reply::answer(&RawJson::trusted("null"), refused);
-        }
-        told.into_iter().for_each(|step| session.told(step));
-        let mut running: FuturesUnordered<_> = served
-            .into_iter()
-            .map(|(request, params, entered)| self.one_of_batch(&client, request, params, entered))
-            .collect();
-        while let Some(answer) = futures_util::StreamExt::next(&mut running).await {
-            answers.extend(answer);
-        }
-        if answers.is_empty() {
-            return reply::accepted();
-        }
-        let mut body = VecDeque::new();
-        for answer in answers {
-            body.push_back(Bytes::from_static(if body.is_empty() { b"[" } else { b"," }));
-            body.extend(answer.slices());
-        }
-        body.push_back(Bytes::from_static(b"]"));
-        reply::slices(StatusCode::OK, body)
-    }
-
-    /// Answers one request of a batch; `None` if the client cancelled it.
-    async fn one_of_batch(
-        &self,
-        client: &ClientContext,
-        request: Request,
-        params: RequestParams,
-        entered: SessionRequest,
-    ) -> Option<MessageSlices> {
-        let id = request.id.clone();
-        // A question needs a stream, and the other answers of a batch must not wait for a person.
-        let client = ClientContext { client_requests: None, can_wait: false, ..client.clone() };
-        let answer = match self.front.service.handle(&client, &request, Ok(params)) {
-            RequestOutcome::Answer(answer) => answer,
-            RequestOutcome::Later(answer) => answer.await,
-            RequestOutcome::Overloaded => RequestAnswer::error(code::INTERNAL, "too many calls in flight", None),
-            RequestOutcome::Call(call) => {
-                let call = HttpCall::new(call, request.id, Some(entered), self.front.keepalive());
-                Box::pin(call.answer()).await?
-            }
-        };
-        Some(MessageSlices::answer(id.raw(), answer))
     }
 
     /// Opens, resumes or ends a session's event stream.

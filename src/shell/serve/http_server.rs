@@ -123,7 +123,7 @@ impl OpenedConnection {
             let (front, seat) = (Arc::clone(&front), Arc::clone(&seat));
             async move {
                 let mut response = match front.is_for_peers {
-                    true => Box::pin(endpoint::handle_passed(&front, request, &seat)).await,
+                    true => Box::pin(endpoint::cluster::handle_passed(&front, request, &seat)).await,
                     false => endpoint::handle(&front, request, &seat).await,
                 };
                 response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -46,7 +46,7 @@ async fn a_session_is_found_after_a_restart_until_it_has_ended() {
     session.end();
     assert!(store.settled().await);
     assert!(!goes_on(&store, &id));
-    assert_eq!(session.look().await.unwrap(), Some(SessionRows::default()), "nothing is kept of an ended session");
+    assert_eq!(session.look().await.unwrap(), None, "nothing is kept of an ended session");
     drop((store, session));
 
     let (_, store) = open(&dir);
@@ -113,7 +113,7 @@ async fn nothing_is_kept_of_a_session_that_ended_meanwhile() {
     session.end();
     session.keep_resource("fx://doc/1").await;
     session.keep_level(LogLevel::Debug).await;
-    assert_eq!(session.look().await.unwrap(), Some(SessionRows::default()));
+    assert_eq!(session.look().await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -1,0 +1,94 @@
+//! A request in a cluster: one that another replica holds the session of, and one that another
+//! replica has passed on.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request as HttpRequest, StatusCode};
+use hyper::body::Incoming;
+
+use super::route::{AdmittedPeer, EndpointRoute, admit_passed};
+use super::{AuthenticatedRequest, HttpReply, SESSION};
+use crate::cluster::membership::Cluster;
+use crate::engine::client::asked::is_modern;
+use crate::engine::sealed::run_id::RunId;
+use crate::mcp::version::{Era, Revision};
+use crate::serve::front::{HttpConnection, ListenerState};
+use crate::serve::legacy_sse;
+use crate::serve::modern::RequestHeaders;
+use crate::serve::passed::mark_served;
+use crate::serve::passing::{PassableRequest, misdirected};
+
+/// The address of a client that is connected to another replica.
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// Answers a request that another replica has passed on. It is served here or not at all.
+pub(crate) async fn handle_passed(
+    front: &Arc<ListenerState>,
+    request: HttpRequest<Incoming>,
+    seat: &HttpConnection,
+) -> HttpReply {
+    let (head, body) = request.into_parts();
+    let AdmittedPeer { from, run, route } = match admit_passed(front, &head, seat).await {
+        Err(response) => return *response,
+        Ok(admitted) => admitted,
+    };
+    // The connection of a replica is no task of the service, but its requests are.
+    let under_way = front.service.tasks.token();
+    let seat = HttpConnection::passed_on(ELSEWHERE);
+    let mut response = match route {
+        EndpointRoute::Endpoint { profile, caller } => {
+            let request = AuthenticatedRequest::new(front, &seat, &head, profile, caller);
+            AuthenticatedRequest { passed_by: Some(from), ..request }.respond(body).await
+        }
+        EndpointRoute::LegacySse { path, caller } => {
+            legacy_sse::handle(front, path, caller, &seat, (&head, body)).await
+        }
+    };
+    if response.status() != StatusCode::MISDIRECTED_REQUEST {
+        mark_served(response.headers_mut(), run);
+    }
+    response.map(|body| body.keeping(under_way))
+}
+
+impl AuthenticatedRequest<'_> {
+    /// Passes the request on if another replica holds its session, and returns the response; `None`
+    /// if the request is to be served here.
+    pub(super) async fn pass_on(&self, body: &Bytes) -> Option<HttpReply> {
+        let (front, cluster) = (self.front, self.front.service.cluster.as_ref()?);
+        let id = self.headers.get(&SESSION)?.to_str().ok()?;
+        if let Some(by) = self.passed_by.filter(|_| front.service.draining.is_cancelled())
+            && let Some(response) = self.hand_over(cluster, id, by).await
+        {
+            return Some(response);
+        }
+        if front.sessions.is_held(id) || is_modern(&RequestHeaders(self.headers)) {
+            return None;
+        }
+        let (session, revision) = front.sessions.read_id(id, &self.client(Revision::preferred(Era::Legacy)))?;
+        let response = Box::pin(self.passable(cluster, body, revision).to_holder(&session)).await;
+        if response.is_none() {
+            front.sessions.hold(id);
+        }
+        response
+    }
+
+    /// Hands an idle session to the replica that passed this request on, before this one ends.
+    /// Returns the response that says so; `None` if the session stays.
+    async fn hand_over(&self, cluster: &Cluster, id: &str, to: RunId) -> Option<HttpReply> {
+        let (session, _) = self.front.sessions.read_id(id, &self.client(Revision::preferred(Era::Legacy)))?;
+        let is_given = self.front.sessions.release_idle(id) && cluster.give(&session, to).await;
+        is_given.then(misdirected)
+    }
+
+    pub(super) fn passable<'b>(
+        &'b self,
+        cluster: &'b Arc<Cluster>,
+        body: &'b Bytes,
+        revision: Revision,
+    ) -> PassableRequest<'b> {
+        let Self { front, head, caller, access, .. } = self;
+        PassableRequest { front, cluster, head, body, caller, access, revision }
+    }
+}
