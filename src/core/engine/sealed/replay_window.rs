@@ -27,7 +27,7 @@ impl ReplayWindow {
         }
         if number > self.highest {
             // At most one round: after it, every bit is clear.
-            for passed in (self.highest + 1..=number).rev().take(WINDOW as usize) {
+            for passed in (self.highest + 1..=number).rev().take(64 * WORDS) {
                 self.set(passed, false);
             }
             self.highest = number;
@@ -52,9 +52,9 @@ impl ReplayWindow {
 }
 
 /// Returns the word and the bit of a number.
-const fn place(number: u64) -> (usize, u64) {
+fn place(number: u64) -> (usize, u64) {
     let at = number % WINDOW;
-    ((at / 64) as usize, 1 << (at % 64))
+    (usize::try_from(at / 64).unwrap_or_default(), 1 << (at % 64))
 }
 
 #[cfg(test)]
