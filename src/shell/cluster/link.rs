@@ -149,9 +149,9 @@ impl PeerLink {
 
     /// Opens a connection, and spawns the task that drives it; the task ends with its sender.
     async fn connect(&self) -> Result<PeerSender, PassingError> {
-        let unreached = |error: io::Error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => PassingError::Refused,
-            _ => PassingError::Unreached(error.to_string()),
+        let unreached = |error: io::Error| {
+            let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
+            if is_refused { PassingError::Refused } else { PassingError::Unreached(error.to_string()) }
         };
         #[cfg(any(test, feature = "testing"))]
         if let Some(stream) = crate::stage::net::connect_port(Some(self.port)) {

@@ -105,7 +105,7 @@ impl<'a> AuthenticatedRequest<'a> {
         Self { front, seat, head, headers, caller, access, profile, accepts_events, passed_by: None }
     }
 
-    async fn respond(self, body: Incoming) -> HttpReply {
+    async fn respond(&self, body: Incoming) -> HttpReply {
         if self.head.method != HttpMethod::POST {
             return self.get_or_delete(self.head).await;
         }

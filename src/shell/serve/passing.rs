@@ -98,7 +98,7 @@ impl PassableRequest<'_> {
                     ));
                 }
             };
-            match self.to_peer(&peer).await {
+            match Box::pin(self.to_peer(&peer)).await {
                 PassingOutcome::Answered(response) => return Some(*response),
                 PassingOutcome::Refused => doubt = HolderDoubt::Refused(peer.run),
                 PassingOutcome::Misdirected => doubt = HolderDoubt::Denied,
@@ -119,7 +119,7 @@ impl PassableRequest<'_> {
             return Some(misdirected());
         }
         let peer = self.cluster.peer(run).await?;
-        match self.to_peer(&peer).await {
+        match Box::pin(self.to_peer(&peer)).await {
             PassingOutcome::Answered(response) => Some(*response),
             PassingOutcome::Misdirected | PassingOutcome::Refused => None,
         }
@@ -135,7 +135,7 @@ impl PassableRequest<'_> {
         let is_bounded = may_stream || self.head.method != HttpMethod::POST;
         let sent = tokio::select! {
             biased;
-            sent = peer.send(request) => sent,
+            sent = Box::pin(peer.send(request)) => sent,
             () = self.cluster.ended(peer.run) => Err(PassingError::Lost("it sends no heartbeat".to_owned())),
             () = tokio::time::sleep(HEAD_TIME), if is_bounded => {
                 Err(PassingError::Lost("it does not answer".to_owned()))
