@@ -132,7 +132,7 @@ impl RunningGateway {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let tls = cluster.tls().map(|tls| tls.server().map(ServerTls::of_peers));
         let tls = tls.transpose().map_err(GatewayStartError::Config)?;
-        let terms = settings_for_peers(&config.server, local, host, limits.clone());
+        let terms = settings_for_peers(&config.server, local, host, limits);
         let front = Arc::new(ListenerState {
             service: Arc::clone(&self.service),
             sessions: Arc::clone(&self.sessions),
@@ -166,7 +166,7 @@ pub(super) fn settings_for_peers(
     server: &ServerSettings,
     local: SocketAddr,
     host: Option<String>,
-    limits: Limits,
+    limits: &Limits,
 ) -> ListenerSettings {
     let server = ServerSettings {
         allowed_hosts: host.into_iter().collect(),
@@ -175,5 +175,5 @@ pub(super) fn settings_for_peers(
         ..server.clone()
     };
     // Plain connections are possible on loopback only, which the configuration has checked.
-    ListenerSettings::new(local, &server, Limits { connections: MAX_PASSING, ..limits }, true)
+    ListenerSettings::new(local, &server, Limits { connections: MAX_PASSING, ..limits.clone() }, true)
 }

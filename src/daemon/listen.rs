@@ -84,7 +84,8 @@ impl RunningGateway {
             tls.transpose().map_err(GatewayStartError::Config)
         };
         if let Some(settings) = &config.cluster {
-            self.join_cluster(settings, doors, &limits).await?;
+            // Boxed: the start has many steps, and this one is rare.
+            Box::pin(self.join_cluster(settings, doors, &limits)).await?;
         }
         let tls_of_endpoints = tls(&[H2, HTTP1])?;
         let scheme = if tls_of_endpoints.is_some() { "https" } else { "http" };

@@ -204,7 +204,7 @@ impl RunningGateway {
             front.set_terms(ListenerSettings::new(front.local, new, limits.clone(), front.tls.is_some()));
         }
         if let (Some(peers), Some(cluster)) = (doors.peers.get(), &self.service.cluster) {
-            peers.set_terms(settings_for_peers(new, peers.local, cluster.bound_to(peers.local.port()), limits));
+            peers.set_terms(settings_for_peers(new, peers.local, cluster.bound_to(peers.local.port()), &limits));
         }
     }
 }

@@ -107,9 +107,9 @@ impl<'a> AuthenticatedRequest<'a> {
 
     async fn respond(&self, body: Incoming) -> HttpReply {
         if self.head.method != HttpMethod::POST {
-            return self.get_or_delete(self.head).await;
+            return self.get_or_delete().await;
         }
-        let mut response = self.post(self.head, body).await;
+        let mut response = self.post(body).await;
         if let Some(scopes) = NeededScopes::take(&mut response) {
             let credentials = self.front.credentials.load();
             scopes.challenge(&mut response, credentials.metadata_address(self.profile.as_deref()));
@@ -118,7 +118,7 @@ impl<'a> AuthenticatedRequest<'a> {
     }
 
     /// Checks the headers and the caller's rate, reads the body, and handles the message in it.
-    async fn post(&self, head: &Parts, body: Incoming) -> HttpReply {
+    async fn post(&self, body: Incoming) -> HttpReply {
         if let Some(response) = not_json(self.headers) {
             return response;
         }
@@ -129,22 +129,21 @@ impl<'a> AuthenticatedRequest<'a> {
         if let Err(response) = self.front.admit_request(&self.caller) {
             return *response;
         }
-        match read_body(body, &head.headers, self.front, self.access.caller()).await {
+        match read_body(body, self.headers, self.front, self.access.caller()).await {
             // A body may take its time, and the token may have become invalid meanwhile.
             Ok(_) if self.access.is_withdrawn() => {
                 self.front.credentials.load().unauthorized(self.headers, self.profile.as_deref())
             }
-            Ok(bytes) => match self.pass_on(&bytes).await {
-                Some(response) => response,
-                None => self.message(bytes).await,
-            },
+            // Boxed: inlined, it would grow the future of every request.
+            Ok(bytes) if self.front.service.cluster.is_some() => Box::pin(self.message_in_cluster(bytes)).await,
+            Ok(bytes) => self.message(bytes, None).await,
             Err(response) => *response,
         }
     }
 
-    /// Parses the body as JSON and as JSON-RPC, and handles the message or batch.
-    async fn message(&self, bytes: Bytes) -> HttpReply {
-        let body = self.front.service.cluster.is_some().then(|| bytes.clone());
+    /// Parses the body as JSON and as JSON-RPC, and handles the message or batch. `body` is there in a
+    /// cluster.
+    async fn message(&self, bytes: Bytes, body: Option<&Bytes>) -> HttpReply {
         let heard = ClientInput::read(bytes, JsonBounds::CLIENT);
         let requests = heard.requests();
         match heard {
@@ -157,7 +156,7 @@ impl<'a> AuthenticatedRequest<'a> {
 
     /// Determines the era of a request from its body, checks that the headers agree, and serves it.
     /// `body` is there in a cluster.
-    async fn request(&self, request: Request, body: Option<Bytes>) -> HttpReply {
+    async fn request(&self, request: Request, body: Option<&Bytes>) -> HttpReply {
         let mut asked = match CheckedRequest::of(&request, Some(&RequestHeaders(self.headers))) {
             Ok(asked) => asked,
             Err(refused) => return reply::answer(request.id.raw(), refused),
@@ -166,15 +165,11 @@ impl<'a> AuthenticatedRequest<'a> {
             trace_of(self.headers, &mut params.meta);
         }
         match asked {
-            CheckedRequest::Modern { revision, method, params } => {
-                if let (Some(cluster), Some(body), Some(run)) =
-                    (&self.front.service.cluster, &body, modern::run_of(method, &params.object))
-                    && let Some(response) = Box::pin(self.passable(cluster, body, revision).to_run(run)).await
-                {
-                    return response;
-                }
-                self.modern(request, revision, method, params).await
-            }
+            CheckedRequest::Modern { revision, method, params } => match body {
+                // Boxed: inlined, it would grow the future of every request.
+                Some(body) => Box::pin(self.modern_in_cluster(body, request, revision, method, params)).await,
+                None => self.modern(request, revision, method, params).await,
+            },
             CheckedRequest::Initialize { .. } | CheckedRequest::Legacy(_) => self.legacy(request, asked).await,
         }
     }
@@ -379,7 +374,8 @@ impl<'a> AuthenticatedRequest<'a> {
     }
 
     /// Opens, resumes or ends a session's event stream.
-    async fn get_or_delete(&self, head: &Parts) -> HttpReply {
+    async fn get_or_delete(&self) -> HttpReply {
+        let head = self.head;
         if is_modern(&RequestHeaders(self.headers)) {
             return reply::method_not_allowed("POST");
         }

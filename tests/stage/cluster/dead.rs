@@ -78,7 +78,7 @@ fn break_off(port: u16, run: &str) -> tokio::task::JoinHandle<()> {
     stage().runtime.spawn(async move {
         let (mut stream, _) = axum::serve::Listener::accept(&mut listener).await;
         let mut request = [0; 64 * 1024];
-        stream.read(&mut request).await.unwrap();
+        assert_ne!(stream.read(&mut request).await.unwrap(), 0);
         stream.write_all(format!("{head}b\r\n: working\n\n\r\n").as_bytes()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
     })

@@ -12,13 +12,16 @@ use super::route::{AdmittedPeer, EndpointRoute, admit_passed};
 use super::{AuthenticatedRequest, HttpReply, SESSION};
 use crate::cluster::membership::Cluster;
 use crate::engine::client::asked::is_modern;
+use crate::engine::route::RequestParams;
 use crate::engine::sealed::run_id::RunId;
+use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::legacy_sse;
-use crate::serve::modern::RequestHeaders;
+use crate::serve::modern::{self, RequestHeaders};
 use crate::serve::passed::mark_served;
 use crate::serve::passing::{PassableRequest, misdirected};
+use crate::wire::message::Request;
 
 /// The address of a client that is connected to another replica.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -72,6 +75,32 @@ impl AuthenticatedRequest<'_> {
             front.sessions.hold(id);
         }
         response
+    }
+
+    /// Passes a message on if another replica holds its session, and handles it otherwise.
+    pub(super) async fn message_in_cluster(&self, body: Bytes) -> HttpReply {
+        match self.pass_on(&body).await {
+            Some(response) => response,
+            None => self.message(body.clone(), Some(&body)).await,
+        }
+    }
+
+    /// Passes a request of a modern client on if the parked call or the task that it names is in the
+    /// memory of another replica; serves it otherwise.
+    pub(super) async fn modern_in_cluster(
+        &self,
+        body: &Bytes,
+        request: Request,
+        revision: Revision,
+        method: Method,
+        params: RequestParams,
+    ) -> HttpReply {
+        if let (Some(cluster), Some(run)) = (&self.front.service.cluster, modern::run_of(method, &params.object))
+            && let Some(response) = self.passable(cluster, body, revision).to_run(run).await
+        {
+            return response;
+        }
+        self.modern(request, revision, method, params).await
     }
 
     /// Hands an idle session to the replica that passed this request on, before this one ends.
